@@ -107,22 +107,22 @@ func partitionTable() string {
 func movingTable() string {
 	rows := [][]string{{"key", "flag", "of", "here", "what differs"}}
 	for _, s := range dasslimport.Settings() {
-		flag, ours := "", code(s.Ours)
+		flag, ours := "", code(s.Key)
 		if s.Flag != "" {
 			if flag = code("--" + s.Flag); s.Strong {
 				flag += " wins"
 			}
 		}
-		theirs := code(s.Theirs)
-		if strings.HasPrefix(s.Theirs, "--") {
+		theirs := code(s.Dassl)
+		if strings.HasPrefix(s.Dassl, "--") {
 			theirs = ""
 		}
 		switch {
-		case strings.Contains(s.Ours, " "):
-			ours = s.Ours
-		case s.Inert():
+		case strings.Contains(s.Key, " "):
+			ours = s.Key
+		case s.HasNoEffect():
 			ours = "no effect on results"
-		case s.Ours == "":
+		case s.Key == "":
 			ours = "no key"
 		}
 		rows = append(rows, []string{theirs, flag, code(s.Trainer), ours, s.Differs()})

@@ -60,7 +60,7 @@ func madeSweep(t *testing.T, dir, card string) {
 
 // writeReports writes the standard report.
 func writeReports(dirs []string, out string) (*report.Report, error) {
-	r, err := report.Of(dirs, out, report.Standard())
+	r, err := report.New(dirs, out, report.Standard())
 	if err != nil {
 		return nil, err
 	}

@@ -23,29 +23,31 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// torchScript is the step in PyTorch, written by hand.
+// torchScript is the hand-written training step in PyTorch.
 const torchScript = "tools/golden/step_torch.py"
 
-// AgainstReport compares the step with a hand-written one in PyTorch, taking turns. Times are in seconds.
-type AgainstReport struct {
+// PyTorchReport compares the training step with a hand-written step in PyTorch. The two take turns. Times are in
+// seconds.
+type PyTorchReport struct {
 	Torch   string          `json:"torch"` // version
-	Results []AgainstResult `json:"results"`
+	Results []PyTorchResult `json:"results"`
 }
 
-// AgainstResult is one set of classes at one number of threads.
-type AgainstResult struct {
+// PyTorchResult is the result for one class list and one number of threads.
+type PyTorchResult struct {
 	Classes string             `json:"classes"`
 	Threads int                `json:"threads"`
 	Step    Timing             `json:"step"`
 	Torch   map[string]Timing  `json:"pytorch"` // by mode: eager, compile
-	Ratio   map[string]float64 `json:"ratio"`   // PyTorch's time over the step's
-	// GradientError is the largest difference of the two gradients over the largest entry.
+	Ratio   map[string]float64 `json:"ratio"`   // PyTorch's time divided by the step's time
+	// GradientError is the largest difference between the two gradients, divided by the largest entry.
 	GradientError float64 `json:"gradient_error"`
 }
 
-// Against lets the step and the one that torchScript runs in the Python interpreter given take turns, on the same
-// random weights, prompts and images. It needs a checkout of the source as the working folder, or below it.
-func Against(ctx context.Context, o Options, python string) (r AgainstReport, err error) {
+// ComparePyTorch measures the step and the PyTorch step of torchScript in turns, on the same random weights, prompts
+// and images. The PyTorch step runs in the given Python interpreter. The working folder must be a checkout of the
+// source, or lie below one.
+func ComparePyTorch(ctx context.Context, o Options, python string) (r PyTorchReport, err error) {
 	if o, err = o.complete(); err != nil {
 		return r, err
 	}
@@ -76,7 +78,7 @@ func Against(ctx context.Context, o Options, python string) (r AgainstReport, er
 	return r, nil
 }
 
-func (o Options) against(ctx context.Context, t tower, set, threads int, python, script string) (r AgainstResult,
+func (o Options) against(ctx context.Context, t tower, set, threads int, python, script string) (r PyTorchResult,
 	version string, err error) {
 	var open closer
 	defer func() { err = errors.Join(err, open.close()) }()
@@ -104,7 +106,7 @@ func (o Options) against(ctx context.Context, t tower, set, threads int, python,
 	if err != nil {
 		return r, "", err
 	}
-	r = AgainstResult{Classes: sets[set].name, Threads: threads, Torch: map[string]Timing{},
+	r = PyTorchResult{Classes: sets[set].name, Threads: threads, Torch: map[string]Timing{},
 		Ratio: map[string]float64{}, GradientError: distance(got, want)}
 	if r.GradientError > 1e-3 {
 		return r, "", fmt.Errorf("the gradients of the two steps differ by %.1g: they are not the same step",
@@ -126,7 +128,7 @@ func (o Options) against(ctx context.Context, t tower, set, threads int, python,
 	return r, torch.Version, nil
 }
 
-// export writes what a step reads beside the tower's weights, for torchScript.
+// export writes the inputs of a step, except the tower's weights, for torchScript.
 func (s *step) export(t tower) error {
 	m, lengths := tensor.Map{}, []int64{}
 	var ids []int
@@ -194,7 +196,7 @@ func startTorch(ctx context.Context, python, script, dir string, threads int) (*
 	return p, nil
 }
 
-// answer is the next line of the process.
+// answer reads the next line from the process.
 func (p *torch) answer() (string, error) {
 	line, err := p.out.ReadString('\n')
 	if err != nil {
@@ -206,7 +208,7 @@ func (p *torch) answer() (string, error) {
 	return line, nil
 }
 
-// ask has the process do one thing.
+// ask sends one command to the process.
 func (p *torch) ask(what string) error {
 	if _, err := fmt.Fprintln(p.in, what); err != nil {
 		return err
@@ -215,7 +217,7 @@ func (p *torch) ask(what string) error {
 	return err
 }
 
-// gradient is that of the prompt, by way of a file.
+// gradient returns the gradient of the prompt, which the process writes to a file.
 func (p *torch) gradient(file string, shape []int) (*tensor.Tensor, error) {
 	if err := p.ask("gradient " + file); err != nil {
 		return nil, err
@@ -240,8 +242,8 @@ func (p *torch) close() error {
 	return nil
 }
 
-// Table is the report for people.
-func (r AgainstReport) Table() string {
+// Table returns the report as text.
+func (r PyTorchReport) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, "+
 		"%s/%s\n\n", r.Torch, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
@@ -258,5 +260,5 @@ func (r AgainstReport) Table() string {
 	return b.String()
 }
 
-// Missed lists no targets: what PyTorch takes depends on how it was built.
-func (AgainstReport) Missed() []Target { return nil }
+// Missed returns no targets, because PyTorch's time depends on how PyTorch was built.
+func (PyTorchReport) Missed() []Target { return nil }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAgainst: the step in PyTorch has our gradient (its own autograd, in float32: to 1e-4), and takes turns with ours.
+// TestAgainst: the PyTorch step has our gradient (from its own autograd, in float32: to 1e-4), and takes turns with our
+// step.
 func TestAgainst(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if err := exec.Command(python, "-c", "import torch, numpy").Run(); err != nil {
@@ -15,7 +16,7 @@ func TestAgainst(t *testing.T) {
 	}
 	t.Chdir("../../..")
 	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}}) // names of one to three tokens
-	r, err := Against(context.Background(), o, python)
+	r, err := ComparePyTorch(context.Background(), o, python)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,15 +32,16 @@ func TestAgainst(t *testing.T) {
 
 func TestAgainstRefuses(t *testing.T) {
 	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
-	if _, err := Against(context.Background(), o, "python3"); err == nil || !strings.Contains(err.Error(), "checkout") {
+	_, err := ComparePyTorch(context.Background(), o, "python3")
+	if err == nil || !strings.Contains(err.Error(), "checkout") {
 		t.Errorf("without the script: %v", err)
 	}
 	t.Chdir("../../..")
-	if _, err := Against(context.Background(), o, "no-such-python"); err == nil ||
+	if _, err := ComparePyTorch(context.Background(), o, "no-such-python"); err == nil ||
 		!strings.Contains(err.Error(), "--against no-such-python") {
 		t.Errorf("without a Python: %v", err)
 	}
-	if _, err := Against(context.Background(), o, "false"); err == nil ||
+	if _, err := ComparePyTorch(context.Background(), o, "false"); err == nil ||
 		!strings.Contains(err.Error(), "PyTorch and NumPy") {
 		t.Errorf("without PyTorch: %v", err)
 	}

@@ -13,40 +13,42 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Options of a measurement. The zero value measures everything with random weights at ViT-B/16 size.
+// Options are the settings of a measurement. The zero value measures everything, with random weights of ViT-B/16's
+// size.
 type Options struct {
-	Quick    bool           // fewer repetitions, and the plain step on quickClasses at most
-	Classes  []string       // of cifar10, cifar100 and thousand; empty is the first two
-	Threads  []int          // of ONNX Runtime within a step; empty is 1 and the number of cores
-	Backbone *bundle.Bundle // nil is random weights
-	Tokens   int            // of each prompt; 0 is 16
-	Session  ort.Options    // of every session but for its threads and weights
-	// PlainClasses bounds the classes of one plain step, for its memory: with fewer than there are, the time of the
-	// plain step is that of so many classes, scaled. 0 is as many as the free memory holds.
+	Quick    bool           // fewer repetitions, and at most quickClasses in the plain step
+	Classes  []string       // names out of cifar10, cifar100 and thousand; empty means the first two
+	Threads  []int          // ONNX Runtime's threads within a step; empty means 1 and the number of cores
+	Backbone *bundle.Bundle // nil means random weights
+	Tokens   int            // length of each prompt; 0 means 16
+	Session  ort.Options    // options of every session; threads and weights are set per session
+	// PlainClasses is the largest number of classes in one plain step, which needs much memory. With more classes, the
+	// plain step runs over this number of classes and its time is scaled. 0 means as many classes as the free memory
+	// holds.
 	PlainClasses int
-	// Progress is told of every run about to start; may be nil.
+	// Progress is called before each run; may be nil.
 	Progress func(what string, done, total int)
 
-	arch clip.TextArch // of random weights; zero is clip.TextB
+	arch clip.TextArch // architecture of the random weights; zero means clip.TextB
 }
 
-// quickClasses bounds the classes of the plain step with Quick.
+// quickClasses is the largest number of classes in the plain step when Quick is set.
 const quickClasses = 10
 
 // batch is the number of images in a step.
 const batch = 32
 
-// sets are the class lists that can be measured.
+// sets are the available class lists.
 var sets = []struct {
 	name    string
 	classes clip.NamedClasses
-	speedup float64 // over the plain step, what the step is to reach
+	speedup float64 // target: the plain step's time divided by the step's time
 }{{"cifar10", clip.CIFAR10, 7}, {"cifar100", clip.CIFAR100, 15}, {"thousand", thousand(), 15}}
 
-// usualSets are those that are measured unless others are asked for.
+// usualSets is the number of class lists that are measured by default.
 const usualSets = 2
 
-// thousand are CIFAR-100's classes ten times over, with a token more before each.
+// thousand returns CIFAR-100's classes ten times, each copy with one more token before the name.
 func thousand() (out clip.NamedClasses) {
 	for i := range 10 {
 		for _, c := range clip.CIFAR100 {
@@ -57,7 +59,7 @@ func thousand() (out clip.NamedClasses) {
 	return out
 }
 
-// ofGEMM is the share of the GEMM rate that the step is to reach, in percent.
+// ofGEMM is the target for the step's rate, in percent of the GEMM rate.
 const ofGEMM = 90
 
 func (o Options) complete() (Options, error) {
@@ -105,7 +107,7 @@ func find(set string) int {
 	return -1
 }
 
-// Run measures. It takes minutes, or about one with Quick; when ctx ends it stops with an error.
+// Run measures. It takes minutes, or about one minute with Quick. It stops with an error when ctx ends.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	o, err = o.complete()
 	if err != nil {

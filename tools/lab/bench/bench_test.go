@@ -128,7 +128,7 @@ func checkForms(t *testing.T, r Report) {
 	}
 }
 
-// TestFewerPlainClasses takes fewer classes at a time in the plain form.
+// TestFewerPlainClasses runs the plain form with fewer classes at a time.
 func TestFewerPlainClasses(t *testing.T) {
 	r, err := Run(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1},
 		PlainClasses: 4}))
@@ -145,8 +145,8 @@ func TestFewerPlainClasses(t *testing.T) {
 	}
 }
 
-// TestClients: a client's step in one run with others is the step it makes by itself. The step is read off a prompt in
-// float32 that is some hundred times as large.
+// TestClients: a client's step in a run with other clients equals its step in a run of its own. The step is a
+// difference of prompts in float32 that are some hundred times as large.
 func TestClients(t *testing.T) {
 	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
 	r, err := Clients(context.Background(), o, []int{1, 3})
@@ -199,7 +199,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestRatio has ratios worked out by hand.
+// TestRatio checks ratios computed by hand.
 func TestRatio(t *testing.T) {
 	a, b := &contestant{seconds: []float64{6, 20, 9}}, &contestant{seconds: []float64{2, 4, 3}}
 	if got := ratio(a, b); got != 3 { // 3, 5, 3
@@ -236,7 +236,7 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
-// BenchmarkStep is the step of a federation at ViT-B/16 size.
+// BenchmarkStep measures the step of a federation at ViT-B/16 size.
 func BenchmarkStep(b *testing.B) {
 	o, err := Options{}.complete()
 	if err != nil {

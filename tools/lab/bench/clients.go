@@ -14,25 +14,27 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ClientsReport compares steps of several clients in one run (runtime.batch_clients) with steps of one.
+// ClientsReport compares steps of several clients in one run (runtime.batch_clients) with steps of single clients.
 type ClientsReport struct {
 	Provider string          `json:"provider"`
 	Threads  int             `json:"threads"`
 	Results  []ClientsResult `json:"results"`
 }
 
-// ClientsResult is a number of clients on one set of classes.
+// ClientsResult is the result for one number of clients on one class list.
 type ClientsResult struct {
 	Classes   string  `json:"classes"`
 	Clients   int     `json:"clients"`
-	Run       Timing  `json:"run"` // in seconds, of one step of every client
+	Run       Timing  `json:"run"` // in seconds, for one step of every client
 	PerSecond float64 `json:"client_steps_per_second"`
-	Speedup   float64 `json:"speedup"` // over the same steps one after another
-	// Error is the largest difference between a client's step and the step it makes by itself, over the largest entry.
+	Speedup   float64 `json:"speedup"` // over the same steps run one after another
+	// Error is the largest difference between a client's batched step and its single step, divided by the largest
+	// entry.
 	Error float64 `json:"error"`
 }
 
-// Clients measures training steps of so many clients in one run, taking turns, on the first number of threads.
+// Clients measures training steps of several clients in one run, for each of the given numbers of clients, in turns. It
+// uses the first number of threads.
 func Clients(ctx context.Context, o Options, counts []int) (r ClientsReport, err error) {
 	if o, err = o.complete(); err != nil {
 		return r, err
@@ -101,7 +103,8 @@ func (o Options) clients(ctx context.Context, t tower, set int, counts []int) (o
 	return out, nil
 }
 
-// jobs are turns of so many clients, each with images and a prompt of its own; the first is always the same.
+// jobs returns jobs for the given number of clients, each with its own images and prompt. The first job is always the
+// same.
 func (s *step) jobs(t tower, clients int) []client.Job {
 	out := make([]client.Job, clients)
 	for i := range out {
@@ -116,7 +119,7 @@ func (s *step) jobs(t tower, clients int) []client.Job {
 	return out
 }
 
-// together trains the clients of some jobs in one run, and gives how the prompt of the first changed.
+// together trains the clients of the jobs in one run and returns the change of the first client's prompt.
 func (s *step) together(ctx context.Context, jobs []client.Job) (*tensor.Tensor, error) {
 	replies, _, err := s.worker.TrainTogether(ctx, jobs)
 	if err != nil {
@@ -132,7 +135,7 @@ func (s *step) together(ctx context.Context, jobs []client.Job) (*tensor.Tensor,
 	return change, nil
 }
 
-// Table is the report for people.
+// Table returns the report as text.
 func (r ClientsReport) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "steps of several clients in one run (runtime.batch_clients), provider %s, %d threads\n\n",
@@ -149,5 +152,5 @@ func (r ClientsReport) Table() string {
 	return b.String()
 }
 
-// Missed lists no targets: they are of a step in one client's run.
+// Missed returns no targets, because the targets are defined for a single client's step.
 func (ClientsReport) Missed() []Target { return nil }

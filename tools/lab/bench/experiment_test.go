@@ -22,7 +22,7 @@ func TestExperiment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// of the protocol: 20 of 100 clients, CIFAR-100's classes and one more
+	// from the protocol: 20 of 100 clients, and 101 classes
 	if r.Clients != 100 || r.Trained != 20 || r.Classes != 101 || r.Images != 6593 || len(r.Rounds) != 3 {
 		t.Errorf("%d clients, %d trained, %d classes, %d images, %d rounds", r.Clients, r.Trained, r.Classes, r.Images,
 			len(r.Rounds))
@@ -39,8 +39,9 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("published form: %+v; 20 clients take a step or more, 100 are tested on a batch or more", pub)
 	}
 	c := r.Cost
-	if c.Clients != 200 || c.Rounds != 20 || c.Turns != 19*20 || c.Own <= 0 || c.Inside <= 0 || c.Heap[1] <= 0 ||
-		math.Abs(c.Rest*380+c.Inside-c.Seconds) > 1e-6 || c.Own > c.Rest+c.Inside/380 {
+	if c.Clients != 200 || c.Rounds != 20 || c.Turns != 19*20 || c.OverheadCPU <= 0 || c.NativeSeconds <= 0 ||
+		c.Heap[1] <= 0 || math.Abs(c.Overhead*380+c.NativeSeconds-c.Seconds) > 1e-6 ||
+		c.OverheadCPU > c.Overhead+c.NativeSeconds/380 {
 		t.Errorf("cost of clients: %+v", c)
 	}
 	for _, want := range []string{"20 train in a round", "evaluation", "published form", "200 clients, 20 rounds"} {
@@ -53,9 +54,9 @@ func TestExperiment(t *testing.T) {
 	}
 }
 
-// TestExperimentMisses has targets worked out by hand.
+// TestExperimentMisses checks targets computed by hand.
 func TestExperimentMisses(t *testing.T) {
-	r := ExperimentReport{Median: record.Phases{Training: 2, Evaluation: 1}, Cost: Cost{Own: 0.001}}
+	r := ExperimentReport{Median: record.Phases{Training: 2, Evaluation: 1}, Cost: Cost{OverheadCPU: 0.001}}
 	if m := r.Missed(); len(m) != 1 || m[0].Got != 1.5 {
 		t.Errorf("missed %+v", m)
 	}
@@ -65,8 +66,8 @@ func TestExperimentMisses(t *testing.T) {
 	}
 }
 
-// TestMethods measures methods of every kind on small towers: of the text tower alone, of the image tower, with
-// patches, with statistics, a wrapper, and one that has nothing to train.
+// TestMethods measures methods of every kind on small towers: with only the text tower, with the image tower, with
+// patches, with statistics, a wrapper, and a method without trained parameters.
 func TestMethods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a few small federations")
@@ -100,7 +101,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestProfile has a profile written by hand: of two runs the second counts, in which CUDA leaves Add to the CPU.
+// TestProfile reads a handwritten profile of two runs. Only the second run counts, and CUDA leaves Add to the CPU in
+// it.
 func TestProfile(t *testing.T) {
 	node := func(op, us string) string {
 		return `{"cat":"Node","name":"x_kernel_time","dur":` + us + `,"args":{"op_name":"` + op +

@@ -19,40 +19,40 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FeaturesOptions of a measurement of image features.
+// FeaturesOptions are the settings of Features.
 type FeaturesOptions struct {
-	Quick    bool // RN50 and ViT-B/32 alone
-	Threads  int  // calls side by side; 0 is one per core
+	Quick    bool // only RN50 and ViT-B/32
+	Threads  int  // parallel calls; 0 means one per core
 	Session  ort.Options
 	Progress func(what string, done, total int)
 }
 
-// FeaturesReport is what Features measured.
+// FeaturesReport is the result of Features.
 type FeaturesReport struct {
 	Quick   bool            `json:"quick"`
 	Threads int             `json:"threads"`
 	Towers  []FeaturesSpeed `json:"towers"`
 }
 
-// FeaturesSpeed is that of one image tower.
+// FeaturesSpeed is the result for one image tower.
 type FeaturesSpeed struct {
 	Tower  string  `json:"tower"`
 	Images float64 `json:"images_per_second"`
-	// beside a call of 32 images on as many threads as there are calls: its time, and the memory that it takes
-	Beside   float64 `json:"time_of_one_call"`
-	Bytes    int64   `json:"bytes"` // that calls take beyond the weights
-	OneBytes int64   `json:"bytes_of_one_call"`
-	GFLOPs   float64 `json:"gflop_per_image"` // of its products and convolutions
-	Rate     float64 `json:"gflops"`          // of these, a second
-	OfGEMM   float64 `json:"of_gemm"`         // percent of the rate of a product of two matrices [1024,1024]
-	Products float64 `json:"products"`        // percent of the time inside products and convolutions
+	// time of a call of 32 images on all threads, and memory of the calls
+	OneCallTime float64 `json:"time_of_one_call"`
+	Bytes       int64   `json:"bytes"` // memory of the calls without the weights
+	OneBytes    int64   `json:"bytes_of_one_call"`
+	GFLOPs      float64 `json:"gflop_per_image"` // of its matrix products and convolutions
+	Rate        float64 `json:"gflops"`          // GFLOP per second
+	OfGEMM      float64 `json:"of_gemm"`         // percent of the rate of a matrix product [1024,1024] x [1024,1024]
+	Products    float64 `json:"products"`        // percent of the time spent in matrix products and convolutions
 }
 
 const featureRounds = 5
 
-// Features measures image towers of full size with random weights as features are made: calls of one thread side by
-// side, each with a batch of images, through the tower up to the image feature. They take turns with calls of larger
-// batches on all threads, one after the other, and with a bare product.
+// Features measures full-size image towers with random weights in the way that image features are computed: parallel
+// calls of one thread, each with a batch of images, through the tower up to the image feature. These calls take turns
+// with sequential calls of larger batches on all threads, and with a bare matrix product.
 func Features(ctx context.Context, o FeaturesOptions) (r FeaturesReport, err error) {
 	if r.Threads = o.Threads; r.Threads == 0 {
 		r.Threads = runtime.NumCPU()
@@ -106,7 +106,7 @@ func (o FeaturesOptions) tower(ctx context.Context, name string, v clip.Vision) 
 	if err != nil {
 		return s, errors.Join(err, many.close(), one.close())
 	}
-	turns := (o.Threads*features.BatchOnCPU + batch - 1) / batch // of one call
+	turns := (o.Threads*features.BatchOnCPU + batch - 1) / batch // batches of one call
 	calls := turns * batch / features.BatchOnCPU
 	sideBySide := &contestant{what: name, slow: true, run: func(ctx context.Context) error {
 		var all errgroup.Group
@@ -143,12 +143,13 @@ func (o FeaturesOptions) tower(ctx context.Context, name string, v clip.Vision) 
 	images := float64(turns * batch)
 	seconds, flops := median(sideBySide.seconds), v.FLOPs(0, false)
 	s.Tower, s.Images, s.GFLOPs, s.Rate = name, images/seconds, flops/1e9, images*flops/seconds/1e9
-	s.Beside, s.Products = ratio(inTurn, sideBySide), 100*multiplying/all
+	s.OneCallTime, s.Products = ratio(inTurn, sideBySide), 100*multiplying/all
 	s.OfGEMM = 100 * images * flops / square.flops / ratio(sideBySide, product)
 	return s, nil
 }
 
-// taken is how many bytes more are resident at most during a run, whose weights are in memory already.
+// taken returns the largest increase of resident memory during a run, in bytes. The weights of the run must be in
+// memory already.
 func taken(ctx context.Context, run func(context.Context) error) (int64, error) {
 	before, err := held()
 	if err != nil {
@@ -159,7 +160,7 @@ func taken(ctx context.Context, run func(context.Context) error) (int64, error) 
 	return max(0, peakResident()-before), err
 }
 
-// Table is the report for people.
+// Table returns the report as text.
 func (r FeaturesReport) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "image features: batches of %d images, random weights, %d calls of one thread side by side, "+
@@ -169,7 +170,7 @@ func (r FeaturesReport) Table() string {
 	fmt.Fprintln(w, "image tower\timages/s\tGFLOP an image\tGFLOP/s\tof GEMM\tin products\tone call\tMB\tone call")
 	for _, s := range r.Towers {
 		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%.0f %%\t%.0f %%\t%.2fx\t%.0f\t%.0f\n", s.Tower, s.Images, s.GFLOPs,
-			s.Rate, s.OfGEMM, s.Products, s.Beside, float64(s.Bytes)/1e6, float64(s.OneBytes)/1e6)
+			s.Rate, s.OfGEMM, s.Products, s.OneCallTime, float64(s.Bytes)/1e6, float64(s.OneBytes)/1e6)
 	}
 	w.Flush()
 	fmt.Fprintln(&b, "of GEMM is the rate of products and convolutions beside that of a product of two matrices "+
@@ -179,7 +180,7 @@ func (r FeaturesReport) Table() string {
 	return b.String()
 }
 
-// Missed lists the towers below wantProducts.
+// Missed returns the towers below wantProducts.
 func (r FeaturesReport) Missed() []Target {
 	var out []Target
 	for _, s := range r.Towers {

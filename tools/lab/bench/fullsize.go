@@ -13,11 +13,11 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// fullPatches is how many patches an image of a backbone without an image tower has.
+// fullPatches is the number of patches per image of a backbone without an image tower.
 const fullPatches = 49
 
-// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
-// another backbone's tokenizer, whose numbers name rows of a random table.
+// fullSize is a backbone of ViT-B/16's size with random weights for any classes. Another backbone's tokenizer splits
+// texts into tokens, and the token numbers select rows of a random table.
 type fullSize struct {
 	spec.Backbone
 	dir string
@@ -25,7 +25,7 @@ type fullSize struct {
 
 func (f fullSize) WeightsDir() string { return f.dir }
 
-// fullSizeOf makes a backbone of a tower, with the tokenizer of words.
+// fullSizeOf returns a backbone with the given tower and the tokenizer of words.
 func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
 	b := &bundle.Bundle{Name: t.name, Text: t.text.TextArch, Vision: t.vision.VisionArch, LogitScale: t.scale,
 		Dir: words.Dir, Vocabulary: words.Vocabulary, Texts: words.Texts, TokenRows: words.TokenRows, Towers: random{t}}
@@ -33,7 +33,7 @@ func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
 	return fullSize{experiment.Backbone{Bundle: b}, t.dir}
 }
 
-// random are the towers of a tower as a bundle has them.
+// random presents the towers of a tower in the way a bundle does.
 type random struct{ tower }
 
 func (r random) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
@@ -52,7 +52,8 @@ func (r random) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	return r.text.Sequences(g, r.weights, ids, r.embed), nil
 }
 
-// Patches of an image; without an image tower as many as with ViT-B/32 or RN50 at 224 pixels.
+// Patches returns the patches per image. Without an image tower it returns the number of ViT-B/32 and RN50 at 224
+// pixels.
 func (r random) Patches() int {
 	if r.vision.Width == 0 {
 		return fullPatches
@@ -60,7 +61,7 @@ func (r random) Patches() int {
 	return r.vision.Patches()
 }
 
-// Tokens of an image; none without an image tower.
+// Tokens returns the tokens per image, or 0 without an image tower.
 func (r random) Tokens() int {
 	if r.vision.Width == 0 {
 		return 0
@@ -78,8 +79,8 @@ func (r random) ImageModel() (*onnx.ModelProto, error) {
 	return nil, fmt.Errorf("backbone %s has no image model", r.name)
 }
 
-// FullSize replaces the backbone of every client of an experiment by such a tower, with weights in dir, and its images
-// and their patches by random unit rows. Labels stay. Evaluation sets are left out.
+// FullSize replaces the backbone of every client of an experiment by a full-size backbone whose weights lie in dir. It
+// also replaces images and patches by random unit rows. Labels stay. Evaluation sets are removed.
 func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	t, err := randomTower("random-vit-b16", clip.TextB, clip.VisionArch{}, dir)
 	if err != nil {

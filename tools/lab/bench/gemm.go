@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// compiled is a graph and what it is fed with.
+// compiled is a compiled graph with its inputs.
 type compiled struct {
 	session *ort.Session
 	feed    tensor.Map
@@ -38,7 +38,7 @@ type products struct {
 	flops float64
 }
 
-// chain collects products and reads one number of each, so that none can be left out.
+// chain collects products and reads one number of each result, so that the optimizer removes none of them.
 type chain struct {
 	g     *graph.Graph
 	in    tensor.Map
@@ -51,7 +51,7 @@ func newChain() *chain {
 	return &chain{g: g, in: tensor.Map{}, sum: g.Scalar(0)}
 }
 
-// x is an input [rows,n] of random numbers.
+// x returns a random input [rows,n].
 func (c *chain) x(rows, n int) graph.Node {
 	name := fmt.Sprintf("x%dx%d", rows, n)
 	if c.in[name] == nil {
@@ -70,9 +70,9 @@ func (c *chain) compile(o ort.Options) (*products, error) {
 	return &products{p, c.flops}, err
 }
 
-// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows
-// as the step has: the shapes, the weights and the order of its matrix products, and nothing else. plain takes ONNX
-// Runtime's products where the step takes our own.
+// towerProducts multiplies every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on the
+// step's rows. Shapes, weights and order equal those of the step's matrix products. With plain it uses ONNX Runtime's
+// products where the step uses promptfed's own.
 func towerProducts(t tower, rows int, plain bool, o ort.Options) (*products, error) {
 	c, w := newChain(), t.text.Width
 	linear := func(name string, out, in int) {
@@ -97,10 +97,10 @@ func towerProducts(t tower, rows int, plain bool, o ort.Options) (*products, err
 	return c.compile(o)
 }
 
-// side is of the square product that is measured for comparison.
+// side is the size of the square matrices in squareProduct.
 const side = 1024
 
-// squareProduct is one product of two square matrices, both inputs.
+// squareProduct multiplies two square matrices, both of them inputs.
 func squareProduct(o ort.Options) (*products, error) {
 	c := newChain()
 	a := c.x(side, side)

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// interleave takes turns in as many rounds with Quick, so that the plain form is as warm, and enough runs in each that
-// the median of a round is not the one behind the plain form, whose memory it finds.
+// interleave uses the full number of rounds with Quick too, so that the plain form is equally warm. Each round has so
+// many runs that its median is not the run right after the plain form, which meets the plain form's memory.
 func (o Options) interleave(ctx context.Context, label string, all ...*contestant) error {
 	runs := 7
 	if o.Quick {
@@ -20,7 +20,7 @@ func (o Options) interleave(ctx context.Context, label string, all ...*contestan
 	return interleave(ctx, label, o.Progress, 3, runs, all...)
 }
 
-// closer closes what was opened, last first.
+// closer closes opened resources in reverse order.
 type closer []func() error
 
 func (c *closer) add(f func() error) { *c = append(*c, f) }
@@ -33,7 +33,7 @@ func (c closer) close() error {
 	return errors.Join(errs...)
 }
 
-// measure compares the step with the plain step and with bare products on one set of classes and a number of threads.
+// measure compares the step with the plain step and with bare products, on one class list and one number of threads.
 func measure(ctx context.Context, o Options, t tower, set, threads int) (r Result, err error) {
 	var open closer
 	defer func() { err = errors.Join(err, open.close()) }()
@@ -43,7 +43,7 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	few := classes[:o.plainClasses(t.text, len(classes))]
 	label := fmt.Sprintf("%s, threads %d", sets[set].name, threads)
 
-	got, err := gradients(ctx, t, few, o.Tokens, session) // after it the weights, which both forms share, are in memory
+	got, err := gradients(ctx, t, few, o.Tokens, session) // loads the weights, which both forms share
 	if err != nil {
 		return r, err
 	}
@@ -136,7 +136,7 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	return r, nil
 }
 
-// rate is in GFLOP/s.
+// rate returns GFLOP/s.
 func rate(flops float64, t Timing) float64 { return flops / t.Median / 1e9 }
 
 // sideBySide compares n clients of one thread each with one client of n threads, over n steps.

@@ -14,8 +14,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// plainClasses is how many classes the plain step can take at a time: all, or as many as fit into four fifths of the
-// free memory.
+// plainClasses returns the number of classes that one plain step can hold: all classes, or as many as fit into four
+// fifths of the free memory.
 func (o Options) plainClasses(a clip.Text, classes int) int {
 	n := o.PlainClasses
 	if free := procNumber("/proc/meminfo", "MemAvailable:"); n == 0 && free > 0 {
@@ -26,29 +26,29 @@ func (o Options) plainClasses(a clip.Text, classes int) int {
 	return max(1, min(n, classes))
 }
 
-// plainBytes is about what the gradient graph of the plain form keeps for each class: in every layer, for each
-// position, some 28 rows of the width, and the weights of attention.
+// plainBytes estimates the memory of the plain form's gradient graph per class. Every layer keeps 28 rows of the width
+// per position, and the weights of attention.
 func plainBytes(a clip.TextArch) float64 {
 	l := float64(a.Context)
 	return 4 * float64(a.Layers) * (28*l*float64(a.Width) + 3*float64(a.Heads)*l*l)
 }
 
-// Memory is the memory of the machine and what of it is free, in bytes; 0 where the system does not tell.
+// Memory returns the total and the free memory of the machine in bytes, or 0 on systems without these numbers.
 func Memory() (total, free int64) {
 	return procNumber("/proc/meminfo", "MemTotal:"), procNumber("/proc/meminfo", "MemAvailable:")
 }
 
-// resident is the memory of this process in bytes, 0 where the system does not tell.
+// resident returns the resident memory of this process in bytes, or 0 on systems without this number.
 func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
 
-// held is what stays resident between runs: without the buffers that earlier runs left to be used again.
+// held returns the resident memory between runs, without reusable buffers of earlier runs.
 func held() (int64, error) {
 	debug.FreeOSMemory()
 	err := ort.TrimMemory()
 	return resident(), err
 }
 
-// grown is how many bytes more are resident after a run.
+// grown returns the increase of resident memory after a run, in bytes.
 func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
 	before, err := held()
 	if err != nil {
@@ -58,8 +58,8 @@ func grown(ctx context.Context, run func(context.Context) error) (int64, error) 
 	return max(0, resident()-before), err
 }
 
-// backboneBytes is how many bytes more stay resident once a step of a tower was compiled and run: its weights as
-// sessions share them.
+// backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the
+// weights that sessions share.
 func backboneBytes(ctx context.Context, o Options, t tower, classes []string) (bytes int64, err error) {
 	before, err := held()
 	if err != nil {
@@ -77,13 +77,14 @@ func backboneBytes(ctx context.Context, o Options, t tower, classes []string) (b
 	return max(0, after-before), err
 }
 
-// resetPeak lets peakResident begin anew.
+// resetPeak restarts the measurement of peakResident.
 func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// peakResident is the most memory that this process had since resetPeak, in bytes; 0 where the system does not tell.
+// peakResident returns the largest resident memory of this process since resetPeak, in bytes, or 0 on systems without
+// this number.
 func peakResident() int64 { return procNumber("/proc/self/status", "VmHWM:") }
 
-// procNumber reads a line "key number kB" of Linux's proc file system, in bytes; 0 where there is none.
+// procNumber reads a line "key number kB" of Linux's proc file system and returns bytes, or 0 without such a line.
 func procNumber(path, key string) int64 {
 	raw, err := os.ReadFile(path)
 	if err != nil {

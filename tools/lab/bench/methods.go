@@ -25,19 +25,19 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// MethodsOptions of a measurement of every method.
+// MethodsOptions are the settings of Methods.
 type MethodsOptions struct {
 	Quick    bool     // towers of one and two blocks
-	Only     []string // methods and wrappers; empty is all
-	Threads  int      // of ONNX Runtime; 0 is one per core
-	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
+	Only     []string // methods and wrappers; empty means all
+	Threads  int      // ONNX Runtime's threads; 0 means one per core
+	Image    string   // image tower: rn50, rn101, vit-b32 (default) or vit-b16
 	Memory   int      // spec.Training.Memory
-	Workers  int      // clients that train side by side; 0 is 1
+	Workers  int      // clients that train in parallel; 0 means 1
 	Session  ort.Options
 	Progress func(what string, done, total int) // may be nil
 }
 
-// MethodsReport is what Methods measured.
+// MethodsReport is the result of Methods.
 type MethodsReport struct {
 	Quick   bool         `json:"quick"`
 	Image   string       `json:"image_tower"`
@@ -45,36 +45,36 @@ type MethodsReport struct {
 	Steps   []MethodStep `json:"steps"`
 }
 
-// MethodStep is a client's turn of one step on 32 images and 10 classes.
+// MethodStep is one client training of a single step, on 32 images and 10 classes.
 type MethodStep struct {
-	Method   string  `json:"method"`   // with a plus before it, a wrapper over promptfl
-	Turn     Timing  `json:"turn"`     // in seconds from one to the next: the step, and what is before and behind it
-	Products float64 `json:"products"` // percent of the turn inside matrix products and convolutions
-	// Operators are those that take most of the turn beside products, with what of it in percent; other is what is
-	// spent outside ONNX Runtime.
+	Method   string  `json:"method"`   // with a plus in front: a wrapper over promptfl
+	Turn     Timing  `json:"turn"`     // seconds between the starts of two trainings of one step
+	Products float64 `json:"products"` // percent of Turn spent in matrix products and convolutions
+	// Operators are the slowest operators beside products, in percent of Turn. The entry other is the time outside ONNX
+	// Runtime.
 	Operators []Share `json:"operators"`
-	// BackboneBytes stay resident between turns beyond what was before, once however many workers there are:
-	// weights, what is packed of them, compiled graphs and data. WorkerBytes are what a turn takes at most beyond
-	// these, divided by the workers. Both are 0 where the system does not tell.
+	// BackboneBytes is the memory that stays resident between trainings, once for any number of workers: weights,
+	// packed weights, compiled graphs and data. WorkerBytes is the largest additional memory during a training, divided
+	// by the number of workers. Both are 0 on systems without these numbers.
 	BackboneBytes int64 `json:"backbone_bytes"`
 	WorkerBytes   int64 `json:"worker_bytes"`
-	// LeftToCPU are operators that another provider leaves to the CPU.
+	// LeftToCPU lists operators that another provider leaves to the CPU.
 	LeftToCPU []string `json:"left_to_cpu,omitempty"`
 	Error     string   `json:"error,omitempty"`
 }
 
-// Share is a part of a turn.
+// Share is one operator's share of a training.
 type Share struct {
 	What    string  `json:"what"`
 	Percent float64 `json:"percent"`
 }
 
 const (
-	methodRounds  = 4 // the first one compiles
+	methodRounds  = 4 // the first round compiles
 	methodClients = 2
 )
 
-// Methods measures a client's turn of one step with every base method, and with every wrapper over promptfl, in
+// Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on
 // full-size towers with random weights.
 func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error) {
 	if o.Progress == nil {
@@ -128,7 +128,7 @@ func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error)
 	return r, nil
 }
 
-// methodNames are the rows of the table of methods to measure.
+// methodNames returns the definitions of the methods to measure.
 func methodNames(only []string) ([]layer.Def, error) {
 	if len(only) == 0 {
 		return methods.Table(), nil
@@ -144,7 +144,7 @@ func methodNames(only []string) ([]layer.Def, error) {
 	return out, nil
 }
 
-// method measures one.
+// method measures one method.
 func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, profile string) (s MethodStep,
 	err error) {
 	s.Method = d.Name
@@ -182,7 +182,7 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, pro
 	var between int64
 	var unheld error
 	workers, done, last := max(1, o.Workers), 0, time.Now()
-	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would be in the profile
+	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would enter the profile
 	defer stop()
 	var mu sync.Mutex
 	timed := func(i message.Instruction, _ int) {
@@ -227,7 +227,7 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, pro
 	return s, nil
 }
 
-// shares divides so many seconds of turns among operators.
+// shares divides the seconds of the trainings among operators.
 func (s *MethodStep) shares(spent map[string]float64, total float64) {
 	multiplying, all := inProducts(spent)
 	s.Products = 100 * multiplying / total
@@ -241,7 +241,7 @@ func (s *MethodStep) shares(spent map[string]float64, total float64) {
 	s.Operators = s.Operators[:min(3, len(s.Operators))]
 }
 
-// Table is the report for people.
+// Table returns the report as text.
 func (r MethodsReport) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and "+
@@ -269,7 +269,7 @@ func (r MethodsReport) Table() string {
 	return b.String()
 }
 
-// Missed lists the methods below wantProducts, of full-size towers.
+// Missed returns the methods on full-size towers below wantProducts.
 func (r MethodsReport) Missed() []Target {
 	var out []Target
 	for _, s := range r.Steps {
@@ -281,5 +281,5 @@ func (r MethodsReport) Missed() []Target {
 	return out
 }
 
-// wantProducts is the share of a turn that is to be products, in percent.
+// wantProducts is the target for the share of matrix products and convolutions in a training, in percent.
 const wantProducts = 70

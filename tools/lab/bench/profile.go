@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// multiplies are the operators that multiply matrices or convolve, in attention of our own among other things.
+// multiplies are the operators that multiply matrices or convolve. They include promptfed's own attention.
 var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
 	"Product": true, "FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true,
 	"Einsum": true, "AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
-// inProducts are the seconds of those, and of all operators.
+// inProducts returns the seconds of the operators in multiplies, and of all operators.
 func inProducts(spent map[string]float64) (products, all float64) {
 	for op, seconds := range spent {
 		if all += seconds; multiplies[op] {
@@ -23,9 +23,9 @@ func inProducts(spent map[string]float64) (products, all float64) {
 	return products, all
 }
 
-// readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
-// of each graph but for the first of so many equal parts, and counts what ran on the CPU in graphs for another
-// provider. The files are removed.
+// readProfiles reads ONNX Runtime's profiles whose names begin with prefix. It returns the seconds of each operator
+// over all runs of each graph, without the first of the given number of equal parts. It also counts the operators that
+// ran on the CPU in graphs for another provider. It removes the files.
 func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]int, err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
@@ -47,7 +47,7 @@ func readProfiles(prefix string, parts int) (spent map[string]float64, left map[
 	return spent, left, nil
 }
 
-// addProfile adds those of one file, in which the operators of a run stand before the run.
+// addProfile adds the operators of one file. In a profile the operators of a run come before the run.
 func addProfile(spent map[string]float64, left map[string]int, raw []byte, parts int) error {
 	type event struct {
 		Cat, Name string

@@ -14,13 +14,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// protocol is how an experiment is set up.
+// protocol is the setup of an experiment.
 type protocol struct {
 	method        string
 	with          []string
 	options       map[string]any
 	classes       []string
-	images        int // of the whole set, cut 60/20/20 inside every client
+	images        int // of the whole set, split 60/20/20 inside every client
 	clients       int
 	participation float64
 	batch         int
@@ -28,16 +28,16 @@ type protocol struct {
 	testEvery     int
 }
 
-// tableS5 is the protocol of Table S5 of FedAPPR's paper on Caltech101, of which it counts 6,593 images and 101
-// classes; configs/papers/fedappr/table-s5.yaml has what the paper does not say. Classes have names of one to three
-// tokens here, and as many images each.
+// tableS5 returns the protocol of Table S5 of FedAPPR's paper on Caltech101. The paper counts 6,593 images and 101
+// classes. configs/papers/fedappr/table-s5.yaml holds the settings that the paper does not state. Here class names have
+// one to three tokens, and all classes have equally many images.
 func tableS5() protocol {
 	return protocol{method: "promptfl", options: map[string]any{"tokens": 16},
 		classes: append(clip.CIFAR100.Names(), clip.CIFAR10.Names()[0]), images: 6593, clients: 100, participation: 0.2,
 		batch: 64, testEvery: 1}
 }
 
-// describe is the experiment without clients.
+// describe returns the experiment without clients.
 func (p protocol) describe() (*spec.Experiment, error) {
 	m, err := methods.Build(p.method, p.with, p.options)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p protocol) describe() (*spec.Experiment, error) {
 			Seed: seed}}, nil
 }
 
-// experiment deals the examples out to clients, whose backbones are drawn from towers.
+// experiment distributes the examples among clients and draws each client's backbone from towers.
 func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	e, err := p.describe()
 	if err != nil {
@@ -85,18 +85,18 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	return e, nil
 }
 
-// examples draws what stands in for images: random rows, since what they are of decides nothing about time.
+// examples generates random rows in place of images. Their values do not influence the time.
 type examples struct {
-	heavy map[string]spec.Rows // by kind and shape: a few rows of what is large, again and again, for all clients
+	heavy map[string]spec.Rows // by kind and shape: a few rows of large data, repeated for all clients
 }
 
-// fewRows is how many rows of patches or pixels there are.
+// fewRows is the number of different rows of patches or pixels.
 const fewRows = 8
 
-// repeated are rows that begin anew after the last one.
+// repeated repeats a few rows cyclically.
 type repeated struct{ spec.InMemory }
 
-// Read returns rows by their index.
+// Read returns rows by their index, modulo the number of stored rows.
 func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 	at := make([]int, len(index))
 	for i, j := range index {
@@ -105,7 +105,7 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 	return r.InMemory.Read(at)
 }
 
-// of draws a data set for images of some labels, of what a method reads of them (beside unit rows of images).
+// of returns a data set for the given labels, with unit rows of images and the other inputs in reads.
 func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
 	f := &spec.Features{Class: labels}
 	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.L2Normalize(

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what Run measured. Times are in seconds, rates in GFLOP/s, memory in bytes.
+// Report is the result of Run. Times are in seconds, rates in GFLOP/s, memory in bytes.
 type Report struct {
 	Backbone   string       `json:"backbone"`
 	Width      int          `json:"width"`
@@ -15,7 +15,7 @@ type Report struct {
 	Batch      int          `json:"batch"`
 	Prepack    bool         `json:"prepack"`
 	Quick      bool         `json:"quick"`
-	Weights    int64        `json:"weight_bytes"` // resident once for the backbone; 0 where unknown
+	Weights    int64        `json:"weight_bytes"` // resident once per backbone; 0 means unknown
 	Cores      int          `json:"cores"`
 	Platform   string       `json:"platform"`
 	Results    []Result     `json:"results"`
@@ -23,8 +23,8 @@ type Report struct {
 	Projectors []Projector  `json:"projectors"`
 }
 
-// Result is one set of classes at one number of threads. Rates come from medians; those of the step and of FedPHA's
-// count only the operations that the step cannot do without (clip.Text.StepFLOPs). Speedup and percentages are medians
+// Result is the result for one class list and one number of threads. Rates are computed from medians. The rates of the
+// step and of FedPHA count only the necessary operations (clip.Text.StepFLOPs). Speedup and percentages are medians
 // over turns in which both sides ran one after the other.
 type Result struct {
 	Classes    string `json:"classes"`
@@ -35,30 +35,30 @@ type Result struct {
 	Step     Timing  `json:"step"`
 	StepRate float64 `json:"step_gflops"`
 
-	Plain        Timing  `json:"plain"`         // for all classes
-	PlainClasses int     `json:"plain_classes"` // how many ran in one step; the times are scaled when that is not all
+	Plain        Timing  `json:"plain"`         // scaled to all classes
+	PlainClasses int     `json:"plain_classes"` // classes in one run; fewer than all means scaled times
 	PlainRate    float64 `json:"plain_gflops"`
-	Speedup      float64 `json:"speedup"` // plain over step
+	Speedup      float64 `json:"speedup"` // plain divided by step
 
-	GEMM       Timing  `json:"gemm"` // ONNX Runtime's bare products of the step's shapes
+	GEMM       Timing  `json:"gemm"` // ONNX Runtime's bare products with the step's shapes
 	GEMMRate   float64 `json:"gemm_gflops"`
-	SquareRate float64 `json:"square_gflops"` // one product 1024 x 1024 x 1024
+	SquareRate float64 `json:"square_gflops"` // one product of 1024 x 1024 matrices
 	OfGEMM     float64 `json:"percent_of_gemm"`
-	Own        Timing  `json:"own_products"` // those that the step takes; the same without AVX-512 or prepacked weights
+	Own        Timing  `json:"own_products"` // the step's own products; GEMM without AVX-512 or prepacked weights
 	OwnRate    float64 `json:"own_gflops"`
 	OfOwn      float64 `json:"percent_of_own"`
 
-	FedPHA       Timing  `json:"fedpha"` // three prompts, and the projector
+	FedPHA       Timing  `json:"fedpha"` // three prompts and the projector
 	FedPHARate   float64 `json:"fedpha_gflops"`
-	FedPHAOfGEMM float64 `json:"fedpha_percent_of_gemm"` // of bare products of its shapes
+	FedPHAOfGEMM float64 `json:"fedpha_percent_of_gemm"` // percent of bare products with its shapes
 
-	GradientError float64  `json:"gradient_error"` // largest difference of step and plain step over the largest entry
-	StepBytes     int64    `json:"step_bytes"`     // in each worker: resident after a step beyond weights; 0 if unknown
+	GradientError float64  `json:"gradient_error"` // largest difference between the two steps, over the largest entry
+	StepBytes     int64    `json:"step_bytes"`     // per worker: resident after a step, without weights; 0: unknown
 	PlainBytes    int64    `json:"plain_bytes"`
 	Targets       []Target `json:"targets"`
 }
 
-// Target is a figure that the project promises.
+// Target is a performance target of the project.
 type Target struct {
 	What string  `json:"what"`
 	Want float64 `json:"want"`
@@ -66,8 +66,8 @@ type Target struct {
 	Met  bool    `json:"met"`
 }
 
-// SideBySide compares clients of one thread each, at the same time, with one client of all threads, one step after
-// another. Times are for one step of every client.
+// SideBySide compares parallel clients of one thread each with sequential clients of all threads. Times are for one
+// step of every client.
 type SideBySide struct {
 	Classes  string  `json:"classes"`
 	Clients  int     `json:"clients"`
@@ -76,13 +76,13 @@ type SideBySide struct {
 	Speedup  float64 `json:"speedup"`
 }
 
-// Projector is the time of FedPHA's projector of one kind.
+// Projector is the time of one kind of FedPHA's projector.
 type Projector struct {
 	Kind string `json:"kind"`
 	Time Timing `json:"time"`
 }
 
-// Missed lists the targets that were not reached.
+// Missed returns the targets that were not reached.
 func (r Report) Missed() []Target {
 	var out []Target
 	for _, res := range r.Results {
@@ -95,7 +95,7 @@ func (r Report) Missed() []Target {
 	return out
 }
 
-// Table is the report for people.
+// Table returns the report as text.
 func (r Report) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, "+

@@ -18,18 +18,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// step is one optimizer step of a client exactly as a federation runs it: engine.Worker trains on one batch of image
-// features [32,D].
+// step is one optimizer step of a client, as a federation runs it: client.Worker trains on one batch of image features
+// [32,D].
 type step struct {
 	of     *spec.Experiment
 	worker *client.Worker
 	client *spec.Client
 	order  message.Instruction
-	tokens []int // of each prompt that goes through the tower
+	tokens []int // lengths of the prompts that pass through the tower
 	set    *clip.Suffixes
 }
 
-// newStep builds a step of a method over some classes; nothing is compiled before the first run.
+// newStep returns a step of a method over some classes. The first run compiles it.
 func newStep(t tower, name string, options map[string]any, classes []string, tokens []int, o ort.Options,
 	trace trace.Tracer) (*step, error) {
 	m, err := methods.Build(name, nil, options)
@@ -59,18 +59,18 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 	return s, nil
 }
 
-// promptFL is the step with one prompt.
+// promptFL returns the step with one prompt.
 func promptFL(t tower, classes []string, tokens int, o ort.Options, trace trace.Tracer) (*step, error) {
 	return newStep(t, "promptfl", map[string]any{"tokens": tokens}, classes, []int{tokens}, o, trace)
 }
 
-// fedPHA is the step with three prompts, the projector's singular value decomposition included.
+// fedPHA returns the step with three prompts, including the projector's singular value decomposition.
 func fedPHA(t tower, classes []string, tokens int, o ort.Options) (*step, error) {
 	return newStep(t, "fedpha", map[string]any{"global_tokens": tokens, "local_tokens": []int{tokens}},
 		classes, []int{tokens, tokens, tokens}, o, nil)
 }
 
-// inTurn are labels of a batch, of all classes in turn.
+// inTurn returns the labels of a batch that cycles through all classes.
 func inTurn(classes int) []int64 {
 	label := make([]int64, batch)
 	for i := range label {
@@ -89,7 +89,7 @@ func (s *step) run(ctx context.Context) error {
 
 func (s *step) close() error { return s.worker.Close() }
 
-// prompts are stand-ins for what goes through the tower, to count operations with.
+// prompts returns placeholder prompts for counting operations.
 func (s *step) prompts(width int) []clip.Prompt {
 	g := graph.New()
 	var out []clip.Prompt
@@ -99,10 +99,10 @@ func (s *step) prompts(width int) []clip.Prompt {
 	return out
 }
 
-// flops are the operations that the step cannot do without.
+// flops returns the number of necessary operations of the step.
 func (s *step) flops(t tower) float64 { return t.text.StepFLOPs(s.set, s.prompts(t.text.Width)) }
 
-// rows are the tokens that go through the linear layers: prefixes, and suffixes of all classes.
+// rows returns the number of tokens in the linear layers: prefixes, and the suffixes of all classes.
 func (s *step) rows() int {
 	n := 0
 	for _, p := range s.tokens {
@@ -136,7 +136,7 @@ func traced(rec *trace.Recorder) (*tensor.Tensor, error) {
 	return g, nil
 }
 
-// distance is the largest difference of two tensors of one shape over the largest magnitude of want.
+// distance returns the largest difference between two tensors of one shape, divided by the largest magnitude in want.
 func distance(got, want *tensor.Tensor) float64 {
 	d := 0.0
 	for i, v := range want.Data {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Timing is the seconds that repetitions of one thing took.
+// Timing summarises the seconds of repeated runs.
 type Timing struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -28,8 +28,8 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// ratio is how many times longer a takes than b: the median of the ratios of runs of the same turn, or, when a is slow,
-// of the same round, because those met the same load of the machine.
+// ratio returns a's time divided by b's time: the median over pairs of runs from the same turn. When a is slow the
+// pairs come from the same round. Runs of one turn or round meet the same load of the machine.
 func ratio(a, b *contestant) float64 {
 	per := len(b.seconds) / len(a.seconds)
 	r := make([]float64, len(a.seconds))
@@ -39,17 +39,17 @@ func ratio(a, b *contestant) float64 {
 	return median(r)
 }
 
-// scaled multiplies all times.
+// scaled returns t with all times multiplied.
 func (t Timing) scaled(by float64) Timing {
 	t.Median, t.Min, t.Max = by*t.Median, by*t.Min, by*t.Max
 	return t
 }
 
-// contestant is one thing to measure.
+// contestant is one of the measured alternatives.
 type contestant struct {
 	what    string
 	run     func(context.Context) error
-	slow    bool // runs once a round instead of perRound times
+	slow    bool // runs once per round instead of perRound times
 	seconds []float64
 }
 
@@ -59,12 +59,12 @@ func (c *contestant) once(ctx context.Context) (float64, error) {
 	return time.Since(begin).Seconds(), err
 }
 
-// warmUps are the runs of everything before its time counts: in the first ONNX Runtime learns what memory a run needs,
-// in the second it allocates that as one piece.
+// warmUps is the number of runs before times count. In the first run ONNX Runtime learns the memory needs, and in the
+// second it allocates the memory as one piece.
 const warmUps = 2
 
-// interleave lets all take turns: after warmUps, rounds in which the slow ones run once and the others perRound times,
-// A B C A B C, so that whatever else the machine does meets all of them alike.
+// interleave runs all contestants in turns. After warmUps come rounds in which slow contestants run once and others
+// perRound times, in the order A B C A B C. Other load on the machine therefore affects all contestants equally.
 func interleave(ctx context.Context, label string, progress func(string, int, int), rounds, perRound int,
 	all ...*contestant) error {
 	total, done := rounds+warmUps, 0

@@ -18,11 +18,11 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestTogether measures steps of K clients in one run, K = 1, 2, 4 and 8, against bare products on the rows of one, at
-// ViT-B/16 size: BENCH_TOGETHER turns on two threads side by side, each a run of everything in turn. It prints medians
-// per client step by the clock and in processor time, which other programs on the machine bear upon less, and the
-// memory that the first run of each takes; then the same of first steps of K clients, whose prompts are equal: one
-// forward pass and K backward ones. BENCH_CLASSES=cifar10 leaves out the hundred classes.
+// TestTogether measures steps of K clients in one run, K = 1, 2, 4 and 8, against bare products on the rows of one
+// client, at ViT-B/16 size. BENCH_TOGETHER turns run in two parallel threads, and each turn runs every measurement
+// once. The test prints medians per client step in wall-clock time and in processor time, which depends less on other
+// programs, and the memory of the first run of each. Then it repeats this for first steps of K clients with equal
+// prompts: one forward pass and K backward passes. BENCH_CLASSES=cifar10 skips the hundred classes.
 func TestTogether(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("BENCH_TOGETHER"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestTogether(t *testing.T) {
 			}
 			w.BatchClients = k
 			runs = append(runs, func(ctx context.Context) error {
-				order := s.order // with a prompt that nobody has computed with
+				order := s.order // with a prompt that no step has used yet
 				order.Shared = order.Shared.Clone().Scale(1 + 1e-6*float64(made.Add(1)))
 				now := slices.Clone(jobs)
 				for i := range now {
@@ -128,7 +128,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// threadTime is what this thread has used so far of a processor, in seconds.
+// threadTime returns this thread's processor time so far, in seconds.
 func threadTime() float64 {
 	var u syscall.Rusage
 	const thread = 1 // RUSAGE_THREAD

@@ -22,21 +22,21 @@ const (
 	promptStd = 0.02
 )
 
-// tower is a text tower as the engine sees it, with weights in a file, and an image tower where vision is set.
+// tower is a text tower for the engine with its weights in a file. It has an image tower if vision is set.
 type tower struct {
 	name    string
 	text    clip.Text
 	vision  clip.Vision
 	weights clip.Weights
-	dir     string  // of the weights
+	dir     string  // folder of the weights
 	scale   float64 // exp(logit_scale)
 	sos     int
-	tokens  func(classes []string) ([][]int, error) // [name . EOT] of each
+	tokens  func(classes []string) ([][]int, error) // tokens [name . EOT] of each class
 	embed   func(ids []int) ([]float32, error)
-	plain   bool // take the plain form over the whole context
+	plain   bool // use the plain form over the whole context
 }
 
-// openTower opens the tower to measure; remove deletes what was written for it.
+// openTower opens the tower to measure. remove deletes the tower's temporary files.
 func openTower(o Options) (t tower, remove func() error, err error) {
 	if b := o.Backbone; b != nil {
 		words, err := b.Tokenizer()
@@ -62,7 +62,7 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 	return t, remove, err
 }
 
-// scratch makes a folder for random weights.
+// scratch makes a temporary folder for random weights.
 func scratch(room string) (dir string, remove func() error, err error) {
 	if dir, err = os.MkdirTemp("", "promptfed-bench-"); err != nil {
 		err = fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for %s", err, room)
@@ -70,8 +70,8 @@ func scratch(room string) (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-// randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published
-// code) and writes them to dir; of an image tower only where it has an architecture.
+// randomTower draws initial weights as CLIP's training does (Radford et al. 2021, initialize_parameters of the
+// published code) and writes them to dir. It draws an image tower only if v has an architecture.
 func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (tower, error) {
 	w := stored{}
 	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
@@ -92,8 +92,8 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (t
 		scale: 100, sos: clip.StartID, tokens: named, embed: embed}, nil
 }
 
-// start is the mean and the deviation that a tensor of a tower of some width and so many blocks starts from; a ResNet
-// has no blocks.
+// start returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
+// number of blocks. A ResNet has no blocks.
 func start(name string, shape []int, width, layers int) (mean float32, std float64) {
 	w := 1 / math.Sqrt(float64(width))
 	switch {
@@ -111,7 +111,7 @@ func start(name string, shape []int, width, layers int) (mean float32, std float
 	return 1, 0 // gains of layer norms
 }
 
-// named returns the tokens of the class names that clip knows.
+// named returns the tokens of class names that package clip knows.
 func named(classes []string) ([][]int, error) {
 	known := map[string][]int{}
 	for _, s := range sets {
@@ -128,10 +128,10 @@ func named(classes []string) ([][]int, error) {
 	return out, nil
 }
 
-// stored serves weights from files by their names.
+// stored maps names of weights to their places in files.
 type stored map[string]graph.External
 
-// draw writes random weights of some shapes into a file of dir.
+// draw writes random weights of the given shapes into a file of dir.
 func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
 	m := tensor.Map{}
 	for name, shape := range shapes {
@@ -170,7 +170,7 @@ func (s stored) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return g.Weight(name, graph.Float, at, shape...)
 }
 
-// suffixes are the constant parts of class prompts.
+// suffixes returns the constant parts of class prompts.
 func (t tower) suffixes(classes []string) (*clip.Suffixes, error) {
 	ids, err := t.tokens(classes)
 	if err != nil {
@@ -179,7 +179,7 @@ func (t tower) suffixes(classes []string) (*clip.Suffixes, error) {
 	return clip.NewSuffixes(classes, ids, t.sos, t.text.Width, t.embed)
 }
 
-// Name tells the forms apart.
+// Name returns a name that distinguishes the plain form from the fast form.
 func (t tower) Name() string {
 	if t.plain {
 		return t.name + ", plain form"
@@ -187,7 +187,7 @@ func (t tower) Name() string {
 	return t.name
 }
 
-// Task is what the engine builds a method for.
+// Task returns the client specification for which the engine builds a method.
 func (t tower) Task() method.ClientSpec {
 	task := method.ClientSpec{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
 	if t.vision.Width > 0 {
@@ -197,10 +197,10 @@ func (t tower) Task() method.ClientSpec {
 	return task
 }
 
-// WeightsDir is where the weights lie.
+// WeightsDir returns the folder of the weights.
 func (t tower) WeightsDir() string { return t.dir }
 
-// Text is the tower over all classes and prompts.
+// Text builds the tower over all classes and prompts.
 func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	s, err := t.suffixes(classes)
 	if err != nil {
@@ -227,8 +227,8 @@ func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) (
 	return out, g.Err()
 }
 
-// sentences puts a prompt before every class as public code does: embeddings [C,Context,width], padded behind EOT, and
-// the position [C] of EOT.
+// sentences puts a prompt before every class as public code does. It returns embeddings [C,Context,width], padded after
+// EOT, and the position [C] of EOT.
 func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
 	n, w, c := p.Ctx.Dim(0), t.text.Width, len(s.IDs)
 	behind := t.text.Context - 1 - n
@@ -255,15 +255,15 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 	return emb, g.Ints(last...), nil
 }
 
-// StepBytesForImage is not needed: no measured method has prompts for each image.
+// StepBytesForImage is unused, because no measured method has a prompt per image.
 func (t tower) StepBytesForImage([]string, int) (int, error) { return 0, nil }
 
-// Words is not needed: no measured method begins with words.
+// Words is unused, because no measured method starts from words.
 func (t tower) Words(string) (*tensor.Tensor, error) {
 	return nil, fmt.Errorf("bench: the measured methods begin with no words")
 }
 
-// Vision is the image tower, where there is one.
+// Vision builds the image tower if the tower has one.
 func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	if t.vision.Width == 0 {
 		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
@@ -272,7 +272,7 @@ func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 	return n, g.Err()
 }
 
-// Sentences is not needed: no method that is measured on this tower asks for hand-written prompts.
+// Sentences is unused, because no measured method uses hand-written prompts.
 func (t tower) Sentences(*graph.Graph, []string) (graph.Node, error) {
 	return graph.Node{}, fmt.Errorf("bench: the measured methods have no hand-written prompts")
 }

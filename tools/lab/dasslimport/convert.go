@@ -11,7 +11,8 @@ import (
 	"promptfed/federation/data/sets"
 )
 
-// convert returns our value of theirs; the error says why there is none. A nil value: there is nothing to write.
+// convert converts a Dassl value to a promptfed value. The error states why no conversion exists. A nil result means
+// that no line is written.
 type convert func(v any) (any, error)
 
 func float(v any) (float64, bool) {
@@ -91,7 +92,7 @@ func phrase(v any) (any, error) {
 	return nil, fmt.Errorf("expected words")
 }
 
-// one takes some words in any letter case.
+// one accepts the given words in any letter case.
 func one(words ...string) convert {
 	return func(v any) (any, error) {
 		if s, ok := v.(string); ok && slices.Contains(words, strings.ToLower(s)) {
@@ -113,7 +114,7 @@ func mapped(words map[string]string) convert {
 
 var position = one("end", "middle", "front")
 
-// only takes values that say what promptfed does anyway.
+// only accepts values that describe promptfed's fixed behaviour.
 func only(why string, values ...any) convert {
 	return func(v any) (any, error) {
 		for _, w := range values {

@@ -13,21 +13,21 @@ import (
 	"promptfed/configs"
 )
 
-// Left is a setting that has no exact equal.
-type Left struct {
+// Unconverted is a setting without an exact equivalent.
+type Unconverted struct {
 	What, Why string
-	key       string // of ours, that it is about; empty for none
+	key       string // related promptfed key; empty for none
 }
 
-func (l Left) String() string { return l.What + ": " + l.Why }
+func (l Unconverted) String() string { return l.What + ": " + l.Why }
 
-// Result is a configuration, as text with a comment at each key that says where its value came from.
+// Result is a configuration as text. A comment at each key names the source of its value.
 type Result struct {
 	Text []byte
-	Left []Left
+	Left []Unconverted
 }
 
-// line is a key of ours with its value.
+// line is a promptfed key with its value.
 type line struct {
 	key, from string
 	is        any
@@ -37,14 +37,14 @@ type importer struct {
 	keys, flags map[string]value
 	used        map[string]bool
 	trainer
-	whole  bool // all images are handed out, whatever the shots
+	whole  bool // all images are distributed, regardless of the shots
 	lines  []line
-	left   []Left
-	chosen map[string]bool // keys that sets give
+	left   []Unconverted
+	chosen map[string]bool // keys from sets
 }
 
-// Import makes a configuration of the files of one experiment. A set, key=value in our keys, decides what the files
-// leave open: what is said of that key is no longer listed.
+// Import converts the files of one experiment to a configuration. A set is key=value with a promptfed key. It fixes a
+// key that the files leave open and removes the notes about this key.
 func Import(files []File, sets []string) (Result, error) {
 	keys, flags, err := read(files)
 	if err != nil {
@@ -75,10 +75,10 @@ func Import(files []File, sets []string) (Result, error) {
 	return im.result(files)
 }
 
-// get is a setting's value: of a weak flag only where no file has it.
+// get returns the value of a setting. The value of a weak flag counts only if no file has the setting.
 func (im *importer) get(theirs string) (value, bool) {
 	for _, s := range Settings() {
-		if s.Theirs != theirs || s.Trainer != "" && s.Trainer != im.method {
+		if s.Dassl != theirs || s.Trainer != "" && s.Trainer != im.method {
 			continue
 		}
 		im.used["--"+s.Flag] = true
@@ -98,7 +98,7 @@ func (im *importer) write(key string, is any, from string) {
 	}
 }
 
-// written is the line of a key, nil where there is none.
+// written returns the line of a key, or nil without one.
 func (im *importer) written(key string) *line {
 	if at := slices.IndexFunc(im.lines, func(l line) bool { return l.key == key }); at >= 0 {
 		return &im.lines[at]
@@ -112,7 +112,7 @@ func (im *importer) remove(key string) {
 
 func (im *importer) leave(key, what, why string) {
 	if !im.chosen[key] {
-		im.left = append(im.left, Left{what, why, key})
+		im.left = append(im.left, Unconverted{what, why, key})
 	}
 }
 
@@ -133,37 +133,37 @@ func (im *importer) choose() error {
 	return nil
 }
 
-// single carries over what depends on nothing else.
+// single converts settings that depend on no other setting.
 func (im *importer) single() {
 	for _, s := range Settings() {
-		if s.Trainer != "" && s.Trainer != im.method || s.Theirs == "TRAINER.NAME" ||
-			strings.HasPrefix(s.Theirs, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[s.Theirs].from != "" {
+		if s.Trainer != "" && s.Trainer != im.method || s.Dassl == "TRAINER.NAME" ||
+			strings.HasPrefix(s.Dassl, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[s.Dassl].from != "" {
 			continue
 		}
-		v, ok := im.get(s.Theirs)
+		v, ok := im.get(s.Dassl)
 		if !ok || s.to == nil {
 			continue
 		}
 		is, err := s.to(v.is)
 		switch {
 		case err != nil:
-			im.leave(s.Ours, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
-		case is == nil || s.Theirs == "--mu" && im.written("with") == nil ||
-			strings.Contains(s.Ours, "schedule") || s.Ours == "partition.beta" && im.central:
-		case s.Theirs == "OPTIM.MAX_EPOCH" && im.central:
+			im.leave(s.Key, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
+		case is == nil || s.Dassl == "--mu" && im.written("with") == nil ||
+			strings.Contains(s.Key, "schedule") || s.Key == "partition.beta" && im.central:
+		case s.Dassl == "OPTIM.MAX_EPOCH" && im.central:
 			im.write("train.rounds", is, v.from)
-		case s.Theirs == "OPTIM.MAX_EPOCH":
+		case s.Dassl == "OPTIM.MAX_EPOCH":
 			im.write("train.epochs", is, v.from)
-		case s.Theirs == "OPTIM.ROUND" && im.central:
+		case s.Dassl == "OPTIM.ROUND" && im.central:
 			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
-		case s.Theirs == "--frac" && im.oneCode:
+		case s.Dassl == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
 				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
 					"FedPHA's code reads it but trains all clients")
 			}
 		default:
-			im.write(s.Ours, is, v.from)
-			if s.Ours == "options.global_tokens" && !im.lengths {
+			im.write(s.Key, is, v.from)
+			if s.Key == "options.global_tokens" && !im.lengths {
 				im.write("options.local_tokens", []any{is}, v.from)
 			}
 		}
@@ -174,8 +174,8 @@ func (im *importer) single() {
 	}
 }
 
-// schedule carries over the learning rate over time. A central trainer steps it once an epoch, which is a round here;
-// federated ones share one schedule among all turns of all clients.
+// schedule converts the learning rate schedule. A central trainer steps the schedule once per epoch, which is a round
+// here. Federated trainers share one schedule among all trainings of all clients.
 func (im *importer) schedule() {
 	kind, ok := im.get("OPTIM.LR_SCHEDULER")
 	gamma, hasGamma := im.get("OPTIM.GAMMA")
@@ -235,7 +235,7 @@ func (im *importer) schedule() {
 	}
 }
 
-// partition decides who holds what, by data set as their code does.
+// partition converts the distribution of examples, which depends on the data set as in Dassl's code.
 func (im *importer) partition() {
 	const key = "partition.kind"
 	if im.central {
@@ -286,7 +286,7 @@ func (im *importer) partition() {
 		}
 	}
 	if im.whole {
-		im.remove("data.shots") // read for these sets too, and without effect
+		im.remove("data.shots") // read for these sets too, but without effect
 	}
 	im.write(key, kind, from)
 	im.write("partition.code", true, "the partition of their code, with the same random numbers")
@@ -302,7 +302,7 @@ func asText(v any) any {
 	return nil
 }
 
-// rest writes what their code does without being told, and lists what was not given or not known.
+// rest writes the implicit behaviour of the Dassl code, and lists missing and unknown settings.
 func (im *importer) rest(files []File) {
 	const always = "fixed in their code"
 	im.write("train.drop_last", true, always)
@@ -344,7 +344,7 @@ func (im *importer) rest(files []File) {
 	}
 	for _, key := range needed {
 		if im.untrained && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
-			key == "data.shots" || slices.ContainsFunc(im.left, func(l Left) bool { return l.key == key }) {
+			key == "data.shots" || slices.ContainsFunc(im.left, func(l Unconverted) bool { return l.key == key }) {
 			continue
 		}
 		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
@@ -378,40 +378,40 @@ func (im *importer) rest(files []File) {
 	}
 }
 
-// ours is the key that a setting becomes; empty where it becomes none, or is not known.
+// ours returns the promptfed key for a setting, or an empty text for unknown settings and settings without a key.
 func ours(theirs string) string {
 	for _, s := range Settings() {
-		if s.Theirs == theirs {
-			return s.Ours
+		if s.Dassl == theirs {
+			return s.Key
 		}
 	}
 	return ""
 }
 
-// applies reports whether a setting is one of the method's, or of all.
+// applies reports whether a setting belongs to the method or to all methods.
 func (im *importer) applies(theirs string) bool {
 	section := strings.Split(theirs, ".")
 	return section[0] != "TRAINER" || im.sections(section[1])
 }
 
-// sections reports whether a section of TRAINER is that of the method.
+// sections reports whether a section of TRAINER belongs to the method.
 func (im *importer) sections(section string) bool {
 	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
 		return false
 	}
 	return slices.ContainsFunc(Settings(), func(s Setting) bool {
-		return s.Trainer == im.method && strings.HasPrefix(s.Theirs, "TRAINER."+section+".")
+		return s.Trainer == im.method && strings.HasPrefix(s.Dassl, "TRAINER."+section+".")
 	})
 }
 
-// ofOther reports whether a flag is known, of another method alone.
+// ofOther reports whether a known flag belongs only to another method.
 func ofOther(flag, method string) bool {
 	return slices.ContainsFunc(Settings(), func(s Setting) bool {
 		return s.Flag == flag && s.Trainer != "" && s.Trainer != method
 	})
 }
 
-// privateLengths are those of clients' prompts in FedPHA's heterogeneous form.
+// privateLengths converts the lengths of clients' prompts in FedPHA's heterogeneous form.
 func (im *importer) privateLengths() {
 	const key = "options.local_tokens"
 	if set := im.written("data.set"); set != nil && (set.is == "cifar10" || set.is == "cifar100") {
@@ -434,7 +434,7 @@ func (im *importer) privateLengths() {
 	im.write(key, list, v.from)
 }
 
-// result sets the lines in the order of a configuration and checks that promptfed takes them.
+// result orders the lines as in a configuration and checks that promptfed accepts them.
 func (im *importer) result(files []File) (Result, error) {
 	var names []string
 	for _, f := range files {
@@ -472,7 +472,7 @@ func (im *importer) result(files []File) (Result, error) {
 	c, err := configs.OpenText("the imported configuration", out, nil)
 	switch {
 	case err != nil:
-	case c.Data.Set == "": // of a data set that is unknown here, which the head says
+	case c.Data.Set == "": // an unknown data set, named in the header
 		err = c.CheckWithoutData()
 	default:
 		err = c.Check()
@@ -483,7 +483,7 @@ func (im *importer) result(files []File) (Result, error) {
 	return Result{Text: out, Left: im.left}, nil
 }
 
-// order is where the section of a key stands in a configuration.
+// order returns the position of a key's section in a configuration.
 func order(key string) int {
 	first, _, _ := strings.Cut(key, ".")
 	return slices.Index([]string{"name", "seed", "backbones", "method", "with", "options", "data", "partition", "train",

@@ -25,7 +25,7 @@ func files(t testing.TB, names ...string) []File {
 	return out
 }
 
-// opened gives the values of the configuration that Import wrote, as configs.Open reads them from a file.
+// opened returns the values of the configuration from Import, read from a file by configs.Open.
 func opened(t *testing.T, r Result) map[string]any {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "imported.yaml")
@@ -42,8 +42,9 @@ func opened(t *testing.T, r Result) map[string]any {
 	return configtags.Flatten(c.Config)
 }
 
-// Expected values are read off the files by hand, with the precedence of the launchers: the batch and the backbone of a
-// flag win over a file, rounds and users of a file win over a flag, keys at the end of the command win over all.
+// Expected values are read from the files by hand, with the precedence of the launchers: a flag for the batch or the
+// backbone wins over a file, rounds and users of a file win over a flag, keys at the end of the command win over
+// everything.
 func TestImport(t *testing.T) {
 	for _, c := range []struct {
 		files, sets []string
@@ -53,9 +54,9 @@ func TestImport(t *testing.T) {
 	}{
 		{[]string{"fedpha.sh", "office31.yaml"}, nil,
 			map[string]any{"method": "fedpha", "seed": uint64(2), "data.set": "office31", "data.root": "/data/sets",
-				"data.shots":        0, // the code hands out all of a domain set
+				"data.shots":        0, // the code distributes all images of a domain set
 				"partition.kind":    "domain-dirichlet",
-				"partition.beta":    0.5, // by the flag alone
+				"partition.beta":    0.5, // only in the flag
 				"partition.code":    true,
 				"partition.clients": 6, "train.batch": 32, "train.rounds": 30, "train.epochs": 2, "train.lr": 0.001,
 				"train.optimizer": "sgd", "train.schedule.kind": "constant", "train.drop_last": true,
@@ -105,7 +106,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// A change of one line of a file that imports must be carried over, or be said.
+// A change of one line of an imported file must be converted or reported.
 func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	base := files(t, "coop.sh", "coop.yaml")
 	before, err := Import(base, nil)
@@ -130,8 +131,8 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	}
 }
 
-// Two files that give a setting different values are told apart by their order alone, which is said, unless the command
-// line decides. A key at the end of the command wins over both on purpose.
+// If two files contradict each other, only their order decides. The result reports this unless the command line
+// decides. A key at the end of the command wins over both on purpose.
 func TestFilesThatContradict(t *testing.T) {
 	set := File{"dtd.yaml", []byte("DATASET:\n  NAME: DescribableTextures\n  ROOT: /data\nOPTIM:\n  LR: 0.002\n" +
 		"  ROUND: 5\n")}
@@ -167,7 +168,8 @@ func TestFilesThatContradict(t *testing.T) {
 	}
 }
 
-// The proximal term is a wrapper, with the strength that --mu gives; without it --mu has no effect, as there.
+// The proximal term becomes a wrapper with the strength from --mu. Without the term --mu has no effect, as in the
+// original code.
 func TestProximalTerm(t *testing.T) {
 	const line = "python federated_main.py --trainer PROMPTFL --dataset dtd --root /data --mu 0.25 --model "
 	for model, want := range map[string]any{"fedprox": 0.25, "fedavg": nil} {
@@ -185,17 +187,17 @@ func TestProximalTerm(t *testing.T) {
 func TestTableNamesKeysThatExist(t *testing.T) {
 	known := configtags.Flatten(experiment.Defaults())
 	for _, s := range Settings() {
-		option, isOption := strings.CutPrefix(s.Ours, "options.")
+		option, isOption := strings.CutPrefix(s.Key, "options.")
 		switch {
-		case s.Ours == "" || s.Theirs == "OPTIM.MAX_EPOCH":
-		case isOption && s.Theirs == "--mu":
+		case s.Key == "" || s.Dassl == "OPTIM.MAX_EPOCH":
+		case isOption && s.Dassl == "--mu":
 		case isOption:
 			if !methods.Takes(s.Trainer, nil, option) {
-				t.Errorf("%s: %s has no option %s", s.Theirs, s.Trainer, option)
+				t.Errorf("%s: %s has no option %s", s.Dassl, s.Trainer, option)
 			}
 		default:
-			if _, ok := known[s.Ours]; !ok {
-				t.Errorf("%s: there is no key %s", s.Theirs, s.Ours)
+			if _, ok := known[s.Key]; !ok {
+				t.Errorf("%s: there is no key %s", s.Dassl, s.Key)
 			}
 		}
 	}
@@ -229,7 +231,7 @@ func TestBadInputs(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, Import ends with one line of error, or with a configuration that promptfed takes.
+// For any files, Import returns a one-line error or a configuration that promptfed accepts.
 func FuzzImport(f *testing.F) {
 	for _, pair := range [][]string{{"fedpha.sh", "office31.yaml"}, {"coop.sh", "coop.yaml"},
 		{"fedotp.sh", "coop.yaml"}} {

@@ -11,23 +11,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// File is a text in their form, and the name that errors and comments give it.
+// File is a Dassl file, with its name for errors and comments.
 type File struct {
 	Name string
 	Text []byte
 }
 
-const largest = 1 << 20 // bytes of a file; theirs have a few thousand
+const largest = 1 << 20 // bytes of a file; real files have a few thousand
 
-// value is what they give a setting, and where.
+// value is a setting's value and its source.
 type value struct {
 	is     any
 	from   string
-	hidden *value // what an earlier file gives instead
+	hidden *value // overridden value of an earlier file
 }
 
-// read returns the values of all settings by yacs key, as their code layers them: flags, then files in their order,
-// then the flags that win over files, then keys at the end of the command line. Flags come without dashes.
+// read returns the values of all settings by yacs key. Later sources win, in the order of the Dassl code: flags, then
+// files in their order, then flags that win over files, then keys at the end of the command line. The names of flags
+// have no dashes.
 func read(files []File) (keys, flags map[string]value, err error) {
 	keys, flags = map[string]value{}, map[string]value{}
 	last, scripts := map[string]value{}, 0
@@ -52,8 +53,8 @@ func read(files []File) (keys, flags map[string]value, err error) {
 	}
 	for _, s := range Settings() {
 		if v, ok := flags[s.Flag]; ok && s.Strong && s.Flag != "" {
-			if _, at := last[s.Theirs]; !at {
-				keys[s.Theirs] = v
+			if _, at := last[s.Dassl]; !at {
+				keys[s.Dassl] = v
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func isScript(f File) bool {
 	return ext == ".sh" || ext != ".yaml" && ext != ".yml" && python.Match(f.Text)
 }
 
-// yacs reads a YAML file as nested keys.
+// yacs reads the nested keys of a YAML file.
 func yacs(f File, into map[string]value) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(f.Text, &root); err != nil {
@@ -106,7 +107,7 @@ func yacs(f File, into map[string]value) error {
 	return walk("", root.Content[0])
 }
 
-// literal reads a value as Python writes it: True, None, tuples, numbers; what is none of these is text.
+// literal parses a Python literal: True, None, tuples and numbers. Anything else is text.
 func literal(s string) any {
 	switch s {
 	case "True":
@@ -137,7 +138,7 @@ var (
 	yacsKey    = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(\.[A-Za-z0-9_]+)*$`)
 )
 
-// command reads the one python command of a shell script: flags, and keys with values at its end.
+// command reads the single python command of a shell script: flags, and keys with values at its end.
 func command(f File, flags, last map[string]value) error {
 	text := strings.ReplaceAll(strings.ReplaceAll(string(f.Text), "\r\n", "\n"), "\\\n", " ")
 	set := map[string]string{}
@@ -192,7 +193,7 @@ func command(f File, flags, last map[string]value) error {
 		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
 			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", f.Name, name)
 		}
-		var v any = true // a flag alone
+		var v any = true // a flag without a value
 		if len(words) == 1 {
 			v = literal(words[0])
 		} else if len(words) > 1 {
@@ -212,7 +213,7 @@ func command(f File, flags, last map[string]value) error {
 	return nil
 }
 
-// split cuts a command into words as a shell does, up to a comment, a pipe or another command.
+// split splits a command into words as a shell does, up to a comment, a pipe or another command.
 func split(line string) ([]string, error) {
 	var out []string
 	var word strings.Builder

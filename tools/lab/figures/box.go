@@ -12,10 +12,10 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Sample is a group of values that one box is drawn of.
+// Sample is the group of values behind one box.
 type Sample struct {
 	Label  string
-	Group  string // boxes of one group have one colour, which the legend explains; may be empty
+	Group  string // boxes of one group share a colour, which the legend explains; may be empty
 	Values []float64
 }
 
@@ -26,18 +26,18 @@ type BoxPanel struct {
 	Boxes []Sample
 }
 
-// Box shows how values spread: a box from quartile to quartile with the median, whiskers and outliers as FiveNumbers
-// says. In FedPHA's figure 5 and SDFed's figure 6 a panel is a client and a box one of its prompt lengths.
+// Box is a box plot: a box from quartile to quartile with the median, whiskers and outliers, as in FiveNumbers. In
+// FedPHA's figure 5 and SDFed's figure 6 a panel is a client and a box is one of the client's prompt lengths.
 type Box struct {
 	Title   string
-	Columns int // of panels; 0: chosen
+	Columns int // of panels; 0: automatic
 	Y       Axis
 	SameY   bool    // all panels have one range of y
-	Colours Colours // of labels, where boxes have no groups
+	Colours Colours // of labels, for boxes without groups
 	Panels  []BoxPanel
 }
 
-// maxBoxes bounds the boxes of a panel.
+// maxBoxes is the largest number of boxes in a panel.
 const maxBoxes = 200
 
 // Draw implements Drawer.
@@ -89,7 +89,7 @@ func (f Box) draw() (*Figure, error) {
 			if f.Y.Log {
 				values = positive(values)
 			}
-			five, ok := Summarise(values)
+			five, ok := NewFiveNumbers(values)
 			style := seriesStyle(groups.of(b.Group))
 			if b.Group == "" {
 				style = f.Colours.style(b.Label, 0)
@@ -125,7 +125,7 @@ type oneBox struct {
 	colour color.NRGBA
 }
 
-// boxes are drawn at 0, 1, 2 and on.
+// boxes draws boxes at 0, 1, 2 and so on.
 type boxes struct {
 	list []oneBox
 	wide vg.Length
@@ -159,16 +159,15 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// FiveNumbers are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear
-// interpolation, whiskers to the last value within 1.5 times the inner quartile range beyond the quartiles, and the
-// values outside of them.
+// FiveNumbers are the numbers of a box plot with matplotlib's defaults: quartiles by linear interpolation, whiskers to
+// the last value within 1.5 times the interquartile range beyond the quartiles, and outliers outside the whiskers.
 type FiveNumbers struct {
 	Low, Q1, Median, Q3, High float64
-	Outliers                  []float64 // growing
+	Outliers                  []float64 // ascending
 }
 
-// Summarise counts the five numbers of values that are numbers; false if there are none.
-func Summarise(values []float64) (FiveNumbers, bool) {
+// NewFiveNumbers computes the five numbers of the finite values. It returns false without any.
+func NewFiveNumbers(values []float64) (FiveNumbers, bool) {
 	var sorted []float64
 	for _, v := range values {
 		if usable(v) {
@@ -182,7 +181,7 @@ func Summarise(values []float64) (FiveNumbers, bool) {
 	f := FiveNumbers{Q1: stats.Quantile(sorted, 0.25), Median: stats.Quantile(sorted, 0.5),
 		Q3: stats.Quantile(sorted, 0.75)}
 	reach := 1.5 * (f.Q3 - f.Q1)
-	f.Low, f.High = f.Q1, f.Q3 // matplotlib's too, where no value lies between a quartile and its fence
+	f.Low, f.High = f.Q1, f.Q3 // as in matplotlib, without a value between a quartile and its fence
 	for _, v := range sorted {
 		switch {
 		case v < f.Q1-reach || v > f.Q3+reach:

@@ -10,23 +10,23 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// BubblePanel is one division of examples among clients.
+// BubblePanel is one partition of examples among clients.
 type BubblePanel struct {
 	Title   string
 	Counts  [][]int  // [clients][classes], none negative
-	Domains []string // nil, or the domain of each client, which colours it
+	Domains []string // nil, or the domain of each client, which sets the colour
 }
 
-// Bubbles show how many examples of a class a client holds: clients on x, classes on y, the area of a bubble grows with
-// the count. What pFedDC's figure 2 (a) shows as shades. More than 100 clients or classes are put together in bins.
+// Bubbles show the examples per class and client: clients on x, classes on y, and a bubble whose area grows with the
+// count. pFedDC's figure 2 (a) shows the same numbers as shades. More than 100 clients or classes are merged into bins.
 type Bubbles struct {
 	Title   string
-	Columns int      // of panels; 0: chosen
+	Columns int      // of panels; 0: automatic
 	Classes []string // nil: numbers
 	Panels  []BubblePanel
 }
 
-// maxBins is how many rows or columns of bubbles are still told apart.
+// maxBins is the largest number of separate rows or columns of bubbles.
 const maxBins = 100
 
 // Draw implements Drawer.
@@ -84,7 +84,7 @@ func (f Bubbles) draw() (*Figure, error) {
 			Shape: draw.CircleGlyph{}}))
 	}
 	radius := bubbleRadius(s.width/vg.Length(clients), s.height/vg.Length(classes))
-	// the part of the largest count whose bubble fits into a row of the legend
+	// fits is the part of the largest count whose bubble fits into a row of the legend
 	fits := min(1, math.Pow(float64(rowHeight/2/radius), 2))
 	for _, n := range sizesShown(int(fits * float64(most))) {
 		r := radius * vg.Length(math.Sqrt(float64(n)/float64(most)))
@@ -122,7 +122,7 @@ func (in *BubblePanel) check(names []string) error {
 	return nil
 }
 
-// sizesShown are round counts for the legend: about all, a quarter, a twentieth of the largest.
+// sizesShown returns round counts for the legend: about the largest count, a quarter and a twentieth of it.
 func sizesShown(most int) []int {
 	var out []int
 	for _, part := range []float64{1, 0.25, 0.05} {
@@ -143,7 +143,8 @@ func binLabel(what string, bin int) string {
 	return fmt.Sprintf("%s (in bins of %d)", what, bin)
 }
 
-// binNames are the names of bins: the member's own, or the numbers of the first and the last, counted from 1.
+// binNames returns the names of bins: the name of a single member, or the numbers of the first and the last member,
+// counted from 1.
 func binNames(names []string, bins, bin, all int) []string {
 	out := make([]string, bins)
 	for i := range out {
@@ -163,12 +164,12 @@ func binNames(names []string, bins, bin, all int) []string {
 // bubbles are the counts of bins of clients and classes.
 type bubbles struct {
 	counts              [][]int
-	domains             []int // of each bin of clients: its first client's
+	domains             []int // of each bin's first client
 	clientBin, classBin int
 	most                float64
 }
 
-// binned adds up counts, so that at most maxBins of clients and of classes are left.
+// binned adds up counts so that at most maxBins of clients and of classes remain.
 func binned(in BubblePanel) bubbles {
 	n, m := len(in.Counts), len(in.Counts[0])
 	b := bubbles{clientBin: (n + maxBins - 1) / maxBins, classBin: (m + maxBins - 1) / maxBins}
@@ -183,7 +184,7 @@ func binned(in BubblePanel) bubbles {
 	return b
 }
 
-// bubbleRadius is that of the largest bubble.
+// bubbleRadius returns the radius of the largest bubble.
 func bubbleRadius(cellX, cellY vg.Length) vg.Length { return 0.49 * min(cellX, cellY, 22) }
 
 // Plot implements plot.Plotter.

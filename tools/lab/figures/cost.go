@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// CostRow is what one method costs. What is not a number, or zero, is not known.
+// CostRow is the cost of one method. Zero and values that are not numbers mean unknown.
 type CostRow struct {
 	Label    string
 	Bytes    float64 // sent and received
@@ -19,10 +19,10 @@ type CostRow struct {
 	Accuracy float64 // in percent, for Against
 }
 
-// Cost shows bytes and seconds of methods: as bars, or, with Against, as points with the accuracy above them.
+// Cost shows bytes and seconds of methods: as bars, or with Against as points below the accuracy.
 type Cost struct {
 	Title   string
-	Bytes   string // what bytes are of, such as "per client and round"; may be empty
+	Bytes   string // subject of the bytes, such as "per client and round"; may be empty
 	Seconds string // likewise
 	Log     bool
 	Against bool
@@ -30,7 +30,7 @@ type Cost struct {
 	Rows    []CostRow
 }
 
-// maxRows bounds the methods of a figure.
+// maxRows is the largest number of methods in a figure.
 const maxRows = 100
 
 // Draw implements Drawer.
@@ -95,7 +95,7 @@ func (f Cost) draw() (*Figure, error) {
 	return s.figure()
 }
 
-// points is a plot of accuracy against values.
+// points returns a plot of accuracy against values.
 func (f Cost) points(values []float64, known span) *plot.Plot {
 	p := newPlot()
 	y := noSpan()
@@ -113,7 +113,7 @@ func (f Cost) points(values []float64, known span) *plot.Plot {
 	return p
 }
 
-// bars is a plot of one bar a method, the first on top, with its value at the end.
+// bars returns a plot with one bar per method, the first on top, and the value at the end of each bar.
 func (f Cost) bars(values []float64, known span, format func(float64) string, width, height vg.Length) *plot.Plot {
 	p := newPlot()
 	names := make([]string, len(values))
@@ -127,7 +127,7 @@ func (f Cost) bars(values []float64, known span, format func(float64) string, wi
 			widest = max(widest, style.Width(texts[i]))
 		}
 	}
-	room := float64((widest + 6) / width) // of the panel, right of the longest bar
+	room := float64((widest + 6) / width) // share of the panel right of the longest bar
 	p.X.Min, p.X.Max = 0, known.high/(1-room)
 	if f.Log {
 		p.X.Min = known.low / math.Pow(known.high/known.low*2, 0.15)
@@ -164,7 +164,7 @@ func (b costBars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// Bytes writes a number of bytes in few letters: 1.2 MB.
+// Bytes formats a number of bytes briefly: 1.2 MB.
 func Bytes(v float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -177,7 +177,7 @@ func Bytes(v float64) string {
 	return digits(v) + " B"
 }
 
-// Seconds writes a time in few letters: 12 ms, 3.4 s, 2.1 h.
+// Seconds formats a time briefly: 12 ms, 3.4 s, 2.1 h.
 func Seconds(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
@@ -194,7 +194,7 @@ func Seconds(v float64) string {
 	return digits(v/3600) + " h"
 }
 
-// digits writes three of them at most, unless the number is larger.
+// digits formats a number with three digits, or more for a larger number.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e6:

@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Curves are lines over rounds with a band of their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's
+// Curves are lines over rounds with a band for their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's
 // figures 1 (a) and S1.
 type Curves struct {
 	Title   string
-	Columns int  // of panels; 0: chosen
+	Columns int  // of panels; 0: automatic
 	SameY   bool // all panels have one range of y
 	Colours Colours
 	Panels  []LinePanel
@@ -34,7 +34,7 @@ type curve struct {
 
 func newCurve(c curve) plot.Plotter { return c }
 
-// pieces are the runs of points without a gap.
+// pieces returns the runs of points without a gap.
 func (v curve) pieces() [][]int {
 	var out [][]int
 	open := false
@@ -51,7 +51,7 @@ func (v curve) pieces() [][]int {
 	return out
 }
 
-// fewBands is how many lines of a panel still have their bands: more would hide each other.
+// fewBands is the largest number of lines in a panel with bands. More bands would hide each other.
 const fewBands = 4
 
 // band is the spread around a line.
@@ -86,7 +86,7 @@ func (v band) Plot(c draw.Canvas, p *plot.Plot) {
 // Plot implements plot.Plotter.
 func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
-	// About eight markers, at other places for each line, so that lines on top of each other show theirs.
+	// Each line has about eight markers, at places of its own, so that overlapping lines remain visible.
 	every := max(1, len(v.line.X)/8)
 	first := 0
 	if every > 1 {
@@ -107,11 +107,11 @@ func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's
-// figure 3, SDFed's figure 4), hyper-parameters, also logarithmic (FedAPPR's figures 4 and S2), numbers of clients,
-// participation and rounds (pFedDC's figure 3). Each panel has an x axis of its own.
+// figure 3, SDFed's figure 4), hyper-parameters, also on a logarithmic axis (FedAPPR's figures 4 and S2), numbers of
+// clients, participation and rounds (pFedDC's figure 3). Each panel has its own x axis.
 type Sensitivity struct {
 	Title   string
-	Columns int  // of panels; 0: chosen
+	Columns int  // of panels; 0: automatic
 	SameY   bool // all panels have one range of y
 	Colours Colours
 	Panels  []LinePanel
@@ -124,8 +124,8 @@ func (f Sensitivity) Draw() (*Figure, error) {
 	})
 }
 
-// whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that
-// the bars can be told apart.
+// whiskers are the points of a line with error bars. Lines with error bars are shifted a little sideways to separate
+// the bars.
 type whiskers struct{ curve }
 
 func newWhiskers(c curve) plot.Plotter { return whiskers{c} }

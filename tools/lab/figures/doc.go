@@ -1,4 +1,4 @@
-// Package figures draws the kinds of figures that papers on federated prompt learning have, from plain numbers: it
-// reads no run folder and prints nothing. A kind is a struct with the numbers, and Draw makes a Figure of it; Save
-// writes the figure as PNG and SVG. The same numbers give the same bytes.
+// Package figures draws the figures of papers on federated prompt learning from plain numbers. It reads no run folder
+// and prints nothing. Each kind of figure is a struct with its numbers. Draw lays it out as a Figure, and Save writes
+// PNG and SVG. The same numbers produce the same bytes.
 package figures

@@ -20,25 +20,24 @@ import (
 
 // Drawer is a kind of figure with its numbers.
 type Drawer interface {
-	// Draw lays the figure out. The error is one line that names the kind, the panel and what is wrong with its
-	// numbers.
+	// Draw lays out the figure. The error is one line that names the kind, the panel and the defect of the numbers.
 	Draw() (*Figure, error)
 }
 
-// ErrEmpty is the error of drawing what has no panels or rows, for whoever takes that as nothing to draw.
+// ErrEmpty is the error for a figure without panels or rows. A caller may take it for nothing to draw.
 var ErrEmpty = errors.New("there is no panel: give at least one")
 
-// Figure is a figure laid out, ready to be painted in any format.
+// Figure is a laid-out figure, which can be painted in any format.
 type Figure struct {
 	width, height vg.Length // points, 72 to the inch
-	title         string    // for readers who do not see it
+	title         string    // text alternative of the image
 	paint         func(draw.Canvas)
 }
 
-// Size is the width and height of the figure in points.
+// Size returns the width and height of the figure in points.
 func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
 
-// drawn lays a figure out that has some panels, or gives the error with the figure's kind.
+// drawn lays out a figure with the given number of panels. Its errors name the figure's kind.
 func drawn(kind string, panels int, draw func() (*Figure, error)) (*Figure, error) {
 	f, err := (*Figure)(nil), ErrEmpty
 	if panels > 0 {
@@ -50,14 +49,14 @@ func drawn(kind string, panels int, draw func() (*Figure, error)) (*Figure, erro
 	return f, nil
 }
 
-// pngDPI is twice the resolution that screens are taken to have.
+// pngDPI is twice the usual resolution of screens.
 const pngDPI = 192
 
 // fallback are fonts with the widths of Liberation Sans, for machines without it.
 const fallback = "Liberation Sans,Arial,Helvetica,sans-serif"
 
-// SVG returns the figure as one svg element, without an XML declaration, so that it may also stand inside a web page.
-// Text stays text.
+// SVG returns the figure as one svg element without an XML declaration, so that a web page can include it. Text stays
+// text.
 func (f *Figure) SVG() ([]byte, error) {
 	canvas := vgsvg.New(f.width, f.height)
 	f.paint(draw.New(canvas))
@@ -79,11 +78,11 @@ func (f *Figure) SVG() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// onDark are the colours that take the place of those of SVG on a dark ground; series follow LineColours.
+// onDark maps colours of SVG to colours on a dark background; series use LineColours.
 var onDark = []struct{ from, to string }{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"},
 	{"#F4F4F4", "#1c232e"}}
 
-// darkRules are CSS for an SVG file: browsers apply them where the page around an image is dark.
+// darkRules are the CSS rules of an SVG file for dark pages.
 var darkRules = func() string {
 	var b strings.Builder
 	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
@@ -101,13 +100,13 @@ var darkRules = func() string {
 	return b.String()
 }()
 
-// PageSVG is SVG with colours that follow those of the page which shows it.
+// PageSVG returns the SVG with colours that follow the colours of the surrounding page.
 func (f *Figure) PageSVG() ([]byte, error) {
 	svg, err := f.SVG()
 	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), err
 }
 
-// PNG returns the figure as an image of 192 dots to the inch.
+// PNG returns the figure as an image of 192 dots per inch.
 func (f *Figure) PNG() ([]byte, error) {
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
 	f.paint(draw.New(canvas))
@@ -116,8 +115,7 @@ func (f *Figure) PNG() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Save writes dir/name.png and dir/name.svg and makes the folder where there is none. Neither file is ever half
-// written.
+// Save writes dir/name.png and dir/name.svg and creates dir if necessary. It never leaves a half-written file.
 func Save(f *Figure, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

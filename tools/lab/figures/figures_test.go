@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Quartiles, whiskers and outliers are those of NumPy and matplotlib (tools/golden/figures.py).
+// Quartiles, whiskers and outliers equal NumPy's and matplotlib's (tools/golden/figures.py).
 func TestSummarise(t *testing.T) {
 	data, err := os.ReadFile("testdata/quartiles.json")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestSummarise(t *testing.T) {
 		t.Fatal(err, len(cases))
 	}
 	for _, c := range cases {
-		got, ok := Summarise(append(c.Values, math.NaN()))
+		got, ok := NewFiveNumbers(append(c.Values, math.NaN()))
 		if !ok {
 			t.Errorf("%v: no numbers", c.Values)
 		}
@@ -43,17 +43,17 @@ func TestSummarise(t *testing.T) {
 			t.Errorf("%v: outliers %v, not %v", c.Values, got.Outliers, c.Outliers)
 		}
 	}
-	if _, ok := Summarise([]float64{math.NaN(), math.Inf(1)}); ok {
+	if _, ok := NewFiveNumbers([]float64{math.NaN(), math.Inf(1)}); ok {
 		t.Error("no numbers have quartiles")
 	}
 }
 
-// The same numbers give the same bytes, drawn again and side by side.
+// The same numbers produce the same bytes, in repeated and in parallel drawings.
 func TestSameBytes(t *testing.T) {
 	first, second := gallery(), gallery()
 	var wait sync.WaitGroup
 	for i := range first {
-		if strings.HasSuffix(first[i].name, "00") { // the large ones take long
+		if strings.HasSuffix(first[i].name, "00") { // the large ones are slow
 			continue
 		}
 		wait.Go(func() {
@@ -119,7 +119,8 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// What cannot be drawn gives one line that names the kind; what can, a figure, however odd.
+// Invalid numbers produce a one-line error with the kind of the figure. Valid numbers produce a figure, even unusual
+// ones.
 func TestOddInputs(t *testing.T) {
 	nan := math.NaN()
 	one := func(x, y float64) []LinePanel {
@@ -129,7 +130,7 @@ func TestOddInputs(t *testing.T) {
 	cases := []struct {
 		name string
 		Drawer
-		want string // part of the error; "" for none
+		want string // part of the error; "" for no error
 	}{
 		{"no panels", Curves{}, "curves: there is no panel"},
 		{"no points", Curves{Panels: []LinePanel{{Lines: []Line{{}}}}}, "curves: no line has a point"},
@@ -246,12 +247,12 @@ func TestOddInputs(t *testing.T) {
 				}
 			}
 		}
-		shapesOf(t, c) // is XML
+		shapesOf(t, c) // checks that it is XML
 	}
 }
 
-// TestHeatMapRuns: 200 classes of which each is mistaken for one other have three or four areas a row (zeros between
-// and beside two values), not 200.
+// TestHeatMapRuns: with 200 classes, each confused with one other class, a row has three or four areas (zeros between
+// and beside two values) instead of 200.
 func TestHeatMapRuns(t *testing.T) {
 	const n = 200
 	f := HeatMap{WithoutValues: true, Scale: [2]float64{0, 1}, Panels: []HeatPanel{{}}}
@@ -278,7 +279,7 @@ func TestHeatMapRuns(t *testing.T) {
 	}
 }
 
-// What has no panels and no rows is told from what is wrong, so that a report leaves it out without a note.
+// A figure without panels or rows has its own error, so that a report omits the figure without a note.
 func TestErrEmpty(t *testing.T) {
 	for _, d := range []Drawer{Curves{}, Sensitivity{}, HeatMap{}, Scatter3{}, Box{}, Strips{}, TSNE{}, PCA{},
 		Bubbles{}, Cost{}, Significance{}, Ranks{}} {

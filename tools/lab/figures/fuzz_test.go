@@ -9,7 +9,7 @@ import (
 	"promptfed/tools/lab/figures/embedding"
 )
 
-// source draws numbers, sizes and labels from bytes; zeros when they run out.
+// source draws numbers, sizes and labels from bytes, and zeros after their end.
 type source struct{ data []byte }
 
 func (s *source) byte() int {
@@ -21,10 +21,10 @@ func (s *source) byte() int {
 	return int(b)
 }
 
-// size is up to most, seldom large.
+// size returns a size up to most, rarely a large one.
 func (s *source) size(most int) int { return s.byte() * s.byte() * most / (255 * 255) }
 
-// number is mostly between -100 and 100, sometimes anything that a float64 can hold.
+// number returns a number mostly between -100 and 100, sometimes any float64.
 func (s *source) number() float64 {
 	b := s.byte()
 	if b < 240 || len(s.data) < 8 {
@@ -205,7 +205,7 @@ func (s *source) drawer() Drawer {
 	return f
 }
 
-// Whatever the numbers, sizes and labels, a figure is drawn or one line says why not, and no text leaves the figure.
+// For any numbers, sizes and labels, the figure is drawn or the error has one line, and no text leaves the figure.
 func FuzzDraw(f *testing.F) {
 	r := invented()
 	for kind := range 12 {

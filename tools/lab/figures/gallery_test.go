@@ -10,25 +10,25 @@ import (
 	"promptfed/tools/lab/figures/embedding"
 )
 
-// made is a figure of invented numbers.
+// made is a figure with invented numbers.
 type made struct {
 	name string
 	Drawer
 }
 
-// invent draws numbers for the gallery: the same ones every time.
+// invent draws reproducible numbers for the gallery.
 type invent struct{ *rand.Rand }
 
 func invented() invent { return invent{rand.New(rand.NewPCG(1, 2))} }
 
-// Names that nobody takes for those of real methods and sets.
+// Names that differ from all real methods and sets.
 var methods = []string{"method A", "method B", "method C", "method D", "method E", "method F", "method G",
 	"method A with H", "method I", "method J", "method K", "method L"}
 var dataSets = []string{"set one", "set two", "set three", "set four", "set five"}
 var lengths = []string{"4", "8", "12", "16", "20", "24", "28", "32"}
 var backbones = []string{"backbone 1", "backbone 2", "backbone 3", "backbone 4"}
 
-// learning is a curve that rises to a height.
+// learning returns a curve that rises to the given height.
 func (r invent) learning(label string, rounds int, height float64) Line {
 	l := Line{Label: label}
 	for t := 1; t <= rounds; t++ {
@@ -131,7 +131,7 @@ func (r invent) groups(n int) []StripGroup {
 	return out
 }
 
-// clusters are rows around centres, with the number of the centre of each.
+// clusters returns rows around centres, with the index of each row's centre.
 func (r invent) clusters(n, centres, width int, apart float64) (rows [][]float64, labels []int) {
 	middle := make([][]float64, centres)
 	for c := range middle {
@@ -220,7 +220,7 @@ func (r invent) ranked(names []string, difference float64) Ranks {
 	return f
 }
 
-// named gives strips and classes names.
+// named returns numbered names.
 func named(prefix string, n int) []string {
 	var out []string
 	for i := range n {
@@ -229,7 +229,7 @@ func named(prefix string, n int) []string {
 	return out
 }
 
-// gallery has every kind with invented numbers, in its one-panel and many-panel form.
+// gallery returns figures of every kind with invented numbers, with one panel and with many.
 func gallery() []made {
 	r := invented()
 	decades := []float64{1e-4, 1e-3, 1e-2, 1e-1, 1, 10, 100}
@@ -355,7 +355,7 @@ func gallery() []made {
 	}
 }
 
-// TestGallery draws every kind, and, where PROMPTFED_TEST_GALLERY names a folder, leaves the pictures there to look at.
+// TestGallery draws every kind. It saves the images if PROMPTFED_TEST_GALLERY names a folder.
 func TestGallery(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_TEST_GALLERY")
 	for _, m := range gallery() {

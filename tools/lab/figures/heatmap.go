@@ -16,26 +16,26 @@ type Cell struct{ Row, Column int }
 // HeatPanel is one matrix.
 type HeatPanel struct {
 	Title  string
-	Values [][]float64 // [rows][columns], the first row on top; what is not a number is hatched
+	Values [][]float64 // [rows][columns], the first row on top; cells that are not numbers are hatched
 	Frames []Cell      // cells with a black frame
 }
 
-// HeatMap shows matrices as coloured cells on one scale, such as accuracies of all combinations of prompt lengths
-// (FedPHA's figures 4 and 8, SDFed's figure 5), a panel for each length of the first domain.
+// HeatMap shows matrices as coloured cells on one scale, such as the accuracies of all combinations of prompt lengths
+// (FedPHA's figures 4 and 8, SDFed's figure 5), with a panel for each length of the first domain.
 type HeatMap struct {
 	Title         string
-	Columns       int    // of panels; 0: chosen
-	X, Y          string // what columns and rows are
+	Columns       int    // of panels; 0: automatic
+	X, Y          string // meaning of columns and rows
 	ColumnNames   []string
 	RowNames      []string
-	Value         string     // what the colour is
+	Value         string     // meaning of the colour
 	Scale         [2]float64 // of the colours; equal numbers: the range of all values
 	Palette       string     // Viridis or BlueRed
 	WithoutValues bool       // do not write values into cells, even where they fit
 	Panels        []HeatPanel
 }
 
-// maxCells bounds the rows and columns of a matrix.
+// maxCells is the largest number of rows or columns of a matrix.
 const maxCells = 512
 
 // Draw implements Drawer.
@@ -98,7 +98,7 @@ func rectangular(values [][]float64, rows, cols int) error {
 	return nil
 }
 
-// cellSize is that of a cell of n matrices: nearly square, smaller the more there are.
+// cellSize returns the size of a cell of n matrices: nearly square, and smaller for more cells.
 func cellSize(n, rows, cols int) (w, h vg.Length) {
 	side := vg.Length(280)
 	switch {
@@ -112,7 +112,7 @@ func cellSize(n, rows, cols int) (w, h vg.Length) {
 	return min(w, 1.7*h), min(h, 1.7*w)
 }
 
-// newMatrixPlot has names below and beside cells that lie at the integers, the first row on top.
+// newMatrixPlot returns a plot with names below and beside cells at the integers, the first row on top.
 func newMatrixPlot(rows, cols []string, width, height vg.Length) *plot.Plot {
 	p := newPlot()
 	p.X.Min, p.X.Max = -0.5, float64(len(cols))-0.5
@@ -123,17 +123,18 @@ func newMatrixPlot(rows, cols []string, width, height vg.Length) *plot.Plot {
 	return p
 }
 
-// heat are coloured cells with a text each.
+// heat is a matrix of coloured cells with a text in each.
 type heat struct {
 	values [][]float64
 	frames []Cell
 	colour func(float64) color.NRGBA
-	text   func(row, column int) []string // lines, the first on top; nil for none
-	// equal cells beside each other are one area: large matrices with few values stay small files
+	text   func(row, column int) []string // lines, from top to bottom; nil for none
+	// merge equal neighbouring cells into one area: large matrices with few values stay small files
 	runs bool
 }
 
-// places is how many places after the point every value has room for in a cell: one or none; false if not even that.
+// places returns the number of decimals that fit into every cell: one or none. It returns false if even whole numbers
+// do not fit.
 func places(panels []HeatPanel, width, height vg.Length) (int, bool) {
 	style := letters(smallSize, 0, 0)
 	if height < smallSize+1 {

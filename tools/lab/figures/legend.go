@@ -8,14 +8,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// entry is one row of a legend: a small sample and what it stands for.
+// entry is one row of a legend: a small sample and its meaning.
 type entry struct {
 	label  string
 	room   vg.Length           // of the sample
 	sample func(c draw.Canvas) // the canvas is the sample's rectangle
 }
 
-// legend lists entries, beside a single panel or in rows above several. A long one is cut after maxEntries.
+// legend lists entries, beside a single panel or in rows above several. It shows at most maxEntries.
 type legend []entry
 
 const (
@@ -28,7 +28,7 @@ const (
 
 var legendStyle = letters(tickSize, draw.XLeft, middle)
 
-// listed are the entries shown, with their labels cut; what is left out is counted in a last one.
+// listed returns the visible entries with shortened labels. A last entry counts the omitted ones.
 func (l legend) listed() []entry {
 	shown := append([]entry(nil), l...)
 	if n := len(l); n > maxEntries {
@@ -51,7 +51,7 @@ func (l legend) widest() vg.Length {
 	return w
 }
 
-// aligned are the entries listed, all samples with the room of the widest, for one column.
+// aligned returns the listed entries for one column, all samples as wide as the widest.
 func (l legend) aligned() []entry {
 	list, room := l.listed(), vg.Length(0)
 	for _, e := range list {
@@ -63,12 +63,12 @@ func (l legend) aligned() []entry {
 	return list
 }
 
-// fits reports whether the legend stands beside a panel of the given height without being much higher.
+// fits reports whether the legend can stand beside a panel of the given height without being much higher.
 func (l legend) fits(height vg.Length) bool {
 	return vg.Length(len(l.listed()))*rowHeight <= height+2*rowHeight
 }
 
-// beside is the size of the legend in one column.
+// beside returns the size of the legend in one column.
 func (l legend) beside() vg.Point {
 	if len(l) == 0 {
 		return vg.Point{}
@@ -76,7 +76,7 @@ func (l legend) beside() vg.Point {
 	return vg.Point{X: l.widest() + entryGap, Y: vg.Length(len(l.listed()))*rowHeight + 8}
 }
 
-// rows breaks the entries into rows of a width.
+// rows breaks the entries into rows of the given width.
 func (l legend) rows(width vg.Length) [][]entry {
 	var rows [][]entry
 	room := vg.Length(0)
@@ -91,7 +91,7 @@ func (l legend) rows(width vg.Length) [][]entry {
 	return rows
 }
 
-// above is the size of the legend in rows.
+// above returns the size of the legend in rows.
 func (l legend) above(width vg.Length) vg.Point {
 	if len(l) == 0 {
 		return vg.Point{}
@@ -127,7 +127,7 @@ func (e entry) paint(c draw.Canvas, at vg.Point) {
 	c.FillText(legendStyle, vg.Point{X: sample.Max.X + sampleGap, Y: at.Y - rowHeight/2}, e.label)
 }
 
-// lineEntry shows a line with its marker; without a shape the line alone.
+// lineEntry returns an entry with a line and its marker; without a shape only the line.
 func lineEntry(label string, line draw.LineStyle, glyph draw.GlyphStyle) entry {
 	return entry{label, 24, func(c draw.Canvas) {
 		y := c.Center().Y
@@ -142,7 +142,7 @@ func glyphEntry(label string, glyph draw.GlyphStyle) entry {
 	return entry{label, 11, func(c draw.Canvas) { c.DrawGlyphNoClip(glyph, c.Center()) }}
 }
 
-// patchEntry shows a filled rectangle with an outline.
+// patchEntry returns an entry with a filled, outlined rectangle.
 func patchEntry(label string, fill color.Color, outline draw.LineStyle) entry {
 	return entry{label, 13, func(c draw.Canvas) {
 		c.SetColor(fill)

@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// linePanels lays out panels of lines: each line is drawn by the last of its plotters, and what the others draw lies
-// under all lines.
+// linePanels lays out panels of lines. The last plotter of a line draws the line itself. Drawings of the other plotters
+// lie under all lines.
 func linePanels(title string, columns int, sameY bool, panels []LinePanel, colours Colours,
 	plotters ...func(curve) plot.Plotter) (*Figure, error) {
 	s := sheet{title: title, columns: columns}
 	s.width, s.height = panelSize(len(panels))
 	var order, lines numbering
 	any := false
-	common := map[bool]span{false: noSpan(), true: noSpan()} // of y, over panels that are logarithmic or not
+	common := map[bool]span{false: noSpan(), true: noSpan()} // of y, over logarithmic panels and over linear ones
 	for i := range panels {
 		if err := panels[i].check(); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
@@ -61,7 +61,7 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, colou
 	}
 	for _, in := range panels {
 		for j, r := range in.References {
-			if lines.of(r.Label) == len(s.legend) { // first met
+			if lines.of(r.Label) == len(s.legend) { // first use
 				s.legend = append(s.legend, lineEntry(r.Label, referenceStyle(j), draw.GlyphStyle{}))
 			}
 		}
@@ -76,7 +76,7 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, colou
 	return s.figure()
 }
 
-// panelSize is the size of a data area among n.
+// panelSize returns the size of a data area among n.
 func panelSize(n int) (width, height vg.Length) {
 	switch {
 	case n <= 1:
@@ -89,7 +89,7 @@ func panelSize(n int) (width, height vg.Length) {
 	return 140, 112
 }
 
-// roomy leaves out labels of given ticks that would overlap the one before.
+// roomy removes tick labels that would overlap the previous label.
 func roomy(p *plot.Plot, t plot.Ticker, width vg.Length) plot.Ticker {
 	var out plot.ConstantTicks
 	last := -width

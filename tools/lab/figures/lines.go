@@ -7,24 +7,25 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Axis says what an axis shows.
+// Axis describes an axis.
 type Axis struct {
 	Label string
-	// what values can be, such as {0, 100} for percent: the axis and bands end there; equal numbers for no bound
+	// Within is the range of possible values, such as {0, 100} for percent, at which the axis and bands end; equal
+	// numbers mean no bound
 	Within [2]float64
-	Log    bool     // logarithmic; values that are not positive are left out
-	Names  []string // of the values 0, 1, 2 and on, for an axis without numbers
-	// Format writes measured values, whose ticks are round ones; nil for values that somebody chose, which are ticks
-	// themselves where they are few.
+	Log    bool     // logarithmic; only positive values appear
+	Names  []string // of the values 0, 1, 2 and so on, for an axis without numbers
+	// Format formats measured values, which get round ticks. It is nil for chosen values; a few chosen values become
+	// the ticks themselves.
 	Format func(float64) string
 }
 
 // Line is a series of points. Values that are not numbers break the line.
 type Line struct {
 	Label string
-	X, Y  []float64 // of one length, X growing
-	// nil, or of the same length: half the height of the band or of the error bar, such as a standard deviation over
-	// seeds
+	X, Y  []float64 // of equal length, X ascending
+	// nil, or half the height of each point's band or error bar, such as a standard deviation over seeds; of equal
+	// length
 	Spread []float64
 }
 
@@ -42,7 +43,7 @@ type LinePanel struct {
 	References []Reference
 }
 
-// maxPoints bounds the points of a line that are drawn.
+// maxPoints is the largest number of drawn points in a line.
 const maxPoints = 100_000
 
 func (p *LinePanel) check() error {
@@ -69,7 +70,7 @@ func (p *LinePanel) check() error {
 	return nil
 }
 
-// spread is that of a point, 0 if unknown.
+// spread returns the spread of a point, or 0 if unknown.
 func (l *Line) spread(i int) float64 {
 	if l.Spread == nil || !usable(l.Spread[i]) {
 		return 0
@@ -77,12 +78,12 @@ func (l *Line) spread(i int) float64 {
 	return max(0, l.Spread[i])
 }
 
-// shown reports whether a point can be drawn on the panel's axes.
+// shown reports whether the panel's axes can show a point.
 func (p *LinePanel) shown(l *Line, i int) bool {
 	return usable(l.X[i]) && usable(l.Y[i]) && !(p.X.Log && !onLog(l.X[i])) && !(p.Y.Log && !onLog(l.Y[i]))
 }
 
-// spans are the ranges of the panel's points, bands and reference lines.
+// spans returns the ranges of the panel's points, bands and reference lines.
 func (p *LinePanel) spans() (x, y span, values []float64) {
 	x, y = noSpan(), noSpan()
 	for _, l := range p.Lines {
@@ -107,7 +108,7 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 	return x, y, values
 }
 
-// bounded moves the end of a band around a value into what values can be, but not across the value.
+// bounded moves the end of a band around a value into the range of possible values, but not across the value.
 func (a Axis) bounded(value, end float64) float64 {
 	if a.Within[0] < a.Within[1] {
 		return min(max(a.Within[1], value), max(min(a.Within[0], value), end))
@@ -126,7 +127,7 @@ func (a Axis) apply(to *plot.Axis, s span, n int) {
 	to.Tick.Marker = evenTicks{n, a.Format}
 }
 
-// gridLines are pale lines at the labelled ticks, behind everything; x only if asked for.
+// gridLines are pale lines at the labelled ticks, behind everything; vertical ones only with x.
 type gridLines struct{ x, y bool }
 
 // Plot implements plot.Plotter.

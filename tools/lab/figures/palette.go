@@ -11,14 +11,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Palettes by name. Viridis is even to the eye, grows in lightness and survives black and white; blue-red is what
-// FedPHA's figures 4 and 8 use: blue low, red high.
+// Palettes by name. Viridis is perceptually uniform, grows in lightness and stays readable in black and white. BlueRed
+// is the palette of FedPHA's figures 4 and 8: blue low, red high.
 const (
 	Viridis = "viridis" // the default
 	BlueRed = "blue-red"
 )
 
-// viridis are ten anchors of matplotlib's map of that name (CC0), between which lightness grows evenly.
+// viridis holds ten anchors of matplotlib's map of that name (CC0). Lightness grows evenly between them.
 var viridis = []color.Color{
 	color.NRGBA{0x44, 0x01, 0x54, 255}, color.NRGBA{0x48, 0x28, 0x78, 255}, color.NRGBA{0x3e, 0x49, 0x89, 255},
 	color.NRGBA{0x31, 0x68, 0x8e, 255}, color.NRGBA{0x26, 0x82, 0x8e, 255}, color.NRGBA{0x1f, 0x9e, 0x89, 255},
@@ -32,7 +32,7 @@ type scale struct {
 	colours   palette.ColorMap
 }
 
-// newScale is a scale over a span of values; ends, if they differ, replace the span.
+// newScale returns a scale over a span of values; ends replace the span if they differ.
 func newScale(name string, values span, ends [2]float64) (*scale, error) {
 	s := &scale{low: values.low, high: values.high}
 	if ends[0] < ends[1] {
@@ -62,10 +62,10 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 	return s, nil
 }
 
-// colour is that of a value; values beyond an end have the end's.
+// colour returns the colour of a value; values beyond an end get the colour of the end.
 func (s *scale) colour(v float64) color.NRGBA {
 	c, err := s.colours.At(min(1, max(0, (v-s.low)/(s.high-s.low))))
-	if err != nil { // rounding at an end of the map
+	if err != nil { // rounding error at an end of the map
 		c, err = s.colours.At(min(0.999, max(0.001, (v-s.low)/(s.high-s.low))))
 	}
 	if err != nil {
@@ -74,16 +74,16 @@ func (s *scale) colour(v float64) color.NRGBA {
 	return color.NRGBAModel.Convert(c).(color.NRGBA)
 }
 
-// over is black or white, whichever reads better on a colour (relative luminance of sRGB, Rec. 709 weights).
+// over returns the more readable of black and white on a colour (relative luminance of sRGB, Rec. 709 weights).
 func over(c color.NRGBA) color.NRGBA {
 	linear := func(b uint8) float64 { return math.Pow(float64(b)/255, 2.2) }
-	if 0.2126*linear(c.R)+0.7152*linear(c.G)+0.0722*linear(c.B) > 0.179 { // where both contrasts are 4.6
+	if 0.2126*linear(c.R)+0.7152*linear(c.G)+0.0722*linear(c.B) > 0.179 { // both contrasts are 4.6 at 0.179
 		return color.NRGBA{0, 0, 0, 255}
 	}
 	return color.NRGBA{255, 255, 255, 255}
 }
 
-// colourBar tells what value a colour stands for. The library's own is an image, which would not stay sharp in SVG.
+// colourBar shows the values of colours. The plot library's own bar is an image and not sharp in SVG.
 type colourBar struct {
 	*scale
 	label string
@@ -100,7 +100,7 @@ var barStyle = letters(tickSize, draw.XLeft, middle)
 
 func (b *colourBar) ticks() evenTicks { return evenTicks{n: 5} }
 
-// width is the room that the bar takes, none for no bar.
+// width returns the width of the bar with its margins, or 0 without a bar.
 func (b *colourBar) width() vg.Length {
 	if b == nil {
 		return 0
@@ -122,7 +122,7 @@ func (b *colourBar) paint(area draw.Canvas) {
 	bottom := (area.Min.Y+area.Max.Y)/2 - high/2
 	x := area.Min.X + barGap
 	frame := vg.Rectangle{Min: vg.Point{X: x, Y: bottom}, Max: vg.Point{X: x + barWide, Y: bottom + high}}
-	for i := range barSteps { // each covers the rest of the bar, so that no seam shows between two
+	for i := range barSteps { // each step covers the rest of the bar, so that no seam is visible
 		part := frame
 		part.Min.Y = bottom + high*vg.Length(i)/barSteps
 		area.SetColor(b.colour(b.low + (b.high-b.low)*(float64(i)+0.5)/barSteps))

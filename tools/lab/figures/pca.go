@@ -11,21 +11,21 @@ import (
 	"promptfed/tools/lab/figures/embedding"
 )
 
-// PCAPanel are the features of one backbone.
+// PCAPanel is the features of one backbone.
 type PCAPanel struct {
 	Title  string
 	Images [][]float64 // [N][D] unit rows
 	Labels []int       // [N] the class of each image
 	Before [][]float64 // [C][D] text features before training
-	After  [][]float64 // [C][D] after it
+	After  [][]float64 // [C][D] text features after training
 }
 
-// PCA shows image features in the plane of their first two principal components, coloured by class, and the text
-// feature of each class moving from before training to after it, as in GGTPC's figure 1. PerClass draws a panel for
-// every class, as that figure does.
+// PCA shows image features in the plane of their first two principal components, coloured by class, and each class's
+// text feature moving from its place before training to its place after training, as in GGTPC's figure 1. PerClass
+// draws a panel for every class, as in that figure.
 type PCA struct {
 	Title    string
-	Columns  int // of panels; 0: chosen
+	Columns  int // of panels; 0: automatic
 	Classes  []string
 	PerClass bool
 	Panels   []PCAPanel
@@ -79,14 +79,14 @@ func (f PCA) draw() (*Figure, error) {
 	return s.figure()
 }
 
-// Glyphs of panels for one class, in the colours of GGTPC's figure but for shades.
+// Glyphs of panels for one class, in the colours of GGTPC's figure but without its shades.
 var (
 	meanGlyph   = draw.GlyphStyle{Color: hues[7], Radius: 2.6, Shape: draw.CircleGlyph{}}
 	beforeGlyph = draw.GlyphStyle{Color: hues[1], Radius: 4.4, Shape: shapes[5]}
 	afterGlyph  = draw.GlyphStyle{Color: hues[2], Radius: 4.4, Shape: shapes[5]}
 )
 
-// plane are the features of a panel in two coordinates.
+// plane is the features of a panel in two coordinates.
 type plane struct {
 	images        [][2]float64
 	labels        []int
@@ -107,7 +107,7 @@ func (f PCA) plane(in PCAPanel) (*plane, error) {
 			return nil, fmt.Errorf("image %d has class %d of %d", i, c, len(f.Classes))
 		}
 	}
-	basis, err := embedding.Principal(in.Images)
+	basis, err := embedding.PrincipalComponents(in.Images)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (f PCA) plane(in PCAPanel) (*plane, error) {
 	return out, nil
 }
 
-// panel draws all classes, or the one given.
+// panel draws all classes, or only the given class.
 func (f *plane) panel(title string, width, height vg.Length, class int) *panel {
 	p := newPlot()
 	x, y := noSpan(), noSpan()
@@ -150,7 +150,7 @@ func (f *plane) panel(title string, width, height vg.Length, class int) *panel {
 	return &panel{Plot: p, title: title}
 }
 
-// planePoints draws the points of a plane, of one class only unless that is below 0.
+// planePoints draws the points of a plane, of one class or, with a negative class, of all.
 type planePoints struct {
 	*plane
 	class int
@@ -179,7 +179,7 @@ func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
 		arrow(c, at(f.before[f.class]), at(f.after[f.class]))
 		stamp(&c, beforeGlyph, at(f.before[f.class]))
 		stamp(&c, afterGlyph, at(f.after[f.class]))
-		if n > 0 { // on top, since the text is meant to come to lie on it
+		if n > 0 { // on top, because training aims at this place
 			stamp(&c, meanGlyph, at([2]float64{sum[0] / n, sum[1] / n}))
 		}
 		return
@@ -193,7 +193,7 @@ func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// arrow points from one place to another, where they are not the same.
+// arrow draws an arrow between two different places.
 func arrow(c draw.Canvas, from, to vg.Point) {
 	d := to.Sub(from)
 	length := math.Hypot(float64(d.X), float64(d.Y))
@@ -208,7 +208,7 @@ func arrow(c draw.Canvas, from, to vg.Point) {
 	c.FillPolygon(ink, []vg.Point{tip, back.Add(side.Scale(2)), back.Sub(side.Scale(2))})
 }
 
-// hollowStar is a star of which only the edge has the colour.
+// hollowStar is a star with a coloured edge.
 type hollowStar struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.

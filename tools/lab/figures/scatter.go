@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// scatter are points in the plane, each with a style.
+// scatter is a set of points in the plane, each with a style.
 type scatter struct {
 	x, y   []float64
 	styles []style
@@ -27,7 +27,7 @@ func (s scatter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// equalScales widens one of the ranges of a plot, so that a unit is as long along x as along y.
+// equalScales widens one of a plot's ranges so that x and y have equal units.
 func equalScales(p *plot.Plot, width, height vg.Length) {
 	x, y := p.X.Max-p.X.Min, p.Y.Max-p.Y.Min
 	want := float64(width / height)
@@ -47,7 +47,7 @@ func (frame) Plot(c draw.Canvas, _ *plot.Plot) {
 	c.Stroke(c.Rectangle.Path())
 }
 
-// cloudRadius is that of the points of a cloud: smaller the more there are.
+// cloudRadius returns the radius of the points in a cloud: smaller for more points.
 func cloudRadius(n int) vg.Length {
 	switch {
 	case n <= 120:
@@ -58,7 +58,7 @@ func cloudRadius(n int) vg.Length {
 	return 1.4
 }
 
-// trimmed writes a number with at most so many places, without zeros at its end.
+// trimmed formats a number with at most the given number of decimals and no trailing zeros.
 func trimmed(v float64, places int) string {
 	text := number(v, places)
 	if strings.Contains(text, ".") {

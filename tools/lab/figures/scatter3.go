@@ -11,10 +11,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Point3 is a place in space and the value that colours it.
+// Point3 is a place in space with the value for its colour.
 type Point3 struct{ X, Y, Z, Value float64 }
 
-// Scatter3Panel is one box of points. The axes are linear and carry no names.
+// Scatter3Panel is one box of points. Its axes are linear and have no names.
 type Scatter3Panel struct {
 	Title   string
 	X, Y, Z string
@@ -25,8 +25,8 @@ type Scatter3Panel struct {
 // -60 degrees, elevation 30): all combinations of three prompt lengths in FedPHA's figures 7 and 9.
 type Scatter3 struct {
 	Title   string
-	Columns int        // of panels; 0: chosen
-	Value   string     // what the colour is
+	Columns int        // of panels; 0: automatic
+	Value   string     // meaning of the colour
 	Scale   [2]float64 // of the colours; equal numbers: the range of all values
 	Palette string     // Viridis or BlueRed
 	Panels  []Scatter3Panel
@@ -78,7 +78,7 @@ var viewRight, viewUp, viewEye = func() (vector, vector, vector) {
 
 func (v vector) dot(w vector) float64 { return v[0]*w[0] + v[1]*w[1] + v[2]*w[2] }
 
-// space is the drawn box of axes with its points, the farthest first.
+// space is a box of axes with its points, the farthest first.
 type space struct {
 	axes   [3]plot.Axis // ranges, labels and ticks
 	points []Point3
@@ -118,12 +118,12 @@ func (s space) unit(p Point3) vector {
 	return vector{s.axes[0].Norm(p.X), s.axes[1].Norm(p.Y), s.axes[2].Norm(p.Z)}
 }
 
-// depth grows towards the eye.
+// depth returns a point's depth, growing towards the eye.
 func (s space) depth(p Point3) float64 { return s.unit(p).dot(viewEye) }
 
 // Plot implements plot.Plotter.
 func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
-	// The cube's picture is 1.37 wide and 1.55 high; room is left for the ticks and labels around it.
+	// The projected cube is 1.37 wide and 1.55 high; the margins hold the ticks and labels.
 	left, right := 24+s.widest(2), 12+max(0.65*s.widest(1), 10)
 	width, height := c.Max.X-c.Min.X, c.Max.Y-c.Min.Y
 	size := min((width-left-right)/1.37, (height-22)/1.55)
@@ -136,7 +136,7 @@ func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 		p, q := to(a), to(b)
 		c.StrokeLine2(style, p.X, p.Y, q.X, q.Y)
 	}
-	// The three walls behind: x = 0, y = 1, z = 0, with lines at the ticks of their two axes.
+	// The three back walls: x = 0, y = 1, z = 0, with lines at the ticks of their two axes.
 	wall := draw.LineStyle{Color: pale, Width: 0.5}
 	for axis, at := range (vector{0, 1, 0}) {
 		corner := func(u, v float64) vector {
@@ -168,7 +168,7 @@ func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 	}
 }
 
-// marks are the labelled ticks of an axis, their values in the unit cube.
+// marks returns the labelled ticks of an axis, with values in the unit cube.
 func (s space) marks(axis int) []plot.Tick {
 	a := s.axes[axis]
 	var out []plot.Tick
@@ -180,7 +180,7 @@ func (s space) marks(axis int) []plot.Tick {
 	return out
 }
 
-// widest is the width of the widest tick label of an axis.
+// widest returns the width of the widest tick label of an axis.
 func (s space) widest(axis int) vg.Length {
 	w := vg.Length(0)
 	for _, t := range s.marks(axis) {
@@ -189,7 +189,7 @@ func (s space) widest(axis int) vg.Length {
 	return w
 }
 
-// axisAt draws an edge of the box that starts at a corner, with ticks in a direction, and the label along it.
+// axisAt draws an edge of the box from a corner, with ticks in the given direction and the label along the edge.
 func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
 	style := draw.LineStyle{Color: ink, Width: 0.7}
 	at := func(u float64) vector {
@@ -197,7 +197,7 @@ func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner,
 		v[axis] = u
 		return v
 	}
-	away := func(u float64, by vg.Length) vg.Point { // points of the picture outside of the edge
+	away := func(u float64, by vg.Length) vg.Point { // points outside the edge
 		v, p := at(u), to(at(u))
 		for i := range v {
 			v[i] += outwards[i]

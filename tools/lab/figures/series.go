@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// LineColours are the colours of lines and groups on a light and on a dark ground, #rrggbb each, for pages that show
-// figures beside drawings of their own: Okabe and Ito's set, which stays apart for colour-blind readers, with wine in
-// place of yellow, each as dark or as light as a contrast of 3 with white or with the dark page asks for.
+// LineColours are the colours of lines and groups on a light and on a dark background, each #rrggbb. Pages use them for
+// their own drawings beside figures. They are Okabe and Ito's colour-blind-safe set with wine instead of yellow.
+// Lightness is adjusted to a contrast of 3 with white and with the dark page.
 var LineColours = [2][]string{
 	{"#0072b2", "#d55e00", "#00875f", "#b8588f", "#a87400", "#2f8fc4", "#4b4b4b", "#882255"},
 	{"#56a8e8", "#ff8c42", "#2bd4a4", "#efa3cd", "#f2c14e", "#8fd3ff", "#c9ced6", "#d77aa6"},
@@ -29,7 +29,7 @@ var hues = func() []color.NRGBA {
 	return out
 }()
 
-// dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike,
+// dashes and shapes differ in number from hues and from each other. The first 56 lines therefore all look different,
 // and lines differ without colour too.
 var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}, {9, 3}}
 
@@ -38,7 +38,7 @@ var shapes = []draw.GlyphDrawer{
 	bars(math.Pi / 4), bars(0),
 }
 
-// style is how the i-th of several lines or groups is drawn.
+// style is the drawing style of the i-th line or group.
 type style struct {
 	color  color.NRGBA
 	dashes []vg.Length
@@ -57,18 +57,17 @@ func (l style) glyph(radius vg.Length) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: l.color, Radius: radius, Shape: l.shape}
 }
 
-// faint is a colour with the given opacity, in 255ths.
+// faint returns a colour with the given opacity, in 255ths.
 func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	c.A = alpha
 	return c
 }
 
-// Colours maps labels to the places of their colours, so that a method has one colour in all figures and on the page
-// beside them. Labels that it does not have are coloured in their order.
+// Colours maps labels to indices of colours, so that a method has one colour in all figures and on the page. Other
+// labels are coloured in their order.
 type Colours map[string]int
 
-// MethodColours are the colours of some methods by their order; pages that show figures colour methods by the same
-// order.
+// MethodColours returns the colours of methods by their order. Pages with figures colour methods in the same order.
 func MethodColours(methods []string) Colours {
 	out := Colours{}
 	for i, m := range methods {
@@ -77,7 +76,7 @@ func MethodColours(methods []string) Colours {
 	return out
 }
 
-// numbering gives equal labels equal numbers, in the order of their first use.
+// numbering assigns equal numbers to equal labels, in the order of first use.
 type numbering struct {
 	index  map[string]int
 	labels []string
@@ -95,7 +94,7 @@ func (n *numbering) of(label string) int {
 	return len(n.labels) - 1
 }
 
-// style is that of a label, the i-th of its figure.
+// style returns the style of a label, the i-th of its figure.
 func (c Colours) style(label string, i int) style {
 	s := seriesStyle(i)
 	if place, ok := c[label]; ok {
@@ -120,7 +119,7 @@ func onCircle(radius, angle float64) vg.Point {
 	return vg.Point{X: vg.Length(radius * math.Cos(angle)), Y: vg.Length(radius * math.Sin(angle))}
 }
 
-// polygon has n corners, the first at an angle, and about the area of the circle.
+// polygon returns a shape with n corners, the first at the given angle, with about the area of the circle.
 func polygon(n int, angle float64) outline {
 	var o outline
 	radius := map[int]float64{3: 1.35, 4: 1.2}[n]
@@ -130,7 +129,7 @@ func polygon(n int, angle float64) outline {
 	return o
 }
 
-// star has five points, one of them up.
+// star returns a five-pointed star with one point up.
 func star() outline {
 	var o outline
 	for i := range 10 {
@@ -143,7 +142,7 @@ func star() outline {
 	return o
 }
 
-// bars are two crossed bars, upright at angle 0.
+// bars returns two crossed bars, upright at angle 0.
 func bars(angle float64) outline {
 	const long, wide = 1.2, 0.38
 	var o outline
@@ -156,7 +155,7 @@ func bars(angle float64) outline {
 	return o
 }
 
-// stamp draws a glyph with a thin white edge, so that glyphs that lie on each other stay apart.
+// stamp draws a glyph with a thin white edge, which separates overlapping glyphs.
 func stamp(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	edge := style
 	edge.Color, edge.Radius = color.White, style.Radius+0.6

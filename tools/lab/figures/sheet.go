@@ -15,7 +15,7 @@ const (
 	between vg.Length = 14 // panels
 )
 
-// maxPanels and maxSide bound what a figure may ask of memory.
+// maxPanels and maxSide limit the memory of a figure.
 const (
 	maxPanels           = 64
 	maxSide   vg.Length = 4000
@@ -25,10 +25,10 @@ const (
 type panel struct {
 	*plot.Plot
 	title string
-	above vg.Length // room that the plot itself draws into, between the data area and the title
+	above vg.Length // room of the plot's own drawing, between the data area and the title
 }
 
-// sheet is a grid of panels of one size, with what they share: a title above, a legend, a colour bar, a note below.
+// sheet is a grid of panels of one size, with a shared title above, legend, colour bar, and note below.
 type sheet struct {
 	title   string
 	columns int
@@ -40,7 +40,8 @@ type sheet struct {
 	note    string
 }
 
-// gridColumns is how many panels stand side by side when nobody says: up to five, in as few rows as fill up well.
+// gridColumns returns the number of panels side by side. Unless asked sets it, there are up to five, in as few
+// well-filled rows as possible.
 func gridColumns(n, asked int) int {
 	if asked > 0 {
 		return min(asked, max(1, n))
@@ -59,10 +60,10 @@ func gridColumns(n, asked int) int {
 
 func spare(n, columns int) int { return (columns - n%columns) % columns }
 
-// margins are the room that axes take around a data area.
+// margins are the sizes of the axes around a data area.
 type margins struct{ left, right, bottom, top vg.Length }
 
-// margins asks the plot, whose answer depends a little on the size of the whole.
+// margins returns the plot's margins, which depend a little on the size of the whole.
 func (p *panel) margins(width, height vg.Length) margins {
 	var m margins
 	for range 3 {
@@ -74,7 +75,7 @@ func (p *panel) margins(width, height vg.Length) margins {
 	return m
 }
 
-// overhang is how far tick labels below reach to the left of the data area, which the plot does not count itself.
+// overhang returns the reach of bottom tick labels left of the data area, which the plot ignores.
 func (p *panel) overhang(width vg.Length) vg.Length {
 	far := vg.Length(0)
 	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
@@ -85,7 +86,7 @@ func (p *panel) overhang(width vg.Length) vg.Length {
 	return far
 }
 
-// grid is where the panels of a sheet lie.
+// grid is the layout of a sheet's panels.
 type grid struct {
 	margins []margins   // of each panel
 	titles  [][]string  // of each panel, line by line
@@ -127,14 +128,15 @@ func (s *sheet) arrange() grid {
 
 var panelTitle = bold(letters(labelSize, draw.XCenter, draw.YBottom))
 
-// limitLabel cuts the label of an axis to the room along it.
+// limitLabel shortens the label of an axis to the available length.
 func limitLabel(a *plot.Axis, room vg.Length) {
 	if a.Label.Text = clean(a.Label.Text); a.Label.Text != "" {
 		a.Label.Text = shorten(a.Label.Text, a.Label.TextStyle, room)
 	}
 }
 
-// shareLabels keeps a label that all panels have only below the last panel of a column, or beside the first of a row.
+// shareLabels keeps a label common to all panels only below the last panel of a column, or beside the first panel of a
+// row.
 func (s *sheet) shareLabels(cols int) {
 	sameX, sameY := true, true
 	for _, p := range s.panels {
@@ -151,7 +153,7 @@ func (s *sheet) shareLabels(cols int) {
 	}
 }
 
-// figure lays the sheet out.
+// figure lays out the sheet.
 func (s *sheet) figure() (*Figure, error) {
 	if len(s.panels) > maxPanels {
 		return nil, fmt.Errorf("%d panels are too many for one figure: give at most %d", len(s.panels), maxPanels)

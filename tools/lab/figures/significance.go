@@ -11,15 +11,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Significance is a matrix of methods: how much the method of a row is above that of a column, with marks of how sure
-// that is.
+// Significance is a matrix of methods. A cell shows the advantage of the row's method over the column's method, with
+// stars for its significance.
 type Significance struct {
 	Title      string
-	Value      string // what differs, such as "difference of accuracy (points)"
+	Value      string // meaning of the difference, such as "difference of accuracy (points)"
 	Names      []string
 	Difference [][]float64 // mean of the row's method minus mean of the column's
-	P          [][]float64 // p values of these; what is not a number gets no mark
-	Test       string      // where they are from, or why there are none; may be empty
+	P          [][]float64 // p values of the differences; no mark for values that are not numbers
+	Test       string      // the test, or the reason for its absence; may be empty
 }
 
 // Draw implements Drawer.
@@ -27,7 +27,7 @@ func (f Significance) Draw() (*Figure, error) {
 	return drawn("significance", len(f.Names), f.draw)
 }
 
-// key says what the stars mean, where there is anything that could have some.
+// key explains the stars, or is empty if no cell can have stars.
 func (f Significance) key() string {
 	tested := slices.ContainsFunc(f.P, func(row []float64) bool { return slices.ContainsFunc(row, usable) })
 	switch {
@@ -39,7 +39,7 @@ func (f Significance) key() string {
 	return "* p < 0.05, ** p < 0.01, *** p < 0.001: " + f.Test + "."
 }
 
-// stars mark p values.
+// stars returns the stars of a p value.
 func stars(p float64) string {
 	switch {
 	case math.IsNaN(p):
@@ -112,13 +112,13 @@ func (f Significance) draw() (*Figure, error) {
 }
 
 // Ranks is a critical-difference diagram (Demsar, JMLR 7, 2006, figure 1): methods on an axis of mean ranks, the best
-// on the left, with a bar under methods that do not differ.
+// on the left, with a bar under methods that do not differ significantly.
 type Ranks struct {
 	Title      string
 	Names      []string
 	Mean       []float64 // mean ranks, 1 the best
-	Difference float64   // of two mean ranks from which on methods differ; NaN where nothing says so
-	Note       string    // what says so, such as the test and its p value; may be empty
+	Difference float64   // critical difference of two mean ranks; NaN if unknown
+	Note       string    // source of the difference, such as the test and its p value; may be empty
 }
 
 // Distances of a diagram, in points.
@@ -126,7 +126,7 @@ const (
 	rankAxis   vg.Length = 330 // length of the axis
 	rankRow    vg.Length = 10  // from a name to the next
 	rankBar    vg.Length = 5   // from a bar to the next
-	rankName   vg.Length = 130 // the most that a name takes
+	rankName   vg.Length = 130 // largest width of a name
 	rankNumber vg.Length = 22  // room of a mean rank beside a name
 )
 
@@ -169,8 +169,8 @@ func (f Ranks) draw() (*Figure, error) {
 	return s.figure()
 }
 
-// alike returns the first and last places of the longest runs of two or more sorted mean ranks that lie less than a
-// difference apart, none inside another.
+// alike returns the first and last indices of the longest runs of two or more sorted mean ranks that lie closer
+// together than the difference. No run lies inside another.
 func alike(mean []float64, difference float64) [][2]int {
 	var out [][2]int
 	end := 0
@@ -196,10 +196,10 @@ type diagram struct {
 	side       vg.Length // room for names on each side of the axis
 }
 
-// head is the room above the axis, for its numbers and the critical difference.
+// head returns the height above the axis, for its numbers and the critical difference.
 func (d diagram) head() vg.Length { return 34 }
 
-// below is the room between the axis and the first names.
+// below returns the height between the axis and the first names.
 func (d diagram) below() vg.Length { return vg.Length(len(d.bars))*rankBar + 12 }
 
 // Plot implements plot.Plotter.

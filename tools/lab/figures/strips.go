@@ -9,14 +9,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// How a strip shows the value of a client.
+// Styles of a client's value in a strip.
 const (
 	StripPoints = "points" // the default
 	StripBars   = "bars"
 	StripBlocks = "blocks" // one row of cells coloured by value
 )
 
-// StripGroup are the values of the clients of one group, such as a backbone, in order.
+// StripGroup is the values of the clients of one group, such as a backbone, in order.
 type StripGroup struct {
 	Label  string
 	Values []float64
@@ -28,19 +28,18 @@ type StripPanel struct {
 	Groups []StripGroup
 }
 
-// Strips show a value of every client, side by side and group by group, with the mean of each group: FedAPPR's figure 2
-// has 100 clients in four groups of 25 with a backbone each. Panels stand below each other unless Columns says
-// otherwise.
+// Strips show one value per client, group by group, with the mean of each group. FedAPPR's figure 2 has 100 clients in
+// four groups of 25, each with a backbone. Panels stand below each other unless Columns is set.
 type Strips struct {
 	Title   string
 	Columns int
-	X       string // "client" where empty
+	X       string // "client" if empty
 	Y       Axis
 	As      string // StripPoints, StripBars or StripBlocks
 	Panels  []StripPanel
 }
 
-// maxClients bounds the clients of a strip.
+// maxClients is the largest number of clients in a strip.
 const maxClients = 10_000
 
 // Draw implements Drawer.
@@ -96,7 +95,7 @@ func (f Strips) draw() (*Figure, error) {
 	}
 	var groups numbering
 	var bands []strip
-	written := true // every group's name has room above its clients
+	written := true // every group's name fits above its clients
 	for _, in := range f.Panels {
 		p := newPlot()
 		band := strip{as: f.As, scale: colours}
@@ -140,11 +139,11 @@ func (f Strips) draw() (*Figure, error) {
 
 type stripGroup struct {
 	StripGroup
-	first int // place of its first client
+	first int // index of its first client
 	color color.NRGBA
 }
 
-// mean is that of the values that are numbers; false if there is none.
+// mean returns the mean of the finite values, or false without any.
 func (g stripGroup) mean() (float64, bool) {
 	sum, n := 0.0, 0
 	for _, v := range g.Values {
@@ -156,7 +155,7 @@ func (g stripGroup) mean() (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// strip are the clients of one panel, their groups on bands of two shades.
+// strip is the clients of one panel, with their groups on bands of two shades.
 type strip struct {
 	as     string
 	groups []stripGroup

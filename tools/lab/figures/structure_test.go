@@ -19,7 +19,7 @@ type shape struct {
 	path  string
 }
 
-// shapesOf draws a figure as SVG and takes it apart.
+// shapesOf draws a figure as SVG and returns its paths and texts.
 func shapesOf(t *testing.T, d Drawer) (paths []shape, texts []string) {
 	t.Helper()
 	f, err := d.Draw()
@@ -83,7 +83,7 @@ func stroked(width string) func(shape) bool {
 	return func(s shape) bool { return s.style["fill"] == "none" && s.style["stroke-width"] == width }
 }
 
-// filledCircles are those of a colour: #RRGGBB.
+// filledCircles returns a filter for filled circles of a colour #RRGGBB.
 func filledCircles(colour string) func(shape) bool {
 	return func(s shape) bool { return s.style["fill"] == colour && strings.Contains(s.path, "A") }
 }
@@ -136,7 +136,7 @@ func TestBoxStructure(t *testing.T) {
 	panel.Boxes = append(panel.Boxes, Sample{Label: "none", Values: []float64{math.NaN()}})
 	outliers := 0
 	for _, b := range panel.Boxes {
-		if five, ok := Summarise(b.Values); ok {
+		if five, ok := NewFiveNumbers(b.Values); ok {
 			outliers += len(five.Outliers)
 		}
 	}
@@ -145,7 +145,7 @@ func TestBoxStructure(t *testing.T) {
 	}
 	paths, texts := shapesOf(t, Box{Panels: []BoxPanel{panel}})
 	expectCount(t, "medians", count(paths, stroked("1.4")), len(lengths))
-	// and two groups in the legend
+	// plus two groups in the legend
 	expectCount(t, "boxes", count(paths, func(s shape) bool { return stroked("0.8")(s) && s.closedBox() }),
 		len(lengths)+2)
 	expectCount(t, "outliers", count(paths, func(s shape) bool {
@@ -178,7 +178,7 @@ func TestCurvesStructure(t *testing.T) {
 	expectCount(t, "y labels", len(slices.DeleteFunc(texts, func(s string) bool { return s != "accuracy (%)" })), 1)
 }
 
-// Bands lie under every line, and are left out of a panel of more than four; a label keeps the colour that it is given.
+// Bands lie under all lines, and disappear in a panel with more than four lines. A label keeps its assigned colour.
 func TestBandsAndColours(t *testing.T) {
 	r := invented()
 	is := func(band bool) func(shape) bool {
@@ -214,7 +214,7 @@ func TestSensitivityStructure(t *testing.T) {
 	r := invented()
 	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1),
 		r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}, References: []Reference{{"local", 85}}}
-	p.Lines[0].Y[0] = 90 // at x = 0, which a logarithmic axis leaves out
+	p.Lines[0].Y[0] = 90 // at x = 0, which a logarithmic axis omits
 	paths, texts := shapesOf(t, Sensitivity{Panels: []LinePanel{p}})
 	expectCount(t, "strokes of error bars", count(paths, stroked("0.9")), 3*6)
 	for _, text := range []string{"0.1", "1", "10", "local", "λ"} {
@@ -245,8 +245,7 @@ func TestScatter3Structure(t *testing.T) {
 			t.Fatal("points are not drawn from the farthest to the nearest")
 		}
 	}
-	// Of the corners of the cube, the far one is (0, 1, 0) and the near one (1, 0, 1), seen from azimuth -60, elevation
-	// 30.
+	// From azimuth -60, elevation 30, the farthest corner of the cube is (0, 1, 0), and the nearest (1, 0, 1).
 	if far, near := (vector{0, 1, 0}).dot(viewEye), (vector{1, 0, 1}).dot(viewEye); far >= near {
 		t.Errorf("depths %g and %g", far, near)
 	}
@@ -281,7 +280,7 @@ func TestBubblesStructure(t *testing.T) {
 	counts := [][]int{{5, 0, 100}, {0, 0, 1}}
 	paths, texts := shapesOf(t, Bubbles{Classes: []string{"cat", "dog", "fox"}, Panels: []BubblePanel{{Counts: counts,
 		Domains: []string{"photo", "sketch"}}}})
-	expectCount(t, "bubbles of the first domain", count(paths, filledCircles("#0072B2")), 2+1) // and one in the legend
+	expectCount(t, "bubbles of the first domain", count(paths, filledCircles("#0072B2")), 2+1) // plus one in the legend
 	expectCount(t, "bubbles of the second", count(paths, filledCircles("#D55E00")), 1+1)
 	for _, text := range []string{"cat", "dog", "fox", "photo", "sketch", "client", "class"} {
 		if !slices.Contains(texts, text) {
@@ -327,8 +326,8 @@ func TestSignificanceStructure(t *testing.T) {
 	}
 }
 
-// Demsar's example (section 3.2.2): C4.5 and three variants, whose critical difference at 0.10 is 1.12. C4.5 is then
-// worse than the two best ones, and the third best differs from nobody: two bars.
+// Demsar's example (section 3.2.2): C4.5 and three variants, with a critical difference of 1.12 at 0.10. C4.5 is then
+// worse than the two best methods, and the third best differs from none: two bars.
 func TestRanksStructure(t *testing.T) {
 	f := Ranks{Names: []string{"C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
 		Difference: 1.12}

@@ -23,7 +23,7 @@ const (
 	smallSize = 7
 )
 
-// middle puts capitals and digits evenly about a point; the library's own centre counts descenders in.
+// middle centres capitals and digits on a point; the library's own centre includes descenders.
 const middle text.YAlignment = -0.41
 
 var (
@@ -33,10 +33,10 @@ var (
 	paler = color.NRGBA{244, 244, 244, 255}
 )
 
-// handler sets all text.
+// handler draws all text.
 var handler = letterset.Handler{Plain: text.Plain{Fonts: plotfont.DefaultCache}}
 
-// letters is the style of text of one size, anchored at the point it is drawn at.
+// letters returns the style for text of one size, anchored at its drawing point.
 func letters(size float64, x text.XAlignment, y text.YAlignment) text.Style {
 	return text.Style{
 		Color:   ink,
@@ -62,7 +62,7 @@ func turned(s text.Style, angle float64) text.Style {
 	return s
 }
 
-// newPlot is an empty plot in the style of all figures: thin axes, no title of its own, no background.
+// newPlot returns an empty plot in the style of all figures: thin axes, no title of its own, no background.
 func newPlot() *plot.Plot {
 	p := plot.New()
 	p.TextHandler, p.BackgroundColor = handler, nil
@@ -81,7 +81,7 @@ func newPlot() *plot.Plot {
 	return p
 }
 
-// clean makes a label one line of printable text, since a label may come from a file.
+// clean makes a label from a file one line of printable text.
 func clean(label string) string {
 	label = strings.Map(func(r rune) rune {
 		switch {
@@ -95,14 +95,14 @@ func clean(label string) string {
 	return strings.Join(strings.Fields(label), " ")
 }
 
-// shorten cuts a label to a width; the cut shows as three dots.
+// shorten cuts a label to a width and marks the cut with three dots.
 func shorten(label string, style text.Style, width vg.Length) string {
 	label = clean(label)
 	if style.Width(label) <= width {
 		return label
 	}
 	runes := []rune(label)
-	// Widths grow with the number of letters, nearly: a search finds the cut, the loop after it makes sure.
+	// Width grows with the number of letters, approximately: a search finds the cut, and the loop after it corrects it.
 	low, high := 0, min(len(runes), 400)
 	for low < high {
 		if mid := (low + high + 1) / 2; style.Width(string(runes[:mid])+"…") <= width {
@@ -114,7 +114,7 @@ func shorten(label string, style text.Style, width vg.Length) string {
 	return strings.TrimRight(string(runes[:low]), " ") + "…"
 }
 
-// wrap breaks a text into at most the given number of lines, the last of them cut.
+// wrap breaks a text into at most the given number of lines and cuts the last one.
 func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 	words := strings.Fields(clean(label))
 	var out []string
@@ -132,5 +132,5 @@ func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 	return out
 }
 
-// lineHeight is the distance of two lines of text.
+// lineHeight returns the distance between two lines of text.
 func lineHeight(size float64) vg.Length { return vg.Length(1.25 * size) }

@@ -12,17 +12,17 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// written is a text on a figure: the corners around its capitals.
+// written is a text on a figure, with the corners around its capitals.
 type written struct {
 	text    string
 	corners [4]vg.Point
 }
 
-// textCanvas keeps the texts that are drawn on it, and nothing else.
+// textCanvas records only the texts drawn on it.
 type textCanvas struct {
 	to    []affine
 	texts []written
-	bad   error // the first coordinate that is no number
+	bad   error // the first coordinate that is not a number
 }
 
 // affine maps (x, y) to (a x + c y + e, b x + d y + f).
@@ -73,14 +73,14 @@ func (c *textCanvas) FillString(f font.Face, p vg.Point, text string) {
 	c.texts = append(c.texts, written{text, [4]vg.Point{m.at(x, y), m.at(x+w, y), m.at(x+w, y+h), m.at(x, y+h)}})
 }
 
-// textsOf draws a figure and gives its texts.
+// textsOf draws a figure and returns its texts.
 func textsOf(f *Figure) ([]written, error) {
 	c := &textCanvas{to: []affine{{a: 1, d: 1}}}
 	f.paint(draw.NewCanvas(c, f.width, f.height))
 	return c.texts, c.bad
 }
 
-// apart tells whether some side of one of two rectangles separates them.
+// apart reports whether a side of one of two rectangles separates them.
 func apart(a, b written) bool {
 	for _, r := range []written{a, b} {
 		for i := range 2 {
@@ -111,7 +111,7 @@ func (w written) inside(f *Figure) bool {
 	return true
 }
 
-// In no figure of the gallery do two texts overlap, or does one leave the figure.
+// No two texts of a gallery figure overlap, and none leaves its figure.
 func TestTextsDoNotOverlap(t *testing.T) {
 	for _, m := range gallery() {
 		f, err := m.Draw()
@@ -139,7 +139,7 @@ func TestTextsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// The check above finds what lies over each other, also when turned.
+// apart detects overlaps, also of rotated texts.
 func TestApart(t *testing.T) {
 	box := func(x, y, w, h, angle float64) written {
 		sin, cos := math.Sincos(angle)

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// usable reports whether a value can be drawn: a number, and not beyond anything that is measured here.
+// usable reports whether a value can be drawn: a number within the range of plausible measurements.
 func usable(v float64) bool { return math.Abs(v) < 1e100 }
 
 // onLog reports whether a logarithmic axis can show a value.
@@ -31,8 +31,7 @@ func (s *span) add(values ...float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// padded widens the span by a part of itself, but not beyond the bounds where these differ. A span of one value gets
-// some width.
+// padded widens the span by a part of itself, but not beyond bounds that differ. A span of one value gets some width.
 func (s span) padded(part float64, within [2]float64, log bool) span {
 	if s.empty() {
 		return span{1, 2}
@@ -56,7 +55,7 @@ func (s span) padded(part float64, within [2]float64, log bool) span {
 	return out
 }
 
-// evenTicks marks about n round values, written by format if there is one.
+// evenTicks marks about n round values, formatted by format if set.
 type evenTicks struct {
 	n      int
 	format func(float64) string
@@ -97,7 +96,7 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// logTicks marks the powers of ten, and 2 and 5 times these where few powers are in range.
+// logTicks marks the powers of ten, and with few powers in range also their multiples by 2 and 5.
 type logTicks struct{ format func(float64) string }
 
 // Ticks implements plot.Ticker.
@@ -130,7 +129,7 @@ func (l logTicks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// dataTicks marks the values themselves, which sweeps choose by hand, if there are few; nil if there are many.
+// dataTicks marks the values themselves, such as the chosen values of a sweep. It is nil for many values.
 func dataTicks(values []float64) plot.Ticker {
 	values = slices.Compact(slices.Sorted(slices.Values(values)))
 	if len(values) > 12 {
@@ -143,7 +142,7 @@ func dataTicks(values []float64) plot.Ticker {
 	return out
 }
 
-// number writes a value with a fixed number of places after the point, and zero without a sign.
+// number formats a value with a fixed number of decimals, and zero without a sign.
 func number(v float64, places int) string {
 	text := strconv.FormatFloat(v, 'f', places, 64)
 	if f, err := strconv.ParseFloat(text, 64); err == nil && f == 0 {
@@ -152,14 +151,14 @@ func number(v float64, places int) string {
 	return text
 }
 
-// short writes a value in few letters: 0.001, 16, 1e-05.
+// short formats a value briefly: 0.001, 16, 1e-05.
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
 
-// longest is the room for a name beside an axis, in points.
+// longest is the largest width of a name beside an axis, in points.
 const longest vg.Length = 96
 
-// nameX puts names under an axis of the given length, at 0, 1, 2 and on. Names that would overlap are turned; short
-// ones, such as the numbers of a hundred clients, are thinned out instead.
+// nameX puts names under an axis of the given length, at 0, 1, 2 and so on. Overlapping names are rotated. Overlapping
+// short names, such as the numbers of a hundred clients, are thinned out instead.
 func nameX(a *plot.Axis, names []string, length vg.Length) {
 	style := a.Tick.Label
 	cell := length / vg.Length(max(1, len(names)))
@@ -189,7 +188,7 @@ func nameX(a *plot.Axis, names []string, length vg.Length) {
 	a.Tick.Marker = marks
 }
 
-// nameY puts names beside an upright axis of the given length, the first on top if down is set.
+// nameY puts names beside an upright axis of the given length; with down the first is on top.
 func nameY(a *plot.Axis, names []string, length vg.Length, down bool) {
 	style := a.Tick.Label
 	every := everyNth(tickSize+0.5, length/vg.Length(max(1, len(names))))
@@ -202,7 +201,7 @@ func nameY(a *plot.Axis, names []string, length vg.Length, down bool) {
 	a.Tick.Marker = marks
 }
 
-// everyNth is how many cells a label takes, rounded up to 1, 2, 5, 10, 20 and on.
+// everyNth returns the number of cells per label, rounded up to 1, 2, 5, 10, 20 and so on.
 func everyNth(label, cell vg.Length) int {
 	for unit := 1; unit < 1e6; unit *= 10 {
 		for _, f := range []int{1, 2, 5} {
@@ -214,7 +213,7 @@ func everyNth(label, cell vg.Length) int {
 	return 1e6
 }
 
-// nameTicks labels every so many names. Names that count from 1 are labelled at round numbers.
+// nameTicks labels one of every few names. Names that count from 1 are labelled at round numbers.
 func nameTicks(names []string, every int, cut func(string) string) plot.ConstantTicks {
 	marks := plot.ConstantTicks{}
 	start := 0
@@ -227,7 +226,7 @@ func nameTicks(names []string, every int, cut func(string) string) plot.Constant
 	return marks
 }
 
-// counted are the names 1, 2, ... n.
+// counted returns the names 1, 2, ... n.
 func counted(n int) []string {
 	names := make([]string, n)
 	for i := range names {

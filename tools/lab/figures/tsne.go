@@ -10,14 +10,14 @@ import (
 type TSNEPanel struct {
 	Title  string
 	Rows   [][]float64 // [N][D]
-	Groups []string    // nil, or what each row belongs to, such as its client's backbone
+	Groups []string    // nil, or the group of each row, such as its client's backbone
 }
 
 // TSNE maps rows to the plane and colours them by group: prompts of clients by backbone in FedAPPR's figure 1 (b) to
-// (d). Only neighbourhoods mean something in such a map, so its axes carry no numbers.
+// (d). Its axes have no numbers, because only neighbourhoods have a meaning in such a map.
 type TSNE struct {
 	Title   string
-	Columns int // of panels; 0: chosen
+	Columns int // of panels; 0: automatic
 	Options embedding.Options
 	Panels  []TSNEPanel
 }

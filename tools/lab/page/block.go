@@ -6,25 +6,24 @@ import (
 	"slices"
 )
 
-// Limits on what one page carries, in numbers. A hundred runs of a hundred rounds with a hundred clients stay under 15
-// MB.
+// Limits on the numbers in one page. A hundred runs of a hundred rounds with a hundred clients stay under 15 MB.
 const (
 	maxCurveNumbers  = 600_000   // over all runs and metrics; longer curves are thinned
-	maxClientNumbers = 1_200_000 // per-client curves; runs beyond have none
-	maxCounts        = 800_000   // entries of partitions; partitions beyond are left out
-	maxDetails       = 4 << 20   // bytes of logs, configurations, confusion matrices and terms; runs beyond have none
+	maxClientNumbers = 1_200_000 // per-client curves; further runs have none
+	maxCounts        = 800_000   // entries of partitions; further partitions are left out
+	maxDetails       = 4 << 20   // bytes of logs, configurations, confusion matrices and terms; further runs have none
 )
 
-// block is the data that the page's script draws from.
+// block is the data for the page's script.
 type block struct {
-	Live    bool                `json:"live"` // a server tells what changes
+	Live    bool                `json:"live"` // a server sends changes
 	Version string              `json:"version"`
 	Colours map[string][]string `json:"colours"`
 	Metrics []blockMetric       `json:"metrics"`
 	Methods []string            `json:"methods"` // in the order of their colours
 	Axes    []string            `json:"axes"`    // names of labels
-	Keys    []string            `json:"keys"`    // settings in which configurations differ
-	Same    [][2]string         `json:"same"`    // settings that all configurations share, with their values
+	Keys    []string            `json:"keys"`    // settings that differ between configurations
+	Same    [][2]string         `json:"same"`    // settings with equal values in all configurations
 	Runs    []blockRun          `json:"runs"`
 	Parts   []blockPart         `json:"parts"`
 }
@@ -35,7 +34,7 @@ type blockMetric struct {
 	Unit  string `json:"unit"`
 }
 
-// blockCurve refers to a metric and to a list of rounds of its run by their places.
+// blockCurve refers to a metric and to a list of rounds of its run by their indices.
 type blockCurve struct {
 	Metric int     `json:"m"`
 	X      int     `json:"x"`
@@ -46,7 +45,7 @@ type blockRun struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Group string `json:"group"`
-	// Experiment is equal for runs that are averaged as seeds, and for no others.
+	// Experiment is equal exactly for runs that are averaged as seeds.
 	Experiment string            `json:"experiment"`
 	Method     string            `json:"method"`
 	Sweep      string            `json:"sweep"`
@@ -56,11 +55,11 @@ type blockRun struct {
 	Planned    int               `json:"planned"`
 	Tags       []string          `json:"tags"`
 	Labels     map[string]string `json:"labels"`
-	Settings   []*string         `json:"settings"` // values of Keys; null where the configuration has none
+	Settings   []*string         `json:"settings"` // values of Keys; null for a missing key
 	X          []rounds          `json:"x"`
 	Curves     []blockCurve      `json:"curves"`
 	Clients    *blockClients     `json:"clients,omitempty"`
-	Part       int               `json:"part"` // -1 where unknown
+	Part       int               `json:"part"` // -1 if unknown
 	Details    *details          `json:"details,omitempty"`
 }
 
@@ -70,7 +69,7 @@ type blockClients struct {
 	Y      []numbers `json:"y"` // [client][round]
 }
 
-// blockPart is a partition; runs that hand out the same examples share one.
+// blockPart is a partition. Runs with the same distribution of examples share one.
 type blockPart struct {
 	Classes []string      `json:"classes"`
 	Clients []blockClient `json:"clients"`
@@ -79,10 +78,10 @@ type blockPart struct {
 type blockClient struct {
 	Backbone string  `json:"b"`
 	Domain   string  `json:"d"`
-	Counts   [][]int `json:"n"` // train, val, test: class, count, class, count of what is not empty; null where unknown
+	Counts   [][]int `json:"n"` // train, val, test: pairs of class and count for non-empty classes; null if unknown
 }
 
-// details are what the page shows of one run alone.
+// details is the page's data about a single run.
 type details struct {
 	Facts     []Pair       `json:"facts,omitempty"`
 	Config    []configLine `json:"config"`
@@ -99,7 +98,7 @@ type blockTerm struct {
 	Relative numbers `json:"relative"`
 }
 
-// size is about how many bytes the details take.
+// size returns the approximate size of the details in bytes.
 func (d *details) size() int {
 	n := 0
 	for _, l := range d.Config {
@@ -120,7 +119,7 @@ func (d *details) size() int {
 	return n
 }
 
-// rounds is a list of rounds; one with even steps is written as its first, its last and the step.
+// rounds is a list of rounds. A list with even steps is encoded as its first round, its last round and the step.
 type rounds []int
 
 // MarshalJSON writes {"from", "to", "step"}, or the list.
@@ -138,7 +137,7 @@ func (r rounds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]int{}, r...))
 }
 
-// axesOf lists the names of the runs' labels in the order in which they first appear.
+// axesOf returns the names of the runs' labels in the order of their first appearance.
 func axesOf(runs []Run) []string {
 	out := []string{}
 	for _, r := range runs {

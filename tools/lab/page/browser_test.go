@@ -19,7 +19,7 @@ import (
 	"promptfed/tools/lab/page/browser"
 )
 
-// chromium is one browser for all tests; every test has a tab of its own.
+// chromium is one browser for all tests; every test has its own tab.
 var chromium struct {
 	sync.Once
 	ctx  context.Context
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page in the browser, with what it said and asked for.
+// tab is a page in the browser, with its messages and requests.
 type tab struct {
 	*testing.T
 	ctx     context.Context
@@ -117,8 +117,8 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (b *tab) window(width, height int64) { b.Helper(); b.do(chromedp.EmulateViewport(width, height)) }
 
-// colours sets what the system prefers: light or dark. It always prefers no motion, so that clicks hit what stands
-// still.
+// colours sets the system's preferred colour scheme: light or dark. Motion is always reduced, so that clicks hit
+// elements at rest.
 func (b *tab) colours(scheme string) {
 	b.Helper()
 	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
@@ -129,7 +129,7 @@ func (b *tab) colours(scheme string) {
 	}
 }
 
-// js is the value of an expression in the page.
+// js returns the value of an expression in the page.
 func js[T any](b *tab, expression string) T {
 	b.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -139,13 +139,13 @@ func js[T any](b *tab, expression string) T {
 	return v
 }
 
-// text is what the first element of a selector says.
+// text returns the text of the first element of a selector.
 func (b *tab) text(selector string) string {
 	b.Helper()
 	return js[string](b, fmt.Sprintf(`document.querySelector(%q).textContent`, selector))
 }
 
-// texts is what all elements of a selector say that can be seen, with " | " between them.
+// texts returns the texts of all visible elements of a selector, joined by " | ".
 func (b *tab) texts(selector string) string {
 	b.Helper()
 	return js[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].filter((e) => e.checkVisibility())
@@ -166,7 +166,7 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// frame waits until what was asked of the page is painted: the second next frame, and the tasks before it.
+// frame waits until pending changes of the page are painted: until the second next frame, and the tasks before it.
 func (b *tab) frame() {
 	b.Helper()
 	b.run(`window.painted = false;
@@ -179,7 +179,7 @@ func (b *tab) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// key presses keys where the focus is.
+// key presses keys in the focused element.
 func (b *tab) key(keys string, modifiers ...chromedp.Modifier) {
 	b.Helper()
 	b.do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
@@ -187,7 +187,7 @@ func (b *tab) key(keys string, modifiers ...chromedp.Modifier) {
 
 func (b *tab) focus(selector string) { b.Helper(); b.do(chromedp.Focus(chromedp.CSS(selector))) }
 
-// choose picks an option of a select as a person does: with a change event.
+// choose selects an option with a change event, like a user.
 func (b *tab) choose(id, value string) {
 	b.Helper()
 	if !js[bool](b, `(() => { const s = document.getElementById("`+id+`"); s.value = "`+value+
@@ -196,10 +196,10 @@ func (b *tab) choose(id, value string) {
 	}
 }
 
-// quiet fails if the page reported an error or a warning, or asked for anything but itself.
+// quiet fails the test if the page logged an error or a warning, or requested anything except itself.
 func (b *tab) quiet() {
 	b.Helper()
-	js[int](b, "1") // what the page sent before this answer has come
+	js[int](b, "1") // earlier messages of the page have arrived after this answer
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	for _, m := range b.console {

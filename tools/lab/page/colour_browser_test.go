@@ -11,7 +11,8 @@ import (
 	"promptfed/tools/lab/page"
 )
 
-// coloured is a page about these methods on two sets, whose groups are called as their methods, with a table of them.
+// coloured returns a page about the given methods on two sets, with groups named like their methods, and a table of
+// them.
 func coloured(methods ...string) page.Report {
 	r := page.Report{Title: "colours", Metrics: []page.Metric{{Name: "accuracy", Unit: "%"}}, Methods: methods}
 	t := page.Table{Title: "Accuracy", Columns: []page.Column{{Name: "method", Text: true}, {Name: "cat"}}}
@@ -29,7 +30,7 @@ func coloured(methods ...string) page.Report {
 	return r
 }
 
-// shownColours are the colours of a method wherever the page shows it: in the table of results, the table of runs, the
+// shownColours returns a method's colours everywhere on the page: in the table of results, the table of runs, the
 // configurations side by side and the legend, as "place colour".
 func (b *tab) shownColours(method string) []string {
 	b.Helper()
@@ -46,9 +47,9 @@ func (b *tab) shownColours(method string) []string {
 	})()`, method))
 }
 
-// TestOneColour: a method has the colour of its place in the report's list, the one that the report's figures give it,
-// in every table, in the legend and on the canvas, whichever other runs are shown, in the light and in the dark theme,
-// one that was chosen on an earlier visit too. The ninth method has the first colour again.
+// TestOneColour: a method has the colour of its index in the report's list, as in the report's figures. This holds in
+// every table, in the legend and on the canvas, for any selection of runs, in the light and the dark theme, and for a
+// theme from an earlier visit. The ninth method has the first colour again.
 func TestOneColour(t *testing.T) {
 	methods := []string{"CoOp", "L2 CoOp", "PromptFL", "FedPHA", "FedAPPR", "FedOTP", "FedPGP", "pFedDC", "SDFed"}
 	of := figures.MethodColours(methods)
@@ -65,7 +66,7 @@ func TestOneColour(t *testing.T) {
 			}
 			for _, place := range got {
 				if m == "CoOp" && strings.HasSuffix(place, figures.LineColours[dark][1]) {
-					continue // L2 CoOp, whose name has this one in it
+					continue // skip L2 CoOp, whose name contains this name
 				}
 				if !strings.HasSuffix(place, want) {
 					t.Errorf("%s: %s is %s, want %s", when, m, place, want)
@@ -81,7 +82,7 @@ func TestOneColour(t *testing.T) {
 		}
 	}
 	check("at first", methods...)
-	b.run(`location.hash = "#curves?q=method%3D%22L2+CoOp%22"`) // its runs alone: two lines of one colour
+	b.run(`location.hash = "#curves?q=method%3D%22L2+CoOp%22"`) // only its runs: two lines of one colour
 	b.until(`document.querySelectorAll("#curves-legend button").length === 2`)
 	check("of one method", "L2 CoOp")
 	b.run(`location.hash = "#curves?lines=by:method&q=pFedDC+on"`)
@@ -99,8 +100,8 @@ func TestOneColour(t *testing.T) {
 	b.run(`localStorage.clear()`)
 }
 
-// TestColoursOfMixedLines: a line over several methods has none of their colours, nor has a key that is one method in
-// one plot and another in the next.
+// TestColoursOfMixedLines: a line over several methods has none of their colours. The same holds for a key with
+// different methods in different plots.
 func TestColoursOfMixedLines(t *testing.T) {
 	b := open(t, coloured("CoOp", "L2 CoOp", "PromptFL"))
 	none := func(when string, lines int) {
@@ -108,7 +109,7 @@ func TestColoursOfMixedLines(t *testing.T) {
 		b.until(fmt.Sprintf(`document.querySelectorAll("#curves-legend button").length === %d`, lines))
 		strokes := js[[]string](b, `[...document.querySelectorAll("#curves-legend path")]
 			.map((e) => e.getAttribute("stroke"))`)
-		for i, s := range strokes { // behind the three of the methods
+		for i, s := range strokes { // after the three colours of the methods
 			if want := figures.LineColours[0][3+i]; s != want {
 				t.Errorf("%s: line %d is %s, want %s", when, i, s, want)
 			}

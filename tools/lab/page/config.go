@@ -14,7 +14,7 @@ type leaf struct {
 	first, last int // lines of the text, from 1
 }
 
-// settings are the leaves of a YAML text in the order of the text; none where it is no YAML mapping.
+// settings returns the leaves of a YAML text in the order of the text, or none for a text that is not a YAML mapping.
 func settings(text string) []leaf {
 	var doc yaml.Node
 	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 {
@@ -39,7 +39,7 @@ func settings(text string) []leaf {
 	return out
 }
 
-// inline is a value on one line.
+// inline formats a value on one line.
 func inline(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -66,10 +66,10 @@ func lastLine(n *yaml.Node) int {
 	return last
 }
 
-// Differences are the settings that are not the same in all configurations, in the order in which they first appear,
-// their values, [run][setting], nil where a configuration has no such setting, and the settings that are the same, with
-// their values. Runs without a configuration do not count. The name of a run is no setting.
-func Differences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
+// ConfigDifferences returns the settings that differ between configurations, in the order of first appearance, their
+// values [run][setting] (nil for a missing setting), and the equal settings with their values. It ignores runs without
+// a configuration, and the name of a run.
+func ConfigDifferences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
 	all := make([]map[string]string, len(runs))
 	var order []string
 	seen := map[string]bool{}
@@ -112,13 +112,13 @@ func Differences(runs []Run) (keys []string, values [][]*string, same [][2]strin
 	return keys, values, same
 }
 
-// configLine is a line of a configuration; marked ones say what other runs have otherwise.
+// configLine is a line of a configuration. It is marked if its setting differs in other runs.
 type configLine struct {
 	Text   string
 	Marked bool
 }
 
-// MarshalJSON writes a line as its text, and a marked one as a list of it.
+// MarshalJSON encodes a line as its text, and a marked line as a list with the text.
 func (l configLine) MarshalJSON() ([]byte, error) {
 	if l.Marked {
 		return json.Marshal([]string{l.Text})
@@ -126,7 +126,7 @@ func (l configLine) MarshalJSON() ([]byte, error) {
 	return json.Marshal(l.Text)
 }
 
-// configLines are the lines of a configuration, those marked that hold settings which differ.
+// configLines returns the lines of a configuration. Lines of differing settings are marked.
 func configLines(text string, differs map[string]bool) []configLine {
 	if text == "" {
 		return nil

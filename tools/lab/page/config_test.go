@@ -34,9 +34,9 @@ train:
 `
 
 func TestDifferences(t *testing.T) {
-	keys, values, same := Differences([]Run{{Config: configA}, {}, {Config: configB}})
-	// The names differ, but a name is no setting; the backbones are the same list written in two ways; the second run
-	// has no configuration.
+	keys, values, same := ConfigDifferences([]Run{{Config: configA}, {}, {Config: configB}})
+	// The names differ, but a name is not a setting. The backbones are equal lists in two notations. The second run has
+	// no configuration.
 	if d := cmp.Diff([]string{"options.rho", "options.list", "train.lr"}, keys); d != "" {
 		t.Error(d)
 	}
@@ -50,14 +50,14 @@ func TestDifferences(t *testing.T) {
 		{"train.rounds", "5"}}, same); d != "" {
 		t.Error(d)
 	}
-	if keys, _, _ := Differences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
+	if keys, _, _ := ConfigDifferences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
 		t.Errorf("equal configurations differ in %v", keys)
 	}
 }
 
 func TestMarkedLines(t *testing.T) {
 	marked := func(runs []Run, of int) (out []string) {
-		keys, _, _ := Differences(runs)
+		keys, _, _ := ConfigDifferences(runs)
 		differs := map[string]bool{}
 		for _, k := range keys {
 			differs[k] = true
@@ -69,7 +69,7 @@ func TestMarkedLines(t *testing.T) {
 		}
 		return out
 	}
-	// Against a text that is no YAML every setting differs: all of b's 13 lines but name, options and train.
+	// Against a text that is not YAML every setting differs: all 13 lines of b except name, options and train.
 	if m := marked([]Run{{Config: configA}, {Config: configB}, {Config: "}: no YAML"}}, 1); len(m) != 10 {
 		t.Errorf("%d lines are marked: %q", len(m), m)
 	}

@@ -13,7 +13,7 @@ import (
 	"promptfed/tools/lab/page"
 )
 
-// shown are the rounds that the plot shows.
+// shown returns the first and last visible round of the plot.
 func (b *tab) shown() (from, to float64) {
 	b.Helper()
 	return number(b, "from"), number(b, "to")
@@ -111,7 +111,7 @@ func TestZoom(t *testing.T) {
 	b.quiet()
 }
 
-// painted counts the pixels of the plot that have a colour's hue: whether a line is really drawn.
+// painted counts the pixels of the plot with a colour's hue, as a proof that a line is visible.
 func (b *tab) painted(red, green, blue int) int {
 	b.Helper()
 	return js[int](b, fmt.Sprintf(`(() => {
@@ -159,7 +159,7 @@ func TestLegendAndLines(t *testing.T) {
 	}
 
 	b.choose("curves-lines", "runs")
-	if n := lines(); n != 10 { // of 45 runs the first ten, said beside the legend
+	if n := lines(); n != 10 { // the first ten of 45 runs, stated beside the legend
 		t.Errorf("%d lines of 45 runs are shown at first", n)
 	}
 	if got := b.text("#curves-shown"); got != "10 of 45 lines shown" {
@@ -219,9 +219,9 @@ func TestPartition(t *testing.T) {
 	b.quiet()
 }
 
-// TestAlong: lines may run along what grows from round to round. With 8 clients a round of the sample sends
-// 2*4*16*512*8 = 524,288 bytes, so that 20 rounds reach from 0.5243 to 10.49 MB in the four digits that the page holds;
-// zooming, reading, the table and the address follow.
+// TestAlong: the horizontal axis can be any quantity that grows with the rounds. With 8 clients a round of the sample
+// sends 2*4*16*512*8 = 524,288 bytes. 20 rounds therefore reach from 0.5243 to 10.49 MB in the page's four digits.
+// Zooming, reading, the table and the address follow.
 func TestAlong(t *testing.T) {
 	r := sample(20, 8)
 	r.Metrics = append(r.Metrics, page.Metric{Name: "total-bytes", Title: "Bytes of all rounds so far", Unit: "bytes"})

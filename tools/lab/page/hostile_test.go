@@ -13,7 +13,7 @@ import (
 const hostile = `</script><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'"` +
 	"`${window.harmed=1}`<!--\u2028"
 
-// hostileReport has the same text wherever a report has a text.
+// hostileReport returns a report with the same text in every text field.
 func hostileReport() page.Report {
 	h := hostile
 	r := sample(3, 4)

@@ -16,8 +16,8 @@ import (
 	"promptfed/tools/lab/ui"
 )
 
-// TestLive shows a page of one run, which grows, then ends, beside a second one that begins: the page follows without
-// being loaded again, and keeps what was chosen.
+// TestLive shows a page of one run, which grows and then ends, and a second run that starts. The page follows without
+// reloading, and keeps the user's choices.
 func TestLive(t *testing.T) {
 	b := newTab(t)
 	var step atomic.Int64
@@ -75,8 +75,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestRunsTable filters, sorts, groups and hides, with numbers of the sample: levels 60 + 4 m + 6 s of method m on set
-// s (sample_test.go), and three seeds each.
+// TestRunsTable filters, sorts, groups and hides rows, with numbers of the sample: levels 60 + 4 m + 6 s of method m on
+// set s (sample_test.go), and three seeds each.
 func TestRunsTable(t *testing.T) {
 	b := open(t, sample(20, 4))
 	status := func(want string) {
@@ -100,7 +100,7 @@ func TestRunsTable(t *testing.T) {
 	}
 	b.run(`document.getElementById("runs-find").value = ""`)
 	b.focus("#runs-find")
-	b.key("accuracy>86") // near 88 is pFedDC on OxfordPets alone; next is SDFed, near 84
+	b.key("accuracy>86") // pFedDC on OxfordPets is near 88; the next, SDFed, is near 84
 	status("3 of 45 runs")
 	link := js[string](b, "location.href")
 	find("nothing")
@@ -136,7 +136,7 @@ func TestRunsTable(t *testing.T) {
 		t.Errorf("plots of %s", got)
 	}
 
-	// the link shows in another tab what was found
+	// the link shows the same search in another tab
 	other := newTab(t)
 	other.do(chromedp.Navigate(link), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
 	if got := other.text("#runs-status"); got != "3 of 45 runs" {
@@ -145,8 +145,8 @@ func TestRunsTable(t *testing.T) {
 	b.quiet()
 }
 
-// TestMeanOverSeeds reads means and bands where they are drawn: by hand, the third run lacks nothing, the first has no
-// value in round 2, and only one has round 3.
+// TestMeanOverSeeds reads displayed means and bands. By hand: the third run is complete, the first has no value in
+// round 2, and only one has round 3.
 func TestMeanOverSeeds(t *testing.T) {
 	run := func(name string, x []int, y ...float64) page.Run {
 		return page.Run{Name: name, Group: "g", Experiment: "g",
@@ -173,7 +173,7 @@ func TestMeanOverSeeds(t *testing.T) {
 	b.quiet()
 }
 
-// TestOneNameTwoExperiments: runs of one name are averaged as seeds only where they are of one experiment.
+// TestOneNameTwoExperiments: runs of one name are averaged as seeds only within one experiment.
 func TestOneNameTwoExperiments(t *testing.T) {
 	run := func(name, experiment string, y float64) page.Run {
 		return page.Run{Name: name, Group: "pacs", Experiment: experiment, Method: experiment,
@@ -194,7 +194,7 @@ func TestOneNameTwoExperiments(t *testing.T) {
 	b.quiet()
 }
 
-// TestCompareAndCopy compares configurations transposed and copies tables in three forms.
+// TestCompareAndCopy compares configurations transposed and copies tables in three formats.
 func TestCompareAndCopy(t *testing.T) {
 	r := sample(5, 4)
 	b := open(t, r)
@@ -205,7 +205,7 @@ func TestCompareAndCopy(t *testing.T) {
 		t.Errorf("columns are %s", head)
 	}
 	if got := b.texts("#configuration tbody th"); got != "method | data.set" {
-		t.Errorf("settings that differ are %s", got) // the seed does within columns only
+		t.Errorf("settings that differ are %s", got) // the seed differs only within columns
 	}
 	for _, form := range []string{"Markdown", "LaTeX", "CSV"} {
 		b.click(`#results-1 [aria-label="Copy the table as ` + form + `"]`)
@@ -221,7 +221,8 @@ func TestCompareAndCopy(t *testing.T) {
 	b.quiet()
 }
 
-// TestOneRun shows what a run alone has: classes with their confusion matrix, terms, log; keys go from run to run.
+// TestOneRun shows the details of a single run: classes with their confusion matrix, terms, log. Keys move between
+// runs.
 func TestOneRun(t *testing.T) {
 	r := sample(5, 4)
 	r.Runs = r.Runs[:2]

@@ -5,10 +5,11 @@ import (
 	"strconv"
 )
 
-// numbers is a list of values in the page's data block: four significant digits each, null where there is none.
+// numbers is a list of values in the page's data block, with four significant digits each, and null for values that are
+// not numbers.
 type numbers []float64
 
-// MarshalJSON writes the shortest form of every value rounded to four significant digits.
+// MarshalJSON encodes every value in its shortest form, rounded to four significant digits.
 func (n numbers) MarshalJSON() ([]byte, error) {
 	out := append(make([]byte, 0, 6*len(n)+2), '[')
 	for i, v := range n {
@@ -24,7 +25,7 @@ func appendNumber(out []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(out, "null"...)
 	}
-	if a := math.Abs(v); a >= 1e4 && a < 1e15 { // 123500 is shorter than 1.235e+05 up to here, and exact
+	if a := math.Abs(v); a >= 1e4 && a < 1e15 { // up to here 123500 is shorter than 1.235e+05, and exact
 		unit := math.Pow(10, math.Floor(math.Log10(a))-3)
 		return strconv.AppendFloat(out, math.Round(v/unit)*unit, 'f', 0, 64)
 	}

@@ -8,19 +8,19 @@ import (
 	"promptfed/tools/lab/figures"
 )
 
-// builder collects what runs share, and what the page has no room for.
+// builder collects the data that runs share, and counts the data that does not fit into the page.
 type builder struct {
 	block
 	metric, parts         map[string]int
 	clientNumbers, counts int
 	details               int // bytes
 	stride                int
-	without               struct{ curves, parts, details int } // runs that the page has no room for
+	without               struct{ curves, parts, details int } // numbers of runs whose data does not fit into the page
 	left                  []string                             // the same in sentences
 	differs               map[string]bool                      // by setting
 }
 
-// newBlock packs the runs. The order of everything is that of the report. A live page asks for details by itself.
+// newBlock packs the runs in the order of the report. A live page fetches details separately.
 func newBlock(r Report) (block, []string, error) {
 	b := &builder{metric: map[string]int{}, parts: map[string]int{}, stride: 1, differs: map[string]bool{}}
 	b.Live, b.Version, b.Methods, b.Axes = r.Live, r.Version, methodsOf(r), axesOf(r.Runs)
@@ -38,7 +38,7 @@ func newBlock(r Report) (block, []string, error) {
 			ordinal(b.stride))
 	}
 	var values [][]*string
-	b.Keys, values, b.Same = Differences(r.Runs)
+	b.Keys, values, b.Same = ConfigDifferences(r.Runs)
 	for _, k := range b.Keys {
 		b.differs[k] = true
 	}
@@ -67,7 +67,7 @@ func newBlock(r Report) (block, []string, error) {
 
 func (b *builder) leave(format string, a ...any) { b.left = append(b.left, fmt.Sprintf(format, a...)) }
 
-// methodsOf lists the methods as the report does, and then those that it does not.
+// methodsOf returns the methods in the report's order, then other methods of its runs.
 func methodsOf(r Report) []string {
 	out := append([]string{}, r.Methods...)
 	for _, run := range r.Runs {
@@ -78,7 +78,7 @@ func methodsOf(r Report) []string {
 	return out
 }
 
-// method is what the run's colour stands for.
+// method returns the method that determines the run's colour.
 func (r Run) method() string {
 	for _, l := range r.Labels {
 		if l.Name == "method" {
@@ -126,7 +126,7 @@ func (b *builder) run(run Run, settings []*string) error {
 	return nil
 }
 
-// newDetails packs what the page shows of one run alone.
+// newDetails packs the page's data about a single run.
 func newDetails(run Run, differs map[string]bool) *details {
 	d := &details{Facts: run.Facts, Config: configLines(run.Config, differs), Log: run.Log, Confusion: run.Confusion}
 	for _, t := range run.Terms {
@@ -153,7 +153,7 @@ func curveNumbers(runs []Run) int {
 	return n
 }
 
-// x returns the place of a list of rounds among those of a run; all are thinned out alike.
+// x returns the index of a list of rounds among the lists of a run. All lists are thinned out equally.
 func (b *builder) x(run *blockRun, list []int) int {
 	kept := rounds(every(list, b.stride))
 	for i, x := range run.X {
@@ -165,7 +165,7 @@ func (b *builder) x(run *blockRun, list []int) int {
 	return len(run.X) - 1
 }
 
-// clients packs the clients' curves; none where there are none or the page is full.
+// clients packs the curves of clients, unless they are missing or the page is full.
 func (b *builder) clients(run *blockRun, pc *ClientCurves) error {
 	if pc == nil || len(pc.Values) == 0 {
 		return nil
@@ -197,7 +197,7 @@ func (b *builder) clients(run *blockRun, pc *ClientCurves) error {
 	return nil
 }
 
-// part returns the place of a run's partition, -1 where it has none or the page is full.
+// part returns the index of a run's partition, or -1 without a partition or on a full page.
 func (b *builder) part(run Run) (int, error) {
 	if len(run.Clients) == 0 {
 		return -1, nil
@@ -234,7 +234,7 @@ func (b *builder) part(run Run) (int, error) {
 	return len(b.Parts) - 1, nil
 }
 
-// pairs lists class and count of every class that has any.
+// pairs returns class and count of every non-empty class.
 func pairs(counts []int) []int {
 	if counts == nil {
 		return nil
@@ -248,7 +248,7 @@ func pairs(counts []int) []int {
 	return out
 }
 
-// every keeps each stride-th element, and the last.
+// every keeps each stride-th element and the last.
 func every[T any](s []T, stride int) []T {
 	if stride <= 1 {
 		return s

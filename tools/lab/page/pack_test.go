@@ -15,7 +15,7 @@ func TestNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Four significant digits, by hand; 99995 rounds up to five digits.
+	// Four significant digits, computed by hand; 99995 rounds up to five digits.
 	const want = `[83.12,100,0.0001235,null,-2.5,12350000,100000,null,1e+20,0]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -89,9 +89,9 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 25 x 50,000 numbers are 2.08 times the limit, so that every third round stays: 16,667 of 0, 3, ... 49,998, and
-	// the last one. Two runs of 500,000 client numbers fit. 800,000 entries hold 20 partitions of less than 40,000 and
-	// no more.
+	// 25 x 50,000 numbers are 2.08 times the limit, so every third round stays: 16,667 of 0, 3, ... 49,998, and the
+	// last one. Two runs of 500,000 client numbers fit. 800,000 entries hold exactly 20 partitions of slightly less
+	// than 40,000.
 	if x := b.Runs[0].X[0]; len(x) != 16_668 || x[len(x)-1] != 49_999 {
 		t.Errorf("a curve has %d rounds", len(x))
 	}

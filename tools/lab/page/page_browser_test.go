@@ -23,7 +23,7 @@ func TestPageIsQuiet(t *testing.T) {
 	b.quiet()
 }
 
-// A page that tries to reach out is stopped by its policy: without this, TestPageIsQuiet could pass for want of trying.
+// The policy blocks a page's requests to outside. Otherwise TestPageIsQuiet could pass without a test of the policy.
 func TestPolicyForbidsTheNetwork(t *testing.T) {
 	b := open(t, sample(3, 4))
 	b.run(`const i = new Image(); i.onload = () => (window.image = "yes"); i.onerror = () => (window.image = "no");
@@ -87,7 +87,7 @@ func TestSort(t *testing.T) {
 	b.quiet()
 }
 
-// contrast is WCAG's contrast of the text with the least, of all that is visible: (L1+0.05)/(L2+0.05).
+// contrast returns WCAG's contrast (L1+0.05)/(L2+0.05) of the visible text with the lowest contrast.
 const contrast = `(() => {
 	const parse = (c) => (c.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
 	const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;

@@ -1,7 +1,7 @@
 package page
 
-// Report is what a page shows. Sections whose fields are empty are left out. Every text is plain text: the page escapes
-// it. Numbers are in the unit in which they are shown (accuracies in percent).
+// Report is the content of a page. Empty fields leave their sections out. All texts are plain texts, which the page
+// escapes. Numbers have the unit in which they are shown (accuracies in percent).
 type Report struct {
 	Title    string
 	Subtitle string
@@ -12,21 +12,21 @@ type Report struct {
 	Significance []Table
 	Figures      []Figure
 
-	Metrics []Metric // what curves are of, in the order of the chooser; the first is shown
+	Metrics []Metric // metrics of the curves in the order of the chooser; the first is shown
 	Runs    []Run
-	Methods []string // in the order of their colours; those of runs that are not listed come after
-	Live    bool     // a server tells the page what changes, and details of runs
-	Version string   // of a live page: what it is called where the server is asked for changes since
+	Methods []string // in the order of their colours; other methods follow
+	Live    bool     // a server sends changes, and details of runs
+	Version string   // version of a live page, for requests of later changes
 
 	Environment []Pair
 	Failures    []Failure
 }
 
-// Card says which item of which paper is reproduced.
+// Card names the reproduced item of a paper.
 type Card struct {
 	Paper, Item, Title string
-	Wrong              []string // what is known to be wrong with the paper's numbers, a sentence each
-	Differs            []string // where the configuration differs from the paper, a sentence each
+	Wrong              []string // known errors in the paper's numbers, a sentence each
+	Differs            []string // differences between configuration and paper, a sentence each
 }
 
 // Table is sortable by any of its columns.
@@ -44,96 +44,96 @@ type Column struct {
 	Text bool   // left-aligned; numbers are right-aligned
 }
 
-// Row has a cell per column; cells that are missing at its end are blank.
+// Row has one cell per column. Missing cells at its end are blank.
 type Row struct {
 	Cells   []Cell
-	Summary bool // an average: stays below the other rows however these are sorted
+	Summary bool // an average: always below the other rows
 }
 
-// Cell is what a table shows in one place.
+// Cell is one cell of a table.
 type Cell struct {
 	Text  string   // "83.12 ± 0.41"
-	Value *float64 // what it is sorted by; nil is the number that Text starts with, in a column of numbers, else Text
-	Bold  bool     // the best of its kind
-	Paper string   // the paper's own number, shown beside ours
+	Value *float64 // sort key; nil: the number at the start of Text in a column of numbers, else Text
+	Bold  bool     // the best of its group
+	Paper string   // the paper's number, shown beside the cell
 	Note  string   // a footnote under the table: "2 of 3 seeds"
 }
 
-// Figure is a drawing that stands in the page as an image of its own: nothing in it can run or load anything.
+// Figure is an image in the page. Nothing in it can run or load anything.
 type Figure struct {
 	Title   string
 	Caption string
 	SVG     []byte // a whole SVG file
 }
 
-// Metric is one kind of number that is followed over the rounds.
+// Metric is a quantity over the rounds.
 type Metric struct {
-	Name  string // "accuracy"; Curve.Metric refers to it
-	Title string // "Accuracy"; empty is Name
+	Name  string // such as "accuracy"; Curve.Metric refers to it
+	Title string // such as "Accuracy"; empty means Name
 	Unit  string // "%", "bytes", "s" or empty
 }
 
 // Run is one training run.
 type Run struct {
-	ID      string // unique in the report and the same in the next; empty is Name
+	ID      string // unique in the report and stable between reports; empty means Name
 	Name    string // unique in the report
-	Method  string // of runs without a label of that name
+	Method  string // for runs without a label "method"
 	Sweep   string
-	State   string // "done", or how far it came
-	Why     string // of a state other than done, one line
-	Planned int    // rounds; 0 where unknown
+	State   string // "done", or the progress
+	Why     string // reason of a state other than done, one line
+	Planned int    // rounds; 0 if unknown
 	Tags    []string
-	Group   string // name of the experiment; empty is Name
-	// Experiment is equal for runs that differ in nothing but the seed, and for no others; empty for a run that is none
-	// of several seeds.
+	Group   string // name of the experiment; empty means Name
+	// Experiment is equal exactly for runs that differ only in the seed. It is empty for a run that is not one of
+	// several seeds.
 	Experiment string
 	Seed       int64
-	Labels     []Pair // the sweep's axes: method, FedPHA
+	Labels     []Pair // the sweep's axes, such as method: FedPHA
 	Config     string // YAML
 	Curves     []Curve
-	// PerClient is one metric of every client; nil where it was not kept.
+	// PerClient is one metric of every client; nil if it was not recorded.
 	PerClient *ClientCurves
 	Classes   []string
 	Clients   []Client
-	Facts     []Pair   // what else is known of the run, such as when it began
+	Facts     []Pair   // other facts about the run, such as its start
 	Log       []string // lines
 	Confusion *Confusion
 	Terms     []Term
 }
 
-// Confusion says how often which class was taken for which: class, class that it was taken for, examples.
+// Confusion holds the entries of a confusion matrix: true class, predicted class, examples.
 type Confusion struct {
 	Classes  []string   `json:"classes"`
-	Global   [][3]int64 `json:"global"` // nil where the method has no such evaluation
+	Global   [][3]int64 `json:"global"` // nil for a method without this evaluation
 	Personal [][3]int64 `json:"personal"`
 }
 
-// Term is one term of the loss over rounds; what is unknown is NaN.
+// Term is one term of the loss over rounds. Unknown values are NaN.
 type Term struct {
 	Name                  string
 	Rounds                []int
-	Value, Norm, Relative []float64 // Norm is its gradient's length, Relative that over cross entropy's
+	Value, Norm, Relative []float64 // Norm is the gradient's norm; Relative is Norm divided by cross entropy's norm
 }
 
 // Curve is one metric over the rounds of a run.
 type Curve struct {
 	Metric string
 	Rounds []int
-	Values []float64 // one per round; NaN where there is none
+	Values []float64 // one per round; NaN for a missing value
 }
 
 // ClientCurves has a value per tested round and client.
 type ClientCurves struct {
 	Metric string
 	Rounds []int
-	Values [][]float64 // [round][client]; NaN where a client was not tested
+	Values [][]float64 // [round][client]; NaN for a client without a test
 }
 
-// Client is what a client holds.
+// Client is the data of a client.
 type Client struct {
 	Backbone string
 	Domain   string
-	Train    []int // examples per class; nil where unknown
+	Train    []int // examples per class; nil if unknown
 	Val      []int
 	Test     []int
 }

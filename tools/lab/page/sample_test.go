@@ -18,7 +18,7 @@ import (
 	"promptfed/tools/lab/page"
 )
 
-// Everything in this file is made up, to have pages to test and to look at.
+// All data in this file is invented, for tests and for looking at pages.
 
 var (
 	madeMethods = []string{"PromptFL", "FedPGP", "FedPHA", "SDFed", "pFedDC"}
@@ -29,7 +29,7 @@ var (
 	madeBones   = []string{"ViT-B/16", "ViT-B/32"}
 )
 
-// sample is a sweep of five methods on three sets with seeds 1 to 3.
+// sample returns a sweep of five methods on three sets with seeds 1 to 3.
 func sample(rounds, clients int) page.Report {
 	r := page.Report{
 		Title: "FedPHA, Table 1",
@@ -169,11 +169,11 @@ func madeFigure() []byte {
 	return b.Bytes()
 }
 
-// write writes a page into a file of its own and gives its path.
+// write writes a page into its own file and returns the path.
 func write(t *testing.T, r page.Report) string {
 	t.Helper()
 	dir := t.TempDir()
-	if keep := os.Getenv("PROMPTFED_TEST_PAGES"); keep != "" { // a folder in which to look at the pages of the tests
+	if keep := os.Getenv("PROMPTFED_TEST_PAGES"); keep != "" { // keeps the pages of the tests in this folder
 		dir = filepath.Join(keep, t.Name())
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -193,5 +193,5 @@ func write(t *testing.T, r page.Report) string {
 
 func TestSample(t *testing.T) { write(t, sample(50, 8)) }
 
-// cellOf makes a cell that sorts by v.
+// cellOf returns a cell with sort key v.
 func cellOf(text string, v float64) page.Cell { return page.Cell{Text: text, Value: &v} }

@@ -7,18 +7,18 @@ import (
 	"html/template"
 )
 
-// Served is a live page at one time: a server gives its HTML, and tells an open page how it differs from the one
-// before.
+// Served is one state of a live page. A server returns its HTML, and sends the differences from an earlier state to
+// open pages.
 type Served struct {
 	HTML    []byte
-	Version string            // the report's
-	shape   []byte            // everything but the runs' numbers
-	runs    map[string][]byte // JSON by the runs' names
+	Version string            // version of the report
+	shape   []byte            // everything except the runs' numbers
+	runs    map[string][]byte // JSON of each run by its name
 	order   []string
 	block   block
 }
 
-// Serve makes the page of a report whose Live is set.
+// Serve returns the page of a report with Live set.
 func Serve(r Report) (*Served, error) {
 	v, b, err := newView(r)
 	if err != nil {
@@ -51,8 +51,8 @@ func Serve(r Report) (*Served, error) {
 	return s, err
 }
 
-// Since is a JSON list of the runs that changed since an earlier page, nil for none. all says that more than runs did,
-// and the page is to be read again.
+// Since returns a JSON list of the runs that changed since an earlier page, or nil for none. all reports that something
+// else changed too, so that the page must be reloaded.
 func (s *Served) Since(old *Served) (runs []byte, all bool) {
 	if s == old {
 		return nil, false
@@ -73,7 +73,7 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 	return runs, err != nil
 }
 
-// Details are what the page shows of one run alone, as JSON.
+// Details returns the page's data about a single run as JSON.
 func (s *Served) Details(run Run) ([]byte, error) {
 	differs := map[string]bool{}
 	for _, k := range s.block.Keys {

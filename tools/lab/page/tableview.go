@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// tableView is a table as the template writes it.
+// tableView is a table for the template.
 type tableView struct {
 	ID             string
 	Title, Caption string
-	Over           []headView // upper line of the heading; empty where no column has anything above it
+	Over           []headView // upper line of the heading; empty for a table without upper headings
 	Head           []headView
 	Rows, Summary  [][]cellView
 	Notes          []noteView
@@ -27,7 +27,7 @@ type headView struct {
 
 type cellView struct {
 	Cell
-	Key  string // what it is sorted by; empty is the text
+	Key  string // sort key; empty means the text
 	Text bool
 	Head bool
 	Mark string // letter of the footnote
@@ -93,10 +93,10 @@ func viewTable(id string, t Table) (tableView, error) {
 	return v, nil
 }
 
-// leading is the number that a text starts with: "+8.00", "< 0.001", "−3 %".
+// leading matches the number at the start of a text: "+8.00", "< 0.001", "−3 %".
 var leading = regexp.MustCompile(`^[<>≤≥~ ]*([-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)`)
 
-// sortValue is what a cell is sorted by: its value, or the number that its text starts with in a column of numbers.
+// sortValue returns a cell's sort key: its value, or in a column of numbers the number at the start of its text.
 func sortValue(cell Cell, c Column) (float64, bool) {
 	if cell.Value != nil {
 		return *cell.Value, finite(*cell.Value)
@@ -109,7 +109,7 @@ func sortValue(cell Cell, c Column) (float64, bool) {
 	return v, err == nil
 }
 
-// letters counts a, b, ... z, aa, ab.
+// letters returns the n-th of a, b, ... z, aa, ab.
 func letters(n int) string {
 	s := ""
 	for n++; n > 0; n = (n - 1) / 26 {
@@ -130,7 +130,7 @@ func viewTables(prefix string, tables []Table) ([]tableView, error) {
 	return out, nil
 }
 
-// failureTable has a column per axis that failed runs are labelled with.
+// failureTable returns a table with a column per axis of the failed runs.
 func failureTable(failures []Failure) Table {
 	t := Table{Columns: []Column{{Name: "run", Text: true}}}
 	column := map[string]int{}

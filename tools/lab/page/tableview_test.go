@@ -37,7 +37,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-// Headings above columns are shared by neighbours only, and footnotes by cells that say the same.
+// Only neighbours share headings above columns, and cells with equal notes share footnotes.
 func TestHeadingsAndNotes(t *testing.T) {
 	v, err := viewTable("x", Table{Columns: []Column{{Name: "a", Over: "A"}, {Name: "b", Over: "A"}, {Name: "c"},
 		{Name: "d", Over: "A"}},

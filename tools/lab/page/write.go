@@ -20,14 +20,14 @@ var source string
 //go:embed assets
 var assets embed.FS
 
-// scripts of the page in the order in which they run, inside one function.
+// scripts are the page's scripts in the order of execution, inside one function.
 var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", "tables.js", "format.js", "lines.js",
 	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "grid.js", "partition.js", "run.js", "compare.js",
 	"live.js", "keys.js", "start.js"}
 
 var pageTemplate = template.Must(template.New("page").Parse(source))
 
-// view is what the template writes.
+// view is the input of the template.
 type view struct {
 	Report
 	Policy    string // Content-Security-Policy
@@ -42,13 +42,13 @@ type view struct {
 	Left      []string
 }
 
-// drawing is a figure as an image that carries its own bytes.
+// drawing is a figure as an image with embedded bytes.
 type drawing struct {
 	Title, Caption string
 	Source         template.URL
 }
 
-// Write writes the page. The same report gives the same bytes.
+// Write writes the page. The same report produces the same bytes.
 func Write(w io.Writer, r Report) error {
 	v, _, err := newView(r)
 	if err != nil {
@@ -57,7 +57,7 @@ func Write(w io.Writer, r Report) error {
 	return pageTemplate.Execute(w, v)
 }
 
-// newView is what the template writes, and the data of its script.
+// newView returns the input of the template and the data of its script.
 func newView(r Report) (view, block, error) {
 	v := view{Report: r}
 	var err error
@@ -94,7 +94,7 @@ func newView(r Report) (view, block, error) {
 	return v, data, v.embed()
 }
 
-// embed puts style and script into the page, and a policy that allows these two and nothing else.
+// embed puts style and script into the page, with a policy that allows only these two.
 func (v *view) embed() error {
 	style, err := texts("uplot/uPlot.min.css", "page.css")
 	if err != nil {
@@ -124,7 +124,7 @@ func (v *view) embed() error {
 	return nil
 }
 
-// texts joins embedded files.
+// texts concatenates embedded files.
 func texts(names ...string) (string, error) {
 	var b strings.Builder
 	for _, name := range names {
@@ -137,7 +137,7 @@ func texts(names ...string) (string, error) {
 	return b.String(), nil
 }
 
-// sum is the hash by which a policy knows an inline element.
+// sum returns the hash of an inline element for the policy.
 func sum(text string) string {
 	h := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(h[:])

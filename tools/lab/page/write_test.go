@@ -132,7 +132,7 @@ func TestEmptyReport(t *testing.T) {
 	}
 }
 
-// The policy names the very bytes of style and script: a page whose policy does not fit shows nothing.
+// The policy names the exact bytes of style and script. A page with another policy would be empty.
 func TestPolicyFits(t *testing.T) {
 	var policy, style, script, data string
 	for n := range parse(t, render(t, sample(3, 4))).Descendants() {
@@ -164,7 +164,7 @@ func TestPolicyFits(t *testing.T) {
 	}
 }
 
-// The chart library is the published one: sums of the files in the npm package uplot 1.6.32, taken when it was fetched.
+// The chart library is the published one: checksums of the files in the npm package uplot 1.6.32, computed at download.
 func TestChartLibraryIsThePublishedOne(t *testing.T) {
 	for name, want := range map[string]string{
 		"LICENSE": "26ad5134b24da27b0a962f68d6d7a72a206aa69c4cb376c494f32fd887cd5346" +
@@ -184,7 +184,7 @@ func TestChartLibraryIsThePublishedOne(t *testing.T) {
 	}
 }
 
-// hundred is a report of 100 runs of 100 rounds with 100 clients.
+// hundred returns a report of 100 runs of 100 rounds with 100 clients.
 func hundred() page.Report {
 	r := sample(1, 1)
 	r.Runs = nil

@@ -18,12 +18,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// stepRate is the learning rate of the step that is inverted.
+// stepRate is the learning rate of the attacked step.
 const stepRate = 0.05
 
-// inversion prints how well a server reconstructs the features of a client's images from the upload of one step, by
-// features whose gradient is the one that was uploaded (Zhu et al., Deep Leakage from Gradients, NeurIPS 2019), with
-// the labels known (Zhao et al., iDLG, arXiv 2001.02610, read them off).
+// inversion prints how well a server reconstructs the features of a client's images from the upload of one step. It
+// searches features whose gradient equals the uploaded gradient (Zhu et al., Deep Leakage from Gradients, NeurIPS
+// 2019). The labels are known (Zhao et al., iDLG, arXiv 2001.02610, derive them from the gradient).
 func (p *probe) inversion(ctx context.Context) error {
 	sizes := []int{1, 2, 4, 8}
 	fmt.Println("Reconstruction: cosine of an image's feature and what is reconstructed of it, and how often that is " +
@@ -49,10 +49,10 @@ func (p *probe) inversion(ctx context.Context) error {
 	return nil
 }
 
-// found sums up over images.
+// found adds up results over images.
 type found struct{ images, cosine, right float64 }
 
-// invert has ten clients take one step on n images each, and reconstructs those of the first two.
+// invert runs one step of ten clients on n images each, and reconstructs the images of the first two.
 func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, sum *found) error {
 	dealt, left := p.deal(seed, n, 1)
 	e, err := p.experiment(s, seed, dealt, sgd(1, stepRate), 1)
@@ -90,14 +90,14 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		if err := p.judge(rows, guess, sum); err != nil {
 			return err
 		}
-		if s.summed { // all clients have the same
+		if s.summed { // the mean is the same for all clients
 			break
 		}
 	}
 	return nil
 }
 
-// gradientOf is the gradient of a step of plain gradient descent.
+// gradientOf returns the gradient of one step of plain gradient descent.
 func gradientOf(from, to *tensor.Tensor, lr float64) []float64 {
 	out := make([]float64, from.Len())
 	for i, v := range from.Data {
@@ -106,17 +106,17 @@ func gradientOf(from, to *tensor.Tensor, lr float64) []float64 {
 	return out
 }
 
-// features are those of rows of the pool.
+// features returns the features of rows of the pool.
 func (p *probe) features(rows []int) (*tensor.Tensor, error) {
 	d := p.pool.Pick(rows)
 	b, err := d.Batch(message.Indices(d.Len()), method.Rand(0))
 	return b[method.ImageInput], err
 }
 
-// means are the unit means of some rows' features of each label: what a server knows without an upload.
+// means returns the unit mean of the features of each label: the server's knowledge without an upload.
 func (p *probe) means(rows []int, labels []int64) [][]float64 {
 	x, err := p.features(rows)
-	if err != nil { // they were read before
+	if err != nil { // the rows were read before
 		panic(err)
 	}
 	out := make([][]float64, len(labels))
@@ -134,7 +134,7 @@ func (p *probe) means(rows []int, labels []int64) [][]float64 {
 	return out
 }
 
-// judge compares reconstructed features with those of the images.
+// judge compares reconstructed features with the images' features.
 func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
 	all, err := p.features(message.Indices(p.pool.Len()))
 	if err != nil {
@@ -162,16 +162,16 @@ func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
 	return nil
 }
 
-// victim is what a server knows of the gradients of clients: they are linear in (p - e_y) xᵀ, of class probabilities
-// p and a feature x.
+// victim is the server's knowledge about the gradients of clients. A gradient is linear in (p - e_y) xᵀ, with class
+// probabilities p and a feature x.
 type victim struct {
 	classes, dim int
-	scale        *mat.Dense // [C,D], class scores of x are scale x
-	slopes       *mat.Dense // [C D, numbers of the prompt], the gradient of the score of each class over each of x
+	scale        *mat.Dense // [C,D]; the class scores of x are scale x
+	slopes       *mat.Dense // [C D, numbers of the prompt], gradient of each class score by each component of x
 }
 
-// victim takes steps of its own on images of one feature each, e_d with the labels c and 0: their gradients differ by
-// that of class 0's score less that of class c's, whatever the probabilities are.
+// victim runs steps on images with one feature each: e_d with the labels c and 0. The difference of the two gradients
+// is the gradient of class 0's score minus the gradient of class c's score, for any probabilities.
 func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*victim, error) {
 	e, err := p.experiment(protection{}, seed, [][]int{{0}}, sgd(1, 1), 1)
 	if err != nil {
@@ -230,8 +230,9 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	return v, nil
 }
 
-// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, in numbers
-// that were sent, and its gradient over all u where grad is given.
+// objective returns half the squared distance between g and the mean gradient of images u_i/|u_i|, divided by the
+// squared norm of g, over the transmitted numbers. It also writes the gradient with respect to all u into grad unless
+// grad is nil.
 func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float64 {
 	n := float64(len(labels))
 	weights := mat.NewVecDense(v.classes*v.dim, nil) // Σ (p - e_y) xᵀ / n
@@ -253,7 +254,7 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 	off.MulVec(v.slopes.T(), weights)
 	off.SubVec(&off, mat.NewVecDense(len(g), g))
 	for i, v := range g {
-		if v == 0 { // it was not sent
+		if v == 0 { // not transmitted
 			off.SetVec(i, 0)
 		}
 	}
@@ -308,7 +309,7 @@ func (v *victim) softmax(x []float64) []float64 {
 	return out
 }
 
-// reconstruct finds unit features whose mean gradient is g, from a first guess.
+// reconstruct searches unit features whose mean gradient is g, starting from guess.
 func (v *victim) reconstruct(g []float64, labels []int64, guess [][]float64) [][]float64 {
 	problem := optimize.Problem{
 		Func: func(u []float64) float64 { return v.objective(u, g, labels, nil) },
@@ -317,7 +318,7 @@ func (v *victim) reconstruct(g []float64, labels []int64, guess [][]float64) [][
 	first := slices.Concat(guess...)
 	r, err := optimize.Minimize(problem, first, &optimize.Settings{MajorIterations: 1000,
 		Converger: optimize.NeverTerminate{}}, &optimize.LBFGS{})
-	if r == nil { // it began where no gradient is
+	if r == nil { // the start has no gradient
 		panic(err)
 	}
 	out := make([][]float64, len(labels))

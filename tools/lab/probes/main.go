@@ -35,20 +35,20 @@ func run(ctx context.Context) error {
 	return p.inversion(ctx)
 }
 
-// classes of the images: as many as a reconstruction of some seconds takes.
+// classes of the images: few enough for a reconstruction in seconds.
 var classes = []string{"circle", "square", "triangle", "star", "house", "tree", "fish", "heart"}
 
-// clients upload in every round.
+// clients is the number of clients; all of them upload in every round.
 const clients = 10
 
 // probe is a pool of images with a frozen backbone.
 type probe struct {
 	*experiment.Built
 	pool    *spec.Features
-	victims map[uint64]*victim // by seed, which the prompt that a server sends first depends on
+	victims map[uint64]*victim // by seed, which determines the server's first prompt
 }
 
-// open makes a pool with some images of each class.
+// open creates a pool with the given number of images per class.
 func open(ctx context.Context, perClass int) (*probe, error) {
 	c := experiment.Defaults()
 	c.Data.Set = "synthetic"
@@ -69,13 +69,13 @@ func open(ctx context.Context, perClass int) (*probe, error) {
 	return &probe{b, pool, map[uint64]*victim{}}, nil
 }
 
-// protection is what stands between a client and the server.
+// protection is the defence between a client and the server.
 type protection struct {
 	name    string
 	with    []string
 	options map[string]any
-	blind   bool // nothing is uploaded
-	summed  bool // the server sees the mean of all uploads alone
+	blind   bool // no upload
+	summed  bool // the server sees only the mean of all uploads
 }
 
 var protections = []protection{
@@ -87,12 +87,12 @@ var protections = []protection{
 	{name: "sums (secure aggregation)", summed: true},
 }
 
-// noise is differential privacy at the clients, whose updates are shorter than the clip.
+// noise returns the options of local differential privacy with a clip larger than the updates.
 func noise(z float64) map[string]any {
 	return map[string]any{"where": "client", "clip": 0.5, "noise": z, "delta": 0.01}
 }
 
-// experiment is PromptFL under a protection, with clients that train on some images of the pool.
+// experiment returns PromptFL under a protection, with clients that train on images of the pool.
 func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Training, rounds int) (*spec.Experiment,
 	error) {
 	options := map[string]any{"tokens": 4}
@@ -112,12 +112,13 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Trai
 	return e, nil
 }
 
-// sgd is plain gradient descent.
+// sgd returns the settings of plain gradient descent.
 func sgd(epochs int, lr float64) spec.Training {
 	return spec.Training{Epochs: epochs, Batch: 32, Optim: optim.Config{Name: "sgd", LR: lr}}
 }
 
-// deal draws rows of the pool, n of each of some classes for each client, no row twice, and gives the others too.
+// deal draws n rows of each of the given number of classes for each client, no row twice, and returns the remaining
+// rows too.
 func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
 	r := method.Rand(seed, "deal")
 	of := map[int64][]int{}

@@ -22,9 +22,10 @@ import (
 // seeds of the tables.
 var seeds = []uint64{1, 2, 3}
 
-// membership prints how well the server tells training images of a client from others of the same classes: by how much
-// the upload lowers an image's loss (a threshold on the loss, Yeom et al., CSF 2018, with the received prompt in place
-// of none). Each client has two images of each class; twelve others of each are dealt to nobody.
+// membership prints how well the server distinguishes a client's training images from other images of the same classes.
+// The score is the decrease of an image's loss through the upload (a threshold on the loss, Yeom et al., CSF 2018, with
+// the received prompt as reference). Each client has two images of each class; twelve other images of each class belong
+// to nobody.
 func (p *probe) membership(ctx context.Context) error {
 	const rounds = 10
 	fmt.Printf("Membership: area under the ROC curve, 0.5 is chance; %d clients with 2 images of each of %d "+
@@ -50,7 +51,7 @@ func meanStd(v []float64) string {
 	return fmt.Sprintf("%.3f ± %.3f", mean, std)
 }
 
-// members runs a federation and gives the areas in its first and last round, means over clients.
+// members runs a federation and returns the areas in its first and last round, means over clients.
 func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds int) (area [2]float64, err error) {
 	dealt, left := p.deal(seed, len(p.Engine.Classes), 2)
 	e, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
@@ -76,7 +77,7 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 			if s.summed {
 				seen = rec.Tensors.Under(fmt.Sprintf("r%d/merged", round))
 			}
-			var drops [2][]float64 // of members and others
+			var drops [2][]float64 // for members and for others
 			for i, rows := range []method.Data{c.Train, others} {
 				before, err := losses(ctx, w, c, received, rows)
 				if err != nil {
@@ -96,7 +97,7 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 	return area, nil
 }
 
-// losses are the cross entropies of rows by shared parameters.
+// losses returns the cross entropies of rows with the shared parameters.
 func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor.Map,
 	rows method.Data) ([]float64, error) {
 	o := message.Instruction{Kind: message.Test, Total: clients, Shared: shared}
@@ -117,7 +118,8 @@ func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor
 	return out, nil
 }
 
-// auc is the area under the ROC curve: how often one of yes is above one of no, ties for half.
+// auc returns the area under the ROC curve: the probability that a value of yes exceeds a value of no, ties counted
+// half.
 func auc(yes, no []float64) float64 {
 	type scored struct {
 		v  float64

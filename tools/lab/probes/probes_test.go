@@ -14,7 +14,7 @@ var cache string
 
 func TestMain(m *testing.M) { datatest.Main(m, &cache) }
 
-// Of 3 members and 2 others at (3, 1, 2) and (0, 2) there are 6 pairs: 4 in order, one tie, one not.
+// 3 members and 2 others at (3, 1, 2) and (0, 2) form 6 pairs: 4 in order, one tie, one reversed.
 func TestAUC(t *testing.T) {
 	if got, want := auc([]float64{3, 1, 2}, []float64{0, 2}), 4.5/6; math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, by hand %v", got, want)
@@ -24,8 +24,8 @@ func TestAUC(t *testing.T) {
 	}
 }
 
-// What a server computes of one image's gradient is what the engine uploads, its objective's gradient is that of finite
-// differences, and from an upload of one image the image's feature comes back.
+// The server's gradient of one image equals the engine's upload. The gradient of the objective equals finite
+// differences. The upload of one image reveals the image's feature.
 func TestInversion(t *testing.T) {
 	os.Setenv("XDG_CACHE_HOME", cache)
 	p, err := open(t.Context(), 12)

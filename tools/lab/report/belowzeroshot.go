@@ -8,11 +8,11 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// mostBelow is how many groups a note about zero-shot names.
+// mostBelow is the largest number of groups in a note about zero-shot.
 const mostBelow = 6
 
-// belowZeroShot notes the groups whose accuracy, a mean over clients and runs, ends below that of the hand-written
-// prompts on the same test images, which each run measures before it trains.
+// belowZeroShot notes the groups whose final accuracy, a mean over clients and runs, is below the accuracy of the
+// hand-written prompts. Each run measures the hand-written prompts before training, on the same test images.
 func (v *view) belowZeroShot(main *tables.Table) {
 	m, err := results.ParseMetric(results.DefaultMetric(v.groups))
 	if err != nil {
@@ -22,7 +22,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	for _, g := range v.groups {
 		var got, hand results.Stat
 		for _, r := range g.Done() {
-			a, ok := m.Of(r)
+			a, ok := m.Value(r)
 			b, known := r.Summary.ZeroShotMean()
 			if ok && known {
 				got.Values, hand.Values = append(got.Values, a), append(hand.Values, b)

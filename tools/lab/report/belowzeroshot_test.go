@@ -10,9 +10,9 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// TestBelowZeroShot: a note names the groups whose mean over runs is below that of the hand-written prompts, which is
-// a mean over clients: of backbones with one and three clients (0.1 + 3 * 0.4684)/4 = 0.3763. A group above it, one
-// equal to it up to rounding, and one that does not know it, are not named.
+// TestBelowZeroShot: a note names the groups whose mean over runs is below the accuracy of the hand-written prompts.
+// This accuracy is a mean over clients: for backbones with one and three clients (0.1 + 3 * 0.4684)/4 = 0.3763. The
+// note omits a group above it, a group equal to it up to rounding, and a group without this accuracy.
 func TestBelowZeroShot(t *testing.T) {
 	hand := []record.ZeroShot{{Backbone: "a", Clients: 1, Mean: 0.1}, {Backbone: "b", Clients: 3, Mean: 0.4684}}
 	group := func(name string, hand []record.ZeroShot, accuracies ...float64) *results.Group {

@@ -15,13 +15,13 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Bounds of what figures of clients show.
+// Limits of figures of clients.
 const (
 	mostClientPanels = 12 // a panel for each client
 	mostPartitions   = 6  // panels of partitions
 )
 
-// kind is the group of a client in a figure.
+// kind returns the group of a client in a figure.
 func kind(c experiment.ClientInfo, by string) string {
 	if by == "backbone" {
 		return c.Backbone
@@ -29,9 +29,9 @@ func kind(c experiment.ClientInfo, by string) string {
 	return c.Domain
 }
 
-// box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box a
-// label, as in FedPHA's figure 5; grouped by domain or backbone, a box is a label of the contest with one of these, and
-// without a group a label of the contest.
+// box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box is a
+// label, as in FedPHA's figure 5. Grouped by domain or backbone, a box is a label of the contest with one domain or
+// backbone. Without a group, a box is a label of the contest.
 func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	isAxis, axis := results.Labels(v.groups, f.Group) != nil, v.axis
@@ -66,7 +66,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	return out, nil
 }
 
-// clientScale is the scale of what clients have of a metric: accuracies.
+// clientScale returns the scale and the axis of clients' values of a metric, which are accuracies.
 func clientScale(m results.Metric) (float64, figures.Axis) {
 	if m.Unit() != metrics.Percent {
 		m, _ = results.ParseMetric("last")
@@ -76,7 +76,7 @@ func clientScale(m results.Metric) (float64, figures.Axis) {
 	return factor, y
 }
 
-// flat returns the values of all clients of all finished runs, those that keep allows; nil allows all.
+// flat returns the values of all clients of all finished runs, filtered by keep; nil keeps all.
 func flat(groups []*results.Group, m results.Metric, factor float64, keep func(client int) bool) []float64 {
 	var out []float64
 	for _, g := range groups {
@@ -91,7 +91,7 @@ func flat(groups []*results.Group, m results.Metric, factor float64, keep func(c
 	return out
 }
 
-// clientPanels has a panel for each client, or one for all where there are many.
+// clientPanels returns a panel for each client, or a single panel for many clients.
 func clientPanels(p facet, axis string, m results.Metric, factor float64) []figures.BoxPanel {
 	clients := 0
 	for _, g := range p.groups {
@@ -116,7 +116,7 @@ func clientPanels(p facet, axis string, m results.Metric, factor float64) []figu
 	return out
 }
 
-// kindPanel has boxes for every label of an axis and every domain, or backbone, of clients.
+// kindPanel returns boxes for every label of an axis and every domain or backbone of clients.
 func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figures.BoxPanel, error) {
 	out := figures.BoxPanel{Title: p.title, X: axis}
 	for _, l := range facets(p.groups, axis) {
@@ -148,14 +148,14 @@ func holds(c experiment.ClientInfo) bool {
 	return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 })
 }
 
-// strips show every client of each label of the contest, by backbone; a client's value is its mean over the runs in
-// which it is of the same backbone, as seeds may hand backbones, and domains, to other numbers.
+// strips shows every client of each label of the contest, grouped by backbone. Seeds may assign backbones and domains
+// to different client numbers. A client's value is therefore its mean over the runs with the same backbone.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	out := figures.Strips{Title: f.Title, Y: y}
 	by := cmp.Or(f.Group, "backbone")
 	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
-		at := map[string]map[int][]float64{} // by kind and number, a value of each run
+		at := map[string]map[int][]float64{} // by kind and number, one value per run
 		clients := 0
 		for _, g := range p.groups {
 			for _, r := range g.Done() {
@@ -195,8 +195,8 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 	return out, nil
 }
 
-// bubbles show who holds what, of the first run of each label of the panel's axis. Without such an axis partitions that
-// are equal are shown once.
+// bubbles shows the examples of each client, in the first run of each label of the panel's axis. Without such an axis
+// it shows equal partitions once.
 func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 	out := figures.Bubbles{Title: f.Title}
 	seen := map[string]bool{}
@@ -210,7 +210,7 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 				return nil, err
 			}
 			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
-				continue // of a run whose clients are elsewhere, nobody knows here what they hold
+				continue // clients ran elsewhere, so their data is unknown
 			}
 			panel := figures.BubblePanel{Title: p.title}
 			if p.label == "" {
@@ -240,12 +240,12 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 	return out, nil
 }
 
-// sorted are the keys in order.
+// sorted returns the keys in order.
 func sorted[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// whole reports whether numbers can be drawn.
+// whole reports whether all numbers can be drawn.
 func whole(rows [][]float64) bool {
 	for _, r := range rows {
 		for _, x := range r {

@@ -15,9 +15,9 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Another seed may give another backbone to a client's number. Clients 0, 1 and 2 have the backbones x, x and y and
-// accuracies of 10, 20 and 90 with one seed, and y, x and x with 80, 40 and 30 with the other: as x client 0 has 10,
-// client 1 (20 + 40)/2 and client 2 30, as y client 0 has 80 and client 2 90.
+// Another seed may assign another backbone to a client number. With one seed, clients 0, 1 and 2 have the backbones x,
+// x and y and accuracies of 10, 20 and 90. With the other seed they have y, x and x, and 80, 40 and 30. As x, client 0
+// has 10, client 1 (20 + 40)/2 and client 2 30; as y, client 0 has 80 and client 2 90.
 func TestStripsAcrossSeeds(t *testing.T) {
 	group := &results.Group{Name: "A", Labels: map[string]string{"method": "A"}}
 	for seed, run := range []struct {

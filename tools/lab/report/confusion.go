@@ -11,16 +11,16 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Bounds of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above
+// Limits of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above
 // fewConfused only two matrices are drawn.
 const (
 	mostConfused = 200
 	fewConfused  = 50
 )
 
-// confusion draws confusion matrices, as shares of each class, of the first finished run of each label:
-// with the server's parameters and with the clients' own, as far as the method has them. Runs of other classes than the
-// first are left out.
+// confusion draws confusion matrices as shares of each class, of the first finished run of each label: with the
+// server's parameters and with the clients' own, if the method has them. It skips runs whose classes differ from the
+// first run's.
 func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
 	out := figures.HeatMap{Title: f.Title, X: "predicted class", Y: "class", Value: "share of the class",
 		Scale: [2]float64{0, 1}, WithoutValues: true}

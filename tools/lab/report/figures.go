@@ -19,15 +19,15 @@ type namedFigure struct {
 	drawn       *figures.Figure
 }
 
-// view is a part of a report while its figures are made: a sweep, or runs that belong to none.
+// view is one part of a report while its figures are made: a sweep, or the runs without a sweep.
 type view struct {
 	*Report
-	plan   *results.Plan // nil for none
+	plan   *results.Plan // nil for runs without a sweep
 	groups []*results.Group
 	name   string // of the sweep
 	metric results.Metric
-	axis   string                                            // whose labels are compared
-	labels []string                                          // of that axis
+	axis   string                                            // axis with the compared labels
+	labels []string                                          // labels on this axis
 	pairs  map[string]map[results.Level][]results.Comparison // by metric
 }
 
@@ -35,7 +35,7 @@ func (v *view) note(format string, a ...any) {
 	v.Notes = append(v.Notes, oneLine(fmt.Errorf(format, a...)))
 }
 
-// Names of the figures that every report has, where its runs have what they show.
+// Names of the standard figures, which every report with the necessary data has.
 const (
 	accuracyFigure     = "accuracy"
 	bytesFigure        = "accuracy-bytes"
@@ -48,7 +48,7 @@ const (
 	termsFigure        = "terms"
 )
 
-// titles are those of figures whose card has none.
+// titles are the default titles of figures.
 var titles = map[string]string{"curves": "By round", "curves" + configs.AlongBytes: "By bytes sent",
 	"curves" + configs.AlongTime: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
 	"heatmap":  "Combinations",
@@ -58,7 +58,7 @@ var titles = map[string]string{"curves": "By round", "curves" + configs.AlongByt
 	"confusion":    "Confusion matrix (first seed)",
 	"significance": "Differences", configs.RanksFigure: "Mean ranks", "terms": "Terms of the loss"}
 
-// draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
+// draw makes the card's figures and the standard figures. A figure that cannot be drawn becomes a note.
 func (v *view) draw(card *configs.PaperTable) {
 	drawn := map[string]bool{}
 	if card != nil {
@@ -77,7 +77,7 @@ func (v *view) draw(card *configs.PaperTable) {
 	}
 }
 
-// alongOf is the horizontal axis of curves: rounds, bytes or time.
+// alongOf returns the horizontal axis of curves: rounds, bytes or time.
 func alongOf(f configs.Figure) string {
 	if f.Kind != configs.CurvesFigure || f.X == configs.Along[0] {
 		return ""
@@ -85,7 +85,7 @@ func alongOf(f configs.Figure) string {
 	return f.X
 }
 
-// add draws a figure, unless its runs do not have what it shows.
+// add draws a figure if its runs have the necessary data.
 func (v *view) add(file string, f configs.Figure) {
 	m := v.metric
 	if f.Metric != "" {
@@ -115,10 +115,10 @@ func (v *view) add(file string, f configs.Figure) {
 	}
 }
 
-// unevaluated are the kinds of figures that show no accuracies.
+// unevaluated are the kinds of figures without accuracies.
 var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms"}
 
-// addOf is add of one metric, with what it is of and what it averages over in the title.
+// addOf draws a figure of one metric. Its title states the metric and the averaged axes.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	f.Title += v.caption(f, m)
 	d, err := v.drawer(f, m)
@@ -136,7 +136,8 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, drawn})
 }
 
-// caption states, behind a figure's title, its evaluation, the methods that lack it, and what it averages over.
+// caption returns the text after a figure's title: its evaluation, the methods without this evaluation, and the
+// averaged axes.
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
 	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
@@ -145,7 +146,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
 				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(),
-					func(r *results.Run) bool { return !m.Absent(r) })
+					func(r *results.Run) bool { return !m.LacksEvaluation(r) })
 			}) {
 				absent = append(absent, l.label)
 			}
@@ -161,7 +162,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 	if over := v.averagedOver(f); len(over) > 0 {
 		what := "averaged over "
 		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
-			what = "over " // every client, or pair, is in it
+			what = "over " // includes every client or pair
 		}
 		parts = append(parts, what+strings.Join(over, " and "))
 	}
@@ -171,7 +172,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 	return " (" + strings.Join(parts, "; ") + ")"
 }
 
-// deviation describes bands and error bars, and their number of seeds; empty for figures without any.
+// deviation describes bands and error bars and their number of seeds; empty for figures without them.
 func (v *view) deviation(f configs.Figure) string {
 	if !slices.Contains([]string{configs.CurvesFigure, "shots", "sensitivity"}, f.Kind) {
 		return ""
@@ -179,7 +180,7 @@ func (v *view) deviation(f configs.Figure) string {
 	least, most := math.MaxInt, 0
 	for _, g := range v.groups {
 		n := len(g.Done())
-		if f.Kind == configs.CurvesFigure { // of unfinished runs too
+		if f.Kind == configs.CurvesFigure { // includes unfinished runs
 			n = len(g.Runs)
 		}
 		least, most = min(least, n), max(most, n)
@@ -193,7 +194,7 @@ func (v *view) deviation(f configs.Figure) string {
 	return fmt.Sprintf("± sample deviation, n = %d seeds", most)
 }
 
-// averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
+// averagedOver lists the axes of the sweep, with their labels, that a figure averages over.
 func (v *view) averagedOver(f configs.Figure) []string {
 	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms", configs.RanksFigure}, f.Kind) {
 		return nil
@@ -222,8 +223,7 @@ func (v *view) several() bool {
 	return parts > 1
 }
 
-// drawer makes the figure of a kind. It or Draw returns figures.ErrEmpty where the runs do not have what the figure
-// shows.
+// drawer returns the figure of a kind. drawer or Draw returns figures.ErrEmpty if the runs lack the necessary data.
 func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	switch f.Kind {
 	case "curves":
@@ -258,14 +258,14 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 	return nil, fmt.Errorf("there is no figure of kind %q", f.Kind)
 }
 
-// facet is the groups of one label of an axis; without an axis, all of them under an empty label.
+// facet is the groups of one label of an axis, or without an axis, all groups under an empty label.
 type facet struct {
 	label  string
-	title  string // the label as it is shown: a number has the name of its axis in front
+	title  string // the displayed label: a number follows the name of its axis
 	groups []*results.Group
 }
 
-// facets divides groups by the labels of an axis.
+// facets splits groups by the labels of an axis.
 func facets(groups []*results.Group, axis string) []facet {
 	if axis == "" {
 		return []facet{{"", "", groups}}
@@ -273,13 +273,13 @@ func facets(groups []*results.Group, axis string) []facet {
 	var out []facet
 	labels := results.Labels(groups, axis)
 	for _, l := range labels {
-		out = append(out, facet{l, titleOf(axis, l, results.Bare(labels)), results.Where(groups,
+		out = append(out, facet{l, titleOf(axis, l, results.NeedAxisName(labels)), results.WithLabels(groups,
 			map[string]string{axis: l})})
 	}
 	return out
 }
 
-// titleOf is a label as it is shown: with its axis where labels say nothing without.
+// titleOf returns the displayed label, with its axis if bare labels need it.
 func titleOf(axis, label string, bare bool) string {
 	if bare {
 		return axis + " " + label
@@ -287,7 +287,7 @@ func titleOf(axis, label string, bare bool) string {
 	return label
 }
 
-// stat is a metric over some groups, seed by seed.
+// stat returns a metric over some groups, seed by seed.
 func stat(groups []*results.Group, m results.Metric) results.Stat {
 	var list []results.Stat
 	for _, g := range groups {

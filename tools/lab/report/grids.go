@@ -9,8 +9,8 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// heatmap has a cell for each label of x and y, y growing upwards. Cells whose labels on x, y and the panel are equal
-// are framed: equal prompt lengths, in the papers.
+// heatmap has a cell for each pair of labels of x and y, with y growing upwards. Cells with equal labels on x, y and
+// the panel have a frame: equal prompt lengths in the papers.
 func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	columns, rows := facets(v.groups, f.X), facets(v.groups, f.Y)
 	if f.X == "" || f.Y == "" || len(columns) == 0 || len(rows) == 0 {
@@ -33,8 +33,8 @@ func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, erro
 		for i, r := range rows {
 			var line []float64
 			for j, c := range columns {
-				line = append(line, factor*stat(results.Where(p.groups, map[string]string{f.X: c.label, f.Y: r.label}),
-					m).Mean())
+				groups := results.WithLabels(p.groups, map[string]string{f.X: c.label, f.Y: r.label})
+				line = append(line, factor*stat(groups, m).Mean())
 				if c.label == r.label && (f.Panel == "" || p.label == c.label) {
 					panel.Frames = append(panel.Frames, figures.Cell{Row: i, Column: j})
 				}

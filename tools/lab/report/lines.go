@@ -16,7 +16,7 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// scale is what values of a metric are multiplied by in figures, and the axis that shows them.
+// scale returns the factor from values of a metric to values in figures, and the axis of the figure.
 func scale(m results.Metric) (float64, figures.Axis) {
 	a := figures.Axis{}
 	a.Label, _, _ = strings.Cut(m.Title(), ",")
@@ -46,7 +46,7 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 			s, most := figures.Line{Label: l.title}, 0
 			at := of(l.groups)
 			for i, r := range c.Rounds {
-				if x, ok := at(r); ok && x > 0 { // what sends nothing has no place among bytes
+				if x, ok := at(r); ok && x > 0 { // a method that sends nothing has no place on an axis of bytes
 					s.X, s.Y, s.Spread = append(s.X, x), append(s.Y, factor*c.Mean[i]), append(s.Spread,
 						factor*c.Std[i])
 					most = max(most, c.N[i])
@@ -67,7 +67,8 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 	return out
 }
 
-// alongAxis is what curves run along: for some groups, the place of a round, the mean over seeds.
+// alongAxis returns the horizontal axis of curves: a function from groups to the position of each round, the mean over
+// seeds.
 func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(round int) (float64, bool),
 	figures.Axis) {
 	quantity, x := "", figures.Axis{Label: "round"}
@@ -81,7 +82,7 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 		if quantity == "" {
 			return func(round int) (float64, bool) { return float64(round), true }
 		}
-		c := results.Curves(groups, m.In(quantity, ""))
+		c := results.Curves(groups, m.WithDefinition(quantity, ""))
 		return func(round int) (float64, bool) {
 			i, ok := slices.BinarySearch(c.Rounds, round)
 			if !ok {
@@ -92,8 +93,8 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	}, x
 }
 
-// colours returns the colours of an axis's labels, as they are and as they are shown: those of their methods, where
-// there are several. A label of no single method has a colour behind those of the methods.
+// colours returns the colours of an axis's labels, both raw and as displayed. They are the colours of the labels'
+// methods if there are several methods. A label with several methods gets a colour after the methods' colours.
 func (v *view) colours(axis string) figures.Colours {
 	methods := v.methods()
 	if len(methods) < 2 {
@@ -118,7 +119,7 @@ func (v *view) colours(axis string) figures.Colours {
 	return out
 }
 
-// numbers reads the labels of an axis as numbers, if all of them are.
+// numbers parses the labels of an axis as numbers, or returns false if one is not a number.
 func numbers(labels []string) ([]float64, bool) {
 	var out []float64
 	for _, l := range labels {
@@ -160,7 +161,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 		for _, l := range facets(p.groups, f.Line) {
 			s := figures.Line{Label: l.title}
 			for _, i := range order {
-				c := stat(results.Where(l.groups, map[string]string{f.X: labels[i]}), m)
+				c := stat(results.WithLabels(l.groups, map[string]string{f.X: labels[i]}), m)
 				if c.N() > 0 {
 					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread,
 						factor*c.Std())
@@ -178,7 +179,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	return out, nil
 }
 
-// wide reports whether lines span two decades or more of an axis, all of it above 0.
+// wide reports whether lines span two decades or more of a positive axis.
 func wide(lines []figures.Line) bool {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, l := range lines {
@@ -192,8 +193,8 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 		Seconds: "per round"}
 	factor, _ := scale(m)
 	for _, l := range facets(v.groups, v.axis) {
-		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(metrics.Bytes, "")).Mean(),
-			Seconds:  stat(l.groups, m.In(metrics.Seconds, "")).Mean(),
+		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.WithDefinition(metrics.Bytes, "")).Mean(),
+			Seconds:  stat(l.groups, m.WithDefinition(metrics.Seconds, "")).Mean(),
 			Accuracy: factor * stat(l.groups, m).Mean()}
 		if row.Bytes > 0 || row.Seconds > 0 {
 			out.Rows = append(out.Rows, row)
@@ -203,9 +204,9 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 }
 
 func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	pairs := v.pairs[m.Name][results.OverRuns] // clients of a run are not independent
+	pairs := v.pairs[m.Name][results.OverRuns] // clients of a run are dependent
 	if v.control() != "" || !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
-		return nil, figures.ErrEmpty // with a control there is no matrix
+		return nil, figures.ErrEmpty // comparisons with a control form no matrix
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
@@ -220,7 +221,7 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	}
 	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
 	how := "No stars"
-	if slices.ContainsFunc(compared, func(c results.Comparison) bool { return stats.Enough(c.Runs) }) {
+	if slices.ContainsFunc(compared, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
 		how = "Wilcoxon's signed-rank test, Holm's correction"
 	}
 	out.Test = strings.TrimSuffix(how+". "+strings.Join(results.Cautions(compared), " "), ".")
@@ -238,7 +239,7 @@ func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error)
 		return nil, figures.ErrEmpty
 	}
 	note := tables.Friedman(r)
-	if stats.Enough(len(r.Blocks)) {
+	if stats.EnoughPairs(len(r.Blocks)) {
 		note += " A bar joins those that lie less than it apart."
 	}
 	return figures.Ranks{Title: f.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,

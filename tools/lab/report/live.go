@@ -16,22 +16,22 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// Live is the page about some folders for a server that keeps it current.
+// Live returns the page source of some folders for a server that keeps the page current.
 func Live(dirs []string) ui.Source {
 	p := &livePage{dirs: dirs}
 	return ui.Source{Stamp: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report, Details: p.details}
 }
 
-// livePage makes the page of some folders again and again.
+// livePage rebuilds the page of some folders repeatedly.
 type livePage struct {
 	dirs  []string
 	cache results.Cache
 	last  *Report
-	shape string // names and states of all runs, when the tables were made
+	shape string // names and states of all runs at the time of the tables
 	runs  map[*results.Run]page.Run
 }
 
-// report reads what changed. Tables and tests, which are of finished runs, are made again where a run finished.
+// report reads the changes. It rebuilds tables and tests, which cover finished runs, after a run finished.
 func (p *livePage) report() (page.Report, error) {
 	folder, err := filepath.Abs(p.dirs[0])
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *livePage) report() (page.Report, error) {
 	return out, err
 }
 
-// details reads what the page shows of one run alone.
+// details reads the page's data about a single run.
 func (p *livePage) details(id string) (page.Run, error) {
 	if p.last != nil {
 		for _, g := range p.last.Groups {
@@ -89,7 +89,7 @@ func (p *livePage) details(id string) (page.Run, error) {
 	return page.Run{}, ui.ErrNoRun
 }
 
-// origin is how a run came about, as far as its folder says. Reports leave it out: it differs between two runs of one
+// origin describes how a run was started, from its folder. Reports omit it, because it differs between two runs of one
 // experiment, whose reports have the same bytes.
 func origin(dir string) []page.Pair {
 	f, err := os.Open(filepath.Join(dir, runfolder.ProvenanceFile))

@@ -19,10 +19,10 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// mostMaps bounds the panels of figures of embeddings.
+// mostMaps is the largest number of panels in figures of embeddings.
 const mostMaps = 12
 
-// mapped are the runs whose prompts or features a figure shows: the first finished one of each label of an axis.
+// mapped returns the runs in a figure of prompts or features: the first finished run of each label of an axis.
 func (v *view) mapped(f configs.Figure) []facetRun {
 	var out []facetRun
 	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
@@ -41,7 +41,7 @@ type facetRun struct {
 	run   *results.Run
 }
 
-// tsne maps what each client learned, coloured by backbone.
+// tsne maps the learned parameters of each client, coloured by backbone.
 func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 	out := figures.TSNE{Title: f.Title}
 	by := cmp.Or(f.Group, "backbone")
@@ -60,7 +60,7 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 		}
 		rows, clients := promptRows(prompts)
 		if len(rows) < 4 || !whole(rows) {
-			continue // nothing that a client has for itself, or too few to be mapped
+			continue // no private parameters, or too few clients for a map
 		}
 		panel := figures.TSNEPanel{Title: r.label, Rows: rows}
 		if info != nil && slices.Max(clients) < len(info.Clients) {
@@ -73,8 +73,8 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 	return out, nil
 }
 
-// promptRows returns the numbers that each client learned as a row, and the clients: all its private numbers, then its
-// trained shared ones, one tensor behind the other. Where lengths differ, as of prompts of several lengths, tensors of
+// promptRows returns the learned numbers of each client as a row, and the clients. A row has all private numbers, then
+// the trained shared numbers, tensor by tensor. If the lengths differ, as with prompts of several lengths, tensors of
 // [tokens, width] are averaged over tokens.
 func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	names := map[int][]string{}
@@ -107,7 +107,7 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	return nil, nil
 }
 
-// numbersOf returns the numbers of a tensor, or with mean, of a matrix the mean over its rows.
+// numbersOf returns the numbers of a tensor, or with mean, the mean over the rows of a matrix.
 func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 	if !mean || len(t.Shape) != 2 || t.Shape[0] == 0 {
 		out := make([]float64, len(t.Data))
@@ -126,7 +126,8 @@ func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 	return out
 }
 
-// pca maps image features with the class features before and after, of runs that kept them (eval.embeddings).
+// pca maps image features with the class features before and after training, for runs that recorded them
+// (eval.embeddings).
 func (v *view) pca(f configs.Figure) (figures.Drawer, error) {
 	out := figures.PCA{Title: f.Title}
 	for _, r := range v.mapped(f) {
@@ -172,7 +173,7 @@ func joinTitle(a, b string) string {
 	return a + ", " + b
 }
 
-// matrix returns the rows of a tensor; nil of one that is no matrix.
+// matrix returns the rows of a matrix, or nil for other tensors.
 func matrix(t *tensor.Tensor) [][]float64 {
 	if len(t.Shape) != 2 || t.IsInt() {
 		return nil

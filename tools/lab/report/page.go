@@ -17,12 +17,12 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// page is what report.html shows.
+// page returns the content of report.html.
 func (r *Report) page() (page.Report, error) {
 	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
 	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
 		c := r.Plans[0].Card
-		p.Title = r.Plans[0].Name // the card says the rest
+		p.Title = r.Plans[0].Name // the card states the rest
 		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
 	}
 	for _, t := range append(append([]*tables.Table{}, r.main...), r.more...) {
@@ -43,7 +43,8 @@ func (r *Report) page() (page.Report, error) {
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Failed {
-				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g), Error: run.Why})
+				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g),
+					Error: run.Reason})
 			}
 			shown, known := r.kept[run]
 			if !known {
@@ -58,7 +59,7 @@ func (r *Report) page() (page.Report, error) {
 	return p, nil
 }
 
-// methods lists what the runs train in the order in which the groups stand.
+// methods lists the trained methods in the order of the groups.
 func (r *Report) methods() []string {
 	var out []string
 	for _, g := range r.Groups {
@@ -69,7 +70,7 @@ func (r *Report) methods() []string {
 	return out
 }
 
-// methodOf is the label of an axis of methods, or what the group's runs train.
+// methodOf returns the label of an axis of methods, or the group's trained method.
 func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Method()) }
 
 // counted states the number of runs on the page.
@@ -89,7 +90,7 @@ func (r *Report) counted() string {
 	return "runs: " + strings.Join(parts, ", ")
 }
 
-// pageMetrics lists the metrics of curves that some run has, but for those of single domains, sets and notes.
+// pageMetrics lists the metrics of curves that some run has, except metrics of single domains, sets and notes.
 func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
 	for _, name := range results.RoundMetrics(r.Groups) {
@@ -106,7 +107,7 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	return out
 }
 
-// groupName names a group, with its sweep where the page has several.
+// groupName returns the name of a group, with its sweep if the page has several.
 func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name
@@ -133,7 +134,7 @@ func pairs(g *results.Group) []page.Pair {
 func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Metric) (page.Run, error) {
 	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g),
 		Experiment: g.Experiment, Method: methodOf(g),
-		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
+		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Reason, Planned: run.Planned,
 		Tags: run.Tags, Config: run.Config}
 	if g.Plan != nil {
 		out.Sweep = g.Plan.Name
@@ -170,13 +171,13 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 				Val: c.Val, Test: c.Test})
 		}
 	}
-	if r.live { // the page asks for the rest, run by run
+	if r.live { // the page requests other data per run
 		return out, err
 	}
 	return out, errors.Join(err, pageDetails(run, &out))
 }
 
-// seen is a folder as it is seen from that of the report.
+// seen returns the path of a folder relative to the report's folder.
 func (r *Report) seen(dir string) string {
 	if rel, err := filepath.Rel(r.folder, dir); err == nil {
 		dir = rel
@@ -184,7 +185,7 @@ func (r *Report) seen(dir string) string {
 	return filepath.ToSlash(dir)
 }
 
-// pageDetails adds what the page shows of a run alone.
+// pageDetails adds the page's data about a single run.
 func pageDetails(run *results.Run, out *page.Run) error {
 	out.Log = run.Log()
 	for _, t := range results.Terms(run.Rounds) {
@@ -218,11 +219,11 @@ func pageTable(t *tables.Table) page.Table {
 	}
 	for _, r := range t.Rows {
 		row := page.Row{Summary: r.Average}
-		for _, l := range r.Shown() {
+		for _, l := range r.DisplayLabels() {
 			row.Cells = append(row.Cells, page.Cell{Text: l})
 		}
 		for _, c := range r.Cells {
-			s := t.Shown(c)
+			s := t.Parts(c)
 			cell := page.Cell{Text: s.Mean, Bold: c.Best, Paper: strings.Trim(s.Paper, "()")}
 			if s.Std != "" {
 				cell.Text += " ± " + s.Std
@@ -255,7 +256,7 @@ func pageText(t *tables.Text) page.Table {
 	return out
 }
 
-// environment is where the report was made.
+// environment describes the machine and program that made the report.
 func environment() []page.Pair {
 	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH}, {Name: "processors",
 		Value: fmt.Sprint(runtime.NumCPU())},

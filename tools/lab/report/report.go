@@ -21,23 +21,23 @@ import (
 // Page is the file name of the page.
 const Page = "report.html"
 
-// Formats are the kinds of files of a report.
+// Formats are the file formats of a report.
 var Formats = []string{"md", "tex", "csv", "json", "html", "plots"}
 
-// Options say what a report shows. With Standard a run and a sweep report on themselves.
+// Options are the settings of a report. Runs and sweeps write their own report with Standard.
 type Options struct {
-	Metric        string   // of the tables; empty for the card's, else the accuracy
+	Metric        string   // of the tables; empty: the card's metric, else the accuracy
 	Rows, Columns []string // axes of the main table
-	Average       string   // means that are added: row, column or both
+	Average       string   // additional means: row, column or both
 	Second        bool     // underline the second best
-	View          string   // eval.view of all runs; empty for that of each
+	View          string   // eval.view for all runs; empty: each run's own
 	Formats       []string
 }
 
-// Standard are the options of a report that nobody has asked anything of.
+// Standard returns the default options.
 func Standard() Options { return Options{Formats: Formats} }
 
-// Check names the flag of promptfed report that has a wrong value.
+// Check returns an error that names the flag of promptfed report with a wrong value.
 func (o Options) Check() error {
 	if o.Metric != "" {
 		if _, err := results.ParseMetric(o.Metric); err != nil {
@@ -61,22 +61,22 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Report is what all formats are made of.
+// Report is the common data of all formats.
 type Report struct {
 	Options
 	*results.Results
-	main    []*tables.Table // one for each part: a sweep, or the runs that belong to none
+	main    []*tables.Table // one per part: a sweep, or the runs without a sweep
 	more    []*tables.Table
 	tests   []*tables.Text
 	figures []namedFigure
 	json    *results.JSON
 	folder  string                    // of the report, absolute
-	live    bool                      // the page is served, and asks for details
-	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
+	live    bool                      // the page is served, and requests details
+	kept    map[*results.Run]page.Run // runs of a served page as packed earlier
 }
 
-// Of makes the report on the runs and sweeps in some folders, whose files Write writes into the folder out.
-func Of(dirs []string, out string, o Options) (*Report, error) {
+// Of returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
+func New(dirs []string, out string, o Options) (*Report, error) {
 	found, err := results.Load(dirs...)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func Of(dirs []string, out string, o Options) (*Report, error) {
 	return r, r.build()
 }
 
-// build makes everything that the files are written from.
+// build computes the common data of the files.
 func (r *Report) build() error {
 	r.Select(r.View)
 	r.json = r.Export(r.folder)
@@ -103,7 +103,7 @@ func (r *Report) build() error {
 	return nil
 }
 
-// part makes the tables, tests and figures of a sweep, or of the runs that belong to none.
+// part makes the tables, tests and figures of a sweep, or of the runs without a sweep.
 func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	l := r.layout(p, groups)
 	main, err := tables.Build(groups, l)
@@ -134,7 +134,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	return nil
 }
 
-// Write writes the files of the formats into the report's folder, which it makes where it is not there.
+// Write writes the files of the formats into the report's folder, which it creates if necessary.
 func (r *Report) Write() error {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return fmt.Errorf("cannot make the report folder: %w; use another --out", err)
@@ -183,10 +183,10 @@ func (r *Report) Write() error {
 	return errors.Join(errs...)
 }
 
-// longestTable is how many lines of a table still fit on a page of paper.
+// longestTable is the largest number of table lines that fit on a page of paper.
 const longestTable = 60
 
-// partName is the prefix of a part's figures where there may be several sweeps; empty for runs that belong to none.
+// partName returns the prefix of a part's figures in a report with several sweeps; empty for runs without a sweep.
 func partName(p *results.Plan) string {
 	if p == nil {
 		return ""
@@ -194,7 +194,8 @@ func partName(p *results.Plan) string {
 	return p.Name
 }
 
-// contest is the axis whose labels are compared: that of methods, or the first of the card's rows, or the first.
+// contest returns the axis of the compared labels: the axis of methods, else the first of the card's rows, else the
+// first axis.
 func contest(groups []*results.Group, card *configs.PaperTable) string {
 	has := func(name string) bool { return results.Labels(groups, name) != nil }
 	switch axes := results.Axes(groups); {
@@ -208,7 +209,7 @@ func contest(groups []*results.Group, card *configs.PaperTable) string {
 	return ""
 }
 
-// Text is the main tables as a terminal shows them, and the notes.
+// Text returns the main tables for a terminal, and the notes.
 func (r *Report) Text(v tables.View) string {
 	var b strings.Builder
 	hidden := 0

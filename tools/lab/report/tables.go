@@ -10,8 +10,8 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and
-// the second in columns; a single axis stands beside what else a run gives.
+// layout returns the layout of the main table: from the command line, else from the card, else the first axis in rows
+// and the second in columns. A single axis stands beside the other results of a run.
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
 	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Second: r.Second}
 	if p != nil {
@@ -20,7 +20,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 	if c := l.Card; c != nil {
 		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
 		l.Rows, l.Columns = c.Rows, c.Columns
-		if r.View == "" && c.Views.Why != "" { // both of ours beside the paper's number, whichever it is
+		if r.View == "" && c.Views.Why != "" { // both of our evaluations beside the paper's number
 			l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
 		}
 	}
@@ -45,7 +45,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 	return l
 }
 
-// wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
+// wholeLayout returns the layout of the table with a line for every point of the grid and a column for every metric.
 func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
 	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
 		Columns: []string{tables.MetricAxis}, Second: main.Second, Smoke: main.Smoke}
@@ -58,14 +58,15 @@ func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 	return l
 }
 
-// mostCompared bounds the labels that are compared each with each, longestPairs the lines of a table of comparisons.
+// mostCompared is the largest number of labels for pairwise comparisons, and longestPairs the largest number of lines
+// in a table of comparisons.
 const (
 	mostCompared = 40
 	longestPairs = 200
 )
 
-// compare tests every two labels of the contest, paired over clients and over runs: of runs with both evaluations for
-// headline, accuracies in each of the two.
+// compare tests every two labels of the contest, paired over clients and over runs. If the runs have both evaluations
+// as headlines, it tests accuracies in each of the two.
 func (v *view) compare() {
 	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
@@ -84,7 +85,7 @@ func (v *view) compare() {
 	}
 }
 
-// control is the label that the card has all others compared with; empty for each with each.
+// control returns the card's reference label for all comparisons; empty for pairwise comparisons.
 func (v *view) control() string {
 	if v.plan == nil || v.plan.Card == nil || !slices.Contains(v.labels, v.plan.Card.Control) {
 		return ""
@@ -92,7 +93,7 @@ func (v *view) control() string {
 	return v.plan.Card.Control
 }
 
-// rank adds the tables of ranks where the card has their figure.
+// rank adds the tables of ranks if the card has their figure.
 func (v *view) rank(card *configs.PaperTable) {
 	if card == nil || !slices.ContainsFunc(card.Figures,
 		func(f configs.Figure) bool { return f.Kind == configs.RanksFigure }) {
@@ -107,12 +108,12 @@ func (v *view) rank(card *configs.PaperTable) {
 	}
 }
 
-// each is a metric in both evaluations, where the runs have different ones for headline; else the metric alone.
+// each returns a metric in both evaluations if the headlines of the runs differ, else the metric alone.
 func (v *view) each(m results.Metric) []results.Metric {
 	if len(m.Views(v.groups)) < 2 {
 		return []results.Metric{m}
 	}
-	return []results.Metric{m.At(results.GlobalView), m.At(results.PersonalView)}
+	return []results.Metric{m.InEvaluation(results.GlobalView), m.InEvaluation(results.PersonalView)}
 }
 
 func (v *view) compareIn(m results.Metric, level results.Level) {
@@ -121,8 +122,8 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 	v.pairs[m.Name][level] = list
 	some := slices.DeleteFunc(slices.Clone(list), func(c results.Comparison) bool { return c.N == 0 })
 	if len(some) == 0 || level == results.OverClients && !slices.ContainsFunc(some,
-		func(c results.Comparison) bool { return stats.Enough(c.Runs) }) {
-		return // of few runs, clients say what the runs do
+		func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
+		return // with few runs, clients show the same as the runs
 	}
 	if len(some) > longestPairs {
 		some = some[:longestPairs]
@@ -136,7 +137,7 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 	v.tests = append(v.tests, tables.Pairs(title, v.axis, m, m.TitleOf(v.groups), some))
 }
 
-// evaluationOf names an evaluation behind a title; nothing where there is none, or both.
+// evaluationOf returns the name of an evaluation for a title; empty for none and for both.
 func evaluationOf(views []string) string {
 	if len(views) != 1 {
 		return ""

@@ -12,11 +12,11 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// weakTerms notes the terms of losses that do next to nothing in every run of a group that measured them.
+// weakTerms notes terms of losses with almost no effect in every run of a group that measured them.
 func (v *view) weakTerms(main *tables.Table) {
 	for _, g := range v.groups {
 		var weak []string
-		var rounds []results.Round // of a run that measured them
+		var rounds []results.Round // of a run with measured terms
 		measured := 0
 		for _, r := range g.Runs {
 			if results.Terms(r.Rounds) == nil {
@@ -36,18 +36,19 @@ func (v *view) weakTerms(main *tables.Table) {
 	}
 }
 
-// maxTermPanels is how many groups of runs the figure of terms has room for.
+// maxTermPanels is the largest number of groups in the figure of terms.
 const maxTermPanels = 12
 
-// terms draws, group by group, how long the gradient of each term of the loss is over rounds beside that of cross
-// entropy. A cross entropy that is alone is 1 and left out.
+// terms draws the gradient norm of each term of the loss over rounds, relative to cross entropy, group by group. It
+// omits a cross entropy that is the only such term, because its value is 1.
 func (v *view) terms(f configs.Figure) figures.Drawer {
 	out := figures.Curves{Title: f.Title}
 	more := 0
 	for _, g := range v.groups {
 		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"},
-			Y:          figures.Axis{Label: "gradient over cross entropy's", Log: true},
-			References: []figures.Reference{{Label: fmt.Sprint(results.Vanishing), Y: results.Vanishing}}}
+			Y: figures.Axis{Label: "gradient over cross entropy's", Log: true},
+			References: []figures.Reference{{Label: fmt.Sprint(results.VanishingThreshold),
+				Y: results.VanishingThreshold}}}
 		if p.Lines = v.termLines(g); len(p.Lines) == 0 {
 			continue
 		}
@@ -64,7 +65,7 @@ func (v *view) terms(f configs.Figure) figures.Drawer {
 	return out
 }
 
-// termLines are the terms of a group, with the mean and the deviation over seeds of what is known of a round.
+// termLines returns the terms of a group, with the mean and the deviation over the seeds with a value in a round.
 func (v *view) termLines(g *results.Group) []figures.Line {
 	var names []string
 	rounds := 0

@@ -15,9 +15,9 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// contested is a part of a report on methods A and B, of whose 12 clients in every run those of B are better by
-// different amounts, over some seeds and two values of beta. A is tested globally and B personally; only B is without
-// the other.
+// contested returns a part of a report on methods A and B, over some seeds and two values of beta. Each run has 12
+// clients. B's clients are better by different amounts. A is tested globally and B personally, and only B lacks the
+// other evaluation.
 func contested(t *testing.T, seeds int) *view {
 	t.Helper()
 	plan := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"A",
@@ -58,13 +58,13 @@ func contested(t *testing.T, seeds int) *view {
 	return v
 }
 
-// TestStars: the clients of a run are not independent, and however many there are the figure has no stars for less than
-// six runs; of six pairs of runs and more it has those of the test over runs. With six differences of one sign the
-// signed-rank test gives 2/2^6 = 0.031, with eight 2/2^8.
+// TestStars: the clients of a run are dependent. With fewer than six runs the figure has no stars, for any number of
+// clients. With six or more pairs of runs it has the stars of the test over runs. With six differences of one sign the
+// signed-rank test's p is 2/2^6 = 0.031, with eight 2/2^8.
 func TestStars(t *testing.T) {
-	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // of two values of beta each
+	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // two values of beta each
 		v := contested(t, seeds)
-		shown := "" // the tables say no more than the figure
+		shown := "" // the tables agree with the figure
 		for _, table := range v.tests {
 			shown += fmt.Sprint(table.Heads)
 		}
@@ -72,7 +72,7 @@ func TestStars(t *testing.T) {
 			strings.Contains(shown, "Cohen") == (seeds < 3) || strings.Contains(shown, "p Wil") == (seeds < 3) {
 			t.Errorf("%d seeds: %d tables, %s", seeds, n, shown)
 		}
-		m := v.metric.At(results.PersonalView)
+		m := v.metric.InEvaluation(results.PersonalView)
 		clients := v.pairs[m.Name][results.OverClients][0]
 		few := seeds < 3
 		if clients.N != 24*seeds || !math.IsNaN(clients.HolmWilcoxon) || math.IsNaN(clients.Low) != few ||
@@ -96,8 +96,8 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestRanks: a card with the figure has the table of ranks too, of the evaluation that both methods have. B is first
-// under both values of beta; its twelve clients are better by .02 to .24, by .001 more with each seed: 13.1 points. Six
+// TestRanks: a card with the figure has the table of ranks too, in the evaluation common to both methods. B is first
+// for both values of beta. Its twelve clients are better by .02 to .24, plus .001 per seed: 13.1 points. Six
 // differences of one sign have p 2/2^6.
 func TestRanks(t *testing.T) {
 	v := contested(t, 3)
@@ -121,11 +121,12 @@ func TestRanks(t *testing.T) {
 		"[B A] [[1 2] [1 2]]" {
 		t.Errorf("in report.json: %+v", j)
 	}
-	d, err := v.drawer(card.Figures[0], v.metric.At(results.PersonalView))
+	d, err := v.drawer(card.Figures[0], v.metric.InEvaluation(results.PersonalView))
 	if f, ok := d.(figures.Ranks); err != nil || !ok || fmt.Sprint(f.Names, f.Mean) != "[B A] [1 2]" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := v.drawer(card.Figures[0], v.metric.At(results.GlobalView)); !errors.Is(err, figures.ErrEmpty) {
+	if _, err := v.drawer(card.Figures[0], v.metric.InEvaluation(results.GlobalView)); !errors.Is(err,
+		figures.ErrEmpty) {
 		t.Errorf("a figure of one method: %v", err)
 	}
 	card.Control = ""
@@ -137,8 +138,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over.
-// Where methods are tested differently there is one of each evaluation, but not of what costs.
+// TestFigureTitles: a figure states its evaluation, the methods without it, and the averaged axes. If methods are
+// tested differently, there is one figure per evaluation, but a single figure of costs.
 func TestFigureTitles(t *testing.T) {
 	v := contested(t, 2)
 	v.draw(nil)
@@ -178,8 +179,8 @@ func TestFigureTitles(t *testing.T) {
 	}
 }
 
-// TestCurvesAlong: in four rounds A sends 1 MB a round and B 200 of them, so that bytes have a logarithmic axis; their
-// simulated seconds are 10 and 20 a round. C sends nothing and has no simulated time.
+// TestCurvesAlong: in four rounds A sends 1 MB per round and B 200 MB, so that bytes have a logarithmic axis. Their
+// rounds take 10 and 20 simulated seconds. C sends nothing and has no simulated time.
 func TestCurvesAlong(t *testing.T) {
 	var groups []*results.Group
 	for i, name := range []string{"A", "B", "C"} {
@@ -226,19 +227,20 @@ func TestCurvesAlong(t *testing.T) {
 	}
 }
 
-// TestFacetTitles: panels and lines of numbers carry the name of their axis, as heads of tables do.
+// TestFacetTitles: panels and lines with numbers as labels show the name of their axis, like heads of tables.
 func TestFacetTitles(t *testing.T) {
 	v := contested(t, 2)
-	c := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.At(results.PersonalView)).(figures.Curves)
+	c := v.curves(configs.Figure{Line: "method", Panel: "beta"},
+		v.metric.InEvaluation(results.PersonalView)).(figures.Curves)
 	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" ||
 		c.Panels[0].Lines[0].Label != "A" {
 		t.Errorf("%+v", c.Panels)
 	}
 }
 
-// TestColours: a label has the colour of its method, the place of which is that of the page's list, as it is and with
-// the name of its axis in front, which figures put there where a label is a number. A label of two methods has a colour
-// behind those of the methods.
+// TestColours: a label has the colour of its method, whose index is the index in the page's list. This holds for the
+// raw label and for the label with its axis, which figures display for numbers. A label of two methods has a colour
+// after the methods' colours.
 func TestColours(t *testing.T) {
 	var groups []*results.Group
 	for _, g := range [][3]string{{"a", "1", "CoOp"}, {"b", "L2 CoOp", "L2 CoOp"}, {"c", "both", "CoOp"},

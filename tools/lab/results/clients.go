@@ -10,8 +10,8 @@ import (
 
 const maxClients = 256 << 20
 
-// Clients reads the run's clients.json; nil without an error where there is none, as in folders of older versions. It
-// is read when asked for: the clients of all runs of a large sweep would not fit into memory.
+// Clients reads the run's clients.json. It returns nil without an error for folders of older versions, which have no
+// such file. The file is read on demand, because the clients of all runs of a large sweep would not fit into memory.
 func (r *Run) Clients() (*experiment.Clients, error) {
 	path := filepath.Join(r.Dir, ClientsFile)
 	text, err := readSmall(path, maxClients)

@@ -20,8 +20,8 @@ func AllMetrics(groups []*Group) []string {
 	return out
 }
 
-// RoundMetrics names every metric that single rounds of some groups may have: the accuracy, that of each evaluation,
-// and every other quantity but those that are of the first round with an accuracy.
+// RoundMetrics names every metric that single rounds of some groups may have: the accuracy, its evaluations, and every
+// other quantity that is not defined as the first round with some accuracy.
 func RoundMetrics(groups []*Group) []string {
 	out := []string{metrics.Accuracy, GlobalView, PersonalView}
 	for _, q := range metrics.Definitions() {
@@ -32,8 +32,7 @@ func RoundMetrics(groups []*Group) []string {
 	return out
 }
 
-// instances names the metrics of a definition that some groups may have, in its own window, such as one for each
-// domain.
+// instances names the metrics of a definition that some groups may have, in its own window, such as one per domain.
 func instances(q metrics.Definition, groups []*Group) []string {
 	all := []string{""}
 	switch {
@@ -50,7 +49,7 @@ func instances(q metrics.Definition, groups []*Group) []string {
 	return all
 }
 
-// targets are the accuracies, in percent, that the configurations of some groups ask the cost of (eval.target).
+// targets returns the target accuracies, in percent, of the groups' configurations (eval.target).
 func targets(groups []*Group) []string {
 	var all []float64
 	for _, g := range groups {
@@ -68,15 +67,15 @@ func targets(groups []*Group) []string {
 	return out
 }
 
-// epsilons are the notes of differential privacy that stand beside accuracies.
+// epsilons are the notes of differential privacy that tables show beside accuracies.
 var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_local_nominal"}
 
-// mostSets is how many evaluation sets have a column each.
+// mostSets is the largest number of evaluation sets with a column each.
 const mostSets = 4
 
-// MainMetrics lists the metrics of a table with one line for each group: the asked metric, and every other one that
-// some run has. It leaves out domains, notes other than those of privacy, and evaluation sets where there are many. A
-// metric of an evaluation is taken over the rounds of the asked metric, if the records have it there.
+// MainMetrics lists the metrics of a table with one line per group: the asked metric, and every other metric of some
+// run. It omits domains, notes other than privacy's, and a large number of evaluation sets. A metric of an evaluation
+// covers the rounds of the asked metric, if the records have it there.
 func MainMetrics(asked string, groups []*Group) []string {
 	m, err := ParseMetric(asked)
 	if err != nil {
@@ -89,11 +88,11 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 	}
 	accuracy := Metric{Name: metrics.Last, quantity: metrics.Accuracy, window: metrics.Last}
-	if m.what().Evaluated && m.what().Window != metrics.First {
+	if m.definition().Evaluated && m.definition().Window != metrics.First {
 		accuracy = Metric{Name: m.window, quantity: metrics.Accuracy, window: m.window}
 	}
 	for _, view := range []string{GlobalView, PersonalView} {
-		add(accuracy.At(view).Name, true)
+		add(accuracy.InEvaluation(view).Name, true)
 	}
 	if m.quantity != metrics.Accuracy {
 		add(accuracy.Name, false)
@@ -114,9 +113,9 @@ func MainMetrics(asked string, groups []*Group) []string {
 		for _, name := range of {
 			one, err := ParseMetric(name)
 			if err != nil {
-				continue // a set with a name that no metric can have
+				continue // the set's name is not valid in a metric
 			}
-			if in := accuracy.In(q.Name, one.arg); q.Evaluated && in.inRoundsOf(accuracy, groups) {
+			if in := accuracy.WithDefinition(q.Name, one.arg); q.Evaluated && in.inRoundsOf(accuracy, groups) {
 				one = in
 			}
 			add(one.Name, false)
@@ -130,21 +129,20 @@ func measured(name string, groups []*Group) bool {
 	m, err := ParseMetric(name)
 	return err == nil && slices.ContainsFunc(groups, func(g *Group) bool {
 		return slices.ContainsFunc(g.Runs, func(r *Run) bool {
-			_, ok := m.Of(r)
+			_, ok := m.Value(r)
 			return ok
 		})
 	})
 }
 
-// inRoundsOf reports whether every run of some groups that has the metric at all has it in the rounds of another
-// metric.
+// inRoundsOf reports whether every run with the metric has it in the rounds of another metric.
 func (m Metric) inRoundsOf(other Metric, groups []*Group) bool {
 	for _, g := range groups {
 		for _, r := range g.Runs {
 			if len(m.whole().rounds(r)) == 0 {
 				continue
 			}
-			if _, ok := m.Of(r); !ok || !slices.Equal(m.rounds(r), other.rounds(r)) {
+			if _, ok := m.Value(r); !ok || !slices.Equal(m.rounds(r), other.rounds(r)) {
 				return false
 			}
 		}

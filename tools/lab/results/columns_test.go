@@ -8,10 +8,10 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// TestOneWindow: the columns beside the accuracy of the last two rounds are of the same two rounds. By hand, of the
-// rounds of two clients with .2 and .4, then .4 and .8: macro-F1, a quarter of the mean, is .075 and .15; the worst
-// client has .2 and .4. The evaluation set was tested in the last round alone, which its head says, as the heads of
-// costs say that these are of all rounds.
+// TestOneWindow: the columns beside the accuracy of the last two rounds cover the same two rounds. By hand, for rounds
+// of two clients with .2 and .4, then .4 and .8: macro-F1, a quarter of the mean, is .075 and .15; the worst client has
+// .2 and .4. The evaluation set was tested only in the last round, as its head states. The heads of costs state that
+// costs cover all rounds.
 func TestOneWindow(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, 1}, [2]float64{.2, .4}, [2]float64{.4, .8})}
 	r.Rounds[2].EvaluationSets = map[string]record.SetResult{"pets": {Evaluation: accurate(.5)}}
@@ -22,9 +22,9 @@ func TestOneWindow(t *testing.T) {
 	var heads []string
 	for _, name := range MainMetrics("last2", groups) {
 		m := metric(t, name)
-		v, _ := m.Of(r)
-		got[m.Under(asked)] = v
-		heads = append(heads, m.Under(asked))
+		v, _ := m.Value(r)
+		got[m.ColumnHead(asked)] = v
+		heads = append(heads, m.ColumnHead(asked))
 	}
 	for head, want := range map[string]float64{"last2": .45, "f1@last2": .1125, "worst@last2": .3,
 		"personal@last2": .45, "global@last2": .225, "set:pets@last": .5, "note:epsilon@last": 3,
@@ -39,11 +39,11 @@ func TestOneWindow(t *testing.T) {
 	}) {
 		t.Errorf("a head does not say its window: %s", strings.Join(heads, " "))
 	}
-	// Of the last round, only costs are of others.
+	// With the last round, only costs cover other rounds.
 	asked = metric(t, "last")
 	heads = nil
 	for _, name := range MainMetrics("last", groups) {
-		heads = append(heads, metric(t, name).Under(asked))
+		heads = append(heads, metric(t, name).ColumnHead(asked))
 	}
 	if !slices.Contains(heads, "f1") || !slices.Contains(heads, "set:pets") || !slices.Contains(heads, "seconds@all") {
 		t.Errorf("heads beside the last round: %s", strings.Join(heads, " "))

@@ -16,27 +16,27 @@ import (
 // Level is the unit of one pair of values.
 type Level string
 
-// Levels of comparison. What is independent is a pair of runs, as far as seeds and tasks are: clients of a run share
-// its seed and its server. Values of clients are therefore described and never tested, and pairs of runs are counted.
+// Levels of comparison. Only pairs of runs are independent, if seeds or tasks differ: clients of a run share its seed
+// and its server. Values of clients are therefore described and never tested, and pairs of runs are counted.
 const (
-	OverClients Level = "clients" // of one client in one run
-	OverRuns    Level = "runs"    // of one run
+	OverClients Level = "clients" // one value per client and run
+	OverRuns    Level = "runs"    // one value per run
 )
 
-// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500
-// differences, whose interval needs less, at least 500.
+// resamples returns the number of resamples for the interval of n differences: 2,000, or fewer for more than 2,500
+// differences, whose interval needs fewer, and at least 500.
 func resamples(n int) int { return min(2000, max(500, 5_000_000/max(1, n))) }
 
-// Comparison is what paired values of two labels of an axis, "A - B", say. Everything below the difference is NaN
-// unless stats.Enough of the pairs of runs.
+// Comparison compares paired values of two labels A and B of an axis, as "A - B". All fields below Difference are NaN
+// unless the pairs of runs are stats.EnoughPairs.
 type Comparison struct {
 	A, B         string
 	Level        Level
 	Runs         int      // pairs of runs
-	Seeds        []uint64 // of these, in rising order
+	Seeds        []uint64 // of these pairs, ascending
 	N            int      // pairs of values
 	Difference   float64
-	Low, High    float64 // 95 % bootstrap interval of the difference; runs are drawn first, then clients in them
+	Low, High    float64 // 95 % bootstrap interval of the difference; resamples draw runs, then clients in them
 	Cohen        float64 // mean over sample standard deviation of the differences
 	RankBiserial float64
 	T, Wilcoxon  stats.Test // over runs
@@ -44,13 +44,12 @@ type Comparison struct {
 	HolmWilcoxon float64
 }
 
-// Compare tests every pair of labels of an axis against each other, or every label against a control if there is one,
-// over all runs that agree in seed and in every other label. Runs whose clients have other test data, as far as
-// configurations and numbers of examples tell, are not paired, and neither are a global and a personal evaluation.
-// Over clients, only accuracies are compared.
+// Compare tests every pair of labels of an axis, or every label against control if set, over all runs with the same
+// seed and the same other labels. It never pairs runs whose clients have different test data (known from configurations
+// and numbers of examples), or a global with a personal evaluation. Over clients it compares only accuracies.
 func Compare(groups []*Group, axis, control string, m Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
-	values := map[string]map[string][]float64{} // by label, then by what must agree
+	values := map[string]map[string][]float64{} // by label, then by pairKey
 	var order []string
 	seeds := map[string]uint64{}
 	for _, g := range groups {
@@ -85,7 +84,7 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 			}
 		}
 	}
-	var g errgroup.Group // the bootstrap takes long
+	var g errgroup.Group // the bootstrap is slow
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range out {
 		g.Go(func() error {
@@ -104,8 +103,8 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 	return out
 }
 
-// Cautions states in sentences how far some comparisons reach: the number of independent pairs, and the consequence
-// where these are few or of one seed.
+// Cautions states limits of comparisons in sentences: the number of independent pairs, and the consequence of few pairs
+// or of a single seed.
 func Cautions(list []Comparison) []string {
 	least, most := math.MaxInt, 0
 	var seeds []uint64
@@ -122,7 +121,7 @@ func Cautions(list []Comparison) []string {
 		n = fmt.Sprintf("%d to %d", least, most)
 	}
 	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", n, counted(seeds))}
-	if !stats.Enough(least) {
+	if !stats.EnoughPairs(least) {
 		out = append(out, fmt.Sprintf("With fewer than %d pairs there is no interval, effect size or test.",
 			stats.MinPairs))
 	}
@@ -132,7 +131,7 @@ func Cautions(list []Comparison) []string {
 	return out
 }
 
-// counted lists seeds behind their number.
+// counted formats seeds after their number.
 func counted(seeds []uint64) string {
 	if len(seeds) == 1 {
 		return fmt.Sprintf("seed %d", seeds[0])
@@ -140,22 +139,22 @@ func counted(seeds []uint64) string {
 	return fmt.Sprintf("%d seeds", len(seeds))
 }
 
-// valuesOf returns the values of a run that are paired at a level.
+// valuesOf returns the paired values of a run at a level.
 func valuesOf(r *Run, m Metric, level Level) []float64 {
 	if level == OverClients {
 		if m.quantity != metrics.Accuracy {
-			return nil // clients have it of no other quantity
+			return nil // clients have no values of other quantities
 		}
 		return m.PerClient(r)
 	}
-	if v, ok := m.Of(r); ok {
+	if v, ok := m.Value(r); ok {
 		return []float64{v}
 	}
 	return nil
 }
 
-// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose
-// clients are tested with as many examples each.
+// pairKey returns a key that is equal for paired runs: one seed, one point of the grid in all axes except axis, and
+// clients with equal numbers of test examples.
 func pairKey(g *Group, axis string, r *Run) string {
 	key := fmt.Sprint(r.Seed, r.TestData)
 	for _, round := range slices.Backward(r.Rounds) {
@@ -172,7 +171,7 @@ func pairKey(g *Group, axis string, r *Run) string {
 	return key
 }
 
-// differences returns a minus b by pair of runs, in the order of the keys, and the keys of these pairs.
+// differences returns a minus b per pair of runs, in the order of the keys, and the keys of these pairs.
 func differences(a, b map[string][]float64, order []string) (out [][]float64, keys []string) {
 	used := map[string]bool{}
 	for _, key := range order {
@@ -183,14 +182,14 @@ func differences(a, b map[string][]float64, order []string) (out [][]float64, ke
 		used[key] = true
 		d := make([]float64, len(x))
 		for i := range d {
-			d[i] = math.Round((x[i]-y[i])*1e12) / 1e12 // so that differences that are equal but for rounding are ties
+			d[i] = math.Round((x[i]-y[i])*1e12) / 1e12 // so that differences equal up to rounding are ties
 		}
 		out, keys = append(out, d), append(keys, key)
 	}
 	return out, keys
 }
 
-// fill computes everything but the corrected p values.
+// fill computes all fields except the corrected p values.
 func (c *Comparison) fill(runs [][]float64) {
 	var d []float64
 	for _, r := range runs {
@@ -204,19 +203,19 @@ func (c *Comparison) fill(runs [][]float64) {
 		return
 	}
 	c.Difference, _ = metrics.MeanStd(d)
-	if !stats.Enough(c.Runs) {
+	if !stats.EnoughPairs(c.Runs) {
 		return
 	}
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
 	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
-	c.Cohen, c.RankBiserial = stats.Cohen(d), stats.RankBiserial(d)
+	c.Cohen, c.RankBiserial = stats.CohensD(d), stats.RankBiserial(d)
 	if c.Level == OverRuns {
 		c.T, c.Wilcoxon = stats.PairedT(d), stats.SignedRank(d)
 	}
 }
 
-// correct fills in Holm's correction over the pairs.
+// correct applies Holm's correction over the pairs.
 func correct(list []Comparison) {
 	var t, w []float64
 	for _, c := range list {

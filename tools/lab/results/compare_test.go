@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Two methods over seeds 1 to 3 and two values of rho; one run of B is missing, so five pairs of runs and ten of
+// Two methods over seeds 1 to 3 and two values of rho. One run of B is missing, so five pairs of runs and ten pairs of
 // clients remain. A is better by 0.1 for one client and by 0.3 for the other: the mean difference is 0.2.
 func TestCompare(t *testing.T) {
 	var groups []*Group
@@ -33,13 +33,13 @@ func TestCompare(t *testing.T) {
 	if len(list) != 3 || list[0].A != "A" || list[0].B != "B" || list[2].A != "B" || list[2].B != "C" {
 		t.Fatalf("%+v", list)
 	}
-	// Ten clients of five pairs of runs carry nothing but their mean difference.
+	// Ten pairs of clients in five pairs of runs have only a mean difference.
 	if ab := list[0]; ab.Runs != 5 || ab.N != 10 || math.Abs(ab.Difference-.2) > 1e-12 || !nan(ab.Low) ||
 		!nan(ab.High) || !nan(ab.Cohen) || !nan(ab.RankBiserial) || !nan(ab.Wilcoxon.P) || !nan(ab.HolmWilcoxon) {
 		t.Errorf("%+v", ab)
 	}
-	// Six pairs carry an interval and effect sizes, by hand: of the differences .1 and .3, six times each, the sample
-	// deviation is .1 sqrt(12/11). Clients are never tested: they are no independent pairs.
+	// Six pairs have an interval and effect sizes. By hand: the differences are .1 and .3, six times each, and their
+	// sample deviation is .1 sqrt(12/11). Clients are never tested, because their pairs are dependent.
 	if ac := list[1]; ac.N != 12 || ac.Runs != 6 || !(ac.Low > .1 && ac.Low < .2 && ac.High > .2 && ac.High < .3) ||
 		math.Abs(ac.Cohen-2/math.Sqrt(12./11)) > 1e-9 || ac.RankBiserial != 1 || !nan(ac.T.P) ||
 		!nan(ac.Wilcoxon.P) || !nan(ac.HolmWilcoxon) || !nan(ac.HolmT) {
@@ -53,8 +53,8 @@ func TestCompare(t *testing.T) {
 		math.Abs(r.Difference-.2) > 1e-12 {
 		t.Errorf("five pairs of runs are tested: %+v", r)
 	}
-	// Six differences of one sign: p = 2/64, and Holm's correction is over the one pair that is tested. All six are
-	// alike, so t says nothing.
+	// Six differences of one sign: p = 2/64, and Holm's correction covers the single tested pair. All six are equal, so
+	// t is undefined.
 	if r := runs[1]; r.N != 6 || math.Abs(r.Wilcoxon.P-2./64) > 1e-12 || math.Abs(r.HolmWilcoxon-2./64) > 1e-12 ||
 		!nan(r.T.P) || r.Low != r.High || !slices.Equal(r.Seeds, []uint64{0, 1, 2}) {
 		t.Errorf("%+v", r)
@@ -68,7 +68,7 @@ func TestCompare(t *testing.T) {
 	if again[1].Low != list[1].Low || again[1].High != list[1].High {
 		t.Error("the same runs give other intervals")
 	}
-	// Clients have an accuracy and no macro-F1: their accuracies do not stand for it.
+	// Clients have an accuracy and no macro-F1: accuracies must not replace macro-F1.
 	for _, c := range Compare(groups, "method", "", metric(t, "f1"), OverClients) {
 		if c.N != 0 {
 			t.Errorf("clients are compared in macro-F1: %+v", c)
@@ -76,7 +76,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCautions: what is said of a run each, of one seed on six tasks, and of six seeds.
+// TestCautions: notes for a single run each, for one seed on six tasks, and for six seeds.
 func TestCautions(t *testing.T) {
 	few := "fewer than 6 pairs there is no interval, effect size or test"
 	for _, c := range []struct {

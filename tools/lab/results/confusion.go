@@ -11,7 +11,7 @@ import (
 
 const maxConfusion = 64 << 20
 
-// Confusion reads the run's confusion matrix; nil without an error where there is none.
+// Confusion reads the run's confusion matrix; nil without an error if the file does not exist.
 func (r *Run) Confusion() (*record.Confusion, error) {
 	path := filepath.Join(r.Dir, record.ConfusionFile)
 	text, err := readSmall(path, maxConfusion)
@@ -38,8 +38,7 @@ func (r *Run) Confusion() (*record.Confusion, error) {
 	return c, nil
 }
 
-// ConfusionRows are the rows of a confusion matrix of so many classes as shares of their class; a row without examples
-// is nil.
+// ConfusionRows returns the rows of a confusion matrix as shares of their class; a row without examples is nil.
 func ConfusionRows(m *metrics.Matrix, classes int) [][]float64 {
 	out, sum := make([][]float64, classes), make([]float64, classes)
 	for _, k := range m.Counts {

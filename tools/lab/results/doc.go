@@ -1,7 +1,7 @@
-// Package results reads the folders that runs and sweeps leave, puts runs that differ in nothing but the seed together,
-// and computes from them what tables, figures and reports show: metrics with their mean and standard deviation over
-// seeds, curves, values per client, and tests between methods over pairs of runs.
+// Package results reads the folders of runs and sweeps, groups runs that differ only in the seed, and computes the data
+// of tables, figures and reports: metrics with their mean and standard deviation over seeds, curves, values per client,
+// and tests between methods over pairs of runs.
 //
-// It reads files that other programs may have written, or half written: nothing in them makes it panic, what cannot be
-// used becomes a note of one line, and no file is read beyond a limit.
+// Its input files may come from other programs or be incomplete. No content makes it panic, unusable content becomes a
+// note of one line, and it reads no file beyond a limit.
 package results

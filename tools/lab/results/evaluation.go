@@ -16,8 +16,8 @@ var (
 	PersonalView = method.PersonalView.String()
 )
 
-// Select makes one evaluation the headline of all runs: GlobalView, PersonalView, or with engine.MethodView the one
-// that each method's paper reports. An empty view leaves every run with the one that it was run with.
+// Select sets the headline evaluation of all runs: GlobalView, PersonalView, or with record.MethodView the evaluation
+// in each method's paper. An empty view keeps each run's own headline.
 func (r *Results) Select(view string) {
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
@@ -32,7 +32,7 @@ func (r *Results) Select(view string) {
 	}
 }
 
-// show makes an evaluation the headline of a run; an empty one changes nothing.
+// show sets the headline evaluation of a run; an empty one changes nothing.
 func (r *Run) show(view string) {
 	if view == "" {
 		return
@@ -44,7 +44,7 @@ func (r *Run) show(view string) {
 	}
 }
 
-// kindOf reads the name of an evaluation.
+// kindOf parses the name of an evaluation.
 func kindOf(view string) method.View {
 	if view == PersonalView {
 		return method.PersonalView
@@ -52,14 +52,14 @@ func kindOf(view string) method.View {
 	return method.GlobalView
 }
 
-// in is the round with one of its evaluations for headline.
+// in returns the round with the given evaluation as headline.
 func (r Round) in(kind method.View) Round {
 	r.View, r.Evaluation = kind.String(), r.Evaluations.Of(kind)
 	r.EvaluationSets, r.NewClients = testedIn(r.EvaluationSets, kind), testedIn(r.NewClients, kind)
 	return r
 }
 
-// testedIn is what several tests gave, each with one evaluation for headline.
+// testedIn returns the results of several tests with the given evaluation as headline.
 func testedIn(tests map[string]record.SetResult, kind method.View) map[string]record.SetResult {
 	out := maps.Clone(tests)
 	for name, t := range out {
@@ -69,17 +69,17 @@ func testedIn(tests map[string]record.SetResult, kind method.View) map[string]re
 	return out
 }
 
-// of is the metric in a round; false where the round does not have it.
+// of returns the metric in a round; false if the round does not have it.
 func (m Metric) of(r Round) (float64, bool) {
 	if m.view != "" {
 		r = r.in(kindOf(m.view))
 	}
 	in := r.Metrics()
 	in.TotalBytes, in.TotalParameters = r.Sent.Bytes, r.Sent.Parameters
-	return m.what().Read(in, m.arg)
+	return m.definition().Read(in, m.arg)
 }
 
-// evaluation is that of a round that the metric is of; nil where the round does not have it.
+// evaluation returns the metric's evaluation in a round; nil if the round does not have it.
 func (m Metric) evaluation(r Round) *metrics.Evaluation {
 	if m.view != "" {
 		return r.Evaluations.Of(kindOf(m.view))
@@ -87,10 +87,10 @@ func (m Metric) evaluation(r Round) *metrics.Evaluation {
 	return r.Evaluation
 }
 
-// At returns the metric in one evaluation, whichever the headlines of runs are. A metric without evaluations stays as
-// it is.
-func (m Metric) At(view string) Metric {
-	if !m.Follows() {
+// InEvaluation returns the metric in one evaluation, independent of the runs' headlines. A metric without evaluations
+// is unchanged.
+func (m Metric) InEvaluation(view string) Metric {
+	if !m.UsesHeadline() {
 		return m
 	}
 	switch m.view = view; {
@@ -104,10 +104,10 @@ func (m Metric) At(view string) Metric {
 	return m
 }
 
-// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss.
+// View returns the evaluation of the metric in a run; empty for metrics without evaluations, such as a loss.
 func (m Metric) View(r *Run) string {
 	switch {
-	case !m.what().Evaluated:
+	case !m.definition().Evaluated:
 		return ""
 	case m.view != "":
 		return m.view
@@ -115,10 +115,10 @@ func (m Metric) View(r *Run) string {
 	return r.View
 }
 
-// Follows reports whether the metric is of the evaluation of each run's headline.
-func (m Metric) Follows() bool { return m.view == "" && m.what().Evaluated }
+// UsesHeadline reports whether the metric uses each run's headline evaluation.
+func (m Metric) UsesHeadline() bool { return m.view == "" && m.definition().Evaluated }
 
-// Views lists the evaluations that the metric of some groups' finished runs is of.
+// Views lists the evaluations of the metric in some groups' finished runs.
 func (m Metric) Views(groups []*Group) []string {
 	var out []string
 	for _, g := range groups {
@@ -132,8 +132,8 @@ func (m Metric) Views(groups []*Group) []string {
 	return out
 }
 
-// Absent reports whether the run's method lacks the evaluation of the metric.
-func (m Metric) Absent(r *Run) bool {
+// LacksEvaluation reports whether the run's method lacks the evaluation of the metric.
+func (m Metric) LacksEvaluation(r *Run) bool {
 	view, tested := m.View(r), false
 	for _, round := range r.Rounds {
 		if !round.Tested {
@@ -152,7 +152,7 @@ func anyDone(groups []*Group) bool {
 	return slices.ContainsFunc(groups, func(g *Group) bool { return len(g.Done()) > 0 })
 }
 
-// TitleOf is Title, and states where the runs of some groups have fewer tested rounds than a window asks for.
+// TitleOf returns Title, and states if the runs of some groups have fewer tested rounds than the window.
 func (m Metric) TitleOf(groups []*Group) string {
 	if w := m.WindowOf(groups); w != "" {
 		return m.subject() + ", " + w
@@ -160,7 +160,7 @@ func (m Metric) TitleOf(groups []*Group) string {
 	return m.subject()
 }
 
-// WindowOf describes the rounds of some groups' runs that count; empty where none of them has the metric.
+// WindowOf describes the rounds behind the metric in some groups' runs; empty if no run has the metric.
 func (m Metric) WindowOf(groups []*Group) string {
 	n, ok := metrics.LastN(m.window)
 	if !ok || n < 2 {
@@ -175,7 +175,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 		}
 	}
 	switch {
-	case most == 0 && anyDone(groups): // of an evaluation that no run has: nothing was averaged
+	case most == 0 && anyDone(groups): // no run has the evaluation, so nothing was averaged
 		return ""
 	case most == 0 || least == n:
 		return metrics.InWords(m.window)
@@ -189,7 +189,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 	return metrics.InWords(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)
 }
 
-// whole is the metric over all rounds.
+// whole returns the metric over all rounds.
 func (m Metric) whole() Metric {
 	m.window = metrics.All
 	return m

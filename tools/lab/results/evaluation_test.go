@@ -10,13 +10,13 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// one has these accuracies of two clients for an evaluation.
+// one returns an evaluation with the given accuracies of two clients.
 func one(a, b float64) *metrics.Evaluation {
 	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: (a + b) / 2, metrics.F1: a,
 		metrics.Worst: min(a, b)}, PerClient: []float64{a, b}, PerDomain: map[string]float64{"Art": b}}
 }
 
-// viewed is a finished run of one round that has these evaluations, the last of which is its headline.
+// viewed returns a finished run of one round with the given evaluations and the headline view.
 func viewed(seed uint64, view string, e record.Evaluations) *Run {
 	r := &Run{Seed: seed, State: Done, Rounds: []Round{{Record: record.Record{Tested: true, Evaluations: e,
 		TestSizes:      []int{4, 4},
@@ -26,16 +26,16 @@ func viewed(seed uint64, view string, e record.Evaluations) *Run {
 	return r
 }
 
-// TestSelect: the headline of a run, and every metric of it, follows the evaluation that is asked for; a metric of one
-// evaluation does not; and where the method does not have it there is no number, which is not the same as a missing
-// one.
+// TestSelect: the headline of a run and all its headline metrics follow the selected evaluation. A metric of a named
+// evaluation does not. If the method lacks the evaluation the metric has no number, and this differs from a missing
+// number.
 func TestSelect(t *testing.T) {
 	shared := viewed(1, GlobalView, record.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
 	private := viewed(1, PersonalView, record.Evaluations{Personal: one(.5, .5)})
 	res := &Results{Groups: []*Group{{Runs: []*Run{shared}}, {Runs: []*Run{private}}}}
 	for _, c := range []struct {
 		view, metric    string
-		shared, private float64 // NaN is absent
+		shared, private float64 // NaN means absent
 	}{
 		{"", "last", .375, .5}, {"", "f1", .25, .5}, {"", "domain:Art", .5, .5}, {"", "set:new", .375, .5},
 		{"", "global", .375, math.NaN()},
@@ -50,10 +50,10 @@ func TestSelect(t *testing.T) {
 		res.Select(c.view)
 		for i, want := range []float64{c.shared, c.private} {
 			m, r := metric(t, c.metric), []*Run{shared, private}[i]
-			got, ok := m.Of(r)
-			if ok == math.IsNaN(want) || ok && math.Abs(got-want) > 1e-12 || m.Absent(r) != math.IsNaN(want) {
+			got, ok := m.Value(r)
+			if ok == math.IsNaN(want) || ok && math.Abs(got-want) > 1e-12 || m.LacksEvaluation(r) != math.IsNaN(want) {
 				t.Errorf("--view %q: %s of run %d is %v, %v, absent %v; want %v", c.view, c.metric, i, got, ok,
-					m.Absent(r), want)
+					m.LacksEvaluation(r), want)
 			}
 		}
 	}
@@ -64,20 +64,20 @@ func TestSelect(t *testing.T) {
 	}
 	for asked, want := range map[string]string{"last": "global", "last10": "global@last10",
 		"f1@last5": "global/f1@last5", "domain:Art": "global/domain:Art", "bytes": "bytes"} {
-		m := metric(t, asked).At(GlobalView)
+		m := metric(t, asked).InEvaluation(GlobalView)
 		if parsed := metric(t, m.Name); m.Name != want || parsed != m {
 			t.Errorf("%s of the global evaluation is %+v, which reads as %+v; want %s", asked, m, parsed, want)
 		}
 	}
-	if in := metric(t, "personal@last5").In(metrics.Domain, "Art"); in.Name != "personal/domain:Art@last5" ||
-		metric(t, in.Name) != in {
+	in := metric(t, "personal@last5").WithDefinition(metrics.Domain, "Art")
+	if in.Name != "personal/domain:Art@last5" || metric(t, in.Name) != in {
 		t.Errorf("a domain in the personal evaluation is %+v", in)
 	}
 }
 
-// TestCompareStaysWithin: a global and a personal evaluation are not paired, nor are runs of other data; in one
-// evaluation of both they are. By hand: personal .75 and 1 against .5 and .5. Accuracies of all clients do not stand
-// for those in a domain.
+// TestCompareStaysWithin: a global and a personal evaluation are not paired, and neither are runs with different data.
+// Within one evaluation they are. By hand: personal .75 and 1 against .5 and .5. Accuracies of all clients do not
+// replace accuracies in a domain.
 func TestCompareStaysWithin(t *testing.T) {
 	a := viewed(1, GlobalView, record.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
 	b := viewed(1, PersonalView, record.Evaluations{Personal: one(.5, .5)})
@@ -98,7 +98,7 @@ func TestCompareStaysWithin(t *testing.T) {
 	}
 }
 
-// TestTitleOf: a window that asks for more rounds than there are does not say that it has them.
+// TestTitleOf: the title of a window with more rounds than the run does not claim the missing rounds.
 func TestTitleOf(t *testing.T) {
 	of := func(rounds ...int) []*Group {
 		g := &Group{}

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxProvenance bounds what is read of ProvenanceFile, in bytes.
+// maxProvenance is the size limit of ProvenanceFile, in bytes.
 const maxProvenance = 4 << 20
 
-// readExecution reads how a run was executed: by which commit of the program, and on what (numerics.Fingerprint). A run
-// that was resumed may have several of each.
+// readExecution reads the circumstances of a run: the program's commit, and the machine (numerics.Fingerprint). A
+// resumed run may have several of each.
 func readExecution(dir string) (map[string]string, error) {
 	text, err := readSmall(filepath.Join(dir, ProvenanceFile), maxProvenance)
 	if text == nil || err != nil {
@@ -46,9 +46,9 @@ func readExecution(dir string) (map[string]string, error) {
 	return out, nil
 }
 
-// Reproduced is a sentence for captions about known defects of published code that finished runs made again on purpose;
-// empty for none.
-func Reproduced(groups []*Group) string {
+// ReproducedDefects returns a sentence for captions about known defects of published code that finished runs reproduced
+// on purpose; empty for none.
+func ReproducedDefects(groups []*Group) string {
 	count, done := map[string]int{}, 0
 	for _, g := range groups {
 		for _, r := range g.Done() {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// JSON is report.json: what a report shows, for other programs. Numbers that do not exist are null.
+// JSON is report.json: the content of a report for other programs. Undefined numbers are null.
 type JSON struct {
 	Groups       []GroupJSON      `json:"groups"`
 	Significance []ComparisonJSON `json:"significance"`
@@ -19,16 +19,16 @@ type GroupJSON struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
 	Method string            `json:"method"`
-	// Experiment is the fingerprint of experiment.json; absent where it is not known.
+	// Experiment is the fingerprint of experiment.json; absent if unknown.
 	Experiment string    `json:"experiment,omitempty"`
 	Runs       []RunJSON `json:"runs"`
-	// of finished runs, by the name of the metric, in shares of 1, bytes and seconds
+	// Metrics of finished runs by the name of the metric, in shares of 1, bytes and seconds.
 	Metrics map[string]StatJSON `json:"metrics"`
 }
 
 // RunJSON is one run folder.
 type RunJSON struct {
-	Folder string `json:"folder"` // seen from the folder of the report
+	Folder string `json:"folder"` // relative to the report's folder
 	Seed   uint64 `json:"seed"`
 	State  State  `json:"state"`
 	Why    string `json:"why,omitempty"`
@@ -38,12 +38,12 @@ type RunJSON struct {
 // StatJSON is a metric over seeds.
 type StatJSON struct {
 	Mean      *float64  `json:"mean"`
-	StdSample *float64  `json:"std_sample"` // n-1 of the n seeds
+	StdSample *float64  `json:"std_sample"` // n-1 for n seeds
 	Seeds     []uint64  `json:"seeds"`
 	Values    []float64 `json:"values"`
 }
 
-// ComparisonJSON is a Comparison; differences are a less b.
+// ComparisonJSON is a Comparison; differences are a minus b.
 type ComparisonJSON struct {
 	Sweep        string   `json:"sweep,omitempty"`
 	Axis         string   `json:"axis"`
@@ -83,7 +83,7 @@ type RankingJSON struct {
 	CriticalDifference *float64    `json:"critical_difference"`
 }
 
-// Export makes report.json of the results, seen from a folder; comparisons are added with Add.
+// Export returns report.json of the results, with paths relative to a folder. Add adds comparisons.
 func (r *Results) Export(folder string) *JSON {
 	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
 	all := AllMetrics(r.Groups)
@@ -98,12 +98,12 @@ func (r *Results) Export(folder string) *JSON {
 			if rel, err := filepath.Rel(folder, dir); err == nil {
 				dir = rel
 			}
-			j.Runs = append(j.Runs, RunJSON{filepath.ToSlash(dir), run.Seed, run.State, run.Why, len(run.Rounds)})
+			j.Runs = append(j.Runs, RunJSON{filepath.ToSlash(dir), run.Seed, run.State, run.Reason, len(run.Rounds)})
 		}
 		for _, name := range all {
 			m, err := ParseMetric(name)
 			if err != nil {
-				continue // a domain with a name that no metric can have
+				continue // the domain's name is not valid in a metric
 			}
 			if s := g.Stat(m); s.N() > 0 {
 				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std()), s.Seeds, s.Values}
@@ -114,7 +114,7 @@ func (r *Results) Export(folder string) *JSON {
 	return out
 }
 
-// Add adds comparisons along an axis of a plan, nil for none.
+// Add adds comparisons along an axis of a plan; nil means no plan.
 func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	for _, c := range list {
 		j.Significance = append(j.Significance, ComparisonJSON{sweepName(p), axis, m.Name, c.A, c.B, c.Level, c.Runs,
@@ -125,7 +125,7 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	}
 }
 
-// AddRanking adds the ranking of an axis of a plan, nil for none.
+// AddRanking adds the ranking of an axis of a plan; nil means no plan.
 func (j *JSON) AddRanking(p *Plan, axis string, m Metric, r Ranking) {
 	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Left...), r.Blocks,
 		r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P), finite(r.ImanDavenport.Statistic),

@@ -13,8 +13,8 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// experimentOf is equal for runs of one experiment, which differ in nothing but the seed. A run whose experiment is not
-// known completely is one of its own.
+// experimentOf returns a key that is equal for runs of one experiment, which differ only in the seed. A run with an
+// incompletely known experiment has its own key.
 func experimentOf(r *Run) string {
 	if r.Identity == nil || len(r.Identity.Unknown) > 0 {
 		return "run " + r.Dir
@@ -22,16 +22,16 @@ func experimentOf(r *Run) string {
 	return r.Identity.Fingerprint
 }
 
-// grouping puts runs together by experiment. A second run of one experiment and seed is no further seed: it is a group
-// of its own.
+// grouping groups runs by experiment. A second run of one experiment and seed is not another seed and becomes its own
+// group.
 type grouping struct {
 	groups []*Group
 	at     map[string]*Group
 	notes  []string
 }
 
-// add adds runs that belong to no grid, with a name for their groups. Runs that did not start belong to the experiment
-// of the others beside them.
+// add adds runs without a grid, with a name for their groups. Runs that did not start join the experiment of the other
+// runs beside them.
 func (l *grouping) add(name string, runs ...*Run) {
 	if l.at == nil {
 		l.at = map[string]*Group{}
@@ -65,7 +65,7 @@ func (l *grouping) add(name string, runs ...*Run) {
 	}
 }
 
-// finish names the groups and gives them their labels.
+// finish sets the names and labels of the groups.
 func (l *grouping) finish() []*Group {
 	for _, g := range l.groups {
 		sortRuns(g.Runs)
@@ -77,10 +77,11 @@ func (l *grouping) finish() []*Group {
 	return l.groups
 }
 
-// mostNamedKeys is how many differing keys a name has; groups that differ in others only are named by their folders.
+// mostNamedKeys is the largest number of differing keys in a name. Groups that differ only in other keys are named by
+// their folders.
 const mostNamedKeys = 4
 
-// nameByDifference gives groups of one name different names: the keys in which their experiments differ, else their
+// nameByDifference assigns different names to groups of one name: the differing keys of their experiments, else their
 // folders.
 func nameByDifference(groups []*Group) {
 	byName := map[string][]*Group{}
@@ -114,7 +115,7 @@ func nameByDifference(groups []*Group) {
 	}
 }
 
-// folderOf is the folder of a group: that of its run, or the one above its seeds.
+// folderOf returns the folder of a group: its run's folder, or the folder above its seeds.
 func folderOf(g *Group) string {
 	dir := g.Runs[0].Dir
 	if runfolder.SeedFolder.MatchString(filepath.Base(dir)) && len(g.Runs) > 1 {
@@ -124,7 +125,7 @@ func folderOf(g *Group) string {
 }
 
 // differing describes each group by its values of the keys that differ among the groups, such as "method=fedpgp,
-// train.lr=0.1"; empty where they are unknown.
+// train.lr=0.1"; empty if unknown.
 func differing(groups []*Group) []string {
 	out := make([]string, len(groups))
 	var known []*experiment.Identity
@@ -134,7 +135,7 @@ func differing(groups []*Group) []string {
 		}
 	}
 	keys := experiment.CommonKeys(experiment.DifferingKeys(known), known)
-	if slices.Contains(keys, "method") || slices.Contains(keys, "with") { // which have options of their own
+	if slices.Contains(keys, "method") || slices.Contains(keys, "with") { // different methods have different options
 		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "options.") })
 	}
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(rankOfKey(a), rankOfKey(b)) })
@@ -155,7 +156,7 @@ func differing(groups []*Group) []string {
 	return out
 }
 
-// rankOfKey puts the method before its options, and these before all else.
+// rankOfKey sorts the method first, then its options, then all other keys.
 func rankOfKey(key string) int {
 	for i, first := range []string{"method", "with", "options"} {
 		if key == first || strings.HasPrefix(key, first+".") {
@@ -165,7 +166,7 @@ func rankOfKey(key string) int {
 	return 3
 }
 
-// identity is that of the group's runs; nil where it is not known.
+// identity returns the identity of the group's runs; nil if unknown.
 func (g *Group) identity() *experiment.Identity {
 	for _, r := range g.Runs {
 		if r.Identity != nil {
@@ -175,7 +176,7 @@ func (g *Group) identity() *experiment.Identity {
 	return nil
 }
 
-// distinct is a folder's path below the folder that all have in common.
+// distinct returns a folder's path below the common parent of all folders.
 func distinct(folder string, all map[*Group]string) string {
 	common := filepath.Dir(folder)
 	for _, other := range all {
@@ -190,8 +191,8 @@ func distinct(folder string, all map[*Group]string) string {
 	return filepath.ToSlash(rel)
 }
 
-// groups puts the cells below the given folders together, in the order of the plan: those of equal labels, as far as
-// they are one experiment. Runs of another experiment than most of their point of the grid are given apart.
+// groups groups the cells below the given folders in the order of the plan, by equal labels and one experiment. It
+// returns separately the runs whose experiment differs from the majority at their point of the grid.
 func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 	at := map[string]*Group{}
 	for i, c := range p.Cells {
@@ -209,7 +210,7 @@ func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 		}
 		run := p.runs[i]
 		if run == nil {
-			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Why: "not started"}
+			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Reason: "not started"}
 		}
 		g.Runs = append(g.Runs, run)
 	}
@@ -220,13 +221,13 @@ func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 	return out, apart
 }
 
-// separate removes and returns the runs of a group that are of another experiment than most of it.
+// separate removes and returns the runs of a group whose experiment differs from the majority.
 func (p *planned) separate(g *Group) (apart []*Run) {
 	count := map[string]int{}
 	most := ""
 	for _, r := range g.Runs {
 		if r.Identity == nil && r.State != Done && r.State != Unfinished {
-			continue // nothing of it is averaged
+			continue // none of these runs is averaged
 		}
 		e := experimentOf(r)
 		if count[e]++; most == "" || count[e] > count[most] {
@@ -256,15 +257,15 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 	return apart
 }
 
-// isGrid reports whether a sweep has something to compare. A sweep of a single point is a list of seeds: in a report
-// with others its runs are shown like runs that belong to no sweep, in one table with them.
+// isGrid reports whether a sweep compares anything. A sweep with a single point is a list of seeds. Reports with other
+// runs show its runs like runs without a sweep, in one table.
 func (p *planned) isGrid() bool {
 	return p.Card != nil || p.Smoke || slices.ContainsFunc(p.Axes, func(a configs.PlanAxis) bool {
 		return len(a.Labels) > 1
 	})
 }
 
-// distinctPlans gives sweeps of one name different names, by their folders.
+// distinctPlans assigns different names to sweeps of one name, from their folders.
 func distinctPlans(plans []*Plan) {
 	byName := map[string][]*Plan{}
 	for _, p := range plans {
@@ -286,7 +287,7 @@ func distinctPlans(plans []*Plan) {
 	}
 }
 
-// unidentified states in one note how many runs have no known experiment.
+// unidentified returns one note with the number of runs without a known experiment.
 func unidentified(groups []*Group) []string {
 	var dirs []string
 	for _, g := range groups {
@@ -296,7 +297,7 @@ func unidentified(groups []*Group) []string {
 			}
 		}
 	}
-	if len(dirs) < 2 { // there is nothing to average
+	if len(dirs) < 2 { // nothing to average
 		return nil
 	}
 	return []string{fmt.Sprintf("%s without %s, such as %s: each stands alone, since nothing says whether they are "+
@@ -304,9 +305,10 @@ func unidentified(groups []*Group) []string {
 		experiment.IdentityFile, slices.Min(dirs))}
 }
 
-// Executions describes in one sentence how the execution of the runs of some groups differs, for captions; empty where
-// it does not. Execution does not distinguish experiments, but may change the last bits of numbers.
-func Executions(groups []*Group) string {
+// ExecutionDifferences describes in one sentence the differences in execution among the runs of some groups, for
+// captions; empty without differences. Execution does not distinguish experiments, but may change the last bits of
+// numbers.
+func ExecutionDifferences(groups []*Group) string {
 	values := map[string]map[string]int{}
 	for _, g := range groups {
 		for _, r := range g.Done() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// both is the accuracy of both clients in the one round of a run.
+// both returns equal accuracies of both clients in the single round of a run.
 func both(x float64) [2]float64 { return [2]float64{x, x} }
 
 func groupNames(r *Results) []string {
@@ -18,8 +18,8 @@ func groupNames(r *Results) []string {
 	return out
 }
 
-// Seeds are averaged where the experiment is the same, wherever the folders lie, and nowhere else: not where folders
-// called seed-N lie beside each other but hold another method, other rounds or another learning rate.
+// Seeds are averaged within one experiment, in any folders, and only there. Neighbouring folders called seed-N with
+// another method, other rounds or another learning rate are not averaged.
 func TestOnlyOneExperimentIsAveraged(t *testing.T) {
 	dir := t.TempDir()
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
@@ -52,7 +52,7 @@ func TestOnlyOneExperimentIsAveraged(t *testing.T) {
 	}
 }
 
-// A second run of one experiment and seed is no second seed.
+// A second run of one experiment and seed is not a second seed.
 func TestCopiesAreNoSeeds(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
@@ -67,7 +67,7 @@ func TestCopiesAreNoSeeds(t *testing.T) {
 	}
 }
 
-// Nothing tells of runs without an identity, or whose data nobody knows, that they are seeds of one experiment.
+// Runs without an identity, or with unknown data, are not seeds of one experiment.
 func TestUnknownExperimentsStandAlone(t *testing.T) {
 	dir := t.TempDir()
 	for _, seed := range []string{"seed-1", "seed-2"} {
@@ -89,7 +89,8 @@ func TestUnknownExperimentsStandAlone(t *testing.T) {
 	}
 }
 
-// The seeds of a cell of a sweep are averaged as far as they are one experiment; the note about others names the keys.
+// The seeds of a cell of a sweep are averaged if they belong to one experiment; the note about others names the
+// differing keys.
 func TestCellsOfOneExperiment(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "sweep.json", `{"name":"grid","axes":[{"name":"method","labels":["P","F"]}],"seeds":[1,2,3],"cells":[
@@ -111,7 +112,7 @@ func TestCellsOfOneExperiment(t *testing.T) {
 	}
 }
 
-// A run of another seed in the folder of a cell is not that cell's.
+// A run of another seed in the folder of a cell does not belong to the cell.
 func TestCellsOfOneSeed(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "sweep.json", `{"name":"grid","axes":[{"name":"method","labels":["P","F"]}],"seeds":[1],"cells":[
@@ -127,8 +128,8 @@ func TestCellsOfOneSeed(t *testing.T) {
 	}
 }
 
-// Sweeps of one point are lists of seeds: several of them stand in one table whose rows are named by what differs.
-// Grids of one name are told apart by their folders.
+// Sweeps of one point are lists of seeds: several of them stand in one table, whose rows are named by the differences.
+// Grids of one name are distinguished by their folders.
 func TestSweepsOfOneName(t *testing.T) {
 	dir := t.TempDir()
 	single := func(folder, method string) {
@@ -158,7 +159,7 @@ func TestSweepsOfOneName(t *testing.T) {
 	}
 }
 
-// A caption names in what the execution of averaged runs differs, and nothing where it does not.
+// A caption names the differences in execution between averaged runs, and is empty without differences.
 func TestExecutions(t *testing.T) {
 	dir := t.TempDir()
 	for i, version := range []string{"1.30.0", "1.30.1", "1.30.1"} {
@@ -169,10 +170,11 @@ func TestExecutions(t *testing.T) {
 	}
 	want := "The runs were executed differently: onnxruntime (1.30.0 in 1 run, 1.30.1 in 2 runs)."
 	r := load(t, dir)
-	if got := Executions(r.Groups); len(r.Groups) != 1 || got != want {
+	if got := ExecutionDifferences(r.Groups); len(r.Groups) != 1 || got != want {
 		t.Errorf("%q", got)
 	}
-	if got := Executions(load(t, filepath.Join(dir, "seed-2"), filepath.Join(dir, "seed-3")).Groups); got != "" {
+	same := load(t, filepath.Join(dir, "seed-2"), filepath.Join(dir, "seed-3")).Groups
+	if got := ExecutionDifferences(same); got != "" {
 		t.Errorf("of equal ones: %q", got)
 	}
 }

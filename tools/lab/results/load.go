@@ -12,10 +12,10 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// Load reads all runs in and below some folders. A folder is a run if it has a config.yaml and a rounds.jsonl; its
-// labels are those of the nearest sweep.json at or above it, and its name where there is none. Runs of one experiment
-// (experiment.Identity) are one group, wherever they lie, and no others are. Cells of a sweep that are missing or
-// failed are groups too. What cannot be read becomes a note; that nothing is found is an error.
+// Load reads all runs in and below some folders. A folder with a config.yaml and a rounds.jsonl is a run. Its labels
+// come from the nearest sweep.json at or above it, or from its name if there is none. Exactly the runs of one
+// experiment (experiment.Identity) form a group, in any folders. Missing or failed cells of a sweep are groups too.
+// Unreadable content becomes a note. Finding no run is an error.
 func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs) }
 
 func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, error) {
@@ -63,17 +63,17 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 	return out, nil
 }
 
-// ErrNoRuns is the error of folders that hold no run.
+// ErrNoRuns is the error for folders without a run.
 var ErrNoRuns = errors.New("no runs")
 
-// warned stands between a run's folder and what its summary warns of.
+// warned separates a run's folder from its summary's warning.
 const warned = ": warning: "
 
-// maxLimited is how many clients a note names each that a server refused or cut.
+// maxLimited is the largest number of refused or cut clients with a note each.
 const maxLimited = 5
 
-// oncePerWarning keeps the first of equal warnings of several runs, with the number of the others: a grid repeats the
-// warnings of its data in every cell.
+// oncePerWarning keeps the first of equal warnings of several runs, with the number of the others, because a grid
+// repeats the warnings about its data in every cell.
 func oncePerWarning(notes []string) []string {
 	runs := map[string]int{}
 	for _, n := range notes {
@@ -99,19 +99,19 @@ func oncePerWarning(notes []string) []string {
 
 type loader struct {
 	read  func(dir string) (*Run, []string)
-	seen  map[string]bool     // folders that were read
-	plans map[string]*planned // by folder; nil for folders without one
+	seen  map[string]bool     // folders already read
+	plans map[string]*planned // by folder; nil for folders without a plan
 	order []*planned
 	loose []*Run
-	roots []string // the folders given
+	roots []string // the given folders
 	notes []string
 }
 
-// planned is a plan with the runs that were found for it.
+// planned is a plan with the runs found for it.
 type planned struct {
 	*Plan
 	at    map[string]int // index of the cell in a folder
-	runs  []*Run         // of each cell; nil where there is no folder yet
+	runs  []*Run         // of each cell; nil if its folder does not exist yet
 	notes []string
 }
 
@@ -119,7 +119,7 @@ func (p *planned) folder(c configs.PlanCell) string {
 	return filepath.Join(p.Dir, filepath.FromSlash(c.Folder))
 }
 
-// folder reads what lies in and below a folder.
+// folder reads the content of a folder and everything below it.
 func (l *loader) folder(dir string) error {
 	root, err := filepath.Abs(dir)
 	if err == nil {
@@ -135,7 +135,7 @@ func (l *loader) folder(dir string) error {
 		return fmt.Errorf("%s is not a folder; give a run folder, a sweep's folder, or one above them", dir)
 	}
 	l.roots = append(l.roots, root)
-	for above := filepath.Dir(root); ; above = filepath.Dir(above) { // a cell of a sweep may be given alone
+	for above := filepath.Dir(root); ; above = filepath.Dir(above) { // the given folder may be a single cell of a sweep
 		l.plan(above)
 		if above == filepath.Dir(above) {
 			break
@@ -161,7 +161,7 @@ func (l *loader) folder(dir string) error {
 	})
 }
 
-// plan reads the plan of a folder, once.
+// plan reads the plan of a folder once.
 func (l *loader) plan(dir string) *planned {
 	p, known := l.plans[dir]
 	if known {
@@ -182,7 +182,7 @@ func (l *loader) plan(dir string) *planned {
 	return p
 }
 
-// run reads a folder if it is a run, or a cell that failed before it was one.
+// run reads a folder if it is a run, or a cell that failed before it became a run.
 func (l *loader) run(dir string) bool {
 	var p *planned
 	for above := dir; p == nil && above != filepath.Dir(above); above = filepath.Dir(above) {
@@ -214,7 +214,7 @@ func (l *loader) run(dir string) bool {
 	return true
 }
 
-// within reports whether a path is root or lies below it.
+// within reports whether a path equals root or lies below it.
 func within(path, root string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)

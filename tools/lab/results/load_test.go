@@ -26,7 +26,7 @@ func put(t *testing.T, dir string, files ...string) {
 	}
 }
 
-// lines writes rounds with these accuracies of two clients.
+// lines returns rounds with the given accuracies of two clients.
 func lines(accuracies ...[2]float64) string {
 	var b strings.Builder
 	for i, a := range accuracies {
@@ -44,7 +44,7 @@ func config(name, method string, seed, rounds int) string {
 		rounds)
 }
 
-// finished writes a run folder that is done.
+// finished writes the folder of a finished run.
 func finished(t *testing.T, dir, name, method string, seed int, accuracies ...[2]float64) {
 	t.Helper()
 	put(t, dir, "config.yaml", config(name, method, seed, len(accuracies)), "rounds.jsonl", lines(accuracies...),
@@ -52,7 +52,7 @@ func finished(t *testing.T, dir, name, method string, seed int, accuracies ...[2
 	identify(t, dir, seed, "method", method, "train.rounds", fmt.Sprint(len(accuracies)))
 }
 
-// identify writes which experiment a run folder belongs to: one of these keys and values.
+// identify writes the experiment's identity of a run folder, with the given keys and values.
 func identify(t *testing.T, dir string, seed int, values ...string) {
 	t.Helper()
 	id := experiment.Identity{Version: 1, Seed: uint64(seed), Values: map[string]string{"numerics": "1"}}
@@ -119,7 +119,7 @@ func TestLoadSweep(t *testing.T) {
 	finished(t, filepath.Join(dir, "p", "3", "seed-1"), "p", "promptfl", 1, [2]float64{.5, .7})
 	finished(t, filepath.Join(dir, "f", "8", "seed-1"), "f", "fedpha", 1, [2]float64{.5, .7})
 	finished(t, filepath.Join(dir, "old", "seed-1"), "old", "fedpha", 1, [2]float64{.5, .7})
-	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it was a run
+	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it became a run
 		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+
 			`{"round":1,`)
 	identify(t, filepath.Join(dir, "f", "8", "seed-2"), 2, "method", "fedpha", "train.rounds", "1")
@@ -130,7 +130,7 @@ func TestLoadSweep(t *testing.T) {
 	var got []string
 	for _, g := range r.Of(r.Plans[0]) {
 		for _, run := range g.Runs {
-			got = append(got, fmt.Sprintf("%s %d %s: %s", g.Name, run.Seed, run.State, run.Why))
+			got = append(got, fmt.Sprintf("%s %d %s: %s", g.Name, run.Seed, run.State, run.Reason))
 		}
 	}
 	want := []string{"P, 0.3 1 done: ", "P, 0.3 2 failed: no such; set", "F, 0.8 1 done: ",
@@ -148,7 +148,7 @@ func TestLoadSweep(t *testing.T) {
 	if got := fmt.Sprint(Axes(r.Of(r.Plans[0]))); got != "[{method [P F]} {rho [0.3 0.8]}]" {
 		t.Errorf("axes %s", got)
 	}
-	// A cell given alone keeps its labels, and nothing else of the sweep counts as missing.
+	// A single cell keeps its labels, and the rest of the sweep does not count as missing.
 	one := load(t, filepath.Join(dir, "f", "8"))
 	if len(one.Groups) != 1 || one.Groups[0].Labels["rho"] != "0.8" || len(one.Groups[0].Runs) != 2 {
 		t.Errorf("below a sweep: %+v", one.Groups)
@@ -215,7 +215,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// Nothing in the files of a run folder makes the reader panic, and what it accepts gives finite numbers.
+// No content of a run folder makes the reader panic, and all accepted numbers are finite.
 func FuzzRunFolder(f *testing.F) {
 	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"rounds":1}`),
 		[]byte(`{"classes":["a"],"clients":[{"train":[1]}]}`), []byte(plan))
@@ -251,8 +251,7 @@ func FuzzRunFolder(f *testing.F) {
 	})
 }
 
-// A warning that several runs of a grid share is one line with their number; other notes stay as they are, in their
-// order.
+// A warning common to several runs of a grid is one line with their number; other notes stay unchanged and in order.
 func TestOncePerWarning(t *testing.T) {
 	got := oncePerWarning([]string{"a: warning: x", "a: ended early, y", "b: warning: x", "b: warning: z",
 		"c: warning: x", "b: ended early, y"})
@@ -262,7 +261,7 @@ func TestOncePerWarning(t *testing.T) {
 	}
 }
 
-// Notes name the clients that a server did not take at their word, the first five of them each.
+// Notes name the clients whose updates a server refused or cut, the first five with a note each.
 func TestLoadLimited(t *testing.T) {
 	dir := t.TempDir()
 	finished(t, dir, "a", "promptfl", 1, [2]float64{.5, .7})

@@ -10,38 +10,38 @@ import (
 	"promptfed/federation/method"
 )
 
-// Metric is a number that a run has: a definition with its argument, the rounds that count, and the evaluation.
+// Metric is a number of a run: a definition with its argument, the window of rounds, and the evaluation.
 type Metric struct {
-	Name     string // as it is asked for: last10, domain:Art, f1@last5
-	quantity string // of metrics.Definitions
-	arg      string // of a definition that has one
+	Name     string // the given name: last10, domain:Art, f1@last5
+	quantity string // name in metrics.Definitions
+	arg      string // argument of a definition with one
 	window   string
-	view     string // GlobalView or PersonalView; empty for the headline of each run
+	view     string // GlobalView or PersonalView; empty for each run's headline
 }
 
-// ParseMetric reads the name of a metric (metrics.ParseName).
+// ParseMetric parses the name of a metric (metrics.ParseName).
 func ParseMetric(name string) (Metric, error) {
 	n, err := metrics.ParseName(name)
 	return Metric{Name: name, quantity: n.Metric.Name, arg: n.Argument, window: n.Window, view: n.View}, err
 }
 
-// what is the metric's definition.
-func (m Metric) what() metrics.Definition {
+// definition returns the metric's definition.
+func (m Metric) definition() metrics.Definition {
 	d, _ := metrics.Find(m.quantity)
 	return d
 }
 
-// In returns the metric of another definition in the same rounds: of last10 and domain:Art, domain:Art@last10. Metrics
-// over all rounds stay so.
-func (m Metric) In(quantity, arg string) Metric {
+// WithDefinition returns the metric of another definition in the same rounds: In on last10 with domain:Art returns
+// domain:Art@last10. Metrics over all rounds keep all rounds.
+func (m Metric) WithDefinition(quantity, arg string) Metric {
 	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
-	if m.view != "" && out.Follows() {
+	if m.view != "" && out.UsesHeadline() {
 		out.view, out.Name = m.view, m.view+"/"+quantity
 	}
 	if arg != "" {
 		out.Name += ":" + arg
 	}
-	usual := out.what().Window
+	usual := out.definition().Window
 	if fixed := []string{metrics.All, metrics.First}; slices.Contains(fixed, usual) ||
 		slices.Contains(fixed, m.window) {
 		out.window = usual
@@ -52,9 +52,9 @@ func (m Metric) In(quantity, arg string) Metric {
 	return out
 }
 
-// Under is the metric's name in the head of a column of a table about another metric. It has the window where that
-// differs from the other's.
-func (m Metric) Under(other Metric) string {
+// ColumnHead returns the metric's name for a column head of a table about another metric. The name includes the window
+// if the windows differ.
+func (m Metric) ColumnHead(other Metric) string {
 	if m.window == other.window || m.window == metrics.First || m.Name == m.window || strings.Contains(m.Name, "@") {
 		return m.Name
 	}
@@ -64,9 +64,9 @@ func (m Metric) Under(other Metric) string {
 // Title describes the metric in words.
 func (m Metric) Title() string { return m.subject() + ", " + metrics.InWords(m.window) }
 
-// subject is the title without the window.
+// subject returns the title without the window.
 func (m Metric) subject() string {
-	t := m.what().Title
+	t := m.definition().Title
 	if m.view != "" {
 		t = m.view + " " + t
 	}
@@ -76,10 +76,10 @@ func (m Metric) subject() string {
 	return t
 }
 
-// Unit is what its values are counted in.
-func (m Metric) Unit() metrics.Unit { return m.what().Unit }
+// Unit returns the unit of the metric's values.
+func (m Metric) Unit() metrics.Unit { return m.definition().Unit }
 
-// Factor is what its values are multiplied by to be shown in its unit.
+// Factor returns the factor from values to displayed values in the metric's unit.
 func (m Metric) Factor() float64 {
 	if m.Unit() == metrics.Percent {
 		return 100
@@ -87,11 +87,11 @@ func (m Metric) Factor() float64 {
 	return 1
 }
 
-// LessIsBetter is true of losses, costs and deviations.
-func (m Metric) LessIsBetter() bool { return m.what().Lower }
+// LessIsBetter reports whether lower values are better, as for losses, costs and deviations.
+func (m Metric) LessIsBetter() bool { return m.definition().Lower }
 
-// Of computes the metric of a run; false where its rounds do not have it.
-func (m Metric) Of(r *Run) (float64, bool) {
+// Of computes the metric of a run; false if its rounds do not have it.
+func (m Metric) Value(r *Run) (float64, bool) {
 	var values []float64
 	for _, i := range m.rounds(r) {
 		v, ok := m.of(r.Rounds[i])
@@ -104,13 +104,14 @@ func (m Metric) Of(r *Run) (float64, bool) {
 	return mean, len(values) > 0
 }
 
-// rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
+// rounds returns the indices of the rounds in the window, among the rounds with the quantity, or for best, among the
+// tested rounds.
 func (m Metric) rounds(r *Run) []int {
 	by := m
 	switch m.window {
 	case metrics.Best:
 		by = Metric{quantity: metrics.Accuracy, view: m.view}
-	case metrics.BestVal: // a run selects one round, by its headline, whatever is read of it
+	case metrics.BestVal: // a run selects one round by its headline, for all metrics
 		by = Metric{quantity: metrics.Val}
 	}
 	var have []int
@@ -135,11 +136,11 @@ func (m Metric) rounds(r *Run) []int {
 	return have[max(0, len(have)-n):]
 }
 
-// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have; otherwise
-// it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
-// client.
+// PerClient computes the metric of every client of a run, if the metric is an accuracy per client. Otherwise it returns
+// the clients' accuracies in the last tested round, in the same evaluation. It returns nil unless the rounds have the
+// values of every client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if len(m.what().Statistics) == 0 { // it is not of the clients' own test data
+	if len(m.definition().Statistics) == 0 { // not computed from the clients' own test data
 		m = Metric{quantity: metrics.Accuracy, window: metrics.Last, view: m.view}
 	}
 	var sum []float64
@@ -162,24 +163,24 @@ func (m Metric) PerClient(r *Run) []float64 {
 	return slices.Clip(sum)
 }
 
-// Domains lists the domains that occur in the rounds of some groups.
+// Domains lists the domains in the rounds of some groups.
 func Domains(groups []*Group) []string { return arguments(metrics.Domain, groups) }
 
-// Sets lists the evaluation sets that occur in the rounds of some groups.
+// Sets lists the evaluation sets in the rounds of some groups.
 func Sets(groups []*Group) []string { return arguments(metrics.Set, groups) }
 
-// Notes lists the notes that occur in the rounds of some groups.
+// Notes lists the notes in the rounds of some groups.
 func Notes(groups []*Group) []string { return arguments(metrics.Note, groups) }
 
-// arguments lists the arguments with which the rounds of some groups have a metric, sorted; numbers of steps are sorted
-// as numbers.
+// arguments lists the arguments of a metric in the rounds of some groups, sorted; numbers of steps are sorted
+// numerically.
 func arguments(name string, groups []*Group) []string {
 	d, _ := metrics.Find(name)
 	all := map[string]bool{}
 	for _, g := range groups {
 		for _, run := range g.Runs {
 			for _, r := range run.Rounds {
-				if r.Evaluation == nil { // of a method without the evaluation that headlines are of
+				if r.Evaluation == nil { // the method lacks the headline evaluation
 					r = r.in(map[bool]method.View{true: method.PersonalView}[r.Evaluations.Global == nil])
 				}
 				for _, a := range d.Arguments(r.Metrics()) {

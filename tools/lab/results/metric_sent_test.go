@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// sentRounds are four rounds of 0.5, 0.7, 0.6 and 0.9 in the global and 0.1 less in the personal evaluation; the second
-// was not tested. Each sends 100 + 50 bytes and 20 + 10 parameters, and takes 3 simulated seconds.
+// sentRounds are four rounds with global accuracies 0.5, 0.7, 0.6 and 0.9, and personal accuracies lower by 0.1. The
+// second round was not tested. Each round sends 100 + 50 bytes and 20 + 10 parameters, and takes 3 simulated seconds.
 const sentRounds = `{"round":0,"tested":true,"view":"global","accuracy":0.5,` +
 	`"evaluations":{"global":{"accuracy":0.5},"personal":{"accuracy":0.4}},"bytes_up":100,"bytes_down":50,` +
 	`"parameters_up":20,"parameters_down":10,"simulated":{"seconds":3}}
@@ -22,7 +22,7 @@ const sentRounds = `{"round":0,"tested":true,"view":"global","accuracy":0.5,` +
 	`"parameters_up":20,"parameters_down":10,"simulated":{"seconds":12}}
 `
 
-// TestToTarget: by hand from sentRounds. The personal evaluation reaches 60 % two rounds later than the global one.
+// TestToTarget: by hand from sentRounds. The personal evaluation reaches 60 % two rounds after the global one.
 func TestToTarget(t *testing.T) {
 	rounds, err := ReadRounds(strings.NewReader(sentRounds))
 	if err != nil {
@@ -31,7 +31,7 @@ func TestToTarget(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds, View: GlobalView, Target: 60}
 	for _, c := range []struct {
 		name string
-		want float64 // NaN: never
+		want float64 // NaN means never
 	}{
 		{"total-bytes", 600}, {"total-parameters", 120}, {"simulated", 12},
 		{"rounds-to:50", 1}, {"rounds-to:60", 3}, {"rounds-to:89.9", 4}, {"rounds-to:91", math.NaN()},
@@ -43,7 +43,7 @@ func TestToTarget(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		got, ok := m.Of(r)
+		got, ok := m.Value(r)
 		if ok == math.IsNaN(c.want) || ok && got != c.want {
 			t.Errorf("%s is %v %v, want %v", c.name, got, ok, c.want)
 		}

@@ -11,7 +11,8 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// rounds makes rounds of two clients in two domains out of their accuracies, the second of twice as many examples.
+// rounds returns rounds of two clients in two domains with the given accuracies; the second client has twice as many
+// examples.
 func rounds(accuracies ...[2]float64) []Round {
 	var out []Round
 	for i, a := range accuracies {
@@ -30,7 +31,7 @@ func rounds(accuracies ...[2]float64) []Round {
 	return out
 }
 
-// accurate is an evaluation of which only the accuracy is known.
+// accurate returns an evaluation with only an accuracy.
 func accurate(accuracy float64) *metrics.Evaluation {
 	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy}}
 }
@@ -44,8 +45,8 @@ func metric(t *testing.T, name string) Metric {
 	return m
 }
 
-// The numbers are worked out by hand from seven rounds; round 3 was not tested, and evaluation sets were tested after
-// the last. Their mean is over other data sets, which the new classes of the same one are not.
+// The numbers are computed by hand from seven rounds. Round 3 was not tested, and evaluation sets were tested after the
+// last round. The mean over sets covers other data sets, and therefore not the new classes of the same data set.
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{},
 		[2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
@@ -67,7 +68,7 @@ func TestMetrics(t *testing.T) {
 		{"set:new", .3}, {"set-mean", .5}, {"global/honest", .25}, {"personal/attack-success", .25},
 		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
 	} {
-		if got, ok := metric(t, c.name).Of(r); !ok || math.Abs(got-c.want) > 1e-12 {
+		if got, ok := metric(t, c.name).Value(r); !ok || math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s is %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -75,7 +76,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("the main metrics are %v", main)
 	}
 	for _, name := range []string{"set:old", "domain:Sketch", "note:delta"} {
-		if got, ok := metric(t, name).Of(r); ok {
+		if got, ok := metric(t, name).Value(r); ok {
 			t.Errorf("%s is %v, want none", name, got)
 		}
 	}
@@ -87,9 +88,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestEvaluationMetrics: of three rounds with accuracies .1, .9 and .65 the validation data prefers the first of two
-// equal ones, round 1 (.9), though round 2 is as good there; a later window does not change that. Other numbers are
-// read where they stand.
+// TestEvaluationMetrics: of three rounds with accuracies .1, .9 and .65 the validation data selects round 1 (.9), the
+// first of two equal rounds, though round 2 is equally good. A later window does not change this. Other numbers are
+// read in the selected round.
 func TestEvaluationMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.8, 1}, [2]float64{.6, .7})}
 	for i, v := range []float64{.3, .7, .7} {
@@ -108,7 +109,7 @@ func TestEvaluationMetrics(t *testing.T) {
 	for name, want := range map[string]float64{"best-val": .9, "worst@best-val": .8, "global@best-val": .45, "val": .7,
 		"val@best-val": .7,
 		"ece":          .125, "worst10": .6, "own-classes": .75, "hm": .4, "hm3": .3, "new:0": .2, "new:10": .35} {
-		if got, ok := metric(t, name).Of(r); !ok || math.Abs(got-want) > 1e-12 {
+		if got, ok := metric(t, name).Value(r); !ok || math.Abs(got-want) > 1e-12 {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
@@ -120,8 +121,8 @@ func TestEvaluationMetrics(t *testing.T) {
 		slices.Index(main, "new:0") > slices.Index(main, "new:10") {
 		t.Errorf("the main metrics are %v", main)
 	}
-	// Beside the selected round's accuracy stand evaluation sets of that round, and of the last where that one was not
-	// tested.
+	// The columns beside the selected round's accuracy show evaluation sets of the selected round, or of the last round
+	// if the selected round was not tested on them.
 	last.EvaluationSets = map[string]record.SetResult{"base": {Evaluation: accurate(.5)},
 		"new": {Evaluation: accurate(.5)}}
 	r.Rounds[1].EvaluationSets = map[string]record.SetResult{"base": {Evaluation: accurate(.8)}}
@@ -129,7 +130,7 @@ func TestEvaluationMetrics(t *testing.T) {
 		"set:new") || !slices.Contains(main, "new:0") {
 		t.Errorf("beside best-val stand %v", main)
 	}
-	if got, ok := metric(t, "set:base@best-val").Of(r); !ok || got != .8 {
+	if got, ok := metric(t, "set:base@best-val").Value(r); !ok || got != .8 {
 		t.Errorf("the set in the selected round is %v", got)
 	}
 	if got := DefaultMetric([]*Group{{Runs: []*Run{{BestVal: true}, {BestVal: true}}}}); got != "best-val" {
@@ -143,7 +144,7 @@ func TestEvaluationMetrics(t *testing.T) {
 		r.Rounds[i].Validation = nil
 	}
 	for _, name := range []string{"best-val", "new:5"} {
-		if got, ok := metric(t, name).Of(r); ok {
+		if got, ok := metric(t, name).Value(r); ok {
 			t.Errorf("%s is %v, want none", name, got)
 		}
 	}
@@ -162,7 +163,7 @@ func TestMetricNames(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{{"last10", "domain:Art", "domain:Art@last10"},
 		{"last", "domain:Art", "domain:Art"}, {"bytes", "domain:Art", "domain:Art"}, {"best", "seconds", "seconds"}} {
 		q, arg, _ := strings.Cut(c.in, ":")
-		got := metric(t, c.name).In(q, arg)
+		got := metric(t, c.name).WithDefinition(q, arg)
 		if got.Name != c.want || metric(t, got.Name) != got {
 			t.Errorf("%s in the rounds of %s is %+v, want %s", c.in, c.name, got, c.want)
 		}
@@ -210,7 +211,7 @@ func TestOverSeeds(t *testing.T) {
 	if p := g.PerClient(metric(t, "last")); fmt.Sprint(p) != "[[0.5 0.5] [0.7 0.7] [0.9 0.9]]" {
 		t.Errorf("per client %v", p)
 	}
-	// Means seed by seed: seeds 1 and 3 are common, of 1+3 and 3+5.
+	// Means seed by seed: seeds 1 and 3 are common, with 1+3 and 3+5.
 	m := Mean([]Stat{{[]uint64{1, 2, 3}, []float64{1, 9, 3}}, {[]uint64{1, 3}, []float64{3, 5}}})
 	if fmt.Sprint(m) != "{[1 3] [2 4]}" {
 		t.Errorf("mean of two %v", m)

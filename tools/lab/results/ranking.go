@@ -8,18 +8,18 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Ranking is how the labels of an axis rank over blocks: the points of the grid in its other axes, such as tasks. What
-// is ranked is the mean over seeds. Its tests and its critical difference are NaN unless stats.Enough of the blocks.
+// Ranking ranks the labels of an axis over blocks, which are the points of the grid in the other axes, such as tasks.
+// The ranked values are means over seeds. Tests and critical difference are NaN unless the blocks are
+// stats.EnoughPairs.
 type Ranking struct {
-	Labels []string // from the best mean rank on
-	Left   []string // not ranked, since a run lacks the metric in some block
+	Labels []string // by mean rank, the best first
+	Left   []string // without a rank, because a run lacks the metric in some block
 	Blocks []string
-	Stats  [][]Stat // by block and label
+	Stats  [][]Stat // [block][label]
 	stats.Ranking
 }
 
-// Rank ranks the labels that have a metric in every run of every block; false where there are fewer than two blocks or
-// two labels.
+// Rank ranks the labels that have a metric in every run of every block; false with fewer than two blocks or two labels.
 func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 	var out Ranking
 	axes := slices.DeleteFunc(Axes(groups), func(a Axis) bool { return a.Name == axis })
@@ -53,7 +53,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 	values := func() [][]float64 {
 		all := make([][]float64, len(out.Blocks))
 		for i, block := range out.Blocks {
-			for _, label := range out.Labels { // rounded so that means that are equal but for rounding are ties
+			for _, label := range out.Labels { // rounded so that means equal up to rounding are ties
 				all[i] = append(all[i], math.Round(sign*at[label][block].Mean()*1e12)/1e12)
 			}
 		}
@@ -64,7 +64,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		mean[out.Labels[i]] = r
 	}
 	slices.SortStableFunc(out.Labels, func(a, b string) int { return cmp.Compare(mean[a], mean[b]) })
-	if out.Ranking = stats.Friedman(values()); !stats.Enough(len(out.Blocks)) {
+	if out.Ranking = stats.Friedman(values()); !stats.EnoughPairs(len(out.Blocks)) {
 		none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
 		out.ChiSquare, out.ImanDavenport, out.CriticalDifference = none, none, math.NaN()
 	}

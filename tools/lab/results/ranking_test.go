@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Methods on two tasks, of which D lacks a run of the second one. Means of A, B and C over two seeds are .9, .8 and .8
-// on the first and .6, .7 and .5 on the second: ranks 1, 2.5, 2.5 and 2, 1, 3. By hand, k = 3, N = 2 and a tie of two:
-// chi square is 12*2/(3*4) * ((1.5-2)^2 + (1.75-2)^2 + (2.75-2)^2) / (1 - 6/(2*24)) = 2 * .875 / .875 = 2,
-// F is (2-1)*2/(2*2-2) = 1, whose p with 2 and 2 degrees of freedom is 1/2.
+// Methods on two tasks. D lacks a run of the second task. Means of A, B and C over two seeds are .9, .8 and .8 on the
+// first task and .6, .7 and .5 on the second: ranks 1, 2.5, 2.5 and 2, 1, 3. By hand, with k = 3, N = 2 and a tie of
+// two: chi square is 12*2/(3*4) * ((1.5-2)^2 + (1.75-2)^2 + (2.75-2)^2) / (1 - 6/(2*24)) = 2 * .875 / .875 = 2, F is
+// (2-1)*2/(2*2-2) = 1, and its p with 2 and 2 degrees of freedom is 1/2.
 func TestRank(t *testing.T) {
 	var groups []*Group
 	for i, method := range []string{"C", "A", "B", "D"} {
@@ -38,7 +38,7 @@ func TestRank(t *testing.T) {
 	if s := r.Stats[1][2]; s.N() != 2 || math.Abs(s.Mean()-.5) > 1e-12 {
 		t.Errorf("C on two: %+v", s)
 	}
-	if _, ok := Rank(Where(groups, map[string]string{"task": "one"}), "method", metric(t, "last")); ok {
+	if _, ok := Rank(WithLabels(groups, map[string]string{"task": "one"}), "method", metric(t, "last")); ok {
 		t.Error("ranks over one task")
 	}
 }

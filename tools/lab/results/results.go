@@ -14,14 +14,14 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Results is what was found under some folders.
+// Results is the content of some folders.
 type Results struct {
-	Plans  []*Plan  // of the sweeps that were found, in the order of the folders given
-	Groups []*Group // those of a sweep in the order of its plan, then runs that belong to none
-	Notes  []string // what was left out and why, one line each
+	Plans  []*Plan  // of the sweeps, in the order of the given folders
+	Groups []*Group // groups of sweeps in the order of the plan, then runs without a sweep
+	Notes  []string // omissions and their reasons, one line each
 }
 
-// Plan is the plan of a sweep and the folder that it lies in.
+// Plan is the plan of a sweep and its folder.
 type Plan struct {
 	configs.Plan
 	Dir string
@@ -30,24 +30,24 @@ type Plan struct {
 // Axis is one dimension of a grid.
 type Axis = configs.PlanAxis
 
-// Group is the runs of one experiment: they differ in nothing but the seed.
+// Group is the runs of one experiment, which differ only in the seed.
 type Group struct {
-	Name string // no other group has it
-	// Experiment is equal for no other group.
+	Name string // unique
+	// Experiment is unique.
 	Experiment string
-	Labels     map[string]string // by axis; {"run": name} of runs that belong to no sweep
+	Labels     map[string]string // by axis; {"run": name} for runs without a sweep
 	Plan       *Plan             // nil for none
 	Runs       []*Run            // by seed
 }
 
-// State is how far a run came.
+// State is the progress of a run.
 type State string
 
 // States of a run.
 const (
 	Done       State = "done"
-	Unfinished State = "unfinished" // it has rounds, but no result
-	Failed     State = "failed"     // with an error, or its files contradict each other
+	Unfinished State = "unfinished" // has rounds, but no result
+	Failed     State = "failed"     // with an error, or with contradictory files
 	Missing    State = "missing"    // planned, not started
 )
 
@@ -58,26 +58,26 @@ type Run struct {
 	Method    string // with its wrappers, joined by " + "
 	Seed      uint64
 	State     State
-	Why       string               // of a state other than done, one line
-	Config    string               // config.yaml as it is
-	Identity  *experiment.Identity // which experiment it belongs to; nil where nothing says it
-	Execution map[string]string    // how it was executed, by what: commit, provider and so on
-	Planned   int                  // rounds that the configuration asks for; 0 where unknown
-	EvalLast  int                  // eval.last of the configuration; 0 where unknown
+	Reason    string               // reason of a state other than done, one line
+	Config    string               // content of config.yaml
+	Identity  *experiment.Identity // identity of its experiment; nil if unknown
+	Execution map[string]string    // circumstances of the execution by kind: commit, provider and so on
+	Planned   int                  // rounds in the configuration; 0 if unknown
+	EvalLast  int                  // eval.last of the configuration; 0 if unknown
 	BestVal   bool                 // eval.select of the configuration is best-val
 	Target    float64              // eval.target of the configuration, in percent; 0 for none
 	Rounds    []Round
-	Summary   record.Summary // of a run that is done
-	View      string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
+	Summary   record.Summary // of a finished run
+	View      string         // headline evaluation of Rounds; empty if unknown
 	Tags      []string       // from TagsFile
-	// what clients are tested on, and when: equal for runs that compare
+	// TestData describes the data and rounds of clients' tests; it is equal for comparable runs.
 	TestData string
 }
 
-// RunAxis is the axis of runs that belong to no sweep.
+// RunAxis is the axis of runs without a sweep.
 const RunAxis = "run"
 
-// Of returns the groups of a plan; of nil, those of no plan.
+// Of returns the groups of a plan, or with nil, the groups without a plan.
 func (r *Results) Of(p *Plan) []*Group {
 	var out []*Group
 	for _, g := range r.Groups {
@@ -88,8 +88,7 @@ func (r *Results) Of(p *Plan) []*Group {
 	return out
 }
 
-// Axes returns the axes of some groups with the labels that occur: in the order of their plan, or sorted by first
-// occurrence.
+// Axes returns the axes of some groups with the occurring labels, in the order of the plan or of first occurrence.
 func Axes(groups []*Group) []Axis {
 	var out []Axis
 	at := map[string]int{}
@@ -129,7 +128,7 @@ func Axes(groups []*Group) []Axis {
 	return slices.DeleteFunc(out, func(a Axis) bool { return len(a.Labels) == 0 })
 }
 
-// Labels returns the labels of one axis of some groups; none where they do not have it.
+// Labels returns the labels of one axis of some groups; none without the axis.
 func Labels(groups []*Group, axis string) []string {
 	for _, a := range Axes(groups) {
 		if a.Name == axis {
@@ -139,8 +138,8 @@ func Labels(groups []*Group, axis string) []string {
 	return nil
 }
 
-// Bare reports whether labels of an axis mean nothing without its name, such as numbers.
-func Bare(labels []string) bool {
+// NeedAxisName reports whether labels need the name of their axis, as numbers do.
+func NeedAxisName(labels []string) bool {
 	return slices.ContainsFunc(labels, func(l string) bool {
 		_, err := strconv.ParseFloat(l, 64)
 		return l != "" && (err == nil || !strings.ContainsFunc(l, unicode.IsLetter) ||
@@ -148,8 +147,8 @@ func Bare(labels []string) bool {
 	})
 }
 
-// Where returns the groups that have these labels.
-func Where(groups []*Group, labels map[string]string) []*Group {
+// WithLabels returns the groups with the given labels.
+func WithLabels(groups []*Group, labels map[string]string) []*Group {
 	var out []*Group
 	for _, g := range groups {
 		if g.Has(labels) {
@@ -159,7 +158,7 @@ func Where(groups []*Group, labels map[string]string) []*Group {
 	return out
 }
 
-// Has reports whether the group has these labels, among others.
+// Has reports whether the group has the given labels, possibly among others.
 func (g *Group) Has(labels map[string]string) bool {
 	for k, v := range labels {
 		if have, ok := g.Labels[k]; !ok || have != v {
@@ -169,7 +168,7 @@ func (g *Group) Has(labels map[string]string) bool {
 	return true
 }
 
-// Done returns the runs that are done.
+// Done returns the finished runs.
 func (g *Group) Done() []*Run {
 	var out []*Run
 	for _, r := range g.Runs {
@@ -180,7 +179,7 @@ func (g *Group) Done() []*Run {
 	return out
 }
 
-// Method is what the group's runs train; "" where that is unknown.
+// Method returns the trained method of the group's runs; "" if unknown.
 func (g *Group) Method() string {
 	for _, r := range g.Runs {
 		if r.Method != "" {
@@ -201,7 +200,7 @@ func titles(axes []Axis, labels map[string]string) []string {
 	return out
 }
 
-// titled names a group by its labels.
+// titled returns a group's name from its labels.
 func titled(axes []Axis, labels map[string]string) string {
 	return strings.Join(titles(axes, labels), ", ")
 }
@@ -213,8 +212,8 @@ func sortRuns(runs []*Run) {
 	})
 }
 
-// DefaultMetric is the accuracy as all runs' configurations ask for it with eval.last, or with eval.select: best-val;
-// the last round's where they differ.
+// DefaultMetric returns the accuracy in the window of all runs' configurations (eval.last, or eval.select: best-val),
+// or the last round's accuracy if the configurations differ.
 func DefaultMetric(groups []*Group) string {
 	n, selects := 0, 0
 	for _, g := range groups {

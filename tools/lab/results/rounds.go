@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// Limits of what is read, in bytes. A line of 1,000 clients has 80 KB.
+// Size limits in bytes. A line for 1,000 clients has 80 KB.
 const (
 	maxLine   = 32 << 20
 	maxRounds = 1 << 30
@@ -22,39 +22,39 @@ const (
 // Round is one line of rounds.jsonl.
 type Round struct {
 	record.Record
-	Sent Sent
+	Sent Traffic
 }
 
-// Sent is what was sent from the first round to the end of one, by all clients and to them.
-type Sent struct{ Bytes, Parameters float64 }
+// Traffic is the traffic of all clients in both directions, from the first round to the end of some round.
+type Traffic struct{ Bytes, Parameters float64 }
 
-// addUp fills in what was sent by the end of each round.
+// addUp fills in the cumulative traffic of each round.
 func addUp(rounds []Round) {
-	var sum Sent
+	var sum Traffic
 	for i := range rounds {
 		sum.add(&rounds[i])
 	}
 }
 
-// add adds what was sent in a round, and fills in the round's own sum.
-func (s *Sent) add(r *Round) {
+// add adds a round's traffic and sets the round's cumulative traffic.
+func (s *Traffic) add(r *Round) {
 	s.Bytes += float64(r.BytesUp) + float64(r.BytesDown)
 	s.Parameters += float64(r.ParametersUp) + float64(r.ParametersDown)
 	r.Sent = *s
 }
 
-// Follower computes the metrics of a run's rounds one after the other, as they come.
-type Follower struct{ sent Sent }
+// RunningMetrics computes the metrics of a run's rounds one after the other, as they arrive.
+type RunningMetrics struct{ sent Traffic }
 
-// Values returns every metric that the next round has, by its name.
-func (f *Follower) Values(next record.Record) map[string]float64 {
+// Values returns every metric of the next round by its name.
+func (f *RunningMetrics) Values(next record.Record) map[string]float64 {
 	r := Round{Record: next}
 	f.sent.add(&r)
 	out := map[string]float64{}
 	for _, name := range RoundMetrics([]*Group{{Runs: []*Run{{Rounds: []Round{r}}}}}) {
 		m, err := ParseMetric(name)
 		if err != nil {
-			continue // a domain with a name that no metric can have
+			continue // the domain's name is not valid in a metric
 		}
 		if v, ok := m.of(r); ok {
 			out[name] = v
@@ -63,8 +63,8 @@ func (f *Follower) Values(next record.Record) map[string]float64 {
 	return out
 }
 
-// ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last
-// line without its end was not finished, and is left out without an error. Lists by client are those of rounds that all
+// ReadRounds reads a rounds.jsonl up to the first invalid line. The rounds before it are valid even with an error. An
+// unterminated last line is incomplete, and is dropped without an error. Lists by client exist only for rounds that all
 // clients answered.
 func ReadRounds(r io.Reader) ([]Round, error) {
 	rounds, err := readLines(r)
@@ -73,7 +73,7 @@ func ReadRounds(r io.Reader) ([]Round, error) {
 	return rounds, err
 }
 
-// leaveOutPartial drops the lists by client of rounds that some client did not answer: they compare with no others.
+// leaveOutPartial drops the lists by client of rounds with missing clients, because these lists are not comparable.
 func leaveOutPartial(rounds []Round) {
 	for i := range rounds {
 		if r := &rounds[i]; len(r.Answered) > 0 {
@@ -85,7 +85,7 @@ func leaveOutPartial(rounds []Round) {
 	}
 }
 
-// all lists the evaluations of the clients' own test data.
+// all lists the evaluations on the clients' own test data.
 func (r Round) all() []*metrics.Evaluation {
 	return present(r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal)
 }
@@ -94,7 +94,7 @@ func present(list ...*metrics.Evaluation) []*metrics.Evaluation {
 	return slices.DeleteFunc(list, func(e *metrics.Evaluation) bool { return e == nil })
 }
 
-// clients is how many the lists by client are about.
+// clients returns the length of the lists by client.
 func (r Round) clients() int {
 	n := 0
 	for _, e := range r.all() {
@@ -123,13 +123,13 @@ func readLines(r io.Reader) ([]Round, error) {
 			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
 		}
 		if n := len(out); n > 0 && slices.Equal(out[n-1].TestSizes, round.TestSizes) {
-			round.TestSizes = out[n-1].TestSizes // they hardly ever change, and may be many
+			round.TestSizes = out[n-1].TestSizes // sizes rarely change, and may be many
 		}
 		out = append(out, round)
 	}
 }
 
-// readLine reads up to and without a line's end.
+// readLine reads up to the end of a line and drops the line end.
 func readLine(b *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -168,7 +168,7 @@ func parseRound(line []byte, want int) (Round, error) {
 	return r, nil
 }
 
-// check refuses numbers that no run has, which would make means and drawings meaningless.
+// check rejects impossible numbers, which would make means and drawings meaningless.
 func (r Round) check() error {
 	all := r.all()
 	for _, x := range r.EvaluationSets {
@@ -211,7 +211,7 @@ func (r Round) check() error {
 	return nil
 }
 
-// sameLength reports whether further lists are absent or of length n.
+// sameLength reports whether all other lists are absent or of length n.
 func sameLength(n int, others ...int) bool {
 	for _, o := range others {
 		if o != 0 && o != n {
@@ -221,7 +221,7 @@ func sameLength(n int, others ...int) bool {
 	return true
 }
 
-// shares are the numbers within 0 and 1 that stand beside the round's evaluations.
+// shares returns the round's numbers outside its evaluations that must lie between 0 and 1.
 func (r Round) shares() []float64 {
 	var out []float64
 	if n := r.BaseToNew; n != nil {

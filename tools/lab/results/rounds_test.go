@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// answeredLine is a round that two clients, or some of them, answered.
+// answeredLine returns a round that the given clients answered.
 func answeredLine(round int, answered, perClient, sizes string, accuracy, worst float64) string {
 	own := fmt.Sprintf(`"accuracy":%v,"worst":%v,"per_client":%s`, accuracy, worst, perClient)
 	return fmt.Sprintf(`{"round":%d,"tested":true,%s,"evaluations":{"personal":{%s}},"answered":%s,"test_sizes":%s}
@@ -14,8 +14,8 @@ func answeredLine(round int, answered, perClient, sizes string, accuracy, worst 
 		round, own, own, answered, sizes)
 }
 
-// TestAnswered: lists of a round that some client did not answer in are left out; its means stay, and so does its worst
-// client.
+// TestAnswered: lists by client are dropped for a round that some client did not answer. The means and the worst client
+// stay.
 func TestAnswered(t *testing.T) {
 	rounds, err := ReadRounds(strings.NewReader(answeredLine(0, "[]", "[0.25,0.75]", "[4,4]", .5, .25) +
 		answeredLine(1, "[1]", "[0.75]", "[4]", .75, .75)))
@@ -28,7 +28,7 @@ func TestAnswered(t *testing.T) {
 		t.Errorf("%+v", rounds)
 	}
 	run := &Run{Rounds: rounds}
-	if v, ok := metric(t, "worst").Of(run); !ok || v != 0.75 {
+	if v, ok := metric(t, "worst").Value(run); !ok || v != 0.75 {
 		t.Errorf("the worst client of the last round has %v, %v", v, ok)
 	}
 	if got := metric(t, "last").PerClient(run); got != nil {
@@ -38,7 +38,7 @@ func TestAnswered(t *testing.T) {
 	if g := (&Group{}); pairKey(g, "", run) != pairKey(g, "", whole) {
 		t.Error("a run whose last test one client missed is not paired with one that all answered")
 	}
-	// Of three clients, two answered each time, but not the same two.
+	// Two of three clients answered each time, but not the same two.
 	rounds, err = ReadRounds(strings.NewReader(answeredLine(0, "[0,1]", "[0.25,0.75]", "[4,4]", .5, .25) +
 		answeredLine(1, "[1,2]", "[0.75,0.25]", "[4,4]", .5, .25)))
 	if err != nil || rounds[0].Evaluation.PerClient != nil || rounds[1].Evaluation.PerClient != nil {

@@ -19,7 +19,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// Files of a run folder that the engine does not name.
+// Files of a run folder without a name in the engine.
 const (
 	ConfigFile     = runfolder.ConfigFile
 	ClientsFile    = runfolder.ClientsFile
@@ -34,8 +34,8 @@ const (
 	maxError   = 64 << 10
 )
 
-// written is what a report needs of config.yaml. It is read as it was written, not through package configs: there the
-// environment would change what a finished run was asked to do, and a key of another version would be an error.
+// written is the part of config.yaml that reports need. Package configs does not read it: with package configs the
+// environment could change the settings of a finished run, and a key of another version would be an error.
 type written struct {
 	Name   string
 	Method string
@@ -57,10 +57,10 @@ func isFile(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// readRun reads a run folder. What is wrong with it stands in its state and its notes.
+// readRun reads a run folder. Problems become its state and notes.
 func readRun(dir string) (run *Run, notes []string) {
 	run = &Run{Dir: dir, Name: filepath.Base(dir)}
-	fail := func(why string) { run.State, run.Why = Failed, oneLine(why) }
+	fail := func(why string) { run.State, run.Reason = Failed, oneLine(why) }
 	note := func(name string, err error) {
 		notes = append(notes, filepath.Join(dir, name)+": "+oneLine(err.Error()))
 	}
@@ -130,9 +130,9 @@ func readRun(dir string) (run *Run, notes []string) {
 			fail(string(text))
 			break
 		}
-		run.State, run.Why = Unfinished, fmt.Sprintf("%d rounds so far", len(run.Rounds))
+		run.State, run.Reason = Unfinished, fmt.Sprintf("%d rounds so far", len(run.Rounds))
 		if run.Planned > 0 {
-			run.Why = fmt.Sprintf("%d of %d rounds so far", len(run.Rounds), run.Planned)
+			run.Reason = fmt.Sprintf("%d of %d rounds so far", len(run.Rounds), run.Planned)
 		}
 	}
 	return run, notes
@@ -145,7 +145,7 @@ func (r *Run) readConfig() error {
 	}
 	r.Config = string(text)
 	var c written
-	err = yaml.Unmarshal(text, &c) // fills in what it can, even with an error
+	err = yaml.Unmarshal(text, &c) // fills in valid fields, even with an error
 	if c.Name != "" {
 		r.Name = c.Name
 	}
@@ -154,7 +154,7 @@ func (r *Run) readConfig() error {
 	return err
 }
 
-// readIdentity reads which experiment the run belongs to. Of a run that does not say it, nothing compares.
+// readIdentity reads the identity of the run's experiment. A run without it is compared with nothing.
 func (r *Run) readIdentity() error {
 	r.TestData = r.Dir
 	id, err := experiment.ReadIdentity(r.Dir)
@@ -171,7 +171,7 @@ func (r *Run) readIdentity() error {
 	return nil
 }
 
-// readSmall reads a file of at most limit bytes; nil without an error where there is none.
+// readSmall reads a file of at most limit bytes; nil without an error if it does not exist.
 func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +202,7 @@ func oneLine(s string) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Log tells what happened in the run, a line for each round and each warning.
+// Log describes the run, with a line for each round and each warning.
 func (r *Run) Log() []string {
 	var out []string
 	say := func(format string, a ...any) { out = append(out, oneLine(fmt.Sprintf(format, a...))) }
@@ -234,8 +234,8 @@ func (r *Run) Log() []string {
 	if r.Summary.Stopped != "" {
 		say("ended early: %s", r.Summary.Stopped)
 	}
-	if r.State != Done && r.Why != "" {
-		say("%s: %s", r.State, r.Why)
+	if r.State != Done && r.Reason != "" {
+		say("%s: %s", r.State, r.Reason)
 	}
 	return out
 }

@@ -10,14 +10,14 @@ import (
 
 // Stat is a number over seeds.
 type Stat struct {
-	Seeds  []uint64  // in rising order
+	Seeds  []uint64  // ascending
 	Values []float64 // one per seed
 }
 
-// N is the number of seeds.
+// N returns the number of seeds.
 func (s Stat) N() int { return len(s.Values) }
 
-// Mean is the mean over seeds; NaN without any.
+// Mean returns the mean over seeds; NaN without any.
 func (s Stat) Mean() float64 {
 	if len(s.Values) == 0 {
 		return math.NaN()
@@ -26,8 +26,8 @@ func (s Stat) Mean() float64 {
 	return mean
 }
 
-// Std is the sample standard deviation over seeds, which divides by n-1: the seeds are a sample of all seeds. It is NaN
-// with fewer than two.
+// Std returns the sample standard deviation over seeds. It divides by n-1, because the seeds are a sample of all seeds.
+// It is NaN for fewer than two seeds.
 func (s Stat) Std() float64 {
 	if len(s.Values) < 2 {
 		return math.NaN()
@@ -39,7 +39,7 @@ func (s Stat) Std() float64 {
 func (g *Group) Stat(m Metric) Stat {
 	var s Stat
 	for _, r := range g.Done() {
-		if v, ok := m.Of(r); ok {
+		if v, ok := m.Value(r); ok {
 			s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
 		}
 	}
@@ -69,16 +69,16 @@ func Mean(of []Stat) Stat {
 	return out
 }
 
-// Curve is a quantity over the rounds, as mean and standard deviation over the seeds that have the round.
+// Curve is a quantity over the rounds, as mean and standard deviation over the seeds with a value in the round.
 type Curve struct {
-	Rounds []int // counted from 1, as people count
+	Rounds []int // counted from 1
 	Mean   []float64
-	Std    []float64 // of the sample (n-1); 0 where there is one seed
-	N      []int     // seeds
+	Std    []float64 // sample standard deviation (n-1); 0 for one seed
+	N      []int     // numbers of seeds
 }
 
-// Curves averages the metric's quantity over some groups, seed by seed, in every round that has it, of all runs,
-// unfinished ones too. A seed counts in a round where all groups have it.
+// Curves averages the metric's quantity over some groups, seed by seed, in every round with the quantity. It includes
+// unfinished runs. A seed counts in a round if all groups have it.
 func Curves(groups []*Group, m Metric) Curve {
 	var c Curve
 	most := 0

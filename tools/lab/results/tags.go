@@ -11,13 +11,13 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// TagsFile holds the words that somebody gave a run, a JSON list, sorted.
+// TagsFile holds the user's tags of a run, as a sorted JSON list.
 const TagsFile = "tags.json"
 
-// maxTags bounds what is read of TagsFile, in bytes.
+// maxTags is the size limit of TagsFile, in bytes.
 const maxTags = 64 << 10
 
-// CheckTag finds what a tag may not be: empty, long, or with blanks, commas or signs that a line cannot show.
+// CheckTag rejects tags that are empty, long, or have blanks, commas or unprintable characters.
 func CheckTag(tag string) error {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == ',' || r == '|' }
 	if tag == "" || len(tag) > 64 || strings.ContainsFunc(tag, bad) {
@@ -44,7 +44,7 @@ func readTags(dir string) ([]string, error) {
 	return tags, nil
 }
 
-// Tag adds tags to a run and takes others from it.
+// Tag adds tags to a run and removes others from it.
 func (r *Run) Tag(add, remove []string) error {
 	for _, t := range add {
 		if err := CheckTag(t); err != nil {

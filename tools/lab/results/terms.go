@@ -9,20 +9,20 @@ import (
 	"promptfed/federation/method"
 )
 
-// Vanishing is the length of a term's gradient, beside that of cross entropy, below which the term does next to
-// nothing.
-const Vanishing = 1e-3
+// VanishingThreshold is the relative gradient norm, compared with cross entropy, below which a term has almost no
+// effect.
+const VanishingThreshold = 1e-3
 
-// Term is what the rounds of a run tell of one term of the loss, on one parameter or on all of them.
+// Term is one term of the loss in the rounds of a run, for one parameter or for all parameters.
 type Term struct {
 	Name                  string
-	Param                 string // "" for all together
-	Rounds                []int  // that have it, counted from 0
+	Param                 string // "" for all parameters together
+	Rounds                []int  // rounds with the term, counted from 0
 	Value, Norm, Relative []float64
 }
 
-// Terms returns the terms that rounds measured in the order of the loss: each on all parameters, then on every one that
-// it depends on. Unknown values are NaN.
+// Terms returns the measured terms in the order of the loss: each for all parameters, then for every parameter that it
+// depends on. Unknown values are NaN.
 func Terms(rounds []Round) []*Term {
 	var names []string
 	byName := map[string]map[string]*Term{}
@@ -48,7 +48,7 @@ func Terms(rounds []Round) []*Term {
 	}
 	var out []*Term
 	for _, name := range names {
-		for _, param := range sortedKeys(byName[name]) { // all together, "", comes first
+		for _, param := range sortedKeys(byName[name]) { // "", all together, comes first
 			out = append(out, byName[name][param])
 		}
 	}
@@ -62,8 +62,8 @@ func orNaN(v *float64) float64 {
 	return *v
 }
 
-// VanishingTerms names the terms whose gradient is below Vanishing of that of cross entropy in every round, on every
-// parameter. One that moves a parameter which cross entropy does not reach is none of them.
+// VanishingTerms names the terms whose relative gradient norm is below VanishingThreshold in every round, for every
+// parameter. It omits terms with a parameter that cross entropy does not reach.
 func VanishingTerms(rounds []Round) []string {
 	acts, names := map[string]bool{}, []string(nil)
 	for _, t := range Terms(rounds) {
@@ -74,30 +74,30 @@ func VanishingTerms(rounds []Round) []string {
 			names = append(names, t.Name)
 		}
 		for i, r := range t.Relative {
-			acts[t.Name] = acts[t.Name] || r >= Vanishing || math.IsNaN(r) && t.Norm[i] > 0
+			acts[t.Name] = acts[t.Name] || r >= VanishingThreshold || math.IsNaN(r) && t.Norm[i] > 0
 		}
 	}
 	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
 }
 
-// VanishingNote says that a term of a run is one of VanishingTerms.
+// VanishingNote returns a note that a term of a run is one of VanishingTerms.
 func VanishingNote(run, term string, rounds []Round) string {
 	if off(rounds, term) {
 		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up "+
 			"needs more rounds", run, term, len(rounds))
 	}
 	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
-		Vanishing)
+		VanishingThreshold)
 }
 
-// off reports whether a term has no gradient in any round, such as one before the end of its warm-up.
+// off reports whether a term has no gradient in any round, such as a term before the end of its warm-up.
 func off(rounds []Round, term string) bool {
 	return !slices.ContainsFunc(Terms(rounds), func(t *Term) bool {
 		return t.Name == term && slices.ContainsFunc(t.Norm, func(v float64) bool { return v > 0 })
 	})
 }
 
-// checkTerms refuses what no run measures.
+// checkTerms rejects impossible terms.
 func checkTerms(terms []record.Term) error {
 	const most = 64
 	for _, t := range terms {

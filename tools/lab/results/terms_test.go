@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Two rounds of three terms: pull is below 1e-3 on all it reaches in both; push is above in the second; ridge is small
-// beside cross entropy, but alone on its parameter; the correction begins in round 1 and has no value.
+// Two rounds of three terms: pull is below 1e-3 on all its parameters in both rounds; push is above in the second;
+// ridge is small beside cross entropy, but alone on its parameter; the correction starts in round 1 and has no value.
 const twoRounds = `{"round":0,"terms":[` +
 	`{"name":"cross entropy","value":2,"norm":4,"relative":1,"params":{"a":{"norm":4,"relative":1}}},` +
 	`{"name":"pull","value":0.5,"norm":0.001,"relative":0.00025,"params":{"a":{"norm":0.001,"relative":0.00025}}},` +

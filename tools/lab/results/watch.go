@@ -13,8 +13,8 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Cache reads folders again and again, and of run folders only those that changed since. The zero value is empty; it is
-// for one goroutine.
+// Cache loads folders repeatedly and rereads only changed run folders. The zero value is empty. It is not safe for
+// concurrent use.
 type Cache struct{ runs map[string]cached }
 
 type cached struct {
@@ -23,7 +23,7 @@ type cached struct {
 	notes []string
 }
 
-// Load is the function Load. Runs that did not change are the same as before.
+// Load is the function Load. Unchanged runs are the same values as before.
 func (c *Cache) Load(dirs ...string) (*Results, error) {
 	kept := map[string]cached{}
 	out, err := loadWith(func(dir string) (*Run, []string) {
@@ -41,7 +41,7 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 	return out, err
 }
 
-// watched are the files of a run folder that change what is shown of it.
+// watched are the files of a run folder that affect its results.
 var watched = []string{ConfigFile, experiment.IdentityFile, ProvenanceFile, record.RoundsFile,
 	record.SummaryFile, ErrorFile, TagsFile, ClientsFile, record.ConfusionFile}
 
@@ -51,15 +51,15 @@ func stampRun(h hash.Hash64, dir string) {
 	}
 }
 
-// stampFile adds a file's name, size and time to a sum; of a file that is not there, nothing.
+// stampFile adds a file's name, size and time to a hash; nothing if the file does not exist.
 func stampFile(h hash.Hash64, path string) {
 	if info, err := os.Stat(path); err == nil {
 		fmt.Fprintf(h, "%q %d %d;", path, info.Size(), info.ModTime().UnixNano())
 	}
 }
 
-// Fingerprint is another number after any run or sweep in or below some folders changed, began or went. Folders are
-// looked at rather than watched, since changes on network drives are not announced.
+// Fingerprint returns a number that changes after a run or sweep in or below some folders changes, starts or
+// disappears. It looks at the folders instead of watching them, because network drives announce no changes.
 func Fingerprint(dirs ...string) uint64 {
 	h := fnv.New64a()
 	for _, dir := range dirs {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A cache reads again what changed, and nothing else; the stamp changes with every file that counts and with no other.
+// A cache rereads exactly the changed runs. The fingerprint changes with every relevant file and with no other file.
 func TestCacheAndStamp(t *testing.T) {
 	dir := t.TempDir()
 	var c Cache

@@ -9,20 +9,20 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Ranking is Friedman's test of k treatments in N blocks, such as methods on tasks, after Demsar (JMLR 7, 2006): the
-// treatments are ranked in each block, and the test asks whether their mean ranks could be those of treatments alike.
+// Ranking is Friedman's test of k treatments in N blocks, such as methods on tasks, after Demsar (JMLR 7, 2006). The
+// treatments are ranked in each block. The null hypothesis is that all treatments are equal.
 type Ranking struct {
-	Ranks              [][]float64 // by block and treatment: 1 is the highest value, equal values share a mean rank
+	Ranks              [][]float64 // [block][treatment]: 1 is the highest value, equal values share a mean rank
 	Mean               []float64   // by treatment, over blocks
-	ChiSquare          Test        // Friedman's statistic, corrected for ties; N (k-1) is the most it can be
-	ImanDavenport      Test        // their F of it, which is less conservative; NaN where every block agrees
-	CriticalDifference float64     // Nemenyi's critical difference of two mean ranks, at 0.05
+	ChiSquare          Test        // Friedman's statistic, corrected for ties; at most N (k-1)
+	ImanDavenport      Test        // their F statistic, less conservative than ChiSquare; NaN if all blocks agree
+	CriticalDifference float64     // Nemenyi's critical difference of two mean ranks at level 0.05
 }
 
-// Friedman ranks values by block and treatment, of which there must be two or more each. Where treatments are equal in
-// every block both tests are NaN.
+// Friedman ranks values by block and treatment. It needs at least two blocks and two treatments. Both tests are NaN if
+// the treatments are equal in every block.
 //
-// Written here since gonum/stat and go-moremath/stats have neither the test nor the studentized range.
+// Neither gonum/stat nor go-moremath/stats has this test or the studentized range.
 func Friedman(values [][]float64) Ranking {
 	n, k := float64(len(values)), float64(len(values[0]))
 	out := Ranking{Mean: make([]float64, len(values[0])), ChiSquare: Test{math.NaN(), math.NaN()},
@@ -53,7 +53,7 @@ func Friedman(values [][]float64) Ranking {
 	return out
 }
 
-// descendingRanks returns ranks from the highest value, 1, down, and the sum of t^3-t over groups of t equal values.
+// descendingRanks returns ranks from 1 for the highest value, and the sum of t^3-t over groups of t equal values.
 func descendingRanks(values []float64) (ranks []float64, ties float64) {
 	order := make([]int, len(values))
 	for i := range order {
@@ -75,17 +75,17 @@ func descendingRanks(values []float64) (ranks []float64, ties float64) {
 	return ranks, ties
 }
 
-// CriticalDifference is Nemenyi's: two of k mean ranks over n blocks differ at level alpha where they are further apart
-// than q sqrt(k(k+1)/(6n)), q being the studentized range of k means with infinite degrees of freedom over sqrt(2)
-// (Demsar 2006, section 3.2.2; its table 5 has q for k up to 10).
+// CriticalDifference returns Nemenyi's critical difference. Two of k mean ranks over n blocks differ at level alpha if
+// their distance exceeds q sqrt(k(k+1)/(6n)). Here q is the studentized range of k means with infinite degrees of
+// freedom, divided by sqrt(2) (Demsar 2006, section 3.2.2; its table 5 has q for k up to 10).
 func CriticalDifference(k, n int, alpha float64) float64 {
 	m := float64(k)
 	return studentizedRange(m, alpha) / math.Sqrt2 * math.Sqrt(m*(m+1)/(6*float64(n)))
 }
 
-// studentizedRange is the value that the range of k standard normal numbers exceeds with probability alpha. The
-// distribution of the range is k times the integral over z of phi(z) (Phi(z+q) - Phi(z))^(k-1), z being the smallest of
-// the numbers.
+// studentizedRange returns the value that the range of k standard normal numbers exceeds with probability alpha. The
+// distribution of the range is k times the integral over z of phi(z) (Phi(z+q) - Phi(z))^(k-1), where z is the smallest
+// number.
 func studentizedRange(k, alpha float64) float64 {
 	normal := distuv.UnitNormal
 	atMost := func(q float64) float64 {

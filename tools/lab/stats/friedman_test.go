@@ -57,8 +57,8 @@ func TestFriedmanGolden(t *testing.T) {
 	}
 }
 
-// Table 5 (a) of Demsar (2006), and the worked example of his section 3.2.2: four classifiers on fourteen data sets
-// differ where mean ranks are 1.25 apart. The table was made from ranges of two digits, so its last digit is not sure.
+// Table 5 (a) of Demsar (2006), and the example of section 3.2.2: four classifiers on fourteen data sets differ if
+// their mean ranks are 1.25 apart. The table was computed from ranges with two digits, so its last digit is uncertain.
 func TestCriticalDifferenceOfThePaper(t *testing.T) {
 	for i, want := range []float64{1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164} {
 		if q := studentizedRange(float64(i+2), 0.05) / math.Sqrt2; math.Abs(q-want) > 1e-3 {
@@ -70,10 +70,10 @@ func TestCriticalDifferenceOfThePaper(t *testing.T) {
 	}
 }
 
-// Where every block agrees Iman and Davenport's F has no denominator, and where all are equal there is nothing to test.
+// If all blocks agree Iman and Davenport's F has no denominator. If all treatments are equal the tests are undefined.
 func TestFriedmanEdges(t *testing.T) {
 	r := Friedman([][]float64{{3, 2, 1}, {9, 5, 4}})
-	// chi square is at its most, N (k-1) = 4; its survival with two degrees of freedom is exp(-2)
+	// chi square is at its maximum, N (k-1) = 4; its survival with two degrees of freedom is exp(-2)
 	if r.ChiSquare.Statistic != 4 || !near(r.ChiSquare.P, math.Exp(-2), 1e-12) || !math.IsNaN(r.ImanDavenport.P) {
 		t.Errorf("two blocks that agree: %+v", r)
 	}

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// PairedT is Student's t test of some differences. It says nothing (NaN) with less than two, or where all are equal.
+// PairedT returns Student's t test of differences. It is NaN for fewer than two differences and for equal differences.
 func PairedT(d []float64) Test {
 	n := float64(len(d))
 	if n < 2 || slices.Min(d) == slices.Max(d) {
@@ -21,9 +21,9 @@ func PairedT(d []float64) Test {
 	return Test{t, min(1, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Survival(math.Abs(t)))}
 }
 
-// Cohen is the mean difference over the sample standard deviation of the differences (Cohen's d of paired values); NaN
-// where PairedT says nothing.
-func Cohen(d []float64) float64 {
+// CohensD returns Cohen's d of paired values: the mean difference over the sample standard deviation of the
+// differences. It is NaN whenever PairedT is NaN.
+func CohensD(d []float64) float64 {
 	if len(d) < 2 || slices.Min(d) == slices.Max(d) {
 		return math.NaN()
 	}
@@ -31,8 +31,8 @@ func Cohen(d []float64) float64 {
 	return mean / std
 }
 
-// Holm corrects the p values of a family of tests, so that the chance of a single false finding among them is at most
-// what they are held against (Holm 1979). NaN are no tests and stay.
+// Holm corrects the p values of a family of tests (Holm 1979). The probability of any false finding in the family is
+// then at most the level of significance. NaN values are not tests and stay.
 func Holm(p []float64) []float64 {
 	out := slices.Clone(p)
 	var order []int
@@ -50,11 +50,11 @@ func Holm(p []float64) []float64 {
 	return out
 }
 
-// Bootstrap draws a 95 % confidence interval of the mean of differences that come in clusters, such as the clients of a
-// run: each of n resamples draws clusters with replacement and then differences of each with replacement, and counts
-// every drawn difference the same (two-stage bootstrap, Davison and Hinkley 1997, section 3.8; percentile method). With
-// one cluster it is the ordinary bootstrap; clusters of one difference each make it the ordinary bootstrap of these.
-// The same seed gives the same interval. NaN without at least two differences.
+// Bootstrap returns a 95 % confidence interval of the mean of clustered differences, such as clients in runs. Each of n
+// resamples draws clusters with replacement, then differences within each with replacement. All drawn differences have
+// equal weight (two-stage bootstrap, Davison and Hinkley 1997, section 3.8; percentile method). It is the ordinary
+// bootstrap for a single cluster, and for clusters of one difference each. The same seed produces the same interval.
+// The interval is NaN for fewer than two differences.
 func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 	total := 0
 	for _, c := range clusters {
@@ -80,8 +80,8 @@ func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 	return Quantile(means, 0.025), Quantile(means, 0.975)
 }
 
-// Quantile interpolates between the two values of a sorted list around place q (n - 1), as numpy.quantile does by
-// default (type 7 of Hyndman and Fan 1996). gonum's stat.Quantile has other types only.
+// Quantile interpolates between the two values of a sorted list around index q (n - 1), as numpy.quantile does by
+// default (type 7 of Hyndman and Fan 1996). gonum's stat.Quantile has only other types.
 func Quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)

@@ -8,21 +8,22 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// exactRanks is the number of differences up to which the distribution of the rank sum is computed, ties and all.
+// exactRanks is the largest number of differences for the exact distribution of the rank sum, including ties.
 const exactRanks = 200
 
 // Test is the outcome of a test of the hypothesis that paired values do not differ.
 type Test struct {
 	Statistic float64
-	P         float64 // two-sided; NaN where the test says nothing
+	P         float64 // two-sided; NaN for an undefined test
 }
 
-// SignedRank is Wilcoxon's signed-rank test (Biometrics Bulletin 1, 1945) of some differences. Zeros are left out, as
-// he did; equal differences share the mean of their ranks. The statistic is the smaller of the two rank sums. Up to 200
-// differences p comes from the distribution of the rank sum over all signs of these very ranks; above, from the normal
-// distribution with the variance corrected for ties and without continuity correction. Without any difference p is 1.
+// SignedRank returns Wilcoxon's signed-rank test (Biometrics Bulletin 1, 1945) of differences. Zeros are dropped, as in
+// the paper. Equal differences share their mean rank. The statistic is the smaller of the two rank sums. For up to 200
+// differences p is exact: it uses the distribution of the rank sum over all signs of these ranks. Above 200 it uses the
+// normal distribution, with the variance corrected for ties and without continuity correction. p is 1 without any
+// difference.
 //
-// Written here since gonum/stat and go-moremath/stats, the kept libraries of statistics, do not have it.
+// Neither gonum/stat nor go-moremath/stats has this test.
 func SignedRank(d []float64) Test {
 	ranks, plus, ties := signedRanks(d)
 	n := len(ranks)
@@ -41,8 +42,8 @@ func SignedRank(d []float64) Test {
 	return out
 }
 
-// RankBiserial is the matched-pairs rank-biserial correlation (Kerby 2014): the share of the rank sum of positive
-// differences less that of negative ones, from -1 to 1.
+// RankBiserial returns the matched-pairs rank-biserial correlation (Kerby 2014): the positive share of the rank sum
+// minus the negative share, from -1 to 1.
 func RankBiserial(d []float64) float64 {
 	ranks, plus, _ := signedRanks(d)
 	if len(ranks) == 0 {
@@ -51,8 +52,8 @@ func RankBiserial(d []float64) float64 {
 	return 2*float64(plus)/float64(len(ranks)*(len(ranks)+1)) - 1
 }
 
-// signedRanks returns twice the ranks of the sizes of differences other than 0, which are whole numbers even where
-// ranks are shared; the sum of those of positive differences; and the sum of t^3-t over groups of t equal sizes.
+// signedRanks returns twice the ranks of the absolute differences other than 0 (doubled ranks are whole numbers, even
+// for ties), the sum of the doubled ranks of positive differences, and the sum of t^3-t over groups of t equal sizes.
 func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	d = slices.DeleteFunc(slices.Clone(d), func(v float64) bool { return v == 0 })
 	slices.SortFunc(d, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
@@ -73,10 +74,10 @@ func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	return ranks, plus, ties
 }
 
-// atMost is the probability that the sum of those ranks whose sign is positive, each with probability 1/2, is at most
-// s.
+// atMost returns the probability that the sum of the positive ranks is at most s, if each rank is positive with
+// probability 1/2.
 func atMost(s int, ranks []int) float64 {
-	p := make([]float64, s+1) // by sum; greater sums are not needed
+	p := make([]float64, s+1) // by sum; greater sums are unnecessary
 	p[0] = 1
 	for _, r := range ranks {
 		for i := s; i >= 0; i-- {

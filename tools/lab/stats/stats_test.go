@@ -49,7 +49,7 @@ func TestSignificanceGolden(t *testing.T) {
 		}{
 			{"t", pt.Statistic, c.T}, {"p of t", pt.P, c.TP}, {"rank sum", w.Statistic, c.W}, {"p of the rank sum", w.P,
 				c.WP},
-			{"Cohen's d", Cohen(c.Differences), c.Cohen}, {"rank-biserial", RankBiserial(c.Differences),
+			{"Cohen's d", CohensD(c.Differences), c.Cohen}, {"rank-biserial", RankBiserial(c.Differences),
 				c.RankBiserial},
 		} {
 			if !near(v.got, v.want, 1e-10) {
@@ -64,7 +64,7 @@ func TestSignificanceGolden(t *testing.T) {
 			}
 		}
 	}
-	// The draws differ, so the ends do by about 1/sqrt(20000) of the interval's width: 3 % is four times that.
+	// The draws differ, so the ends differ by about 1/sqrt(20000) of the interval's width: 3 % is four times that.
 	for _, c := range golden.Bootstrap {
 		low, high := Bootstrap(c.Clusters, 20000, 3)
 		width := c.Interval[1] - c.Interval[0]
@@ -78,7 +78,7 @@ func TestSignificanceGolden(t *testing.T) {
 	}
 }
 
-// What the tests say where there is nothing to test.
+// Results of the tests on input without a testable difference.
 func TestSignificanceEdges(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {

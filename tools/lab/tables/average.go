@@ -9,8 +9,8 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// prune drops rows and columns where nothing was planned, and those of metrics, domains and evaluation sets that no run
-// has.
+// prune drops rows and columns without planned runs, and rows and columns of metrics, domains and evaluation sets that
+// no run has.
 func (b *builder) prune() {
 	t := b.t
 	drop := make([]bool, len(t.Columns))
@@ -21,7 +21,7 @@ func (b *builder) prune() {
 		}
 		drop[j] = !planned || empty && pseudo
 	}
-	if slices.Contains(drop, false) { // else every run failed, which the table must say
+	if slices.Contains(drop, false) { // otherwise every run failed, and the table must show this
 		for j := len(drop) - 1; j >= 0; j-- {
 			if !drop[j] {
 				continue
@@ -46,14 +46,15 @@ func (t *Table) column(j int) []Cell {
 	return out
 }
 
-// withAverages are the combinations of the labels of some axes, and those in which axes are averaged over: all axes of
-// the grid, if the layout asks for it, and some of them where the card has the paper's number for it.
+// withAverages returns the combinations of the labels of some axes, and combinations with averages: over all axes of
+// the grid if the layout asks for averages, and over some of them if the card has the paper's number for such an
+// average.
 func (b *builder) withAverages(axes, others []string, asked bool) []map[string]string {
 	if !asked {
 		return b.combinations(axes, nil)
 	}
 	over := map[string]bool{}
-	plain := true // no pseudo-axis: there is a mean over everything
+	plain := true // without a pseudo-axis there is a mean over everything
 	for _, a := range axes {
 		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
 		plain = plain && (!b.pseudo(a) || a == EvaluationAxis)
@@ -83,7 +84,7 @@ func (b *builder) averaged(labels map[string]string) []string {
 	return out
 }
 
-// average is the mean of the cells along some axes, seed by seed, over the seeds that all of them have.
+// average returns the mean of the cells along some axes, seed by seed, over the seeds common to all cells.
 func (b *builder) average(labels map[string]string, axes []string) Cell {
 	var cells []Cell
 	for _, c := range b.combinations(axes, nil) {

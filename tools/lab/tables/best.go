@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// methodAxis is the axis whose labels compete, where a grid has it.
+// methodAxis is the axis of the competing labels, if a grid has it.
 const methodAxis = "method"
 
-// best marks the best and the second best of the cells that are compared: those that differ in nothing but the method,
-// or without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
-// Nothing is the best in costs, deviations and losses (metrics.Quantity.Less). Numbers that look alike as shown share a
-// place.
+// best marks the best and the second best of comparable cells: cells that differ only in the method, or without an axis
+// of methods, cells of one column. Cells of different evaluations, metrics or test data are not comparable. Costs,
+// deviations and losses have no marks (metrics.Definition.Lower). Numbers that look equal in the table share a place.
 func (b *builder) best() {
 	compared, data := map[string][]*Cell{}, map[string]string{}
 	axes := slices.Concat(b.Rows, b.Columns)
@@ -53,7 +52,7 @@ func rank(cells []*Cell) {
 	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(score(b), score(a)) })
 	top, second := score(cells[0]), math.NaN()
 	if score(cells[len(cells)-1]) == top {
-		return // alike, or alone: nothing is best
+		return // equal cells, or a single cell: no best
 	}
 	for _, c := range cells {
 		switch v := score(c); {

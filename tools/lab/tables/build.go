@@ -11,8 +11,8 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist,
-// is an error.
+// Build returns the table of the groups. It returns an error if the groups lack an axis of the layout, or if a metric
+// does not exist.
 func Build(groups []*results.Group, l Layout) (*Table, error) {
 	b := builder{Layout: l, groups: groups, labels: map[string][]string{}}
 	var err error
@@ -88,7 +88,7 @@ func (b *builder) readAxes() error {
 	return nil
 }
 
-// domainLabels are the domains, and of the numbers over them those that the card has or asks for.
+// domainLabels returns the domains, and the statistics over domains that the card contains or asks for.
 func (b *builder) domainLabels() []string {
 	out := results.Domains(b.groups)
 	average := b.asked(DomainAxis, AverageLabel) || b.averagesOver(DomainAxis)
@@ -152,8 +152,8 @@ func isAverage(labels []string) bool {
 	return len(labels) > 0 && !slices.ContainsFunc(labels, func(l string) bool { return l != AverageLabel })
 }
 
-// combinations are the products of the labels of some axes, the first varying slowest, with a label for the average of
-// those in over.
+// combinations returns the products of the labels of some axes, with the first axis varying slowest. Axes in over get
+// an additional label for their average.
 func (b *builder) combinations(axes []string, over map[string]bool) []map[string]string {
 	out := []map[string]string{{}}
 	for _, a := range axes {
@@ -172,20 +172,20 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 	return out
 }
 
-// pseudo reports whether an axis is a pseudo-axis here; an axis of the grid may have its name.
+// pseudo reports whether an axis is a pseudo-axis here. An axis of the grid may have the same name.
 func (b *builder) pseudo(axis string) bool {
 	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, SetAxis, MetricAxis, EvaluationAxis},
 		axis)
 }
 
-// cell averages the groups that have the labels, seed by seed.
+// cell averages the groups with the given labels, seed by seed.
 func (b *builder) cell(labels map[string]string) Cell {
 	if over := b.averaged(labels); len(over) > 0 {
 		return b.average(labels, over)
 	}
 	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
 	grid := maps.Clone(labels)
-	narrowed := false // to what not every group may have
+	narrowed := false // some groups may lack the narrowed metric
 	for axis, label := range labels {
 		if b.pseudo(axis) && axis != EvaluationAxis {
 			c.Metric, narrowed = b.within(axis, label), true
@@ -195,9 +195,9 @@ func (b *builder) cell(labels map[string]string) Cell {
 		}
 	}
 	if view, ok := labels[EvaluationAxis]; ok && b.pseudo(EvaluationAxis) {
-		c.Metric = c.Metric.At(view)
+		c.Metric = c.Metric.InEvaluation(view)
 	}
-	groups := results.Where(b.groups, grid)
+	groups := results.WithLabels(b.groups, grid)
 	if narrowed {
 		groups = having(groups, c.Metric)
 	}
@@ -220,8 +220,8 @@ func (b *builder) cell(labels map[string]string) Cell {
 	return c
 }
 
-// having leaves out the groups that finished without the metric, as those of one data set do without the domains of
-// another; all of them, if none has it.
+// having drops the finished groups without the metric, such as groups of one data set without the domains of another.
+// If no group has the metric it drops none.
 func having(groups []*results.Group, m results.Metric) []*results.Group {
 	var out []*results.Group
 	some := false
@@ -238,27 +238,27 @@ func having(groups []*results.Group, m results.Metric) []*results.Group {
 	return out
 }
 
-// within is the metric of a label of a pseudo-axis.
+// within returns the metric of a label of a pseudo-axis.
 func (b *builder) within(axis, label string) results.Metric {
 	switch {
 	case axis == MetricAxis:
-		m, _ := results.ParseMetric(label) // readAxes has seen it
+		m, _ := results.ParseMetric(label) // readAxes has checked it
 		return m
 	case axis == SetAxis && label == AverageLabel:
-		return b.metric.In(metrics.SetMean, "")
+		return b.metric.WithDefinition(metrics.SetMean, "")
 	case axis == SetAxis:
-		return b.metric.In(metrics.Set, label)
+		return b.metric.WithDefinition(metrics.Set, label)
 	case label == AverageLabel:
-		return b.metric.In(metrics.DomainMean, "")
+		return b.metric.WithDefinition(metrics.DomainMean, "")
 	case label == StdLabel:
-		return b.metric.In(metrics.DomainStd, "")
+		return b.metric.WithDefinition(metrics.DomainStd, "")
 	case label == OverallLabel:
 		return b.metric
 	}
-	return b.metric.In(metrics.Domain, label)
+	return b.metric.WithDefinition(metrics.Domain, label)
 }
 
-// why describes what a cell lacks.
+// why describes the missing parts of a cell.
 func (b *builder) why(groups []*results.Group, c Cell) string {
 	var parts []string
 	n := 0
@@ -272,7 +272,7 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 				if len(groups) > 1 {
 					where = g.Name + ", "
 				}
-				parts = append(parts, fmt.Sprintf("%sseed %d %s: %s", where, r.Seed, r.State, r.Why))
+				parts = append(parts, fmt.Sprintf("%sseed %d %s: %s", where, r.Seed, r.State, r.Reason))
 			}
 		}
 	}
@@ -285,7 +285,7 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
 }
 
-// fewer notes the cells that are over fewer seeds than others, which the caption does not say.
+// fewer marks cells with fewer seeds than other cells, unless the caption states the seeds.
 func (b *builder) fewer() {
 	most := 0
 	for _, r := range b.t.Rows {
@@ -302,7 +302,7 @@ func (b *builder) fewer() {
 	}
 }
 
-// number numbers the notes of the cells; equal texts share one.
+// number assigns numbers to the notes of the cells; equal texts share one.
 func (b *builder) number() {
 	at := map[string]int{}
 	for _, r := range b.t.Rows {

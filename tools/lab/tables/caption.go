@@ -9,7 +9,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// finish writes what stands around the table.
+// finish writes the texts around the table.
 func (b *builder) finish() {
 	t := b.t
 	say := func(format string, a ...any) { t.Caption = append(t.Caption, fmt.Sprintf(format, a...)) }
@@ -21,7 +21,7 @@ func (b *builder) finish() {
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
-				say("%s: %s.", m.Under(b.metric), m.TitleOf(b.groups))
+				say("%s: %s.", m.ColumnHead(b.metric), m.TitleOf(b.groups))
 			}
 		}
 	} else {
@@ -35,8 +35,8 @@ func (b *builder) finish() {
 	t.Caption = append(t.Caption, b.evaluations()...)
 	fact(b.seeds())
 	fact(b.averagedOver())
-	fact(results.Reproduced(b.groups))
-	fact(results.Executions(b.groups))
+	fact(results.ReproducedDefects(b.groups))
+	fact(results.ExecutionDifferences(b.groups))
 	if t.severalData {
 		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}
@@ -86,7 +86,7 @@ func (b *builder) finish() {
 	}
 }
 
-// shows reports whether a label of the axis of metrics is left in the table.
+// shows reports whether a label of the axis of metrics remains in the table.
 func (t *Table) shows(metric string) bool {
 	for _, r := range t.Rows {
 		if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Labels[MetricAxis] == metric }) {
@@ -96,15 +96,15 @@ func (t *Table) shows(metric string) bool {
 	return false
 }
 
-// setWindow describes the rounds of the numbers on evaluation sets, where they differ from the table's: sets are tested
-// less often than the clients' own data.
+// setWindow describes the rounds of the numbers on evaluation sets if they differ from the table's rounds, because sets
+// are tested less often than the clients' own data.
 func (b *builder) setWindow() string {
 	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
 		return ""
 	}
 	var windows []string
 	for _, set := range results.Sets(b.groups) {
-		w := b.metric.In(metrics.Set, set).WindowOf(b.groups)
+		w := b.metric.WithDefinition(metrics.Set, set).WindowOf(b.groups)
 		if w != "" && !slices.Contains(windows, w) {
 			windows = append(windows, w)
 		}
@@ -115,7 +115,7 @@ func (b *builder) setWindow() string {
 	return "Evaluation sets: " + strings.Join(windows, "; ") + "."
 }
 
-// seeds describes what the numbers are means over.
+// seeds describes the averaging behind the numbers.
 func (b *builder) seeds() string {
 	var seeds []string
 	for _, g := range b.groups {
@@ -142,7 +142,7 @@ func (b *builder) seeds() string {
 	return overSeeds(n, seeds...)
 }
 
-// overSeeds describes the numbers behind ± in cells over so many seeds each, and the seeds.
+// overSeeds describes the number behind ± in cells with the given numbers of seeds, and the seeds.
 func overSeeds(n []int, seeds ...string) string {
 	if slices.Max(n) < 2 {
 		return "Each number is of one seed."
@@ -158,7 +158,7 @@ func overSeeds(n []int, seeds ...string) string {
 	return text + "."
 }
 
-// averagedOver names the axes that are in neither rows nor columns.
+// averagedOver names the axes outside rows and columns.
 func (b *builder) averagedOver() string {
 	var over []string
 	for _, a := range b.grid {

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in
-// which the table shows them; a mean of - is one of an evaluation that the method does not have. An axis that was
-// averaged over has no label; one that a table does not have, none either.
+// CSV writes one line per cell: the table, a column for each axis, the metric, and the numbers in the table's unit. The
+// mean is - for an evaluation that the method does not have. The label is empty for an averaged axis, and for an axis
+// outside the table.
 func CSV(w io.Writer, tables ...*Table) error {
 	var axes []string
 	for _, t := range tables {
@@ -67,7 +67,7 @@ func (t *Table) record(c Cell, axes []string) []string {
 	return append(out, number(mean), number(std), strconv.FormatBool(c.Best), note)
 }
 
-// number writes the digits that are not rounding, and nothing for what is no number.
+// number formats a number with 12 digits, so that rounding errors do not appear; empty for values that are not numbers.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return ""

@@ -18,7 +18,7 @@ var meaning = map[string]string{
 	results.PersonalView: "each client with the parameters that it last trained",
 }
 
-// evaluate finds the evaluation that a cell is of. Means over both are not made.
+// evaluate finds the evaluation of a cell. It never averages over both evaluations.
 func (c *Cell) evaluate(groups []*results.Group) {
 	views := c.Metric.Views(groups)
 	switch {
@@ -33,7 +33,7 @@ func (c *Cell) evaluate(groups []*results.Group) {
 	for _, g := range groups {
 		for _, r := range g.Done() {
 			done++
-			if c.Metric.Absent(r) {
+			if c.Metric.LacksEvaluation(r) {
 				absent++
 			}
 			data[r.TestData] = true
@@ -45,10 +45,10 @@ func (c *Cell) evaluate(groups []*results.Group) {
 	}
 }
 
-// place names the evaluation of every row, or of every column, where the table has both.
+// place names the evaluation of every row, or of every column, if the table has both evaluations.
 func (b *builder) place() {
 	t := b.t
-	follows := func(c Cell) bool { return c.View != "" && c.Metric.Follows() }
+	follows := func(c Cell) bool { return c.View != "" && c.Metric.UsesHeadline() }
 	views := map[string]bool{}
 	rows, columns := make([]map[string]bool, len(t.Rows)), make([]map[string]bool, len(t.Columns))
 	see := func(at *map[string]bool, view string) {
@@ -166,8 +166,8 @@ func (b *builder) evaluations() []string {
 	return out
 }
 
-// stands is the evaluation that the paper's number at labels stands with: the one that it is of, or the one that the
-// method's own paper reports where this one does not say. Empty where nothing is known.
+// stands returns the evaluation beside which the paper's number at the given labels stands: the number's own
+// evaluation, or if unknown, the evaluation in the method's own paper. It is empty if both are unknown.
 func (b *builder) stands(labels map[string]string) string {
 	if v := b.Card.View(b.single(labels)); v == results.GlobalView || v == results.PersonalView {
 		return v
@@ -179,7 +179,7 @@ func (b *builder) stands(labels map[string]string) string {
 		}
 	}
 	views := map[string]bool{}
-	for _, g := range results.Where(b.groups, grid) {
+	for _, g := range results.WithLabels(b.groups, grid) {
 		for _, r := range g.Runs {
 			views[cmp.Or(r.Summary.MethodView, r.View)] = true
 		}
@@ -190,7 +190,7 @@ func (b *builder) stands(labels map[string]string) string {
 	return slices.Sorted(maps.Keys(views))[0]
 }
 
-// single is the labels with those of the axes that have but one.
+// single returns the labels, plus the labels of the axes with a single label.
 func (b *builder) single(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	for _, a := range b.grid {
@@ -201,7 +201,7 @@ func (b *builder) single(labels map[string]string) map[string]string {
 	return out
 }
 
-// unsaid describes the evaluation of the paper's numbers, and the evaluation of ours that they stand beside.
+// unsaid describes paper numbers without a stated evaluation, and the evaluation of our numbers beside them.
 func (b *builder) unsaid() []string {
 	var open, other []string
 	for _, r := range b.t.Rows {
@@ -231,7 +231,7 @@ func (b *builder) unsaid() []string {
 	return out
 }
 
-// called is the name of a group in sentences: its method's label, where there is one.
+// called returns the name of a group in sentences: its method's label, if it has one.
 func (b *builder) called(g *results.Group) string {
 	if l, ok := g.Labels[methodAxis]; ok {
 		return l
@@ -239,7 +239,7 @@ func (b *builder) called(g *results.Group) string {
 	return g.Name
 }
 
-// some joins the different ones of a list, the first of many.
+// some joins the distinct entries of a list; of many only the first ones.
 func some(list []string) string {
 	const most = 4
 	var out []string

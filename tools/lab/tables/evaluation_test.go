@@ -12,8 +12,8 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// tested is a finished run with global and personal accuracies in its one round; below 0 the method does not have the
-// evaluation. view is the one that its method's paper reports.
+// tested returns a finished run with global and personal accuracies in its single round; a negative accuracy means that
+// the method lacks the evaluation. view is the evaluation in the method's paper.
 func tested(seed uint64, view string, global, personal float64) *results.Run {
 	e := record.Evaluations{}
 	if global >= 0 {
@@ -28,8 +28,8 @@ func tested(seed uint64, view string, global, personal float64) *results.Run {
 	return r
 }
 
-// field is a grid of three methods: one tested globally, one personally that has both, and one without a global
-// evaluation.
+// field returns a grid of three methods: one tested globally, one tested personally that has both evaluations, and one
+// without a global evaluation.
 func field(view string, betas ...string) []*results.Group {
 	p := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"Avg",
 		"Pers", "Local"}}, {Name: "beta", Labels: betas}}}}
@@ -62,7 +62,7 @@ func built(t *testing.T, groups []*results.Group, l Layout) (*Table, map[string]
 		"CSV": csv.String()}
 }
 
-// TestOneEvaluation: a table of one evaluation says so, and has a hyphen for a method without it, in every form.
+// TestOneEvaluation: a table of one evaluation states it, and has a hyphen for a method without it, in every format.
 func TestOneEvaluation(t *testing.T) {
 	_, forms := built(t, field(results.GlobalView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for form, line := range map[string]string{"terminal": "Local            -", "Markdown": "| Local | - |",
@@ -83,8 +83,8 @@ func TestOneEvaluation(t *testing.T) {
 	}
 }
 
-// TestBoldStaysWithin: with each method tested as its paper says, every row names its evaluation and the best is sought
-// in each of the two: the globally tested method, alone in its own, is not below the others for being tested otherwise.
+// TestBoldStaysWithin: if each method is tested as in its paper, every row names its evaluation and each evaluation has
+// its own best. The globally tested method, alone in its evaluation, does not lose against methods in the other.
 func TestBoldStaysWithin(t *testing.T) {
 	tab, forms := built(t, field(record.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
@@ -98,7 +98,7 @@ func TestBoldStaysWithin(t *testing.T) {
 		"among those of one evaluation") {
 		t.Errorf("%s", forms["terminal"])
 	}
-	// Methods in columns: these name it. A mean over methods that are tested otherwise is not made.
+	// If methods are in columns, columns name the evaluation. There is no mean over methods with different evaluations.
 	tab, forms = built(t, field(record.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"},
 		Columns: []string{"method"}, Average: "row"})
 	if got := strings.Join(tab.Heads(), "|"); got != "beta|Avg, global|Pers, personal|Local, personal|Average" {
@@ -113,7 +113,7 @@ func TestBoldStaysWithin(t *testing.T) {
 	}
 }
 
-// TestBoldNeedsOneTest: runs on different data have no best among them; on the same data they have.
+// TestBoldNeedsOneTest: only runs on the same data have a best.
 func TestBoldNeedsOneTest(t *testing.T) {
 	for _, c := range []struct {
 		data string
@@ -133,7 +133,7 @@ func TestBoldNeedsOneTest(t *testing.T) {
 	}
 }
 
-// TestHeads: a number heads no column without the name of its axis; words do.
+// TestHeads: a number in a column head has the name of its axis; a word does not.
 func TestHeads(t *testing.T) {
 	tab, forms := built(t, field(results.PersonalView, "0.1", "5"), Layout{Rows: []string{"method"},
 		Columns: []string{"beta"}, Average: "row"})
@@ -148,8 +148,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestWhatNumbersRestOn: tests that some client did not answer, clients that never trained and private parameters in a
-// global evaluation are said.
+// TestWhatNumbersRestOn: the caption states tests that some client did not answer, clients that never trained, and
+// private parameters in a global evaluation.
 func TestWhatNumbersRestOn(t *testing.T) {
 	groups := field(results.GlobalView, "0.1")
 	r := groups[0].Runs[0]
@@ -177,8 +177,8 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	}
 }
 
-// TestPaperEvaluation: a paper's table has both of ours, and the printed number beside the one that it is of: as the
-// card says (Pers, though the method's own paper says otherwise), else as the method's own paper does, which is said.
+// TestPaperEvaluation: a paper's table has both of our evaluations, and the printed number beside its own: as stated by
+// the card (Pers, though the method's own paper differs), else as in the method's own paper, which the caption states.
 func TestPaperEvaluation(t *testing.T) {
 	groups := field(record.MethodView, "0.1")
 	groups[2].Plan.Card = &configs.PaperTable{}
@@ -198,7 +198,7 @@ func TestPaperEvaluation(t *testing.T) {
 			t.Errorf("no %q:\n%s", line, forms["Markdown"])
 		}
 	}
-	// In a table of one evaluation, ours less a number of the other means nothing.
+	// In a table of one evaluation, the difference from a number of the other evaluation has no meaning.
 	(&results.Results{Groups: groups}).Select(results.PersonalView)
 	l.Rows = l.Rows[:1]
 	_, forms = built(t, groups, l)
@@ -214,8 +214,8 @@ func TestPaperEvaluation(t *testing.T) {
 	}
 }
 
-// TestGridOfEvaluations: a grid that trains once for each eval.view has an axis of its own; a column of methods that
-// are tested differently marks each cell, and the CSV keeps the axis.
+// TestGridOfEvaluations: a grid that trains once for each eval.view has its own axis of evaluations. A column of
+// methods with different tests marks each cell, and the CSV keeps the axis.
 func TestGridOfEvaluations(t *testing.T) {
 	p := &results.Plan{Plan: configs.Plan{Axes: []results.Axis{{Name: "method", Labels: []string{"Avg", "Pers"}},
 		{Name: EvaluationAxis, Labels: []string{"as published", "personal"}}}}}

@@ -13,7 +13,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// decimals is how many digits behind the point a number in a unit is shown with.
+// decimals returns the number of decimals for a unit.
 func decimals(unit string) int {
 	switch unit {
 	case "bytes", "count":
@@ -24,20 +24,20 @@ func decimals(unit string) int {
 	return 2
 }
 
-// Shown is the pieces of a cell's text, which formats put together in their own ways.
-type Shown struct {
-	Mean  string // a dash without a value, a hyphen for what the method does not have; empty in a blank cell
-	Std   string // empty with less than two seeds
-	Paper string // the paper's number and the difference, in brackets; empty where there is none
-	Mark  string // "[1]"; empty where nothing is missing
+// Shown is the parts of a cell's text, which each format combines in its own way.
+type CellParts struct {
+	Mean  string // a dash for a missing value, a hyphen if the method cannot have one; empty in a blank cell
+	Std   string // empty for fewer than two seeds
+	Paper string // the paper's number and the difference, in brackets; empty without a paper number
+	Mark  string // such as "[1]"; empty if nothing is missing
 }
 
-// none stands for what a method does not have; a dash is what is missing.
+// none marks an evaluation that a method does not have; a dash marks a missing value.
 const none = "-"
 
-// Shown returns the pieces of a cell's text.
-func (t *Table) Shown(c Cell) Shown {
-	var p Shown
+// Shown returns the parts of a cell's text.
+func (t *Table) Parts(c Cell) CellParts {
+	var p CellParts
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
 	switch {
 	case c.Blank:
@@ -67,9 +67,9 @@ func (t *Table) Shown(c Cell) Shown {
 	return p
 }
 
-// Text is the cell as one line without emphasis.
+// Text returns the cell as one line without emphasis.
 func (t *Table) Text(c Cell) string {
-	p := t.Shown(c)
+	p := t.Parts(c)
 	text := p.Mean
 	if p.Std != "" {
 		text += " ± " + p.Std
@@ -77,7 +77,7 @@ func (t *Table) Text(c Cell) string {
 	return join(text, p.Paper, p.Mark)
 }
 
-// join puts a space between those that are not empty.
+// join joins the non-empty texts with spaces.
 func join(list ...string) string {
 	var out []string
 	for _, s := range list {
@@ -88,10 +88,10 @@ func join(list ...string) string {
 	return strings.Join(out, " ")
 }
 
-// short writes a number with as many digits as it has.
+// short formats a number with all its digits.
 func short(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// signed writes a difference with its sign.
+// signed formats a difference with its sign.
 func signed(v float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(v), 'f', decimals, 64)
 	switch zero := strconv.FormatFloat(0, 'f', decimals, 64); {
@@ -123,7 +123,7 @@ func merge(a, b map[string]string) map[string]string {
 	return out
 }
 
-// Heads returns the heads of all columns: of the row labels, then of the numbers.
+// Heads returns the heads of all columns: first of the row labels, then of the numbers.
 func (t *Table) Heads() []string {
 	out := slices.Clone(t.RowAxes)
 	for j := range t.Columns {
@@ -132,8 +132,8 @@ func (t *Table) Heads() []string {
 	return out
 }
 
-// Head is the labels of a column as shown: an average has one, and a metric its unit, and its window where that is not
-// the table's.
+// Head returns the displayed labels of a column. An average has a single label. A metric has its unit, and its window
+// if the window differs from the table's.
 func (t *Table) Head(j int) []string {
 	h := t.Columns[j]
 	switch {
@@ -155,7 +155,7 @@ func (t *Table) Head(j int) []string {
 		}
 		m, known := results.ParseMetric(labels[i])
 		if own, err := results.ParseMetric(t.Metric); known == nil && err == nil {
-			labels[i] = m.Under(own)
+			labels[i] = m.ColumnHead(own)
 		}
 		if unit != "" {
 			labels[i] += " (" + unit + ")"
@@ -164,17 +164,17 @@ func (t *Table) Head(j int) []string {
 	return labels
 }
 
-// bare reports whether labels of an axis of the columns say nothing without its name.
+// bare reports whether labels of an axis of the columns need the name of the axis.
 func (t *Table) bare(axis int) bool {
 	var labels []string
 	for _, h := range t.Columns {
 		labels = append(labels, h.Labels[axis])
 	}
-	return results.Bare(labels)
+	return results.NeedAxisName(labels)
 }
 
-// Shown is the labels of a row as they are shown: an average has one.
-func (r Row) Shown() []string {
+// DisplayLabels returns the displayed labels of a row. An average has a single label.
+func (r Row) DisplayLabels() []string {
 	if !r.Average {
 		return r.Labels
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// LaTeX writes tables for package booktabs, each in its own environment. A document with \usepackage{booktabs} compiles
-// them with pdfLaTeX, also where labels have characters that LaTeX reads as commands.
+// LaTeX writes tables for the package booktabs, each in its own environment. A document with \usepackage{booktabs}
+// compiles them with pdfLaTeX. Special characters in labels are escaped.
 func LaTeX(w io.Writer, tables ...Writable) error {
 	return write(w, tables, Writable.latex)
 }
 
-// latexBegin writes everything above the head of a table.
+// latexBegin writes the part above the head of a table.
 func latexBegin(b *strings.Builder, title string, caption []string, texts, numbers int) {
 	fmt.Fprintf(b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n",
 		latexText(strings.Join(append([]string{sentence(title)}, caption...), " ")))
@@ -29,7 +29,7 @@ func (t *Table) latex() string {
 		if r.Average && i > 0 {
 			b.WriteString("\\midrule\n")
 		}
-		cells := escapeAll(latexText, r.Shown())
+		cells := escapeAll(latexText, r.DisplayLabels())
 		for _, c := range r.Cells {
 			cells = append(cells, t.latexCell(c))
 		}
@@ -50,13 +50,14 @@ func (t *Table) latex() string {
 	return b.String()
 }
 
-// latexHead writes one line for each axis in the columns; neighbours with the same labels so far share a head.
+// latexHead returns one line for each axis in the columns. Neighbours with the same labels up to that axis share a
+// head.
 func (t *Table) latexHead() string {
 	levels := max(1, len(t.ColAxes))
 	var heads [][]string
 	for j := range t.Columns {
 		h := t.Head(j)
-		heads = append(heads, append(h, make([]string, levels-len(h))...)) // an average's head has one line
+		heads = append(heads, append(h, make([]string, levels-len(h))...)) // the head of an average has one line
 	}
 	var b strings.Builder
 	for level := range levels {
@@ -86,7 +87,7 @@ func (t *Table) latexHead() string {
 }
 
 func (t *Table) latexCell(c Cell) string {
-	p := t.Shown(c)
+	p := t.Parts(c)
 	value := latexText(p.Mean)
 	switch {
 	case c.Best:
@@ -106,7 +107,7 @@ func (t *Table) latexCell(c Cell) string {
 	return join(value, p.Paper, p.Mark)
 }
 
-// sentence ends a text with a full stop.
+// sentence adds a full stop to a text if necessary.
 func sentence(s string) string {
 	if s == "" || strings.HasSuffix(s, ".") {
 		return s
@@ -124,6 +125,5 @@ var latexEscapes = strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", 
 	`$\lambda$`, "μ", `$\mu$`,
 	"ρ", `$\rho$`, "σ", `$\sigma$`, "τ", `$\tau$`, "Δ", `$\Delta$`, "\n", " ", "\r", " ")
 
-// latexText escapes what LaTeX would take for commands, and writes the characters of mathematics that labels have as
-// such.
+// latexText escapes special characters and writes mathematical characters in math mode.
 func latexText(s string) string { return latexEscapes.Replace(s) }

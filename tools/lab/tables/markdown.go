@@ -15,7 +15,7 @@ type Writable interface {
 	latex() string
 }
 
-// Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
+// Markdown writes tables in GitHub's Markdown, each under a second-level heading.
 func Markdown(w io.Writer, tables ...Writable) error {
 	return write(w, tables, Writable.markdown)
 }
@@ -32,7 +32,7 @@ func write(w io.Writer, tables []Writable, text func(Writable) string) error {
 func (t *Table) markdown() string {
 	g := grid(len(t.RowAxes), escapeAll(markdownText, t.Heads()))
 	for _, r := range t.Rows {
-		line := row(escapeAll(markdownText, r.Shown()))
+		line := row(escapeAll(markdownText, r.DisplayLabels()))
 		for _, c := range r.Cells {
 			line = append(line, t.markdownCell(c))
 		}
@@ -56,9 +56,9 @@ func (t *Table) markdown() string {
 	return b.String()
 }
 
-// markdownCell emphasises the mean: bold is the best, underlined the second best.
+// markdownCell emphasises the mean: bold for the best, underlined for the second best.
 func (t *Table) markdownCell(c Cell) string {
-	p := t.Shown(c)
+	p := t.Parts(c)
 	value := p.Mean
 	if p.Std != "" {
 		value += " ± " + p.Std
@@ -75,7 +75,7 @@ func (t *Table) markdownCell(c Cell) string {
 var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`,
 	"]", `\]`, "#", `\#`, "~", `\~`, "\n", " ", "\r", " ")
 
-// markdownText escapes what Markdown would take for marks. Bars are the table's to escape.
+// markdownText escapes Markdown's special characters, except bars, which the table escapes.
 func markdownText(s string) string { return markdownEscapes.Replace(s) }
 
 func escapeAll(escape func(string) string, list []string) []string {
@@ -86,7 +86,7 @@ func escapeAll(escape func(string) string, list []string) []string {
 	return out
 }
 
-// grid is a table of go-pretty with text in the first columns and numbers in the others.
+// grid returns a go-pretty table with text in the first columns and numbers in the others.
 func grid(texts int, heads []string) table.Writer {
 	g := table.NewWriter()
 	var columns []table.ColumnConfig

@@ -9,7 +9,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// units are those that a card may ask for: what a metric's values are multiplied by, and what is written behind them.
+// units are the possible units of a card's numbers: the factor for a metric's values, and the suffix.
 var units = map[metrics.Unit]map[string]struct {
 	factor float64
 	name   string
@@ -22,11 +22,11 @@ var units = map[metrics.Unit]map[string]struct {
 	metrics.Plain: {"plain": {1, ""}},
 }
 
-// usual is the unit of a metric that no card says anything about.
+// usual is the unit of a metric without a unit in the card.
 var usual = map[metrics.Unit]string{metrics.Percent: "percent", metrics.Second: "seconds", metrics.Byte: "bytes",
 	metrics.Count: "count", metrics.Plain: "plain"}
 
-// shownIn is how a metric's values are shown: as the card's numbers are, if they can be.
+// shownIn returns the factor and the unit of a metric's displayed values: the card's unit if it fits the metric.
 func (b *builder) shownIn(m results.Metric) (factor float64, name string) {
 	u, ok := units[m.Unit()][b.cardUnit()]
 	if !ok {
@@ -35,7 +35,7 @@ func (b *builder) shownIn(m results.Metric) (factor float64, name string) {
 	return u.factor, u.name
 }
 
-// cardUnit is the unit of the card's numbers.
+// cardUnit returns the unit of the card's numbers.
 func (b *builder) cardUnit() string {
 	if b.Card == nil || b.Card.Numbers.Unit == "" {
 		return "percent"
@@ -43,8 +43,8 @@ func (b *builder) cardUnit() string {
 	return b.Card.Numbers.Unit
 }
 
-// paper is the paper's number of a cell, beside the evaluation that it stands with where the table has both. Ours less
-// it means something in the evaluation that it is of.
+// paper returns the paper's number for a cell. In a table with both evaluations it stands only beside its own
+// evaluation. The difference from our number is meaningful only in that evaluation.
 func (b *builder) paper(c Cell) *Number {
 	n := b.at(c.Labels, c.Metric)
 	if n == nil {
@@ -59,8 +59,8 @@ func (b *builder) paper(c Cell) *Number {
 	return n
 }
 
-// at is the card's number at some labels. There is none where the card's numbers do not tell apart what the table does,
-// or are counted in what the metric is not.
+// at returns the card's number at some labels. It returns nil if the card's numbers do not distinguish labels that the
+// table distinguishes, or if their unit does not fit the metric.
 func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 	if b.Card == nil {
 		return nil
@@ -84,7 +84,7 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 		}
 		i := slices.IndexFunc(b.grid, func(a results.Axis) bool { return a.Name == axis && len(a.Labels) == 1 })
 		if i < 0 {
-			return nil // averaged over here, not there
+			return nil // averaged in the table, but not on the card
 		}
 		at[axis] = b.grid[i].Labels[0]
 	}

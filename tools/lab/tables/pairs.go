@@ -11,8 +11,8 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Pairs makes the text table of comparisons along an axis, with the metric's title in words: a line for each pair of
-// labels. Columns in which no pair has a value are left out.
+// Pairs returns the text table of comparisons along an axis, with the metric's title in words: a line for each pair of
+// labels. It omits columns without any value.
 func Pairs(name, axis string, m results.Metric, title string, list []results.Comparison) *Text {
 	factor, unit := 1., ""
 	if m.Unit() == metrics.Percent {
@@ -66,13 +66,13 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 	case level == results.OverClients:
 		t.Caption = append(t.Caption, "Clients of a run share its server and its seed: they are described, and no "+
 			"test is made of them. The interval's bootstrap draws runs first.")
-	case slices.ContainsFunc(list, func(c results.Comparison) bool { return stats.Enough(c.Runs) }):
+	case slices.ContainsFunc(list, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }):
 		t.Caption = append(t.Caption, "Holm: corrected over the pairs of this table.")
 	}
 	return t
 }
 
-// dash stands for a number that there is none of.
+// dash marks an undefined number.
 const dash = "–"
 
 func fixed(v float64) string {
@@ -92,7 +92,7 @@ func interval(low, high float64) string {
 	return fixed(low) + " to " + fixed(high)
 }
 
-// pValue writes a p value with what matters of it.
+// pValue formats a p value briefly.
 func pValue(p float64) string {
 	switch {
 	case math.IsNaN(p):

@@ -4,9 +4,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// Plain sets rows in columns for a terminal; the first row is the header, and the first texts columns are text, the
-// others numbers.
-func Plain(rows [][]string, texts int) string {
+// PlainText lays out rows in columns for a terminal. The first row is the header. The given number of first columns is
+// text, and the others are numbers.
+func PlainText(rows [][]string, texts int) string {
 	g := grid(texts, rows[0])
 	style := table.StyleDefault
 	style.Format.Header = 0
@@ -20,7 +20,7 @@ func Plain(rows [][]string, texts int) string {
 	return g.Render() + "\n"
 }
 
-// MarkdownRows sets rows as Plain does, in GitHub's Markdown.
+// MarkdownRows lays out rows like Plain, in GitHub's Markdown.
 func MarkdownRows(rows [][]string, texts int) string {
 	g := grid(texts, escapeAll(markdownText, rows[0]))
 	for _, r := range rows[1:] {
@@ -29,5 +29,5 @@ func MarkdownRows(rows [][]string, texts int) string {
 	return g.RenderMarkdown() + "\n"
 }
 
-// String is the whole table as text, with what belongs to it.
+// String returns the whole table as text, with its caption and notes.
 func (t *Table) String() string { return t.Terminal(View{All: true, Definitions: true}) }

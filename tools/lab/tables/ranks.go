@@ -10,9 +10,9 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Ranks makes the text table of a ranking along an axis, of a metric with its title in words: a line for each label,
-// the best mean rank first, with the metric in each block. Where there is a control, columns have the comparisons with
-// it, over runs.
+// Ranks returns the text table of a ranking along an axis, with the metric's title in words: a line for each label, the
+// best mean rank first, with the metric in each block. With a control, columns have the comparisons with the control
+// over runs.
 func Ranks(name, axis, title, control string, m results.Metric, r results.Ranking,
 	list []results.Comparison) *Text {
 	t := &Text{Title: name, Texts: 1, Heads: append([]string{axis, "mean rank"}, r.Blocks...)}
@@ -58,9 +58,9 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 	return t
 }
 
-// Friedman describes the tests of a ranking, or states that there are too few blocks for any.
+// Friedman describes the tests of a ranking, or states that there are too few blocks for tests.
 func Friedman(r results.Ranking) string {
-	if !stats.Enough(len(r.Blocks)) {
+	if !stats.EnoughPairs(len(r.Blocks)) {
 		return fmt.Sprintf("Ranks of %d over %d: Friedman's test and Nemenyi's critical difference need %d.",
 			len(r.Labels), len(r.Blocks), stats.MinPairs)
 	}

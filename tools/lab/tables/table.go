@@ -7,18 +7,18 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Pseudo-axes: their labels are not points of a grid but numbers that every run has.
+// Pseudo-axes: their labels are not points of the grid, but numbers of every run.
 const (
 	// each domain; also Average and Std over domains, and Overall, the mean over clients
 	DomainAxis = configs.DomainAxis
 	SetAxis    = configs.SetAxis    // each evaluation set, and Average over them
 	MetricAxis = configs.MetricAxis // each of Layout.Metrics
-	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is
-	// of.
+	// EvaluationAxis has the labels global and personal. It also heads the labels that name the evaluation of a row or
+	// column.
 	EvaluationAxis = "evaluation"
 )
 
-// Labels with a meaning of their own. Std and Overall are those of the axis of domains.
+// Labels with a special meaning. Std and Overall belong to the axis of domains.
 const (
 	AverageLabel = configs.AverageLabel
 	StdLabel     = "Std"
@@ -30,39 +30,39 @@ type Layout struct {
 	Title   string
 	Rows    []string // axes
 	Columns []string // axes; axes in neither are averaged over
-	Metric  string   // as results.ParseMetric reads it
-	Metrics []string // of the axis of metrics
+	Metric  string   // a name for results.ParseMetric
+	Metrics []string // labels of the axis of metrics
 	Average string   // row, column, both or empty
 	Card    *configs.PaperTable
-	Smoke   bool // the runs are a small form of the experiment: differences from the paper mean nothing
-	Second  bool // mark the second best too
+	Smoke   bool // the runs are a reduced form of the experiment, so differences from the paper have no meaning
+	Second  bool // also mark the second best
 }
 
-// Table is a table with its cells, ready to be written in any format.
+// Table is a table with its cells, ready for any format.
 type Table struct {
 	Title   string
-	Metric  string   // as it is asked for
-	Caption []string // sentences: what the numbers are, how they were averaged
-	Facts   []string // those of them that a reader of the numbers needs in any case
+	Metric  string   // the given name
+	Caption []string // sentences: the meaning of the numbers and their averaging
+	Facts   []string // sentences of Caption that every reader of the numbers needs
 	Legend  Legend
 	RowAxes []string // heads of the columns that hold row labels
 	ColAxes []string
 	Columns []Head
 	Rows    []Row
-	Notes   []string // what the marks [1], [2] and on say
-	Remarks []string // sentences from the card: what is wrong with the paper, what differs here
+	Notes   []string // texts for the marks [1], [2] and so on
+	Remarks []string // sentences from the card: errors in the paper, and differences in this reproduction
 	second  bool
 	axes    []string // of the grid, for the CSV
-	views   []string // evaluations that cells are of
-	// severalData says that cells which would compare are of runs on different data or partitions.
+	views   []string // evaluations of the cells
+	// severalData reports that otherwise comparable cells come from runs on different data or partitions.
 	severalData bool
 }
 
-// Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
+// Legend explains the emphasis, which depends on the format; empty fields mean no such emphasis.
 type Legend struct{ Best, Second, Paper string }
 
-// Sentences are the caption with the legend, each part behind the word for how it is shown; without a word it is left
-// out.
+// Sentences returns the caption with the legend. Each part of the legend begins with the given word for its emphasis,
+// and is omitted without a word.
 func (t *Table) Sentences(best, second, paper string) []string {
 	out := slices.Clone(t.Caption)
 	for _, l := range [][2]string{{best, t.Legend.Best}, {second, t.Legend.Second}, {paper, t.Legend.Paper}} {
@@ -79,7 +79,7 @@ type Head struct {
 	Average bool
 }
 
-// Row is a line of a table.
+// Row is a row of a table.
 type Row struct {
 	Labels  []string
 	Average bool
@@ -91,29 +91,29 @@ type Cell struct {
 	Labels  map[string]string // by axis, of the row and the column
 	Metric  results.Metric
 	Stat    results.Stat
-	Blank   bool // nothing was planned here
+	Blank   bool // no planned runs
 	Planned int  // seeds
 	Best    bool
 	Second  bool
 	Paper   *Number
-	Factor  float64 // what the values are multiplied by where they are shown
-	Unit    string  // in which they are shown then
+	Factor  float64 // factor from values to displayed values
+	Unit    string  // of displayed values
 	Mark    int     // number of the note that explains what is missing; 0 for none
-	View    string  // results.GlobalView or results.PersonalView; empty for what belongs to neither
+	View    string  // results.GlobalView or results.PersonalView; empty for metrics without evaluations
 	Absent  bool    // the method does not have that evaluation
-	why     string  // what that note says
-	data    string  // what clients were tested on: cells of other data do not compare
+	why     string  // text of that note
+	data    string  // test data of the clients: cells with different data are not comparable
 }
 
-// Number is a number of a paper, in the unit in which the cell is shown.
+// Number is a number of a paper, in the displayed unit of the cell.
 type Number struct {
 	Mean, Std  float64
 	HasStd     bool
-	Comparable bool // the difference between ours and it means something
+	Comparable bool // the difference from our number is meaningful
 }
 
-// Mean is the cell's mean in the unit in which it is shown; NaN without a value.
+// Mean returns the cell's mean in the displayed unit; NaN without a value.
 func (c Cell) Mean() float64 { return c.Factor * c.Stat.Mean() }
 
-// Std is the sample standard deviation likewise; NaN with less than two seeds.
+// Std returns the sample standard deviation in the displayed unit; NaN for fewer than two seeds.
 func (c Cell) Std() float64 { return c.Factor * c.Stat.Std() }

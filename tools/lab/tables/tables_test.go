@@ -34,7 +34,7 @@ func run(seed uint64, accuracies ...float64) *results.Run {
 	return r
 }
 
-// grid is a sweep of two methods over two sets and two values of rho. The last cell failed with one seed of two.
+// sweep returns a sweep of two methods over two sets and two values of rho. In the last cell one of two seeds failed.
 func sweep(t *testing.T, card string) []*results.Group {
 	t.Helper()
 	p := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"P_1",
@@ -61,7 +61,7 @@ func sweep(t *testing.T, card string) []*results.Group {
 		}
 	}
 	g := out[len(out)-1]
-	g.Runs[1] = &results.Run{Seed: 2, State: results.Failed, Why: "out of memory | 100 %"}
+	g.Runs[1] = &results.Run{Seed: 2, State: results.Failed, Reason: "out of memory | 100 %"}
 	return out
 }
 
@@ -84,7 +84,7 @@ func build(t *testing.T, groups []*results.Group, l Layout) *Table {
 
 var update = flag.Bool("update", false, "write the texts anew")
 
-// golden compares a text with a file, which was read by eye: its numbers are worked out below.
+// golden compares a text with a file, which was checked by eye; its numbers are computed below.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -104,8 +104,8 @@ func golden(t *testing.T, name, got string) {
 
 // By hand: P_1 on cat with seed 1 is the mean of 0.50 and 0.52 over rho, 0.51, with seed 2 0.55: 53.00 and, from two
 // deviations of 2.00 and n-1 = 1, ± 2.83. On dog 63.00 ± 2.83, so the row's average is 58.00 ± 2.83. F&2 on cat is
-// 63.00 ± 2.83; on dog seed 2 lacks a value of rho, so seed 1 alone counts: the mean of 0.70 and 0.72, 71.00, and
-// 66.00 in the row's average, from 61 and 71.
+// 63.00 ± 2.83; on dog seed 2 lacks a value of rho, so only seed 1 counts: the mean of 0.70 and 0.72, 71.00, and 66.00
+// in the row's average, from 61 and 71.
 func TestPaperLayout(t *testing.T) {
 	tab := build(t, sweep(t, card), Layout{Title: "X, Table 1", Second: true})
 	var got []string
@@ -141,7 +141,7 @@ func TestPaperLayout(t *testing.T) {
 	}
 }
 
-// Every line of the CSV has as many fields as the head, and labels come back as they were.
+// Every line of the CSV has as many fields as the head, and labels survive a round trip.
 func TestCSVReadsBack(t *testing.T) {
 	var b strings.Builder
 	if err := CSV(&b, build(t, sweep(t, card), Layout{Title: "a \"table\",\nwith all"})); err != nil {
@@ -170,7 +170,7 @@ func TestDomains(t *testing.T) {
 		got = append(got, tab.Text(c))
 	}
 	if s := strings.Join(got, "|"); s != "42.00 ± 2.83|62.00 ± 2.83|52.00 ± 2.83|10.00 ± 0.00" {
-		t.Errorf("row %s", s) // no number of the paper: it does not tell values of rho apart
+		t.Errorf("row %s", s) // no paper number: the paper does not distinguish values of rho
 	}
 	if c := tab.Rows[0].Cells[3]; c.Best || !c.Metric.LessIsBetter() {
 		t.Errorf("deviations over domains: %+v", c)
@@ -182,7 +182,7 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// Averages over one axis of two stand where the paper has them: here over rho within cat, and over both.
+// Averages over one axis of two appear if the paper has them: here over rho within cat, and over both.
 func TestPartialAverages(t *testing.T) {
 	groups := sweep(t, `{"rows":["data","ρ"],"columns":["method"],"average":"both",
 		"numbers":{"by":["method","data","ρ"],"values":{"P_1":{"cat":{"Average":54}}}}}`)
@@ -201,8 +201,7 @@ func TestPartialAverages(t *testing.T) {
 	}
 }
 
-// Evaluation sets that only some points of the grid take, as when each leaves another domain out, are averaged over
-// those alone.
+// Evaluation sets of only some points of the grid, such as leave-one-domain-out sets, are averaged over these points.
 func TestSets(t *testing.T) {
 	groups := sweep(t, "")
 	for _, g := range groups {
@@ -255,8 +254,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestNoBestOfCosts: a method that trains and sends nothing has the fewest bytes, the least time and deviation, and is
-// marked as the best in none of these columns; in accuracy the better one is.
+// TestNoBestOfCosts: a method without training and messages has the fewest bytes, the least time and deviation. It is
+// not marked as best in these columns; the better method is marked in accuracy.
 func TestNoBestOfCosts(t *testing.T) {
 	run := func(accuracy, std float64, bytes int, seconds float64) *results.Run {
 		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy, metrics.ClientStd: std,
@@ -286,7 +285,7 @@ func TestNoBestOfCosts(t *testing.T) {
 	}
 }
 
-// TestSeedsOfCells: a cell over fewer seeds than others says so, though nothing of it is missing.
+// TestSeedsOfCells: a cell with fewer seeds than others states this, though nothing is missing in it.
 func TestSeedsOfCells(t *testing.T) {
 	var groups []*results.Group
 	for name, seeds := range map[string]uint64{"three": 3, "two": 2} {
@@ -319,7 +318,7 @@ func TestBuildErrors(t *testing.T) {
 	}{
 		{Layout{Rows: []string{"metod"}}, "method, data, ρ"}, {Layout{Rows: []string{"data"},
 			Columns: []string{"data"}}, "twice"},
-		// which of the two decided what a cell shows was another one from one report to the next
+		// the deciding group must not vary between reports
 		{Layout{Rows: []string{"method", DomainAxis}, Columns: []string{MetricAxis}, Metrics: []string{"last", "f1"}},
 			"no number for both"},
 		{Layout{Metric: "lust"}, "last10"}, {Layout{Rows: []string{MetricAxis}, Metrics: []string{"lust"}}, "last10"},
@@ -330,11 +329,11 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// A sweep of which everything failed is a table of dashes that says why.
+// A sweep with only failed cells is a table of dashes with the reasons.
 func TestAllFailed(t *testing.T) {
 	groups := sweep(t, card)
 	for _, g := range groups {
-		g.Runs = []*results.Run{{Seed: 1, State: results.Failed, Why: "no data"}}
+		g.Runs = []*results.Run{{Seed: 1, State: results.Failed, Reason: "no data"}}
 	}
 	tab := build(t, groups, Layout{})
 	if got := tab.Text(tab.Rows[0].Cells[0]); got != "– (54.5 ± 0.5) [1]" {
@@ -388,7 +387,7 @@ func TestLaTeXEscapes(t *testing.T) {
 	}
 }
 
-// Marks of Markdown in labels and notes stay text.
+// Special characters of Markdown in labels and notes stay text.
 func TestMarkdownEscapes(t *testing.T) {
 	if got := markdownText("a_b*c<d>[1]`e`\\\n#"); got != `a\_b\*c\<d\>\[1\]`+"\\`e\\`"+`\\ \#` {
 		t.Errorf("%s", got)

@@ -13,18 +13,18 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// View is how a table is shown on a terminal.
+// View is the settings for a table on a terminal.
 type View struct {
-	Width       int  // columns of the terminal; 0 for any
-	All         bool // every metric, not only mostMetrics
-	Definitions bool // what the numbers are, in sentences
+	Width       int  // columns of the terminal; 0 means unlimited
+	All         bool // every metric instead of mostMetrics
+	Definitions bool // add the definitions of the numbers, in sentences
 }
 
-// mostMetrics is how many metrics stand side by side unless all are wanted.
+// mostMetrics is the default number of metrics side by side.
 const mostMetrics = 5
 
-// Terminal is the table as text. Where it is wider than the terminal it comes in blocks of columns, each with the rows'
-// labels.
+// Terminal returns the table as text. A table wider than the terminal is split into blocks of columns, each with the
+// rows' labels.
 func (t *Table) Terminal(v View) string {
 	columns := t.metrics(v.All)
 	var b strings.Builder
@@ -37,7 +37,7 @@ func (t *Table) Terminal(v View) string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(Plain(block, len(t.RowAxes)))
+		b.WriteString(PlainText(block, len(t.RowAxes)))
 	}
 	sentences := slices.Clone(t.Facts)
 	if v.Definitions {
@@ -61,12 +61,12 @@ func (t *Table) marks(column, note int) bool {
 	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Cells[column].Mark == note })
 }
 
-// Hidden is how many columns a view without All leaves out.
+// Hidden returns the number of columns that a view without All omits.
 func (t *Table) Hidden() int { return len(t.Columns) - len(t.metrics(false)) }
 
-// metrics are the columns to show, in their order. Unless all are wanted these are at most mostMetrics: the table's own
-// metric, both evaluations, those that a terminal shows first (metrics.Definition.Terminal), then others. A column with
-// the same texts as one before is left out.
+// metrics returns the visible columns in their order. Unless all is set these are at most mostMetrics: the table's own
+// metric, both evaluations, the terminal's preferred metrics (metrics.Definition.Terminal), then others. A column with
+// the same texts as an earlier one is omitted.
 func (t *Table) metrics(all bool) []int {
 	var order []int
 	for j := range t.Columns {
@@ -107,7 +107,7 @@ func (t *Table) metrics(all bool) []int {
 	return out
 }
 
-// cells are the texts of some columns behind the labels of the rows; the first row is the heads.
+// cells returns the texts of some columns after the labels of the rows; the first row is the heads.
 func (t *Table) cells(columns []int) [][]string {
 	pick := func(labels, all []string) []string {
 		for _, j := range columns {
@@ -126,12 +126,12 @@ func (t *Table) cells(columns []int) [][]string {
 			}
 			all = append(all, text)
 		}
-		rows = append(rows, pick(slices.Clone(r.Shown()), all))
+		rows = append(rows, pick(slices.Clone(r.DisplayLabels()), all))
 	}
 	return rows
 }
 
-// shorten cuts labels of rows that are wider together than most.
+// shorten shortens labels of rows whose total width exceeds most.
 func shorten(rows [][]string, labels, most int) {
 	wide, sum := widths(rows), 0
 	for _, w := range wide[:labels] {
@@ -147,7 +147,7 @@ func shorten(rows [][]string, labels, most int) {
 	}
 }
 
-// widths are those of the columns.
+// widths returns the widths of the columns.
 func widths(rows [][]string) []int {
 	out := make([]int, len(rows[0]))
 	for _, r := range rows {
@@ -158,7 +158,7 @@ func widths(rows [][]string) []int {
 	return out
 }
 
-// Truncate is a text of at most so many columns, with an ellipsis where it was longer.
+// Truncate shortens a text to at most the given number of columns, with an ellipsis at the cut.
 func Truncate(s string, most int) string {
 	if text.RuneWidthWithoutEscSequences(s) <= most {
 		return s
@@ -166,10 +166,10 @@ func Truncate(s string, most int) string {
 	return text.Trim(s, max(1, most-1)) + "…"
 }
 
-// gap stands between two columns.
+// gap is the distance between two columns.
 const gap = 2
 
-// blocks cuts rows into tables that are no wider than a terminal, as far as single columns allow it.
+// blocks splits rows into tables no wider than the terminal, unless a single column is wider.
 func blocks(rows [][]string, labels, width int) [][][]string {
 	wide, left := widths(rows), 0
 	for _, w := range wide[:labels] {

@@ -10,7 +10,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// wide is a table with n columns of an axis, or of metrics.
+// wide returns a table with n columns of an axis, or of metrics.
 func wide(axis string, n int) *Table {
 	t := &Table{Title: "T", Metric: "last5", RowAxes: []string{"method"}, ColAxes: []string{axis},
 		Caption: []string{"what it is", "One seed: 1."}, Facts: []string{"One seed: 1."},
@@ -40,8 +40,8 @@ func wide(axis string, n int) *Table {
 	return t
 }
 
-// Of ten metrics five are shown: the table's own, then global, worst and bytes, and the first of the others.
-// Heads have the windows that are not the table's.
+// Five of ten metrics are shown: the table's own, then global, worst and bytes, and the first other one. Heads show
+// windows that differ from the table's.
 func TestFiveMetrics(t *testing.T) {
 	m := wide(MetricAxis, 10)
 	head := strings.Fields(strings.Split(m.Terminal(View{}), "\n")[1])
@@ -55,7 +55,7 @@ func TestFiveMetrics(t *testing.T) {
 	if out := m.Terminal(View{}); !strings.Contains(out, "[1] here") || strings.Contains(out, "far") {
 		t.Errorf("the note of a hidden column is shown:\n%s", out)
 	}
-	for j := range m.Rows { // a column that says the same as one before makes room for another
+	for j := range m.Rows { // a column with the same texts as an earlier one makes room for another
 		m.Rows[j].Cells[6].Stat = m.Rows[j].Cells[2].Stat
 	}
 	head = strings.Fields(strings.Split(m.Terminal(View{}), "\n")[1])
@@ -64,7 +64,7 @@ func TestFiveMetrics(t *testing.T) {
 	}
 }
 
-// No line of a table is wider than the terminal, no column is lost, and what the numbers are is said on request.
+// No line of a table is wider than the terminal, no column is lost, and definitions appear only on request.
 func TestWidth(t *testing.T) {
 	m := wide("beta", 12)
 	for _, width := range []int{40, 60, 80, 120, 200} {

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Text is a table of texts, for what has no seeds.
+// Text is a table of texts, for data without seeds.
 type Text struct {
 	Title   string
 	Caption []string
 	Heads   []string
-	Texts   int // columns that hold text; numbers follow
+	Texts   int // columns with text; columns with numbers follow
 	Rows    [][]string
 }
 

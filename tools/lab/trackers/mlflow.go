@@ -26,28 +26,28 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// MLflowFile records in a run folder its run in each MLflow store, and the number of rounds that the store has.
+// MLflowFile, in a run folder, records the run's id in each MLflow store and the number of rounds in the store.
 const MLflowFile = runfolder.MLflowFile
 
 // tracked is one store in MLflowFile, by its URI.
 type tracked struct {
 	Run    string `json:"run"`
 	Rounds int    `json:"rounds"`
-	Ended  bool   `json:"ended"` // the summary is there too
+	Ended  bool   `json:"ended"` // the store has the summary
 }
 
-// closeTime is how long the end of a run waits for its tracking server.
+// closeTime is the time that the end of a run waits for its tracking server.
 const closeTime = 15 * time.Second
 
-// tracker sends rounds to MLflow, from a goroutine of its own: a server that is slow or down costs a run nothing. What
-// it did not take is sent again with the next round.
+// tracker sends rounds to MLflow from its own goroutine, so that a slow or unavailable server does not delay a run. It
+// sends failed rounds again with the next round.
 type tracker struct {
 	store mlflow.Store
 	run   Run
 	warn  func(string)
 	state tracked
 
-	ctx    context.Context // of what is sent
+	ctx    context.Context // for sending
 	cancel context.CancelFunc
 	wake   chan struct{}
 	done   chan struct{}
@@ -58,7 +58,7 @@ type tracker struct {
 	ended   *ended
 }
 
-// sent are the numbers of a round.
+// sent is the numbers of a round.
 type sent struct {
 	round int
 	list  []mlflow.Metric
@@ -70,7 +70,7 @@ type ended struct {
 	at     time.Time
 }
 
-// openTracker opens a store for a run, and reads what the store already has of it.
+// openTracker opens a store for a run and reads the store's progress from MLflowFile.
 func openTracker(uri string, r Run) (*tracker, error) {
 	store, err := mlflow.Open(uri)
 	if err != nil {
@@ -80,7 +80,7 @@ func openTracker(uri string, r Run) (*tracker, error) {
 	return &tracker{store: store, run: r, state: all[store.URI()]}, err
 }
 
-// readTracked reads MLflowFile: what is known of each store, by its URI.
+// readTracked reads MLflowFile: the state of each store, by its URI.
 func readTracked(dir string) (map[string]tracked, error) {
 	path, out := filepath.Join(dir, MLflowFile), map[string]tracked{}
 	text, err := os.ReadFile(path)
@@ -102,8 +102,8 @@ func newTracker(uri string, r Run, warn func(string)) (*tracker, error) {
 		return nil, err
 	}
 	t.warn, t.wake, t.done = warn, make(chan struct{}, 1), make(chan struct{})
-	t.ctx, t.cancel = context.WithCancel(context.Background()) // what is sent outlives an interrupted run
-	t.wake <- struct{}{}                                       // the run is shown from its beginning
+	t.ctx, t.cancel = context.WithCancel(context.Background()) // sending outlives an interrupted run
+	t.wake <- struct{}{}                                       // show the run from its beginning
 	go t.loop()
 	return t, nil
 }
@@ -132,7 +132,7 @@ func (t *tracker) round(r record.Record) {
 	t.nudge()
 }
 
-// nudge has the goroutine send what is pending; it does not wait.
+// nudge makes the goroutine send pending rounds, without waiting for it.
 func (t *tracker) nudge() {
 	select {
 	case t.wake <- struct{}{}:
@@ -152,20 +152,20 @@ func (t *tracker) close(err error) error {
 	t.ended = &ended{status, time.Now()}
 	t.mu.Unlock()
 	defer time.AfterFunc(closeTime, t.cancel).Stop()
-	t.nudge() // a full channel has a turn in it that comes after this
+	t.nudge() // a full channel already holds a later wake-up
 	close(t.wake)
 	<-t.done
 	t.cancel()
 	return nil
 }
 
-// sentOf are the numbers of a round that are of no single client, as they are sent.
+// sentOf returns the numbers of a round that belong to no single client, in their sent form.
 func sentOf(r record.Record) (sent, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return sent{}, fmt.Errorf("round %d: %w", r.Round+1, err)
 	}
-	list, err := numbers.Of(line, "round")
+	list, err := numbers.Parse(line, "round")
 	return sent{r.Round, metricsOf(list, r.Round)}, err
 }
 
@@ -173,14 +173,14 @@ func metricsOf(list []numbers.Number, step int) []mlflow.Metric {
 	var out []mlflow.Metric
 	now := time.Now()
 	for _, n := range list {
-		if n.Client == numbers.Whole {
+		if n.Client == numbers.NoClient {
 			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step, At: now})
 		}
 	}
 	return out
 }
 
-// send sends what is pending. What was taken is written down, so that nothing is sent twice.
+// send sends pending rounds. It records accepted rounds, so that no round is sent twice.
 func (t *tracker) send(ctx context.Context) error {
 	s := t.state
 	if !t.begun {
@@ -221,10 +221,10 @@ func (t *tracker) send(ctx context.Context) error {
 	}
 }
 
-// end sends the summary, once, and how the run ended.
+// end sends the summary once, and the outcome of the run.
 func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
 	if e.status == mlflow.Finished && !s.Ended {
-		list, err := numbers.OfSummary(t.run.Dir)
+		list, err := numbers.ParseSummary(t.run.Dir)
 		if err == nil {
 			err = t.store.Log(ctx, s.Run, metricsOf(list, max(0, s.Rounds-1)))
 		}
@@ -239,7 +239,7 @@ func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
 	return t.store.End(ctx, s.Run, e.status, e.at)
 }
 
-// saving is held while MLflowFile is changed: a run may have several stores.
+// saving guards changes of MLflowFile, because a run may have several stores.
 var saving sync.Mutex
 
 func (t *tracker) save(s tracked) error {
@@ -253,7 +253,7 @@ func (t *tracker) save(s tracked) error {
 	return atomicfile.Write(filepath.Join(t.run.Dir, MLflowFile), atomicfile.JSON(all, "  "))
 }
 
-// SendToMLflow sends a run from its folder, its rounds that the store does not have yet.
+// SendToMLflow sends the rounds of a run folder that the store does not have yet.
 func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record, done bool) (int, error) {
 	t, err := openTracker(uri, r)
 	if err != nil {
@@ -278,7 +278,8 @@ func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record
 	return t.state.Rounds - before.Rounds, err
 }
 
-// mlflow is what MLflow shows of a run beside its numbers. Runs of a sweep are an experiment of its name.
+// mlflow returns MLflow's data about a run other than its numbers. The runs of a sweep form one experiment with the
+// sweep's name.
 func (r Run) mlflow() mlflow.Run {
 	experiment, name := r.Name, fmt.Sprintf("%s seed %d", r.Name, r.Seed)
 	dir, _ := filepath.Abs(r.Dir)
@@ -302,7 +303,7 @@ func (r Run) mlflow() mlflow.Run {
 	return out
 }
 
-// params are the keys of a configuration, as in train.lr, with their values as YAML writes them in one line.
+// params returns the keys of a configuration, such as train.lr, with their values as one-line YAML.
 func params(config []byte) map[string]string {
 	out := map[string]string{}
 	var root yaml.Node

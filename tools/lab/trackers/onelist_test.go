@@ -23,8 +23,7 @@ import (
 	"promptfed/tools/lab/trackers/tensorboard"
 )
 
-// everything is a round that has every metric, each with a value of its own; completed adds the values of metrics that
-// it lacks.
+// everything is a round with every metric, each with a distinct value; completed adds the values of missing metrics.
 const everything = `{"round":0,"loss":1.0625,"tested":true,"view":"global","lr":0.5,` +
 	`"accuracy":0.51,"accuracy_std":0.11,"accuracy_weighted":0.52,"f1":0.53,"worst":0.31,"worst10":0.32,` +
 	`"own_classes":0.71,"ece":0.12,"per_client":[0.5,0.52],"per_domain":{"Art":0.54},"domain_mean":0.55,` +
@@ -40,12 +39,11 @@ const everything = `{"round":0,"loss":1.0625,"tested":true,"view":"global","lr":
 	`"bytes_up":1000,"bytes_down":500,"parameters_up":200,"parameters_down":100,"seconds":7,` +
 	`"simulated":{"seconds":9}}`
 
-// computed are the quantities that the records do not have themselves: sums, means over sets, and what is looked for.
+// computed are the quantities that records do not contain: sums, means over sets, and searches.
 var computed = []string{metrics.SetMean, metrics.Bytes, metrics.TotalBytes, metrics.TotalParameters, metrics.RoundsTo,
 	metrics.BytesTo, metrics.ParametersTo, metrics.SimulatedTo}
 
-// completed reads the round, gives it a value of each metric of a test that the text above lacks, and
-// writes it.
+// completed reads the round, adds a value for each metric of a test that the text above lacks, and encodes it.
 func completed(t *testing.T, r *record.Record) []byte {
 	t.Helper()
 	if err := json.Unmarshal([]byte(everything), r); err != nil {
@@ -64,9 +62,9 @@ func completed(t *testing.T, r *record.Record) []byte {
 	return text
 }
 
-// TestOneList: whatever lists metrics lists every quantity that there is: cards, tables (with every column), the CSV
-// file and report.json, the curves of the page, TensorBoard, and the numbers that MLflow, CSV and Parquet tables get.
-// The values are those of the round above.
+// TestOneList: every list of metrics has all quantities: cards, tables (with every column), the CSV file and
+// report.json, the curves of the page, TensorBoard, and the numbers for MLflow, CSV and Parquet tables. The values
+// equal the values of the round above.
 func TestOneList(t *testing.T) {
 	var r record.Record
 	everything := completed(t, &r)
@@ -91,7 +89,7 @@ func TestOneList(t *testing.T) {
 	if err := l.Close(nil); err != nil {
 		t.Fatal(err)
 	}
-	made, err := report.Of([]string{dir}, dir, report.Standard())
+	made, err := report.New([]string{dir}, dir, report.Standard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +101,7 @@ func TestOneList(t *testing.T) {
 	}
 	run := made.Groups[0].Runs[0]
 	sent := tracked(t, store)
-	listed, err := numbers.Of(everything)
+	listed, err := numbers.Parse(everything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +131,7 @@ func TestOneList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, ok := m.Of(run)
+		v, ok := m.Value(run)
 		if !ok {
 			t.Errorf("%s has no value: it has no reader, or the round above lacks it", name)
 		}
@@ -173,7 +171,7 @@ func TestOneList(t *testing.T) {
 	}
 }
 
-// tracked are the values that a folder of MLflow has.
+// tracked returns the values in an MLflow folder.
 func tracked(t *testing.T, store string) []float64 {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(store, "*", "*", "metrics"))
@@ -199,7 +197,7 @@ func tracked(t *testing.T, store string) []float64 {
 	return out
 }
 
-// cardTakes says whether a card may have the metric.
+// cardTakes reports whether a card may have the metric.
 func cardTakes(t *testing.T, name string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sweep.yaml")

@@ -11,17 +11,17 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// What a run can be sent to.
+// Targets of a run.
 const (
 	TensorBoard = runfolder.TensorBoardFolder // event files in the run folder
-	MLflow      = "mlflow:"                   // with a folder or the address of a tracking server behind it
+	MLflow      = "mlflow:"                   // followed by a folder or the address of a tracking server
 )
 
 // Help describes the targets that Check accepts.
 const Help = "also write rounds for another program: tensorboard (to tensorboard/ in the run folder), mlflow:FOLDER " +
 	"or mlflow:http://HOST:PORT (a tracking server); may be repeated"
 
-// Check finds targets that there are not.
+// Check returns an error for unknown targets.
 func Check(targets []string) error {
 	for _, t := range targets {
 		uri, ok := strings.CutPrefix(t, MLflow)
@@ -40,14 +40,14 @@ func Check(targets []string) error {
 	return nil
 }
 
-// Run is the run that is sent.
+// Run is the run to send.
 type Run struct {
 	Dir    string
-	Name   string // of its configuration
+	Name   string // name in the configuration
 	Method string
 	Seed   uint64
 	Config []byte // its config.yaml
-	Digest string // of its data; empty where it is unknown
+	Digest string // digest of the data; empty if unknown
 }
 
 // Log sends a run to its targets.
@@ -55,12 +55,12 @@ type Log struct{ targets []target }
 
 type target interface {
 	round(record.Record)
-	// close ends it, with the error that the run ended with.
+	// close ends the log, with the error of the run.
 	close(err error) error
 }
 
-// Open begins to send a run to some targets. Warn is told, in one line, what a target does not take: the run goes on
-// without it.
+// Open starts sending a run to some targets. It calls warn with one line about every failure of a target, and the run
+// continues without that target.
 func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 	l := &Log{}
 	targets = slices.Clone(targets)
@@ -81,15 +81,15 @@ func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 	return l, nil
 }
 
-// Round sends a round. A run that goes on sends its earlier rounds again.
+// Round sends a round. A resumed run sends its earlier rounds again.
 func (l *Log) Round(r record.Record) {
 	for _, t := range l.targets {
 		t.round(r)
 	}
 }
 
-// Close ends what is sent, with the error that the run ended with; a second time it does nothing. The error is that of
-// files in the run folder, which are part of the run.
+// Close ends the log, with the error of the run. A second call does nothing. It returns only errors about files in the
+// run folder, which are part of the run.
 func (l *Log) Close(err error) error {
 	var all []error
 	for _, t := range l.targets {

@@ -20,7 +20,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// tracking is a tracking server that can be down; it gives the steps of the loss that it was sent, in their order.
+// tracking is a tracking server with simulated outages. It returns the received steps of the loss in their order.
 type tracking struct {
 	down  atomic.Bool
 	calls atomic.Int64
@@ -54,8 +54,8 @@ func (f *tracking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `{"experiment": {"experiment_id": "1"}, "run": {"info": {"run_id": "7"}}}`)
 }
 
-// A server that is down in the middle costs one line: what it missed follows with the next round, in order and once. A
-// run that goes on sends its earlier rounds again, and none of them is sent twice.
+// An outage in the middle causes one warning, and the missed rounds follow with the next round, in order and once. A
+// resumed run sends its earlier rounds again, and none arrives twice.
 func TestServerThatIsDown(t *testing.T) {
 	f := &tracking{steps: make(chan int, 100)}
 	web := httptest.NewServer(f)
@@ -113,7 +113,7 @@ func TestServerThatIsDown(t *testing.T) {
 	for s := range f.steps {
 		steps = append(steps, s)
 	}
-	if want := []int{0, 1, 2, 3, 4, 5, 5}; !slices.Equal(steps, want) { // the summary stands in the last round
+	if want := []int{0, 1, 2, 3, 4, 5, 5}; !slices.Equal(steps, want) { // the summary has the step of the last round
 		t.Errorf("steps %v, want %v", steps, want)
 	}
 }

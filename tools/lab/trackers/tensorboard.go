@@ -13,16 +13,16 @@ import (
 	"promptfed/tools/lab/trackers/tensorboard"
 )
 
-// eventLog writes rounds as TensorBoard reads them, into the folder tensorboard of a run. A run that goes on writes its
-// earlier rounds again. A failure to write is kept for close and disturbs nothing else.
+// eventLog writes rounds for TensorBoard into the folder tensorboard of a run. A resumed run writes its earlier rounds
+// again. A write error is reported by close and disturbs nothing else.
 type eventLog struct {
 	file    *os.File
 	w       *tensorboard.Writer
-	metrics results.Follower
+	metrics results.RunningMetrics
 	err     error
 }
 
-// newEventLog begins the file.
+// newEventLog creates the file.
 func newEventLog(dir string) (*eventLog, error) {
 	dir = filepath.Join(dir, TensorBoard)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -36,7 +36,7 @@ func newEventLog(dir string) (*eventLog, error) {
 	return &eventLog{file: f, w: w, err: err}, nil
 }
 
-// round adds a round: its metrics by their names, where domain:Art is domain/Art, and what each client has.
+// round adds a round: its metrics by their names, where domain:Art becomes domain/Art, and the values of each client.
 func (l *eventLog) round(r record.Record) {
 	if l.err != nil {
 		return

@@ -1,4 +1,4 @@
-// Package traffic counts what methods send in a round, in messages as they are encoded.
+// Package traffic counts the bytes of methods' encoded messages in a round.
 package traffic
 
 import (
@@ -16,11 +16,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// sized is a backbone of ViT-B/16's sizes whose towers are a sum: messages have the sizes that they have with the real
-// one, and cost nothing to compute.
+// sized is a backbone of ViT-B/16's sizes whose towers only add up inputs. Messages have their real sizes, and
+// computing costs almost nothing.
 type sized struct{}
 
-// Sizes that bytes are counted at: those of FedAPPR's table S6 but for the number of classes, which it leaves open.
+// Sizes for counting bytes: the sizes of FedAPPR's table S6. The number of classes is ours, because the table does not
+// state it.
 const (
 	sizedWidth   = 512 // d, of prompts; p, of features
 	sizedClasses = 100 // l
@@ -54,7 +55,7 @@ func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]
 	return out, g.Err()
 }
 
-// sumOf depends on all that changes hold.
+// sumOf returns a node that depends on all parts of the changes.
 func sumOf(g *graph.Graph, c method.Changes) graph.Node {
 	sum := g.Scalar(0)
 	for _, n := range graph.NodesOf(c) {
@@ -85,7 +86,7 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
 		switch {
 		case !tokens.OK():
-		case tokens.Rank() == 3: // one for each image
+		case tokens.Rank() == 3: // one per image
 			x = x.Add(tokens.Mean(1))
 		default:
 			x = x.Add(tokens.MeanKeep(0))
@@ -94,14 +95,14 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, p.Changes)), g.Err()
 }
 
-// sizedRows are n different rows.
+// sizedRows returns n different rows.
 func sizedRows(n int) *tensor.Tensor { return method.Draw(1, n, "rows", []int{n, sizedWidth}, 1) }
 
-// traffic is what one client of a method sends and gets in the second of two rounds, in bytes, and what the first
-// round's statistics add.
+// traffic is the bytes that one client sends and receives in the second of two rounds, and the additional bytes of the
+// first round's statistics.
 type traffic struct{ up, down, first int }
 
-// count runs two rounds of two clients, every message encoded.
+// count runs two rounds of two clients and encodes every message.
 func count(name string, with []string) (traffic, error) {
 	m, err := methods.Build(name, with, nil)
 	if err != nil {
@@ -136,8 +137,8 @@ func count(name string, with []string) (traffic, error) {
 		(a.BytesUp + a.BytesDown - b.BytesUp - b.BytesDown) / clients}, nil
 }
 
-// Rows list what methods send, behind a row of heads: counted messages beside the formula that the papers give for the
-// numbers in them.
+// Rows returns a table of methods and their messages, with a header row: the counted bytes, and the papers' formula for
+// the number of values.
 func Rows() ([][]string, error) {
 	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 0", "numbers, both ways", "formula",
 		"of it, bytes"}}
@@ -162,7 +163,7 @@ func Rows() ([][]string, error) {
 	return rows, nil
 }
 
-// Note says at which sizes Rows are counted.
+// Note states the sizes behind Rows.
 const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default
 options. Messages are counted as they are encoded, names and shapes included, in the second round; formulas are
 those of FedAPPR's table S6, in numbers of 4 bytes, both ways together.

@@ -1,5 +1,5 @@
-// Package ui serves the report page over HTTP to this machine and keeps it current during runs: changes of run
-// folders reach open pages as server-sent events.
+// Package ui serves the report page over HTTP to this machine and keeps it current during runs. Changes of run folders
+// reach open pages as server-sent events.
 package ui
 
 import (
@@ -15,31 +15,31 @@ import (
 	"promptfed/tools/promptfed/hostguard"
 )
 
-// Source is where the page comes from. Its functions are called one at a time.
+// Source supplies the page. Its functions are never called concurrently.
 type Source struct {
-	Stamp   func() uint64                     // another number after something changed
+	Stamp   func() uint64                     // changes whenever the data changes
 	Report  func() (page.Report, error)       // with Live set
-	Details func(id string) (page.Run, error) // what is shown of one run alone; ErrNoRun where there is none
+	Details func(id string) (page.Run, error) // data of a single run; ErrNoRun if it does not exist
 }
 
-// ErrNoRun is the error of a run that the report does not have.
+// ErrNoRun is the error for a run outside the report.
 var ErrNoRun = fmt.Errorf("no such run")
 
-// heartbeat is how often an open page hears something, so that both sides notice when the other is gone.
+// heartbeat is the interval of messages to an open page, so that both sides notice a lost connection.
 const heartbeat = 15 * time.Second
 
-// Server is an http.Handler of the page, its changes and the details of runs.
+// Server is an http.Handler for the page, its changes and the details of runs.
 type Server struct {
 	source  Source
 	handler http.Handler
 
-	mu      sync.Mutex // of the source, and what follows
+	mu      sync.Mutex // guards the source and the fields below
 	stamp   uint64
 	now     *page.Served
-	readers map[chan struct{}]bool // open pages; each is woken by a change
+	readers map[chan struct{}]bool // open pages; a change wakes each of them
 }
 
-// New makes a server.
+// New returns a server.
 func New(source Source) *Server {
 	mux := http.NewServeMux()
 	s := &Server{source: source, handler: hostguard.Loopback(mux), readers: map[chan struct{}]bool{}}
@@ -49,8 +49,8 @@ func New(source Source) *Server {
 	return s
 }
 
-// ServeHTTP implements http.Handler. It answers requests only that name this machine as their host: a page of somebody
-// else's, whose name was made to lead here, would read the runs otherwise.
+// ServeHTTP implements http.Handler. It answers only requests whose host is this machine. Otherwise a foreign page
+// could read the runs through a host name that resolves to this machine.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -60,7 +60,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// Watch looks for changes while pages are open, until the context ends.
+// Watch checks for changes while pages are open, until the context ends.
 func (s *Server) Watch(ctx context.Context, every time.Duration) {
 	for {
 		select {
@@ -75,7 +75,7 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) {
 				for wake := range s.readers {
 					select {
 					case wake <- struct{}{}:
-					default: // it is awake already
+					default: // already awake
 					}
 				}
 			}

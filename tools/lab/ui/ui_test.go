@@ -16,7 +16,7 @@ import (
 	"promptfed/tools/lab/page"
 )
 
-// made is a source of two runs; rounds is how many the first one has.
+// made is a source of two runs; rounds is the number of rounds of the first.
 type made struct {
 	rounds, stamps atomic.Int64
 	state          atomic.Value
@@ -51,7 +51,7 @@ func (m *made) source() Source {
 	}
 }
 
-// serve starts a server that looks for changes all the time.
+// serve starts a server that checks for changes all the time.
 func serve(t *testing.T, s Source) string {
 	t.Helper()
 	handler := New(s)
@@ -84,7 +84,7 @@ func get(t *testing.T, address, host string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// A site whose name leads to 127.0.0.1 (DNS rebinding) gets nothing, whatever it asks for.
+// A site whose name resolves to 127.0.0.1 (DNS rebinding) is refused, for any request.
 func TestOtherHostsAreRefused(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
@@ -169,8 +169,8 @@ func (s *stream) next() (event, id, data string) {
 	return "", "", ""
 }
 
-// A page hears of the runs that changed and of no others; of a run that ends, that the page is to be read again; and
-// one that was made before the last change, that too.
+// A page receives exactly the changed runs. It must reload after the end of a run, and if it was loaded before the last
+// change.
 func TestEvents(t *testing.T) {
 	m := &made{}
 	m.rounds.Store(1)

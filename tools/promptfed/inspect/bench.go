@@ -116,7 +116,7 @@ func (f benchFlags) threads() int {
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
 	if f.against != "" {
-		return bench.Against(cmd.Context(), f.Options, f.against)
+		return bench.ComparePyTorch(cmd.Context(), f.Options, f.against)
 	}
 	if len(f.clients) > 0 {
 		return bench.Clients(cmd.Context(), f.Options, f.clients)

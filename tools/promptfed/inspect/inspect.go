@@ -250,4 +250,4 @@ func stepModel(b *bundle.Bundle, provider string) (*onnx.ModelProto, error) {
 }
 
 // align sets rows in columns. The first row is the header; the first two columns are text.
-func align(rows [][]string) string { return tables.Plain(rows, 2) }
+func align(rows [][]string) string { return tables.PlainText(rows, 2) }

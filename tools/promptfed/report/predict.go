@@ -119,7 +119,7 @@ func printFacts(facts []inference.Fact, asJSON bool) error {
 		for _, f := range facts {
 			rows = append(rows, []string{f.Key, f.Value})
 		}
-		fmt.Print(tables.Plain(rows, 2))
+		fmt.Print(tables.PlainText(rows, 2))
 		return nil
 	}
 	return json.NewEncoder(os.Stdout).Encode(serving.Metadata(facts))

@@ -55,7 +55,7 @@ func reportCommand() *cobra.Command {
 // write writes a report about the runs and sweeps in dirs into the folder out, and returns the path of its page. It
 // prints the main tables unless view is nil.
 func write(dirs []string, out string, o report.Options, view *cli.View) (page string, err error) {
-	r, err := report.Of(dirs, out, o)
+	r, err := report.New(dirs, out, o)
 	if err != nil {
 		return "", cli.Usage(err)
 	}

@@ -127,7 +127,7 @@ func runTable(runs []foundRun, metric string) (string, error) {
 		rows = append(rows, []string{folderSeen(r.Dir), r.Method, string(r.State), strings.Join(r.Tags, ","),
 			strconv.FormatUint(r.Seed, 10), rounds, valueOf(m, r.Run)})
 	}
-	return tables.Plain(rows, 4), nil
+	return tables.PlainText(rows, 4), nil
 }
 
 // missing stands for a value that a run does not have.
@@ -136,7 +136,7 @@ const missing = "–"
 // headOf returns the name of a metric with its unit. The name includes the window of rounds if other has a different
 // one.
 func headOf(m, other results.Metric) string {
-	name := m.Under(other)
+	name := m.ColumnHead(other)
 	if unit := string(m.Unit()); unit != "" && unit != m.Name {
 		return name + " (" + unit + ")"
 	}
@@ -144,7 +144,7 @@ func headOf(m, other results.Metric) string {
 }
 
 func valueOf(m results.Metric, r *results.Run) string {
-	v, ok := m.Of(r)
+	v, ok := m.Value(r)
 	if !ok {
 		return missing
 	}
@@ -187,7 +187,7 @@ func runsCompare() *cobra.Command {
 				rows = append(rows, row)
 			}
 		}
-		fmt.Print(tables.Plain(rows, 1))
+		fmt.Print(tables.PlainText(rows, 1))
 		return nil
 	}
 	return c
@@ -206,7 +206,7 @@ func runsDiff() *cobra.Command {
 			for _, r := range runs {
 				list, rows[0] = append(list, page.Run{Config: r.Config}), append(rows[0], folderSeen(r.Dir))
 			}
-			keys, values, _ := page.Differences(list)
+			keys, values, _ := page.ConfigDifferences(list)
 			if len(keys) == 0 {
 				fmt.Printf("the configurations of the %d runs do not differ\n", len(runs))
 				return nil
@@ -222,7 +222,7 @@ func runsDiff() *cobra.Command {
 				}
 				rows = append(rows, row)
 			}
-			fmt.Print(tables.Plain(rows, len(rows[0])))
+			fmt.Print(tables.PlainText(rows, len(rows[0])))
 			return nil
 		}}
 }

@@ -27,7 +27,7 @@ func runsExport() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		form := strings.TrimPrefix(filepath.Ext(out), ".")
-		if !slices.Contains(numbers.Forms, form) {
+		if !slices.Contains(numbers.Formats, form) {
 			return cli.Usagef("runs export needs --out FILE.csv or --out FILE.parquet, not %q", out)
 		}
 		all, err := loadRuns(dirs)

@@ -154,7 +154,7 @@ func (t *termsTable) String() string {
 	if t.md {
 		b.WriteString(tables.MarkdownRows(append([][]string{heads}, t.rows...), texts))
 	} else {
-		b.WriteString(tables.Plain(append([][]string{heads}, t.rows...), texts))
+		b.WriteString(tables.PlainText(append([][]string{heads}, t.rows...), texts))
 	}
 	b.WriteString("\n" + caption + "\n")
 	for _, n := range t.notes {

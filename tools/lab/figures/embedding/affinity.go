@@ -2,9 +2,9 @@ package embedding
 
 import "math"
 
-// Affinities are the joint probabilities P [N, N] of t-SNE: the mean of p(j|i) and p(i|j) over N, each row of
-// conditional probabilities being a Gaussian over squared distances [N, N] as wide as gives it the perplexity (van der
-// Maaten and Hinton 2008, Equation 1 and section 3.1).
+// Affinities returns the joint probabilities P [N, N] of t-SNE: the mean of p(j|i) and p(i|j), divided by N. Each row
+// of conditional probabilities is a Gaussian over squared distances [N, N], whose width produces the perplexity (van
+// der Maaten and Hinton 2008, Equation 1 and section 3.1).
 func Affinities(squaredDistances []float64, n int, perplexity float64) []float64 {
 	conditional := make([]float64, n*n)
 	for i := range n {
@@ -19,9 +19,9 @@ func Affinities(squaredDistances []float64, n int, perplexity float64) []float64
 	return p
 }
 
-// calibrate finds the row of probabilities whose entropy is the logarithm of the perplexity, by bisection on the
-// precision of the Gaussian. Rows whose nearest neighbours are at one distance may not reach it; they get the closest
-// there is.
+// calibrate computes the row of probabilities whose entropy is the logarithm of the perplexity, by bisection on the
+// precision of the Gaussian. A row with several nearest neighbours at one distance may not reach this entropy. It gets
+// the closest possible entropy.
 func calibrate(d []float64, self int, perplexity float64, p []float64) {
 	nearest, farthest := math.Inf(1), 0.0
 	for j, v := range d {
@@ -29,7 +29,8 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 			nearest, farthest = min(nearest, v), max(farthest, v)
 		}
 	}
-	// entropy of the row at a precision; distances are taken from the nearest, which changes no probability
+	// entropy returns the row's entropy at a precision; distances are relative to the nearest, which changes no
+	// probability
 	entropy := func(beta float64) float64 {
 		sum, weighted := 0.0, 0.0
 		for j, v := range d {

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// Limits on what is mapped: t-SNE takes time and memory that grow with the square of the rows.
+// Limits on the input: the time and the memory of t-SNE grow with the square of the rows.
 const (
 	MaxRows  = 3000
 	maxWidth = 1 << 20
 )
 
-// check wants rows of one width and numbers only. It gives the width.
+// check checks that all rows have one width and finite numbers only. It returns the width.
 func check(rows [][]float64, most int) (int, error) {
 	if len(rows) == 0 {
 		return 0, fmt.Errorf("there are no rows")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// golden was written by tools/golden/figures.py with NumPy, SciPy and scikit-learn.
+// golden is the output of tools/golden/figures.py with NumPy, SciPy and scikit-learn.
 type golden struct {
 	TSNE struct {
 		Rows  [][]float64
@@ -48,8 +48,8 @@ func read(t *testing.T) golden {
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
 
-// Rows of P are calibrated to the perplexity as SciPy's root finder does it, and the divergence and its gradient are
-// those of NumPy and complex steps.
+// Rows of P have the perplexity that SciPy's root finder reaches. The divergence equals NumPy's, and its gradient
+// equals NumPy's complex steps.
 func TestAffinitiesAndGradient(t *testing.T) {
 	g := read(t).TSNE
 	n := len(g.Rows)
@@ -77,7 +77,7 @@ func TestAffinitiesAndGradient(t *testing.T) {
 	}
 }
 
-// Three clusters come out apart, with a divergence that falls and ends where scikit-learn's exact t-SNE ends.
+// Three clusters separate, the divergence falls, and it ends where scikit-learn's exact t-SNE ends.
 func TestTSNEOfClusters(t *testing.T) {
 	g := read(t).TSNE.Clusters
 	m, err := TSNE(g.Rows, Options{Perplexity: g.Perplexity, Seed: 3})
@@ -116,7 +116,7 @@ func TestTSNEOfClusters(t *testing.T) {
 	}
 }
 
-// Few rows, equal rows and rows in a line give finite places; rows that cannot be mapped an error.
+// Few rows, equal rows and rows in a line have finite places. Other rows are an error.
 func TestTSNEOfOddRows(t *testing.T) {
 	line := [][]float64{}
 	for i := range 9 {
@@ -155,7 +155,7 @@ func TestTSNEOfOddRows(t *testing.T) {
 // and for fewer rows than columns.
 func TestPrincipal(t *testing.T) {
 	for _, c := range read(t).PCA {
-		b, err := Principal(c.Rows)
+		b, err := PrincipalComponents(c.Rows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestPrincipal(t *testing.T) {
 
 func TestPrincipalOfOddRows(t *testing.T) {
 	for name, rows := range map[string][][]float64{"equal": {{1, 2}, {1, 2}}, "narrow": {{1}, {2}, {4}}} {
-		b, err := Principal(rows)
+		b, err := PrincipalComponents(rows)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -197,7 +197,7 @@ func TestPrincipalOfOddRows(t *testing.T) {
 			t.Errorf("%s: a row of another width is no error", name)
 		}
 	}
-	if _, err := Principal([][]float64{{1, 2}}); err == nil {
+	if _, err := PrincipalComponents([][]float64{{1, 2}}); err == nil {
 		t.Error("one row is no error")
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Basis are the first two principal components of a set of rows.
+// Basis is the first two principal components of a set of rows.
 type Basis struct {
 	Mean      []float64    // [D]
 	Axes      [2][]float64 // [D] each, of length 1; the largest entry in magnitude is positive
 	Explained [2]float64   // shares of the variance
 }
 
-// Principal finds the components of rows [N, D], N at least 2.
-func Principal(rows [][]float64) (*Basis, error) {
+// PrincipalComponents computes the components of rows [N, D], with N at least 2.
+func PrincipalComponents(rows [][]float64) (*Basis, error) {
 	width, err := check(rows, 100_000)
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func Principal(rows [][]float64) (*Basis, error) {
 	return b, nil
 }
 
-// fixSign turns a direction so that its largest entry in magnitude is positive: decompositions leave the sign open.
-// Entries that are as large but for rounding count as equal, and the first of them decides.
+// fixSign flips a direction so that its largest entry in magnitude is positive, because decompositions leave the sign
+// open. Entries that differ only by rounding count as equal, and the first of them decides.
 func fixSign(v []float64) {
 	largest := math.Max(floats.Max(v), -floats.Min(v))
 	for _, x := range v {
@@ -69,7 +69,7 @@ func fixSign(v []float64) {
 	}
 }
 
-// Project returns the place of a row [D] in the plane of the two components.
+// Project projects a row [D] to the plane of the two components.
 func (b *Basis) Project(row []float64) ([2]float64, error) {
 	if len(row) != len(b.Mean) {
 		return [2]float64{}, fmt.Errorf("a row of %d numbers in a basis of %d", len(row), len(b.Mean))

@@ -8,18 +8,19 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Options of t-SNE. Zero values take the defaults.
+// Options are the settings of t-SNE. Zero values mean the defaults.
 type Options struct {
-	Perplexity float64 // 30; never more than a third of the other rows
-	Iterations int     // 1000
+	Perplexity float64 // default 30; at most a third of the other rows
+	Iterations int     // default 1000
 	Seed       uint64
 }
 
-// Map is what t-SNE found.
+// Map is the result of t-SNE.
 type Map struct {
 	Points     [][2]float64
-	Perplexity float64 // that was used
-	// of Kullback and Leibler between P and Q, in nats: before the first iteration, then after every 50th and the last
+	Perplexity float64 // perplexity in use
+	// Divergence is the Kullback-Leibler divergence between P and Q in nats: before the first iteration, after every
+	// 50th iteration and after the last.
 	Divergence []float64
 }
 
@@ -35,8 +36,8 @@ const (
 	startDeviation = 1e-4
 )
 
-// TSNE maps rows [N, D] to the plane by exact t-SNE, in time that grows with the square of N. The libraries for Go that
-// do this draw their start from an unseeded generator, so that no two pictures agree, hence these lines.
+// TSNE maps rows [N, D] to the plane by exact t-SNE. Its time grows with the square of N. The Go libraries for t-SNE
+// start from an unseeded generator, so their pictures are not reproducible.
 func TSNE(rows [][]float64, o Options) (*Map, error) {
 	if _, err := check(rows, MaxRows); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func TSNE(rows [][]float64, o Options) (*Map, error) {
 	return m, nil
 }
 
-// squaredDistances is the matrix [N, N] of squared Euclidean distances, row by row.
+// squaredDistances returns the matrix [N, N] of squared Euclidean distances, row by row.
 func squaredDistances(rows [][]float64) []float64 {
 	n := len(rows)
 	d := make([]float64, n*n)
@@ -87,8 +88,9 @@ func squaredDistances(rows [][]float64) []float64 {
 	return d
 }
 
-// components are the first two principal component scores, from distances alone: the top eigenvectors of the doubly
-// centred matrix -D/2 (classical scaling, Torgerson 1952), which does not depend on how wide the rows are.
+// components returns the scores of the first two principal components, computed from distances alone. They are the top
+// eigenvectors of the doubly centred matrix -D/2 (classical scaling, Torgerson 1952). The cost is independent of the
+// width of the rows.
 func components(d []float64, n int) ([][2]float64, error) {
 	means, mean := make([]float64, n), 0.0
 	for i := range n {
@@ -112,7 +114,7 @@ func components(d []float64, n int) ([][2]float64, error) {
 	values := eigen.Values(nil)
 	out := make([][2]float64, n)
 	for k := range min(2, n) {
-		v := mat.Col(nil, n-1-k, &vectors) // values grow
+		v := mat.Col(nil, n-1-k, &vectors) // eigenvalues ascend
 		fixSign(v)
 		for i := range out {
 			out[i][k] = v[i] * math.Sqrt(max(0, values[n-1-k]))
@@ -121,12 +123,11 @@ func components(d []float64, n int) ([][2]float64, error) {
 	return out, nil
 }
 
-// scatterStart shrinks the scores to a small cloud and adds noise a hundred times smaller, which parts rows that are
-// equal.
+// scatterStart shrinks the scores to a small cloud and adds noise a hundred times smaller, which separates equal rows.
 func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 	sum := 0.0
 	for _, s := range scores {
-		sum += s[0] * s[0] // of mean 0
+		sum += s[0] * s[0] // the mean is 0
 	}
 	shrink := 0.0
 	if sum > 0 {
@@ -142,11 +143,11 @@ func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 	return y
 }
 
-// descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4), and
-// reports every 50 iterations and at the end.
+// descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4). It
+// calls report every 50 iterations and at the end.
 func descend(p []float64, y [][2]float64, iterations int, report func()) {
 	n := len(y)
-	rate := max(float64(n)/exaggeration/4, 50) // of a gradient with its factor 4
+	rate := max(float64(n)/exaggeration/4, 50) // for a gradient with its factor 4
 	speed, gain := make([][2]float64, n), make([][2]float64, n)
 	for i := range gain {
 		gain[i] = [2]float64{1, 1}
@@ -182,7 +183,7 @@ func descend(p []float64, y [][2]float64, iterations int, report func()) {
 	}
 }
 
-// gradient is that of the divergence by every point (Equation 5), with P multiplied by a factor.
+// gradient computes the gradient of the divergence with respect to every point (Equation 5), with P multiplied by more.
 func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
 	n := len(y)
 	total := 0.0 // the sum of all student weights
@@ -210,7 +211,7 @@ func squared(a, b [2]float64) float64 {
 	return dx*dx + dy*dy
 }
 
-// divergence is KL(P || Q) in nats (Equation 2 with Q of Equation 4).
+// divergence returns KL(P || Q) in nats (Equation 2 with Q of Equation 4).
 func divergence(p []float64, y [][2]float64) float64 {
 	n := len(y)
 	total := 0.0

@@ -1,5 +1,5 @@
-// Package letters sets text of figures in Liberation Sans, and letters that it does not have, such as Chinese, Japanese
-// and Korean ones, in a bitmap font that the program carries, so that no label is empty whatever fonts a machine has.
+// Package letters draws the text of figures in Liberation Sans. An embedded bitmap font supplies missing letters, such
+// as Chinese, Japanese and Korean ones, so that labels do not depend on the machine's fonts.
 package letters
 
 import (
@@ -16,10 +16,10 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// pixels is the height of the bitmap font's letters, which are an em.
+// pixels is the em of the bitmap font, the height of its letters.
 const pixels = 12
 
-// Handler sets text. SVG files keep all of it as text, for which whoever shows them has fonts.
+// Handler draws text. In SVG files all text stays text, drawn with the viewer's fonts.
 type Handler struct{ text.Plain }
 
 // piece is a part of a text in one font.
@@ -29,7 +29,7 @@ type piece struct {
 	width  vg.Length
 }
 
-// pieces takes a text apart; one piece of the usual font where that has all letters.
+// pieces splits a text by font. A text that the usual font covers is one piece.
 func (h Handler) pieces(txt string, fnt font.Font) []piece {
 	face := h.Fonts.Lookup(fnt, fnt.Size)
 	var buffer sfnt.Buffer
@@ -105,7 +105,7 @@ func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
 	}
 }
 
-// paint fills the pixels of letters, the first with its origin at a point.
+// paint fills the pixels of letters, with the origin of the first letter at the given point.
 func paint(c vg.Canvas, txt string, at vg.Point, size vg.Length) {
 	dot := fixed.Point26_6{}
 	for _, r := range txt {
@@ -117,7 +117,7 @@ func paint(c vg.Canvas, txt string, at vg.Point, size vg.Length) {
 	}
 }
 
-// fill fills the pixels of a mask, those beside each other at once.
+// fill fills the pixels of a mask and joins horizontal neighbours.
 func fill(c vg.Canvas, where image.Rectangle, mask image.Image, from image.Point, at vg.Point, size vg.Length) {
 	inked := func(x, y int) bool {
 		if x >= where.Max.X {

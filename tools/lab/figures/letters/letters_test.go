@@ -20,7 +20,7 @@ import (
 var style = text.Style{Color: color.Black, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12},
 	Handler: Handler{text.Plain{Fonts: font.DefaultCache}}, XAlign: draw.XCenter, YAlign: -0.41}
 
-// ink draws a text in the middle of an image and gives the rectangle that holds its dark pixels, and their number.
+// ink draws a text in the middle of an image. It returns the bounding rectangle and the number of its dark pixels.
 func ink(txt string, turn float64) (image.Rectangle, int) {
 	s := style
 	s.Rotation = turn
@@ -41,8 +41,8 @@ func ink(txt string, turn float64) (image.Rectangle, int) {
 	return box, n
 }
 
-// A letter of Chinese, Japanese or Korean is an em wide and high, 12 points, and stands where its text is anchored,
-// upright and turned.
+// A Chinese, Japanese or Korean letter is an em wide and high, 12 points, and stands at the anchor of its text, upright
+// and rotated.
 func TestLettersThatTheFontDoesNotHave(t *testing.T) {
 	for _, txt := range []string{"猫狗鸟马鱼", "ねこいぬと", "고양이와개"} {
 		if w := style.Width(txt); w != 5*12 {
@@ -66,7 +66,7 @@ func TestLettersThatTheFontDoesNotHave(t *testing.T) {
 
 func abs(v int) int { return max(v, -v) }
 
-// Text that the usual font has is set by it alone, and mixed text is as wide as its parts.
+// The usual font alone draws its own letters, and a mixed text is as wide as its parts.
 func TestMixedText(t *testing.T) {
 	plain := style
 	plain.Handler = text.Plain{Fonts: font.DefaultCache}

@@ -1,4 +1,4 @@
-// Package browser starts a headless Chromium, to test and photograph report pages.
+// Package browser starts a headless Chromium for tests and screenshots of report pages.
 package browser
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Find is the path of a Chromium: what PROMPTFED_CHROMIUM names, else an installed one, else the one that
-// tools/fetch-chromium.sh left in bin/chromium of the checkout that holds the working directory.
+// Find returns the path of a Chromium: the value of PROMPTFED_CHROMIUM, else an installed one, else the copy from
+// tools/fetch-chromium.sh in bin/chromium of the checkout that contains the working directory.
 func Find() (string, error) {
 	if path := os.Getenv("PROMPTFED_CHROMIUM"); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -38,7 +38,7 @@ func Find() (string, error) {
 	return "", fmt.Errorf("no Chromium: install one, run tools/fetch-chromium.sh, or set PROMPTFED_CHROMIUM")
 }
 
-// Start starts the browser at path with an empty profile of its own. stop ends it and removes the profile.
+// Start starts the browser at path with its own empty profile. stop ends it and removes the profile.
 func Start(ctx context.Context, path string) (browser context.Context, stop func(), err error) {
 	profile, err := os.MkdirTemp("", "promptfed-browser")
 	if err != nil {
@@ -50,7 +50,7 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	// the fetched one brings its libraries and a font
+	// the fetched copy includes its libraries and a font
 	if place := filepath.Dir(path); exists(filepath.Join(place, "fonts.conf")) {
 		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+
 			place))
@@ -58,7 +58,7 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 	allocator, endAllocator := chromedp.NewExecAllocator(ctx, options...)
 	browser, endBrowser := chromedp.NewContext(allocator)
 	stop = func() {
-		_ = chromedp.Cancel(browser) // waits for the processes, so that the profile can go
+		_ = chromedp.Cancel(browser) // waits for the processes, so that the profile can be removed
 		endBrowser()
 		endAllocator()
 		os.RemoveAll(profile)

@@ -63,7 +63,7 @@ func run(args []string) error {
 		window = 900
 	}
 	scale := 1.0
-	if width < 600 { // a phone's screen has more pixels than CSS counts
+	if width < 600 { // a phone's screen has more pixels than CSS pixels
 		scale = 2
 	}
 	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -86,7 +86,7 @@ func run(args []string) error {
 	if height == 0 {
 		take = chromedp.FullScreenshot(100)
 	}
-	// the canvas is painted in the next frame
+	// the browser paints the canvas in the next frame
 	if err := chromedp.Do(b, chromedp.Sleep(300*time.Millisecond)); err != nil {
 		return err
 	}

@@ -1,3 +1,3 @@
-// Package mlflow writes runs where MLflow shows them: into the folders of its file store, or to a tracking server over
-// its REST API. MLflow has no client for Go; what runs need of one is five calls.
+// Package mlflow writes runs to MLflow: into the folders of its file store, or to a tracking server over its REST API.
+// MLflow has no Go client, and runs need only five calls.
 package mlflow

@@ -22,8 +22,8 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// folder is MLflow's file store: a folder for each experiment, in it one for each run, in it a file for each parameter
-// and tag, and for each metric one with a line "milliseconds value step" for each value.
+// folder is MLflow's file store. It has a folder for each experiment, which has a folder for each run. A run's folder
+// has a file for each parameter and tag, and for each metric a file with a line "milliseconds value step" per value.
 type folder struct{ root string }
 
 func openFolder(root string) (Store, error) {
@@ -42,7 +42,7 @@ func (f folder) URI() string { return f.root }
 
 const metaFile = "meta.yaml"
 
-// experimentMeta and runMeta are what metaFile says of an experiment and of a run.
+// experimentMeta and runMeta are the contents of metaFile for an experiment and for a run.
 type experimentMeta struct {
 	ArtifactLocation string `yaml:"artifact_location"`
 	CreationTime     int64  `yaml:"creation_time"`
@@ -71,7 +71,7 @@ type runMeta struct {
 
 const (
 	active      = "active"
-	localSource = 4 // a run of a program, not of an MLflow project
+	localSource = 4 // a run of a program instead of an MLflow project
 	defaultID   = "0"
 	defaultName = "Default"
 )
@@ -96,7 +96,7 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 			return "", err
 		}
 	}
-	if err := f.experiment(defaultID, defaultName); err != nil { // MLflow expects it
+	if err := f.experiment(defaultID, defaultName); err != nil { // MLflow requires it
 		return "", err
 	}
 	experiment := defaultID
@@ -128,11 +128,11 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 	if u, err := user.Current(); err == nil {
 		meta.UserID = u.Username
 	}
-	return id, writeMeta(dir, meta) // with it the run is there
+	return id, writeMeta(dir, meta) // this file makes the run visible
 }
 
-// experimentOf finds an experiment by its name, or makes one. Its id follows from the name, so that two programs that
-// make it at a time make the same.
+// experimentOf finds or creates an experiment by its name. The id is derived from the name, so that two concurrent
+// programs create the same experiment.
 func (f folder) experimentOf(name string) (string, error) {
 	list, err := filepath.Glob(filepath.Join(f.root, "*", metaFile))
 	if err != nil {
@@ -149,11 +149,11 @@ func (f folder) experimentOf(name string) (string, error) {
 		}
 	}
 	sum := sha256.Sum256([]byte(name))
-	id := strconv.FormatUint(1e17+binary.BigEndian.Uint64(sum[:])%9e17, 10) // 18 digits, as MLflow's own
+	id := strconv.FormatUint(1e17+binary.BigEndian.Uint64(sum[:])%9e17, 10) // 18 digits, like MLflow's ids
 	return id, f.experiment(id, name)
 }
 
-// experiment makes an experiment where it is not there.
+// experiment creates an experiment unless it exists.
 func (f folder) experiment(id, name string) error {
 	dir := filepath.Join(f.root, id)
 	if _, err := os.Stat(filepath.Join(dir, metaFile)); err == nil {

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// Run is what a run is begun with.
+// Run is the data for starting a run.
 type Run struct {
 	Experiment, Name string
 	Start            time.Time
@@ -27,10 +27,10 @@ type Metric struct {
 	At    time.Time
 }
 
-// Status says how far a run is, by the number that the file store has for it.
+// Status is the state of a run, with the file store's number.
 type Status int
 
-// Statuses of a run.
+// States of a run.
 const (
 	Running  Status = 1
 	Finished Status = 3
@@ -44,19 +44,19 @@ func (s Status) String() string {
 
 // Store keeps runs. Its errors are one line.
 type Store interface {
-	// URI names the store, in one way: a folder by its absolute path.
+	// URI returns the normalized name of the store: a folder by its absolute path.
 	URI() string
-	// Begin makes a run, or goes on with the one that has the id. It gives the id, another one where the store does not
-	// have that run any more; a run may have been made even with an error, and has an id then.
+	// Begin creates a run, or continues the run with the given id. It returns the id, which is new if the store no
+	// longer has that run. With an error the id is set if a run was created.
 	Begin(ctx context.Context, id string, r Run) (string, error)
 	// Log adds values to a run.
 	Log(ctx context.Context, id string, list []Metric) error
-	// End says how a run ended.
+	// End records the final state of a run.
 	End(ctx context.Context, id string, s Status, at time.Time) error
 }
 
-// Open opens the store that a tracking URI names: a folder (a path, or file:) or a tracking server (http:, https:),
-// whose credentials are those of MLflow's own variables.
+// Open opens the store with a tracking URI: a folder (a path, or file:) or a tracking server (http:, https:).
+// Credentials come from MLflow's own environment variables.
 func Open(uri string) (Store, error) {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
@@ -82,12 +82,12 @@ func Open(uri string) (Store, error) {
 	return openFolder(rest)
 }
 
-// maxKey is how long a key may be in MLflow.
+// maxKey is the largest length of a key in MLflow.
 const maxKey = 250
 
-// Key is a name as MLflow and every file system take it: letters, digits, blanks and _ - . /, where other signs become
-// _; a relative path without . and .. in it. A name that this changes has the beginning of its SHA-256 behind it, so
-// that two names, such as those of domains, never become one metric.
+// Key converts a name to the form that MLflow and every file system accept: letters, digits, blanks and _ - . /, with
+// other characters replaced by _, and a relative path without . and .. in it. A changed name gets the beginning of its
+// SHA-256 as a suffix, so that two names, such as names of domains, never become one metric.
 func Key(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./ ", r) {
@@ -113,7 +113,7 @@ func Key(name string) string {
 	return clean + end
 }
 
-// clip cuts a text to a number of bytes.
+// clip shortens a text to a number of bytes.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text

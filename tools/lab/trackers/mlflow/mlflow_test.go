@@ -25,8 +25,8 @@ var (
 		Tags: map[string]string{"mlflow.runName": "first"}}
 )
 
-// The layout is that of MLflow 3.17's own client: lines "milliseconds value step" in metrics/KEY, status 3 for
-// finished, source type 4 for a local program.
+// The layout equals the layout of MLflow 3.17's own client: lines "milliseconds value step" in metrics/KEY, status 3
+// for finished, source type 4 for a local program.
 func TestFolder(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "mlruns")
 	s, err := Open(root)
@@ -98,7 +98,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// fake is as much of a tracking server as runs need; it refuses what MLflow refuses.
+// fake is the part of a tracking server that runs need; it rejects the calls that MLflow rejects.
 type fake struct {
 	mu          sync.Mutex
 	experiments map[string]string
@@ -245,7 +245,7 @@ func TestOpen(t *testing.T) {
 
 func TestKey(t *testing.T) {
 	for name, want := range map[string]string{"train.lr": "train.lr",
-		// with the first eight digits that sha256sum gives of the name
+		// with the first eight digits of the name's SHA-256, from sha256sum
 		"per_domain/art & craft": "per_domain/art _ craft-884eb904",
 		"../x":                   "__/x-d6b96a97", "/x": "_/x-b3d1db31", "a//b": "a/_/b-7a9acf33",
 		"a/ b": "a/b-f3886e70", "a:b": "a_b-6783a31e", "Ö": "Ö",

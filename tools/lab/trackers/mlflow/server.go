@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Limits of one call (MLflow's REST API, log-batch), and of values in bytes.
+// Limits of one call (MLflow's REST API, log-batch), and limits of values in bytes.
 const (
 	metricsOfCall = 1000
 	paramsOfCall  = 100
@@ -48,7 +48,7 @@ func openServer(address string) (Store, error) {
 // URI implements Store.
 func (s *server) URI() string { return s.url }
 
-// replyError is what a server says of a call that it refused.
+// replyError is a server's answer to a rejected call.
 type replyError struct {
 	Code    string `json:"error_code"`
 	Message string `json:"message"`
@@ -56,10 +56,10 @@ type replyError struct {
 
 func (e replyError) Error() string { return e.Code + ": " + e.Message }
 
-// notThere is the code of an experiment or a run that a server does not have.
+// notThere is the error code for an experiment or a run that a server does not have.
 const notThere = "RESOURCE_DOES_NOT_EXIST"
 
-// call makes a call with a body, or a GET with values, and reads its reply into out.
+// call makes a call with a body, or a GET with values, and decodes its reply into out.
 func (s *server) call(ctx context.Context, method, name string, query url.Values, body, out any) error {
 	address := s.url + "/api/2.0/mlflow/" + name
 	if query != nil {
@@ -85,7 +85,7 @@ func (s *server) call(ctx context.Context, method, name string, query url.Values
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // without the address, which is said
+			err = u.Err // without the address, which the message already has
 		}
 		return fmt.Errorf("mlflow: %s: %w", s.url, err)
 	}
@@ -126,7 +126,7 @@ func pairs(m map[string]string, most int) []pair {
 func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 	if id != "" {
 		err := s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": Running.String()}, &struct{}{})
-		if err == nil { // a parameter that changed since keeps its first value, as MLflow has it
+		if err == nil { // a changed parameter keeps its first value, as in MLflow
 			err = s.params(ctx, id, r.Params)
 			if errors.As(err, new(replyError)) {
 				err = nil
@@ -166,7 +166,7 @@ func (s *server) params(ctx context.Context, id string, m map[string]string) err
 	return nil
 }
 
-// experiment finds an experiment by its name, or makes one.
+// experiment finds or creates an experiment by its name.
 func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	var found struct {
 		Experiment struct {
@@ -185,7 +185,7 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 		ID string `json:"experiment_id"`
 	}
 	err = s.post(ctx, "experiments/create", map[string]any{"name": name}, &made)
-	if e := (replyError{}); errors.As(err, &e) && e.Code == "RESOURCE_ALREADY_EXISTS" { // another run was faster
+	if e := (replyError{}); errors.As(err, &e) && e.Code == "RESOURCE_ALREADY_EXISTS" { // a concurrent run created it
 		err := find()
 		return found.Experiment.ID, err
 	}

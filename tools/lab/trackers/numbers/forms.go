@@ -10,16 +10,16 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Forms of a table.
+// Formats of a table.
 const (
 	CSV     = "csv"
 	Parquet = "parquet"
 )
 
-// Forms lists the forms of a table; they are what its file's name ends in, too.
-var Forms = []string{CSV, Parquet}
+// Formats lists the formats of a table, which are also the file extensions.
+var Formats = []string{CSV, Parquet}
 
-// table takes rows: a text, an int64, a float64 or nil, for nothing, in each column.
+// table takes rows. Each column of a row is a text, an int64, a float64 or nil.
 type table interface {
 	add(row []any) error
 	close() error
@@ -55,14 +55,14 @@ func (t csvTable) close() error {
 	return t.Error()
 }
 
-// rowsInGroup bounds the memory of a writer.
+// rowsInGroup limits the memory of a writer.
 const rowsInGroup = 1 << 17
 
-// parquetTable has its columns in the order of their names, as a schema of parquet-go does.
+// parquetTable has its columns in alphabetical order, as a parquet-go schema does.
 type parquetTable struct {
 	w     *parquet.GenericWriter[any]
-	place []int  // of each column of a row in the file
-	may   []bool // whether the column may be without a value
+	place []int  // index in the file of each column of a row
+	may   []bool // whether the column is optional
 	row   parquet.Row
 }
 

@@ -11,16 +11,16 @@ import (
 
 // Number is one number of a round or of a summary.
 type Number struct {
-	Path   []string // keys down to it, as [evaluations global accuracy]; an element of a list by its name or round
-	Client int      // the client that it is of; Whole for what is of the whole round
+	Path   []string // keys of its path, such as [evaluations global accuracy]; list elements by name or round
+	Client int      // its client; NoClient for a number of the whole round
 	Value  float64
 }
 
-// Whole stands for the client of a number that is of no single client.
-const Whole = -1
+// NoClient is the client of a number that belongs to no single client.
+const NoClient = -1
 
-// Name joins the keys of the path with a separator, one byte. Within a key that is written %2E or %2F as in addresses,
-// and % is %25, so that names of two numbers differ.
+// Name joins the keys of the path with a separator, one byte. A separator within a key is written %2E or %2F as in
+// URLs, and % is written %25, so that different numbers have different names.
 func (n Number) Name(separator string) string {
 	within := strings.NewReplacer("%", "%25", separator, fmt.Sprintf("%%%X", separator))
 	var keys []string
@@ -30,11 +30,11 @@ func (n Number) Name(separator string) string {
 	return strings.Join(keys, separator)
 }
 
-// Of lists the numbers of a line of rounds.jsonl, or of a summary.json, in the order of their keys, but for those that
-// skip names at the top. A list of numbers is by client: those that answered or have validation data, where they are
-// listed beside it, else all in order. A list of clients has the value 1 for each of them. Texts, truth values and
-// nulls are left out, and so is the version of the format.
-func Of(line []byte, skip ...string) ([]Number, error) {
+// Parse lists the numbers of a line of rounds.jsonl, or of a summary.json, in the order of their keys, without the
+// top-level names in skip. A list of numbers is by client: by the listed clients that answered or have validation data,
+// or without such a list, by all clients in order. A list of clients has the value 1 for each client. Texts, booleans,
+// nulls and the version of the format are omitted.
+func Parse(line []byte, skip ...string) ([]Number, error) {
 	var top map[string]any
 	if err := json.Unmarshal(line, &top); err != nil {
 		return nil, err
@@ -43,19 +43,19 @@ func Of(line []byte, skip ...string) ([]Number, error) {
 		delete(top, key)
 	}
 	w := walker{}
-	w.object(top, nil, Whole, nil)
+	w.object(top, nil, NoClient, nil)
 	return w.out, nil
 }
 
-// ofClients are keys of lists whose numbers are clients.
+// ofClients are the keys of lists of client numbers.
 var ofClients = []string{"clients", "answered", "unanswered"}
 
-// ofTest are keys of what is about the clients of the test that holds it.
+// ofTest are the keys of objects about the clients of the enclosing test.
 var ofTest = []string{"evaluations", "global", "personal"}
 
 type walker struct{ out []Number }
 
-// object adds what an object at a path holds; clients are those that its lists are about, nil for all in order.
+// object adds the numbers of an object at a path. clients are the clients of its lists; nil means all in order.
 func (w *walker) object(v map[string]any, path []string, client int, clients []any) {
 	beside := "answered"
 	if len(path) == 1 && path[0] == "validation" {

@@ -15,7 +15,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// A round in which clients 0 and 2 of three answered, as rounds.jsonl has it.
+// A round of rounds.jsonl in which clients 0 and 2 of three answered.
 const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"view":"global",` +
 	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.25,0.75]}},"answered":[0,2],"unanswered":[1],` +
 	`"sets":{"a.b":{"accuracy":1,"per_client":[1,1,1]}},` +
@@ -23,9 +23,9 @@ const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[
 	`"terms":[{"name":"cross entropy","value":null,"norm":2}],"cut":[{"client":1,"claimed":9,"counted":3}],` +
 	`"clients":[2],"lr":1}`
 
-// Every number of the round, by hand: lists by client have the clients that they are about.
+// Every number of the round, by hand: lists by client have the right clients.
 func TestOf(t *testing.T) {
-	list, err := Of([]byte(round), "round")
+	list, err := Parse([]byte(round), "round")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +45,9 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Names that differ only in what separates keys stay two: one column of a table would hold the numbers of both.
+// Names that differ only in a separator stay different: otherwise one column of a table would hold both numbers.
 func TestNames(t *testing.T) {
-	list, err := Of([]byte(`{"per_domain":{"a_b":1,"a.b":2,"a/b":3,"a%2Eb":4}}`))
+	list, err := Parse([]byte(`{"per_domain":{"a_b":1,"a.b":2,"a/b":3,"a%2Eb":4}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The two forms have the same rows; one that pandas reads has nothing, not 0, where a number is of no client.
+// The two formats have the same rows; in pandas, a number without a client has a missing client instead of 0.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"config.yaml": "name: x\nmethod: coop\nseed: 7\n",

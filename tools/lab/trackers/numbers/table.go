@@ -12,7 +12,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Columns of every table; those of the axes of sweeps, each called axis.NAME, stand before round.
+// Columns of every table. Columns for the axes of sweeps, named axis.NAME, stand before round.
 const (
 	runColumn    = "run"
 	sweepColumn  = "sweep"
@@ -25,11 +25,11 @@ const (
 	valueColumn  = "value"
 )
 
-// SummaryKey begins the names of numbers of a summary.json.
+// SummaryKey is the prefix of the names of numbers in a summary.json.
 const SummaryKey = "summary"
 
-// Write writes the numbers of some results as a table in one of Forms, a line each, in the order of the runs: those of
-// every round, and with an empty round those of the summary. Folders of runs are seen from a folder.
+// Write writes the numbers of results as a table in one of Formats, one line per number, in the order of the runs: the
+// numbers of every round, then with an empty round the numbers of the summary. Folders of runs are relative to from.
 func Write(w io.Writer, form string, r *results.Results, from string) error {
 	columns := []string{runColumn, sweepColumn, methodColumn, seedColumn}
 	var axes []string
@@ -71,7 +71,7 @@ func Write(w io.Writer, form string, r *results.Results, from string) error {
 	return t.close()
 }
 
-// addRun adds the rounds of a run that count, and its summary where it has one.
+// addRun adds the valid rounds of a run, and its summary if it has one.
 func addRun(t table, run *results.Run, of []any) error {
 	if len(run.Rounds) > 0 {
 		f, err := os.Open(filepath.Join(run.Dir, record.RoundsFile))
@@ -85,7 +85,7 @@ func addRun(t table, run *results.Run, of []any) error {
 			if err != nil {
 				return err
 			}
-			list, err := Of(line, "round")
+			list, err := Parse(line, "round")
 			if err != nil {
 				return err
 			}
@@ -97,20 +97,20 @@ func addRun(t table, run *results.Run, of []any) error {
 	if run.State != results.Done {
 		return nil
 	}
-	list, err := OfSummary(run.Dir)
+	list, err := ParseSummary(run.Dir)
 	if err != nil {
 		return err
 	}
 	return addAll(t, list, append(slices.Clip(of), nil))
 }
 
-// OfSummary lists the numbers of the summary of a run that is done, each below SummaryKey.
-func OfSummary(dir string) ([]Number, error) {
+// ParseSummary lists the numbers of the summary of a finished run, each below SummaryKey.
+func ParseSummary(dir string) ([]Number, error) {
 	text, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
 	if err != nil {
 		return nil, err
 	}
-	list, err := Of(text)
+	list, err := Parse(text)
 	for i, n := range list {
 		list[i].Path = append([]string{SummaryKey}, n.Path...)
 	}
@@ -120,7 +120,7 @@ func OfSummary(dir string) ([]Number, error) {
 func addAll(t table, list []Number, of []any) error {
 	for _, n := range list {
 		var client any
-		if n.Client != Whole {
+		if n.Client != NoClient {
 			client = int64(n.Client)
 		}
 		if err := t.add(append(slices.Clip(of), n.Name("."), client, n.Value)); err != nil {

@@ -1,7 +1,8 @@
-// Package tensorboard writes scalars as event files that TensorBoard reads.
+// Package tensorboard writes scalars as event files for TensorBoard.
 //
-// The Go packages that do so (tfsum and its kin) need TensorFlow's C library; the format is a few lines over protowire:
-// each record is a length, its masked CRC-32C, a serialised tensorflow.Event, and the masked CRC-32C of that.
+// Go packages for this format (tfsum and similar) need TensorFlow's C library. The format itself needs a few lines over
+// protowire: each record is a length, its masked CRC-32C, a serialised tensorflow.Event, and the masked CRC-32C of the
+// event.
 package tensorboard
 
 import (
@@ -17,10 +18,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// FileName is what an event file is called; TensorBoard looks for "tfevents" in it.
+// FileName is the name of an event file; TensorBoard looks for "tfevents" in it.
 const FileName = "events.out.tfevents.0.promptfed"
 
-// Fields of tensorflow.Event and of the messages in it.
+// Fields of tensorflow.Event and of its messages.
 const (
 	eventWallTime    = 1 // double
 	eventStep        = 2 // int64
@@ -34,7 +35,7 @@ const (
 // Writer writes events.
 type Writer struct{ w io.Writer }
 
-// NewWriter begins a file.
+// NewWriter starts a file.
 func NewWriter(w io.Writer, at time.Time) (*Writer, error) {
 	out := &Writer{w}
 	e := event(at)
@@ -53,7 +54,7 @@ func (w *Writer) Add(step int, at time.Time, values map[string]float64) error {
 		summary = protowire.AppendTag(summary, summaryValue, protowire.BytesType)
 		summary = protowire.AppendBytes(summary, value)
 		e := event(at)
-		if step != 0 { // as every proto3 writer leaves zeros out
+		if step != 0 { // proto3 writers omit zeros
 			e = protowire.AppendTag(e, eventStep, protowire.VarintType)
 			e = protowire.AppendVarint(e, uint64(step))
 		}
@@ -83,7 +84,7 @@ func (w *Writer) record(data []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of TensorFlow's record format.
+// masked returns the checksum of TensorFlow's record format.
 func masked(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

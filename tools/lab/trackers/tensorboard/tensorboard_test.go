@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestAgainstTensorBoard: the file that TensorBoard's own record writer and protocol buffers give for the same events
-// (tools/golden/events.py), byte for byte.
+// TestAgainstTensorBoard: the file equals, byte for byte, the output of TensorBoard's own record writer and protocol
+// buffers for the same events (tools/golden/events.py).
 func TestAgainstTensorBoard(t *testing.T) {
 	want, err := os.ReadFile("testdata/events")
 	if err != nil {
