@@ -43,8 +43,8 @@ func Load(path string, sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
-// Text is Load for a text; name stands for the file in errors.
-func Text(name string, text []byte) (experiment.Config, error) {
+// ParseText is Load for a text; name stands for the file in errors.
+func ParseText(name string, text []byte) (experiment.Config, error) {
 	l, err := OpenText(name, text, nil)
 	return l.Config, err
 }
@@ -89,17 +89,17 @@ func (l Loaded) Changed(key string) bool {
 	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
 }
 
-// Blame adds the origin of a value to an error about its key. It returns other errors unchanged.
-func (l Loaded) Blame(err error) error {
+// WithOrigin adds the origin of a value to an error about its key. It returns other errors unchanged.
+func (l Loaded) WithOrigin(err error) error {
 	if err == nil || l.settings.keyOf(err) == "" {
 		return err
 	}
 	return l.settings.blame(err)
 }
 
-// Into reads a file into the struct that out points to, over the values of the struct. The tags "config" of the struct
-// are the keys.
-func Into(out any, path string, sets []string) error {
+// DecodeFile reads a file into the struct that out points to, over the values of the struct. The tags "config" of the
+// struct are the keys.
+func DecodeFile(out any, path string, sets []string) error {
 	f, err := read(path)
 	if err != nil {
 		return err
@@ -108,10 +108,10 @@ func Into(out any, path string, sets []string) error {
 	return err
 }
 
-// IntoWith is Into with an optional file: for an empty path, only the environment and sets change out.
-func IntoWith(out any, path string, sets []string) error {
+// DecodeOptionalFile is DecodeFile with an optional file: for an empty path, only the environment and sets change out.
+func DecodeOptionalFile(out any, path string, sets []string) error {
 	if path != "" {
-		return Into(out, path, sets)
+		return DecodeFile(out, path, sets)
 	}
 	_, _, err := into(out, parsed{}, sets)
 	return err
@@ -222,7 +222,7 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 }
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
-	if now := experiment.NewName(key); now != "" {
+	if now := experiment.RenamedKey(key); now != "" {
 		return fmt.Errorf("the key %s is now called %s", key, now)
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))

@@ -221,7 +221,8 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 	var left []string
 	kept := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(options)) {
-		if own(key) || methods.Takes(now.Method, now.With, key) || !methods.Takes(before.Method, before.With, key) {
+		if own(key) || methods.HasOption(now.Method, now.With, key) || !methods.HasOption(before.Method, before.With,
+			key) {
 			kept[key] = options[key]
 		} else {
 			left = append(left, key)

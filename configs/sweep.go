@@ -73,11 +73,11 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	return SweepText(path, text, o)
+	return ParseSweep(path, text, o)
 }
 
-// SweepText is LoadSweep for a text; name stands for the file in errors. Errors about its keys are one line.
-func SweepText(name string, text []byte, o SweepOptions) (*Sweep, error) {
+// ParseSweep is LoadSweep for a text; name stands for the file in errors. Errors about its keys are one line.
+func ParseSweep(name string, text []byte, o SweepOptions) (*Sweep, error) {
 	s, err := loadSweep(name, text, o)
 	if err != nil {
 		return nil, errors.New(oneLine(err))

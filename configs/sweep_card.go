@@ -20,9 +20,9 @@ const (
 
 // Evaluations of printed numbers.
 const (
-	ViewGlobal   = "global"   // the average of the shared parameters
-	ViewPersonal = "personal" // the own parameters of each client after its local training
-	ViewUnsaid   = "unsaid"   // not stated in the paper
+	ViewGlobal    = "global"   // the average of the shared parameters
+	ViewPersonal  = "personal" // the own parameters of each client after its local training
+	ViewNotStated = "unsaid"   // not stated in the paper
 )
 
 // PaperTable describes a table or a figure of a paper that a sweep reproduces: its printed numbers, its layout, and
@@ -113,19 +113,19 @@ var (
 	groups = []string{DomainAxis, "backbone"}
 )
 
-// CurvesFigure is the kind of figures with lines over Along: rounds (the default), sent bytes or simulated time.
+// CurvesFigure is the kind of figures with lines over ProgressAxes: rounds (the default), sent bytes or simulated time.
 const CurvesFigure = "curves"
 
 // RanksFigure is the kind of figures with mean ranks of methods over all other axes. A report shows a table of the
 // ranks too.
 const RanksFigure = "ranks"
 
-var Along = []string{"round", AlongBytes, AlongTime}
+var ProgressAxes = []string{"round", BytesAxis, TimeAxis}
 
 // Values of x of curves besides rounds.
 const (
-	AlongBytes = "bytes"
-	AlongTime  = "time"
+	BytesAxis = "bytes"
+	TimeAxis  = "time"
 )
 
 // Heading returns the item of the paper and its title.
@@ -176,7 +176,7 @@ func (c *PaperTable) check(axes []Axis) error {
 	}
 	axis := func(key, name string, also ...string) error {
 		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
-			if err := metrics.Renamed(name); err != nil {
+			if err := metrics.CheckRenamed(name); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 			return fmt.Errorf("%s: unknown axis %q; known: %s", key, name, strings.Join(list, ", "))
@@ -198,7 +198,7 @@ func (c *PaperTable) check(axes []Axis) error {
 			seen[name] = true
 		}
 	}
-	if err := OneWithin(slices.DeleteFunc(slices.Concat(c.Rows, c.Columns), func(name string) bool {
+	if err := CheckPseudoAxes(slices.DeleteFunc(slices.Concat(c.Rows, c.Columns), func(name string) bool {
 		return slices.ContainsFunc(axes, func(a Axis) bool { return a.Name == name })
 	})); err != nil {
 		return fmt.Errorf("card: %w", err)
@@ -242,7 +242,7 @@ func (c *PaperTable) check(axes []Axis) error {
 			case k.key == "group":
 				also = groups[1:]
 			case k.key == "x" && f.Kind == CurvesFigure:
-				if err := oneOf(at+k.key, k.name, Along...); err != nil {
+				if err := oneOf(at+k.key, k.name, ProgressAxes...); err != nil {
 					return err
 				}
 				continue
@@ -261,9 +261,9 @@ func (c *PaperTable) check(axes []Axis) error {
 	return c.checkNumbers(axes, axis)
 }
 
-// OneWithin refuses a layout with two of the pseudo-axes. A run has one number for a domain, a set or a metric, but
-// none for two of them together.
-func OneWithin(axes []string) error {
+// CheckPseudoAxes refuses a layout with two of the pseudo-axes. A run has one number for a domain, a set or a metric,
+// but none for two of them together.
+func CheckPseudoAxes(axes []string) error {
 	first := ""
 	for _, name := range axes {
 		if !slices.Contains([]string{DomainAxis, SetAxis, MetricAxis}, name) {
@@ -287,7 +287,7 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 		if is == "" {
 			return fmt.Errorf("%s: missing; use global, personal or unsaid", key)
 		}
-		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewUnsaid)
+		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewNotStated)
 	}
 	if err := view("card.views.default", v.Default); err != nil {
 		return err

@@ -140,9 +140,9 @@ func (s *Sweep) YAML() ([]byte, error) {
 	return append(base, text...), err
 }
 
-// Same compares the sweep with the sweep in a folder. A difference in the card or in what runs, not only in how or
+// CheckSame compares the sweep with the sweep in a folder. A difference in the card or in what runs, not only in how or
 // where it runs, is an error that names it.
-func (s *Sweep) Same(dir string) error {
+func (s *Sweep) CheckSame(dir string) error {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{still: true})
 	if err != nil {
 		return fmt.Errorf("cannot resume: %w", err)
@@ -170,7 +170,7 @@ func (s *Sweep) Same(dir string) error {
 		}
 		is, was := configtags.Flatten(c.Config), configtags.Flatten(there.Cells[i].Config)
 		for _, key := range slices.Sorted(maps.Keys(is)) {
-			place := strings.HasPrefix(key, "runtime.") && !experiment.Identifying(key)
+			place := strings.HasPrefix(key, "runtime.") && !experiment.IsIdentityKey(key)
 			if !place && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {
 				return differs("in cell %s %s is %v there, %v now", c.Folder, key, was[key], is[key])
 			}

@@ -213,8 +213,8 @@ func TestCardViews(t *testing.T) {
 	}
 	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yaml),
 		SweepOptions{still: true}).Card, PlanFile: plan.Card} {
-		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewUnsaid,
-			"": ViewUnsaid} {
+		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewNotStated,
+			"": ViewNotStated} {
 			if got := c.View(map[string]string{"method": label, "tokens": "1"}); got != want {
 				t.Errorf("%s: view of %q is %q, want %s", from, label, got, want)
 			}
@@ -441,7 +441,7 @@ func TestAxisOfFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := SweepText("elsewhere.yaml", text, SweepOptions{})
+	again, err := ParseSweep("elsewhere.yaml", text, SweepOptions{})
 	if err != nil || len(again.Cells) != 2 || strings.Contains(string(text), "points.yaml") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -462,7 +462,7 @@ func TestAxisOfFile(t *testing.T) {
 	datatest.WantError(t, err, "axis a", "file, and points or values")
 }
 
-// The output of YAML makes the same cells, and Same names other differences.
+// The output of YAML makes the same cells, and CheckSame names other differences.
 func TestResolvedSweep(t *testing.T) {
 	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"},
 		Keep:  map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
@@ -482,7 +482,7 @@ func TestResolvedSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PROMPTFED_TRAIN_MOMENTUM", "0.5")
-	if err := s.Same(dir); err != nil {
+	if err := s.CheckSame(dir); err != nil {
 		t.Error(err)
 	}
 	again := sweep(t, string(b), SweepOptions{still: true})
@@ -514,7 +514,7 @@ func TestResolvedSweep(t *testing.T) {
 		o.Sets = slices.Clone(o.Sets)
 		c.change(&o)
 		o.still = true
-		if err := sweep(t, c.text, o).Same(dir); len(c.say) == 0 && err != nil {
+		if err := sweep(t, c.text, o).CheckSame(dir); len(c.say) == 0 && err != nil {
 			t.Error(err)
 		} else if len(c.say) > 0 {
 			datatest.WantError(t, err, append(c.say, "cannot resume")...)
@@ -570,7 +570,7 @@ func FuzzSweep(f *testing.F) {
 		"{by: [a], values: {0x10: [1e3, .5]}}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := SweepOptions{most: 40, still: true, Smoke: strings.Contains(string(b), "smoke")}
-		s, err := SweepText("f.yaml", b, o)
+		s, err := ParseSweep("f.yaml", b, o)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
@@ -588,7 +588,7 @@ func FuzzSweep(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := SweepText("g.yaml", text, SweepOptions{most: 40, still: true})
+		again, err := ParseSweep("g.yaml", text, SweepOptions{most: 40, still: true})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}

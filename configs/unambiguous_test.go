@@ -69,7 +69,7 @@ func TestOneWay(t *testing.T) {
 // The captions of a source for training backbones are free keys, in which capitals do not count either.
 func TestUnambiguousInLists(t *testing.T) {
 	c := pretrain.Defaults()
-	err := Into(&c, file(t, "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"), nil)
+	err := DecodeFile(&c, file(t, "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
 		t.Error(err)
 	}

@@ -17,8 +17,8 @@ func YAML(c any) ([]byte, error) {
 	return yaml.Marshal(n)
 }
 
-// Map returns a configuration as nested maps, as a reader of its YAML gets it.
-func Map(c any) (map[string]any, error) {
+// ToMap returns a configuration as nested maps, as a reader of its YAML gets it.
+func ToMap(c any) (map[string]any, error) {
 	text, err := YAML(c)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that compare with other programs, with finite differences and with numbers worked out by hand, on the
-# provider cuda, in full float32 and with the tolerances of that provider (orttest.Within). If the provider does not run,
+# provider cuda, in full float32 and with the tolerances of that provider (orttest.Tolerance). If the provider does not run,
 # the script prints the reason in one line and tests nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -57,8 +57,8 @@ func Defaults() Config {
 	return Config{Kind: None, Share: 0.2, Strength: 10, Poison: 0.5, Trigger: 0.2}
 }
 
-// On reports whether any client attacks.
-func (c Config) On() bool { return c.Kind != None }
+// Enabled reports whether any client attacks.
+func (c Config) Enabled() bool { return c.Kind != None }
 
 // Check reports invalid settings.
 func (c Config) Check() error {
@@ -76,7 +76,7 @@ func (c Config) Check() error {
 
 // Attackers returns the attacking clients among the training clients, sorted.
 func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
-	if !c.On() {
+	if !c.Enabled() {
 		return nil, nil
 	}
 	out := slices.Compact(slices.Sorted(slices.Values(c.Clients)))
@@ -89,7 +89,7 @@ func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
 	if len(c.Clients) > 0 {
 		return out, nil
 	}
-	for _, i := range method.Rand(seed, "attackers").Perm(len(training))[:data.Share(c.Share, len(training))] {
+	for _, i := range method.Rand(seed, "attackers").Perm(len(training))[:data.RoundedShare(c.Share, len(training))] {
 		out = append(out, training[i])
 	}
 	slices.Sort(out)
@@ -130,7 +130,7 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 			others = append(others, i)
 		}
 	}
-	n := data.Share(a.Poison, len(others))
+	n := data.RoundedShare(a.Poison, len(others))
 	method.Rand(a.Seed, "poisoned", strconv.Itoa(client)).Shuffle(len(others), func(i, j int) {
 		others[i], others[j] = others[j], others[i]
 	})
@@ -141,7 +141,7 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 // Upload changes the shared parameters of an attacker's upload, given the received parameters. It keeps the other
 // tensors. The client itself continues from its true parameters. A trace records the noise as attack/NAME.
 func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws *method.Draws) {
-	if !a.IsAttacker(up.Client) || a.Kind == LabelFlip || !a.On() {
+	if !a.IsAttacker(up.Client) || a.Kind == LabelFlip || !a.Enabled() {
 		return
 	}
 	out := tensor.Map{}

@@ -52,7 +52,7 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 			}
 		}
 	}
-	l.Draws.Covered(func() {
+	l.Draws.WithoutRecording(func() {
 		var drawn *tensor.Tensor
 		if up.Packed, drawn = c.encode(d, l.Rand); drawn != nil {
 			l.Draws.Record("compress/uniform", drawn)

@@ -51,13 +51,16 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		}
 		return r, err
 	}
-	return InOrder(ctx, len(examples), workers, one, func(i int, r result) error { return emit(i, r.value, r.bad) })
+	return ParallelInOrder(ctx, len(examples), workers, one, func(i int, r result) error {
+		return emit(i, r.value,
+			r.bad)
+	})
 }
 
-// InOrder runs n pieces of work on several goroutines and passes their results to emit, one at a time and in order,
-// whatever the number of workers. At most 2*workers results wait. The first error in that order, or the end of ctx,
-// stops everything.
-func InOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Context, i int) (T, error),
+// ParallelInOrder runs n pieces of work on several goroutines and passes their results to emit, one at a time and in
+// order, whatever the number of workers. At most 2*workers results wait. The first error in that order, or the end of
+// ctx, stops everything.
+func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Context, i int) (T, error),
 	emit func(i int, v T) error) error {
 	type result struct {
 		value T

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// Free returns how many bytes the file system of a folder, which need not exist yet, has left; false if that is
+// FreeBytes returns how many bytes the file system of a folder, which need not exist yet, has left; false if that is
 // unknown.
-func Free(dir string) (bytes int64, ok bool) {
+func FreeBytes(dir string) (bytes int64, ok bool) {
 	dir, err := filepath.Abs(dir)
 	for err == nil {
 		if _, missing := os.Stat(dir); missing == nil || dir == filepath.Dir(dir) {

@@ -45,8 +45,8 @@ const (
 	amongOwn = "own"
 )
 
-// On reports whether labels are changed.
-func (n LabelNoise) On() bool { return n.Kind != NoNoise }
+// Enabled reports whether labels are changed.
+func (n LabelNoise) Enabled() bool { return n.Kind != NoNoise }
 
 // Check returns everything that is wrong with the section.
 func (n LabelNoise) Check() error {
@@ -64,16 +64,16 @@ func (n LabelNoise) Check() error {
 // Noisy reports for each client whether it is noisy.
 func (n LabelNoise) Noisy(clients int, seed uint64) []bool {
 	out := make([]bool, clients)
-	if n.On() {
-		for _, i := range Stream(seed, "noisy clients").Perm(clients)[:Share(n.Clients, clients)] {
+	if n.Enabled() {
+		for _, i := range NewRand(seed, "noisy clients").Perm(clients)[:RoundedShare(n.Clients, clients)] {
 			out[i] = true
 		}
 	}
 	return out
 }
 
-// Share returns a share of n, rounded to the nearest whole number.
-func Share(share float64, n int) int { return min(n, int(math.Floor(share*float64(n)+0.5))) }
+// RoundedShare returns a share of n, rounded to the nearest whole number.
+func RoundedShare(share float64, n int) int { return min(n, int(math.Floor(share*float64(n)+0.5))) }
 
 // Apply returns the labels as a noisy client has them, and how many are wrong. The result depends only on labels, seed
 // and client.
@@ -87,10 +87,10 @@ func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) 
 			among = append(among, int64(c))
 		}
 	}
-	if !n.On() || len(among) < 2 {
+	if !n.Enabled() || len(among) < 2 {
 		return noisy, 0
 	}
-	r := Stream(seed, "label noise", client)
+	r := NewRand(seed, "label noise", client)
 	count := int(n.Rate*float64(len(labels)) + 1e-9)
 	for _, i := range r.Perm(len(labels))[:count] {
 		at, step := slices.Index(among, labels[i]), 1

@@ -110,8 +110,8 @@ func (s *Set) Splits() []Split {
 	return append(out, Split{"test", &s.Test})
 }
 
-// OrPool returns the list that indices refer to: the pool if there is one, and else the given list.
-func (s *Set) OrPool(list []Example) []Example {
+// PoolOr returns the list that indices refer to: the pool if there is one, and else the given list.
+func (s *Set) PoolOr(list []Example) []Example {
 	if s.Pool != nil {
 		return s.Pool
 	}
@@ -183,8 +183,9 @@ func field(w io.Writer, s string) {
 	io.WriteString(w, s)
 }
 
-// Stream returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its use.
-func Stream(seed uint64, purpose string, k ...int) *rand.Rand {
+// NewRand returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its
+// use.
+func NewRand(seed uint64, purpose string, k ...int) *rand.Rand {
 	h := sha256.New()
 	binary.Write(h, binary.LittleEndian, seed)
 	field(h, purpose)

@@ -38,7 +38,7 @@ func keepBest(e *spec.Experiment, s *Server, store *state.Store, j *record.Journ
 	parts := state.Sections(e, &s.Global, store, participants)
 	if s.Dir == "" {
 		var err error
-		j.Best, err = state.Loaded(parts)
+		j.Best, err = state.LoadSections(parts)
 		return err
 	}
 	meta, err := state.Metadata(e, participants)

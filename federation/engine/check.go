@@ -148,7 +148,7 @@ func checkParticipants(e *spec.Experiment, participants []message.Participant) (
 	}
 	for _, m := range participants {
 		if m.Joined {
-			if err := m.Against(participants[i], e.Method); err != nil {
+			if err := m.CheckAveragedWith(participants[i], e.Method); err != nil {
 				return message.Participant{}, err
 			}
 		}

@@ -274,7 +274,7 @@ func TestNewClients(t *testing.T) {
 	e := with(0, 5)
 	r := mustRun(t, e, engine.Settings{Encode: true})
 	samePrompts(t, "without the test of new clients", mustRun(t, with(), engine.Settings{}), r)
-	if len(r.Prompts.Under("client/1")) > 0 {
+	if len(r.Prompts.WithoutPrefix("client/1")) > 0 {
 		t.Error("the new client left something")
 	}
 	last := r.Records[len(r.Records)-1]
@@ -288,7 +288,7 @@ func TestNewClients(t *testing.T) {
 	w := client.NewWorker(other, client.Settings{})
 	defer w.Close()
 	o := message.Instruction{Kind: message.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Total: 4,
-		Shared: r.Prompts.Under("shared"), Broadcast: r.Prompts.Under("down/1")}
+		Shared: r.Prompts.WithoutPrefix("shared"), Broadcast: r.Prompts.WithoutPrefix("down/1")}
 	_, after, stats, err := w.Train(context.Background(), e.Clients[1], o, message.ClientState{})
 	if err != nil || stats.Steps != 5 {
 		t.Fatal(stats, err)

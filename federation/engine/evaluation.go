@@ -16,8 +16,8 @@ import (
 // testing runs all tests of a round.
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	g, e := &s.Global, s.Evaluate
-	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Known(), Total: s.Plan.Clients,
-		Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
+	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Participants(),
+		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
 	if e.Validate {
 		o := test
 		o.Kind = message.Validate
@@ -60,7 +60,7 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 	if len(replies) == 0 {
 		return nil
 	}
-	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Known(), s.Plan.Infos)
+	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Participants(), s.Plan.Infos)
 	return &record.Validation{Global: t.Evaluations.Global.OnValidation(),
 		Personal: t.Evaluations.Personal.OnValidation(), Clients: t.Answered, Examples: t.Sizes}
 }

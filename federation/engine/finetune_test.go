@@ -29,7 +29,7 @@ func fineTuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*
 		t.Fatal(err)
 	}
 	e := withMethod(ownView{m})
-	e.Clients = methodtest.Alike(sizes...)
+	e.Clients = methodtest.ClientsOfOneBackbone(sizes...)
 	for _, c := range e.Clients {
 		c.Train = methodtest.InOrder{Features: c.Train.(*spec.Features)}
 	}
@@ -74,7 +74,7 @@ func TestFineTuningIsForEveryClient(t *testing.T) {
 	}
 	run := func(batch int, encode bool) string {
 		e := withMethod(m)
-		e.Clients, e.Plan.Rounds, e.Plan.Participation = methodtest.Alike(9, 5, 6, 3), 2, 0.5
+		e.Clients, e.Plan.Rounds, e.Plan.Participation = methodtest.ClientsOfOneBackbone(9, 5, 6, 3), 2, 0.5
 		e.Training.FineTune, e.BatchClients = 2, batch
 		r := mustRun(t, e, engine.Settings{Encode: encode, Workers: 2})
 		global, own := r.Records[1].Evaluations.Global, r.Records[1].Evaluations.Personal

@@ -25,7 +25,7 @@ func withPromptPerImage(t *testing.T, with ...string) *spec.Experiment {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients = methodtest.Alike(9, 5, 6, 3)
+	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 	return e
 }
 
@@ -37,7 +37,7 @@ func withImagePrompts(t *testing.T, name string, with ...string) *spec.Experimen
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients = methodtest.Alike(9, 5, 6, 3)
+	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 	return e
 }
 
@@ -49,7 +49,7 @@ func withPatches(t *testing.T) *spec.Experiment {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients = methodtest.Alike(9, 5, 6, 3)
+	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 	return e
 }
 
@@ -68,7 +68,7 @@ func withRoutedTokens(t *testing.T) *spec.Experiment {
 // Steps that compute one image of a batch of four at a time, or at most three, have the prompts, losses and accuracies
 // of whole batches, up to rounding. A wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
-	task := methodtest.Alike(1)[0].Backbone.Task()
+	task := methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
 	frozen := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, 0, false) // FedNTD's received prompt
 	// FedMVP: each image has four tokens of its own. The plain tower needs less, and so do embeddings.
@@ -122,7 +122,7 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients = methodtest.Alike(9, 5)
+	e.Clients = methodtest.ClientsOfOneBackbone(9, 5)
 	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time") {
 		t.Errorf("with room it says %q %v", note, err)
 	}

@@ -118,7 +118,7 @@ func (c meanCohort) Run(ctx context.Context, o message.Instruction) ([]message.R
 	if err != nil {
 		return nil, err
 	}
-	sum := message.Reply{Client: method.Summed, Notes: map[string]float64{"heard": 0}}
+	sum := message.Reply{Client: method.AggregatedClient, Notes: map[string]float64{"heard": 0}}
 	var ups []method.Upload
 	for i, r := range replies {
 		sum.Sum = append(sum.Sum, r.Client)
@@ -126,7 +126,7 @@ func (c meanCohort) Run(ctx context.Context, o message.Instruction) ([]message.R
 		sum.Upload.N += r.Upload.N
 		ups = append(ups, r.Upload)
 	}
-	sum.Upload.Client = method.Summed
+	sum.Upload.Client = method.AggregatedClient
 	sum.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared }).Scale(0.5)
 	return []message.Reply{sum}, nil
 }

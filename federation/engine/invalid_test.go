@@ -114,6 +114,6 @@ func (c sumCohort) Run(ctx context.Context, o message.Instruction) ([]message.Re
 		return replies, err
 	}
 	one := replies[0]
-	one.Client, one.Upload.Client, one.Sum = method.Summed, method.Summed, o.Clients
+	one.Client, one.Upload.Client, one.Sum = method.AggregatedClient, method.AggregatedClient, o.Clients
 	return []message.Reply{one}, nil
 }

@@ -28,7 +28,7 @@ func withClientNoise(t *testing.T) (*spec.Experiment, message.Instruction) {
 		t.Fatal(err)
 	}
 	e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients: methodtest.Alike(4, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
+		Clients: methodtest.ClientsOfOneBackbone(4, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
 	return e, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: len(e.Clients),
 		Shared:    tensor.Map{"ctx": tensor.New(2, 6)},

@@ -59,7 +59,7 @@ func TestValuesOfImagesInParts(t *testing.T) {
 	var sizes []int
 	var rows, mean *tensor.Tensor
 	e := withMethod(valuesOfAllRows{rows: &rows, mean: &mean})
-	e.Plan.Rounds, e.Clients = 1, methodtest.Alike(150)
+	e.Plan.Rounds, e.Clients = 1, methodtest.ClientsOfOneBackbone(150)
 	e.Training.Batch = 150
 	e.Clients[0].Train = countsRows{e.Clients[0].Train.(*spec.Features), &sync.Mutex{}, &sizes}
 	mustRun(t, e, engine.Settings{})

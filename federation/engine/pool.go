@@ -86,7 +86,7 @@ func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int)
 	jobs, replies := make([]client.Job, len(group)), make([]message.Reply, len(group))
 	for k, i := range group {
 		j := &jobs[k]
-		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.For(o.Clients[i])
+		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.ForClient(o.Clients[i])
 		replies[k] = message.Reply{Client: j.Client.ID, Down: message.EncodedSize(j.Instruction.Tensors())}
 		if p.Encode {
 			began := time.Now()
@@ -130,7 +130,7 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 		if err != nil {
 			return r, err
 		}
-		return o.Read(r, back)
+		return o.WithReplyTensors(r, back)
 	}
 	return r, nil
 }
@@ -145,7 +145,7 @@ func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, e
 	if err != nil {
 		return r, err
 	}
-	return o.Read(r, m)
+	return o.WithReplyTensors(r, m)
 }
 
 // answer executes one turn, or those of a group.

@@ -37,7 +37,7 @@ func TestProgramsFollowTheTask(t *testing.T) {
 	}
 	losses := func(m method.Method) map[string]float64 {
 		e := withMethod(m)
-		e.Clients, e.Plan.Rounds = methodtest.Alike(3, 3, 3, 3), 1
+		e.Clients, e.Plan.Rounds = methodtest.ClientsOfOneBackbone(3, 3, 3, 3), 1
 		rec := trace.NewRecorder()
 		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		out := map[string]float64{}

@@ -25,7 +25,7 @@ import (
 func features(c *spec.Client) *spec.Features { return c.Train.(*spec.Features) }
 
 func TestRefusesBeforeRoundZero(t *testing.T) {
-	none := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: tensor.New(0, 5)}}}
+	none := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.New(0, 5)}}}
 	for _, c := range []struct {
 		name   string
 		break_ func(e *spec.Experiment)

@@ -85,10 +85,10 @@ func (x *remoteClients) Run(ctx context.Context, o message.Instruction) ([]messa
 	}
 	var out []message.Reply
 	for _, id := range slices.Backward(o.Clients) {
-		one := o.For(id)
+		one := o.ForClient(id)
 		m := encoded(one.Tensors())
 		one.Shared, one.Broadcast, one.PerClient = nil, nil, nil
-		one, err := one.With(m)
+		one, err := one.WithTensors(m)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (x *remoteClients) Run(ctx context.Context, o message.Instruction) ([]messa
 			}
 			x.states[id][o.Round+1] = *next
 		}
-		if r, err = o.Read(r, encoded(r.Tensors())); err != nil {
+		if r, err = o.WithReplyTensors(r, encoded(r.Tensors())); err != nil {
 			return nil, err
 		}
 		if err := o.Check(r); err != nil {
@@ -143,7 +143,7 @@ func TestRemoteClients(t *testing.T) {
 	}
 	for key, m := range x.Participants() { // no participant but the server's own
 		own := filepath.Join(t.TempDir(), record.PromptsFile)
-		if err := state.WriteOwn(e, own, e.Clients[key], x.last[key], x.state(key)); err != nil {
+		if err := state.WriteClientParams(e, own, e.Clients[key], x.last[key], x.state(key)); err != nil {
 			t.Fatal(err)
 		}
 		part, partMeta, err := safetensors.ReadFile(own)
@@ -229,6 +229,6 @@ func TestRefuse(t *testing.T) {
 	}
 	train.Guarded = tensor.Specs{{Name: "masked"}}
 	says(t, train.Check(message.Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}}), "masked holds")
-	_, err := (message.Instruction{Clients: []int{1}}).With(tensor.Map{"../x": nan})
+	_, err := (message.Instruction{Clients: []int{1}}).WithTensors(tensor.Map{"../x": nan})
 	says(t, err, "../x")
 }

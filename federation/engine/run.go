@@ -34,7 +34,7 @@ type Settings struct {
 	OnRound  func(record.Record)
 	// OnWarning gets lines about likely mistakes in the data; may be nil.
 	OnWarning func(string)
-	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
+	// Remote holds clients on other machines; nil if the experiment lists its clients.
 	Remote message.Remote
 	// Executor runs the clients' turns in place of this process; nil for none. The clients' states stay here.
 	Executor client.RemoteExecutor
@@ -128,7 +128,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
 		var tested []*spec.Client
-		for _, id := range server.Plan.Known() {
+		for _, id := range server.Plan.Participants() {
 			tested = append(tested, e.Clients[id])
 		}
 		if j.ZeroShot, err = worker.ZeroShot(ctx, tested); err != nil {
@@ -241,7 +241,7 @@ func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal
 	}
 	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(),
 		Record: rec}
-	if s.Global.Rounds.Asked() {
+	if s.Global.Rounds.Used() {
 		pos.Planned = e.Plan.Rounds
 	}
 	pos.Optimizer = s.worker.OptimizerState()
@@ -291,7 +291,7 @@ func finish(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal
 			return r, nil
 		}
 		var err error
-		r.Prompts, err = state.Loaded(parts)
+		r.Prompts, err = state.LoadSections(parts)
 		return r, err
 	}
 	if e.Evaluate.BestVal {

@@ -15,18 +15,18 @@ import (
 
 // countedRows counts how often rows are read.
 type countedRows struct {
-	spec.Rows
+	spec.RowReader
 	reads *atomic.Int64
 }
 
 func (c countedRows) Read(index []int) (*tensor.Tensor, error) {
 	c.reads.Add(1)
-	return c.Rows.Read(index)
+	return c.RowReader.Read(index)
 }
 
 // countReads returns test data whose reads are counted.
 func countReads(f *spec.Features, views int, reads *atomic.Int64) *spec.Features {
-	return &spec.Features{Views: slices.Repeat([]spec.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
+	return &spec.Features{Views: slices.Repeat([]spec.RowReader{countedRows{f.Views[0], reads}}, views), Class: f.Class}
 }
 
 // TestSameTestOnce: of four clients two train in each of three rounds. Test data is read once for the server's
@@ -44,7 +44,7 @@ func TestSameTestOnce(t *testing.T) {
 	run := func(views int) (r *engine.Result, own, exam int64, trained int) {
 		var ownReads, examReads atomic.Int64
 		e := withMethod(m)
-		e.Clients = methodtest.Alike(9, 5, 6, 3)
+		e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 		e.Plan.Participation = 0.5
 		for _, c := range e.Clients {
 			c.Test = countReads(c.Test, views, &ownReads)

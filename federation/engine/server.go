@@ -214,7 +214,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 		rec.BytesDown += r.Down
 		rec.ParametersUp += message.UploadTensors(r.Upload).Count()
 		for _, id := range message.ClientsOf([]message.Reply{r}) {
-			rec.ParametersDown += o.For(id).Tensors().Count()
+			rec.ParametersDown += o.ForClient(id).Tensors().Count()
 		}
 	}
 	if s.simulated != nil {

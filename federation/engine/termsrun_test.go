@@ -45,7 +45,7 @@ func (r unnamedTerm) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // The gradient of 3 times a sum of 12 numbers has the norm √12·3. Cross entropy does not reach "free".
 func TestTermsByHand(t *testing.T) {
 	e := withMethod(ridge{})
-	e.Clients = methodtest.Alike(4, 4)
+	e.Clients = methodtest.ClientsOfOneBackbone(4, 4)
 	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}})
 	norm := method.Draw(e.Plan.Seed, -1, "free", []int{4}, 1).Norm()
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Abs(b) }

@@ -37,7 +37,7 @@ func TestPromptsInOnePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients, e.Plan.Rounds, e.BatchClients = methodtest.Alike(8, 8, 8, 8, 8, 8, 8), 1, 4
+	e.Clients, e.Plan.Rounds, e.BatchClients = methodtest.ClientsOfOneBackbone(8, 8, 8, 8, 8, 8, 8), 1, 4
 	var got []int
 	b := countsPrompts{e.Clients[0].Backbone.(*methodtest.Toy), &sync.Mutex{}, &got}
 	for _, c := range e.Clients {

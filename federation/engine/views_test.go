@@ -86,7 +86,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 		for i, c := range e.Clients {
 			prompts := r.Prompts.Clone()
 			if kind == method.PersonalView {
-				for name, v := range prompts.Under("client/" + string(rune('0'+i)) + "/own") {
+				for name, v := range prompts.WithoutPrefix("client/" + string(rune('0'+i)) + "/own") {
 					differ = differ || !slices.Equal(v.Data, prompts["shared/"+name].Data)
 					prompts["shared/"+name] = v
 				}

@@ -19,7 +19,7 @@ import (
 
 // attackTerm returns what distinguishes attacked runs in the fingerprint, like an option of the method.
 func (c Config) attackTerm() string {
-	if !c.Attack.On() {
+	if !c.Attack.Enabled() {
 		return ""
 	}
 	text, err := json.Marshal(c.Attack)
@@ -31,7 +31,7 @@ func (c Config) attackTerm() string {
 
 // noAttack refuses an attack by real clients.
 func (c Config) noAttack() error {
-	if !c.Attack.On() {
+	if !c.Attack.Enabled() {
 		return nil
 	}
 	return errors.New("attack: attacks are simulated by promptfed run only (also with --cluster), not by serve and " +
@@ -41,7 +41,7 @@ func (c Config) noAttack() error {
 // openAttack draws the attackers among the clients that train.
 func (b *Built) openAttack() error {
 	c := b.Config.Attack
-	if !c.On() {
+	if !c.Enabled() {
 		return nil
 	}
 	if b.Config.Train.Centralised {

@@ -72,7 +72,7 @@ func TestLabelNoise(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Data.LabelNoise.Kind = data.PairFlip
-	b, err := OpenClient(t.Context(), c, Place{Client: 1, Of: 3}, nil)
+	b, err := OpenClient(t.Context(), c, ClientPlace{Client: 1, Of: 3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,16 @@ func TestElsewhere(t *testing.T) {
 	c.Attack.Kind = attack.SignFlip
 	for _, open := range []func() error{
 		func() error { _, err := OpenServer(c); return err },
-		func() error { _, err := OpenClient(t.Context(), c, Place{Of: 3, Partition: true}, nil); return err },
+		func() error {
+			_, err := OpenClient(t.Context(), c, ClientPlace{Of: 3, Partition: true}, nil)
+			return err
+		},
 	} {
 		if err := open(); err == nil || !strings.HasPrefix(err.Error(), "attack:") {
 			t.Errorf("%v", err)
 		}
 	}
-	if invited, err := CheckInvitation(c); err != nil || invited.Attack.On() {
+	if invited, err := CheckInvitation(c); err != nil || invited.Attack.Enabled() {
 		t.Errorf("%v, %+v", err, invited.Attack)
 	}
 }

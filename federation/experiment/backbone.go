@@ -30,9 +30,9 @@ func init() {
 	}
 }
 
-// UseInstead names replacements for the bundled backbones.
-const UseInstead = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it under " +
-	"backbones"
+// ReplacementHint names replacements for the bundled backbones.
+const ReplacementHint = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it " +
+	"under backbones"
 
 // toys returns a note if some of the backbones are bundled ones; empty otherwise.
 func toys(all []*bundle.Bundle) string {
@@ -46,9 +46,9 @@ func toys(all []*bundle.Bundle) string {
 	case 0:
 		return ""
 	case 1:
-		return "backbone " + names[0] + " is a toy for trying the program; " + UseInstead
+		return "backbone " + names[0] + " is a toy for trying the program; " + ReplacementHint
 	}
-	return "backbones " + strings.Join(names, ", ") + " are toys for trying the program; " + UseInstead
+	return "backbones " + strings.Join(names, ", ") + " are toys for trying the program; " + ReplacementHint
 }
 
 // Backbone is a bundle as the engine uses it.
@@ -80,9 +80,9 @@ func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPromp
 func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
-		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
-			Changes: q.Changes, Bare: q.Bare, PerClass: q.PerClass}
-		if q.Alone {
+		p[i] = clip.Prompt{Ctx: q.Ctx, ReadOffset: q.ReadOffset, Class: clip.Position(q.Position), Deep: q.Deep,
+			Changes: q.Changes, NoPositions: q.NoPositions, PerClass: q.PerClass}
+		if q.NoClass {
 			own, err := b.EmptySuffix()
 			if err != nil {
 				return nil, err
@@ -137,7 +137,7 @@ func (b *Built) readAlike(f *bundle.Bundle) (notes []string, err error) {
 		}
 	}
 	if n := len(notes) - mostAlike; n > 0 {
-		notes = append(notes[:mostAlike], fmt.Sprintf("%s reads %s more alike", f.Name, Counted(n, "class")))
+		notes = append(notes[:mostAlike], fmt.Sprintf("%s reads %s more alike", f.Name, CountInWords(n, "class")))
 	}
 	return notes, nil
 }

@@ -69,7 +69,7 @@ func TestBatchClients(t *testing.T) {
 			lost := func(round, client int) bool { return round == 0 && client == 1 }
 			finish := func(b *Built) *engine.Result {
 				set := b.Settings()
-				set.Wrap = methodtest.Losing(lost)
+				set.Wrap = methodtest.LoseReplies(lost)
 				r, err := engine.Run(context.Background(), b.Engine, set)
 				if err != nil {
 					t.Fatal(err)
@@ -106,7 +106,7 @@ func TestBatchClients(t *testing.T) {
 			same("5 workers", finish(open(t, c)))
 			b := open(t, c)
 			set := b.Settings()
-			set.Dir, set.Wrap = t.TempDir(), methodtest.Losing(lost)
+			set.Dir, set.Wrap = t.TempDir(), methodtest.LoseReplies(lost)
 			ctx, stop := context.WithCancel(context.Background())
 			set.OnTurn = func(o message.Instruction, _ int) {
 				if o.Round == 1 {
@@ -181,7 +181,7 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	c.Runtime.BatchClients = 2
 	_, err := OpenServer(c)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
-	_, err = OpenClient(context.Background(), c, Place{Of: 3}, nil)
+	_, err = OpenClient(context.Background(), c, ClientPlace{Of: 3}, nil)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()

@@ -164,13 +164,13 @@ func (b *Built) define() error {
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
-	b.Engine.Warnings = slices.Concat(methods.NeverActing(b.Method, c.Train.Rounds), c.Train.neverReached())
+	b.Engine.Warnings = slices.Concat(methods.InactiveTerms(b.Method, c.Train.Rounds), c.Train.neverReached())
 	b.Engine.Evaluate = c.Evaluation()
 	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.trainersAndNew()
 	if err := b.openAttack(); err != nil {
 		return err
 	}
-	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.On()) {
+	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.Enabled()) {
 		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
 			"aggregation and differential privacy hide; use only one of the two")
 	}
@@ -250,9 +250,9 @@ func (b *Built) dropUnreadable(ctx context.Context, s *data.Set, progress Progre
 }
 
 // trainList, valList and testList return the lists that the partition's indices refer to.
-func (b *Built) trainList() []data.Example { return b.Set.OrPool(b.Set.Train) }
-func (b *Built) valList() []data.Example   { return b.Set.OrPool(b.Set.Val) }
-func (b *Built) testList() []data.Example  { return b.Set.OrPool(b.Set.Test) }
+func (b *Built) trainList() []data.Example { return b.Set.PoolOr(b.Set.Train) }
+func (b *Built) valList() []data.Example   { return b.Set.PoolOr(b.Set.Val) }
+func (b *Built) testList() []data.Example  { return b.Set.PoolOr(b.Set.Test) }
 
 func (b *Built) openBackbones() error {
 	c := b.Config
@@ -471,7 +471,7 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 		if err != nil {
 			return nil, err
 		}
-		var rows []spec.Rows
+		var rows []spec.RowReader
 		for _, v := range views {
 			rows = append(rows, v)
 			b.mapped = append(b.mapped, v)
@@ -517,7 +517,7 @@ func (b *Built) Settings() engine.Settings {
 func (b *Built) simulateTime() error {
 	c := b.Config
 	if k := c.SimulatedTime.FedBuff.Buffer; k > 0 {
-		if err := methods.Buffers(b.Method); err != nil {
+		if err := methods.CheckBuffered(b.Method); err != nil {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
 		if n := int(b.sampling().Size); k > n {

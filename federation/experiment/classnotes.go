@@ -35,7 +35,7 @@ func (b *Built) classNotes() []string {
 	var out []string
 	say := func(names []string, what string) {
 		if len(names) > 0 {
-			out = append(out, fmt.Sprintf("no client has %s of %s: %s", what, Counted(len(names), "class"),
+			out = append(out, fmt.Sprintf("no client has %s of %s: %s", what, CountInWords(len(names), "class"),
 				shortList(names)))
 		}
 	}

@@ -80,7 +80,7 @@ func TestCompatibilityOfSimulatedTime(t *testing.T) {
 	c.SimulatedTime.Speeds, c.SimulatedTime.FedBuff.Buffer = "lognormal", 2
 	run := open(t, c)
 	want, err := run.Compatibility(context.Background())
-	if err != nil || run.Engine.SimulatedTime == nil || run.Shared().SimulatedTime.On() {
+	if err != nil || run.Engine.SimulatedTime == nil || run.Shared().SimulatedTime.Enabled() {
 		t.Fatalf("%v; %v", err, run.Shared().SimulatedTime)
 	}
 	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))

@@ -294,7 +294,7 @@ func (c Config) CheckWithoutData() error {
 	if wrong != nil {
 		bad("train: %w", wrong)
 	}
-	if c.Train.State == sharedState && c.SecureAggregation.On() {
+	if c.Train.State == sharedState && c.SecureAggregation.Enabled() {
 		bad("train.optimizer_state: shared passes traces of one client's gradients to the next client, which secure " +
 			"aggregation is to prevent; use only one of the two")
 	}
@@ -353,7 +353,7 @@ func (t Train) neverReached() []string {
 func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}
-	if t.On() && c.SecureAggregation.On() {
+	if t.Enabled() && c.SecureAggregation.Enabled() {
 		errs = append(errs, errors.New("simulated_time: secure aggregation needs all clients that began a round, "+
 			"however late; use only one of the two"))
 	}

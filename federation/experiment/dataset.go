@@ -20,7 +20,7 @@ type DataInfo struct {
 	Splits     []SplitInfo     `json:"splits"`
 	LeftOut    int             `json:"left_out"` // images that cannot be read (data.corrupt: skip)
 	Duplicates data.Duplicates `json:"duplicates"`
-	Clients    Shared          `json:"client_duplicates"`
+	Clients    SharedImages    `json:"client_duplicates"`
 	// what clients are tested on beside their own test data
 	EvaluationSets []EvaluationSetInfo `json:"sets,omitempty"`
 	Notes          []string            `json:"notes,omitempty"`
@@ -43,8 +43,8 @@ type SplitInfo struct {
 	ByDomain []int  `json:"by_domain,omitempty"` // images of each domain
 }
 
-// Shared counts equal images after the partition.
-type Shared struct {
+// SharedImages counts equal images after the partition.
+type SharedImages struct {
 	OwnTest int `json:"own_test"` // test images of clients that are also training images of the same client
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
@@ -78,18 +78,18 @@ func (i DataInfo) Lines() []string {
 	if i.Layout != "" {
 		first += ", " + i.Layout
 	}
-	first += ": " + Counted(i.Classes, "class")
+	first += ": " + CountInWords(i.Classes, "class")
 	if n := len(i.Domains); n > 0 {
-		first += fmt.Sprintf(", %s (%s)", Counted(n, "domain"), shortList(i.Domains))
+		first += fmt.Sprintf(", %s (%s)", CountInWords(n, "domain"), shortList(i.Domains))
 	}
 	var sizes []string
 	for _, sp := range i.Splits {
-		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, Counted(sp.Images, "image"), sp.Least, sp.Most)
+		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, CountInWords(sp.Images, "image"), sp.Least, sp.Most)
 		if sp.Least == sp.Most {
-			text = fmt.Sprintf("%s %s (%d of each class", sp.Name, Counted(sp.Images, "image"), sp.Most)
+			text = fmt.Sprintf("%s %s (%d of each class", sp.Name, CountInWords(sp.Images, "image"), sp.Most)
 		}
 		if sp.Without > 0 {
-			text += ", none of " + Counted(sp.Without, "class")
+			text += ", none of " + CountInWords(sp.Without, "class")
 		}
 		sizes = append(sizes, text+")")
 	}
@@ -97,16 +97,16 @@ func (i DataInfo) Lines() []string {
 	if len(i.EvaluationSets) > 0 {
 		var names []string
 		for _, e := range i.EvaluationSets {
-			names = append(names, fmt.Sprintf("%s (%s of %s)", e.Name, Counted(e.Images, "image"), Counted(e.Classes,
-				"class")))
+			names = append(names, fmt.Sprintf("%s (%s of %s)", e.Name, CountInWords(e.Images, "image"),
+				CountInWords(e.Classes, "class")))
 		}
 		out = append(out, "data: also tested on "+strings.Join(names, ", "))
 	}
 	return out
 }
 
-// Counted returns a number of things in words, such as 1 class or 2 classes.
-func Counted(n int, thing string) string {
+// CountInWords returns a number of things in words, such as 1 class or 2 classes.
+func CountInWords(n int, thing string) string {
 	switch {
 	case n == 1:
 	case strings.HasSuffix(thing, "s"):
@@ -181,8 +181,8 @@ func (b *Built) keepContents(s *data.Set, contents []data.ContentHash) {
 }
 
 // countShared counts equal images of the clients' lists.
-func (b *Built) countShared() Shared {
-	var out Shared
+func (b *Built) countShared() SharedImages {
+	var out SharedImages
 	trained := map[data.ContentHash]map[int]string{} // by client, the example
 	lists := make([][3][]data.Example, len(b.Parts))
 	for k, p := range b.Parts {
@@ -228,11 +228,12 @@ func (b *Built) describeData() {
 	b.Info.Notes = append(b.Info.Notes, b.classNotes()...)
 	b.Info.Clients = b.countShared()
 	if n := b.Info.Clients.OwnTest; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, Counted(n, "test image")+" of clients equal to training images of the "+
+		b.Info.Notes = append(b.Info.Notes, CountInWords(n,
+			"test image")+" of clients equal to training images of the "+
 			"same client")
 	}
 	if n := b.Info.Clients.Across; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, Counted(n, "image")+" that several clients train on")
+		b.Info.Notes = append(b.Info.Notes, CountInWords(n, "image")+" that several clients train on")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestDataInfoOfOtherSets(t *testing.T) {
 func TestDuplicatesOfClients(t *testing.T) {
 	c := duplicatedFolder(t)
 	c.Data.Split = "pooled"
-	var seen Shared
+	var seen SharedImages
 	for seed := range 8 {
 		c.Seed = uint64(seed)
 		b, err := OpenData(context.Background(), c, nil)
@@ -124,14 +124,14 @@ func TestDuplicatesOfClients(t *testing.T) {
 		t.Errorf("eight partitions had %+v", seen)
 	}
 	c.Data.Duplicates = data.DuplicatesDrop
-	if got := info(t, c); got.Clients != (Shared{}) || got.Splits[0].Images != 37 {
+	if got := info(t, c); got.Clients != (SharedImages{}) || got.Splits[0].Images != 37 {
 		t.Errorf("drop: %+v", got)
 	}
 }
 
 // sharedByHand counts the equal images of twins by their names.
-func sharedByHand(b *Built) Shared {
-	var out Shared
+func sharedByHand(b *Built) SharedImages {
+	var out SharedImages
 	image := func(id string) string { return strings.Replace(id, "val/cat/", "train/cat/", 1) }
 	twin := func(id string) bool {
 		return slices.Contains([]string{"train/cat/a.png", "train/cat/b.png", "train/cat/c.png"}, image(id))

@@ -127,7 +127,7 @@ func TestEvaluationElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range []Place{{Client: 1, Of: 3, Partition: true}, {Client: 1, Of: 3}} {
+		for _, p := range []ClientPlace{{Client: 1, Of: 3, Partition: true}, {Client: 1, Of: 3}} {
 			client, err := OpenClient(context.Background(), c, p, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,7 @@ type evaluationSet struct {
 
 // newEvaluationSet returns an evaluation set of the test examples of a set.
 func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
-	p := evaluationSet{name: name, classes: s.Classes, examples: s.OrPool(s.Test)}
+	p := evaluationSet{name: name, classes: s.Classes, examples: s.PoolOr(s.Test)}
 	if len(p.examples) == 0 {
 		return p, fmt.Errorf("evaluation set %s has no test images", name)
 	}

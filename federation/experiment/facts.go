@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/methods/wrappers/uploads"
 )
 
-// Link is what facts depend on besides the configuration.
+// Link holds the values besides the configuration that determine facts.
 type Link struct {
 	TLS      bool // messages are encrypted, and both sides have certificates
 	Insecure bool // noise comes from the run's seed (--insecure-dp)
@@ -45,7 +45,7 @@ var factTable = []struct {
 	{"statistics", "statistics rounds: what clients compute for the server from their data before they train",
 		func(o factSource) any { return methods.StatisticNames(o.Method) }},
 	{"extras", "what the server needs from a client beside the mean of parameters, in words", func(o factSource) any {
-		_, beside, err := methods.Averages(o.Method)
+		_, beside, err := methods.AveragedUploads(o.Method)
 		switch {
 		case o.private: // or it would have been refused
 		case err != nil:
@@ -146,7 +146,7 @@ func (c Config) Facts(l Link) (facts.Facts, error) {
 		return nil, err
 	}
 	o := factSource{Built: b, Link: l}
-	o.dp, o.private = methods.Private(b.Method)
+	o.dp, o.private = methods.DPLayer(b.Method)
 	out := AllFacts()
 	for i, f := range factTable {
 		out[i].Value = f.value(o)

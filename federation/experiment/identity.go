@@ -67,8 +67,8 @@ func within(key string, list []string) bool {
 	return slices.ContainsFunc(list, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") })
 }
 
-// Identifying reports whether a key of the configuration is part of an Identity as it is written.
-func Identifying(key string) bool {
+// IsIdentityKey reports whether a key of the configuration is part of an Identity as it is written.
+func IsIdentityKey(key string) bool {
 	return within(key, identifying) || !within(key, slices.Collect(maps.Keys(unidentifying)))
 }
 
@@ -79,7 +79,7 @@ func (b *Built) Identity(ctx context.Context, progress Progress) (Identity, erro
 		return id, err
 	}
 	id.put("data", b.DataDigest(), "")
-	id.put("classes", digestOf(b.classNames), Counted(len(b.classNames), "class"))
+	id.put("classes", digestOf(b.classNames), CountInWords(len(b.classNames), "class"))
 	var digests, names []string // in the order in which clients get them
 	for _, name := range b.Config.Backbones {
 		f := b.opened[name]
@@ -114,14 +114,14 @@ func (b *Built) Identity(ctx context.Context, progress Progress) (Identity, erro
 	return id, nil
 }
 
-// ServerIdentity is the identity of an experiment whose clients are on other machines, after Agree: their data and
+// ServerIdentity is the identity of an experiment whose clients are on other machines, after SetRunSpec: their data and
 // backbones are unknown.
 func (b *Built) ServerIdentity() (Identity, error) {
 	id, err := b.ofConfig()
 	if err != nil {
 		return id, err
 	}
-	id.put("classes", digestOf(b.Engine.Classes), Counted(len(b.Engine.Classes), "class"))
+	id.put("classes", digestOf(b.Engine.Classes), CountInWords(len(b.Engine.Classes), "class"))
 	id.Unknown = []string{"backbones", "data"}
 	id.hash()
 	return id, nil
@@ -135,9 +135,9 @@ func (b *Built) ofConfig() (Identity, error) {
 	for _, s := range []struct {
 		on           bool
 		section, key string
-	}{{c.Attack.On(), "attack", "attack.kind"}, {c.SimulatedTime.On(), "simulated_time", "simulated_time.speeds"},
-		{c.SecureAggregation.On(), "secure_aggregation", "secure_aggregation.threshold"},
-		{c.Data.LabelNoise.On(), "data.label_noise", "data.label_noise.kind"}} {
+	}{{c.Attack.Enabled(), "attack", "attack.kind"}, {c.SimulatedTime.Enabled(), "simulated_time",
+		"simulated_time.speeds"}, {c.SecureAggregation.Enabled(), "secure_aggregation", "secure_aggregation.threshold"},
+		{c.Data.LabelNoise.Enabled(), "data.label_noise", "data.label_noise.kind"}} {
 		if !s.on {
 			off[s.section] = s.key
 		}
@@ -145,7 +145,7 @@ func (b *Built) ofConfig() (Identity, error) {
 	var err error
 	for key, value := range configtags.Flatten(c) {
 		switch section := sectionOf(key, off); {
-		case !Identifying(key), section != "" && key != off[section]:
+		case !IsIdentityKey(key), section != "" && key != off[section]:
 		case key == "options":
 			err = id.putOptions(err, key, c.Options)
 		default:

@@ -51,7 +51,7 @@ func ReadIdentity(dir string) (Identity, error) {
 // rename returns keys their present names.
 func (id *Identity) rename() {
 	for key, value := range id.Values {
-		if now := NewName(key); now != "" {
+		if now := RenamedKey(key); now != "" {
 			delete(id.Values, key)
 			id.Values[now] = value
 		}
@@ -74,7 +74,7 @@ func (id Identity) Differences(other Identity) []Difference {
 	var out []Difference
 	both := []*Identity{&id, &other}
 	for _, key := range DifferingKeys(both) {
-		out = append(out, Difference{key, id.Among(key, both), other.Among(key, both)})
+		out = append(out, Difference{key, id.ValueAmong(key, both), other.ValueAmong(key, both)})
 	}
 	return out
 }
@@ -100,9 +100,9 @@ func DifferingKeys(list []*Identity) []string {
 	return out
 }
 
-// Among is what people read for a value beside others of the same key: where two contents have one name, the begin of
-// the digest stands behind it.
-func (id Identity) Among(key string, others []*Identity) string {
+// ValueAmong returns the text of a value beside others of the same key: where two contents have one name, the beginning
+// of the digest stands behind it.
+func (id Identity) ValueAmong(key string, others []*Identity) string {
 	text, value := id.show(key), id.Values[key]
 	for _, o := range others {
 		if o.Values[key] != value && o.show(key) == text && isDigest(value) {
@@ -226,9 +226,9 @@ func (id Identity) number(key string) int {
 	return n
 }
 
-// Beside refuses a run among seeds of another experiment, and names the keys: seeds stand beside each other in one
+// CheckSeeds refuses a run among seeds of another experiment, and names the keys: seeds stand beside each other in one
 // table.
-func (id Identity) Beside(dir string) error {
+func (id Identity) CheckSeeds(dir string) error {
 	there, err := ReadIdentity(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -250,8 +250,8 @@ var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.se
 	"secure_aggregation.surveys": "secure_aggregation.statistics",
 	".drawn":                     ".generator"}
 
-// NewName is the present name of a key that was renamed; empty for one that was not.
-func NewName(key string) string {
+// RenamedKey is the present name of a key that was renamed; empty for one that was not.
+func RenamedKey(key string) string {
 	key = strings.ToLower(key)
 	if now := renamed[key]; now != "" {
 		return now

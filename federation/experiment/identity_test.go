@@ -87,7 +87,7 @@ func TestEveryKeyIdentifies(t *testing.T) {
 				field.Set(changedValue(t, field))
 				changed := configured(t, c).Fingerprint != before.Fingerprint
 				field.Set(was)
-				if changed != Identifying(key) {
+				if changed != IsIdentityKey(key) {
 					t.Errorf("%s: another value gives another fingerprint: %v, want %v", key, changed, !changed)
 				}
 			}
@@ -265,17 +265,17 @@ func TestContinue(t *testing.T) {
 	if err := was.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := configured(t, c).Beside(t.TempDir()); err != nil {
+	if err := configured(t, c).CheckSeeds(t.TempDir()); err != nil {
 		t.Errorf("beside nothing: %v", err)
 	}
 	other := c
 	other.Train.Rounds, other.Seed = 9, 7
 	const differ = "train.rounds is 5 there, 9 now"
-	if err := configured(t, other).Beside(dir); err == nil || !strings.Contains(err.Error(), differ) {
+	if err := configured(t, other).CheckSeeds(dir); err == nil || !strings.Contains(err.Error(), differ) {
 		t.Errorf("beside other rounds: %v", err)
 	}
 	other.Train.Rounds = 5
-	if err := configured(t, other).Beside(dir); err != nil {
+	if err := configured(t, other).CheckSeeds(dir); err != nil {
 		t.Errorf("beside another seed: %v", err)
 	}
 

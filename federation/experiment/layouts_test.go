@@ -11,7 +11,7 @@ import (
 // FedAPPR's clients may each have a backbone exported in another layout: all four learn one prompt, without a
 // bundle.json. One of the backbones is two folders.
 func TestFourLayouts(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	const layouts = "../../models/bundle/exported/testdata/layouts/"
 	c := smallConfig("fedappr")
 	c.Backbones = []string{layouts + "transformersjs", layouts + "immich",

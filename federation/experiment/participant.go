@@ -17,8 +17,8 @@ import (
 	"promptfed/models/bundle"
 )
 
-// Place is the place of this machine's client in an experiment.
-type Place struct {
+// ClientPlace is the place of this machine's client in an experiment.
+type ClientPlace struct {
 	Client, Of int
 	// Partition gives the client its part of the configuration's data, as in a run in one process; otherwise all of the
 	// data is the client's own.
@@ -28,7 +28,7 @@ type Place struct {
 }
 
 // OpenClient is Open for one client of an experiment whose server is on another machine.
-func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Built, error) {
+func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Built, error) {
 	if err := errors.Join(c.InOneProcess(), c.noAttack()); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 }
 
 // openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.
-func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
+func (b *Built) openOwn(ctx context.Context, p ClientPlace, progress Progress) error {
 	whole, err := b.openSet(ctx, p.Classes, progress)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 		return err
 	}
 	b.describeData()
-	if b.Config.Data.LabelNoise.On() {
+	if b.Config.Data.LabelNoise.Enabled() {
 		b.Info.Notes = append(b.Info.Notes, "data.label_noise: it changes the labels of simulated clients only, not "+
 			"those of this client; set data.label_noise.kind: none")
 	}
@@ -108,7 +108,7 @@ type Participant struct {
 }
 
 // Participant returns the client of a place, after Features.
-func (b *Built) Participant(p Place) (*Participant, error) {
+func (b *Built) Participant(p ClientPlace) (*Participant, error) {
 	i := b.index(p)
 	c := *b.Engine.Clients[i]
 	c.ID = p.Client
@@ -128,7 +128,7 @@ func (b *Built) Participant(p Place) (*Participant, error) {
 
 // Shares returns the parameters that a client of a place uploads in every round, and Keeps those that stay with it, by
 // the sizes of its backbone; it needs no features.
-func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
+func (b *Built) Shares(p ClientPlace) (shares, keeps []method.Param) {
 	i := b.index(p)
 	t := Backbone{b.Assigned[i]}.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = p.Client, p.Of, len(b.Engine.Classes), b.Assigned[i].Name
@@ -143,13 +143,13 @@ func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
 }
 
 // Counts returns how many examples the client of a place trains and is tested on.
-func (b *Built) Counts(p Place) (train, test int) {
+func (b *Built) Counts(p ClientPlace) (train, test int) {
 	i := b.index(p)
 	return len(b.trainedOn(i)), len(b.Parts[i].Test)
 }
 
 // index returns the index of a place's client among the clients on this machine.
-func (b *Built) index(p Place) int {
+func (b *Built) index(p ClientPlace) int {
 	if p.Partition {
 		return p.Client
 	}

@@ -16,10 +16,10 @@ import (
 // more than a mean.
 func (b *Built) openSecureAggregation() error {
 	c := b.Config.SecureAggregation
-	if !c.On() {
+	if !c.Enabled() {
 		return nil
 	}
-	weighting, beside, err := methods.Averages(b.Method)
+	weighting, beside, err := methods.AveragedUploads(b.Method)
 	if err != nil {
 		return fmt.Errorf("secure_aggregation: the server gets only sums of uploads, but %w", err)
 	}
@@ -103,8 +103,8 @@ func (b *Built) sampling() method.Sampling {
 func (b *Built) describePrivacy() {
 	if methods.AddsNoise(b.Method) {
 		s := b.sampling()
-		b.Engine.Privacy = fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", b.Engine.Plan.Rounds, s.Size, s.Of,
-			b.Config.Sampling)
+		b.Engine.Privacy = fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", b.Engine.Plan.Rounds, s.Size,
+			s.Clients, b.Config.Sampling)
 	}
 }
 
@@ -114,7 +114,7 @@ func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 // InsecureDP draws the noise of differential privacy from the run's seed also across machines. Both sides must agree to
 // it.
 func (b *Built) InsecureDP() error {
-	if dp, on := methods.Private(b.Method); on && dp.Secure {
+	if dp, on := methods.DPLayer(b.Method); on && dp.Secure {
 		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp forbids; use only " +
 			"one of the two")
 	} else if b.Private() {

@@ -63,8 +63,8 @@ func withoutData(c sets.Config) sets.Config {
 	return d
 }
 
-// Agree fills in what the clients of a server agreed on.
-func (b *Built) Agree(t spec.RunSpec) {
+// SetRunSpec fills in what the clients of a server agreed on.
+func (b *Built) SetRunSpec(t spec.RunSpec) {
 	b.Set.Classes, b.Engine.Classes = t.Classes, t.Classes
 	b.Config.Data.Template, b.Engine.Template = t.Template, t.Template
 	b.Engine.EvaluationSets = nil
@@ -128,8 +128,8 @@ func CheckInvitation(c Config) (Config, error) {
 	return c, c.CheckWithoutData()
 }
 
-// Shared returns a run's configuration for its workers: the same experiment, without folders, machine and settings of
-// the run alone. Of backbones it has only the names.
+// Shared returns a run's configuration for its workers: the same experiment, without folders, machine and
+// settings of the run alone. Of backbones it has only the names.
 func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()

@@ -11,7 +11,7 @@ import (
 
 // A SigLIP, without causal mask and start token, is tested zero-shot and learns prompts, with either loss.
 func TestSigLIP(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	dir := filepath.Join(t.TempDir(), "siglip")
 	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir,
 		converted.Options{}); err != nil {
@@ -48,13 +48,13 @@ func TestSigLIP(t *testing.T) {
 
 // An exported SigLIP whose files have no scale is refused under a sigmoid loss, and learns with a configured scale.
 func TestSigLIPWithoutScale(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	const dir = "../../models/bundle/exported/testdata/siglip"
 	c := smallConfig("coop")
 	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
 	c.Options = map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)
-	orttest.OneLine(t, "no scale", err, "lack the logit scale and bias that train.loss: sigmoid needs",
+	orttest.CheckOneLineError(t, "no scale", err, "lack the logit scale and bias that train.loss: sigmoid needs",
 		"logit_scale: NUMBER, logit_bias: NUMBER")
 	c.Backbones = []string{"folder=" + dir + ",logit_scale=110,logit_bias=-12.9"}
 	if r := finish(t, open(t, c)); !(r.Records[1].Loss > 0) {

@@ -76,7 +76,7 @@ func (b *Built) openSynthetic() error {
 	}
 	if n := len(set.Val) + len(set.Test); n > 0 {
 		b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are "+
-			"not used (synthetic.split: pooled takes all)", Counted(len(b.synthetic), "image"), n))
+			"not used (synthetic.split: pooled takes all)", CountInWords(len(b.synthetic), "image"), n))
 	}
 	b.Engine.Options += data.Digest(b.synthetic) + fmt.Sprint(c.Epochs)
 	return nil

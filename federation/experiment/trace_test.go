@@ -12,7 +12,7 @@ import (
 // KgCoOp's parameter begins at zero and is added to the embeddings of four words. The trace has the words, with their
 // ids in CLIP's vocabulary (clip.tokenize of OpenAI's code returns 320 1125 539 320), and their rows.
 func TestTraceHasTheWordsOfAnOffset(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	b := open(t, smallConfig("kgcoop"))
 	info, err := b.Trace(nil)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestTraceHasTheWordsOfAnOffset(t *testing.T) {
 // A SigLIP has no start token: sos is -1, and no sequence holds it. Its texts are padded to the context and read at the
 // last position, as transformers' SiglipTextTransformer does.
 func TestTraceOfATowerWithoutStartToken(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	dir := filepath.Join(t.TempDir(), "siglip")
 	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir,
 		converted.Options{}); err != nil {

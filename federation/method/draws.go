@@ -50,7 +50,7 @@ func (d *Draws) Uniform(r *rand.Rand, name string, shape ...int) []float64 {
 
 func (d *Draws) draw(next func() float64, name string, shape []int) []float64 {
 	out := make([]float64, tensor.Size(shape))
-	d.Covered(func() {
+	d.WithoutRecording(func() {
 		for i := range out {
 			out[i] = next()
 		}
@@ -72,8 +72,8 @@ func (d *Draws) Record(name string, t *tensor.Tensor) {
 	}
 }
 
-// Covered calls do, whose random numbers the trace has in another form, such as the rows of a batch.
-func (d *Draws) Covered(do func()) {
+// WithoutRecording calls do, whose random numbers the trace has in another form, such as the rows of a batch.
+func (d *Draws) WithoutRecording(do func()) {
 	if d == nil {
 		do()
 		return
@@ -83,8 +83,8 @@ func (d *Draws) Covered(do func()) {
 	d.recorded = d.taken - unrecorded
 }
 
-// Taken returns how many random numbers were drawn so far.
-func (d *Draws) Taken() int {
+// Count returns how many random numbers were drawn so far.
+func (d *Draws) Count() int {
 	if d == nil {
 		return 0
 	}

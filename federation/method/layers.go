@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// Inside returns the method that a wrapper wraps, its field Method; nil for a base method.
-func Inside(m Method) Method {
+// Unwrap returns the method that a wrapper wraps, its field Method; nil for a base method.
+func Unwrap(m Method) Method {
 	v := reflect.Indirect(reflect.ValueOf(m))
 	if v.Kind() != reflect.Struct {
 		return nil
@@ -22,7 +22,7 @@ func Inside(m Method) Method {
 // Layers returns the layers of a stack from the outside in: m, the method that m wraps, and so on to the base method.
 func Layers(m Method) iter.Seq[Method] {
 	return func(yield func(Method) bool) {
-		for ; m != nil && yield(m); m = Inside(m) {
+		for ; m != nil && yield(m); m = Unwrap(m) {
 		}
 	}
 }

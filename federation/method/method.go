@@ -72,7 +72,7 @@ type Extra struct {
 	Counts bool
 }
 
-// Owner is where a parameter lives.
+// Owner is the side that owns a parameter.
 type Owner int
 
 const (

@@ -15,12 +15,13 @@ func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 	g := graph.New()
 	node := func(name string) graph.Node { return g.Input(name, graph.Float, graph.Static(2)) }
 	a, b := node("a"), node("b")
-	changes := clip.Changes{
+	changes := clip.BlockChanges{
 		LowRank:  []clip.LowRank{{Block: 1, Map: clip.Query, A: a, B: b}},
 		Adapters: []clip.Adapter{{Block: 2, Place: clip.Sequential, Layers: []clip.Layer{{W: a, B: b}}, Scale: 0.1}},
 	}
 	for _, full := range []any{
-		method.Prompt{Ctx: a, Deep: []graph.Node{{}, b}, Changes: changes, Reading: method.Reading{Position: "end"}},
+		method.Prompt{Ctx: a, Deep: []graph.Node{{}, b}, Changes: changes,
+			PromptLayout: method.PromptLayout{Position: "end"}},
 		method.PromptedImages{Pixels: a, Prompts: method.VisionPrompts{Pixels: b, Tokens: a, Deep: []graph.Node{b},
 			Changes: changes}},
 		method.HandTexts{Templates: []string{"a {}", "b"}, Of: map[string]string{"a": "b"}}, method.Words{Text: "a b"},

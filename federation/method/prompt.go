@@ -10,38 +10,38 @@ import (
 // Learnable inputs of the image tower, and learnable parts inside a tower's blocks.
 type (
 	VisionPrompts = clip.VisionPrompts
-	Changes       = clip.Changes
+	BlockChanges  = clip.BlockChanges
 	LowRank       = clip.LowRank
 	Adapter       = clip.Adapter
 	Layer         = clip.Layer
 )
 
-// Prompt is what the class features are made of: a prompt in front of the class name, or a hand-written text.
+// Prompt is the source of class features: a prompt in front of the class name, or a hand-written text.
 type Prompt struct {
 	Ctx graph.Node // [T,w]; [B,T,w] is a prompt for each image of the batch, [C,T,w] with PerClass
 	// Deep[i] [P,w], P at most T, takes the place of the first P prompt tokens at the input of block i+1; where it is
 	// absent, the tokens go on from the block before.
 	Deep []graph.Node
 	// Template is a hand-written text in place of Ctx, {} is the class; empty for that of the experiment.
-	Template string
-	Changes  Changes // of the tower
-	Alone    bool    // without a class: features [1,D]
-	Bare     bool    // no positions are added to Ctx, as none are to deep prompts
-	PerClass bool    // each class has a prompt of its own
-	Reading
+	Template    string
+	Changes     BlockChanges // of the tower
+	NoClass     bool         // without a class: features [1,D]
+	NoPositions bool         // no positions are added to Ctx, as none are to deep prompts
+	PerClass    bool         // each class has a prompt of its own
+	PromptLayout
 }
 
 // PerImage tells whether each image of the batch has a prompt of its own.
 func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.PerClass }
 
-// TextOf returns the class features [C,D] of a prompt, or [B,C,D] of a prompt for each image. All prompts of a step
-// with the same changes go through the text tower in one pass.
-func (s *Scope) TextOf(p Prompt) graph.Node {
+// TextFeatures returns the class features [C,D] of a prompt, or [B,C,D] of a prompt for each image. All prompts of a
+// step with the same changes go through the text tower in one pass.
+func (s *Scope) TextFeatures(p Prompt) graph.Node {
 	if p.Position == "" {
 		p.Position = "end"
 	}
 	shape := []int{s.task.Classes, s.task.Dim}
-	if p.Alone {
+	if p.NoClass {
 		shape[0] = 1
 	}
 	if p.Ctx.OK() {
@@ -69,9 +69,9 @@ func withoutAbsentTail(deep []graph.Node) []graph.Node {
 func (s *Scope) lacks(p Prompt) string {
 	switch {
 	case s.task.TextLayers > 0:
-	case len(p.Deep) > 0 || p.Bare:
+	case len(p.Deep) > 0 || p.NoPositions:
 		return "deep prompts"
-	case p.Alone:
+	case p.NoClass:
 		return "prompts without a class"
 	case !p.Changes.None():
 		return "low-rank changes or adapters"
@@ -81,8 +81,8 @@ func (s *Scope) lacks(p Prompt) string {
 	return ""
 }
 
-// Words returns the embeddings [n,w] of n words, each a token of its own; they are constants.
-func (s *Scope) Words(text string) graph.Node {
+// WordEmbeddings returns the embeddings [n,w] of n words, each a token of its own; they are constants.
+func (s *Scope) WordEmbeddings(text string) graph.Node {
 	w := Words{text}
 	return s.g.Placeholder(w, graph.Float, []int{w.Tokens(), s.task.Width})
 }

@@ -1,8 +1,8 @@
 package method
 
-// Properties are what a layer of a stack, a method or a wrapper, declares for its options. Differential privacy, secure
-// aggregation and the layers around it rely on them. The zero value is the careful one: the server needs every client's
-// own upload.
+// Properties are the declarations of a layer of a stack (a method or a wrapper) with its options. Differential privacy,
+// secure aggregation and the layers around it rely on them. The zero value is the careful one: the server needs every
+// client's own upload.
 type Properties struct {
 	// Mean is not empty where the layer's server needs nothing of uploads but the mean of the shared parameters, and of
 	// Extras with a tensor PREFIX/NAME for each of them. It says how clients count in that mean. One upload may then
@@ -32,11 +32,11 @@ type Properties struct {
 	// Synthetic marks a method that needs training images on the server.
 	Synthetic bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
-	Delays []Delay
+	Delays []DelayedTerm
 }
 
-// Delay is a part of a layer that does not act in the first rounds of a run.
-type Delay struct {
+// DelayedTerm is a part of a layer that does not act in the first rounds of a run.
+type DelayedTerm struct {
 	Part   string // in words: "FedAPPR's adversarial term"
 	Option string // of the layer, which sets Rounds
 	Rounds int    // in which the part does not act
@@ -53,13 +53,13 @@ func PropertiesOf(m Method) Properties {
 	return Properties{}
 }
 
-// Weights are how clients count in a mean.
+// Weights names the weights of clients in a mean.
 type Weights string
 
 const (
-	ByExamples Weights = "examples" // a client counts as often as it has examples (FedAvg)
-	Uniform    Weights = "uniform"  // a client counts once
-	AsInside   Weights = "inside"   // a wrapper leaves the mean to the layers inside
+	ByExamples   Weights = "examples" // a client counts as often as it has examples (FedAvg)
+	Uniform      Weights = "uniform"  // a client counts once
+	InnerWeights Weights = "inside"   // a wrapper leaves the mean to the layers inside
 )
 
 // Role is a task that only one layer of a stack can have.

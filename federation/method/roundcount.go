@@ -16,5 +16,5 @@ func (c *RoundCount) Total() int {
 	return c.total
 }
 
-// Asked reports whether Total was called.
-func (c *RoundCount) Asked() bool { return c.asked }
+// Used reports whether Total was called.
+func (c *RoundCount) Used() bool { return c.asked }

@@ -55,26 +55,26 @@ func (s *Scope) Task() ClientSpec { return s.task }
 // Hosts lists the host functions asked for so far.
 func (s *Scope) Hosts() []HostCall { return *s.hosts }
 
-// Param returns the node of a learnable tensor, in Received and Before scopes as a constant. It refuses an offset from
-// words (Param.Words), which is no prompt by itself.
+// Param returns the node of a learnable tensor, in Received and LastTrained scopes as a constant. It refuses an offset
+// from words (Param.Words), which is no prompt by itself.
 func (s *Scope) Param(name string) graph.Node {
 	if i := s.index(name); i >= 0 && s.params[i].Words != "" {
 		return s.g.Fail("parameter %q is an offset from the words %q; add these with prompts.OffsetContext, or read "+
-			"the offset itself with Scope.Raw", name, s.params[i].Words)
+			"the offset itself with Scope.TrainedValue", name, s.params[i].Words)
 	}
-	return s.Raw(name)
+	return s.TrainedValue(name)
 }
 
-// Raw is Param for code that treats all parameters alike: it returns the values that are trained, averaged and sent,
-// also those of an offset from words.
-func (s *Scope) Raw(name string) graph.Node {
+// TrainedValue is Param for code that treats all parameters alike: it returns the values that are trained, averaged and
+// sent, also those of an offset from words.
+func (s *Scope) TrainedValue(name string) graph.Node {
 	if s.with != nil {
 		outer := *s
 		outer.with = s.with.outer
 		if n := s.with.of(&outer, name); n.OK() {
 			return n
 		}
-		return outer.Raw(name)
+		return outer.TrainedValue(name)
 	}
 	i := s.index(name)
 	if i < 0 {
@@ -145,13 +145,13 @@ const (
 
 // Image is the batch of image features [B,D].
 func (s *Scope) Image() graph.Node {
-	return s.g.Input(ImageInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Dim)})
+	return s.g.Input(ImageInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Dim)})
 }
 
 // Patches is the batch of patch features [B,M,D].
 func (s *Scope) Patches() graph.Node {
-	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Patches),
-		graph.D(s.task.Dim)})
+	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Patches),
+		graph.StaticDim(s.task.Dim)})
 }
 
 // Tokens is the batch of tokens [B,N,v] behind the image tower's last block, the class token first: before the last
@@ -161,14 +161,14 @@ func (s *Scope) Tokens() graph.Node {
 		return s.g.Fail("the method needs the tokens of the image tower's last block, which backbone %s, a ResNet or "+
 			"an exported model, does not provide", s.task.Backbone)
 	}
-	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Tokens),
-		graph.D(s.task.VisionWidth)})
+	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Tokens),
+		graph.StaticDim(s.task.VisionWidth)})
 }
 
 // Pixels is the batch of normalised pixels [B,3,S,S].
 func (s *Scope) Pixels() graph.Node {
-	n := graph.D(s.task.ImageSize)
-	return s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), n, n})
+	n := graph.StaticDim(s.task.ImageSize)
+	return s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3), n, n})
 }
 
 // Label is the batch of class numbers [B].
@@ -188,8 +188,8 @@ const LocalClassesInput = "client/owned"
 // numbers [N]. Tests can read them, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
-	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64,
-		graph.Shape{n})
+	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.StaticDim(s.task.Dim)}), s.g.Input(MemoryLabel,
+		graph.Int64, graph.Shape{n})
 }
 
 // Memory in a graph.
@@ -220,19 +220,19 @@ type (
 // Tokens returns how many tokens the words must have.
 func (w Words) Tokens() int { return len(strings.Fields(w.Text)) }
 
-// Reading is the layout of the text around a prompt, and the position at which its feature is read.
-type Reading struct {
-	Position string // of the class name: "end" (also when empty), "middle" or "front" of the prompt
-	After    int    // positions after the end of the text, on padding, as FedPHA's public code reads short prompts
+// PromptLayout is the layout of the text around a prompt, and the position at which its feature is read.
+type PromptLayout struct {
+	Position   string // of the class name: "end" (also when empty), "middle" or "front" of the prompt
+	ReadOffset int    // positions after the end of the text, on padding, as FedPHA's public code reads short prompts
 }
 
 // Text returns the class features [C,D] of a prompt ctx [T,w]. All prompts of a step go through the text tower in one
 // pass.
-func (s *Scope) Text(ctx graph.Node) graph.Node { return s.TextOf(Prompt{Ctx: ctx}) }
+func (s *Scope) Text(ctx graph.Node) graph.Node { return s.TextFeatures(Prompt{Ctx: ctx}) }
 
-// TextRead is Text with another layout or reading position.
-func (s *Scope) TextRead(ctx graph.Node, r Reading) graph.Node {
-	return s.TextOf(Prompt{Ctx: ctx, Reading: r})
+// TextWithLayout is Text with another layout or reading position.
+func (s *Scope) TextWithLayout(ctx graph.Node, r PromptLayout) graph.Node {
+	return s.TextFeatures(Prompt{Ctx: ctx, PromptLayout: r})
 }
 
 // HandText returns the class features [C,D] of the hand-written prompt.
@@ -277,7 +277,7 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 		return x
 	}
 	s.spread.used = true
-	x = x.Add(s.g.Input(NoiseInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Dim)}))
+	x = x.Add(s.g.Input(NoiseInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Dim)}))
 	if s.spread.unit {
 		x = x.L2Normalize()
 	}
@@ -325,9 +325,9 @@ func (s *Scope) ScoredPair() (x, t graph.Node) { return s.pair[0], s.pair[1] }
 // Received returns a copy of this scope in which every parameter has the value that the server sent, a constant.
 func (s *Scope) Received() *Scope { return s.frozen(ReceivedInput) }
 
-// Before returns a copy of this scope in which every parameter has the value after this client's last training, a
+// LastTrained returns a copy of this scope in which every parameter has the value after this client's last training, a
 // constant.
-func (s *Scope) Before() *Scope { return s.frozen(BeforeInput) }
+func (s *Scope) LastTrained() *Scope { return s.frozen(BeforeInput) }
 
 func (s *Scope) frozen(at string) *Scope {
 	c := *s
@@ -371,7 +371,7 @@ type HostFunc struct {
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
 
-// Frequency is how often a host function is computed.
+// Frequency is the frequency at which a host function is computed.
 type Frequency string
 
 const (

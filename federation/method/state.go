@@ -85,18 +85,18 @@ type Global struct {
 		error)
 }
 
-// Sampling is the draw of a round's clients: Size of Of clients, without replacement. With Poisson each client is drawn
+// Sampling is the draw of a round's clients: Size of Clients, without replacement. With Poisson each client is drawn
 // independently, so that Size is a mean and a round may have no client.
 type Sampling struct {
-	Of      int
+	Clients int
 	Size    float64
 	Poisson bool
 }
 
 // Draws reports whether some clients do not train in a round.
-func (s Sampling) Draws() bool { return s.Size < float64(s.Of) }
+func (s Sampling) Draws() bool { return s.Size < float64(s.Clients) }
 
-// ClientInfo is what the server knows about a client.
+// ClientInfo holds the server's knowledge about a client.
 type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
 	Dim      int    // D, of its features
@@ -106,8 +106,8 @@ type ClientInfo struct {
 // Rand is method.Rand of the run's seed, whose numbers a trace counts.
 func (g *Global) Rand(path ...string) *rand.Rand { return g.Draws.Counted(Rand(g.Seed, path...)) }
 
-// For returns the extra tensors that are sent to one client, which the caller may change.
-func (g *Global) For(client int) tensor.Map {
+// ExtrasFor returns the extra tensors that are sent to one client, which the caller may change.
+func (g *Global) ExtrasFor(client int) tensor.Map {
 	if g.PerClient[client] == nil {
 		g.PerClient[client] = tensor.Map{}
 	}
@@ -122,19 +122,21 @@ func (g *Global) Info(client int) ClientInfo {
 	return g.Infos[client]
 }
 
-// Known reports whether a client has joined.
-func (g *Global) Known(client int) bool { return len(g.Infos) == 0 || g.Info(client).Backbone != "" }
+// HasJoined reports whether a client has joined.
+func (g *Global) HasJoined(client int) bool {
+	return len(g.Infos) == 0 || g.Info(client).Backbone != ""
+}
 
-// AllKnown reports whether every client has joined.
-func (g *Global) AllKnown() bool {
+// AllJoined reports whether every client has joined.
+func (g *Global) AllJoined() bool {
 	return !slices.ContainsFunc(g.Infos, func(p ClientInfo) bool { return p.Backbone == "" })
 }
 
-// Summed is the Client of an upload that is the weighted mean of several uploads, as from secure aggregation. Its N is
-// the sum of their weights.
-const Summed = -1
+// AggregatedClient is the Client of an upload that is the weighted mean of several uploads, as from secure aggregation.
+// Its N is the sum of their weights.
+const AggregatedClient = -1
 
-// Upload is what one client returns.
+// Upload is the result of one client's training.
 type Upload struct {
 	Client int
 	N      int // examples it trained on

@@ -131,8 +131,8 @@ func TermNames(of Method) []string {
 	return nil
 }
 
-// Unnamed returns a copy of this scope whose terms do not count, for parts of one term.
-func (s *Scope) Unnamed() *Scope {
+// WithoutTerms returns a copy of this scope whose terms do not count, for parts of one term.
+func (s *Scope) WithoutTerms() *Scope {
 	c := *s
 	c.terms = &[]Term{}
 	return &c

@@ -59,7 +59,7 @@ func TestAverages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := methods.Averages(m)
+			got, _, err := methods.AveragedUploads(m)
 			if err != nil && !strings.Contains(err.Error(), a.want) || err == nil && got != a.want {
 				t.Errorf("%q, %v; want %q", got, err, a.want)
 			}

@@ -53,9 +53,9 @@ func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, er
 	if err != nil {
 		return nil, err
 	}
-	if d.Wrapper() && reflect.TypeOf(method.Inside(m)) != reflect.TypeOf(inner) {
+	if d.Wrapper() && reflect.TypeOf(method.Unwrap(m)) != reflect.TypeOf(inner) {
 		return nil, fmt.Errorf("its Build must store the method that it wraps, %T, in its field Method, which holds %T",
-			inner, method.Inside(m))
+			inner, method.Unwrap(m))
 	}
 	return m, check.Join(checkRoles(m), checkCovered(m, inner))
 }
@@ -64,7 +64,7 @@ func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, er
 func checkRoles(m method.Method) error {
 	mine := method.PropertiesOf(m).Roles
 	for _, role := range slices.Sorted(maps.Keys(mine)) {
-		for other := range method.Layers(method.Inside(m)) {
+		for other := range method.Layers(method.Unwrap(m)) {
 			if giveUp, has := method.PropertiesOf(other).Roles[role]; has {
 				ways := slices.DeleteFunc([]string{mine[role], giveUp}, func(s string) bool { return s == "" })
 				if len(ways) == 0 {
@@ -84,7 +84,7 @@ func checkCovered(m, inner method.Method) error {
 	if !method.PropertiesOf(m).HidesClients {
 		return nil
 	}
-	_, beside, err := Averages(inner)
+	_, beside, err := AveragedUploads(inner)
 	if err == nil && len(beside) > 0 {
 		err = fmt.Errorf("a method inside also uploads %s", strings.Join(beside, ", "))
 	} else if asked := StatisticNames(inner); err == nil && len(asked) > 0 {

@@ -43,13 +43,14 @@ func TestCompressedIsNoSum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := methods.Averages(m); err == nil || !strings.Contains(err.Error(), "compress needs each client's") {
+	if _, _, err := methods.AveragedUploads(m); err == nil || !strings.Contains(err.Error(),
+		"compress needs each client's") {
 		t.Errorf("%v", err)
 	}
 	if m, err = methods.Build("promptfl", []string{"compress"}, options{"share": 1.0}); err != nil || m.Codec() != nil {
 		t.Errorf("%v, %v", m.Codec(), err)
 	}
-	if _, _, err := methods.Averages(m); err != nil {
+	if _, _, err := methods.AveragedUploads(m); err != nil {
 		t.Error(err)
 	}
 	if _, err = methods.Build("promptfl", []string{"compress", "dp"}, nil); err == nil ||

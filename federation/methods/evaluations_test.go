@@ -41,7 +41,7 @@ func TestEvaluable(t *testing.T) {
 			t.Errorf("%s: its evaluations are not tested", e.Name)
 		}
 	}
-	task := methodtest.Alike(4, 5)[0].Backbone.Task()
+	task := methodtest.ClientsOfOneBackbone(4, 5)[0].Backbone.Task()
 	task.Clients, task.Classes = 4, len(methodtest.Classes)
 	for stack, reads := range evaluable {
 		words := strings.Fields(strings.ReplaceAll(stack, ": ", ":"))
@@ -76,7 +76,7 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clients := methodtest.Alike(4, 5)
+		clients := methodtest.ClientsOfOneBackbone(4, 5)
 		rows := clients[0].Test
 		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a photo of a {}.",

@@ -92,7 +92,7 @@ func (c golden) trace(t *testing.T) tensor.Map {
 		sizes = []int{9, 5, 6}
 	}
 	if c.Alike {
-		toys = methodtest.Alike
+		toys = methodtest.ClientsOfOneBackbone
 	}
 	clients := toys(sizes...)
 	for _, client := range clients {

@@ -15,8 +15,9 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Takes reports whether a method or one of its wrappers has an option or the name option. Unknown methods have none.
-func Takes(name string, with []string, option string) bool {
+// HasOption reports whether a method or one of its wrappers has an option or the name option. Unknown methods have
+// none.
+func HasOption(name string, with []string, option string) bool {
 	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
 		d, err := Find(n)
 		return err == nil && (n == option || slices.Contains(d.OptionNames(), option))

@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/methods/wrappers/uploads"
 )
 
-// Private returns the layer of differential privacy of a stack, if it is on; it is always the outermost layer.
-func Private(m method.Method) (uploads.DP, bool) {
+// DPLayer returns the layer of differential privacy of a stack, if it is on; it is always the outermost layer.
+func DPLayer(m method.Method) (uploads.DP, bool) {
 	for l := range method.Layers(m) {
 		if d, ok := l.(uploads.DP); ok && d.On() {
 			return d, true

@@ -12,11 +12,11 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Averages returns how clients count in the server's mean, for a stack whose server needs nothing but that mean of a
-// round's uploads. Its server may get the mean as one upload of the client method.Summed. beside are the prefixes of
-// tensors PREFIX/NAME that are uploaded for each shared parameter and averaged with it. For other stacks the error
-// names the layer and what it needs.
-func Averages(m method.Method) (weighting string, beside []string, err error) {
+// AveragedUploads returns how clients count in the server's mean, for a stack whose server needs nothing but that mean
+// of a round's uploads. Its server may get the mean as one upload of the client method.AggregatedClient. beside are the
+// prefixes of tensors PREFIX/NAME that are uploaded for each shared parameter and averaged with it. For other stacks
+// the error names the layer and what it needs.
+func AveragedUploads(m method.Method) (weighting string, beside []string, err error) {
 	if len(layer.SharedNames(m)) == 0 {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
@@ -35,10 +35,10 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	return string(mean), beside, err
 }
 
-// Buffers returns an error that says why a stack cannot run under FedBuff. FedBuff's server averages updates of clients
-// that started from different rounds, and needs nothing else of them.
-func Buffers(m method.Method) error {
-	_, beside, err := Averages(m)
+// CheckBuffered returns an error that says why a stack cannot run under FedBuff. FedBuff's server averages updates of
+// clients that started from different rounds, and needs nothing else of them.
+func CheckBuffered(m method.Method) error {
+	_, beside, err := AveragedUploads(m)
 	switch {
 	case err != nil:
 		return fmt.Errorf("FedBuff averages uploads only, but %w; set buffer: 0", err)
@@ -66,7 +66,7 @@ func Buffers(m method.Method) error {
 func prefixes(m method.Method) ([]string, error) {
 	shared := layer.SharedNames(m)
 	count := map[string]int{}
-	for _, e := range m.Extras(layer.AnyClient) {
+	for _, e := range m.Extras(layer.PlaceholderClient) {
 		prefix, longest := "", 0
 		for _, name := range shared {
 			if p, ok := strings.CutSuffix(e.Name, "/"+name); ok && len(name) > longest {
@@ -102,8 +102,8 @@ func StatisticNames(m method.Method) []string {
 	return out
 }
 
-// NeverActing returns a line for each part of a stack whose delay is at least the number of rounds.
-func NeverActing(m method.Method, rounds int) []string {
+// InactiveTerms returns a line for each part of a stack whose delay is at least the number of rounds.
+func InactiveTerms(m method.Method, rounds int) []string {
 	var out []string
 	for l := range method.Layers(m) {
 		for _, d := range method.PropertiesOf(l).Delays {

@@ -36,7 +36,7 @@ func TestBuffers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Buffers(m); c.fail == "" && err != nil || c.fail != "" && (err == nil ||
+		if err := CheckBuffered(m); c.fail == "" && err != nil || c.fail != "" && (err == nil ||
 			!strings.Contains(err.Error(), c.fail)) {
 			t.Errorf("%s %s: %v, want %q", c.base, c.with, err, c.fail)
 		}
@@ -58,7 +58,7 @@ func TestMeanCoversNoOtherUploads(t *testing.T) {
 		for _, name := range c.extras {
 			m.extras = append(m.extras, method.Extra{Name: name})
 		}
-		_, beside, err := Averages(m)
+		_, beside, err := AveragedUploads(m)
 		if c.fail == "" && (err != nil || strings.Join(beside, " ") != c.beside) ||
 			c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) {
 			t.Errorf("%q: beside %q, %v", c.extras, beside, err)
@@ -88,7 +88,7 @@ func TestNeverActing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := NeverActing(m, c.rounds)
+		got := InactiveTerms(m, c.rounds)
 		if len(got) > 1 || (c.say != "") != (len(got) == 1) || !strings.Contains(strings.Join(got, ""), c.say) {
 			t.Errorf("%s with %v, %v, %d rounds: %q, want %q", c.base, c.with, c.options, c.rounds, got, c.say)
 		}

@@ -23,7 +23,7 @@ func TestSharedOptimizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"fresh", "shared"} {
-		h := methodtest.Hand{Method: "promptfl", Options: map[string]any{"tokens": 1}, Epochs: 2, LR: 0.1,
+		h := methodtest.HandExample{Method: "promptfl", Options: map[string]any{"tokens": 1}, Epochs: 2, LR: 0.1,
 			Momentum: 0.9, WeightDecay: 5e-4,
 			Shared: kind == "shared", First: map[string]float64{"ctx": 0.25}, Want: map[string]float64{}}
 		numbers := want[kind]

@@ -30,7 +30,7 @@ func stack(base string, with ...string) error {
 	}
 	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.",
-		Clients:  methodtest.Alike(4, 5), Plan: spec.Plan{Rounds: 2, Seed: 5},
+		Clients:  methodtest.ClientsOfOneBackbone(4, 5), Plan: spec.Plan{Rounds: 2, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 1})
 	return err

@@ -13,7 +13,7 @@ import (
 
 // termsOf builds the loss of a method on a toy client and returns the names of its terms.
 func termsOf(m method.Method) ([]string, error) {
-	task := methodtest.Alike(4)[0].Backbone.Task()
+	task := methodtest.ClientsOfOneBackbone(4)[0].Backbone.Task()
 	task.Clients, task.Classes = 2, len(methodtest.Classes)
 	s := method.NewScope(task, m.Params(task))
 	loss := m.Loss(s, m.Logits(s))

@@ -75,7 +75,7 @@ func clipRows(client, n int) *spec.Features {
 		row.Axpy(0.2, clipClass(int(f.Class[i])))
 		copy(x.Row(i).Data, tensor.Map{"": row}.Scale(1 / row.Norm())[""].Data)
 	}
-	f.Views = []spec.Rows{spec.InMemory{Tensor: x}}
+	f.Views = []spec.RowReader{spec.InMemory{Tensor: x}}
 	return f
 }
 

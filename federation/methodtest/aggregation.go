@@ -22,7 +22,7 @@ import (
 func (c Case) Aggregation(t *testing.T) {
 	c.keep(t)
 	e := c.all(t)
-	weighting, beside, err := methods.Averages(e.Method)
+	weighting, beside, err := methods.AveragedUploads(e.Method)
 	if err != nil {
 		if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "methods.") {
 			t.Errorf("%q is no line that names a layer of the table", text)
@@ -38,7 +38,8 @@ func (c Case) Aggregation(t *testing.T) {
 			continue
 		}
 		for i, v := range want[name].Data {
-			if d := math.Abs(float64(got[name].Data[i] - v)); !(d <= orttest.Within(1e-5)*max(1, want[name].MaxAbs())) {
+			if d := math.Abs(float64(got[name].Data[i] - v)); !(d <= orttest.Tolerance(1e-5)*max(1,
+				want[name].MaxAbs())) {
 				t.Errorf("%s differs by %v where the server gets the mean alone", name, d)
 				break
 			}
@@ -58,7 +59,7 @@ func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 	if o.Kind != message.Train || err != nil {
 		return replies, err
 	}
-	one := message.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed}}
+	one := message.Reply{Client: method.AggregatedClient, Upload: method.Upload{Client: method.AggregatedClient}}
 	var ups []method.Upload
 	for _, r := range replies {
 		for _, name := range r.Upload.Extra.Names() {

@@ -119,7 +119,7 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 	t.Helper()
 	clients := Clients
 	if c.Alike {
-		clients = Alike
+		clients = ClientsOfOneBackbone
 	}
 	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients(9, 5, 6, 3),

@@ -74,7 +74,7 @@ func (c Case) gradients(t *testing.T) {
 			Method: kept}); err != nil {
 			t.Fatal(err)
 		}
-		return float64(rec.Tensors["r1/c1/s1/loss"].Data[0]), rec.Tensors.Under("r1/c1/s0/grad")
+		return float64(rec.Tensors["r1/c1/s1/loss"].Data[0]), rec.Tensors.WithoutPrefix("r1/c1/s0/grad")
 	}
 	if len(here) == 0 {
 		t.Skip("nothing is learned")

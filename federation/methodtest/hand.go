@@ -17,15 +17,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and features of
-// dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and
+// HandExample is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and features
+// of dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and
 // the logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image
 // tower whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a
 // prompt without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block
 // adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y, and the last tokens
 // are x, y and -1. Client 0 has one example, (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each
 // round is Epochs steps of plain gradient descent on all examples of a client.
-type Hand struct {
+type HandExample struct {
 	Method  string
 	With    []string
 	Options map[string]any
@@ -68,7 +68,7 @@ func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]grap
 			sum = sum.Add(l.A.MatMul(l.B).Sum())
 		}
 		n := sum.Add(adapted(g, p.Changes)).Mul(slope).Add(start)
-		if p.Alone {
+		if p.NoClass {
 			n = n.Slice(0, 0, 1)
 		}
 		out = append(out, n)
@@ -77,7 +77,7 @@ func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]grap
 }
 
 // adapted returns the output of adapters for 1.
-func adapted(g *graph.Graph, c method.Changes) graph.Node {
+func adapted(g *graph.Graph, c method.BlockChanges) graph.Node {
 	sum := g.Scalar(0)
 	for _, a := range c.Adapters {
 		sum = sum.Add(a.Apply(g.Const(tensor.Of([]float32{1}, 1, 1))).Sum())
@@ -114,24 +114,24 @@ func (*pencil) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 }
 
 // Check runs the two rounds and compares to 1e-6.
-func (h Hand) Check(t *testing.T) {
+func (h HandExample) Check(t *testing.T) {
 	first := tensor.Map{}
 	for name, v := range h.First {
 		first[name] = tensor.Of([]float32{float32(v)}, 1, 1)
 	}
 	data := func(class int64, image ...float32) *spec.Features {
 		n := len(image) / 2
-		f := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
+		f := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
 			n),
-			Patches: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
+			Patches: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
 		for i := range f.Class {
 			f.Class[i] = class
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
 			copy(tokens.Row(i).Data, []float32{image[2*i], image[2*i+1], -1})
 		}
-		f.Tokens = []spec.Rows{spec.InMemory{Tensor: tokens}}
-		f.Pixels = []spec.Rows{spec.InMemory{Tensor: pixels}}
+		f.Tokens = []spec.RowReader{spec.InMemory{Tensor: tokens}}
+		f.Pixels = []spec.RowReader{spec.InMemory{Tensor: pixels}}
 		return f
 	}
 	b := &pencil{}
@@ -155,7 +155,7 @@ func (h Hand) Check(t *testing.T) {
 		got := rec.Tensors[name]
 		if got == nil || i >= len(got.Data) {
 			t.Errorf("nothing is called %s", name)
-		} else if math.Abs(float64(got.Data[i])-want) > orttest.Within(1e-6) {
+		} else if math.Abs(float64(got.Data[i])-want) > orttest.Tolerance(1e-6) {
 			t.Errorf("%s is %.8f, by hand %.8f", name, got.Data[i], want)
 		}
 	}

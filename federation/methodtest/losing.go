@@ -7,9 +7,9 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// Losing returns a layer for engine.Settings.Wrap that loses a client's replies in a round, as when a client leaves:
-// the round goes on with the others, and the client keeps its state from before. Tests are not lost.
-func Losing(lost func(round, client int) bool) func(message.Cohort) message.Cohort {
+// LoseReplies returns a layer for engine.Settings.Wrap that loses a client's replies in a round, as when a client
+// leaves: the round goes on with the others, and the client keeps its state from before. Tests are not lost.
+func LoseReplies(lost func(round, client int) bool) func(message.Cohort) message.Cohort {
 	return func(c message.Cohort) message.Cohort { return losing{c, lost} }
 }
 

@@ -56,7 +56,7 @@ func (c Case) messages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := declared(e, e.Clients[m.client], got.Under("extra")); err != nil {
+		if err := declared(e, e.Clients[m.client], got.WithoutPrefix("extra")); err != nil {
 			t.Error(err)
 		}
 		for _, name := range got.Names() {

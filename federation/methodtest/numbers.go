@@ -28,8 +28,9 @@ func Merge(base, more Options) Options {
 	return out
 }
 
-// Numbers of Hand. With r = √(1+p²) the unit features are (1,p)/r and (1,-p)/r, so that for an image (x,y) the two
-// logits differ by z = 2yp/r, and dz/dp = 2y/r³. Client 0 (y = 0.8, class 0) has the loss ln(1+e^-z) with the slope
+// Numbers of HandExample. With r = √(1+p²) the unit features are (1,p)/r and (1,-p)/r, so that for an image (x,y)
+// the two logits differ by z = 2yp/r, and dz/dp = 2y/r³. Client 0 (y = 0.8, class 0) has the loss ln(1+e^-z) with the
+// slope
 // -1.6/r³ / (1+e^z), client 1 (y = 0.6, class 1) the loss ln(1+e^z) with the slope 1.2/r³ / (1+e^-z). At p = 0 the
 // slopes are -0.8 and 0.6.
 const (
@@ -45,19 +46,19 @@ var Second0 = EndMean - HandLR*Slope0(EndMean)
 // Prox0 is client 0's prompt after a second step from End0 with FedProx and mu 0.4, whose received prompt is 0.
 var Prox0 = End0 - HandLR*(Slope0(End0)+0.4*End0)
 
-// OverPromptFL returns Hand of a wrapper with options over PromptFL from 0.
-func OverPromptFL(wrapper string, more Options, want map[string]float64) Hand {
-	return Hand{Method: "promptfl", With: []string{wrapper}, LR: HandLR, Want: want,
+// OverPromptFL returns the HandExample of a wrapper with options over PromptFL from 0.
+func OverPromptFL(wrapper string, more Options, want map[string]float64) HandExample {
+	return HandExample{Method: "promptfl", With: []string{wrapper}, LR: HandLR, Want: want,
 		Options: Merge(Options{"tokens": 1, "init_std": 0}, more)}
 }
 
-// Hands checks hands, of which every definition must have one.
-func Hands(t *testing.T, defs []layer.Def, hands []Hand) {
+// CheckHandExamples checks hands, of which every definition must have one.
+func CheckHandExamples(t *testing.T, defs []layer.Def, hands []HandExample) {
 	for _, h := range hands {
 		t.Run(h.Method, h.Check)
 	}
 	for _, d := range defs {
-		if !slices.ContainsFunc(hands, func(h Hand) bool {
+		if !slices.ContainsFunc(hands, func(h HandExample) bool {
 			return h.Method == d.Name && len(h.With) == 0 || slices.Contains(h.With, d.Name)
 		}) {
 			t.Errorf("%s has no numbers by hand", d.Name)
@@ -103,7 +104,7 @@ func Traced(t *testing.T, name string, with []string, o Options, rounds int, tra
 	train.Batch = 4
 	rec := trace.NewRecorder()
 	_, err = engine.Run(context.Background(), &spec.Experiment{Method: m, Classes: Classes,
-		Template: "a photo of a {}.", Clients: Alike(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5},
+		Template: "a photo of a {}.", Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5},
 		Training: train}, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func (c Case) resume(t *testing.T) {
 	pick := fnv.New32()
 	pick.Write([]byte(c.Label()))
 	for i, in := range interruptions {
-		if (uint32(i)+pick.Sum32())%3 != 0 { // a case takes every third, so that all of them cost less
+		if (uint32(i)+pick.Sum32())%3 != 0 { // each case runs every third interruption, to save time
 			continue
 		}
 		dir := t.TempDir()
@@ -168,7 +168,7 @@ func (c Case) lost(t *testing.T) {
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
 	before := c.run(t, e, engine.Settings{})
 	e.Plan.Rounds = 2
-	after := c.run(t, e, engine.Settings{Wrap: Losing(func(round,
+	after := c.run(t, e, engine.Settings{Wrap: LoseReplies(func(round,
 		client int) bool {
 		return round == 1 && client == 1
 	})})
@@ -176,7 +176,7 @@ func (c Case) lost(t *testing.T) {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
 	for _, client := range []int{0, 1, 2, 3} {
-		was, is := before.Prompts.Under("client/"+strconv.Itoa(client)), after.Prompts.Under("client/"+
+		was, is := before.Prompts.WithoutPrefix("client/"+strconv.Itoa(client)), after.Prompts.WithoutPrefix("client/"+
 			strconv.Itoa(client))
 		if len(was) != len(is) {
 			t.Errorf("client %d remembers %v after %v", client, is.Names(), was.Names())
@@ -191,7 +191,7 @@ func (c Case) lost(t *testing.T) {
 		}
 	}
 	e.Plan.Rounds = 1
-	none := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Wrap: Losing(func(int,
+	none := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Wrap: LoseReplies(func(int,
 		int) bool {
 		return true
 	})}

@@ -45,16 +45,16 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 		for ; trace[fmt.Sprintf("r%d/c%d/s%d/loss", round, client, steps)] != nil; steps++ {
 		}
 		for s := range steps {
-			step := trace.Under(fmt.Sprintf("r%d/c%d/s%d", round, client, s))
+			step := trace.WithoutPrefix(fmt.Sprintf("r%d/c%d/s%d", round, client, s))
 			loss, size := 0.0, 0.0
 			sum, fit := tensor.Map{}, tensor.Map{}
 			for _, term := range got {
-				one := step.Under("term/" + term.Name)
+				one := step.WithoutPrefix("term/" + term.Name)
 				if v := one["loss"]; v != nil {
 					loss, size = loss+float64(v.Data[0]), size+math.Abs(float64(v.Data[0]))
 					values[term.Name] += float64(v.Data[0]) / float64(4*steps)
 				}
-				g := one.Under("grad")
+				g := one.WithoutPrefix("grad")
 				for name, d := range g {
 					norms[term.Name+"/"+name] += d.Norm() / float64(4*steps)
 					for _, into := range []tensor.Map{sum, fit} {
@@ -71,11 +71,11 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			for name, d := range fit {
 				fits[name] += d.Norm() / float64(4*steps)
 			}
-			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Within(1e-5)*(1+size)) {
+			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Tolerance(1e-5)*(1+size)) {
 				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss,
 					want)
 			}
-			for name, want := range step.Under("grad") {
+			for name, want := range step.WithoutPrefix("grad") {
 				d := sum[name].Clone()
 				tensor.Map{"": d}.Axpy(-1, tensor.Map{"": want})
 				if !(d.MaxAbs() <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
@@ -86,7 +86,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			}
 		}
 	}
-	near := func(a, b float64) bool { return math.Abs(a-b) <= orttest.Within(1e-5)*(1e-3+math.Abs(b)) }
+	near := func(a, b float64) bool { return math.Abs(a-b) <= orttest.Tolerance(1e-5)*(1e-3+math.Abs(b)) }
 	for _, term := range got {
 		if value := term.Value; value != nil && !near(*value, values[term.Name]) ||
 			(value == nil) != (term.Name == message.Correction) {

@@ -94,7 +94,7 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 }
 
 // changed returns x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
-func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
+func changed(x graph.Node, c method.BlockChanges, w graph.Node) graph.Node {
 	more := x.Graph().Scalar(0)
 	for _, l := range c.LowRank {
 		if d := x.MatMul(l.A).MatMul(l.B); l.Map == clip.Head {
@@ -132,14 +132,14 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 			x = b.sentences(g, p.Template, classes).Tanh()
 		} else {
 			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
-			x = names.Add(away.MulScalar(0.3 * float64(p.After)))
-			if p.Alone {
+			x = names.Add(away.MulScalar(0.3 * float64(p.ReadOffset)))
+			if p.NoClass {
 				x = g.Const(tensor.New(1, b.Width))
 			}
 			for k, ctx := range append([]graph.Node{p.Ctx}, p.Deep...) {
 				if ctx.OK() {
 					weights, o := tensor.New(1, ctx.Dim(-2)), o
-					if p.Bare && k == 0 {
+					if p.NoPositions && k == 0 {
 						o = -2
 					}
 					for t := range weights.Data {
@@ -194,7 +194,7 @@ func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.N
 // classes.
 func Rows(salt, n, dim, classes int) *spec.Features {
 	x := Values(salt, 1, n, dim)
-	f := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: x}}, Class: make([]int64, n)}
+	f := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: x}}, Class: make([]int64, n)}
 	for i := range n {
 		row := x.Row(i)
 		norm := row.Norm()
@@ -203,9 +203,9 @@ func Rows(salt, n, dim, classes int) *spec.Features {
 		}
 		f.Class[i] = int64((i + salt) % classes)
 	}
-	f.Patches = []spec.Rows{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
-	f.Pixels = []spec.Rows{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
-	f.Tokens = []spec.Rows{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}
+	f.Patches = []spec.RowReader{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
+	f.Pixels = []spec.RowReader{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
+	f.Tokens = []spec.RowReader{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}
 	return f
 }
 
@@ -222,8 +222,8 @@ func Clients(sizes ...int) []*spec.Client {
 		sizes)
 }
 
-// Alike returns Clients that all have the first backbone.
-func Alike(sizes ...int) []*spec.Client {
+// ClientsOfOneBackbone returns Clients that all have the first backbone.
+func ClientsOfOneBackbone(sizes ...int) []*spec.Client {
 	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}}, sizes)
 }
 

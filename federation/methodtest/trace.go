@@ -208,7 +208,7 @@ func under(inputs []string, kind string) (out []string) {
 // withoutRows returns the inputs that are neither rows of data nor computed on the host.
 func withoutRows(inputs []string) []string {
 	return slices.DeleteFunc(slices.Clone(inputs), func(in string) bool {
-		return spec.OfImage(in) || strings.HasPrefix(in, method.HostInput+"/") || in == method.MemoryImage ||
+		return spec.IsImageInput(in) || strings.HasPrefix(in, method.HostInput+"/") || in == method.MemoryImage ||
 			in == method.MemoryLabel
 	})
 }

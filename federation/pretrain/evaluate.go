@@ -90,11 +90,11 @@ func (e *evaluator) tower(image bool) (*ort.Session, error) {
 	if image {
 		size := e.cfg.Size
 		pixels := g.Input(inPixels, graph.Float, graph.Static(evalBatch, 3, size, size))
-		out, _ = clip.Vision{VisionArch: e.cfg.image()}.Features(g, clip.Inputs(e.inputs(true)), pixels)
+		out, _ = clip.Vision{VisionArch: e.cfg.image()}.Features(g, clip.InputWeights(e.inputs(true)), pixels)
 		out = out.L2Normalize()
 	} else {
 		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, e.cfg.Caption))
-		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,
+		out = textFeatures(g, e.cfg.text(), clip.InputWeights(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,
 			graph.Static(1)))
 	}
 	model, err := graph.Model(graph.Output{Name: "features", Node: out})

@@ -35,7 +35,7 @@ const (
 func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) (*onnx.ModelProto,
 	error) {
 	g := graph.New()
-	in := clip.Inputs(weights)
+	in := clip.InputWeights(weights)
 	pixels := g.Input(inPixels, graph.Float, graph.Static(batch, 3, image.Image, image.Image))
 	tokens := g.Input(inTokens, graph.Int64, graph.Static(batch, length))
 	end := g.Input(inEnd, graph.Int64, graph.Static(batch))
@@ -69,7 +69,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 	return graph.Model(outputs...)
 }
 
-func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end graph.Node) graph.Node {
+func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.InputWeights, tokens, end graph.Node) graph.Node {
 	table := w[tokenTable].Shape
 	emb := w.Node(g, tokenTable, table...).Rows(tokens)
 	return clip.Text{TextArch: arch}.Plain(w, emb, end).L2Normalize()

@@ -71,7 +71,7 @@ func (t *trainer) resume() error {
 		return fmt.Errorf("%s was written with another configuration, other images or another vocabulary: remove it, "+
 			"or set another out", path)
 	}
-	weights, moments := m.Under("weight"), m.Under("moment")
+	weights, moments := m.WithoutPrefix("weight"), m.WithoutPrefix("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {
 		for name, w := range part.want {
 			if got := part.got[name]; got == nil || !got.SameShape(w) {
@@ -83,7 +83,7 @@ func (t *trainer) resume() error {
 	if step == nil || len(step.Ints) != 1 || step.Ints[0] < 0 || step.Ints[0] > int64(t.cfg.Train.Steps) {
 		return fmt.Errorf("%s: no valid step: remove the file", path)
 	}
-	if err := t.opt.Load(m.Under("optimizer")); err != nil {
+	if err := t.opt.Load(m.WithoutPrefix("optimizer")); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	t.weights, t.moments, t.step = weights, moments, int(step.Ints[0])

@@ -10,15 +10,16 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Round describes the release of one round: the sum of the clipped updates of the drawn clients, with Gaussian noise.
-type Round struct {
+// RoundRelease describes the release of one round: the sum of the clipped updates of the drawn clients, with Gaussian
+// noise.
+type RoundRelease struct {
 	Noise   float64 // standard deviation of the noise on the sum, divided by the clip norm
 	Rate    float64 // q: with Poisson the probability of each client, otherwise the share of clients drawn
 	Poisson bool
 }
 
 // Check reports values without a bound.
-func (r Round) Check() error {
+func (r RoundRelease) Check() error {
 	if !(r.Noise >= 0) || math.IsInf(r.Noise, 0) || !(r.Rate >= 0 && r.Rate <= 1) {
 		return fmt.Errorf("noise %v at a rate of %v; the noise must be finite and not negative, the rate between 0 "+
 			"and 1", r.Noise, r.Rate)
@@ -27,7 +28,7 @@ func (r Round) Check() error {
 }
 
 // Divergence bounds the Rényi divergence of one round at an order above 1. Without noise it is infinite.
-func (r Round) Divergence(order float64) float64 {
+func (r RoundRelease) Divergence(order float64) float64 {
 	switch {
 	case r.Rate == 0:
 		return 0
@@ -43,7 +44,7 @@ func (r Round) Divergence(order float64) float64 {
 }
 
 // Curve returns Divergence at Orders.
-func (r Round) Curve() []float64 {
+func (r RoundRelease) Curve() []float64 {
 	out := make([]float64, len(Orders))
 	for i, a := range Orders {
 		out[i] = r.Divergence(a)
@@ -51,13 +52,13 @@ func (r Round) Curve() []float64 {
 	return out
 }
 
-// Spent counts the releases of each kind of round. Rounds differ in noise and rate when clients drop out.
-type Spent map[Round]int
+// Accountant counts the releases of each kind of round. Rounds differ in noise and rate when clients drop out.
+type Accountant map[RoundRelease]int
 
 // Curve returns the sum of the divergences of all rounds, at Orders. Divergences add up even if a round depends on
 // earlier rounds (Mironov, CSF 2017, proposition 1).
-func (s Spent) Curve() []float64 {
-	kinds := slices.SortedFunc(maps.Keys(s), func(a, b Round) int {
+func (s Accountant) Curve() []float64 {
+	kinds := slices.SortedFunc(maps.Keys(s), func(a, b RoundRelease) int {
 		return cmp.Or(cmp.Compare(a.Noise, b.Noise), cmp.Compare(a.Rate, b.Rate))
 	})
 	out := make([]float64, len(Orders))
@@ -77,7 +78,7 @@ func (s Spent) Curve() []float64 {
 // of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and
 // Balle et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. Epsilon
 // is 0 if the divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
-func (s Spent) Epsilon(delta float64) float64 {
+func (s Accountant) Epsilon(delta float64) float64 {
 	curve, best := s.Curve(), math.Inf(1)
 	for i, a := range Orders {
 		d := curve[i]

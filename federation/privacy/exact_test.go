@@ -30,9 +30,9 @@ func TestDropOuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		spent := Spent{}
+		spent := Accountant{}
 		for _, r := range c.Rounds {
-			spent[Round{r.Noise, r.Rate, c.Poisson}]++
+			spent[RoundRelease{r.Noise, r.Rate, c.Poisson}]++
 		}
 		exact := c.Poisson || c.Rounds[0].Rate == 1
 		for i, a := range c.Orders {
@@ -58,14 +58,14 @@ func TestDropOuts(t *testing.T) {
 
 // Rounds of one kind have the same cost with any grouping and any order of the kinds.
 func TestSpentAddsUp(t *testing.T) {
-	a, b := Round{2, 0.1, true}, Round{3, 0.2, true}
-	curve, one, two := Spent{a: 3, b: 2}.Curve(), a.Curve(), b.Curve()
+	a, b := RoundRelease{2, 0.1, true}, RoundRelease{3, 0.2, true}
+	curve, one, two := Accountant{a: 3, b: 2}.Curve(), a.Curve(), b.Curve()
 	for i := range Orders {
 		if want := 3*one[i] + 2*two[i]; math.Abs(curve[i]-want) > 1e-12*want {
 			t.Fatalf("order %v: %v, want %v", Orders[i], curve[i], want)
 		}
 	}
-	if e := (Spent{a: 0}).Epsilon(1e-5); e != 0 {
+	if e := (Accountant{a: 0}).Epsilon(1e-5); e != 0 {
 		t.Errorf("no round costs %v", e)
 	}
 }

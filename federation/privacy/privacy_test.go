@@ -26,7 +26,7 @@ func TestGoogle(t *testing.T) {
 	off := func(got, want float64) bool { return !(math.Abs(got-want) <= 1e-6*math.Abs(want)) }
 	worst := 0.0
 	for _, c := range cases {
-		r := Round{Noise: c.Noise, Rate: float64(c.M) / float64(c.N), Poisson: c.Poisson}
+		r := RoundRelease{Noise: c.Noise, Rate: float64(c.M) / float64(c.N), Poisson: c.Poisson}
 		for i, a := range c.Orders {
 			got, want := r.Divergence(a), math.Inf(1)
 			if c.Divergence[i] != nil {
@@ -37,7 +37,7 @@ func TestGoogle(t *testing.T) {
 				t.Errorf("%+v, order %v: divergence %v, want %v", r, a, got, want)
 			}
 		}
-		if got := (Spent{r: c.Rounds}).Epsilon(c.Delta); off(got, c.Epsilon) {
+		if got := (Accountant{r: c.Rounds}).Epsilon(c.Delta); off(got, c.Epsilon) {
 			t.Errorf("%+v, %d rounds, delta %v: epsilon %v, want %v", r, c.Rounds, c.Delta, got, c.Epsilon)
 		}
 	}
@@ -46,24 +46,24 @@ func TestGoogle(t *testing.T) {
 
 // By hand: without sampling one round of order a has a/(2z²). Replacing one client's update costs 4 times as much.
 func TestByHand(t *testing.T) {
-	if got := (Round{Noise: 2, Rate: 1, Poisson: true}).Divergence(8); got != 1 {
+	if got := (RoundRelease{Noise: 2, Rate: 1, Poisson: true}).Divergence(8); got != 1 {
 		t.Errorf("%v, want 8/(2·4) = 1", got)
 	}
-	if got := (Round{Noise: 2, Rate: 1}).Divergence(8); got != 4 {
+	if got := (RoundRelease{Noise: 2, Rate: 1}).Divergence(8); got != 4 {
 		t.Errorf("%v, want 8/(2·1) = 4", got)
 	}
 	// Order 2 of a Poisson sample: log(1 + q² (e^(1/z²) - 1)).
-	if got, want := (Round{Noise: 1, Rate: 0.5, Poisson: true}).Divergence(2),
+	if got, want := (RoundRelease{Noise: 1, Rate: 0.5, Poisson: true}).Divergence(2),
 		math.Log(1+0.25*(math.E-1)); math.Abs(got-want) > 1e-14 {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if e := (Spent{{Rate: 0.1, Poisson: true}: 1}).Epsilon(1e-5); !math.IsInf(e, 1) {
+	if e := (Accountant{{Rate: 0.1, Poisson: true}: 1}).Epsilon(1e-5); !math.IsInf(e, 1) {
 		t.Errorf("no noise has epsilon %v", e)
 	}
-	if e := (Spent{{Noise: 1, Rate: 0}: 1}).Epsilon(1e-5); e != 0 {
+	if e := (Accountant{{Noise: 1, Rate: 0}: 1}).Epsilon(1e-5); e != 0 {
 		t.Errorf("nobody drawn has epsilon %v", e)
 	}
-	for _, r := range []Round{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)},
+	for _, r := range []RoundRelease{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)},
 		{Noise: 1, Rate: 1.1}} {
 		if r.Check() == nil {
 			t.Errorf("%+v was accepted", r)
@@ -75,7 +75,7 @@ func TestByHand(t *testing.T) {
 func TestMonotone(t *testing.T) {
 	for _, poisson := range []bool{true, false} {
 		at := func(noise, rate, delta float64, rounds int) float64 {
-			return Spent{Round{noise, rate, poisson}: rounds}.Epsilon(delta)
+			return Accountant{RoundRelease{noise, rate, poisson}: rounds}.Epsilon(delta)
 		}
 		base := at(2, 0.1, 1e-5, 20)
 		for what, less := range map[string]float64{"noise": at(3, 0.1, 1e-5, 20), "rate": at(2, 0.05, 1e-5, 20),

@@ -28,7 +28,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		got := Spent{{c.Noise, c.Rate, c.Poisson}: c.Rounds}.Epsilon(c.Delta)
+		got := Accountant{{c.Noise, c.Rate, c.Poisson}: c.Rounds}.Epsilon(c.Delta)
 		most := 1.4
 		if !c.Poisson && c.Rate < 1 {
 			most = 3

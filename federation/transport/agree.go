@@ -112,7 +112,7 @@ func (h *Server) differs(client int, c protocol.JoinRequest, other int) error {
 	if err := o.RunSpec.MismatchOf(whose, c.RunSpec, fmt.Sprintf("client %d", client)); err != nil {
 		return err
 	}
-	if err := c.Participant.Against(o.Participant, h.set.Method); err != nil {
+	if err := c.Participant.CheckAveragedWith(o.Participant, h.set.Method); err != nil {
 		return err
 	}
 	return otherBackbone(o, whose, c)

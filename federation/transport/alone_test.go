@@ -36,7 +36,8 @@ func TestOneBadOfThree(t *testing.T) {
 	e := transporttest.FedPHA.Experiment(t)
 	e.Clients = e.Clients[:3]
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_, client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
+		client int) bool {
 		return client == 1
 	})})
 	if err != nil {
@@ -57,13 +58,13 @@ func TestOneBadOfThree(t *testing.T) {
 	s.set.Quorum = 0.8
 	s.run()
 	got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-	if err != nil || transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t,
-		r.Prompts.Under("shared")) {
+	if err != nil || transporttest.BytesOf(t, got.WithoutPrefix("shared")) != transporttest.BytesOf(t,
+		r.Prompts.WithoutPrefix("shared")) {
 		t.Errorf("%v: the others learned something else", err)
 	}
 	s = newSite(t, e)
 	bad(s)
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||

@@ -88,7 +88,7 @@ func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 	if err != nil {
 		return message.Reply{}, err
 	}
-	o, err := j.Instruction.Message().With(m)
+	o, err := j.Instruction.Message().WithTensors(m)
 	if err != nil {
 		return message.Reply{}, err
 	}

@@ -80,7 +80,7 @@ func TestServerDies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, scaffold.Experiment(t))
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
@@ -107,7 +107,7 @@ func TestLateJoiner(t *testing.T) {
 	away := func(round, client int) bool { return round == 0 && client == 3 }
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(away)})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(away)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestLateJoiner(t *testing.T) {
 	e.Plan.Participation = 1
 	s := newSite(t, e)
 	s.wait, s.set.Quorum = 3, 0.7
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	last := make(chan error, 1)
@@ -154,7 +154,7 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 			e.Clients, e.Plan.Participation = methodtest.Clients(9, 5, 6, 3), 1
 			s := newSite(t, e)
 			s.wait, s.set.Quorum = 3, 0.7
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			left := s.joinAll(ctx, cancel, 3)
 			last := make(chan error, 1)
@@ -205,7 +205,7 @@ func TestClientComesBack(t *testing.T) {
 	want, _ := simulated(t, e, false)
 	s := newSite(t, e)
 	s.set.Deadline = 2 * time.Second
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	first, leave := context.WithCancel(ctx)
 	var left atomic.Bool
@@ -268,7 +268,7 @@ func TestDuplicatesAndDamage(t *testing.T) {
 // A client of a run that was given up learns that the server began another.
 func TestAnotherRun(t *testing.T) {
 	s := newSite(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	first, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
@@ -310,7 +310,8 @@ func TestDeadline(t *testing.T) {
 	t.Parallel() // it waits for the deadline
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(round, client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(round,
+		client int) bool {
 		return round == 1 && client == 1
 	})})
 	if err != nil {
@@ -325,7 +326,7 @@ func TestDeadline(t *testing.T) {
 		return p
 	}
 	s.run()
-	if s.learned() != transporttest.BytesOf(t, r.Prompts) || s.records() != transporttest.Timeless(t, r.Records) {
+	if s.learned() != transporttest.BytesOf(t, r.Prompts) || s.records() != transporttest.WithoutTimes(t, r.Records) {
 		t.Error("other bytes or records than in one process without that upload")
 	}
 }

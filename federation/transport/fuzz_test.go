@@ -127,7 +127,7 @@ func FuzzJoin(f *testing.F) {
 	card := protocol.JoinRequest{JoinHeader: protocol.JoinHeader{Run: d.RunID, Instance: "i", Nonce: subjects.NewID(),
 		Proof: p}, RunSpec: d.h.runSpec,
 		Backbone: "b", Tokens: "t", Examples: 5}
-	card.Participant.Task = methodtest.Alike(1)[0].Backbone.Task()
+	card.Participant.Task = methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 	card.Participant.Task.Backbone = "toy"
 	f.Add(transporttest.Text(f, card))
 	card.Examples = math.MaxInt
@@ -223,7 +223,7 @@ func FuzzOrder(f *testing.F) {
 		}
 		if j.Object == "" {
 			if m, err := j.Content.Tensors(j.Body); err == nil {
-				j.Message().With(m)
+				j.Message().WithTensors(m)
 			}
 		}
 		if err := v.prune(j.Instruction); err != nil {

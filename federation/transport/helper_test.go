@@ -120,7 +120,7 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 	}
 	return h.Finish(ctx, e.Plan.Rounds, func(k int) (tensor.Map, tensor.Map, error) {
 		m, _, err := state.ReadPrompts(s.dir, k)
-		return m.Under("shared"), m.Under(fmt.Sprint("down/", k)), err
+		return m.WithoutPrefix("shared"), m.WithoutPrefix(fmt.Sprint("down/", k)), err
 	})
 }
 
@@ -185,7 +185,7 @@ func (s *site) joinAs(ctx context.Context, id int, options []nats.Option, change
 // run serves and joins with all clients at once.
 func (s *site) run(change ...func(*transport.Settings, *engine.Settings)) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(transporttest.Within(s.t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(s.t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, len(s.e.Clients))
 	if err := s.serve(ctx, false, change...); err != nil {
@@ -238,7 +238,7 @@ func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return transporttest.BytesOf(t, r.Prompts), transporttest.Timeless(t, r.Records)
+	return transporttest.BytesOf(t, r.Prompts), transporttest.WithoutTimes(t, r.Records)
 }
 
 func (s *site) records() string {
@@ -247,5 +247,5 @@ func (s *site) records() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return transporttest.Timeless(s.t, r)
+	return transporttest.WithoutTimes(s.t, r)
 }

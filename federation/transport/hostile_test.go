@@ -39,7 +39,8 @@ func TestHostileUploads(t *testing.T) {
 	t.Parallel()
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_, client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
+		client int) bool {
 		return client == 1
 	})})
 	if err != nil {
@@ -76,7 +77,8 @@ func TestHostileUploads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t, r.Prompts.Under("shared")) {
+			if transporttest.BytesOf(t, got.WithoutPrefix("shared")) != transporttest.BytesOf(t,
+				r.Prompts.WithoutPrefix("shared")) {
 				t.Error("the others learned something else")
 			}
 			if !strings.Contains(s.log.String(), say) {
@@ -158,7 +160,7 @@ func TestHostileExtras(t *testing.T) {
 			if c.kind == message.Compute {
 				return // its training counts
 			}
-			r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_,
+			r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
 				client int) bool {
 				return client == 1
 			})})
@@ -166,8 +168,8 @@ func TestHostileExtras(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-			if err != nil || transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t,
-				r.Prompts.Under("shared")) {
+			if err != nil || transporttest.BytesOf(t, got.WithoutPrefix("shared")) != transporttest.BytesOf(t,
+				r.Prompts.WithoutPrefix("shared")) {
 				t.Errorf("%v: the others learned something else", err)
 			}
 		})

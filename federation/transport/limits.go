@@ -70,7 +70,7 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	_, sizes := splitCounts(r.Upload.Extra, declared)
 	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
-	} else if d := message.Move(o.Shared, r.Upload.Shared); !(d <= h.set.MaxNorm) {
+	} else if d := message.UpdateNorm(o.Shared, r.Upload.Shared); !(d <= h.set.MaxNorm) {
 		return fmt.Errorf("it changed the parameters by the norm %s; at most %.4g is accepted (--max-norm)",
 			h.shown(d), h.set.MaxNorm)
 	}
@@ -168,7 +168,8 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		if k.counted = 0; claimed > most {
 			counts.Scale(float64(most) / float64(claimed))
 			r.Upload.N, k.counted = most, most
-			h.limited.Cut = append(h.limited.Cut, message.Cut{Client: r.Client, Claimed: claimed, Counted: most})
+			h.limited.Cut = append(h.limited.Cut, message.CappedUpload{Client: r.Client, Claimed: claimed,
+				Counted: most})
 		}
 		h.Mu.Unlock()
 		if claimed > most && before != most {
@@ -198,7 +199,7 @@ func maxWeight(claims []int, claimed int) (int, error) {
 // limitNorms refuses uploads whose update of the shared parameters, or whose extras of one kind, have a much larger
 // norm than usual. The usual norm is the largest of three medians, each over three values or more: over these uploads,
 // over those of the rounds before, and over the latter in proportion to the learning rate. An update with a norm above
-// message.MostMove is refused in any case.
+// message.MaxUpdateNorm is refused in any case.
 func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
@@ -234,15 +235,15 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 		usual := h.norms.typical(kind, of, rate)
 		most, than := math.Inf(1), "the usual"
 		if usual > 0 {
-			most = message.MaxMoves * usual
+			most = message.MaxNormRatio * usual
 		}
-		if own := message.MostMove(o.Shared); kind == movesKind && own < most {
+		if own := message.MaxUpdateNorm(o.Shared); kind == movesKind && own < most {
 			most, than = own, "that of the parameters"
 		}
 		for client, v := range of {
 			if !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times %s (--max-norm)", kind, v,
-					most, message.MaxMoves, than)
+					most, message.MaxNormRatio, than)
 			} else if usual > 0 && refused[client] == nil {
 				h.longest[kind] = max(h.longest[kind], v/usual)
 			}
@@ -269,7 +270,7 @@ const movesKind = "an update with a norm"
 func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
 	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
-		out[movesKind] = message.Move(o.Shared, r.Upload.Shared)
+		out[movesKind] = message.UpdateNorm(o.Shared, r.Upload.Shared)
 	}
 	_, other := splitCounts(r.Upload.Extra, declared)
 	for _, name := range other.Names() {
@@ -378,6 +379,6 @@ func (h *Server) Limited() message.Limited {
 	h.limited = message.Limited{}
 	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })
 	slices.Sort(out.Unawaited)
-	slices.SortStableFunc(out.Cut, func(a, b message.Cut) int { return cmp.Compare(a.Client, b.Client) })
+	slices.SortStableFunc(out.Cut, func(a, b message.CappedUpload) int { return cmp.Compare(a.Client, b.Client) })
 	return out
 }

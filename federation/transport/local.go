@@ -28,5 +28,5 @@ func (p LocalExecutor) Rounds() int { return p.Experiment.Plan.Rounds }
 
 // Finish writes the client's classifier.
 func (p LocalExecutor) Finish(o message.Instruction, s message.ClientState) error {
-	return state.WriteOwn(p.Experiment, p.Path, p.Client, o, s)
+	return state.WriteClientParams(p.Experiment, p.Path, p.Client, o, s)
 }

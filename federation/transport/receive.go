@@ -17,7 +17,7 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, r protoc
 	if err != nil {
 		return answer, err
 	}
-	answer, err = o.Read(answer, tensors)
+	answer, err = o.WithReplyTensors(answer, tensors)
 	answer.Up = answer.UploadSize()
 	if err == nil && o.Kind != protocol.EndKind {
 		err = o.Check(answer)
@@ -36,7 +36,7 @@ func (h *Server) record(client int, id string, r message.Reply, size int) {
 		h.Mu.Unlock()
 		return
 	}
-	r.Down = instructionSize(c.order.For(client))
+	r.Down = instructionSize(c.order.ForClient(client))
 	c.got[client] = r
 	h.answered(c, client)
 	k := h.sessions[client]

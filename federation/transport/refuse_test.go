@@ -21,7 +21,7 @@ import (
 // another that is there.
 func TestRefusedToJoin(t *testing.T) {
 	s := newSite(t, transporttest.Method("promptfl", nil, nil).Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	s.wait = 2
 	served := make(chan error, 1)

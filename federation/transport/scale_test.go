@@ -64,7 +64,7 @@ func TestManyClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	task := methodtest.Alike(1)[0].Backbone.Task()
+	task := methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 	task.Backbone = "toy"
 	dir := t.TempDir()
 	var all sync.WaitGroup

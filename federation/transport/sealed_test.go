@@ -130,7 +130,7 @@ func TestSealedRestarts(t *testing.T) {
 	config.Threshold = 0.6
 	e := scaffold.Experiment(t)
 	e.Secure = "on"
-	weighting, beside, err := methods.Averages(e.Method)
+	weighting, beside, err := methods.AveragedUploads(e.Method)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSealedRestarts(t *testing.T) {
 		"computesecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
 			s := sealedSite(t, scaffold.Experiment(t), layer)
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)

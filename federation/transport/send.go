@@ -13,7 +13,7 @@ import (
 // encoded once.
 func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 	encode := func() (out protocol.Content, err error) {
-		body, err := message.EncodeTensors(c.order.For(client).Tensors())
+		body, err := message.EncodeTensors(c.order.ForClient(client).Tensors())
 		if err != nil {
 			return out, err
 		}
@@ -31,7 +31,7 @@ func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, m
 	h.Mu.Lock()
 	task := h.clients[client].Participant.Task
 	h.Mu.Unlock()
-	forms = o.Forms(h.set.Method, h.terms, task)
+	forms = o.ReplySpecs(h.set.Method, h.terms, task)
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
 }

@@ -31,7 +31,7 @@ func TestLargeObjects(t *testing.T) {
 	}{{20e6, 8e6}, {60e6, 24e6}} {
 		t.Run(fmt.Sprint(c.size/1e6, " MB"), func(t *testing.T) {
 			ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
 				TLS: ca.TLS("server"), Log: log.Logger()})
@@ -67,7 +67,7 @@ func TestLargeObjects(t *testing.T) {
 					ended <- err
 					return
 				}
-				task := methodtest.Alike(1)[0].Backbone.Task()
+				task := methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 				task.Backbone = "toy"
 				card := protocol.JoinRequest{RunSpec: e.RunSpec(), Participant: message.Participant{Task: task},
 					Examples: 1}

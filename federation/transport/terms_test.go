@@ -20,13 +20,13 @@ func TestTermsTravel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prompts, want := transporttest.BytesOf(t, r.Prompts), transporttest.Timeless(t, r.Records)
+	prompts, want := transporttest.BytesOf(t, r.Prompts), transporttest.WithoutTimes(t, r.Records)
 	if n := len(r.Records[2].Terms); n != 5 {
 		t.Fatalf("%d terms, want those of fedpha and scaffold's correction", n)
 	}
 	looped, err := engine.Run(context.Background(), s.Experiment(t),
 		engine.Settings{Settings: client.Settings{Terms: true}, Encode: true})
-	if err != nil || transporttest.Timeless(t, looped.Records) != want {
+	if err != nil || transporttest.WithoutTimes(t, looped.Records) != want {
 		t.Errorf("through messages, %v", err)
 	}
 

@@ -18,7 +18,7 @@ import (
 // refuses a server of another.
 func TestVersions(t *testing.T) {
 	s := newSite(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()

@@ -79,10 +79,10 @@ type Bundle struct {
 	Preprocess   preprocess.Preprocess
 	Notes        []string // assumptions and changes of the conversion
 
-	Dir        string              // the folder
-	Vocabulary string              // the file in Dir, or "" for the first that tokenizer.Load finds
-	Texts      tokenizer.Treatment // how texts are treated before and after that tokenizer
-	TokenRows  int                 // rows of the token embedding
+	Dir        string                 // the folder
+	Vocabulary string                 // the file in Dir, or "" for the first that tokenizer.Load finds
+	Texts      tokenizer.TextCleaning // how texts are treated before and after that tokenizer
+	TokenRows  int                    // rows of the token embedding
 	Towers
 
 	mu       sync.Mutex
@@ -102,20 +102,21 @@ func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) 
 	return image, patches, b.wrap(err)
 }
 
-// Pixels adds the input PixelsInput to g: images (0 means any number) of three planes of size by size pixels.
-func Pixels(g *graph.Graph, images, size int) graph.Node {
+// AddPixelsInput adds the input PixelsInput to g: images (0 means any number) of three planes of size by size pixels.
+func AddPixelsInput(g *graph.Graph, images, size int) graph.Node {
 	batch := graph.Sym("B")
 	if images > 0 {
-		batch = graph.D(images)
+		batch = graph.StaticDim(images)
 	}
-	return g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), graph.D(size), graph.D(size)})
+	return g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.StaticDim(3), graph.StaticDim(size),
+		graph.StaticDim(size)})
 }
 
 // TokensModel returns the image tower with the input PixelsInput and the output TokensOutput [B,Tokens,Vision.Width],
 // the tokens after its last block.
 func (b *Bundle) TokensModel() (*onnx.ModelProto, error) {
 	g := graph.New()
-	x, _, err := b.Image(g, Pixels(g, b.Batch(), b.Preprocess.Size), clip.VisionPrompts{LastTokens: true})
+	x, _, err := b.Image(g, AddPixelsInput(g, b.Batch(), b.Preprocess.Size), clip.VisionPrompts{LastTokens: true})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 	if b.tokens == nil {
 		t, err := tokenizer.Load(filepath.Join(b.Dir, filepath.FromSlash(b.Vocabulary)))
 		if err == nil {
-			t, err = t.WithTreatment(b.Texts)
+			t, err = t.WithCleaning(b.Texts)
 		}
 		if err != nil {
 			return nil, b.wrap(err)

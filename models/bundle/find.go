@@ -73,11 +73,11 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
 		"convert and put it there",
-		name, strings.Join(dirs, ", "), OrNone(known))
+		name, strings.Join(dirs, ", "), JoinOrNone(known))
 }
 
-// OrNone joins names for a message.
-func OrNone(names []string) string {
+// JoinOrNone joins names for a message.
+func JoinOrNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}

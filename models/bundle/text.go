@@ -155,7 +155,7 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	if err != nil {
 		return nil, b.wrap(err)
 	}
-	s, err := clip.SuffixesOf(classes, ids, clip.Special{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
+	s, err := clip.SuffixesOf(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
 		NoStop: len(stop) == 0},
 		b.Text.Width, b.Embed)
 	if err != nil {

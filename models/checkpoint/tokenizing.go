@@ -10,7 +10,7 @@ import (
 
 // Texts describes OpenCLIP's treatment of texts before and after the tokenizer of a model.
 type Texts struct {
-	tokenizer.Treatment
+	tokenizer.TextCleaning
 	// Transformers means that the tokenizer is transformers', which applies the steps of its file after the cleaning.
 	Transformers bool
 }
@@ -22,7 +22,7 @@ func (x Texts) Apply(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	if x.Transformers && t.CLIP() && x.Clean == tokenizer.Whitespace {
 		x.Clean = ""
 	}
-	return t.WithTreatment(x.Treatment)
+	return t.WithCleaning(x.TextCleaning)
 }
 
 // harmless lists options of HFTokenizer and of SimpleTokenizer that do not change the ids of texts that fit the
@@ -35,9 +35,9 @@ var harmless = map[bool]map[string][]string{
 		`"shuffle"`}},
 }
 
-// TextsOf returns the treatment of texts in an OpenCLIP configuration, complete or only the model_cfg; it is empty if
-// the data is no such configuration. Errors begin at text_cfg.
-func TextsOf(data []byte) (Texts, error) {
+// ParseTexts returns the treatment of texts in an OpenCLIP configuration, complete or only the model_cfg; it is empty
+// if the data is no such configuration. Errors begin at text_cfg.
+func ParseTexts(data []byte) (Texts, error) {
 	cfg, err := parseJSON(data)
 	if err != nil {
 		return Texts{}, nil

@@ -30,11 +30,12 @@ func TestOpenCLIPConfigurations(t *testing.T) {
 		t.Fatalf("%d cases", len(cases))
 	}
 	for _, c := range cases {
-		want := Texts{Transformers: c.HuggingFace, Treatment: tokenizer.Treatment{Clean: c.Clean, StripSep: c.Strip}}
+		want := Texts{Transformers: c.HuggingFace, TextCleaning: tokenizer.TextCleaning{Clean: c.Clean,
+			StripSep: c.Strip}}
 		if !c.HuggingFace && want.Clean == tokenizer.Lower {
 			want.Clean = ""
 		}
-		got, err := TextsOf([]byte(`{"model_cfg":{"text_cfg":` + string(c.TextCfg) + "}}"))
+		got, err := ParseTexts([]byte(`{"model_cfg":{"text_cfg":` + string(c.TextCfg) + "}}"))
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", c.Name, got, err, want)
 		}
@@ -45,7 +46,7 @@ func TestOpenCLIPConfigurations(t *testing.T) {
 func TestTokenizerOptions(t *testing.T) {
 	const hf = `{"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":`
 	texts := func(transformers bool, clean string, strip bool) *Texts {
-		return &Texts{tokenizer.Treatment{Clean: clean, StripSep: strip}, transformers}
+		return &Texts{tokenizer.TextCleaning{Clean: clean, StripSep: strip}, transformers}
 	}
 	for _, c := range []struct {
 		text string
@@ -115,9 +116,9 @@ func TestTextsOnCLIP(t *testing.T) {
 		want int
 	}{
 		{Texts{}, "A", 'a' - '!' + 256},
-		{Texts{tokenizer.Treatment{Clean: tokenizer.Whitespace}, true}, "A", 'a' - '!' + 256},
-		{Texts{tokenizer.Treatment{Clean: tokenizer.Whitespace}, false}, "A", 'A' - '!' + 256},
-		{Texts{tokenizer.Treatment{Clean: tokenizer.Canonicalize}, true}, "A.", 'a' - '!' + 256},
+		{Texts{tokenizer.TextCleaning{Clean: tokenizer.Whitespace}, true}, "A", 'a' - '!' + 256},
+		{Texts{tokenizer.TextCleaning{Clean: tokenizer.Whitespace}, false}, "A", 'A' - '!' + 256},
+		{Texts{tokenizer.TextCleaning{Clean: tokenizer.Canonicalize}, true}, "A.", 'a' - '!' + 256},
 	} {
 		tok, err := c.x.Apply(own)
 		if err != nil {

@@ -127,7 +127,7 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 	}
 	o.WeightsDir = w.dir
 	if keep := os.Getenv("CLIP_BENCH_KEEP"); keep != "" { // the graph and its weights, for a profiler
-		model, err := graph.Bytes(out...)
+		model, err := graph.Marshal(out...)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(keep, fmt.Sprintf("c%d.p%d.%v.onnx", len(s.IDs), prompts, plain)), model,
 				0o644)
@@ -177,8 +177,8 @@ func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool,
 		g.UseKernels()
 	}
 	tokens := g.Input("tokens", graph.Float, graph.Static(16, v.Width))
-	image, _ := v.PromptedFeatures(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
-		graph.D(v.Image), graph.D(v.Image)}), clip.VisionPrompts{Tokens: tokens, Normed: true})
+	image, _ := v.PromptedFeatures(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
+		graph.StaticDim(v.Image), graph.StaticDim(v.Image)}), clip.VisionPrompts{Tokens: tokens, Normed: true})
 	loss := image.Square().Sum()
 	d, err := grad.Of(loss, tokens)
 	if err != nil {

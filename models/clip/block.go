@@ -95,7 +95,7 @@ func (p projected) followed(q projected) projected {
 func (p projected) heads(b block, batch, n int) []graph.Node {
 	var out []graph.Node
 	for _, x := range p.nodes {
-		out = append(out, nn.Heads(x, p.count/len(p.nodes), batch, n, b.heads)...)
+		out = append(out, nn.SplitHeads(x, p.count/len(p.nodes), batch, n, b.heads)...)
 	}
 	return out
 }
@@ -103,7 +103,7 @@ func (p projected) heads(b block, batch, n int) []graph.Node {
 // postNorm is full for a block of BERT: x = ln_1(x + attn(x)); x = ln_2(x + mlp(x)).
 func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 	h := b.project(x, 0, 3).heads(b, -1, n)
-	attended := nn.Rows(nn.Attend(h[0], h[1], h[2], mask))
+	attended := nn.MergeHeads(nn.Attend(h[0], h[1], h[2], mask))
 	y := b.norm(x.Add(b.linear(attended, ".attn.out_proj", b.width, b.width)), b.name+".ln_1")
 	return b.norm(y.Add(b.feedForward(y)), b.name+".ln_2")
 }
@@ -114,5 +114,5 @@ func (b block) full(x, mask graph.Node, n int) graph.Node {
 		return b.rest(x, nn.SequenceAttention(b.project(b.norm1(x), 0, 3).joined(), n, b.heads))
 	}
 	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
-	return b.rest(x, nn.Rows(nn.Attend(h[0], h[1], h[2], mask)))
+	return b.rest(x, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], mask)))
 }

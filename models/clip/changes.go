@@ -8,9 +8,9 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Changes are learnable parts inside the blocks of a transformer, whose own weights stay constant and in their files.
-// The zero value has no changes.
-type Changes struct {
+// BlockChanges are learnable parts inside the blocks of a transformer, whose own weights stay constant and in their
+// files. The zero value has no changes.
+type BlockChanges struct {
 	LowRank  []LowRank
 	Adapters []Adapter
 }
@@ -19,29 +19,29 @@ type Changes struct {
 // matrices are the transposes; its factor alpha/rank is part of B). Several changes of one map are summed.
 type LowRank struct {
 	Block int // counted from 0; ignored for Head
-	Map   Map
+	Map   LinearMap
 	A, B  graph.Node
 }
 
-// Map is a linear map of a tower.
-type Map string
+// LinearMap is a linear map of a tower.
+type LinearMap string
 
 // The maps of a block, and the projection to the space of image and text features.
 const (
-	Query Map = "q"
-	Key   Map = "k"
-	Value Map = "v"
-	Out   Map = "out" // of the attention
-	Up    Map = "up"  // of the feed-forward layers
-	Down  Map = "down"
-	Head  Map = "head"
+	Query LinearMap = "q"
+	Key   LinearMap = "k"
+	Value LinearMap = "v"
+	Out   LinearMap = "out" // of the attention
+	Up    LinearMap = "up"  // of the feed-forward layers
+	Down  LinearMap = "down"
+	Head  LinearMap = "head"
 )
 
 // BlockMaps returns the maps of every block, in order.
-func BlockMaps() []Map { return []Map{Query, Key, Value, Out, Up, Down} }
+func BlockMaps() []LinearMap { return []LinearMap{Query, Key, Value, Out, Up, Down} }
 
 // Sizes returns the input and output dimension of a map in a tower of the given width, units and embedding dimension.
-func (m Map) Sizes(width, units, embedDim int) (in, out int) {
+func (m LinearMap) Sizes(width, units, embedDim int) (in, out int) {
 	switch m {
 	case Up:
 		return width, units
@@ -57,7 +57,7 @@ func (m Map) Sizes(width, units, embedDim int) (in, out int) {
 // block.
 type Adapter struct {
 	Block  int // counted from 0
-	Place  Place
+	Place  AdapterPlacement
 	Layers []Layer
 	Scale  float64 // of the output
 	// Rescale gives the adapter's layers the gradients that they have at Scale 1, and the tower the exact gradient, as
@@ -68,22 +68,22 @@ type Adapter struct {
 // Layer is W x + b of an adapter: W [out,in], b [out] or absent.
 type Layer struct{ W, B graph.Node }
 
-// Place is the place of an adapter in a block.
-type Place string
+// AdapterPlacement is the place of an adapter in a block.
+type AdapterPlacement string
 
 const (
 	// Parallel adds A(ln_1 x) to the output of the whole block (pFedMMA, 2025).
-	Parallel Place = "beside"
+	Parallel AdapterPlacement = "beside"
 	// Sequential replaces the output y of the feed-forward layers by y + A(y), before the residual sum (Houlsby et al.,
 	// Parameter-Efficient Transfer Learning for NLP, ICML 2019, figure 2; the second of its two places).
-	Sequential Place = "behind"
+	Sequential AdapterPlacement = "behind"
 )
 
 // None reports whether there are no changes.
-func (c Changes) None() bool { return len(c.LowRank)+len(c.Adapters) == 0 }
+func (c BlockChanges) None() bool { return len(c.LowRank)+len(c.Adapters) == 0 }
 
 // Equal reports whether two changes have the same nodes at the same places.
-func (c Changes) Equal(d Changes) bool {
+func (c BlockChanges) Equal(d BlockChanges) bool {
 	return slices.Equal(c.LowRank, d.LowRank) && slices.EqualFunc(c.Adapters, d.Adapters, func(a, b Adapter) bool {
 		same := slices.Equal(a.Layers, b.Layers)
 		a.Layers, b.Layers = nil, nil
@@ -92,7 +92,7 @@ func (c Changes) Equal(d Changes) bool {
 }
 
 // check returns an error if a change does not fit a tower.
-func (c Changes) check(what string, width, layers, units, embedDim int) error {
+func (c BlockChanges) check(what string, width, layers, units, embedDim int) error {
 	for _, l := range c.LowRank {
 		in, out := l.Map.Sizes(width, units, embedDim)
 		switch {
@@ -137,7 +137,7 @@ func matrix(n graph.Node, rows, cols int) bool {
 
 // changed adds scale times the output of low-rank changes for rows x [N,in] to y, the concatenated output of some maps
 // with width columns each.
-func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) graph.Node {
+func (b block) changed(y, x graph.Node, scale float64, width int, maps ...LinearMap) graph.Node {
 	for _, l := range b.changes.LowRank {
 		i := slices.Index(maps, l.Map)
 		if i < 0 || l.Map != Head && l.Block != b.index {
@@ -156,7 +156,7 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) g
 func (b block) feedForward(h graph.Node) graph.Node {
 	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
 	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
-	change := func(width int, m Map) func(y, x graph.Node, scale float64) graph.Node {
+	change := func(width int, m LinearMap) func(y, x graph.Node, scale float64) graph.Node {
 		return func(y, x graph.Node, scale float64) graph.Node { return b.changed(y, x, scale, width, m) }
 	}
 	y := nn.MLP(h, fc, fcBias, proj, projBias, b.act, change(b.mlp, Up), change(b.width, Down))

@@ -24,11 +24,11 @@ type changeCase struct {
 	Inputs                map[string][]int
 	Ranks                 []struct {
 		Block int
-		Map   clip.Map
+		Map   clip.LinearMap
 	}
 	Adapters []struct {
 		Block   int
-		Place   clip.Place
+		Place   clip.AdapterPlacement
 		Scale   float64
 		Rescale bool
 		Sizes   []int
@@ -43,7 +43,7 @@ var (
 )
 
 // changes returns the changes of a case, with nodes by name.
-func (c changeCase) changes(node map[string]graph.Node) (out clip.Changes) {
+func (c changeCase) changes(node map[string]graph.Node) (out clip.BlockChanges) {
 	for k, l := range c.Ranks {
 		out.LowRank = append(out.LowRank, clip.LowRank{Block: l.Block, Map: l.Map,
 			A: node[fmt.Sprintf("rank%d/a", k)], B: node[fmt.Sprintf("rank%d/b", k)]})
@@ -85,7 +85,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 			}
 			var f graph.Node
 			if c.Tower == "text" {
-				p := clip.Prompt{Ctx: node["ctx"], After: c.After, Bare: c.Bare, Changes: c.changes(node)}
+				p := clip.Prompt{Ctx: node["ctx"], ReadOffset: c.After, NoPositions: c.Bare, Changes: c.changes(node)}
 				for i := range changedText.Layers - 1 {
 					if n := node[fmt.Sprintf("deep%d", i)]; n.OK() {
 						p.Deep = append(append(p.Deep, slices.Repeat([]graph.Node{{}}, i-len(p.Deep))...), n)
@@ -140,7 +140,7 @@ func TestWrongChanges(t *testing.T) {
 			return clip.Prompt{Ctx: in(g, "p", 2, 32), Deep: []graph.Node{in(g, "d", 2, 32)}, Class: clip.Front}
 		},
 		"for each image goes with the class name at the end": func(g *graph.Graph) clip.Prompt {
-			return clip.Prompt{Ctx: in(g, "p", 2, 2, 32), After: 1}
+			return clip.Prompt{Ctx: in(g, "p", 2, 2, 32), ReadOffset: 1}
 		},
 		`a low-rank change of "values"`: func(g *graph.Graph) clip.Prompt {
 			return changedPrompt(in(g, "p", 2, 32), clip.LowRank{Map: "values"})
@@ -153,7 +153,7 @@ func TestWrongChanges(t *testing.T) {
 				B: in(g, "b", 3, 128)})
 		},
 		"layer 0 of an adapter is": func(g *graph.Graph) clip.Prompt {
-			return clip.Prompt{Ctx: in(g, "p", 2, 32), Changes: clip.Changes{Adapters: []clip.Adapter{
+			return clip.Prompt{Ctx: in(g, "p", 2, 32), Changes: clip.BlockChanges{Adapters: []clip.Adapter{
 				{Place: clip.Parallel, Layers: []clip.Layer{{W: in(g, "w", 4, 32)}}}}}}
 		},
 	} {
@@ -167,5 +167,5 @@ func TestWrongChanges(t *testing.T) {
 }
 
 func changedPrompt(ctx graph.Node, l clip.LowRank) clip.Prompt {
-	return clip.Prompt{Ctx: ctx, Changes: clip.Changes{LowRank: []clip.LowRank{l}}}
+	return clip.Prompt{Ctx: ctx, Changes: clip.BlockChanges{LowRank: []clip.LowRank{l}}}
 }

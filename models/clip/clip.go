@@ -165,15 +165,15 @@ type tower struct {
 	width, heads, mlp int
 	act               string
 	eps               float64
-	changes           Changes
+	changes           BlockChanges
 }
 
 func (a TextArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, Changes{}}.withDefaults()
+	return tower{g, w, "", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, BlockChanges{}}.withDefaults()
 }
 
 func (a VisionArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "visual.", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, Changes{}}.withDefaults()
+	return tower{g, w, "visual.", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, BlockChanges{}}.withDefaults()
 }
 
 // Units returns the number of units of the feed-forward layers.

@@ -35,7 +35,8 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 		if r.dense {
 			h := kv[0].heads(b, 1, r.all())
 			query := q[j].heads(b, 1, len(r.p.start))[0]
-			attended[j], kv = nn.Rows(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after, r.prefix))), kv[1:]
+			attended[j], kv = nn.MergeHeads(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after,
+				r.prefix))), kv[1:]
 		} else {
 			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
 		}
@@ -55,8 +56,8 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 	if !isIota(r.take) {
 		rows = rows.Rows(b.g.Ints(r.take...))
 	}
-	query := nn.Heads(rows, 1, 1, len(r.take), b.heads)[0]
-	out := nn.Rows(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
+	query := nn.SplitHeads(rows, 1, 1, len(r.take), b.heads)[0]
+	out := nn.MergeHeads(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
 	if !isIota(r.place) {
 		out = out.Rows(b.g.Ints(r.place...))
 	}

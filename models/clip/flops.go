@@ -16,7 +16,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 		prefix := float64(1 + p.length())
 		var rows, own, last float64 // suffix rows; scores among tokens of one class; scores of the read rows
 		for _, ids := range s.IDs {
-			n := float64(len(ids) + p.After)
+			n := float64(len(ids) + p.ReadOffset)
 			rows, own, last = rows+n, own+n*(n+1)/2, last+n
 		}
 		all := prefix + rows

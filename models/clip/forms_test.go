@@ -13,8 +13,8 @@ import (
 )
 
 // separated renames weights as in Hugging Face checkpoints: separate queries, keys and values, transposed projections.
-func separated(m clip.Memory) clip.Memory {
-	out := clip.Memory{}
+func separated(m clip.ConstantWeights) clip.ConstantWeights {
+	out := clip.ConstantWeights{}
 	for name, t := range m {
 		base, isWeight := strings.CutSuffix(name, "attn.in_proj_weight")
 		if !isWeight {
@@ -92,7 +92,7 @@ func TestWeightsAsInputs(t *testing.T) {
 		return run(t, s, in)["f"].Data
 	}
 	want := features(w, tensor.Map{})
-	near(t, "weights as inputs", features(clip.Inputs(w), tensor.Map(w).Clone()), want, 1e-5)
+	near(t, "weights as inputs", features(clip.InputWeights(w), tensor.Map(w).Clone()), want, 1e-5)
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
@@ -135,7 +135,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			return g.Err()
 		},
 		"weight positional_embedding is missing": func(g *graph.Graph) error {
-			text.Prompts(g, clip.Memory{}, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float,
+			text.Prompts(g, clip.ConstantWeights{}, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float,
 				graph.Static(4, 64))}})
 			return g.Err()
 		},

@@ -63,8 +63,8 @@ func fanIn(name string, shape []int) int {
 	return tensor.Size(shape[1:])
 }
 
-func formulaWeights(shapes map[string][]int) clip.Memory {
-	m := clip.Memory{}
+func formulaWeights(shapes map[string][]int) clip.ConstantWeights {
+	m := clip.ConstantWeights{}
 	for name, s := range shapes {
 		m[name] = formula(name, s)
 	}

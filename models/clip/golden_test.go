@@ -103,7 +103,7 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 			for i, n := range c.T {
 				name := fmt.Sprintf("ctx%d", i)
 				in[name] = formula(name, []int{n, arch.Width})
-				p := clip.Prompt{Ctx: g.Input(name, graph.Float, graph.Static(n, arch.Width)), After: c.After[i]}
+				p := clip.Prompt{Ctx: g.Input(name, graph.Float, graph.Static(n, arch.Width)), ReadOffset: c.After[i]}
 				prompts, wrt = append(prompts, p), append(wrt, p.Ctx)
 				emb, read := sequence(t, g, s, p, arch.Width, arch.Context)
 				plain = append(plain, text.Plain(w[c.MLP], emb, read))
@@ -142,8 +142,8 @@ func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func
 		t.Run("vision "+c.Name, func(t *testing.T) {
 			arch.Activation, arch.MLP, arch.Patch, arch.Image = c.Activation, c.MLP, c.Patch, c.Image
 			g := graph.New()
-			pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image),
-				graph.D(c.Image)})
+			pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
+				graph.StaticDim(c.Image), graph.StaticDim(c.Image)})
 			joint, patches := clip.Vision{VisionArch: arch}.Features(g, weights(arch.Shapes()), pixels)
 			in := tensor.Map{"pixels": formula("pixels", []int{c.Batch, 3, c.Image, c.Image})}
 			out := run(t, compile(t, ort.Options{WeightsDir: dir}, graph.Output{Name: "joint", Node: joint},

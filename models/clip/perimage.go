@@ -18,12 +18,12 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 		b := tw.block(i)
 		h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
 		if r.dense {
-			x = b.rest(x, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked)))
+			x = b.rest(x, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], r.masked)))
 			continue
 		}
 		q, k, v := h[0].Split(2, r.prefix, r.p.rows()), h[1].Split(2, r.prefix, r.p.rows()), h[2].Split(2, r.prefix,
 			r.p.rows())
-		x = b.rest(x, nn.Rows(graph.Concat(2, nn.Attend(q[0], k[0], v[0], r.causal),
+		x = b.rest(x, nn.MergeHeads(graph.Concat(2, nn.Attend(q[0], k[0], v[0], r.causal),
 			r.attendShared(b, q[1], k[0], v[0], k[1], v[1], r.masked))))
 	}
 	b := tw.block(t.Layers - 1)
@@ -39,7 +39,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	var attended graph.Node
 	if r.dense {
 		q := b.project(pick(h, read), 0, 1).heads(b, -1, classes)[0]
-		attended = nn.Rows(nn.Attend(q, kv[0], kv[1], s.pairsOfLast(tw.g, r.p, 0, r.prefix)))
+		attended = nn.MergeHeads(nn.Attend(q, kv[0], kv[1], s.pairsOfLast(tw.g, r.p, 0, r.prefix)))
 	} else {
 		queries := make([]int, len(r.take))
 		for i, c := range r.take {
@@ -51,7 +51,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 		if !isIota(r.place) {
 			out = out.Gather(2, tw.g.Ints(r.place...))
 		}
-		attended = nn.Rows(out)
+		attended = nn.MergeHeads(out)
 	}
 	return t.head(tw, b.rest(pick(x, read), attended))
 }

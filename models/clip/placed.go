@@ -25,7 +25,7 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 func (s *Suffixes) Lengths(p Prompt) []int {
 	out := make([]int, len(s.IDs))
 	for c, ids := range s.IDs {
-		out[c] = s.begin() + p.length() + len(ids) + p.After
+		out[c] = s.begin() + p.length() + len(ids) + p.ReadOffset
 	}
 	return out
 }
@@ -84,7 +84,7 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		for i := name; i < len(ids); i++ {
 			seq, list = append(seq, own+i), append(list, ids[i])
 		}
-		read = append(read, len(seq)-1+p.After)
+		read = append(read, len(seq)-1+p.ReadOffset)
 		for len(seq) < length {
 			seq, list = append(seq, learned), append(list, s.padID)
 		}

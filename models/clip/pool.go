@@ -78,7 +78,7 @@ func (t Text) mask(read graph.Node, n int) graph.Node {
 	case !t.Masked:
 		return graph.Node{}
 	}
-	return padding(read, n).Where(g.Scalar(nn.Masked), g.Scalar(0)).Reshape(-1, 1, 1, n)
+	return padding(read, n).Where(g.Scalar(nn.MaskValue), g.Scalar(0)).Reshape(-1, 1, 1, n)
 }
 
 // padding returns [C,n]: which of n tokens follow the end token, whose position is read [C].
@@ -93,7 +93,7 @@ func (t Text) plainOnly(s *Suffixes) bool {
 
 // checkPlain returns an error if a prompt has no plain form.
 func (t Text) checkPlain(s *Suffixes, p Prompt) error {
-	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.Bare || p.After > 0) {
+	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.NoPositions || p.ReadOffset > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
@@ -131,7 +131,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
 		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
 		kv := b.project(rows, 1, 3).heads(b, -1, seen)
-		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
+		image = b.pooledBy(nn.MergeHeads(nn.Attend(q, kv[0], kv[1], graph.Node{})))
 		// A query over a single patch returns its value.
 		ofPatches := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
 		value := b.project(ofPatches, 2, 3).joined()

@@ -22,18 +22,18 @@ const (
 type Prompt struct {
 	// Ctx is [T,width], where T may differ among prompts, or [B,T,width] for each image, or with PerClass [C,T,width];
 	// it is absent if there are no tokens and only Own is set.
-	Ctx   graph.Node
-	After int      // read this many positions after EOT, at padding, as public FedPHA code does for short prompts
-	Class Position // empty means End
+	Ctx        graph.Node
+	ReadOffset int      // read this many positions after EOT, at padding, as public FedPHA code does for short prompts
+	Class      Position // empty means End
 	// Deep[i] [P,width], P at most T, replaces the first P prompt tokens at the input of block i+1 (Khattak et al.,
 	// MaPLe, CVPR 2023, eq. 5-6); if it is absent, the output of the block before is kept.
 	Deep []graph.Node
-	// Bare adds no positions to Ctx, as for deep prompts (Qiu et al., FedTPG, ICLR 2024, its public code).
-	Bare bool
+	// NoPositions adds no positions to Ctx, as for deep prompts (Qiu et al., FedTPG, ICLR 2024, its public code).
+	NoPositions bool
 	// PerClass means that each class has its own prompt (Zhou et al., CoOp, IJCV 2022, section 3.2).
 	PerClass bool
 	// Changes are the changes of the tower for this prompt.
-	Changes Changes
+	Changes BlockChanges
 	// Own replaces the classes' usual suffixes, unless it is nil.
 	Own *Suffixes
 }
@@ -59,7 +59,7 @@ func (p Prompt) length() int {
 // rows that are read need more than keys and values.
 //
 // Prompts with the class name in another position than the end, and prompts for each class, use the plain form. Prompts
-// with equal Changes pass through the tower together. A prompt [B,T,width] for each image gives features
+// with equal BlockChanges pass through the tower together. A prompt [B,T,width] for each image gives features
 // [B·C,EmbedDim] (see forImages).
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
@@ -122,7 +122,8 @@ func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, 
 		var same, others []int
 		var tokens []graph.Node
 		for _, i := range waiting {
-			if p := prompts[i]; p.Ctx.OK() && !p.Bare && p.After == 0 && len(p.Deep) == 0 && equal(p, first) {
+			if p := prompts[i]; p.Ctx.OK() && !p.NoPositions && p.ReadOffset == 0 && len(p.Deep) == 0 &&
+				equal(p, first) {
 				same, tokens = append(same, i), append(tokens, p.Ctx)
 			} else {
 				others = append(others, i)
@@ -143,7 +144,7 @@ func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, 
 }
 
 // changed returns the tower with changes.
-func (t Text) changed(g *graph.Graph, w Weights, c Changes) tower {
+func (t Text) changed(g *graph.Graph, w Weights, c BlockChanges) tower {
 	tw := t.tower(g, w)
 	tw.changes = c
 	return tw
@@ -160,12 +161,12 @@ func (p Prompt) suffixes(s *Suffixes) *Suffixes {
 // CheckPrompt returns an error if a prompt cannot be used in the tower with these classes.
 func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	switch tokens := p.Ctx; {
-	case !tokens.OK() && p.Own != nil && !p.Bare:
+	case !tokens.OK() && p.Own != nil && !p.NoPositions:
 	case !tokens.OK() || tokens.Rank() < 2 || tokens.Rank() > 3:
 		return fmt.Errorf("text tower: a prompt must be [tokens,%d]", t.Width)
 	case tokens.Dim(-1) != t.Width || !tokens.Shape()[tokens.Rank()-2].Static() || tokens.Dim(-2) < 1:
 		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", tokens.Shape(), t.Width)
-	case p.Bare && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
+	case p.NoPositions && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
 		return fmt.Errorf("text tower: a prompt without positions must precede the class name and be the same for " +
 			"all images")
 	case p.PerClass && (tokens.Rank() != 3 || len(p.Deep) > 0):
@@ -173,15 +174,15 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 			tokens.Shape(), t.Width)
 	case p.PerClass && (!tokens.Shape()[0].Static() || tokens.Dim(0) != len(s.IDs)):
 		return fmt.Errorf("text tower: prompts %v for each class, there are %d classes", tokens.Shape(), len(s.IDs))
-	case p.PerImage() && (len(p.Deep) > 0 || p.After > 0 || p.Class != "" && p.Class != End):
+	case p.PerImage() && (len(p.Deep) > 0 || p.ReadOffset > 0 || p.Class != "" && p.Class != End):
 		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
 			"deep prompts", tokens.Shape())
 	}
 	switch {
 	case s.width != t.Width:
 		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", s.width, t.Width)
-	case p.After < 0:
-		return fmt.Errorf("text tower: reads %d positions after EOT", p.After)
+	case p.ReadOffset < 0:
+		return fmt.Errorf("text tower: reads %d positions after EOT", p.ReadOffset)
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
 	}
@@ -194,7 +195,7 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	if err := t.checkDeep(p, p.length()); err != nil {
 		return err
 	}
-	return s.CheckLength(t.TextArch, p.length(), p.After)
+	return s.CheckLength(t.TextArch, p.length(), p.ReadOffset)
 }
 
 // promptRows describes one prompt in the cheap form.
@@ -215,9 +216,9 @@ type promptRows struct {
 const denseRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
-	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.length(), deep: p.Deep}
+	r := &promptRows{s: s, p: s.packing(p.ReadOffset), after: p.ReadOffset, prefix: 1 + p.length(), deep: p.Deep}
 	switch r.head = s.start(tw.g); {
-	case p.Bare:
+	case p.NoPositions:
 		r.head = graph.Concat(0, r.head.Add(t.positions(tw, 1)), p.Ctx)
 	case p.Ctx.OK():
 		r.head = graph.Concat(0, r.head, p.Ctx).Add(t.positions(tw, r.prefix))
@@ -229,7 +230,7 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 		place[i] += r.prefix
 	}
 	pos := t.positions(tw, t.Context).Rows(tw.g.Ints(place...))
-	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
+	r.tail = s.packed(tw.g, r.p, p.ReadOffset).Add(pos)
 	r.take, r.place = r.p.queries()
 	if r.dense = r.all() <= denseRows; r.dense {
 		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
@@ -294,7 +295,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		for _, r := range rs {
 			if r.dense {
 				h := qkv[0].heads(b, 1, r.all())
-				attended, qkv = append(attended, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
+				attended, qkv = append(attended, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
 			} else {
 				attended, qkv = append(attended, r.attend(b, qkv[0], qkv[1])...), qkv[2:]
 			}
@@ -353,8 +354,8 @@ func join(a []graph.Node) graph.Node {
 // attend returns the attention outputs of the prefix rows and of the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
-	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)),
-		nn.Rows(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
+	return []graph.Node{nn.MergeHeads(nn.Attend(a[0], a[1], a[2], r.causal)),
+		nn.MergeHeads(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
 }
 
 // attendShared returns shared-prefix attention: suffix queries q [B,heads,blocks·n,d] attend to the prefix's keys and
@@ -364,8 +365,8 @@ func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
 	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.p.blocks, rows, x.Dim(-1)) }
-	own := nn.Scores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)
-	shared := blocks(nn.Scores(q, keys), n)
+	own := nn.AttentionScores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)
+	shared := blocks(nn.AttentionScores(q, keys), n)
 	a := graph.Concat(3, shared, own).Softmax(-1).Split(3, r.prefix, r.p.size)
 	out := a[0].Reshape(-1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
 	return out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(-1, b.heads, r.p.blocks*n, d))

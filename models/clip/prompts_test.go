@@ -64,7 +64,7 @@ func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, wid
 		}
 		parts = append(parts, row(stop), row(eot))
 		used := 1 + n + len(ids)
-		at = append(at, used-1+p.After)
+		at = append(at, used-1+p.ReadOffset)
 		for range length - used {
 			parts = append(parts, row(clip.PadID))
 		}
@@ -96,13 +96,13 @@ func run(t testing.TB, s *ort.Session, in tensor.Map) tensor.Map {
 	return out
 }
 
-// near checks that the largest difference is at most tol of the largest value; see orttest.Within.
+// near checks that the largest difference is at most tol of the largest value; see orttest.Tolerance.
 func near(t testing.TB, what string, got, want []float32, tol float64) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
 	}
-	diff, top, tol := 0.0, 0.0, orttest.Within(tol)
+	diff, top, tol := 0.0, 0.0, orttest.Tolerance(tol)
 	for i := range got {
 		d := math.Abs(float64(got[i]) - float64(want[i]))
 		if !(d <= diff) {
@@ -133,19 +133,19 @@ func TestPromptsEqualPlain(t *testing.T) {
 		{name: "many classes", classes: 41, layers: 3, prompts: []clip.Prompt{{}}, t: []int{16}},
 		{name: "gelu", classes: 5, layers: 2, act: "gelu", prompts: []clip.Prompt{{}}, t: []int{3}},
 		{name: "one class", classes: 1, layers: 2, prompts: []clip.Prompt{{}}, t: []int{1}},
-		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {After: 1}}, t: []int{2, 5}},
-		{name: "one block, few rows", classes: 4, layers: 1, prompts: []clip.Prompt{{}, {After: 2}}, t: []int{2, 5}},
-		{name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {}, {After: 1}},
-			t: []int{3, 40, 2}},
+		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {ReadOffset: 1}}, t: []int{2, 5}},
+		{name: "one block, few rows", classes: 4, layers: 1, prompts: []clip.Prompt{{}, {ReadOffset: 2}},
+			t: []int{2, 5}}, {name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {},
+			{ReadOffset: 1}}, t: []int{3, 40, 2}},
 		{name: "few rows beside many in one block", classes: 12, layers: 1, prompts: []clip.Prompt{{}, {}},
 			t: []int{40, 3}},
-		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4,
-			9}},
-		{name: "equal lengths", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 1}, {}, {}},
+		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {ReadOffset: 4}, {}},
+			t: []int{16, 4, 9}},
+		{name: "equal lengths", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {ReadOffset: 1}, {}, {}},
 			t: []int{9, 9, 4, 9}},
 		{name: "equal lengths, few rows", classes: 5, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{3, 3}},
 		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End},
-			{Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
+			{Class: clip.Front, ReadOffset: 2}}, t: []int{5, 5, 4}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 			}, false)
 			for _, kernels := range []bool{false, true} {
 				if kernels {
-					orttest.OnCPU(t)
+					orttest.RequireCPU(t)
 				}
 				got := compute(func(g *graph.Graph) []graph.Node { return text.Prompts(g, w, s, c.prompts) }, kernels)
 				for name := range want {
@@ -207,7 +207,7 @@ func TestPromptsPerClass(t *testing.T) {
 	const n, tokens = 6, 5
 	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, n, tiny.Width)
 	all := formula("contexts", []int{n, tokens, tiny.Width})
-	for _, p := range []clip.Prompt{{}, {Class: clip.Middle}, {Class: clip.Front}, {After: 2}} {
+	for _, p := range []clip.Prompt{{}, {Class: clip.Middle}, {Class: clip.Front}, {ReadOffset: 2}} {
 		g := graph.New()
 		each := g.Input("contexts", graph.Float, graph.Static(n, tokens, tiny.Width))
 		p.Ctx, p.PerClass = each, true

@@ -157,7 +157,7 @@ func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 	v := r.split(seen, "v_proj", m)
 	query := func(rows graph.Node, count int) graph.Node {
 		q := r.split(rows, "q_proj", count)
-		return r.linear(nn.Rows(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.v.EmbedDim)
+		return r.linear(nn.MergeHeads(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.v.EmbedDim)
 	}
 	image = query(firstRows(rows, n+1, r.width), 1)
 	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.v.EmbedDim)
@@ -166,7 +166,7 @@ func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 
 // split projects rows [B·n,width] to heads [B,heads,n,64].
 func (r resnet) split(rows graph.Node, name string, n int) graph.Node {
-	return nn.Heads(r.linear(rows, name, r.width), 1, -1, n, r.heads)[0]
+	return nn.SplitHeads(r.linear(rows, name, r.width), 1, -1, n, r.heads)[0]
 }
 
 func (r resnet) linear(x graph.Node, name string, out int) graph.Node {

@@ -126,8 +126,8 @@ func checkResNet(t *testing.T, c resnetCase, slack float64) {
 		EmbedDim: c.Joint}
 	dir := t.TempDir()
 	g := graph.New()
-	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image),
-		graph.D(c.Image)})
+	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.StaticDim(c.Image),
+		graph.StaticDim(c.Image)})
 	joint, patches := clip.Vision{VisionArch: arch}.Features(g, writeWeights(t, dir, stored(arch), resnetFormula),
 		pixels)
 	d, err := grad.Of(joint.Mul(g.Const(formula("cotangent", []int{c.Batch, c.Joint}))).Sum(), pixels)

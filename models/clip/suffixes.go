@@ -28,9 +28,9 @@ type Suffixes struct {
 // PadID is the padding token of CLIP's tokenizer.
 const PadID = 0
 
-// Special holds the special tokens of texts: SOS is the start token, or -1 if there is none, and Pad the padding token.
-// NoStop means that the tokenizer drops the full stop.
-type Special struct {
+// SpecialTokens holds the special tokens of texts: SOS is the start token, or -1 if there is none, and Pad the padding
+// token. NoStop means that the tokenizer drops the full stop.
+type SpecialTokens struct {
 	SOS, Pad int
 	NoStop   bool
 }
@@ -38,12 +38,12 @@ type Special struct {
 // NewSuffixes is SuffixesOf for CLIP's tokenizer.
 func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []int) ([]float32, error)) (*Suffixes,
 	error) {
-	return SuffixesOf(names, ids, Special{SOS: sos, Pad: PadID}, width, embed)
+	return SuffixesOf(names, ids, SpecialTokens{SOS: sos, Pad: PadID}, width, embed)
 }
 
 // SuffixesOf looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed returns the rows of the
 // token embedding, width numbers for each id.
-func SuffixesOf(names []string, ids [][]int, special Special, width int,
+func SuffixesOf(names []string, ids [][]int, special SpecialTokens, width int,
 	embed func(ids []int) ([]float32, error)) (*Suffixes, error) {
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
@@ -160,7 +160,7 @@ func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph
 			first := i / queries * p.size
 			for j := range p.size {
 				if k := first + j; class[r] < 0 || class[k] != class[r] || place[k] > place[r] {
-					t.Data[i*p.size+j] = nn.Masked
+					t.Data[i*p.size+j] = nn.MaskValue
 				}
 			}
 		}
@@ -195,7 +195,7 @@ func pairMask(p packing, prefix int) *tensor.Tensor {
 		for j := range n {
 			switch a, b := i-prefix, j-prefix; {
 			case a < 0 && j > i, a >= 0 && b >= 0 && (class[a] < 0 || class[a] != class[b] || place[b] > place[a]):
-				t.Data[i*n+j] = nn.Masked
+				t.Data[i*n+j] = nn.MaskValue
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func causal(n int) *tensor.Tensor {
 	m := tensor.New(n, n)
 	for i := range n {
 		for j := i + 1; j < n; j++ {
-			m.Data[i*n+j] = nn.Masked
+			m.Data[i*n+j] = nn.MaskValue
 		}
 	}
 	return m

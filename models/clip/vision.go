@@ -107,7 +107,7 @@ func (b block) first(x graph.Node, n int) graph.Node {
 	h := b.norm1(x)
 	kv := b.project(h, 1, 3).heads(b, -1, n)
 	q := b.project(firstRows(h, n, b.width), 0, 1).heads(b, -1, 1)
-	return b.rest(firstRows(x, n, b.width), nn.Rows(nn.Attend(q[0], kv[0], kv[1], graph.Node{})))
+	return b.rest(firstRows(x, n, b.width), nn.MergeHeads(nn.Attend(q[0], kv[0], kv[1], graph.Node{})))
 }
 
 func firstRows(x graph.Node, n, width int) graph.Node {

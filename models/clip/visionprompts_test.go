@@ -46,7 +46,7 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 			}
 		})
 	}
-	resnet := clip.Memory{}
+	resnet := clip.ConstantWeights{}
 	for name, shape := range stored(promptedRN) {
 		resnet[name] = resnetFormula(name, shape)
 	}
@@ -72,8 +72,8 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 			p.Deep = append(p.Deep, n)
 		}
 	}
-	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
-		graph.D(arch.Image)})
+	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
+		graph.StaticDim(arch.Image), graph.StaticDim(arch.Image)})
 	joint, patches := clip.Vision{VisionArch: arch}.PromptedFeatures(g, w, pixels, p)
 	loss := joint.Mul(g.Const(formula("cotangent", []int{batch, arch.EmbedDim}))).Sum().
 		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.EmbedDim}))).Sum())
@@ -107,8 +107,8 @@ func TestPatchEmbeddings(t *testing.T) {
 		}
 		w, g := formulaWeights(arch.Shapes()), graph.New()
 		pixels := formula("pixels", []int{2, 3, arch.Image, arch.Image})
-		in := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
-			graph.D(arch.Image)})
+		in := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
+			graph.StaticDim(arch.Image), graph.StaticDim(arch.Image)})
 		x, _ := clip.Vision{VisionArch: arch}.PromptedFeatures(g, w, in, clip.VisionPrompts{Embeddings: true})
 		out := run(t, compile(t, ort.Options{}, graph.Output{Name: "x", Node: x}), tensor.Map{"pixels": pixels})["x"]
 		conv, at := formula("visual.conv1.weight", []int{arch.Width, 3, arch.Patch, arch.Patch}).Data, 1

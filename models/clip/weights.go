@@ -8,14 +8,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Memory is a Weights of tensors in memory, as constants.
-type Memory tensor.Map
+// ConstantWeights is a Weights of tensors in memory, as constants.
+type ConstantWeights tensor.Map
 
 // Has reports whether there is a tensor of this name.
-func (m Memory) Has(name string) bool { return m[name] != nil }
+func (m ConstantWeights) Has(name string) bool { return m[name] != nil }
 
 // Node returns the tensor as a constant.
-func (m Memory) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+func (m ConstantWeights) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	t := m[name]
 	if err := fits(name, t, shape); err != nil {
 		return g.Fail("%w", err)
@@ -26,15 +26,15 @@ func (m Memory) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return g.Const(t)
 }
 
-// Inputs is a Weights of graph inputs with the same names, for training a tower. It uses only the names and shapes of
-// the tensors.
-type Inputs tensor.Map
+// InputWeights is a Weights of graph inputs with the same names, for training a tower. It uses only the names and
+// shapes of the tensors.
+type InputWeights tensor.Map
 
 // Has reports whether there is a tensor of this name.
-func (m Inputs) Has(name string) bool { return m[name] != nil }
+func (m InputWeights) Has(name string) bool { return m[name] != nil }
 
 // Node returns the tensor as an input.
-func (m Inputs) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+func (m InputWeights) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	t := m[name]
 	if err := fits(name, t, shape); err != nil {
 		return g.Fail("%w", err)

@@ -26,7 +26,7 @@ func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
 	return p.normalised(src, b, p.whole(), flip)
 }
 
-// whole returns the frame of a whole box.
+// whole returns the frame of a box that fills the model's input.
 func (p Preprocess) whole() frame { return frame{width: p.Size, height: p.Size, size: p.Size} }
 
 // randomBox draws area and aspect ratio (log-uniform) up to cropTries times; if no box fits, it returns the largest

@@ -15,9 +15,9 @@ import (
 func (p Preprocess) session(t testing.TB, dtype graph.DType) *ort.Session {
 	t.Helper()
 	g := graph.New()
-	shape := graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"), graph.D(3)}
+	shape := graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"), graph.StaticDim(3)}
 	if dtype == graph.Float {
-		shape = graph.Shape{graph.Sym("B"), graph.D(3), graph.Sym("H"), graph.Sym("W")}
+		shape = graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.Sym("H"), graph.Sym("W")}
 	}
 	model, err := graph.Model(graph.Output{Name: "out", Node: p.Graph(g.Input("pixels", dtype, shape))})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // A hand-written template that is split into words, which all classes share, and the rest of each class has the
 // features of the whole text, and so has a prompt of words without a class.
 func TestWordsAreTheText(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	files, err := tiny.FS("tiny-vit-b16")
 	if err != nil {
 		t.Fatal(err)

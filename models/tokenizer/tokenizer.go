@@ -37,9 +37,9 @@ type Tokenizer struct {
 	size     int
 	sos, eot int // sos is -1 if texts have no start token
 	pad      int // -1 if the file names none
-	sep      int // -1 if there is none, see WithTreatment
+	sep      int // -1 if there is none, see WithCleaning
 
-	treatment Treatment
+	treatment TextCleaning
 	strip     int                        // the separator that becomes 0, if the treatment says so
 	pipe      *pipeline                  // of a tokenizer other than CLIP's
 	file      map[string]json.RawMessage // the file that was read

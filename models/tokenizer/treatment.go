@@ -17,16 +17,16 @@ const (
 
 var cleanings = []string{Lower, Whitespace, Canonicalize}
 
-// Treatment describes the treatment of texts before and after a tokenizer. The zero value adds nothing to the
+// TextCleaning describes the treatment of texts before and after a tokenizer. The zero value adds nothing to the
 // tokenizer's own steps. The names of the options are those of SimpleTokenizer and HFTokenizer of OpenCLIP 3.3.0.
-type Treatment struct {
+type TextCleaning struct {
 	Clean    string `json:"clean,omitempty"`           // Lower, Whitespace or Canonicalize; empty: the tokenizer's own
 	StripSep bool   `json:"strip_sep_token,omitempty"` // the separator becomes token 0 everywhere
-	Sep      string `json:"sep_token,omitempty"`       // the separator; empty: the one that WithTreatment finds
+	Sep      string `json:"sep_token,omitempty"`       // the separator; empty: the one that WithCleaning finds
 }
 
 // Check returns an error if the treatment is invalid.
-func (x Treatment) Check() error {
+func (x TextCleaning) Check() error {
 	switch {
 	case x.Clean != "" && !slices.Contains(cleanings, x.Clean):
 		return fmt.Errorf("clean is %s, must be one of %v", quote(x.Clean), cleanings)
@@ -37,7 +37,7 @@ func (x Treatment) Check() error {
 }
 
 // String describes the treatment in a few words; it is empty for the zero value.
-func (x Treatment) String() string {
+func (x TextCleaning) String() string {
 	var parts []string
 	if x.Clean != "" {
 		parts = append(parts, "cleaned: "+x.Clean)
@@ -48,7 +48,7 @@ func (x Treatment) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// WithTreatment returns the tokenizer with another treatment. Encode cleans texts accordingly, and the separator
+// WithCleaning returns the tokenizer with another treatment. Encode cleans texts accordingly, and the separator
 // becomes token 0 wherever it would occur: at the end of texts (then EOT is 0), where a text spells it out, and as
 // padding. Write stores the same file.
 //
@@ -60,7 +60,7 @@ func (x Treatment) String() string {
 //
 // CLIP's own tokenizer cleans texts as Lower does unless x says otherwise. It is OpenCLIP's SimpleTokenizer, except for
 // special tokens that are spelled out in the text, which OpenCLIP calls <start_of_text> and <end_of_text>.
-func (t *Tokenizer) WithTreatment(x Treatment) (*Tokenizer, error) {
+func (t *Tokenizer) WithCleaning(x TextCleaning) (*Tokenizer, error) {
 	if err := x.Check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
@@ -85,8 +85,8 @@ func (t *Tokenizer) WithTreatment(x Treatment) (*Tokenizer, error) {
 	return &out, nil
 }
 
-// Treatment returns the tokenizer's treatment, with the name of the separator if it is stripped.
-func (t *Tokenizer) Treatment() Treatment { return t.treatment }
+// Cleaning returns the tokenizer's treatment, with the name of the separator if it is stripped.
+func (t *Tokenizer) Cleaning() TextCleaning { return t.treatment }
 
 // clean cleans a text for Encode.
 func (t *Tokenizer) clean(text string) string {

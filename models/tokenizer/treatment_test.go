@@ -80,7 +80,7 @@ func TestOpenCLIP(t *testing.T) {
 	stripped := 0
 	for _, c := range golden.Cases {
 		tok := withSpecial(t, c.Tokenizer, c.Special)
-		treated, err := tok.WithTreatment(Treatment{Clean: c.Clean, StripSep: c.Strip})
+		treated, err := tok.WithCleaning(TextCleaning{Clean: c.Clean, StripSep: c.Strip})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestOpenCLIP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err = back.WithTreatment(treated.Treatment()); err != nil {
+		if back, err = back.WithCleaning(treated.Cleaning()); err != nil {
 			t.Fatal(err)
 		}
 		for i, text := range golden.Texts {
@@ -123,7 +123,7 @@ func TestOpenCLIP(t *testing.T) {
 // CLIP's own tokenizer without a treatment equals the one with Lower.
 func TestOwnCleaning(t *testing.T) {
 	own := small(t)
-	lower, err := own.WithTreatment(Treatment{Clean: Lower})
+	lower, err := own.WithCleaning(TextCleaning{Clean: Lower})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestOwnCleaning(t *testing.T) {
 	}
 }
 
-// WithTreatment finds the separator, and refuses the treatment if nothing names one. WithPad keeps the treatment.
+// WithCleaning finds the separator, and refuses the treatment if nothing names one. WithPad keeps the treatment.
 func TestSeparator(t *testing.T) {
 	for _, c := range []struct {
 		name, config, sep, want string // sep is that of the treatment
@@ -176,7 +176,7 @@ func TestSeparator(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		treated, err := tok.WithTreatment(Treatment{StripSep: true, Sep: c.sep})
+		treated, err := tok.WithCleaning(TextCleaning{StripSep: true, Sep: c.sep})
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -186,10 +186,10 @@ func TestSeparator(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.name, err)
 		}
-		if treated.strip != c.id || treated.Treatment().Sep != tok.tokens[c.id] {
-			t.Errorf("%s: separator %d %+v, want %d", c.name, treated.strip, treated.Treatment(), c.id)
+		if treated.strip != c.id || treated.Cleaning().Sep != tok.tokens[c.id] {
+			t.Errorf("%s: separator %d %+v, want %d", c.name, treated.strip, treated.Cleaning(), c.id)
 		}
-		again, err := treated.WithTreatment(Treatment{})
+		again, err := treated.WithCleaning(TextCleaning{})
 		if err != nil || again.EOT() != tok.EOT() || again.sep != tok.sep {
 			t.Errorf("%s: a treatment taken back leaves %+v, %v", c.name, again, err)
 		}
@@ -201,15 +201,15 @@ func TestSeparator(t *testing.T) {
 }
 
 func TestTreatmentErrors(t *testing.T) {
-	for want, x := range map[string]Treatment{
+	for want, x := range map[string]TextCleaning{
 		`clean is "upper", must be one of [lower whitespace canonicalize]`: {Clean: "upper"},
 		`sep_token is "x" without strip_sep_token`:                         {Sep: "x"},
 	} {
-		if _, err := small(t).WithTreatment(x); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := small(t).WithCleaning(x); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	for want, x := range map[string]Treatment{
+	for want, x := range map[string]TextCleaning{
 		"": {}, "cleaned: canonicalize": {Clean: Canonicalize},
 		"cleaned: whitespace, token 0 for the separator [SEP]": {Whitespace, true, "[SEP]"},
 	} {
@@ -235,12 +235,12 @@ func FuzzTreatment(f *testing.F) {
 	}
 	f.Add("&#99999999999999999999;&#xFFFE;&#x10FFFF;&;", uint8(2))
 	f.Fuzz(func(t *testing.T, text string, kind uint8) {
-		x := Treatment{Clean: cleanings[kind%3], StripSep: kind&4 != 0}
+		x := TextCleaning{Clean: cleanings[kind%3], StripSep: kind&4 != 0}
 		for i, tok := range all {
 			if x.Sep = ""; x.StripSep && i == 2 {
 				x.Sep = "</s>"
 			}
-			treated, err := tok.WithTreatment(x)
+			treated, err := tok.WithCleaning(x)
 			if err != nil {
 				if i > 0 || !x.StripSep {
 					t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Partial is the name prefix of folders that are being filled. Folders with it that are older than a day remain from a
-// crash.
-const Partial = ".partial-"
+// PartialPrefix is the name prefix of folders that are being filled. Folders with it that are older than a day remain
+// from a crash.
+const PartialPrefix = ".partial-"
 
 // Folder fills a new folder beside dir and then moves it to dir. After an error dir is unchanged, and the new folder is
 // removed. Folder replaces an existing dir only if it is empty or contains a file named mark.
@@ -35,7 +35,7 @@ func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 		return fmt.Errorf("cannot make the folder for %s: %w", dir, err)
 	}
 	sweep(parent)
-	tmp, err := os.MkdirTemp(parent, Partial+base+"-")
+	tmp, err := os.MkdirTemp(parent, PartialPrefix+base+"-")
 	if err != nil {
 		return fmt.Errorf("cannot write beside %s: %w", dir, err)
 	}
@@ -96,7 +96,7 @@ func sweep(parent string) {
 		return
 	}
 	for _, e := range list {
-		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), Partial) &&
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), PartialPrefix) &&
 			!strings.HasSuffix(e.Name(), ".old") && time.Since(info.ModTime()) > 24*time.Hour {
 			os.RemoveAll(filepath.Join(parent, e.Name()))
 		}
@@ -112,9 +112,9 @@ func SyncFolder(dir string) {
 	}
 }
 
-// Link creates a hard link at to, to the file behind from, or a copy if the file system has no such link (then copied
-// is true). The end of ctx stops copying.
-func Link(ctx context.Context, from, to string) (copied bool, err error) {
+// LinkOrCopy creates a hard link at to, to the file behind from, or a copy if the file system has no such link (then
+// copied is true). The end of ctx stops copying.
+func LinkOrCopy(ctx context.Context, from, to string) (copied bool, err error) {
 	real, err := filepath.EvalSymlinks(from)
 	if err != nil {
 		return false, err

@@ -22,13 +22,13 @@ func ReadPrivate(path string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode()&fs.ModeCharDevice == 0 && othersModes(st) != 0 {
-		return nil, fmt.Errorf("%s: %w (mode %#o): run chmod 600 %s", path, ErrOpenToOthers, st.Mode().Perm(), path)
+		return nil, fmt.Errorf("%s: %w (mode %#o): run chmod 600 %s", path, ErrNotPrivate, st.Mode().Perm(), path)
 	}
 	return io.ReadAll(f)
 }
 
-// ErrOpenToOthers is the error of a secret that users other than its owner may read or change.
-var ErrOpenToOthers = errors.New("other users of this machine may read or change this secret")
+// ErrNotPrivate is the error of a secret that users other than its owner may read or change.
+var ErrNotPrivate = errors.New("other users of this machine may read or change this secret")
 
 // allowed returns the mode bits that a secret may have besides its owner's.
 func allowed(ofRoot, asRoot bool) fs.FileMode {

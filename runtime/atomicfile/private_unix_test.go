@@ -28,7 +28,7 @@ func TestReadPrivate(t *testing.T) {
 			if err != nil || string(b) != "secret" {
 				t.Errorf("mode %o: %q, %v", mode, b, err)
 			}
-		} else if !errors.Is(err, ErrOpenToOthers) || !strings.Contains(err.Error(), "run chmod 600 "+path) ||
+		} else if !errors.Is(err, ErrNotPrivate) || !strings.Contains(err.Error(), "run chmod 600 "+path) ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("mode %o: %v", mode, err)
 		}

@@ -67,7 +67,7 @@ func TestExportedGraphs(t *testing.T) {
 					t.Fatal(err)
 				}
 				near(t, "y", run(t, forward, tensor.Map{"x": want["x"]})["y"], want["y"], 1e-5)
-				back, err := grad.File(f, []string{"y"}, []string{"x"})
+				back, err := grad.VJPModel(f, []string{"y"}, []string{"x"})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -56,7 +56,7 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 	}
 	two := func(m tensor.Map, name string) *tensor.Tensor { return m[name].Rows([]int{0, 1}) }
 	near(t, "y", two(run(t, forward, tensor.Map{in: x}), out), want["y"], 1e-4)
-	back, err := grad.File(f, []string{out}, []string{in})
+	back, err := grad.VJPModel(f, []string{out}, []string{in})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,11 +60,11 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	return out, nil
 }
 
-// File returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of f, and
+// VJPModel returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of f, and
 // Cotangent+OUTPUT for each output in of. Its outputs are Gradient+INPUT for each input in wrt, in that order. Metadata
 // and references to weights in other files are those of f, so the result must be saved in the same folder.
-func File(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
-	outputs, err := Choose(f, of, wrt)
+func VJPModel(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
+	outputs, err := SelectOutputs(f, of, wrt)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func File(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	return f.Model(dx...)
 }
 
-// Choose returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.
-func Choose(f *graph.File, of, wrt []string) ([]graph.Output, error) {
+// SelectOutputs returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.
+func SelectOutputs(f *graph.File, of, wrt []string) ([]graph.Output, error) {
 	var outputs []graph.Output
 	for _, name := range of {
 		n, ok := f.Output(name)

@@ -42,7 +42,7 @@ func TestDetachStopsTheGradient(t *testing.T) {
 func TestIndependentInputsGetZeros(t *testing.T) {
 	g := graph.New()
 	x, y := g.Input("x", graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Shape{graph.Sym("B"),
-		graph.D(2)})
+		graph.StaticDim(2)})
 	dx, err := grad.Of(x.Add(y.Detach().Sum()).Sum(), x, y)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestGradientIsShared(t *testing.T) {
 func exported(t *testing.T) *graph.File {
 	t.Helper()
 	g := graph.New()
-	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.D(4)})
+	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.StaticDim(4)})
 	k := g.Input("k", graph.Int64, graph.Static(1))
 	w := g.Weight("w", graph.Float, graph.External{File: "weights.bin", Offset: 16, Length: 48}, 3, 4)
 	m, err := graph.Model(graph.Output{Name: "y", Node: x.Linear(w, node{}).ReLU()}, graph.Output{Name: "same",
@@ -172,7 +172,7 @@ func exported(t *testing.T) *graph.File {
 }
 
 func TestFileKeepsWhatTheModelHolds(t *testing.T) {
-	m, err := grad.File(exported(t), []string{"y"}, []string{"x"})
+	m, err := grad.VJPModel(exported(t), []string{"y"}, []string{"x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestFileErrors(t *testing.T) {
 		{"same", "x", `gradient: output "same" holds INT64; only floating-point outputs have gradients`},
 		{"d", "x", `no gradient rule for operator Det (node layer/Det)`},
 	} {
-		if _, err := grad.File(exported(t), []string{c.of}, []string{c.wrt}); err == nil || err.Error() != c.want {
+		if _, err := grad.VJPModel(exported(t), []string{c.of}, []string{c.wrt}); err == nil || err.Error() != c.want {
 			t.Errorf("error %v\nwant  %s", err, c.want)
 		}
 	}

@@ -58,7 +58,7 @@ func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tens
 // CheckFile is Check for named outputs and inputs of an ONNX model. Options.Session.WeightsDir must be the folder of
 // its weights.
 func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	outputs, err := grad.Choose(f, of, wrt)
+	outputs, err := grad.SelectOutputs(f, of, wrt)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func TestFilesCannotNameInternalOperators(t *testing.T) {
 			if err != nil || got.Graph.Node[1].OpType != kind {
 				t.Errorf("%s of %s was written as %v, %v", kind, domain, got, err)
 			}
-			if _, err := grad.File(f, []string{"y"}, []string{"x"}); err == nil ||
+			if _, err := grad.VJPModel(f, []string{"y"}, []string{"x"}); err == nil ||
 				!strings.Contains(err.Error(), "no gradient rule for operator "+domain+"."+kind) {
 				t.Errorf("%s of %s: %v", kind, domain, err)
 			}

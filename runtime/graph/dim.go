@@ -16,8 +16,8 @@ type Dim struct {
 	Sym string // factors in sorted order, joined by "*"; a factor that is not a plain name is in parentheses
 }
 
-// D returns the static dimension n.
-func D(n int) Dim { return Dim{N: n} }
+// StaticDim returns the static dimension n.
+func StaticDim(n int) Dim { return Dim{N: n} }
 
 // Sym returns the symbolic dimension of a name.
 func Sym(name string) Dim { return Dim{N: 1, Sym: name} }
@@ -28,9 +28,9 @@ func (d Dim) Static() bool { return d.Sym == "" }
 // BoolDim returns 1 or 0, the element of an integer tensor for a boolean.
 func BoolDim(b bool) Dim {
 	if b {
-		return D(1)
+		return StaticDim(1)
 	}
-	return D(0)
+	return StaticDim(0)
 }
 
 // Is reports whether d is the static size n.
@@ -50,7 +50,7 @@ func (d Dim) String() string {
 func (d Dim) Mul(e Dim) Dim {
 	n := d.N * e.N
 	if d.N == 0 || e.N == 0 {
-		return D(0)
+		return StaticDim(0)
 	}
 	if n/e.N != d.N || n == math.MinInt {
 		return opaque("%s*%s", d, e)
@@ -136,7 +136,7 @@ func term(s string) Dim {
 
 func (d Dim) reduced() Dim {
 	if d.N == 0 {
-		return D(0)
+		return StaticDim(0)
 	}
 	return d
 }
@@ -171,7 +171,7 @@ type Shape []Dim
 func Static(sizes ...int) Shape {
 	s := make(Shape, len(sizes))
 	for i, n := range sizes {
-		s[i] = D(n)
+		s[i] = StaticDim(n)
 	}
 	return s
 }
@@ -196,7 +196,7 @@ func (s Shape) Ints() ([]int, bool) {
 
 // Size returns the product of the dimensions.
 func (s Shape) Size() Dim {
-	n := D(1)
+	n := StaticDim(1)
 	for _, d := range s {
 		n = n.Mul(d)
 	}
@@ -234,7 +234,7 @@ func Broadcast(a, b Shape) (Shape, error) {
 	n := max(len(a), len(b))
 	out := make(Shape, n)
 	for i := range out {
-		x, y := D(1), D(1)
+		x, y := StaticDim(1), StaticDim(1)
 		if j := i - (n - len(a)); j >= 0 {
 			x = a[j]
 		}

@@ -48,8 +48,8 @@ func irVersion(opset int64) int64 {
 	return 12
 }
 
-// Bytes returns the encoded Model. The same graph has the same bytes.
-func Bytes(outputs ...Output) ([]byte, error) {
+// Marshal returns the encoded Model. The same graph has the same bytes.
+func Marshal(outputs ...Output) ([]byte, error) {
 	m, err := Model(outputs...)
 	if err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 	}
 	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
 	if op.proto != nil {
-		n = onnx.Shallow(op.proto)
+		n = onnx.ShallowCopy(op.proto)
 		n.Input, n.Output = nil, nil
 	} else {
 		for _, k := range slices.Sorted(maps.Keys(op.Attrs)) {
@@ -245,7 +245,7 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 	name := w.name(op.Out[0])
 	l := op.data
 	if l.Proto != nil {
-		p := onnx.Shallow(l.Proto)
+		p := onnx.ShallowCopy(l.Proto)
 		p.Name = name
 		return p
 	}

@@ -51,7 +51,7 @@ func FuzzRead(f *testing.F) {
 				wrt = append(wrt, in.Name())
 			}
 		}
-		_, _ = grad.File(m, of, wrt)
+		_, _ = grad.VJPModel(m, of, wrt)
 	})
 }
 
@@ -139,7 +139,7 @@ func TestEveryOperatorSurvives(t *testing.T) {
 						info("x4", onnx.TensorProto_FLOAT, 1, 2, 0, 1<<40))
 					f, err := graph.ReadModel(m)
 					if err == nil {
-						_, _ = grad.File(f, []string{"y"}, []string{"x"})
+						_, _ = grad.VJPModel(f, []string{"y"}, []string{"x"})
 					}
 				}
 			}

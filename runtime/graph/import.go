@@ -246,7 +246,7 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 				shape = append(shape, symbol("", vi.Name, i))
 				break
 			}
-			shape = append(shape, D(int(v.DimValue)))
+			shape = append(shape, StaticDim(int(v.DimValue)))
 		case *onnx.TensorShapeProto_Dimension_DimParam:
 			shape = append(shape, symbol(v.DimParam, vi.Name, i))
 		default:
@@ -272,7 +272,7 @@ func symbol(param, value string, axis int) Dim {
 // versions and unknown fields. Inputs of the file stay inputs, used or not.
 func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	old := f.Proto.Graph
-	m, g := onnx.Shallow(f.Proto), onnx.Shallow(old)
+	m, g := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
 	m.Graph, m.OpsetImport = g, slices.Clone(m.OpsetImport)
 	g.Node, g.Initializer, g.Input, g.Output, g.ValueInfo = nil, nil, nil, nil, nil
 	if err := writeGraph(m, outputs); err != nil {
@@ -300,7 +300,7 @@ func toInts(v []int64) []int {
 // Identity with that name.
 func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 	var out []Node
-	for _, name := range onnx.FreeNames(p) {
+	for _, name := range onnx.OuterNames(p) {
 		n, ok := s.get(name)
 		if !ok || !n.OK() {
 			return nil, fmt.Errorf("its inner graph reads %q, which is made by no earlier node", name)

@@ -136,7 +136,7 @@ func (c *inliner) literal(op *Op) Node {
 // branch resolves an If whose condition is constant now.
 func (c *inliner) branch(op *Op, in []Node) error {
 	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
-	for i, name := range onnx.FreeNames(op.proto) {
+	for i, name := range onnx.OuterNames(op.proto) {
 		s.names[name] = c.now[op.Uses[i]]
 	}
 	p := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}

@@ -102,7 +102,7 @@ func (g *Graph) constant(l *Literal, dtype DType, shape Shape, key string) Node 
 	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 && len(l.Tensor.Ints) <= MaxContent {
 		v.content = make([]Dim, len(l.Tensor.Ints))
 		for i, x := range l.Tensor.Ints {
-			v.content[i] = D(int(x))
+			v.content[i] = StaticDim(int(x))
 		}
 	}
 	g.intern[key] = op
@@ -157,9 +157,9 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 		case 1:
 			out = append(out, BoolDim(b[0] != 0))
 		case 4:
-			out = append(out, D(int(int32(binary.LittleEndian.Uint32(b)))))
+			out = append(out, StaticDim(int(int32(binary.LittleEndian.Uint32(b)))))
 		default:
-			out = append(out, D(int(binary.LittleEndian.Uint64(b))))
+			out = append(out, StaticDim(int(binary.LittleEndian.Uint64(b))))
 		}
 	}
 	return slices.Clip(out), out != nil

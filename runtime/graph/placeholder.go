@@ -7,9 +7,9 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Placeholder stands for a part of the computation that is built later, when everything that asks for it is known:
-// whoever compiles the graph reads its value (Op.Placeholder), and replaces it with Transform. A size of -1 in shape is
-// the batch, Sym("B").
+// Placeholder returns a node for a part of the computation that the compiler of the graph builds later, when it knows
+// all placeholders. The compiler reads the value (Op.Placeholder) and replaces the node with Transform. A size of -1 in
+// shape is the batch, Sym("B").
 //
 // value is a struct that describes the part. Its exported fields are nodes, numbers, strings and booleans, and structs,
 // slices and maps of these; it has no other fields. Nodes in it are the inputs of the operator, in the order of fields.

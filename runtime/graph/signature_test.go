@@ -111,9 +111,10 @@ func TestAnyDifferenceIsOne(t *testing.T) {
 		odd("a", "k", graph.Attrs{"n": graph.Attr([]float32{1})}), odd("a", "k", graph.Attrs{"n": graph.Attr(0)}),
 		odd("a", "k", graph.Attrs{"n": graph.Attr(""), "m": graph.Attr("")}),
 		odd("a", "k", graph.Attrs{"m": graph.Attr("\" n=\"")}), odd("a", "k", graph.Attrs{"m=": graph.Attr("")}),
-		input("p", graph.Float, graph.D(2)), input("q", graph.Float, graph.D(2)), input("r", graph.Int64, graph.D(2)),
-		input("s", graph.Float, graph.Sym("B")), input("u", graph.Float, graph.Sym("C")),
-		input("v", graph.Float, graph.Dim{N: 2, Sym: "B"}), input("w", graph.Float),
+		input("p", graph.Float, graph.StaticDim(2)), input("q", graph.Float, graph.StaticDim(2)),
+		input("r", graph.Int64, graph.StaticDim(2)), input("s", graph.Float, graph.Sym("B")),
+		input("u", graph.Float, graph.Sym("C")), input("v", graph.Float, graph.Dim{N: 2, Sym: "B"}),
+		input("w", graph.Float),
 	}
 	nodes, sums := map[graph.Node]int{}, map[[32]byte]int{}
 	g := graph.New()

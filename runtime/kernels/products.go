@@ -34,8 +34,8 @@ func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, 
 	if len(r.packed) == 0 {
 		return m, nil
 	}
-	out := onnx.Shallow(m)
-	out.Graph = onnx.Shallow(g)
+	out := onnx.ShallowCopy(m)
+	out.Graph = onnx.ShallowCopy(g)
 	out.Graph.Node = r.nodes
 	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
 		return onnx.IsExternal(t) && r.uses[t.Name] == 0
@@ -77,7 +77,7 @@ func (r *productRewriter) survey(g *onnx.GraphProto) {
 	}
 	for _, n := range g.GetNode() {
 		varies := false
-		for _, name := range append(onnx.FreeNames(n), n.Input...) {
+		for _, name := range append(onnx.OuterNames(n), n.Input...) {
 			r.uses[name]++
 			varies = varies || r.varies[name]
 		}
@@ -92,7 +92,7 @@ func (r *productRewriter) node(n *onnx.NodeProto) {
 		matrix := r.tensors[n.Input[1]]
 		if r.uses[matrix.Name]--; !slices.Contains(r.packed, p) {
 			r.packed = append(r.packed, p)
-			panels := onnx.Shallow(matrix)
+			panels := onnx.ShallowCopy(matrix)
 			panels.Name, panels.Dims = p.Name, []int64{p.N / r.panel, p.K, r.panel}
 			r.panels = append(r.panels, panels)
 		}

@@ -84,7 +84,7 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 // Attend returns softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that
 // broadcasts to [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {
-	s := Scores(q, k)
+	s := AttentionScores(q, k)
 	if mask.OK() {
 		s = s.Add(mask)
 	}
@@ -116,18 +116,18 @@ func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)
 }
 
-// Scores returns q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor takes no time.
-func Scores(q, k graph.Node) graph.Node {
+// AttentionScores returns q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor takes no time.
+func AttentionScores(q, k graph.Node) graph.Node {
 	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
 	at := graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(scale)}
 	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", at, q, k)
 }
 
-// Masked is the mask value of a score that must not count: far below any score, and finite.
-const Masked = -1e9
+// MaskValue is the mask value of a score that must not count: far below any score, and finite.
+const MaskValue = -1e9
 
-// Heads splits rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for any size.
-func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
+// SplitHeads splits rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for any size.
+func SplitHeads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	d := x.Dim(-1) / (parts * heads)
 	if parts == 1 {
 		return []graph.Node{x.Reshape(batch, n, heads, d).Transpose(0, 2, 1, 3)}
@@ -139,7 +139,7 @@ func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	return out
 }
 
-// Rows is the inverse of Heads: it returns [batch·n, heads·d] for [batch,heads,n,d].
-func Rows(x graph.Node) graph.Node {
+// MergeHeads is the inverse of SplitHeads: it returns [batch·n, heads·d] for [batch,heads,n,d].
+func MergeHeads(x graph.Node) graph.Node {
 	return x.Transpose(0, 2, 1, 3).Reshape(-1, x.Dim(1)*x.Dim(3))
 }

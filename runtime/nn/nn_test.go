@@ -87,25 +87,29 @@ func TestAttend(t *testing.T) {
 	y := eval(t, q, func(g *graph.Graph, x graph.Node) graph.Node {
 		k := g.Const(tensor.Of([]float32{0, 0, 0, 0, ln3, 0, 0, 0}, 1, 2, 4))
 		v := g.Const(tensor.Of([]float32{4, 8}, 1, 2, 1))
-		return nn.Attend(x, k, v, g.Const(tensor.Of([]float32{0, 0, 0, nn.Masked}, 2, 2)))
+		return nn.Attend(x, k, v, g.Const(tensor.Of([]float32{0, 0, 0, nn.MaskValue}, 2, 2)))
 	})
 	equal(t, y, 7, 4)
 }
 
-// Rows [2 sequences · 2 tokens, 2 parts · 2 heads · 1] with consecutive numbers: part 1 of head 0 is column 2, of
-// head 1 column 3. Rows joins the heads of each token again.
+// Rows [2 sequences · 2 tokens, 2 parts · 2 heads · 1] with consecutive numbers: part 1 of head 0 is column 2,
+// of head 1 column 3. MergeHeads joins the heads of each token again.
 func TestHeadsAndRows(t *testing.T) {
 	x := tensor.New(4, 4)
 	for i := range x.Data {
 		x.Data[i] = float32(i)
 	}
-	split := eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Heads(x, 2, 2, 2, 2)[1] })
+	split := eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.SplitHeads(x, 2, 2, 2, 2)[1] })
 	if !slices.Equal(split.Shape, []int{2, 2, 2, 1}) {
 		t.Errorf("shape %v", split.Shape)
 	}
 	equal(t, split, 2, 6, 3, 7, 10, 14, 11, 15)
-	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 2, 2, 2, 2)[0]) }),
-		0, 1, 4, 5, 8, 9, 12, 13)
-	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 1, -1, 2, 2)[0]) }),
-		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node {
+		return nn.MergeHeads(nn.SplitHeads(x, 2, 2, 2,
+			2)[0])
+	}), 0, 1, 4, 5, 8, 9, 12, 13)
+	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node {
+		return nn.MergeHeads(nn.SplitHeads(x, 1, -1, 2,
+			2)[0])
+	}), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 }

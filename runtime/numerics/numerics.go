@@ -35,9 +35,9 @@ type Fingerprint struct {
 	OwnProducts  bool   `json:"own_products"` // the operator Product computes products with packed weights
 }
 
-// OfMachine returns the part of a fingerprint that depends on the machine and on Go. The caller adds C compiler and
-// library.
-func OfMachine() Fingerprint {
+// MachineFingerprint returns the part of a fingerprint that depends on the machine and on Go. The caller adds C
+// compiler and library.
+func MachineFingerprint() Fingerprint {
 	return Fingerprint{Version: Version, System: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
 		Compilers: runtime.Version()}
 }

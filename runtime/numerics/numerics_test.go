@@ -10,7 +10,7 @@ import (
 
 // Each field alone changes the digest and is named in the differences.
 func TestFingerprint(t *testing.T) {
-	base := OfMachine()
+	base := MachineFingerprint()
 	if base.Version != Version || base.System != runtime.GOOS+"/"+runtime.GOARCH ||
 		base.Compilers != runtime.Version() {
 		t.Errorf("%+v", base)

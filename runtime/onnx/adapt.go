@@ -44,8 +44,8 @@ func Inputs(g *GraphProto) []*ValueInfoProto {
 // Adapt inserts conversions at the inputs and outputs of a model, and keeps only the named outputs, or all. All must be
 // tensors of numbers (see InterfaceType). m is not changed.
 func Adapt(m *ModelProto, outputs ...string) (*Adapted, error) {
-	a := &Adapted{Model: Shallow(m)}
-	g := Shallow(m.GetGraph())
+	a := &Adapted{Model: ShallowCopy(m)}
+	g := ShallowCopy(m.GetGraph())
 	a.Model.Graph = g
 	var err error
 	if a.Kept, err = keep(g.Output, outputs); err != nil {

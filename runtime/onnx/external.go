@@ -251,11 +251,11 @@ func ExternalFiles(m *ModelProto) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Locate checks all external tensors of a model whose files lie in dir. It returns the model in the form that ONNX
-// Runtime needs, and the folder to pass to it ("" without external data). ONNX Runtime rejects files outside of that
-// folder, also behind symbolic links, so Locate resolves links. The folder is the deepest one that contains all real
-// files; if locations change, the model is a copy.
-func Locate(m *ModelProto, dir string) (*ModelProto, string, error) {
+// LocateExternal checks all external tensors of a model whose files lie in dir. It returns the model in the form that
+// ONNX Runtime needs, and the folder to pass to it ("" without external data). ONNX Runtime rejects files outside of
+// that folder, also behind symbolic links, so LocateExternal resolves links. The folder is the deepest one that
+// contains all real files; if locations change, the model is a copy.
+func LocateExternal(m *ModelProto, dir string) (*ModelProto, string, error) {
 	files, err := places(m, dir)
 	if err != nil || len(files) == 0 {
 		return m, "", err

@@ -175,7 +175,7 @@ func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, 
 				maxRepeated)
 		}
 		body := n
-		n = Shallow(body)
+		n = ShallowCopy(body)
 		if n.Name != "" {
 			n.Name = f.prefix + n.Name
 		}
@@ -204,10 +204,10 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 				continue
 			}
 			name := a.Name
-			a = Shallow(value) // its graphs, if any, belong to the caller
+			a = ShallowCopy(value) // its graphs, if any, belong to the caller
 			a.Name, a.RefAttrName = name, ""
 		} else if a.G != nil || len(a.Graphs) > 0 {
-			a = Shallow(a)
+			a = ShallowCopy(a)
 			if a.G != nil {
 				a.G = u.copied(a.G, f)
 			}
@@ -223,17 +223,17 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 
 // copied returns a graph inside a function with the names of one call. Its nodes are still those of the body.
 func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
-	g = Shallow(g)
+	g = ShallowCopy(g)
 	for _, list := range []*[]*ValueInfoProto{&g.Input, &g.Output, &g.ValueInfo} {
 		*list = slices.Clone(*list)
 		for i, v := range *list {
-			(*list)[i] = Shallow(v)
+			(*list)[i] = ShallowCopy(v)
 			(*list)[i].Name = u.name(f, v.Name)
 		}
 	}
 	g.Initializer = slices.Clone(g.Initializer)
 	for i, t := range g.Initializer {
-		g.Initializer[i] = Shallow(t)
+		g.Initializer[i] = ShallowCopy(t)
 		g.Initializer[i].Name = u.name(f, t.Name)
 	}
 	return g

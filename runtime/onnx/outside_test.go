@@ -164,11 +164,11 @@ func TestMalformedGraphsAreRefused(t *testing.T) {
 		}
 		orttest.Write(t, path, string(b))
 		_, err = onnx.Unmarshal(b)
-		orttest.OneLine(t, "bytes", err, want)
+		orttest.CheckOneLineError(t, "bytes", err, want)
 		_, err = onnx.ReadFile(path)
-		orttest.OneLine(t, "a file", err, path, want)
+		orttest.CheckOneLineError(t, "a file", err, path, want)
 		_, err = onnx.OpenFile(dir, "m.onnx")
-		orttest.OneLine(t, "a file with its weights left in it", err, want)
+		orttest.CheckOneLineError(t, "a file with its weights left in it", err, want)
 	}
 	unlisted := loop("Loop") // old files list constants after the inputs that the loop feeds
 	body := unlisted.Graph.Node[0].Attribute[0].G

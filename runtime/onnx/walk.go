@@ -81,8 +81,8 @@ func Subgraphs(n *NodeProto) []*GraphProto {
 	return out
 }
 
-// FreeNames lists, without repetition, the names that the subgraphs of n read from outside.
-func FreeNames(n *NodeProto) []string {
+// OuterNames lists, without repetition, the names that the subgraphs of n read from outside.
+func OuterNames(n *NodeProto) []string {
 	var out []string
 	seen := map[string]bool{"": true}
 	for _, g := range Subgraphs(n) {
@@ -99,7 +99,7 @@ func FreeNames(n *NodeProto) []string {
 			made[t.Name] = true
 		}
 		for _, q := range g.Node {
-			for _, name := range append(FreeNames(q), q.Input...) {
+			for _, name := range append(OuterNames(q), q.Input...) {
 				read(name)
 			}
 			for _, name := range q.Output {
@@ -113,8 +113,8 @@ func FreeNames(n *NodeProto) []string {
 	return out
 }
 
-// Shallow returns a copy of a message. It shares lists, messages and bytes with m, and keeps unknown fields.
-func Shallow[M proto.Message](m M) M {
+// ShallowCopy returns a copy of a message. It shares lists, messages and bytes with m, and keeps unknown fields.
+func ShallowCopy[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	to := from.New()
 	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -49,13 +49,13 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 			}
 		}
 		change(path)
-		orttest.OneLine(t, what, s.Check(named("w"), dir), path, "changed while it is used: start again")
+		orttest.CheckOneLineError(t, what, s.Check(named("w"), dir), path, "changed while it is used: start again")
 		if err := s.Check(named("v"), dir); err != nil {
 			t.Error(err)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		orttest.OneLine(t, "gone", s.Check(named("w"), dir), path)
+		orttest.CheckOneLineError(t, "gone", s.Check(named("w"), dir), path)
 	}
 }

@@ -33,7 +33,7 @@ func inferAttention(o *infer) error {
 		if h < 1 || kv < 1 {
 			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
 		}
-		return o.Set(graph.Shape{q[0], q[1], quotient(o, v[2], kv, "width").Mul(graph.D(h))})
+		return o.Set(graph.Shape{q[0], q[1], quotient(o, v[2], kv, "width").Mul(graph.StaticDim(h))})
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (w geometry) padSame(x graph.Shape, front bool) error {
 			if stride > 1 {
 				return fmt.Errorf("auto_pad needs a known size; export with explicit pads")
 			}
-			d = graph.D(stride)
+			d = graph.StaticDim(stride)
 		}
 		total := max(0, ((d.N+stride-1)/stride-1)*stride+w.span(i)-d.N)
 		w.pads[i], w.pads[i+n] = total/2, total-total/2
@@ -120,19 +120,19 @@ func windowShape(o *infer, x graph.Shape, channels graph.Dim) error {
 	}
 	out := append(slices.Clone(x[:1]), channels)
 	for i, stride := range w.strides {
-		in, q := x[2+i].Add(graph.D(w.pad(i)-w.span(i))), o.Unknown("window", i)
+		in, q := x[2+i].Add(graph.StaticDim(w.pad(i)-w.span(i))), o.Unknown("window", i)
 		switch {
 		case in.Static() && in.N < 0:
 			return fmt.Errorf("kernel %v is larger than %v", w.kernel, x)
 		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
 			// no window starts in the padding at the end
-			if q = graph.D((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+w.pads[i] {
+			if q = graph.StaticDim((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+w.pads[i] {
 				q.N--
 			}
 		case in.Static():
-			q = graph.D(in.N/stride + 1)
+			q = graph.StaticDim(in.N/stride + 1)
 		case stride == 1:
-			q = in.Add(graph.D(1))
+			q = in.Add(graph.StaticDim(1))
 		}
 		out = append(out, q)
 	}
@@ -145,7 +145,7 @@ func inferConv(o *infer) error {
 		return nil
 	}
 	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() &&
-		x[1] != w[1].Mul(graph.D(g)) {
+		x[1] != w[1].Mul(graph.StaticDim(g)) {
 		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
 	}
 	return windowShape(o, x, w[0])
@@ -230,7 +230,7 @@ func inferConvTranspose(o *infer) error {
 	if group < 1 || len(weights) != len(x) || x[1].Static() && weights[0].Static() && x[1] != weights[0] {
 		return fmt.Errorf("weights %v in %d groups do not fit", weights, group)
 	}
-	channels := weights[1].Mul(graph.D(group))
+	channels := weights[1].Mul(graph.StaticDim(group))
 	w, err := transposeWindows(o.Op)
 	if _, given := o.Attrs.Ints("output_shape"); err != nil || given {
 		return unknownWindow(o, x, channels)
@@ -243,7 +243,7 @@ func inferConvTranspose(o *infer) error {
 	for i, stride := range w.strides {
 		d := o.Unknown("window", i)
 		if in := x[2+i]; in.Static() {
-			d = graph.D(stride*(in.N-1) + extra[i] + w.span(i) - w.pad(i))
+			d = graph.StaticDim(stride*(in.N-1) + extra[i] + w.span(i) - w.pad(i))
 		}
 		out = append(out, d)
 	}

@@ -127,14 +127,14 @@ func broadcast(o *infer, in []node) error {
 
 func foldDiv(a, b graph.Dim) (graph.Dim, bool) {
 	if a.Static() && b.Static() && b.N != 0 {
-		return graph.D(a.N / b.N), true
+		return graph.StaticDim(a.N / b.N), true
 	}
 	return a.Div(b)
 }
 
 func foldMod(a, b graph.Dim) (graph.Dim, bool) {
 	if a.Static() && b.Static() && b.N > 0 && a.N >= 0 {
-		return graph.D(a.N % b.N), true
+		return graph.StaticDim(a.N % b.N), true
 	}
 	return graph.Dim{}, false
 }
@@ -143,7 +143,7 @@ func foldEqual(a, b graph.Dim) (graph.Dim, bool) {
 	if a.Static() && b.Static() || a == b {
 		return graph.BoolDim(a == b), true
 	}
-	return graph.D(0), a.Is(-1) || b.Is(-1) // a size is never -1
+	return graph.StaticDim(0), a.Is(-1) || b.Is(-1) // a size is never -1
 }
 
 // modVJP is the gradient of a - b q, in which the quotient q, rounded down (for fmod, towards zero), is constant

@@ -213,7 +213,8 @@ func TestWitnesses(t *testing.T) {
 		}
 		for _, o := range outputs {
 			for i, v := range want[o.Name].Data {
-				if d := math.Abs(float64(got[o.Name].Data[i] - v)); !(d <= orttest.Within(1e-5)*want[o.Name].MaxAbs()) {
+				d, limit := math.Abs(float64(got[o.Name].Data[i]-v)), orttest.Tolerance(1e-5)*want[o.Name].MaxAbs()
+				if !(d <= limit) {
 					t.Fatalf("%s: %s[%d] is off by %.2g", w.kind, o.Name, i, d)
 				}
 			}
@@ -238,7 +239,7 @@ func parse(s string) graph.Shape {
 		case c == 'S':
 			out = append(out, graph.Sym("S"))
 		default:
-			out = append(out, graph.D(int(c-'0')))
+			out = append(out, graph.StaticDim(int(c-'0')))
 		}
 	}
 	return out

@@ -206,7 +206,7 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 func inferNonZero(o *infer) error {
 	o.SetType(0, graph.Int64)
 	if s := o.In[0].Shape(); s != nil {
-		return o.Set(graph.Shape{graph.D(max(1, len(s))), o.Unknown("nonzero")})
+		return o.Set(graph.Shape{graph.StaticDim(max(1, len(s))), o.Unknown("nonzero")})
 	}
 	return nil
 }

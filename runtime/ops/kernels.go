@@ -53,7 +53,7 @@ func inferSequences(o *infer) error {
 		x[0].Static() && x[0].N%rows != 0 {
 		return fmt.Errorf("rows %v of %d heads in sequences of %d", x, heads, rows)
 	}
-	return o.Set(graph.Shape{x[0], graph.D(x[1].N / 3)})
+	return o.Set(graph.Shape{x[0], graph.StaticDim(x[1].N / 3)})
 }
 
 func sequencesVJP(c *call) []node {

@@ -33,10 +33,10 @@ func inferMatMul(o *infer) error {
 	a, b = slices.Clone(a), slices.Clone(b)
 	rowA, colB := len(a) > 1, len(b) > 1
 	if !rowA {
-		a = append(graph.Shape{graph.D(1)}, a...)
+		a = append(graph.Shape{graph.StaticDim(1)}, a...)
 	}
 	if !colB {
-		b = append(b, graph.D(1))
+		b = append(b, graph.StaticDim(1))
 	}
 	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores transA for a vector
 		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]

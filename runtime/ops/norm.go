@@ -33,7 +33,7 @@ func inferLayerNorm(o *infer) error {
 		return err
 	}
 	for i := a; i < len(stat); i++ {
-		stat[i] = graph.D(1)
+		stat[i] = graph.StaticDim(1)
 	}
 	for i := range o.Out[1:] {
 		o.SetOutput(1+i, stat)

@@ -95,7 +95,7 @@ func resolve(axes []int, n, rank int) ([]int, error) {
 
 // quotient returns a/n, or an unknown size with that name if a may not be divisible by n.
 func quotient(o *infer, a graph.Dim, n int, name string, index ...int) graph.Dim {
-	if q, ok := a.Div(graph.D(n)); ok {
+	if q, ok := a.Div(graph.StaticDim(n)); ok {
 		return q
 	}
 	return o.Unknown(name, index...)

@@ -132,7 +132,7 @@ func inferGlobalPool(o *infer) error {
 	}
 	out := slices.Clone(x)
 	for i := 2; i < len(out); i++ {
-		out[i] = graph.D(1)
+		out[i] = graph.StaticDim(1)
 	}
 	return o.Set(out)
 }

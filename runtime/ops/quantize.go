@@ -104,7 +104,7 @@ func inferMatMulNBits(o *infer) error {
 	if last := x[len(x)-1]; last.Static() && !last.Is(k) {
 		return fmt.Errorf("inner sizes %v and %d differ", last, k)
 	}
-	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.D(n)))
+	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.StaticDim(n)))
 }
 
 func decomposeMatMulNBits(c *call, in []node) node {

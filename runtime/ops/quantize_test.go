@@ -80,7 +80,7 @@ func TestMatMulNBitsByHand(t *testing.T) {
 // Operators that round activations have a shape and no gradient.
 func TestQuantisedShapes(t *testing.T) {
 	g := graph.New()
-	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("S"), graph.D(4)})
+	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("S"), graph.StaticDim(4)})
 	q := g.ApplyN(graph.Standard, "DynamicQuantizeLinear", nil, 3, x)
 	w := g.Const(tensor.OfInts(make([]int64, 12), 4, 3)).Cast(graph.Uint8)
 	y := g.Apply(graph.Standard, "MatMulInteger", nil, q[0], w, q[2])

@@ -96,7 +96,7 @@ func inferReduce(o *infer) error {
 		case !slices.Contains(axes, i):
 			out = append(out, d)
 		case keep:
-			out = append(out, graph.D(1))
+			out = append(out, graph.StaticDim(1))
 		}
 	}
 	return o.Set(out)
@@ -109,7 +109,7 @@ func inferArg(o *infer) error {
 		return err
 	}
 	if o.Attrs.Int("keepdims", 1) == 1 {
-		out[a] = graph.D(1)
+		out[a] = graph.StaticDim(1)
 	} else {
 		out = slices.Delete(out, a, a+1)
 	}

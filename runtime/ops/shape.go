@@ -67,7 +67,7 @@ func inferReshape(o *infer) error {
 		return o.Set(out)
 	}
 	if hole >= 0 {
-		rest := graph.D(1)
+		rest := graph.StaticDim(1)
 		for i, d := range out {
 			if i != hole {
 				rest = rest.Mul(d)
@@ -145,7 +145,7 @@ func inferUnsqueeze(o *infer) error {
 		if i > 0 && a == at[i-1] {
 			return fmt.Errorf("axis %d twice in %v", a, axes)
 		}
-		out = slices.Insert(out, a, graph.D(1))
+		out = slices.Insert(out, a, graph.StaticDim(1))
 	}
 	return o.Set(out)
 }
@@ -336,13 +336,13 @@ func inferSplit(o *infer) error {
 		s := slices.Clone(in)
 		switch {
 		case len(sizes) > 0:
-			s[a] = graph.D(sizes[i])
+			s[a] = graph.StaticDim(sizes[i])
 			total += sizes[i]
 		case !ok:
 			s[a] = o.Unknown("split", i)
 		case in[a].Static(): // equal parts, the last one may be smaller
 			each := (in[a].N-1)/len(o.Out) + 1
-			s[a] = graph.D(max(0, min(each, in[a].N-i*each)))
+			s[a] = graph.StaticDim(max(0, min(each, in[a].N-i*each)))
 		default:
 			s[a] = quotient(o, in[a], len(o.Out), "split", i)
 		}
@@ -387,7 +387,7 @@ func inferDepthToSpace(o *infer) error {
 		return nil
 	}
 	c := quotient(o, in[1], b*b, "channels")
-	return o.Set(graph.Shape{in[0], c, in[2].Mul(graph.D(b)), in[3].Mul(graph.D(b))})
+	return o.Set(graph.Shape{in[0], c, in[2].Mul(graph.StaticDim(b)), in[3].Mul(graph.StaticDim(b))})
 }
 
 // decomposeDepthToSpace moves blocks of channels into space. The modes DCR and CRD differ in the position of the block
@@ -411,7 +411,7 @@ func inferSpaceToDepth(o *infer) error {
 	if len(in) != 4 || b < 1 || b > maxWindow {
 		return nil
 	}
-	return o.Set(graph.Shape{in[0], in[1].Mul(graph.D(b * b)), quotient(o, in[2], b, "space", 2),
+	return o.Set(graph.Shape{in[0], in[1].Mul(graph.StaticDim(b * b)), quotient(o, in[2], b, "space", 2),
 		quotient(o, in[3], b, "space", 3)})
 }
 
@@ -485,14 +485,14 @@ func inferRange(o *infer) error {
 	case step == 0:
 		return fmt.Errorf("step 0")
 	case n.Static():
-		n = graph.D(rangeLen(0, n.N, step))
+		n = graph.StaticDim(rangeLen(0, n.N, step))
 	case step != 1:
 		n = o.Unknown("range")
 	}
 	if n.Static() && n.N <= graph.MaxContent && a[0].Static() {
 		var v []graph.Dim
 		for i := range n.N {
-			v = append(v, graph.D(a[0].N+i*step))
+			v = append(v, graph.StaticDim(a[0].N+i*step))
 		}
 		o.SetContent(v)
 	}

@@ -101,7 +101,7 @@ func moveCase(kind, name string, f func(b *bench) node) gradientCase {
 // TestContents follows known integers through the chains that exporters write around Reshape.
 func TestContents(t *testing.T) {
 	g := graph.New()
-	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.D(6), graph.D(8)})
+	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(6), graph.StaticDim(8)})
 	batch := x.ShapeOf().Gather(0, g.Scalar64(0)).Unsqueeze(0)
 	heads := x.ShapeOf().Slice(0, 2, 3).Cast(graph.Int64).Div(g.Ints(2))
 	shape := graph.Concat(0, batch, g.Ints(-1, 2), heads)

@@ -82,18 +82,18 @@ func sliceLen(d graph.Dim, start, end, step int) (graph.Dim, error) {
 		switch {
 		case step != 1:
 		case start >= 0 && end == start+1:
-			return graph.D(1), nil // assumed to be inside the axis
+			return graph.StaticDim(1), nil // assumed to be inside the axis
 		case start >= 0 && end < 0:
-			return d.Sub(graph.D(start - end)), nil
+			return d.Sub(graph.StaticDim(start - end)), nil
 		case start >= 0 && end >= math.MaxInt32:
-			return d.Sub(graph.D(start)), nil
+			return d.Sub(graph.StaticDim(start)), nil
 		case start == -1 && end >= math.MaxInt32:
-			return graph.D(1), nil
+			return graph.StaticDim(1), nil
 		}
 		return graph.Dim{}, fmt.Errorf("symbolic")
 	}
 	i, j := clampRange(d.N, start, end, step)
-	return graph.D(rangeLen(i, j, step)), nil
+	return graph.StaticDim(rangeLen(i, j, step)), nil
 }
 
 func clampRange(n, start, end, step int) (int, int) {
@@ -228,7 +228,7 @@ func inferPad(o *infer) error {
 	}
 	out := slices.Clone(in)
 	for i, a := range axes {
-		out[a] = out[a].Add(graph.D(pads[i] + pads[i+len(axes)]))
+		out[a] = out[a].Add(graph.StaticDim(pads[i] + pads[i+len(axes)]))
 	}
 	return o.Set(out)
 }

@@ -41,7 +41,7 @@ func Chain(parts ...Transform) Transform {
 		},
 		Update: func(updates, state, params tensor.Map) {
 			for i, p := range parts {
-				p.Update(updates, state.Under(prefix[i]), params)
+				p.Update(updates, state.WithoutPrefix(prefix[i]), params)
 			}
 		},
 	}

@@ -85,7 +85,8 @@ type Options struct {
 	Placement bool
 
 	// WeightsDir is the folder that the names of the graph's external data files are relative to. It may be a symbolic
-	// link. Names and links inside it may not lead out of it, except links of Hugging Face's cache (see onnx.Locate).
+	// link. Names and links inside it may not lead out of it, except links of Hugging Face's cache (see
+	// onnx.LocateExternal).
 	WeightsDir string
 	// Outputs keeps only these outputs of the graph, in this order. ONNX Runtime then removes all nodes that they do
 	// not need; it cannot do so for outputs that a Run omits. An empty list keeps all outputs.
@@ -154,7 +155,7 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = numerics.OfMachine()
+	f = numerics.MachineFingerprint()
 	f.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", f.Compilers, compilerC(), libraryC()))
 	f.Library, f.Provider = version+", "+strings.TrimPrefix(a.buildInfo(), "ORT Build Info: "), o.Provider
 	f.Optimization, f.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)

@@ -90,7 +90,7 @@ func FuzzStrangers(f *testing.F) {
 		f.Add(uint8(which), uint16(0), int64(0), "g", uint8(1))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, field uint16, number int64, name string, cut uint8) {
-		orttest.OnCPU(t)
+		orttest.RequireCPU(t)
 		m := proto.Clone(models[int(which)%len(models)]).(*onnx.ModelProto)
 		list := onnxtest.Fields(m)
 		if at := list[int(field)%len(list)]; at.Text {

@@ -51,7 +51,7 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 		return nil, p.errorf("it has no outputs, so there is nothing to run")
 	}
 	p.native, p.results, p.nativeOutputs = a.Inputs, a.Outputs, a.Values
-	m, weights, err := onnx.Locate(a.Model, o.WeightsDir)
+	m, weights, err := onnx.LocateExternal(a.Model, o.WeightsDir)
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}

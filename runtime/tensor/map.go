@@ -45,8 +45,8 @@ func (m Map) Scale(a float64) Map {
 	return m
 }
 
-// Under returns the tensors named prefix/..., without the prefix; it shares the tensors.
-func (m Map) Under(prefix string) Map {
+// WithoutPrefix returns the tensors named prefix/..., without the prefix; it shares the tensors.
+func (m Map) WithoutPrefix(prefix string) Map {
 	out := Map{}
 	for k, t := range m {
 		if rest, ok := strings.CutPrefix(k, prefix+"/"); ok {

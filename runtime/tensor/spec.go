@@ -42,8 +42,8 @@ func SpecsOf(m Map) Specs {
 	return out
 }
 
-// Under returns the specifications with a prefix and a slash before their names.
-func (specs Specs) Under(prefix string) Specs {
+// WithPrefix returns the specifications with a prefix and a slash before their names.
+func (specs Specs) WithPrefix(prefix string) Specs {
 	out := slices.Clone(specs)
 	for i := range out {
 		out[i].Name = prefix + "/" + out[i].Name

@@ -51,7 +51,7 @@ func TestNumbers(t *testing.T) {
 func TestMap(t *testing.T) {
 	m := Map{}.Put("a", Map{"x": Of([]float32{1}, 1), "b/y": Of([]float32{2}, 1)})
 	m["ax"] = Of([]float32{9}, 1)
-	if got := m.Under("a").Names(); !slices.Equal(got, []string{"b/y", "x"}) {
+	if got := m.WithoutPrefix("a").Names(); !slices.Equal(got, []string{"b/y", "x"}) {
 		t.Errorf("under a: %v", got)
 	}
 	c := m.Clone()

@@ -19,7 +19,7 @@ func metricTable() string {
 		if d.Lower {
 			better = "lower"
 		}
-		rows = append(rows, []string{name, d.Title, metricBounds(d), better, metrics.InWords(d.Window),
+		rows = append(rows, []string{name, d.Title, metricBounds(d), better, metrics.DescribeWindow(d.Window),
 			d.Merge, d.Exists, d.Privacy})
 	}
 	return markdown(rows)

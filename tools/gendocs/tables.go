@@ -109,7 +109,7 @@ func movingTable() string {
 	for _, s := range dasslimport.Settings() {
 		flag, ours := "", code(s.Key)
 		if s.Flag != "" {
-			if flag = code("--" + s.Flag); s.Strong {
+			if flag = code("--" + s.Flag); s.OverridesFiles {
 				flag += " wins"
 			}
 		}

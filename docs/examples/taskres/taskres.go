@@ -30,7 +30,7 @@ func newTaskRes() layer.Builder { return &TaskRes{Alpha: 0.5} }
 
 // Build checks the options.
 func (m *TaskRes) Build(method.Method) (method.Method, error) {
-	return *m, check.Within("alpha", m.Alpha, 0, 1e3)
+	return *m, check.InRange("alpha", m.Alpha, 0, 1e3)
 }
 
 // Properties states that the server needs nothing of clients but their mean, weighted by examples: the method runs with

@@ -31,7 +31,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// Two rounds by hand (methodtest.Hand has the toy). The hand-written prompts are h = (1,1)/√2 and (1,-1)/√2.
+// Two rounds by hand (methodtest.HandExample has the toy). The hand-written prompts are h = (1,1)/√2 and (1,-1)/√2.
 //
 // Client 0's image (0.6,0.8) of class 0 has the scores 0.7√2 and -0.1√2, so its loss is ln(1+e^-z), z = 0.8√2.
 // A residual moves a score along f - (f·h)h, here (-0.1,0.1) and (0.7,0.7), times alpha 0.5.
@@ -42,7 +42,7 @@ func TestSuite(t *testing.T) {
 func TestTwoRoundsByHand(t *testing.T) {
 	p, q := 1/(1+math.Exp(0.8*math.Sqrt2)), 1/(1+math.Exp(-0.6*math.Sqrt2))
 	mean := -(p - 2*q) * 0.35 / 3 // of class 1, in both directions, with lr 1
-	methodtest.Hand{Method: "taskres", LR: 1,
+	methodtest.HandExample{Method: "taskres", LR: 1,
 		Want: map[string]float64{"r0/c0/s0/loss": -math.Log(1 - p), "r0/c1/s0/loss": -math.Log(1 - q),
 			"r0/c0/s0/grad/residual#0": p / 20, "r0/c0/s0/grad/residual#1": -p / 20,
 			"r0/c0/s0/grad/residual#2": 0.35 * p, "r0/c1/s0/grad/residual#1": -q / 20,

@@ -130,7 +130,7 @@ func (e *encoder) close() {
 // each passes the requested features of one view of some images to a function, in order and one batch at a time.
 func (e *encoder) each(ctx context.Context, list []data.Example, view int, to func(*tensor.Tensor) error) error {
 	batches := slices.Collect(slices.Chunk(list, e.batch(e.Request)))
-	return data.InOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor, error) {
+	return data.ParallelInOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor, error) {
 		pixels, err := e.pixels(ctx, batches[i], view)
 		if err != nil {
 			return nil, err

@@ -231,7 +231,7 @@ func TestTokensLeadToFeatures(t *testing.T) {
 	image, patches := of(method.ImageInput), of(method.PatchesInput)
 	for i := range 5 {
 		all := append(slices.Clone(image.Row(i).Data), patches.Row(i).Data...)
-		orttest.Near(t, "features", tensor.Of(got.Row(i).Data, len(all)), tensor.Of(all, len(all)))
+		orttest.CheckClose(t, "features", tensor.Of(got.Row(i).Data, len(all)), tensor.Of(all, len(all)))
 	}
 	cached, err := x.Rows(context.Background(), features.Request{Bundle: b, List: list, What: method.TokensInput})
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Storage describes what requests will add to the cache.
 type Storage struct {
 	Dir     string
-	Missing []Missing // in the order of kinds, without kinds that are complete
-	Free    int64     // bytes that the file system has left; negative if unknown
+	Missing []MissingRows // in the order of kinds, without kinds that are complete
+	Free    int64         // bytes that the file system has left; negative if unknown
 }
 
-// Missing describes the missing rows of one kind of features.
-type Missing struct {
+// MissingRows describes the missing rows of one kind of features.
+type MissingRows struct {
 	What   string // as in a Request
 	Images int    // of the requests with missing rows
 	Bytes  int64
@@ -35,7 +35,7 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 	s := Storage{Dir: x.Cache.Dir, Free: -1}
 	total, seen := int64(0), map[data.Key]bool{}
 	for _, kind := range kinds {
-		need := Missing{What: kind.what}
+		need := MissingRows{What: kind.what}
 		for _, r := range requests {
 			if r.What != kind.what {
 				continue
@@ -62,7 +62,7 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 	}
 	free := x.Free
 	if free == nil {
-		free = data.Free
+		free = data.FreeBytes
 	}
 	if n, ok := free(s.Dir); ok {
 		if s.Free = n; total > 0 && total > n-spare {

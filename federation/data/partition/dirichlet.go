@@ -28,7 +28,7 @@ func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]a
 	most := allocation.MaxTries(p.Clients, classes)
 	for try := range most {
 		out := allocation.NewShares(p.Clients, len(lists))
-		rng := data.Stream(seed, "dirichlet", try)
+		rng := data.NewRand(seed, "dirichlet", try)
 		for k := range classes {
 			share := proportions(out, len(lists[0].Index), p, rng)
 			for l := range lists {

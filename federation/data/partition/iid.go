@@ -21,7 +21,7 @@ func roundRobin(out []allocation.Shares, l int, index []int, turn int) int {
 func iid(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	out := allocation.NewShares(p.Clients, len(lists))
 	for l := range lists {
-		rng := data.Stream(seed, "iid", l)
+		rng := data.NewRand(seed, "iid", l)
 		turn := 0
 		for _, index := range lists[l].ByClass(classes) {
 			allocation.Shuffle(index, rng)
@@ -50,10 +50,10 @@ func pathological(lists []allocation.List, classes int, p Config, seed uint64) (
 			classes, p.Clients, max(n, 1))
 	}
 	out := allocation.NewShares(p.Clients, len(lists))
-	order := data.Stream(seed, "pathological").Perm(classes)
+	order := data.NewRand(seed, "pathological").Perm(classes)
 	for l := range lists {
 		groups := lists[l].ByClass(classes)
-		rng := data.Stream(seed, "pathological/common", l)
+		rng := data.NewRand(seed, "pathological/common", l)
 		turn := 0
 		for _, class := range order[:common] {
 			allocation.Shuffle(groups[class], rng)

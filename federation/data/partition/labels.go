@@ -28,7 +28,7 @@ func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
 		return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: raise "+
 			"partition.classes or partition.clients", p.Clients, p.Classes, classes)
 	}
-	rng := data.Stream(seed, "owned")
+	rng := data.NewRand(seed, "owned")
 	owners := owners(p.Clients, p.Classes, classes, rng)
 	grouped := make([][][]int, len(lists))
 	for l := range lists {

@@ -16,7 +16,7 @@ func lds(j *allocation.Job) ([]Client, error) {
 		return nil, err
 	}
 	classes := len(j.Set.Classes)
-	rng := data.Stream(j.Seed, "lds")
+	rng := data.NewRand(j.Seed, "lds")
 	share := make([][]float64, classes)
 	for k := range share {
 		share[k] = dirichletOrOneHot(j.Beta, j.Clients, rng)
@@ -25,7 +25,7 @@ func lds(j *allocation.Job) ([]Client, error) {
 	for i, d := range j.Domains {
 		got := allocation.NewShares(count[i], len(j.Lists))
 		for l, list := range j.InDomain(d) {
-			shuffler := data.Stream(j.Seed, "lds/shuffle", d, l)
+			shuffler := data.NewRand(j.Seed, "lds/shuffle", d, l)
 			for k, index := range list.ByClass(classes) {
 				takeShares(got, l, index, share[k][len(out):len(out)+count[i]], shuffler)
 			}

@@ -14,7 +14,7 @@ import (
 // the first clients draw one more.
 func pachinko(j *allocation.Job) ([]Client, error) {
 	classes := len(j.Set.Classes)
-	rng := data.Stream(j.Seed, "pachinko")
+	rng := data.NewRand(j.Seed, "pachinko")
 	// all lists in sequence: example start[l]+i is entry i of list l
 	start, label := []int{0}, []int{}
 	for _, l := range j.Lists {

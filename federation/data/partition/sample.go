@@ -27,7 +27,7 @@ func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allo
 	}
 	out := allocation.NewShares(p.Clients, len(lists))
 	for c := range out {
-		rng := data.Stream(seed, "sample", c)
+		rng := data.NewRand(seed, "sample", c)
 		q := dirichletOrOneHot(p.Beta, classes, rng)
 		for l := range lists {
 			have := make([]int, classes)

@@ -20,7 +20,7 @@ func FewShot(index, labels []int, k int, seed uint64) []int {
 	}
 	var out []int
 	for class, g := range groups {
-		allocation.Shuffle(g, data.Stream(seed, "shots", class))
+		allocation.Shuffle(g, data.NewRand(seed, "shots", class))
 		out = append(out, g[:min(k, len(g))]...)
 	}
 	slices.Sort(out)
@@ -32,7 +32,7 @@ func iidShots(j *allocation.Job) ([]Client, error) {
 	if err := j.CheckShots(); err != nil {
 		return nil, err
 	}
-	got, err := iid(j.Lists, len(j.Set.Classes), j.Config, data.Stream(j.Seed, "partition/"+j.Kind, 0).Uint64())
+	got, err := iid(j.Lists, len(j.Set.Classes), j.Config, data.NewRand(j.Seed, "partition/"+j.Kind, 0).Uint64())
 	if err != nil {
 		return nil, err
 	}

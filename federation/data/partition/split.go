@@ -56,7 +56,7 @@ type allocator func(lists []allocation.List, classes int, p Config, seed uint64)
 // overall splits the whole set, whatever the domains.
 func overall(share allocator) func(*allocation.Job) ([]Client, error) {
 	return func(j *allocation.Job) ([]Client, error) {
-		got, err := share(j.Lists, len(j.Set.Classes), j.Config, data.Stream(j.Seed, "partition/"+j.Kind, 0).Uint64())
+		got, err := share(j.Lists, len(j.Set.Classes), j.Config, data.NewRand(j.Seed, "partition/"+j.Kind, 0).Uint64())
 		return j.NewClients(got, "", 0), err
 	}
 }
@@ -72,7 +72,7 @@ func eachDomain(share allocator) func(*allocation.Job) ([]Client, error) {
 		for i, d := range j.Domains {
 			q := j.Config
 			q.Clients = count[i]
-			got, err := share(j.InDomain(d), len(j.Set.Classes), q, data.Stream(j.Seed, "partition/"+j.Kind,
+			got, err := share(j.InDomain(d), len(j.Set.Classes), q, data.NewRand(j.Seed, "partition/"+j.Kind,
 				d).Uint64())
 			if err != nil {
 				return nil, fmt.Errorf("domain %s: %w", j.Set.Domains[d], err)

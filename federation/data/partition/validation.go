@@ -32,7 +32,7 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 	for i := range clients {
 		c := &clients[i]
 		var val []int
-		c.Train, val = stratified(c.Train, s.Train, share, data.Stream(seed, "validation", i).Uint64())
+		c.Train, val = stratified(c.Train, s.Train, share, data.NewRand(seed, "validation", i).Uint64())
 		c.Val = nil
 		for _, k := range val {
 			if _, ok := at[k]; !ok {
@@ -62,11 +62,11 @@ func stratified(index []int, list []data.Example, share float64, seed uint64) (k
 		labels = append(labels, y)
 	}
 	slices.Sort(labels)
-	ties := data.Stream(seed, "classes").Perm(len(labels))
+	ties := data.NewRand(seed, "classes").Perm(len(labels))
 	var all []placed
 	for k, y := range labels {
 		g := groups[y]
-		allocation.Shuffle(g, data.Stream(seed, "class", y))
+		allocation.Shuffle(g, data.NewRand(seed, "class", y))
 		for j, i := range g {
 			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g))})
 		}

@@ -50,7 +50,7 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 		for di, domain := range s.Domains {
 			for label, class := range s.Classes {
 				for i := range split.count {
-					sample, err := synthetic.New(class, domain, data.Stream(cfg.Seed, "drawn/"+split.name, i).Uint64(),
+					sample, err := synthetic.New(class, domain, data.NewRand(cfg.Seed, "drawn/"+split.name, i).Uint64(),
 						style)
 					if err != nil {
 						return nil, fmt.Errorf("data.generator: %w", err)

@@ -147,7 +147,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 	}
 	var buf []byte
 	add := func(name string) error {
-		if spec.OfImage(name) {
+		if spec.IsImageInput(name) {
 			return nil // a row of data
 		}
 		t, err := in.need(name)

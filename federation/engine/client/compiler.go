@@ -247,7 +247,7 @@ func cutValue(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	all, fixed := cut([]graph.Node{n}, spec.OfImage)
+	all, fixed := cut([]graph.Node{n}, spec.IsImageInput)
 	return all[0], fixed
 }
 

@@ -28,7 +28,7 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 	}
 	answer, err := q.Compute(l)
 	if err == nil && w.Tracer != nil {
-		err = w.traceStatistic(c, o, s, answer, l.Draws.Taken())
+		err = w.traceStatistic(c, o, s, answer, l.Draws.Count())
 	}
 	if err != nil {
 		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round+1, c.ID, o.Statistic, err)

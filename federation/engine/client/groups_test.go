@@ -31,11 +31,11 @@ func TestGroups(t *testing.T) {
 		batch   int
 		want    string
 	}{
-		{fl, methodtest.Alike(sizes...), 1, "[[0] [1] [2] [3] [4] [5]]"},
-		{fl, methodtest.Alike(sizes...), 2, "[[0 4] [1 2] [3 5]]"},
-		{fl, methodtest.Alike(sizes...), 9, "[[0 4 1 2 3 5]]"},
+		{fl, methodtest.ClientsOfOneBackbone(sizes...), 1, "[[0] [1] [2] [3] [4] [5]]"},
+		{fl, methodtest.ClientsOfOneBackbone(sizes...), 2, "[[0 4] [1 2] [3 5]]"},
+		{fl, methodtest.ClientsOfOneBackbone(sizes...), 9, "[[0 4 1 2 3 5]]"},
 		{fl, methodtest.Clients(sizes...), 2, "[[0 4] [2] [1 3] [5]]"},
-		{pha, methodtest.Alike(sizes...), 3, "[[0 4 2] [1 3 5]]"},
+		{pha, methodtest.ClientsOfOneBackbone(sizes...), 3, "[[0 4 2] [1 3 5]]"},
 	} {
 		e := &spec.Experiment{Method: c.m, Classes: methodtest.Classes, Template: "a {}.", Clients: c.clients,
 			BatchClients: c.batch, Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd",

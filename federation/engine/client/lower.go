@@ -128,7 +128,7 @@ func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error
 
 // FixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
 func FixedParts(root graph.Node) []graph.Node {
-	return partsWithout([]graph.Node{root}, spec.OfImage)
+	return partsWithout([]graph.Node{root}, spec.IsImageInput)
 }
 
 // partsWithout lists the largest parts of graphs that depend on none of some inputs and are not constants already.

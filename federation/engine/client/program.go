@@ -42,9 +42,10 @@ const (
 
 // readsRows reports whether the program reads rows of data.
 func (p *program) readsRows() bool {
-	return slices.ContainsFunc(p.inputs, spec.OfImage) || slices.ContainsFunc(p.hosts, func(h method.HostCall) bool {
-		return slices.ContainsFunc(h.Of, spec.OfImage)
-	})
+	return slices.ContainsFunc(p.inputs, spec.IsImageInput) || slices.ContainsFunc(p.hosts,
+		func(h method.HostCall) bool {
+			return slices.ContainsFunc(h.Of, spec.IsImageInput)
+		})
 }
 
 // of returns the program with the host functions of a scope.

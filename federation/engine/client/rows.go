@@ -66,12 +66,12 @@ func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.
 	in := inputsOf(l, s)
 	if p.readsRows() {
 		var err error
-		before := l.Draws.Taken()
-		l.Draws.Covered(func() { in.batch, err = data.Batch(rows, l.Rand, p.largeInputs...) })
+		before := l.Draws.Count()
+		l.Draws.WithoutRecording(func() { in.batch, err = data.Batch(rows, l.Rand, p.largeInputs...) })
 		if err != nil {
 			return nil, err
 		}
-		if l.Draws.Taken() > before { // views of images were drawn: the rows show which
+		if l.Draws.Count() > before { // views of images were drawn: the rows show which
 			for _, name := range in.batch.Names() {
 				l.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
 			}

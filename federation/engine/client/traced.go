@@ -16,7 +16,7 @@ import (
 
 // recordDraws records the method's random numbers from now on, under the name of a step or of the turn.
 func (t *turn) recordDraws(step string) {
-	if t.tr.On() {
+	if t.tr.Enabled() {
 		t.l.Draws.RecordTo(func(name string, v *tensor.Tensor) { t.tr.Put(step+"draw/"+name, v) })
 	}
 }
@@ -24,7 +24,7 @@ func (t *turn) recordDraws(step string) {
 // traceBegin records the inputs of the first step: parameters, the tensors that Begin put in place of those that the
 // server sent or the client kept, and the graph's named constants.
 func (t *turn) traceBegin(sent tensor.Map) {
-	if !t.tr.On() {
+	if !t.tr.Enabled() {
 		return
 	}
 	t.tr.PutAll("begin", t.l.Shared, t.l.Private)
@@ -49,7 +49,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 
 // traceStep records the inputs of a step before AdjustGradients, and returns a function that records the step after it.
 func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
-	if !t.tr.On() {
+	if !t.tr.Enabled() {
 		return func(tensor.Map, *tensor.Tensor) {}
 	}
 	l := t.l
@@ -71,7 +71,7 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 	out := tensor.Map{}
 	for _, q := range p.programs() {
 		for _, name := range q.inputs {
-			if t := in.find(name); t != nil && !spec.OfImage(name) {
+			if t := in.find(name); t != nil && !spec.IsImageInput(name) {
 				out[name] = t
 			}
 		}
@@ -82,7 +82,7 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
 func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *method.Local, logits *tensor.Tensor,
 	read tensor.Map) error {
-	tr := trace.OfClient(w.Tracer, o.Round, c.ID)
+	tr := trace.NewClient(w.Tracer, o.Round, c.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
@@ -90,7 +90,7 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 	if err != nil {
 		return err
 	}
-	if l.Draws.Taken() > 0 {
+	if l.Draws.Count() > 0 {
 		return errors.New("its test draws images at random, which a trace cannot hold")
 	}
 	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
@@ -115,9 +115,9 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 	if err != nil {
 		return err
 	}
-	if drawn != l.Draws.Taken() {
+	if drawn != l.Draws.Count() {
 		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
-			"the rows once", drawn, l.Draws.Taken())
+			"the rows once", drawn, l.Draws.Count())
 	}
 	at := fmt.Sprintf("r%d/statistic/%s/c%d", o.Round, o.Statistic, c.ID)
 	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})

@@ -51,7 +51,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return nil, err
 	}
 	l.LR = rate(o.Round)
-	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.OfClient(w.Tracer, o.Round, c.ID), hostValues: callbackValues{},
+	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.NewClient(w.Tracer, o.Round, c.ID), hostValues: callbackValues{},
 		held: ort.Values{}, shared: shared, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
@@ -71,7 +71,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if err := shared.load(t.opt, parameters(l)); err != nil {
 		return nil, err
 	}
-	if t.tr.On() {
+	if t.tr.Enabled() {
 		t.tr.PutAll("optimizer", t.opt.State())
 	}
 	return t, nil
@@ -85,7 +85,7 @@ func (t *turn) next() []int {
 		}
 		t.epoch++
 		t.l.Epoch = t.epoch
-		t.l.Draws.Covered(func() { t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand)) })
+		t.l.Draws.WithoutRecording(func() { t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand)) })
 	}
 	rows := t.batches[0]
 	t.batches = t.batches[1:]

@@ -2,7 +2,7 @@ package message
 
 import "promptfed/runtime/tensor"
 
-// ClientState is what one client remembers between rounds. A State is never changed, only replaced.
+// ClientState holds the state of one client between rounds. A ClientState is never changed, only replaced.
 type ClientState struct {
 	Private tensor.Map // its private parameters
 	Own     tensor.Map // the shared parameters as it last left them
@@ -19,5 +19,6 @@ func ParseClientState(m tensor.Map) (ClientState, error) {
 	if err := onlyUnder(m, "private", "own", "kept"); err != nil {
 		return ClientState{}, err
 	}
-	return ClientState{Private: m.Under("private"), Own: m.Under("own"), Method: m.Under("kept")}, nil
+	return ClientState{Private: m.WithoutPrefix("private"), Own: m.WithoutPrefix("own"),
+		Method: m.WithoutPrefix("kept")}, nil
 }

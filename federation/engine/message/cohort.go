@@ -63,8 +63,8 @@ type Instruction struct {
 // Labels reports whether replies may have statistics that reveal labels.
 func (o Instruction) Labels() bool { return o.Kind == Test && o.Confusion }
 
-// For returns the instruction as one client gets it.
-func (o Instruction) For(client int) Instruction {
+// ForClient returns the instruction as one client gets it.
+func (o Instruction) ForClient(client int) Instruction {
 	one := o
 	one.Clients = []int{client}
 	one.PerClient = nil
@@ -82,7 +82,7 @@ type Reply struct {
 	Scores   Scores        // of instructions that test
 	Up, Down int           // bytes of the message and of the instruction it answers
 	// Sum lists the clients whose mean the upload is, where a Cohort sees no upload of a single client; Client is then
-	// method.Summed.
+	// method.AggregatedClient.
 	Sum []int
 	// Skipped says that a reply for several clients has no upload: there is no sum, and the round changes nothing. Its
 	// warnings state the reason.
@@ -138,7 +138,7 @@ func (s Scores) addTables(m tensor.Map) error {
 		return err
 	}
 	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
-		of := m.Under(v.String())
+		of := m.WithoutPrefix(v.String())
 		if len(of) > 0 && s.Of(v) == nil {
 			return fmt.Errorf("the reply has the unexpected statistics %.100q: it lacks the %v evaluation",
 				of.Names(), v)

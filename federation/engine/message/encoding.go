@@ -36,8 +36,8 @@ func Reencode(o Instruction) (Instruction, error) {
 }
 
 func (o Instruction) with(m tensor.Map) Instruction {
-	o.Shared, o.Broadcast = m.Under(sharedPart), m.Under(downPart)
-	if each := m.Under(eachPart); len(each) > 0 {
+	o.Shared, o.Broadcast = m.WithoutPrefix(sharedPart), m.WithoutPrefix(downPart)
+	if each := m.WithoutPrefix(eachPart); len(each) > 0 {
 		o.PerClient = map[int]tensor.Map{o.Clients[0]: each}
 	}
 	return o
@@ -55,8 +55,8 @@ func RoundTrip(m tensor.Map) (tensor.Map, error) {
 // SortReplies puts replies in the order of clients.
 func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
 
-// With returns the instruction with the tensors that came with it.
-func (o Instruction) With(m tensor.Map) (Instruction, error) {
+// WithTensors returns the instruction with the tensors that came with it.
+func (o Instruction) WithTensors(m tensor.Map) (Instruction, error) {
 	if err := onlyUnder(m, sharedPart, downPart, eachPart); err != nil {
 		return o, err
 	}
@@ -74,23 +74,23 @@ func (r Reply) Tensors() tensor.Map {
 // UploadSize is the size in bytes of the encoded upload, without statistics and measurements.
 func (r Reply) UploadSize() int { return EncodedSize(UploadTensors(r.Upload)) }
 
-// Read returns a reply to the instruction with the tensors that came with it.
-func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
+// WithReplyTensors returns a reply to the instruction with the tensors that came with it.
+func (o Instruction) WithReplyTensors(r Reply, m tensor.Map) (Reply, error) {
 	parameters, compressed := sharedPart, o.Kind == Train && o.Codec != nil
 	if compressed {
 		parameters = packedPart
 	}
 	err := onlyUnder(m, parameters, extraPart, termsPart, statisticsPart)
 	if err == nil {
-		err = r.Scores.addTables(m.Under(statisticsPart))
+		err = r.Scores.addTables(m.WithoutPrefix(statisticsPart))
 	}
 	if err != nil {
 		return r, err
 	}
-	if r.Stats.Terms, err = lossTermsOf(m.Under(termsPart)); err != nil {
+	if r.Stats.Terms, err = lossTermsOf(m.WithoutPrefix(termsPart)); err != nil {
 		return r, err
 	}
-	r.Upload.Shared, r.Upload.Extra = m.Under(parameters), m.Under(extraPart)
+	r.Upload.Shared, r.Upload.Extra = m.WithoutPrefix(parameters), m.WithoutPrefix(extraPart)
 	if !compressed {
 		return r, nil
 	}
@@ -105,7 +105,7 @@ func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
 func onlyUnder(m tensor.Map, parts ...string) error {
 	n := 0
 	for _, p := range parts {
-		n += len(m.Under(p))
+		n += len(m.WithoutPrefix(p))
 	}
 	if n != len(m) {
 		return fmt.Errorf("a message has unexpected tensors, outside of %v: %.200q", parts, m.Names())

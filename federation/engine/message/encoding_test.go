@@ -43,7 +43,7 @@ func TestReadsUploads(t *testing.T) {
 		{Instruction{Kind: Compute, Codec: halfCodec{}}, plain, 3, ""},
 		{Instruction{Kind: Compute, Codec: halfCodec{}}, packed, 0, "outside of [shared extra terms statistics]"},
 	} {
-		got, err := c.o.Read(Reply{}, c.m)
+		got, err := c.o.WithReplyTensors(Reply{}, c.m)
 		switch {
 		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 			t.Errorf("%+v of %v: %v, want %q", c.o, c.m.Names(), err, c.says)

@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// DivergenceHint is what to do when training diverges.
+// DivergenceHint is the advice of messages about diverged training.
 const DivergenceHint = "lower train.lr or set train.clip_norm"
 
 // CheckFinite refuses tensors that hold NaN or an infinity. Its error puts the prefix before the name of the tensor.

@@ -8,26 +8,26 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Forms returns the forms of all tensors that a client's reply to the instruction can have. They follow from the
+// ReplySpecs returns the forms of all tensors that a client's reply to the instruction can have. They follow from the
 // instruction, the method, the terms of its loss (method.TermNames), and the client's task.
-func (o Instruction) Forms(of method.Method, terms []string, task method.ClientSpec) tensor.Specs {
+func (o Instruction) ReplySpecs(of method.Method, terms []string, task method.ClientSpec) tensor.Specs {
 	if o.Guarded != nil {
-		return o.Guarded.Under(extraPart)
+		return o.Guarded.WithPrefix(extraPart)
 	}
 	declared, _ := o.Extras(of, task)
-	out := formsOf(declared).Under(extraPart)
+	out := formsOf(declared).WithPrefix(extraPart)
 	switch {
 	case o.Labels():
 		for _, v := range []method.View{method.GlobalView, method.PersonalView} {
-			out = append(out, metrics.TableForms(task.Classes).Under(v.String()).Under(statisticsPart)...)
+			out = append(out, metrics.TableSpecs(task.Classes).WithPrefix(v.String()).WithPrefix(statisticsPart)...)
 		}
 	case o.Kind == Train:
 		if o.Codec != nil {
-			out = append(out, o.Codec.Packed(o.Shared).Under(packedPart)...)
+			out = append(out, o.Codec.Packed(o.Shared).WithPrefix(packedPart)...)
 		} else {
-			out = append(out, tensor.SpecsOf(o.Shared).Under(sharedPart)...)
+			out = append(out, tensor.SpecsOf(o.Shared).WithPrefix(sharedPart)...)
 		}
-		out = append(out, termForms(terms, of.Params(task)).Under(termsPart)...)
+		out = append(out, termForms(terms, of.Params(task)).WithPrefix(termsPart)...)
 	}
 	return out
 }

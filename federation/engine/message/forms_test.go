@@ -62,7 +62,7 @@ func TestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.o.Shared, c.o.Codec = sent, m.Codec()
-		forms := c.o.Forms(m, method.TermNames(m), task)
+		forms := c.o.ReplySpecs(m, method.TermNames(m), task)
 		got := ""
 		for i, f := range forms {
 			got += fmt.Sprint(" "[:min(i, 1)], f.Name, " ", f, map[bool]string{true: "?"}[f.Optional])
@@ -106,7 +106,7 @@ func TestTermsOfAnyTask(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.Forms(m, names, absurd))
+		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.ReplySpecs(m, names, absurd))
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
 			t.Errorf("%s: %d bytes of memory", e.Name, used)

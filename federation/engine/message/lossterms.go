@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// LossTerms is what one client measured of the terms of its loss: means over its steps, each taken before the step's
+// LossTerms holds the terms of the loss of one client: means over its steps, each taken before the step's
 // update.
 type LossTerms struct {
 	// CrossEntropy are the lengths of the gradient of all terms together that fit labels.

@@ -39,7 +39,7 @@ func TestTermsTravelExactly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Instruction{}.Read(Reply{Client: 1}, m)
+	back, err := Instruction{}.WithReplyTensors(Reply{Client: 1}, m)
 	if err != nil || !reflect.DeepEqual(back.Stats.Terms, measured()) || len(back.Upload.Shared) != 1 ||
 		len(back.Upload.Extra) != 0 {
 		t.Errorf("%+v, %v", back.Stats.Terms, err)

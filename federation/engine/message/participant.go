@@ -9,14 +9,14 @@ import (
 // Participant is a client on another machine as the server knows it.
 type Participant struct {
 	Joined bool              `json:"joined"`
-	Task   method.ClientSpec `json:"task"` // its backbone; Client, Clients and Classes are filled in
+	Task   method.ClientSpec `json:"task"` // sizes of its backbone, with Client, Clients and Classes
 	Domain string            `json:"domain,omitempty"`
 	Digest string            `json:"digest,omitempty"` // of the backbone's files; empty where it is not known
 }
 
-// Against returns the reason why a client cannot be averaged with another: a shared parameter of another shape. Both
-// tasks must name the same numbers of clients and classes.
-func (m Participant) Against(other Participant, of method.Method) error {
+// CheckAveragedWith returns the reason why a client cannot be averaged with another: a shared parameter of another
+// shape. Both tasks must name the same numbers of clients and classes.
+func (m Participant) CheckAveragedWith(other Participant, of method.Method) error {
 	first := map[string]string{}
 	for _, p := range of.Params(other.Task) {
 		if p.Owner == method.Shared {

@@ -28,7 +28,7 @@ var correct = send(Statistic{Name: "correct", Title: "number of correct images",
 		}
 		return []float64{n}
 	},
-	Check: func(v []float64, of Claim) error { return whole(of.Examples, v...) }})
+	Check: func(v []float64, of ReportedTest) error { return whole(of.Examples, v...) }})
 
 var ofCorrect = []*Statistic{correct}
 
@@ -69,8 +69,9 @@ var _ = define(Definition{Name: ClientStd, Column: 60, Title: "standard deviatio
 		return std, true
 	}})
 
-var _ = define(Definition{Name: Domain, Argument: ByName, Column: 90, Title: "accuracy in the domain", Unit: Percent,
-	Evaluated: true, Statistics: ofCorrect, Merge: "mean over the clients of the domain", Exists: everyTest,
+var _ = define(Definition{Name: Domain, Argument: NamePlaceholder, Column: 90, Title: "accuracy in the domain",
+	Unit: Percent, Evaluated: true, Statistics: ofCorrect, Merge: "mean over the clients of the domain",
+	Exists: everyTest,
 	Read: func(r Round, name string) (float64, bool) {
 		if r.Evaluation == nil {
 			return 0, false

@@ -32,7 +32,7 @@ var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of cla
 	},
 	// A correct example has at most 1, since no other class has a higher probability than its label. Another one has
 	// 1/2 to 2.
-	Check: func(v []float64, of Claim) error {
+	Check: func(v []float64, of ReportedTest) error {
 		right := of.Statistics[correct.Name][0]
 		wrong := float64(of.Examples) - right
 		if low, high := wrong/2, right+2*wrong; !(v[0] >= low-1e-6 && v[0] <= high+1e-6) {

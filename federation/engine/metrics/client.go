@@ -2,7 +2,7 @@ package metrics
 
 import "math"
 
-// Client is what one client sent of one evaluation.
+// Client holds the results of one client in one evaluation.
 type Client struct {
 	Domain   string
 	Examples int

@@ -23,7 +23,7 @@ var confusion = send(Statistic{Name: "confusion", Title: "confusion matrix", Col
 		}
 		return flat
 	},
-	Check: func(v []float64, of Claim) error {
+	Check: func(v []float64, of ReportedTest) error {
 		examples, right := float64(of.Examples), of.Statistics[correct.Name][0]
 		most := maxClass
 		if of.Classes > 0 {

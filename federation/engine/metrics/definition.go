@@ -11,7 +11,7 @@ import (
 // trackers, shell completion and the glossary in docs/evaluation.md all read it; there is no second list of metrics.
 type Definition struct {
 	Name     string
-	Argument string // ByName and so on; empty where the metric is the only one of its name
+	Argument string // NamePlaceholder and so on; empty where the metric is the only one of its name
 	Column   int    // place among the columns of tables and the keys of records; no two metrics have the same
 	Title    string
 	Unit     Unit
@@ -42,7 +42,7 @@ type Definition struct {
 	Arguments func(r Round) []string
 }
 
-// Unit is what a metric is counted in.
+// Unit is the unit of a metric.
 type Unit string
 
 // Units.
@@ -56,9 +56,9 @@ const (
 
 // What stands behind the name of a metric that is one of several.
 const (
-	ByName    = "NAME"
-	BySteps   = "STEPS"
-	ByPercent = "PERCENT"
+	NamePlaceholder    = "NAME"
+	StepsPlaceholder   = "STEPS"
+	PercentPlaceholder = "PERCENT"
 )
 
 // Ways to merge the statistics of clients.

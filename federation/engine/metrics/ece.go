@@ -34,7 +34,7 @@ var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bin
 		}
 		return out
 	},
-	Check: func(v []float64, of Claim) error {
+	Check: func(v []float64, of ReportedTest) error {
 		examples, right := float64(of.Examples), of.Statistics[correct.Name][0]
 		for m, b := range slices.Collect(slices.Chunk(v, 3)) {
 			low, high := b[0]*float64(m)/bins, b[0]*float64(m+1)/bins

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Evaluation is what a test gave with one kind of parameters, the server's (global) or each client's own (personal).
+// Evaluation holds the results of a test with one kind of parameters, the server's (global) or each client's own
+// (personal).
 type Evaluation struct {
 	Values    map[string]float64 // by name of the metric; one that the test does not have is absent
 	PerClient []float64          // accuracies of the clients that answered, in order
@@ -121,15 +122,15 @@ func MarshalWith(object any, e *Evaluation) ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote. Other keys are left out.
 func (e *Evaluation) UnmarshalJSON(b []byte) error {
-	read, err := Within(b)
+	read, err := ReadEvaluation(b)
 	if err == nil && read != nil {
 		*e = *read
 	}
 	return err
 }
 
-// Within reads an evaluation whose keys stand among those of a JSON object; nil where it has none of them.
-func Within(object []byte) (*Evaluation, error) {
+// ReadEvaluation reads an evaluation whose keys stand among those of a JSON object; nil where it has none of them.
+func ReadEvaluation(object []byte) (*Evaluation, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(object, &keys); err != nil {
 		return nil, err

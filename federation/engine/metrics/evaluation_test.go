@@ -25,19 +25,19 @@ func TestEvaluationJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back, err := Within(b); err != nil || !reflect.DeepEqual(back, e) {
+	if back, err := ReadEvaluation(b); err != nil || !reflect.DeepEqual(back, e) {
 		t.Fatalf("%s: %v, %+v", b, err, back)
 	}
 	for text, want := range map[string]string{`{"round":3}`: `null`, `{"accuracy":null}`: `null`,
 		`{"accuracy":0.5,"other":1}`: `{"accuracy":0.5}`, `{"per_client":[1]}`: `{"per_client":[1]}`,
 		`{"per_domain":{"Art":1}}`: `{"domain_mean":0,"domain_std":0,"per_domain":{"Art":1}}`} { // of format 1
-		e, err := Within([]byte(text))
+		e, err := ReadEvaluation([]byte(text))
 		if b, _ := json.Marshal(e); err != nil || string(b) != want {
 			t.Errorf("%s: %v, %s, want %s", text, err, b, want)
 		}
 	}
 	for _, text := range []string{`{"accuracy":"x"}`, `{"accuracy":1e999}`, `{"per_client":{}}`, `[]`} {
-		if e, err := Within([]byte(text)); err == nil {
+		if e, err := ReadEvaluation([]byte(text)); err == nil {
 			t.Errorf("%s is read as %+v", text, e)
 		}
 	}

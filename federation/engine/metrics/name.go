@@ -27,8 +27,8 @@ func LastN(window string) (n int, ok bool) {
 	return n, err == nil && n > 1 && n < 1e6 && window == Last+strconv.Itoa(n)
 }
 
-// InWords describes a window; "" where there is no such window.
-func InWords(window string) string {
+// DescribeWindow describes a window; "" where there is no such window.
+func DescribeWindow(window string) string {
 	switch n, ok := LastN(window); {
 	case window == Last:
 		return "last tested round"
@@ -66,7 +66,7 @@ func ParseName(full string) (Name, error) {
 			text = Accuracy
 		}
 	}
-	if InWords(text) != "" && text != All && text != First && !given {
+	if DescribeWindow(text) != "" && text != All && text != First && !given {
 		text, window, given = Accuracy, text, true
 	}
 	name, argument, colon := strings.Cut(text, ":")
@@ -78,8 +78,8 @@ func ParseName(full string) (Name, error) {
 	_, number := strconv.ParseFloat(argument, 64)
 	switch {
 	case !ok, n.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
-		d.Argument == ByPercent && number != nil, InWords(n.Window) == "", given && window == First:
-		if err := Renamed(text); err != nil {
+		d.Argument == PercentPlaceholder && number != nil, DescribeWindow(n.Window) == "", given && window == First:
+		if err := CheckRenamed(text); err != nil {
 			return n, fmt.Errorf("metric %q: %w", full, err)
 		}
 		return n, fmt.Errorf("unknown metric %q; use one of %s", full, strings.Join(Names(), ", "))
@@ -98,9 +98,9 @@ func Names() []string {
 	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
 }
 
-// Renamed returns an error with the present name of a metric or an axis whose former name begins with exam; nil of all
-// others.
-func Renamed(name string) error {
+// CheckRenamed returns an error with the present name of a metric or an axis whose former name begins with exam; nil of
+// all others.
+func CheckRenamed(name string) error {
 	if now, ok := strings.CutPrefix(name, "exam"); ok && (now == "" || now == "-mean" || now[0] == ':') {
 		return fmt.Errorf("%s is now called set%s", name, now)
 	}

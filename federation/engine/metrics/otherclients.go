@@ -17,7 +17,7 @@ var _ = define(Definition{Name: Val, Column: 160, Title: "accuracy on validation
 	Merge: meanClients + " with validation data", Exists: headline + ": validation data", Privacy: sentAsIs,
 	Read: func(r Round, _ string) (float64, bool) { return r.Validation.Value(Accuracy) }})
 
-var _ = define(Definition{Name: New, Argument: BySteps, Column: 170, Unit: Percent,
+var _ = define(Definition{Name: New, Argument: StepsPlaceholder, Column: 170, Unit: Percent,
 	Title: "accuracy of clients that never trained, by number of local steps:", Merge: meanClients,
 	Exists: "test data of new clients, personal where the method has it", Privacy: sentAsIs,
 	Read:      func(r Round, steps string) (float64, bool) { return r.NewClients[steps].Value(Accuracy) },

@@ -20,7 +20,7 @@ var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
 		}
 		return []float64{n}
 	},
-	Check: func(v []float64, of Claim) error { return whole(of.Examples, v...) }})
+	Check: func(v []float64, of ReportedTest) error { return whole(of.Examples, v...) }})
 
 var _ = define(Definition{Name: OwnClasses, Column: 70, Title: "accuracy among each client's own classes",
 	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,

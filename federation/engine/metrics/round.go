@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Round is what definitions read of a round, in one of its evaluations.
+// Round holds the values of a round that definitions read, in one of its evaluations.
 type Round struct {
 	Number          int                    // from 0
 	Evaluation      *Evaluation            // of the clients' own test data; nil where the round has none

@@ -25,7 +25,7 @@ const (
 // ownSets lists the evaluation sets that are made of the experiment's own data set.
 var ownSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
 
-var _ = define(Definition{Name: Set, Argument: ByName, Column: 120, Title: "accuracy on the evaluation set",
+var _ = define(Definition{Name: Set, Argument: NamePlaceholder, Column: 120, Title: "accuracy on the evaluation set",
 	Unit: Percent, Evaluated: true, Merge: meanClients, Exists: headline + ": evaluation sets", Privacy: sentAsIs,
 	Read: func(r Round, name string) (float64, bool) {
 		e, _ := lookUp(r.Sets, name)

@@ -25,11 +25,11 @@ type Statistic struct {
 	RevealsLabels bool
 	Compute       func(e Examples) []float64
 	// Check refuses numbers that no examples have; they are finite, and of a list or a table.
-	Check func(v []float64, of Claim) error
+	Check func(v []float64, of ReportedTest) error
 }
 
-// Claim is what a reply says beside a statistic.
-type Claim struct {
+// ReportedTest holds the other values of the reply that has a statistic, for its check.
+type ReportedTest struct {
 	Examples   int
 	Classes    int // of the test; 0 where they are unknown
 	Statistics     // of the same evaluation, finite and of their sizes
@@ -121,7 +121,7 @@ func (s Statistics) Check(examples, classes int, labels bool) error {
 		if !known[name] {
 			return fmt.Errorf("the reply has the unexpected statistic %.50q", name)
 		}
-		if err := find(name).Check(s[name], Claim{examples, classes, s}); err != nil {
+		if err := find(name).Check(s[name], ReportedTest{examples, classes, s}); err != nil {
 			return fmt.Errorf("the statistic %s of %d examples is invalid: %w", name, examples, err)
 		}
 	}
@@ -178,8 +178,8 @@ func (s Statistics) AddTables(m tensor.Map) error {
 	return nil
 }
 
-// TableForms are the forms of the tables of a test with so many classes; a client may withhold each of them.
-func TableForms(classes int) tensor.Specs {
+// TableSpecs are the forms of the tables of a test with so many classes; a client may withhold each of them.
+func TableSpecs(classes int) tensor.Specs {
 	var out tensor.Specs
 	for _, x := range tables() {
 		out = append(out, tensor.Spec{Name: x.Name, Int: true, Optional: true, Shape: []int{-x.Rows(classes),

@@ -37,7 +37,7 @@ func TestStatisticsTravel(t *testing.T) {
 		if err := json.Unmarshal(b, &got); err != nil {
 			t.Fatal(err)
 		}
-		if err := TableForms(5).Check(tensor.SpecsOf(s.Tables())); err != nil {
+		if err := TableSpecs(5).Check(tensor.SpecsOf(s.Tables())); err != nil {
 			t.Fatal(err)
 		}
 		if err := got.AddTables(s.Tables()); err != nil || !reflect.DeepEqual(got, s) {

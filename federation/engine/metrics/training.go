@@ -27,8 +27,8 @@ const (
 // unbounded is the High of metrics that may be negative.
 var unbounded = math.Inf(1)
 
-var _ = define(Definition{Name: Note, Argument: ByName, Column: 200, Title: "value noted in the rounds:", Lower: true,
-	Low: -unbounded, High: unbounded, Merge: "as the method or the transport notes it",
+var _ = define(Definition{Name: Note, Argument: NamePlaceholder, Column: 200, Title: "value noted in the rounds:",
+	Lower: true, Low: -unbounded, High: unbounded, Merge: "as the method or the transport notes it",
 	Exists:    "rounds in which a method or privacy notes it",
 	Privacy:   "as the page of the method or of privacy says",
 	Read:      func(r Round, name string) (float64, bool) { return lookUp(r.Notes, name) },
@@ -48,8 +48,8 @@ func cost(name string, column int, title, merge string, unit Unit, window string
 
 // reaching defines a cost by the end of the first round with an accuracy, in percent, or a higher one.
 func reaching(name string, column int, title string, unit Unit, read func(r Round) (float64, bool)) Definition {
-	return define(Definition{Name: name, Argument: ByPercent, Column: column, Title: title + " to an accuracy (%) of",
-		Unit: unit, Lower: true, Window: First, Evaluated: true, Merge: computed,
+	return define(Definition{Name: name, Argument: PercentPlaceholder, Column: column, Title: title +
+		" to an accuracy (%) of", Unit: unit, Lower: true, Window: First, Evaluated: true, Merge: computed,
 		Exists: headline + ": the first round with the accuracy", Privacy: derived,
 		Read: func(r Round, target string) (float64, bool) {
 			percent, err := strconv.ParseFloat(target, 64)

@@ -71,7 +71,7 @@ func TestRefuseTests(t *testing.T) {
 		"floats": {"global/confusion": tensor.New(1, 3)}, "of no evaluation": {"personal/confusion": table},
 		"of an unknown evaluation": {"x/confusion": table}, "an unknown table": {"global/x": table},
 		"a list as a tensor": {"global/correct": tensor.OfInts([]int64{1}, 1)}} {
-		if r, err := ask.Read(good(), tensor.Map{}.Put("statistics", m)); err == nil {
+		if r, err := ask.WithReplyTensors(good(), tensor.Map{}.Put("statistics", m)); err == nil {
 			t.Errorf("%s: taken: %v", name, r.Scores)
 		}
 	}

@@ -50,7 +50,7 @@ func (t SetResult) MarshalJSON() ([]byte, error) {
 func (t *SetResult) UnmarshalJSON(b []byte) (err error) {
 	type plain SetResult
 	if err = json.Unmarshal(b, (*plain)(t)); err == nil {
-		t.Evaluation, err = metrics.Within(b)
+		t.Evaluation, err = metrics.ReadEvaluation(b)
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	if r.EvaluationSets == nil {
 		r.EvaluationSets = old.EvaluationSets
 	}
-	r.Evaluation, err = metrics.Within(b)
+	r.Evaluation, err = metrics.ReadEvaluation(b)
 	return err
 }
 
@@ -83,7 +83,7 @@ func (s *Summary) UnmarshalJSON(b []byte) error {
 	if s.EvaluationSets == nil {
 		s.EvaluationSets = old.EvaluationSets
 	}
-	s.Evaluation, err = metrics.Within(b)
+	s.Evaluation, err = metrics.ReadEvaluation(b)
 	return err
 }
 

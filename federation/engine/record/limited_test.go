@@ -17,10 +17,10 @@ func TestSummaryOfLimited(t *testing.T) {
 	s := record.Summarise([]record.Record{
 		{Limited: message.Limited{Refused: []message.Refusal{{Client: 4, Reason: "first"},
 			{Client: 4, Reason: "second"}},
-			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 40}}}},
+			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 40}}}},
 		{},
 		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
-			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
+			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 60}}}},
 	}, method.GlobalView)
 	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as " +
 		"if it had 60, in 2 rounds " +

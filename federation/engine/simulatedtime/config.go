@@ -76,8 +76,8 @@ func Defaults() Config {
 	return Config{Speeds: None, Step: 1, Spread: 0.5, Late: drop, FedBuff: FedBuff{Staleness: sqrt, Weights: uniform}}
 }
 
-// On reports whether there is a simulated time.
-func (c Config) On() bool { return c.Speeds != None }
+// Enabled reports whether there is a simulated time.
+func (c Config) Enabled() bool { return c.Speeds != None }
 
 // Check returns an error for values that cannot be used; it opens no files.
 func (c Config) Check() error {
@@ -104,7 +104,7 @@ func (c Config) Check() error {
 		errs = append(errs, fmt.Errorf("%sspread: %v; it must be at most 10 with speeds: lognormal", section, c.Spread))
 	case (c.Speeds == fromFile) != (c.File != ""):
 		errs = append(errs, errors.New(section+"file: it belongs to speeds: file; set both or neither"))
-	case !c.On() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
+	case !c.Enabled() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
 		errs = append(errs, errors.New(section+"speeds: none simulates no time; deadlines and FedBuff need "+
 			"lognormal, uniform, constant or file"))
 	case c.Deadline > 0 && c.FedBuff.Buffer > 0:
@@ -114,7 +114,7 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Speed is how fast a client trains and communicates.
+// Speed is the speed of training and communication of a client.
 type Speed struct {
 	Step      float64 // seconds of a training step
 	Bandwidth float64 // bytes a second, both ways; 0: messages take no time
@@ -164,7 +164,7 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 				"0 and bytes per second of at least 0", path, i+2)
 		}
 		if id >= n {
-			continue // of a larger federation
+			continue // the file is for a larger federation
 		}
 		if out[id].Step > 0 {
 			return nil, fmt.Errorf("simulated_time.file: %s: line %d: client %d is listed twice", path, i+2, id)

@@ -200,7 +200,7 @@ func (c *Cohort) Load(text []byte, m tensor.Map) error {
 	if b := c.buffer; b != nil {
 		b.starts, b.flights = s.Starts, s.Flights
 		for _, f := range b.flights {
-			if f.update = m.Under(strconv.Itoa(f.Client)); f.Reply == nil || len(f.update) == 0 {
+			if f.update = m.WithoutPrefix(strconv.Itoa(f.Client)); f.Reply == nil || len(f.update) == 0 {
 				return fmt.Errorf("its simulated time: client %d has no upload", f.Client)
 			}
 		}

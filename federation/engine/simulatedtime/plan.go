@@ -19,7 +19,7 @@ type Plan struct {
 
 // Plan draws or reads the speeds of n clients; nil where there is no simulated time.
 func (c Config) Plan(n int, seed uint64) (*Plan, error) {
-	if !c.On() {
+	if !c.Enabled() {
 		return nil, nil
 	}
 	speeds, err := c.speeds(n, seed)
@@ -42,7 +42,7 @@ func (p *Plan) seconds(client, steps, bytes int) float64 {
 // bytesOf returns the bytes of an instruction to a client and of an upload of its shared parameters.
 func bytesOf(o message.Instruction, client int) int {
 	up := message.Reply{Upload: method.Upload{Shared: o.Shared}}
-	return message.EncodedSize(o.For(client).Tensors()) + up.UploadSize()
+	return message.EncodedSize(o.ForClient(client).Tensors()) + up.UploadSize()
 }
 
 // factor returns the factor of an update that is x steps of the server old (FedBuff, section 3; hinge as in FedAsync,

@@ -17,7 +17,7 @@ func NotBatchable(roots ...graph.Node) (why string) {
 		case method.PromptedImages:
 			return "the image tower runs in every step"
 		case method.Prompt:
-			if slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return OfImage(n.Name()) }) {
+			if slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return IsImageInput(n.Name()) }) {
 				return "the text tower runs for each image"
 			}
 			if len(op.In) > 0 {

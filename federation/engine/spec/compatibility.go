@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// Compatibility is what two machines must have in common for equal results of a client's turn. If only Numerics differ,
-// the results differ in their last digits.
+// Compatibility holds the properties that two machines must share for equal results of a client's turn. If only
+// Numerics differ, the results differ in their last digits.
 type Compatibility struct {
 	Program     string               `json:"program"`     // version
 	Fingerprint string               `json:"fingerprint"` // of the experiment with all its clients

@@ -87,7 +87,7 @@ func transfers(m method.Method, task method.ClientSpec) error {
 		switch {
 		case in == method.MemoryImage || in == method.MemoryLabel:
 			return fmt.Errorf("the method classifies with the clients' own examples, which belong to other classes")
-		case in != method.LocalClassesInput && !OfImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
+		case in != method.LocalClassesInput && !IsImageInput(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
 			was[in] != is[in]:
 			return fmt.Errorf("the method's class scores read %s %s, which cannot be used for other classes", in,
 				was[in])

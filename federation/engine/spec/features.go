@@ -13,12 +13,12 @@ import (
 
 // Features are examples as unit rows of one backbone: the usual method.Data.
 type Features struct {
-	Views   []Rows  // image features [.,D], one per augmented view; a batch draws a view for each row
-	Patches []Rows  // [.,M,D], likewise; nil where no method asks for them
-	Tokens  []Rows  // [.,N,v], likewise
-	Pixels  []Rows  // [.,3,S,S], likewise
-	At      []int   // rows of these that the N examples are; nil for 0 to N-1
-	Class   []int64 // [N]
+	Views   []RowReader // image features [.,D], one per augmented view; a batch draws a view for each row
+	Patches []RowReader // [.,M,D], likewise; nil where no method asks for them
+	Tokens  []RowReader // [.,N,v], likewise
+	Pixels  []RowReader // [.,3,S,S], likewise
+	At      []int       // rows of these that the N examples are; nil for 0 to N-1
+	Class   []int64     // [N]
 
 	number atomic.Uint64 // of id
 }
@@ -46,8 +46,8 @@ func (f *Features) Pick(index []int) *Features {
 	return p
 }
 
-// Rows are read on demand.
-type Rows interface {
+// RowReader are read on demand.
+type RowReader interface {
 	// Read returns rows by their index, in that order.
 	Read(index []int) (*tensor.Tensor, error)
 }
@@ -59,7 +59,7 @@ type InMemory struct{ *tensor.Tensor }
 func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
 // Add sets the rows of each view of an input: method.ImageInput or one of LargeInputs.
-func (f *Features) Add(what string, rows []Rows) {
+func (f *Features) Add(what string, rows []RowReader) {
 	switch what {
 	case method.ImageInput:
 		f.Views = rows
@@ -90,7 +90,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		label[i] = f.Class[row]
 	}
 	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
-	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
+	for name, from := range map[string][]RowReader{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
 		method.TokensInput: f.Tokens, method.PixelsInput: f.Pixels} {
 		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
 			continue
@@ -105,7 +105,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 }
 
 // read gathers rows, each from the view drawn for it.
-func (f *Features) read(from []Rows, rows, view []int) (*tensor.Tensor, error) {
+func (f *Features) read(from []RowReader, rows, view []int) (*tensor.Tensor, error) {
 	at := slices.Clone(rows)
 	if f.At != nil {
 		for i, row := range rows {
@@ -146,8 +146,8 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 }
 
 // joined returns the rows of each view of a, and from an index on those of b.
-func joined(first int, a, b []Rows) []Rows {
-	var out []Rows
+func joined(first int, a, b []RowReader) []RowReader {
+	var out []RowReader
 	for i := range a {
 		out = append(out, twoRows{first, a[i], b[i]})
 	}
@@ -156,7 +156,7 @@ func joined(first int, a, b []Rows) []Rows {
 
 type twoRows struct {
 	first int
-	a, b  Rows
+	a, b  RowReader
 }
 
 func (r twoRows) Read(index []int) (*tensor.Tensor, error) {

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Plan is what the server decides: who trains when, and what is tested.
+// Plan holds the decisions of the server: the clients that train in each round, and the tests.
 type Plan struct {
 	Rounds        int
 	Clients       int
@@ -31,7 +31,7 @@ func (p Plan) Sample(r *rand.Rand) []int {
 	pick := []int{}
 	if n.Poisson {
 		for _, id := range may {
-			if r.Float64()*float64(n.Of) < n.Size {
+			if r.Float64()*float64(n.Clients) < n.Size {
 				pick = append(pick, id)
 			}
 		}
@@ -46,8 +46,8 @@ func (p Plan) Sample(r *rand.Rand) []int {
 
 // Sampling returns how the clients of a round are drawn.
 func (p Plan) Sampling() method.Sampling {
-	s := method.Sampling{Of: len(p.TrainingClients()), Poisson: p.Poisson}
-	s.Size = float64(s.Of)
+	s := method.Sampling{Clients: len(p.TrainingClients()), Poisson: p.Poisson}
+	s.Size = float64(s.Clients)
 	if p.Participation > 0 && p.Participation < 1 {
 		s.Size *= p.Participation
 		if !p.Poisson {
@@ -65,7 +65,7 @@ func (p Plan) TrainingClients() []int {
 	return message.Indices(p.Clients)
 }
 
-// Known lists the clients that take part: all but those that never train.
-func (p Plan) Known() []int {
+// Participants lists the clients that take part: all but those that never train.
+func (p Plan) Participants() []int {
 	return slices.DeleteFunc(message.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
 }

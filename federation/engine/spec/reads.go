@@ -34,8 +34,9 @@ func Sentence(template, class string) string { return strings.ReplaceAll(templat
 // LargeInputs lists the inputs of a batch that are kept only for methods that read them.
 var LargeInputs = []string{method.PatchesInput, method.TokensInput, method.PixelsInput}
 
-// OfImage reports whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
-func OfImage(input string) bool { return !strings.Contains(input, "/") }
+// IsImageInput reports whether an input of a method's graph is part of a batch; all others have a kind and a slash in
+// front.
+func IsImageInput(input string) bool { return !strings.Contains(input, "/") }
 
 // UsesMemory reports whether a method's class scores read the client's own examples.
 func UsesMemory(m method.Method, task method.ClientSpec) bool {

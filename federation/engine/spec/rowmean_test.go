@@ -27,7 +27,7 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		task := methodtest.Alike(4)[0].Backbone.Task()
+		task := methodtest.ClientsOfOneBackbone(4)[0].Backbone.Task()
 		task.Clients, task.Classes, task.Backbone = 4, 4, "toy"
 		s := method.NewScope(task, m.Params(task))
 		loss := m.Loss(s, m.Logits(s))
@@ -48,7 +48,7 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 // By hand, over x [B,3] and y [B,3]: losses that are a mean over rows, and losses that read two rows at once.
 func TestMeanOverRows(t *testing.T) {
 	g := graph.New()
-	rows := graph.Shape{graph.Sym("B"), graph.D(3)}
+	rows := graph.Shape{graph.Sym("B"), graph.StaticDim(3)}
 	x, y := g.Input("image", graph.Float, rows), g.Input("other", graph.Float, rows)
 	w, label := g.Input("param/w", graph.Float, graph.Static(3, 3)), g.Input("label", graph.Int64, rows[:1])
 	for _, c := range []struct {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// RunSpec is what all sides of an experiment must agree on, with any data and on any machine. All of it may be shown.
+// RunSpec holds the settings that all sides of an experiment must share, with any data and on any machine. All of it
+// may be shown.
 type RunSpec struct {
 	Method         string   `json:"method"`  // base method and wrappers
 	Options        string   `json:"options"` // of all layers

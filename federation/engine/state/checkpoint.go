@@ -76,9 +76,9 @@ func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err err
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
 	}
-	g.Shared, g.Broadcast, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.Shared, g.Broadcast, g.State = m.WithoutPrefix("shared"), m.WithoutPrefix("down"), m.WithoutPrefix("kept")
 	g.PerClient = map[int]tensor.Map{}
-	each := m.Under("each")
+	each := m.WithoutPrefix("each")
 	for name, t := range each {
 		client, rest, _ := strings.Cut(name, "/")
 		id, err := strconv.Atoi(client)
@@ -90,6 +90,6 @@ func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err err
 		}
 		g.PerClient[id][rest] = t
 	}
-	g.Round, p.Optimizer, p.Flights = p.Round, m.Under("optimizer"), m.Under("flights")
+	g.Round, p.Optimizer, p.Flights = p.Round, m.WithoutPrefix("optimizer"), m.WithoutPrefix("flights")
 	return p, nil
 }

@@ -11,10 +11,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// WriteOwn writes, in the form of PromptsFile, the parameters that one client is tested with: the shared parameters of
-// its last instruction, its state, and the other inputs of its class scores. The file holds nothing of other clients
-// but their number. It suffices to classify as this client and to export its classifier.
-func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruction, s message.ClientState) error {
+// WriteClientParams writes, in the form of PromptsFile, the parameters that one client is tested with: the shared
+// parameters of its last instruction, its state, and the other inputs of its class scores. The file holds nothing of
+// other clients but their number. It suffices to classify as this client and to export its classifier.
+func WriteClientParams(e *spec.Experiment, path string, c *spec.Client, o message.Instruction,
+	s message.ClientState) error {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
 	participants := make([]message.Participant, o.Total)

@@ -50,8 +50,8 @@ func Sections(e *spec.Experiment, g *method.Global, store *Store, participants [
 	return out
 }
 
-// Loaded copies all sections into memory.
-func Loaded(parts []func() (tensor.Map, error)) (tensor.Map, error) {
+// LoadSections copies all sections into memory.
+func LoadSections(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 	out := tensor.Map{}
 	for _, load := range parts {
 		m, err := load()
@@ -112,7 +112,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 	})
 }
 
-// ReadPrompts reads from PromptsFile of a run folder the server's tensors and those of some clients, and its metadata.
+// ReadPrompts reads PromptsFile of a run folder: the server's tensors, the tensors of some clients, and the metadata.
 func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, error) {
 	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
@@ -185,19 +185,20 @@ func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []messa
 	return out
 }
 
-// Memory returns the examples that a finished run kept of a client, or nil.
-func Memory(prompts tensor.Map, client int) method.Data {
-	m := prompts.Under(memoryFolder + "/" + strconv.Itoa(client))
+// ClientMemory returns the examples that a finished run kept of a client, or nil.
+func ClientMemory(prompts tensor.Map, client int) method.Data {
+	m := prompts.WithoutPrefix(memoryFolder + "/" + strconv.Itoa(client))
 	if m["image"] == nil || m["label"] == nil {
 		return nil
 	}
-	return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: m["image"]}}, Class: m["label"].Ints}
+	return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: m["image"]}}, Class: m["label"].Ints}
 }
 
-// Learned returns, of the tensors of a run folder (PromptsFile), those that one client is tested with.
-func Learned(prompts tensor.Map, client int) (shared tensor.Map, s message.ClientState) {
-	mine := prompts.Under("client/" + strconv.Itoa(client))
-	return prompts.Under("shared"), message.ClientState{Private: mine.Under("private"), Own: mine.Under("own")}
+// ClientParams returns, of the tensors of a run folder (PromptsFile), those that one client is tested with.
+func ClientParams(prompts tensor.Map, client int) (shared tensor.Map, s message.ClientState) {
+	mine := prompts.WithoutPrefix("client/" + strconv.Itoa(client))
+	return prompts.WithoutPrefix("shared"), message.ClientState{Private: mine.WithoutPrefix("private"),
+		Own: mine.WithoutPrefix("own")}
 }
 
 const (

@@ -33,7 +33,7 @@ type Store struct {
 	end    int64 // of the file
 }
 
-// Location is where a client's state lies in the folder.
+// Location is the place of a client's state in the folder.
 type Location struct {
 	Round int    `json:"round"` // whose file it is in
 	At    int64  `json:"at"`    // first byte

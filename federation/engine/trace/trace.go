@@ -24,7 +24,7 @@ type Recorder struct {
 	Rounds  []RoundRecord
 }
 
-// StepRecord is what trace.json says of one step.
+// StepRecord describes one step in trace.json.
 type StepRecord struct {
 	Round  int     `json:"round"`
 	Client int     `json:"client"`
@@ -37,7 +37,7 @@ type StepRecord struct {
 	Frozen []string `json:"frozen,omitempty"`
 }
 
-// RoundRecord is what trace.json says of one round.
+// RoundRecord describes one round in trace.json.
 type RoundRecord struct {
 	Round int `json:"round"`
 	// Merged are the clients whose uploads were merged, and Examples what each counts for.
@@ -76,8 +76,8 @@ type Client struct {
 	prefix        string
 }
 
-// OfClient traces a client's part of a round.
-func OfClient(t Tracer, round, client int) Client {
+// NewClient traces a client's part of a round.
+func NewClient(t Tracer, round, client int) Client {
 	return Client{t, round, client, fmt.Sprintf("r%d/c%d/", round, client)}
 }
 
@@ -95,8 +95,8 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
-// On reports whether there is a Tracer.
-func (tr Client) On() bool { return tr.t != nil }
+// Enabled reports whether there is a Tracer.
+func (tr Client) Enabled() bool { return tr.t != nil }
 
 // Step is one step before its update.
 type Step struct {

@@ -66,7 +66,7 @@ type Bundle struct {
 	Words          map[string][]int   `json:"words,omitempty"` // ids of what parameters are added to, by text
 }
 
-// ClientInfo is what trace.json says of a client.
+// ClientInfo describes a client in trace.json.
 type ClientInfo struct {
 	Bundle     string      `json:"bundle"`
 	Examples   int         `json:"examples"` // to train on
@@ -75,7 +75,7 @@ type ClientInfo struct {
 	Parameters []Parameter `json:"parameters"`
 }
 
-// Parameter is what trace.json says of a learnable tensor of a client.
+// Parameter describes a learnable tensor of a client in trace.json.
 type Parameter struct {
 	Name  string `json:"name"`
 	Owner string `json:"owner"` // shared or private

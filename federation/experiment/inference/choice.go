@@ -177,7 +177,7 @@ func (r *finishedRun) clientOf(c Choice) (int, error) {
 
 // check refuses what a run does not have.
 func (r *finishedRun) check(f *Classifier, m method.Method, task method.ClientSpec) error {
-	_, own := state.Learned(f.prompts, f.client.ID)
+	_, own := state.ClientParams(f.prompts, f.client.ID)
 	switch {
 	case f.Global && !f.has.Global:
 		return fmt.Errorf("%s has %w: its class scores use nothing that the server sends; give --client K",
@@ -220,7 +220,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Cl
 	if !slices.Contains(f.has.Reads, record.ReadsServer) {
 		return nil
 	}
-	sent := f.prompts.Under(state.DownFolder + "/" + strconv.Itoa(f.client.ID))
+	sent := f.prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(f.client.ID))
 	for k, b := range r.backbones {
 		if b != f.bundle.Name || k == f.client.ID {
 			continue
@@ -229,7 +229,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Cl
 		if err != nil {
 			return err
 		}
-		other := prompts.Under(state.DownFolder + "/" + strconv.Itoa(k))
+		other := prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(k))
 		for _, name := range sent.Names() {
 			if o, t := other[name], sent[name]; o == nil || !slices.Equal(o.Data, t.Data) ||
 				!slices.Equal(o.Ints, t.Ints) {

@@ -49,13 +49,13 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 		return fmt.Errorf("the method's class scores depend on the label, which a classifier does not have")
 	}
 	for _, h := range scope.Hosts() {
-		if i := slices.IndexFunc(h.Of, spec.OfImage); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+
+		if i := slices.IndexFunc(h.Of, spec.IsImageInput); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+
 			h.Name)) {
 			return fmt.Errorf("this method cannot be exported: host function %s computes on %s of every image, "+
 				"outside of the graph", h.Name, h.Of[i])
 		}
 	}
-	if !slices.ContainsFunc(in, func(n graph.Node) bool { return spec.OfImage(n.Name()) }) {
+	if !slices.ContainsFunc(in, func(n graph.Node) bool { return spec.IsImageInput(n.Name()) }) {
 		return fmt.Errorf("the method's class scores do not depend on the image")
 	}
 	return nil

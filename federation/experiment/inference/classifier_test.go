@@ -87,7 +87,7 @@ func TestClassifierIsPredict(t *testing.T) {
 			// The shared parameters of these methods have the size of features, or enter the blocks of a transformer.
 			if slices.Contains([]string{"cocoop", "fedapt", "fedclip", "fedlora", "fedmvp", "fedpr", "fedtpg", "ivlp",
 				"maple", "pfedmma", "promptsrc"}, name) {
-				e.Clients = methodtest.Alike(9, 5, 6, 3)
+				e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})
 			w := client.NewWorker(e, client.Settings{})
@@ -127,7 +127,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		elsewhere := &spec.Client{ID: c.ID, Backbone: c.Backbone, Train: state.Memory(r.Prompts, c.ID)}
+		elsewhere := &spec.Client{ID: c.ID, Backbone: c.Backbone, Train: state.ClientMemory(r.Prompts, c.ID)}
 		n, err := inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 		_, err = inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
 		says(t, err, "the client's own examples", "not on this machine")
 	}
-	if plain := mustRun(t, toy(t), engine.Settings{}); state.Memory(plain.Prompts, 0) != nil {
+	if plain := mustRun(t, toy(t), engine.Settings{}); state.ClientMemory(plain.Prompts, 0) != nil {
 		t.Error("a run keeps examples that its method does not read")
 	}
 }

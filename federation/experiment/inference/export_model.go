@@ -62,9 +62,11 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 	var in graph.Node
 	switch pixels {
 	case PixelsUint8:
-		in = g.Input(ClassifierInput, graph.Uint8, graph.Shape{batch, graph.Sym("H"), graph.Sym("W"), graph.D(3)})
+		in = g.Input(ClassifierInput, graph.Uint8, graph.Shape{batch, graph.Sym("H"), graph.Sym("W"),
+			graph.StaticDim(3)})
 	case PixelsFloat:
-		in = g.Input(ClassifierInput, graph.Float, graph.Shape{batch, graph.D(3), graph.Sym("H"), graph.Sym("W")})
+		in = g.Input(ClassifierInput, graph.Float, graph.Shape{batch, graph.StaticDim(3), graph.Sym("H"),
+			graph.Sym("W")})
 	default:
 		return nil, fmt.Errorf("pixels %q is not known: use %s or %s", pixels, PixelsUint8, PixelsFloat)
 	}
@@ -104,8 +106,9 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 	for _, in := range graph.Inputs(scores) {
 		raw := "raw " + in.Name()
 		if what := in.Name(); what == method.PixelsInput || what == method.TokensInput {
-			raw, size := "raw "+method.PixelsInput, graph.D(t.bundle.Preprocess.Size)
-			x := g.Input(raw, t.pixels.DType(), graph.Shape{graph.Sym("B"), graph.D(3), size, size}).Cast(graph.Float)
+			raw, size := "raw "+method.PixelsInput, graph.StaticDim(t.bundle.Preprocess.Size)
+			x := g.Input(raw, t.pixels.DType(), graph.Shape{graph.Sym("B"), graph.StaticDim(3), size,
+				size}).Cast(graph.Float)
 			if feeds[raw] = "preprocess/" + ready; what == method.TokensInput {
 				if x, _, err = t.bundle.Image(g, x, method.VisionPrompts{LastTokens: true}); err != nil {
 					return nil, nil, err

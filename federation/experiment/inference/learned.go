@@ -57,7 +57,7 @@ func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (f
 // learned returns a client with the parameters that it is tested with.
 func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
 	error) {
-	shared, s := state.Learned(prompts, c.ID)
+	shared, s := state.ClientParams(prompts, c.ID)
 	for _, p := range w.Method.Params(w.Task(c, clients)) {
 		t := shared[p.Name]
 		if p.Owner == method.Private {
@@ -73,7 +73,7 @@ func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) 
 		}
 	}
 	l, s := w.Begin(c, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
-		Broadcast: prompts.Under(state.DownFolder + "/" + strconv.Itoa(c.ID))}, s)
+		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(c.ID))}, s)
 	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}

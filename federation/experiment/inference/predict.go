@@ -92,7 +92,7 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 		return nil, err
 	}
 	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: r.owned[k]}
-	if kept := state.Memory(f.prompts, k); kept != nil {
+	if kept := state.ClientMemory(f.prompts, k); kept != nil {
 		f.client.Train = kept
 	}
 	task := f.client.Backbone.Task()
@@ -131,7 +131,7 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 		if err != nil {
 			return nil, err
 		}
-		rows.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
+		rows.Add(what, []spec.RowReader{spec.InMemory{Tensor: t}})
 	}
 	scores, err := Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {

@@ -51,7 +51,7 @@ func newFedCLIP() layer.Builder {
 
 func (m *FedCLIP) Build(method.Method) (method.Method, error) {
 	err := check.Join(m.Check(), check.OneOf("loss", m.Objective, "contrastive", "ce"),
-		check.Within("input_norm", m.InputNorm, 1e-6, check.MaxWeight))
+		check.InRange("input_norm", m.InputNorm, 1e-6, check.MaxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
 		err = check.Join(err, fmt.Errorf("option template is %q; it must contain {} for the class", m.Template))
 	}
@@ -63,7 +63,7 @@ func (m FedCLIP) Params(t method.ClientSpec) []method.Param {
 }
 
 func (m FedCLIP) Start(g *method.Global) error {
-	modules.DrawLayers(g.Seed, g.Shared, "adapter")
+	modules.InitLayers(g.Seed, g.Shared, "adapter")
 	return nil
 }
 

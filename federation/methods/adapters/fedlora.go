@@ -60,8 +60,8 @@ func newFedLoRA() layer.Builder {
 
 func (m *FedLoRA) Build(method.Method) (method.Method, error) {
 	err := check.Join(m.Check(), check.OneOf("towers", m.Towers, prompts.TextTower, prompts.ImageTower, "both"),
-		check.Within("blocks", m.Blocks, 0, check.MaxTokens), check.Within("rank", m.Rank, 1, check.MaxHidden),
-		check.Within("alpha", m.Alpha, 1e-9, check.MaxWeight), check.OneOf("loss", m.Objective, "contrastive", "ce"),
+		check.InRange("blocks", m.Blocks, 0, check.MaxTokens), check.InRange("rank", m.Rank, 1, check.MaxHidden),
+		check.InRange("alpha", m.Alpha, 1e-9, check.MaxWeight), check.OneOf("loss", m.Objective, "contrastive", "ce"),
 		check.OneOf("aggregate", m.Aggregate, "factors", "product"), check.OneOf("owner", m.Owner, "shared", "private"))
 	if len(m.Maps) == 0 {
 		err = check.Join(err, fmt.Errorf("option maps is empty; name at least one map, or all"))
@@ -92,7 +92,7 @@ func (m FedLoRA) Properties() method.Properties {
 // site is one map of a tower with its changes in all blocks.
 type site struct {
 	tower    string
-	of       clip.Map
+	of       clip.LinearMap
 	first, n int // block of the first change, and how many
 	in, out  int
 }
@@ -142,7 +142,7 @@ func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 }
 
 // changes returns the low-rank changes of one tower.
-func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
+func (m FedLoRA) changes(s *method.Scope, tower string) (out method.BlockChanges) {
 	for _, at := range m.sites(s.Task()) {
 		if at.tower != tower {
 			continue
@@ -168,7 +168,7 @@ func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
 		image = s.Vision(method.VisionPrompts{Changes: m.changes(s, prompts.ImageTower)})
 	}
 	if text = m.Texts(s); m.Towers != prompts.ImageTower {
-		text = s.TextOf(method.Prompt{Template: m.Text(), Changes: m.changes(s, prompts.TextTower)})
+		text = s.TextFeatures(method.Prompt{Template: m.Text(), Changes: m.changes(s, prompts.TextTower)})
 	}
 	return image, text
 }

@@ -55,7 +55,7 @@ var (
 	_, clipTwo = clipSlope(0.6, 0.8, 2*clipM, 1)
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "fedclip", Options: options{"loss": "ce"}, LR: lr,
 		First: map[string]float64{"adapter/1/w": 0, "adapter/1/b": 0, "adapter/2/w": 0, "adapter/2/b": 0},
 		Want: map[string]float64{
@@ -91,4 +91,4 @@ var hands = []methodtest.Hand{
 		Want: map[string]float64{"r0/c0/upload/text/q/b": loraB0, "r1/c0/s0/loss": loss0(1 + loraM/2)}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, adapters.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, adapters.Methods, hands) }

@@ -49,8 +49,8 @@ func newPFedMMA() layer.Builder {
 
 func (m *PFedMMA) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.Check(), check.OneOf("towers", m.Towers, prompts.TextTower, prompts.ImageTower, "both"),
-		check.Within("blocks", m.Blocks, 1, check.MaxTokens), check.Within("rank", m.Rank, 1, check.MaxHidden),
-		check.Within("alpha", m.Alpha, 0, check.MaxWeight))
+		check.InRange("blocks", m.Blocks, 1, check.MaxTokens), check.InRange("rank", m.Rank, 1, check.MaxHidden),
+		check.InRange("alpha", m.Alpha, 0, check.MaxWeight))
 }
 
 // adapted returns the towers with adapters, their widths and blocks, and the number of blocks with an adapter.
@@ -83,7 +83,7 @@ func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 }
 
 // changes returns n adapters of a tower with that many blocks.
-func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out method.Changes) {
+func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out method.BlockChanges) {
 	var parts [][]method.Layer
 	for _, name := range []string{tower + "/down", "mid", tower + "/up"} {
 		w, b := nn.Unbind(s.Param(name+"/w")), nn.Unbind(s.Param(name+"/b"))
@@ -109,7 +109,7 @@ func (m PFedMMA) Logits(s *method.Scope) graph.Node {
 	image, text := s.Image(), graph.Node{}
 	for i, tower := range towers {
 		if c := m.changes(s, tower, layers[i], n); tower == prompts.TextTower {
-			text = s.TextOf(method.Prompt{Template: m.Text(), Changes: c})
+			text = s.TextFeatures(method.Prompt{Template: m.Text(), Changes: c})
 		} else {
 			image = s.Vision(method.VisionPrompts{Changes: c})
 		}

@@ -54,8 +54,8 @@ func newFedHPL() layer.Builder {
 }
 
 func (m *FedHPL) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Visual.Check(), m.Weighting.Check(), check.Within("gamma", m.Gamma, 0, check.MaxWeight),
-		check.Within("temperature", m.T, 1e-3, check.MaxWeight), check.OneOf("kd", m.KD, "hinton", "plain"),
+	return *m, check.Join(m.Visual.Check(), m.Weighting.Check(), check.InRange("gamma", m.Gamma, 0, check.MaxWeight),
+		check.InRange("temperature", m.T, 1e-3, check.MaxWeight), check.OneOf("kd", m.KD, "hinton", "plain"),
 		check.OneOf("of", m.Of, "correct", "all"))
 }
 

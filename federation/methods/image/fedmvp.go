@@ -70,11 +70,11 @@ func newFedMVP() layer.Builder {
 }
 
 func (m *FedMVP) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
-		check.Within("heads", m.Heads, 1, check.MaxTokens), check.Within("mult", m.Mult, 1, 64),
-		check.Within("alpha", m.Alpha, 0, check.MaxWeight), check.OneOf("flip", m.Flip, "always", "never", "coin"),
-		check.Within("lora_round", m.LoRARound, 0, check.MaxSteps), check.Within("rank", m.Rank, 1, check.MaxTokens),
-		check.Within("lora_std", m.LoRAStd, 0, check.MaxWeight))
+	err := check.Join(m.Weighting.Check(), check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
+		check.InRange("heads", m.Heads, 1, check.MaxTokens), check.InRange("mult", m.Mult, 1, 64),
+		check.InRange("alpha", m.Alpha, 0, check.MaxWeight), check.OneOf("flip", m.Flip, "always", "never", "coin"),
+		check.InRange("lora_round", m.LoRARound, 0, check.MaxSteps), check.InRange("rank", m.Rank, 1, check.MaxTokens),
+		check.InRange("lora_std", m.LoRAStd, 0, check.MaxWeight))
 	n := -1
 	for class, list := range m.Attributes {
 		if n >= 0 && len(list) != n || len(list) == 0 {
@@ -97,7 +97,7 @@ func (m *FedMVP) Build(method.Method) (method.Method, error) {
 
 func (m FedMVP) Properties() method.Properties {
 	t := m.WeightedMean.Properties()
-	t.Delays = []method.Delay{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
+	t.Delays = []method.DelayedTerm{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
 		Rounds: m.LoRARound}}
 	return t
 }
@@ -126,8 +126,8 @@ func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 
 // Start draws the network.
 func (m FedMVP) Start(g *method.Global) error {
-	modules.DrawLayers(g.Seed, g.Shared, mvpFormer)
-	modules.DrawAttention(g.Seed, g.Shared, mvpFormer)
+	modules.InitLayers(g.Seed, g.Shared, mvpFormer)
+	modules.InitAttention(g.Seed, g.Shared, mvpFormer)
 	m.switched(g, 1)
 	return nil
 }
@@ -219,7 +219,7 @@ func (m FedMVP) Logits(s *method.Scope) graph.Node {
 // pair returns the unit features of images, and the mean features of the attributes of each class.
 func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
-	why := prompts.WhyNoTokens(t, true)
+	why := prompts.TokensUnsupported(t, true)
 	switch {
 	case why != "":
 		why += "; fedmvp needs a vision transformer"

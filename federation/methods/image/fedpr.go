@@ -54,7 +54,7 @@ func newFedPR() layer.Builder {
 }
 
 func (m *FedPR) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), m.OnlyTokens(), check.Within("ratio", m.Ratio, 0, 1),
+	err := check.Join(m.Check(), m.OnlyTokens(), check.InRange("ratio", m.Ratio, 0, 1),
 		check.OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
 	if m.Ratio == 0 {
 		err = check.Join(err, errors.New("option ratio is 0, so that the prompt could not change; it must be above 0"))

@@ -42,7 +42,7 @@ func mvpFirst() map[string]float64 {
 	if err != nil {
 		panic(err)
 	}
-	for _, p := range m.Params(layer.AnyClient) {
+	for _, p := range m.Params(layer.PlaceholderClient) {
 		out[p.Name] = 0
 	}
 	return out
@@ -93,7 +93,7 @@ var (
 	hplKL      = hplP*math.Log(hplP/hplQ) + (1-hplP)*math.Log((1-hplP)/(1-hplQ))
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "fedmvp", Options: options{"heads": 1, "mult": 1, "tokens": 1,
 		"alpha": 3.0, "templates": []string{"a {}", "the {}"}}, LR: lr, First: mvpFirst(), Want: map[string]float64{
 		"r0/c0/s0/loss": mvpLoss0, "r0/c0/s0/grad/former/o/b": mvp0, "r0/c1/s0/grad/former/ff/out/b": mvp1,
@@ -122,4 +122,4 @@ var hands = []methodtest.Hand{
 		"r1/c1/s0/loss": lossOf(look1(afterSteps(0, 1, look1)))}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, image.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, image.Methods, hands) }

@@ -25,7 +25,7 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 			[]string{"parameter image/shared", "client 1", "toy-b", "[1 16 4]", "[3 16 4]", "the same image tower"}},
 		{"fedhpl", methodtest.Options{"vision": "deep"}, methodtest.Clients(4, 4),
 			[]string{"client 1", "vision: deep", "toy-b is a ResNet", "shallow or pixels"}},
-		{"pfeddc", methodtest.Options{"heads": 4}, methodtest.Alike(4),
+		{"pfeddc", methodtest.Options{"heads": 4}, methodtest.ClientsOfOneBackbone(4),
 			[]string{"4 heads", "width of 6", "options.heads"}},
 		{"fedpr", methodtest.Options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
 		{"fedpr", methodtest.Options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},

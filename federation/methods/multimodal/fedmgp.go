@@ -61,17 +61,17 @@ var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP", New: newFedMGP,
 
 func newFedMGP() layer.Builder {
 	return &FedMGP{WeightedMean: aggregate.ExamplesMean,
-		OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.APhoto, Std: 0.01}, Groups: 5, Vision: 2,
+		OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.PhotoPrompt, Std: 0.01}, Groups: 5, Vision: 2,
 		VisionStd: 0.02, Exchanged: 2, Lambda: 1, Div: "cos", Tau: 1, Score: "scores"}
 }
 
 func (m *FedMGP) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.Weighting.Check(), m.OffsetContext.Check(),
-		check.Within("groups", m.Groups, 1, check.MaxTokens),
-		check.Within("vision_tokens", m.Vision, 0, check.MaxTokens),
-		check.Within("vision_std", m.VisionStd, 0, check.MaxWeight),
-		check.Within("exchanged", m.Exchanged, 1, m.Groups), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
-		check.OneOf("div", m.Div, "cos", "code-l1"), check.Within("tau", m.Tau, 1e-3, check.MaxWeight),
+		check.InRange("groups", m.Groups, 1, check.MaxTokens),
+		check.InRange("vision_tokens", m.Vision, 0, check.MaxTokens),
+		check.InRange("vision_std", m.VisionStd, 0, check.MaxWeight),
+		check.InRange("exchanged", m.Exchanged, 1, m.Groups), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
+		check.OneOf("div", m.Div, "cos", "code-l1"), check.InRange("tau", m.Tau, 1e-3, check.MaxWeight),
 		check.OneOf("score", m.Score, "scores", "features"))
 }
 
@@ -106,7 +106,8 @@ func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 
 // returned returns the groups of a tower with the average in place of the groups that were drawn.
 func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
-	own, slots, drawn := s.Raw(tower+mgpGroups), s.Raw(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
+	own, slots := s.TrainedValue(tower+mgpGroups), s.TrainedValue(tower+mgpSlots).Detach()
+	drawn := s.Param(tower + mgpDrawn).Detach()
 	shape, _ := own.Shape().Ints()
 	flat := func(n graph.Node) graph.Node { return n.Reshape(-1, shape[1]*shape[2]) }
 	kept := drawn.Sum(0).Neg().AddScalar(1).Reshape(-1, 1) // [G,1]
@@ -121,7 +122,7 @@ func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
 	if m.Vision == 0 {
 		return texts, slices.Repeat([]graph.Node{s.Image()}, m.Groups)
 	}
-	if err := prompts.WhyNoTokens(s.Task(), false); err != "" {
+	if err := prompts.TokensUnsupported(s.Task(), false); err != "" {
 		return texts, slices.Repeat([]graph.Node{s.Graph().Fail("%s; set options.vision_tokens to 0", err)}, m.Groups)
 	}
 	for _, tokens := range nn.Unbind(m.returned(s, prompts.ImageTower)) {
@@ -144,7 +145,7 @@ func (m FedMGP) Logits(s *method.Scope) graph.Node {
 
 func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	texts, images := m.features(s)
-	part, sum := s.Unnamed(), s.Graph().Scalar(0)
+	part, sum := s.WithoutTerms(), s.Graph().Scalar(0)
 	for j := range texts {
 		sum = sum.Add(part.CrossEntropy(s.Cosine(images[j], texts[j])))
 	}
@@ -230,8 +231,8 @@ func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 
 // worded returns the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
 func (m FedMGP) worded(s *method.Scope) graph.Node {
-	all := append(nn.Unbind(s.Raw(prompts.TextTower+mgpGroups)),
-		nn.Unbind(s.Received().Raw(prompts.TextTower+mgpSlots))...)
+	all := append(nn.Unbind(s.TrainedValue(prompts.TextTower+mgpGroups)),
+		nn.Unbind(s.Received().TrainedValue(prompts.TextTower+mgpSlots))...)
 	for i, ctx := range all {
 		all[i] = m.AddWords(s, ctx).Slice(0, 0, m.Tokens)
 	}

@@ -46,7 +46,7 @@ var (
 	dcD = dcG * 1.6 / (dcS * dcS * dcS) // dL/dt
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "ivlp", Options: options{"tokens": 1, "words": "", "vision_tokens": 1, "deep_std": 0}, LR: lr,
 		Want: map[string]float64{
 			"r0/c0/s0/loss": math.Ln2, "r0/c0/upload/text/prompt": 0.75, "r0/c0/upload/image/prompt": 0,
@@ -89,4 +89,4 @@ var hands = []methodtest.Hand{
 			"r1/c0/s0/grad/att/text/q": 0}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, multimodal.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, multimodal.Methods, hands) }

@@ -35,12 +35,12 @@ var mapleDef = layer.Def{Name: "maple", Title: "MaPLe", New: newMaPLe,
 	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023"}
 
 func newMaPLe() layer.Builder {
-	return &MaPLe{OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.APhoto}, Depth: 9, DeepStd: 0.02}
+	return &MaPLe{OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.PhotoPrompt}, Depth: 9, DeepStd: 0.02}
 }
 
 func (m *MaPLe) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("depth", m.Depth, 1, check.MaxTokens),
-		check.Within("deep_std", m.DeepStd, 0, check.MaxWeight))
+	return *m, check.Join(m.Check(), check.InRange("depth", m.Depth, 1, check.MaxTokens),
+		check.InRange("deep_std", m.DeepStd, 0, check.MaxWeight))
 }
 
 const couple = "couple"
@@ -72,10 +72,10 @@ func (m MaPLe) Start(g *method.Global) error {
 		bound := 1 / math.Sqrt(float64(w.Shape[len(w.Shape)-1]))
 		for part, t := range map[string]*tensor.Tensor{"/w": w, "/b": b} {
 			if name == couple {
-				modules.Uniform(g.Seed, name+part, t, bound)
+				modules.InitUniform(g.Seed, name+part, t, bound)
 				continue
 			}
-			modules.Uniform(g.Seed, name+part, t.Row(0), bound)
+			modules.InitUniform(g.Seed, name+part, t.Row(0), bound)
 			for i := 1; i < t.Shape[0]; i++ {
 				copy(t.Row(i).Data, t.Row(0).Data)
 			}
@@ -86,7 +86,7 @@ func (m MaPLe) Start(g *method.Global) error {
 
 func (m MaPLe) Logits(s *method.Scope) graph.Node {
 	t := s.Task()
-	if err := prompts.WhyNoTokens(t, true); err != "" {
+	if err := prompts.TokensUnsupported(t, true); err != "" {
 		return s.Graph().Fail("%s; maple needs a vision transformer", err)
 	}
 	text := method.Prompt{Ctx: m.Full(s, prompts.TextTower+prompts.FirstBlock)}
@@ -98,5 +98,5 @@ func (m MaPLe) Logits(s *method.Scope) graph.Node {
 			image.Deep = append(image.Deep, nn.Linear(p, w[i], b[i], 1, 1))
 		}
 	}
-	return s.Cosine(s.Vision(image), s.TextOf(text))
+	return s.Cosine(s.Vision(image), s.TextFeatures(text))
 }

@@ -52,8 +52,8 @@ func newPFedDC() layer.Builder {
 }
 
 func (m *PFedDC) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(check.Within("text_tokens", m.TextTokens, 1, check.MaxTokens),
-		check.Within("init_std", m.Std, 0, check.MaxWeight), m.Visual.Check(), m.CrossAttention.Check(),
+	return *m, check.Join(check.InRange("text_tokens", m.TextTokens, 1, check.MaxTokens),
+		check.InRange("init_std", m.Std, 0, check.MaxWeight), m.Visual.Check(), m.CrossAttention.Check(),
 		check.OneOf("attention", m.Modules, "both", "text", "image", "none"),
 		check.OneOf("without", m.Without, "shared", "own", "mean"))
 }

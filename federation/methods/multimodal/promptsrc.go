@@ -55,11 +55,11 @@ func newPromptSRC() layer.Builder {
 }
 
 func (m *PromptSRC) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.Within("text_weight", m.TextWeight, 0, check.MaxWeight),
-		check.Within("image_weight", m.ImageWeight, 0, check.MaxWeight),
-		check.Within("kl_weight", m.KLWeight, 0, check.MaxWeight),
+	err := check.Join(m.Check(), check.InRange("text_weight", m.TextWeight, 0, check.MaxWeight),
+		check.InRange("image_weight", m.ImageWeight, 0, check.MaxWeight),
+		check.InRange("kl_weight", m.KLWeight, 0, check.MaxWeight),
 		check.OneOf("kl", m.KL, "teacher-first", "student-first"), check.OneOf("gpa", m.GPA, "rounds", "none"),
-		check.Within("gpa_mean", m.GPAMean, 0, 1), check.Within("gpa_std", m.GPAStd, 1e-3, check.MaxWeight))
+		check.InRange("gpa_mean", m.GPAMean, 0, 1), check.InRange("gpa_std", m.GPAStd, 1e-3, check.MaxWeight))
 	m.texts = prompts.Ensemble(m.Ensemble)
 	for _, t := range m.texts {
 		if !strings.Contains(t, "{}") {

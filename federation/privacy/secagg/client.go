@@ -368,7 +368,7 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 
 // Agree signs the client's view of the session and the question, if the question keeps every vector hidden. A session
 // has one signed question.
-func (c *Client) Agree(q Question) ([]byte, error) {
+func (c *Client) Agree(q UnmaskRequest) ([]byte, error) {
 	t := c.m.Terms
 	switch {
 	case c.m.Masked == nil:
@@ -412,7 +412,7 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 	if c.m.Signature == nil {
 		return nil, errOrder
 	}
-	q, err := DecodeQuestion(c.m.Question)
+	q, err := DecodeUnmaskRequest(c.m.Question)
 	if err != nil {
 		return nil, err
 	}
@@ -433,7 +433,7 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 }
 
 // checkSignatures reports too few signatures of this client's view and question.
-func (c *Client) checkSignatures(q Question, signed Signatures) error {
+func (c *Client) checkSignatures(q UnmaskRequest, signed Signatures) error {
 	message, n := agreed(c.View(), q), 1 // its own
 	for _, id := range q.Survivors {
 		if s, ok := signed[id]; ok && id != c.id {
@@ -467,7 +467,7 @@ type Transcript struct {
 // Transcript returns the record of the session up to now.
 func (c *Client) Transcript() Transcript {
 	t, v := c.m.Terms, c.View()
-	q, _ := DecodeQuestion(c.m.Question)
+	q, _ := DecodeUnmaskRequest(c.m.Question)
 	vector := sha256.Sum256(c.m.Masked)
 	return Transcript{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
 		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.m.Senders, Survivors: q.Survivors,

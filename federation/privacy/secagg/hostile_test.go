@@ -18,7 +18,7 @@ func says(t *testing.T, err error, words string) {
 
 // masked returns a session of 5 clients with a threshold of 3, up to the question; client 4 dropped out with its
 // vector.
-func masked(t *testing.T) (*session, Question) {
+func masked(t *testing.T) (*session, UnmaskRequest) {
 	t.Helper()
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	s.drop[4] = mask
@@ -45,7 +45,7 @@ func masked(t *testing.T) (*session, Question) {
 func TestClientRefusesQuestions(t *testing.T) {
 	s, q := masked(t)
 	c := s.clients[0]
-	for words, bad := range map[string]Question{
+	for words, bad := range map[string]UnmaskRequest{
 		"both secrets of client 1": {[]int{0, 1, 2, 3}, []int{1, 4}},
 		"both secrets of client 0": {[]int{0, 1, 2, 3}, []int{0, 4}},
 		"one twice":                {[]int{0, 1, 1, 2, 3}, []int{4}},
@@ -77,9 +77,9 @@ func TestClientRefusesQuestions(t *testing.T) {
 	if err != nil || !bytes.Equal(first.Encode(), again.Encode()) {
 		t.Errorf("the same question has another answer, or %v", err)
 	}
-	_, err = c.Agree(Question{[]int{0, 1, 2}, []int{3, 4}})
+	_, err = c.Agree(UnmaskRequest{[]int{0, 1, 2}, []int{3, 4}})
 	says(t, err, "agreed to another question")
-	_, err = c.Agree(Question{[]int{0, 1, 2, 3, 4}, nil})
+	_, err = c.Agree(UnmaskRequest{[]int{0, 1, 2, 3, 4}, nil})
 	says(t, err, "agreed to another question")
 }
 
@@ -91,7 +91,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	says(t, err, "out of order")
 	_, err = c.Mask([]int{0, 1}, s.model, []uint64{1})
 	says(t, err, "out of order")
-	_, err = c.Agree(Question{})
+	_, err = c.Agree(UnmaskRequest{})
 	says(t, err, "out of order")
 	_, err = c.Reveal(Signatures{})
 	says(t, err, "out of order")

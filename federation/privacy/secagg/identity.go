@@ -48,13 +48,13 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 	return shown, nil
 }
 
-// Local is the identity of all clients of one process. Its keys last as long as the process.
-type Local struct {
+// LocalIdentity is the identity of all clients of one process. Its keys last as long as the process.
+type LocalIdentity struct {
 	mu   sync.Mutex
 	keys map[int]ed25519.PrivateKey
 }
 
-func (l *Local) of(client int) (ed25519.PrivateKey, error) {
+func (l *LocalIdentity) of(client int) (ed25519.PrivateKey, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.keys[client]; k != nil {
@@ -69,7 +69,7 @@ func (l *Local) of(client int) (ed25519.PrivateKey, error) {
 }
 
 // Proof returns the public key.
-func (l *Local) Proof(client int) ([]byte, error) {
+func (l *LocalIdentity) Proof(client int) ([]byte, error) {
 	k, err := l.of(client)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (l *Local) Proof(client int) ([]byte, error) {
 }
 
 // Sign signs with Ed25519.
-func (l *Local) Sign(client int, message []byte) ([]byte, error) {
+func (l *LocalIdentity) Sign(client int, message []byte) ([]byte, error) {
 	k, err := l.of(client)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (l *Local) Sign(client int, message []byte) ([]byte, error) {
 }
 
 // Verify checks an Ed25519 signature.
-func (l *Local) Verify(_ int, proof, message, signature []byte) error {
+func (l *LocalIdentity) Verify(_ int, proof, message, signature []byte) error {
 	if len(proof) != ed25519.PublicKeySize || !ed25519.Verify(proof, message, signature) {
 		return errors.New("the signature is not by its key")
 	}
@@ -95,4 +95,4 @@ func (l *Local) Verify(_ int, proof, message, signature []byte) error {
 }
 
 // Certified returns false: a key belongs to the client that used it first.
-func (l *Local) Certified() bool { return false }
+func (l *LocalIdentity) Certified() bool { return false }

@@ -32,8 +32,8 @@ func unknownKeys() (k Keys) {
 	return k
 }
 
-// certified is a Local whose keys are certified.
-type certified struct{ *Local }
+// certified is a LocalIdentity whose keys are certified.
+type certified struct{ *LocalIdentity }
 
 func (c certified) Certified() bool { return true }
 
@@ -41,7 +41,7 @@ func (c certified) Verify(client int, proof, message, signature []byte) error {
 	if own, err := c.Proof(client); err != nil || !bytes.Equal(proof, own) {
 		return errors.New("no certificate of it")
 	}
-	return c.Local.Verify(client, proof, message, signature)
+	return c.LocalIdentity.Verify(client, proof, message, signature)
 }
 
 // With certificates a server cannot put invented clients into a roster, or its own keys, or keys of another round,
@@ -136,7 +136,7 @@ func TestDifferentQuestions(t *testing.T) {
 	if _, err := s.add(senders); err != nil {
 		t.Fatal(err)
 	}
-	question := func(id int) (q Question) {
+	question := func(id int) (q UnmaskRequest) {
 		for v := range 7 {
 			gone := id == 0 && v < 4 || id == 1 && v >= 4
 			for next := 1; next <= 4 && id >= 2; next++ {
@@ -362,7 +362,7 @@ func TestRestarts(t *testing.T) {
 	if b, err := s.clients[0].Agree(q); err != nil || !bytes.Equal(b, signed[0]) {
 		t.Errorf("another signature after a restart, %v", err)
 	}
-	_, err = s.clients[0].Agree(Question{[]int{0, 1, 2}, []int{3, 4}})
+	_, err = s.clients[0].Agree(UnmaskRequest{[]int{0, 1, 2}, []int{3, 4}})
 	says(t, err, "agreed to another question")
 	if signed, err = s.agree(q); err != nil {
 		t.Fatal(err)

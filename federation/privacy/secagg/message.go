@@ -44,14 +44,14 @@ type EncryptedShares map[int]EncryptedShare
 // Complaints are complaints about encrypted shares, by dealer.
 type Complaints map[int]Complaint
 
-// Question asks a client for shares of the seeds of Survivors, whose vectors arrived, and of the pairwise keys of
+// UnmaskRequest asks a client for shares of the seeds of Survivors, whose vectors arrived, and of the pairwise keys of
 // Dropped.
-type Question struct{ Survivors, Dropped []int }
+type UnmaskRequest struct{ Survivors, Dropped []int }
 
 // Signatures are clients' signatures of one view of a session and one question, by client.
 type Signatures map[int][]byte
 
-// Shares answer a Question: one share for each of its clients.
+// Shares answer an UnmaskRequest: one share for each of its clients.
 type Shares map[int][]byte
 
 // Bounds of messages.
@@ -343,17 +343,17 @@ func DecodeShares(b []byte) (Shares, error) {
 }
 
 // Encode returns a question as bytes; both lists must ascend.
-func (q Question) Encode() []byte {
+func (q UnmaskRequest) Encode() []byte {
 	return append(EncodeClients(q.Survivors), EncodeClients(q.Dropped)...)
 }
 
-// DecodeQuestion reads the bytes of Encode.
-func DecodeQuestion(b []byte) (q Question, err error) {
+// DecodeUnmaskRequest reads the bytes of Encode.
+func DecodeUnmaskRequest(b []byte) (q UnmaskRequest, err error) {
 	if q.Survivors, b, err = decodeClients(b); err == nil {
 		q.Dropped, err = DecodeClients(b)
 	}
 	if err != nil {
-		return Question{}, fmt.Errorf("question: %w", err)
+		return UnmaskRequest{}, fmt.Errorf("question: %w", err)
 	}
 	return q, nil
 }

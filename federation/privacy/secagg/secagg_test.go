@@ -21,7 +21,7 @@ type session struct {
 	values  map[int][]uint64
 	drop    map[int]step
 	masked  map[int][]uint64
-	who     *Local
+	who     *LocalIdentity
 	peers   map[int]Peers
 	model   [32]byte
 }
@@ -29,7 +29,7 @@ type session struct {
 func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {
 	t.Helper()
 	s := &session{t: t, terms: Params{Threshold: threshold, Length: length, Ring: Ring{width}, Clients: maxID},
-		clients: map[int]*Client{}, who: &Local{}, peers: map[int]Peers{},
+		clients: map[int]*Client{}, who: &LocalIdentity{}, peers: map[int]Peers{},
 		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
 	rand.Read(s.terms.Session[:])
 	var err error
@@ -153,7 +153,7 @@ func (s *session) exclude(inboxes map[int]EncryptedShares) (senders []int, err e
 	return DecodeClients(EncodeClients(senders))
 }
 
-func (s *session) add(senders []int) (Question, error) {
+func (s *session) add(senders []int) (UnmaskRequest, error) {
 	s.each(mask, func(id int, c *Client) error {
 		y, err := c.Mask(senders, s.model, s.values[id])
 		if err != nil {
@@ -169,10 +169,10 @@ func (s *session) add(senders []int) (Question, error) {
 	if err != nil {
 		return q, err
 	}
-	return DecodeQuestion(q.Encode())
+	return DecodeUnmaskRequest(q.Encode())
 }
 
-func (s *session) agree(q Question) (Signatures, error) {
+func (s *session) agree(q UnmaskRequest) (Signatures, error) {
 	s.each(agreement, func(id int, c *Client) error {
 		b, err := c.Agree(q)
 		if err != nil {

@@ -29,7 +29,7 @@ type Server struct {
 	model     [sha256.Size]byte
 	masked    map[int]bool // clients whose vectors are in sum
 	sum       []uint64
-	question  Question
+	question  UnmaskRequest
 	signed    Signatures
 	answers   map[int]Shares
 }
@@ -310,12 +310,12 @@ func (s *Server) Add(id int, masked []uint64) error {
 }
 
 // Unmask ends the upload step and returns the question to all clients whose vectors arrived.
-func (s *Server) Unmask() (Question, error) {
+func (s *Server) Unmask() (UnmaskRequest, error) {
 	if s.step > mask {
 		return s.question, nil
 	}
 	if err := s.enough(mask, len(s.masked), "uploaded"); err != nil {
-		return Question{}, err
+		return UnmaskRequest{}, err
 	}
 	for _, id := range s.senders {
 		if s.masked[id] {

@@ -39,7 +39,7 @@ func FuzzMessages(f *testing.F) {
 	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(),
 		r[0].Keys.Encode(), joining.Encode(), in[0].Encode(),
 		Complaints{1: {}, 2: {make([]byte, keySize), make([]byte, proofSize)}}.Encode(),
-		Question{[]int{0, 2}, []int{1}}.Encode(),
+		UnmaskRequest{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
 		Signatures{1: make([]byte, 64), 2: nil}.Encode(), {255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
 		f.Add(b)
@@ -73,7 +73,7 @@ func FuzzMessages(f *testing.F) {
 		if m, err := DecodeShares(b); err == nil {
 			back = append(back, m.Encode())
 		}
-		if m, err := DecodeQuestion(b); err == nil {
+		if m, err := DecodeUnmaskRequest(b); err == nil {
 			back = append(back, m.Encode())
 		}
 		if len(b) >= keySize { // no complaint proves anything here

@@ -62,6 +62,6 @@ func (r Roster) digest() [sha256.Size]byte {
 
 // agreed returns the message that a client signs before it reveals shares: its view, and the question that it will
 // answer.
-func agreed(v view, q Question) []byte {
+func agreed(v view, q UnmaskRequest) []byte {
 	return slices.Concat([]byte(viewPurpose), v[:], q.Encode())
 }

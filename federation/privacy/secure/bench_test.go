@@ -37,7 +37,7 @@ func (u *instantClients) Run(_ context.Context, o message.Instruction) ([]messag
 	defer func() { u.took += processor() - began }()
 	var out []message.Reply
 	for _, id := range o.Clients {
-		one := o.For(id)
+		one := o.ForClient(id)
 		r := message.Reply{Client: id, Down: message.EncodedSize(one.Tensors())}
 		if o.Kind == message.Compute {
 			answer, _, err := u.guard.Answer(id, one)

@@ -99,7 +99,7 @@ func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	if o.Kind != message.Train {
 		return c.Cohort.Run(ctx, o)
 	}
-	r := &round{cohort: c, order: o, out: message.Reply{Client: method.Summed}}
+	r := &round{cohort: c, order: o, out: message.Reply{Client: method.AggregatedClient}}
 	err := r.open()
 	if err == nil {
 		err = r.run(ctx)

@@ -37,14 +37,14 @@ func Defaults() Config {
 	return Config{Bits: 32, Clip: 64, ExtraClip: 1024, Statistics: "refuse", Examples: 1 << 16}
 }
 
-// On reports whether secure aggregation is on.
-func (c Config) On() bool { return c.Threshold != 0 }
+// Enabled reports whether secure aggregation is on.
+func (c Config) Enabled() bool { return c.Threshold != 0 }
 
 // Check reports invalid settings.
 func (c Config) Check() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
-	if c.On() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
+	if c.Enabled() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
 		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: with half of the "+
 			"clients a server could open the sums of two halves", c.Threshold)
 	}
@@ -92,7 +92,7 @@ func New(c Config, weighting string, extras []string, clients, round int) (*Laye
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if !c.On() || weighting != Uniform && weighting != Examples {
+	if !c.Enabled() || weighting != Uniform && weighting != Examples {
 		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold,
 			weighting)
 	}
@@ -100,7 +100,7 @@ func New(c Config, weighting string, extras []string, clients, round int) (*Laye
 		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; there must be 2 or more, since the "+
 			"sum of one is its upload", round, clients)
 	}
-	if c.On() && c.Least > 0 && round < 2*l.groupSize() {
+	if c.Enabled() && c.Least > 0 && round < 2*l.groupSize() {
 		return nil, fmt.Errorf("secure_aggregation.least: %d; the %d clients of a round cannot be split into groups "+
 			"of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups", c.Least, round,
 			l.groupSize(), c.Threshold)

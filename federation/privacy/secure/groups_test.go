@@ -55,7 +55,7 @@ func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weighting, beside, err := methods.Averages(m)
+	weighting, beside, err := methods.AveragedUploads(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 		t.Fatal(err)
 	}
 	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients:  methodtest.Alike(4, 9, 3, 5, 6, 2, 4, 4, 3, 5),
+		Clients:  methodtest.ClientsOfOneBackbone(4, 9, 3, 5, 6, 2, 4, 4, 3, 5),
 		Plan:     spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
@@ -115,7 +115,7 @@ func TestGroups(t *testing.T) {
 	plain, _ := tenClients(t, rounds)
 	want := run(t, plain, engine.Settings{
 		Wrap: func(c message.Cohort) message.Cohort {
-			return skipsFirstRound{methodtest.Losing(func(round, client int) bool {
+			return skipsFirstRound{methodtest.LoseReplies(func(round, client int) bool {
 				return round > 0 && !slices.Contains(counted[round], client)
 			})(c)}
 		}})
@@ -130,7 +130,7 @@ type skipsFirstRound struct{ message.Cohort }
 func (c skipsFirstRound) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
 	if o.Kind == message.Train && o.Round == 0 {
-		replies = []message.Reply{{Client: method.Summed, Skipped: true}}
+		replies = []message.Reply{{Client: method.AggregatedClient, Skipped: true}}
 	}
 	return replies, err
 }

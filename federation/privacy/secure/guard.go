@@ -264,7 +264,7 @@ func (c *client) check(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) agree(o message.Instruction) (tensor.Map, error) {
-	q, err := read(o.PerClient[c.id], questionName, secagg.DecodeQuestion)
+	q, err := read(o.PerClient[c.id], questionName, secagg.DecodeUnmaskRequest)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if err := secure.Defaults().Check(); err != nil || secure.Defaults().On() {
+	if err := secure.Defaults().Check(); err != nil || secure.Defaults().Enabled() {
 		t.Errorf("%v", err)
 	}
 	if _, err := secure.New(config, "examples", nil, 1, 1); err == nil {

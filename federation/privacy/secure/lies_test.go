@@ -19,7 +19,7 @@ import (
 type liar struct {
 	t      testing.TB
 	l      *Layer
-	who    *secagg.Local
+	who    *secagg.LocalIdentity
 	dirs   []string
 	guards []*Guard
 	shared tensor.Map
@@ -35,7 +35,7 @@ func newLiarOf(t testing.TB, threshold float64, least int) *liar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &liar{t: t, l: l, who: &secagg.Local{}, shared: tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}}
+	s := &liar{t: t, l: l, who: &secagg.LocalIdentity{}, shared: tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}}
 	for k := range 5 {
 		s.dirs, s.guards = append(s.dirs, t.TempDir()), append(s.guards, nil)
 		s.restart(k)
@@ -245,21 +245,21 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 		s.must(s.check(k, 4, sent))
 		s.must(s.upload(k, s.train(k, 4, all...)))
 	}
-	agree := func(q secagg.Question) ([]byte, error) {
+	agree := func(q secagg.UnmaskRequest) ([]byte, error) {
 		return s.ask(0, 4, agreeStep, pack(questionName, q.Encode()), agreedName)
 	}
 	twice("2 clients stayed; it must be 3", func() error {
-		_, err := agree(secagg.Question{Survivors: []int{0, 1}, Dropped: []int{2, 3, 4}})
+		_, err := agree(secagg.UnmaskRequest{Survivors: []int{0, 1}, Dropped: []int{2, 3, 4}})
 		return err
 	})
-	q := secagg.Question{Survivors: all}
+	q := secagg.UnmaskRequest{Survivors: all}
 	signed := secagg.Signatures{}
 	for _, k := range all {
 		signed[k] = s.must(s.ask(k, 4, agreeStep, pack(questionName, q.Encode()), agreedName))
 	}
 	again(signed[0], func() ([]byte, error) { return agree(q) })
 	twice("agreed to another question", func() error {
-		_, err := agree(secagg.Question{Survivors: []int{0, 1, 2}, Dropped: []int{3, 4}})
+		_, err := agree(secagg.UnmaskRequest{Survivors: []int{0, 1, 2}, Dropped: []int{3, 4}})
 		return err
 	})
 	reveal := func(signed secagg.Signatures) ([]byte, error) {
@@ -480,7 +480,7 @@ func FuzzGuard(f *testing.F) {
 	s.must(s.check(0, 0, sent))
 	o := s.train(0, 0, 0, 1, 2)
 	masked := s.must(s.upload(0, o))
-	q := secagg.Question{Survivors: []int{0, 1, 2}}
+	q := secagg.UnmaskRequest{Survivors: []int{0, 1, 2}}
 	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
 	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
 		{checkStep, inboxName, complaintsName}, {agreeStep, questionName, agreedName},

@@ -22,7 +22,7 @@ type Party struct {
 	Dir    string          // folder of the files that survive a restart
 	Who    secagg.Identity // signs for the local client; the server only verifies
 	// MaxNorm is the largest Euclidean norm by which the mean of a sum may change the shared parameters; 0 for
-	// message.MostMove, below 0 for no limit.
+	// message.MaxUpdateNorm, below 0 for no limit.
 	MaxNorm float64
 }
 
@@ -34,7 +34,7 @@ const (
 )
 
 // inProcess returns the party of clients and a server in one process.
-func inProcess() Party { return Party{Who: &secagg.Local{}, MaxNorm: -1} }
+func inProcess() Party { return Party{Who: &secagg.LocalIdentity{}, MaxNorm: -1} }
 
 // context returns the digest that all messages of a run are bound to.
 func (p Party) context() [sha256.Size]byte {

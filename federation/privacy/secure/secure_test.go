@@ -30,7 +30,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	weighting, beside, err := methods.Averages(m)
+	weighting, beside, err := methods.AveragedUploads(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9,
-		3, 5, 6), Plan: spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
+	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
+		Clients: methodtest.ClientsOfOneBackbone(4, 9, 3, 5, 6), Plan: spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
@@ -170,7 +170,7 @@ func TestDropouts(t *testing.T) {
 		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
 		if !late(step) { // their vectors have arrived
 			want = []int{0, 2, 3}
-			set.Wrap = methodtest.Losing(func(_, client int) bool { return client == 1 || client == 4 })
+			set.Wrap = methodtest.LoseReplies(func(_, client int) bool { return client == 1 || client == 4 })
 		}
 		if d := maxDiff(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients,
 			want) {

@@ -123,10 +123,10 @@ func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64
 		return nil
 	}
 	if maxNorm == 0 {
-		maxNorm = message.MostMove(sent)
+		maxNorm = message.MaxUpdateNorm(sent)
 	}
 	up, _, _ := l.mean(sent, sum, n)
-	if d := message.Move(sent, up.Shared); !(d <= maxNorm) {
+	if d := message.UpdateNorm(sent, up.Shared); !(d <= maxNorm) {
 		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since their mean moves the "+
 			"parameters by the norm %.4g; at most %.4g is accepted (--max-norm)", n, d, maxNorm)
 	}
@@ -138,7 +138,7 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
-	up = method.Upload{Client: method.Summed, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
+	up = method.Upload{Client: method.AggregatedClient, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
 	part := func(old, like *tensor.Tensor, unit float64) *tensor.Tensor {
 		t := tensor.New(like.Shape...)
 		for i := range t.Data {

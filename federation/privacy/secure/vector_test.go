@@ -39,7 +39,7 @@ func TestVectorByHand(t *testing.T) {
 		t.Error(err)
 	}
 	got, loss, clipped := l.mean(sent, sum, 2) // 50/13 and -381/13 steps
-	if got.N != 13 || got.Client != method.Summed ||
+	if got.N != 13 || got.Client != method.AggregatedClient ||
 		math.Abs(float64(got.Shared["a"].Data[0])-0.5/13) > 1e-7 ||
 		math.Abs(float64(got.Shared["b"].Data[0])-(1-3.81/13)) > 1e-6 || math.Abs(loss-64./127*64/2) > 1e-9 ||
 		clipped != 0.25 {

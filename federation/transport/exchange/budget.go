@@ -25,7 +25,7 @@ const (
 	signedCost   = 10              // a signature is verified
 )
 
-// MaxQueued is how many unread messages of a user are kept; an honest user has few.
+// MaxQueued is the largest number of unread messages of a user; an honest user has few.
 const MaxQueued = 64
 
 // NewBudget returns the budget of one user.

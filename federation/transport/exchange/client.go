@@ -247,7 +247,7 @@ func (a *Client) open(what string, b []byte, header any) ([]byte, error) {
 	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, certs.ErrForged) && a.Who.Certified() &&
 		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
 		go func() {
-			if err := a.renewServer(BriefContext(context.Background())); err != nil {
+			if err := a.renewServer(RequestContext(context.Background())); err != nil {
 				a.log.Debug("no new certificate of the server was found", "error", err)
 			}
 		}()

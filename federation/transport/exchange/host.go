@@ -156,7 +156,7 @@ func Responds(ctx context.Context, nc *nats.Conn, subject, inbox string) (bool, 
 	if err := nc.PublishRequest(subject, inbox, nil); err != nil {
 		return false, err
 	}
-	m, err := sub.NextMsgWithContext(BriefContext(ctx))
+	m, err := sub.NextMsgWithContext(RequestContext(ctx))
 	return err == nil && m.Header.Get("Status") == "", nil // status 503: there is no subscriber
 }
 
@@ -235,7 +235,7 @@ func (p *MemberState) HasOtherInstance(instance string) bool {
 	return p.Instance != "" && p.Instance != instance && !p.Left && time.Since(p.Seen) < PresenceTimeout
 }
 
-// PresenceTimeout is how long a silent member counts as present.
+// PresenceTimeout is the time for which a silent member counts as present.
 const PresenceTimeout = 3 * HeartbeatInterval
 
 // Pending is an instruction to a member and the state of its reply. Host.Mu guards it.
@@ -379,8 +379,8 @@ const (
 	DefaultLargest = 64 << 20
 )
 
-// BriefContext returns a context for one short request. It ends by itself.
-func BriefContext(ctx context.Context) context.Context {
+// RequestContext returns a context for one short request. It ends by itself.
+func RequestContext(ctx context.Context) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	context.AfterFunc(ctx, cancel)
 	return ctx

@@ -52,7 +52,7 @@ func (s *Outbox) Put(sum string, body []byte) error {
 		p.body = body
 	} else {
 		var err error
-		if p.file, err = UnnamedFile(s.Dir, "order-*"); err != nil {
+		if p.file, err = TemporaryFile(s.Dir, "order-*"); err != nil {
 			return err
 		}
 		if _, err := p.file.WriteAt(body, 0); err != nil {
@@ -123,9 +123,9 @@ func (p *stored) close() {
 	}
 }
 
-// UnnamedFile creates a file that disappears when it is closed. On systems where an open file cannot lose its name, the
-// next start removes it.
-func UnnamedFile(dir, pattern string) (*os.File, error) {
+// TemporaryFile creates a file that disappears when it is closed. On systems where an open file cannot lose its name,
+// the next start removes it.
+func TemporaryFile(dir, pattern string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err == nil {
 		os.Remove(f.Name())
@@ -144,7 +144,7 @@ type incoming struct {
 }
 
 func newIncoming(dir, id string, c protocol.Content) (*incoming, error) {
-	f, err := UnnamedFile(dir, "reply-*")
+	f, err := TemporaryFile(dir, "reply-*")
 	if err != nil {
 		return nil, err
 	}

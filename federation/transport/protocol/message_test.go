@@ -214,7 +214,7 @@ func FuzzMessage(f *testing.F) {
 				if m.Bytes() > len(b) {
 					t.Fatalf("%d bytes became %d", len(b), m.Bytes())
 				}
-				if back, err := (message.Instruction{}).Read(message.Reply{}, m); err == nil {
+				if back, err := (message.Instruction{}).WithReplyTensors(message.Reply{}, m); err == nil {
 					(message.Instruction{Kind: message.Compute}).Check(back)
 					(message.Instruction{Kind: message.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Check(back)
 				}
@@ -224,7 +224,7 @@ func FuzzMessage(f *testing.F) {
 		var g protocol.Instruction
 		if rest, err := reads(b, &g); err == nil && g.Check() == nil {
 			if m, err := g.Tensors(rest); err == nil {
-				(message.Instruction{Clients: []int{0}}).With(m)
+				(message.Instruction{Clients: []int{0}}).WithTensors(m)
 			}
 		}
 	})

@@ -48,9 +48,9 @@ func (s Stack) Experiment(t testing.TB) *spec.Experiment {
 	}
 	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
 		Options: fmt.Sprint(s.Options),
-		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
-		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
+		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(9, 5, 6,
+			3), Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Plan: spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
 }
 
 // Logs collects the logs of both sides.
@@ -84,7 +84,7 @@ func BytesOf(t testing.TB, m tensor.Map) string {
 	return string(b)
 }
 
-func Timeless(t testing.TB, records []record.Record) string {
+func WithoutTimes(t testing.TB, records []record.Record) string {
 	t.Helper()
 	for i := range records {
 		records[i].Seconds, records[i].Phases = 0, nil
@@ -118,19 +118,19 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b), Timeless(t, r.Records)
+	return string(b), WithoutTimes(t, r.Records)
 }
 
-// Within returns a context that ends with the test, or after a long time if the test hangs, since test machines may be
-// busy.
-func Within(t testing.TB) context.Context {
+// TestContext returns a context that ends with the test, or after a long time if the test hangs, since test machines
+// may be busy.
+func TestContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Examined adds an evaluation set to an experiment, with the examples of client 0.
-func Examined(e *spec.Experiment) *spec.Experiment {
+// WithEvaluationSet adds an evaluation set to an experiment, with the examples of client 0.
+func WithEvaluationSet(e *spec.Experiment) *spec.Experiment {
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
 		Test: map[string]*spec.Features{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
 	return e

@@ -27,7 +27,7 @@ func BenchmarkJob(b *testing.B) {
 					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}
 			}
-			ctx, cancel := context.WithCancel(transporttest.Within(b))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(b))
 			defer cancel()
 			c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 			if err != nil {

@@ -29,7 +29,7 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
 			f.set.Limit = limit
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer func() { n.Shutdown() }()
@@ -86,7 +86,7 @@ func TestDispatcherVanishes(t *testing.T) {
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()
@@ -111,7 +111,7 @@ func TestDispatcherVanishes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := <-ended; !errors.Is(err, workers.ErrOver) {
+			if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 				t.Errorf("the worker says %v", err)
 			}
 		})
@@ -125,7 +125,7 @@ func TestDispatcherOperator(t *testing.T) {
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
-			ctx, cancel := context.WithCancel(transporttest.Within(t))
+			ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()

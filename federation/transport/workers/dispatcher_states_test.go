@@ -28,7 +28,7 @@ import (
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
 	ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
 		TLS: ca.TLS("server"), Log: log.Logger()})
@@ -101,7 +101,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 		t.Errorf("%+v, %d cuts", n, link.Cuts.Load())
 	}
 	d.Close()
-	if err := <-ended; !errors.Is(err, workers.ErrOver) {
+	if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 		t.Errorf("the worker says %v", err)
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {

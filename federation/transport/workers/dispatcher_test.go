@@ -30,12 +30,12 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
 		transporttest.Method("promptfl", []string{"compress"}, map[string]any{"tokens": 2, "kind": "sign"}),
 	} {
-		want, records := transporttest.OneProcess(t, transporttest.Examined(s.Experiment(t)))
+		want, records := transporttest.OneProcess(t, transporttest.WithEvaluationSet(s.Experiment(t)))
 		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {
 			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
-				f := newFarm(t, transporttest.Examined(s.Experiment(t)))
+				f := newFarm(t, transporttest.WithEvaluationSet(s.Experiment(t)))
 				f.set.Limit = c.limit
-				ctx, cancel := context.WithCancel(transporttest.Within(t))
+				ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 				defer cancel()
 				for k := range c.workers {
 					f.start(ctx, k, c.jobs)
@@ -54,7 +54,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -87,7 +87,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 func TestDispatcherDuplicates(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	var copies atomic.Int64
 	sub, err := f.nats.Conn().Subscribe("pf.toy.work.from.*.*.reply", func(m *nats.Msg) {
@@ -113,7 +113,7 @@ func TestDispatcherDuplicates(t *testing.T) {
 func TestDispatcherResumes(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	ended := f.process(ctx, 2)
 	stopped, stop := context.WithCancel(ctx)
@@ -130,7 +130,7 @@ func TestDispatcherResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := <-ended; !errors.Is(err, workers.ErrOver) {
+	if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 		t.Errorf("the first run's worker: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestDispatcherResumes(t *testing.T) {
 // What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
 func TestDispatcherRefuses(t *testing.T) {
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx := transporttest.Within(t)
+	ctx := transporttest.TestContext(t)
 	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func (f *farm) failing(jobs int64) (left *atomic.Int64) {
 func TestDispatcherFailures(t *testing.T) {
 	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	left := f.failing(2)
 	f.start(ctx, 0, 1)
@@ -222,7 +222,7 @@ func TestDispatcherFailures(t *testing.T) {
 func TestDispatcherFailuresAgain(t *testing.T) {
 	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	var old *nats.Msg // of one worker that does one job at a time, so that one subscription hears all in order
 	var again atomic.Int64
@@ -256,10 +256,10 @@ func TestDispatcherGivesTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := transporttest.Timeless(t, r.Records)
+	want := transporttest.WithoutTimes(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
 	f.each.Terms = true
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
 	defer cancel()
 	f.start(ctx, 0, 2)
 	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {

@@ -120,7 +120,7 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 	f.over.Go(func() {
 		defer nc.Close()
 		if err := f.work(ctx, nc, id, worker, jobs); err != nil && ctx.Err() == nil &&
-			!errors.Is(err, workers.ErrOver) &&
+			!errors.Is(err, workers.ErrRunOver) &&
 			!errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}
@@ -181,5 +181,5 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 		return "", "", totals, err
 	}
 	b, err := os.ReadFile(filepath.Join(set.Dir, record.PromptsFile))
-	return string(b), transporttest.Timeless(f.t, r.Records), totals, err
+	return string(b), transporttest.WithoutTimes(f.t, r.Records), totals, err
 }

@@ -40,10 +40,10 @@ func decodeJob(h protocol.Instruction, body []byte) (message.Instruction, messag
 	if err != nil {
 		return out, message.ClientState{}, err
 	}
-	if out, err = out.With(m.Under(orderPart)); err != nil {
+	if out, err = out.WithTensors(m.WithoutPrefix(orderPart)); err != nil {
 		return out, message.ClientState{}, err
 	}
-	s, err := message.ParseClientState(m.Under(statePart))
+	s, err := message.ParseClientState(m.WithoutPrefix(statePart))
 	return out, s, err
 }
 
@@ -64,7 +64,7 @@ func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message
 		err = onlyParts(m, replyPart, statePart)
 	}
 	if err == nil {
-		out, err = o.Read(out, m.Under(replyPart))
+		out, err = o.WithReplyTensors(out, m.WithoutPrefix(replyPart))
 	}
 	if err == nil {
 		err = o.Check(out)
@@ -72,12 +72,12 @@ func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message
 	if err != nil || o.Kind != message.Train {
 		return out, nil, err
 	}
-	next, err := message.ParseClientState(m.Under(statePart))
+	next, err := message.ParseClientState(m.WithoutPrefix(statePart))
 	return out, &next, err
 }
 
 func onlyParts(m tensor.Map, a, b string) error {
-	if len(m.Under(a))+len(m.Under(b)) != len(m) {
+	if len(m.WithoutPrefix(a))+len(m.WithoutPrefix(b)) != len(m) {
 		return fmt.Errorf("a message has unexpected tensors, outside of %s and %s: %.200q", a, b, m.Names())
 	}
 	return nil

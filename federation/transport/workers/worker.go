@@ -61,10 +61,10 @@ func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*exchange.I
 type Executor func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error)
 
-// ErrOver reports that the run is over, or that another run owns the queue.
-var ErrOver = errors.New("the run is over")
+// ErrRunOver reports that the run is over, or that another run owns the queue.
+var ErrRunOver = errors.New("the run is over")
 
-// Run does jobs of the inviting run until the run is over, which returns ErrOver, or ctx ends.
+// Run does jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
 func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation, info Info, do Executor) error {
 	who, err := w.Identity.WithKey("")
 	if err != nil {
@@ -83,7 +83,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation
 		}
 		eg.Go(func() error {
 			err := a.Run(ctx)
-			if err == nil || ctx.Err() != nil || nc.IsClosed() || errors.Is(err, ErrOver) {
+			if err == nil || ctx.Err() != nil || nc.IsClosed() || errors.Is(err, ErrRunOver) {
 				return err
 			}
 			if other := w.still(ctx, nc, inv.Run); other != nil { // refused by another run
@@ -109,11 +109,11 @@ func (w Worker) watch(ctx context.Context, nc *nats.Conn, run string) error {
 	}
 }
 
-// still waits for the owner of the queue, and returns ErrOver if that is another run.
+// still waits for the owner of the queue, and returns ErrRunOver if that is another run.
 func (w Worker) still(ctx context.Context, nc *nats.Conn, run string) error {
 	inv, err := w.FetchInvitation(ctx, nc)
 	if err == nil && inv.Run != run {
-		return ErrOver
+		return ErrRunOver
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func (w *workerRole) Accepts(o protocol.Instruction) error {
 func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction) (
 	*exchange.PreparedReply, error) {
 	if j.Kind == protocol.EndKind {
-		return nil, ErrOver
+		return nil, ErrRunOver
 	}
 	out, next, err := w.compute(ctx, a, j)
 	if ctx.Err() != nil {
@@ -157,7 +157,7 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction) (message.Reply,
 	*message.ClientState, error) {
 	body, err := a.Tensors(ctx, j, func(string) (*os.File, error) {
-		return exchange.UnnamedFile("", "promptfed-job-*")
+		return exchange.TemporaryFile("", "promptfed-job-*")
 	})
 	if err != nil {
 		return message.Reply{}, nil, err

@@ -17,7 +17,7 @@ import (
 // certificate, of no client, and not JetStream's.
 func TestWorkerMayNotMore(t *testing.T) {
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx := transporttest.Within(t)
+	ctx := transporttest.TestContext(t)
 	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)

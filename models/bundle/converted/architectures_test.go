@@ -64,7 +64,7 @@ const architecturesPage = "../../../docs/architectures.md"
 // within 1e-4 of the library's output (features of images and texts, the loss, the gradient of a prompt), or refused in
 // one line. The expected numbers are those of tools/golden/architectures.py.
 func TestArchitectures(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	all := readArchitectures(t)
 	only := regexp.MustCompile(os.Getenv("ARCHITECTURES"))
 	results := make([]string, len(all.Entries))
@@ -179,12 +179,12 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 		if largest == 0 { // the last token of a causal tower that is read at the first token
 			largest = 1
 		}
-		if worst = max(worst, most/largest); !(most <= orttest.Within(1e-4)*largest) {
+		if worst = max(worst, most/largest); !(most <= orttest.Tolerance(1e-4)*largest) {
 			t.Errorf("%s: differs by %.3g of the largest value", what, most/largest)
 		}
 	}
 	differs1 := func(what string, got, want float64) {
-		if d := math.Abs(got - want); !(d <= orttest.Within(1e-4)*max(1, math.Abs(want))) {
+		if d := math.Abs(got - want); !(d <= orttest.Tolerance(1e-4)*max(1, math.Abs(want))) {
 			t.Errorf("%s: %g, want %g", what, got, want)
 		}
 	}
@@ -224,7 +224,7 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 
 func (a architecture) image(t *testing.T, b *bundle.Bundle, in tensor.Map) *tensor.Tensor {
 	g := graph.New()
-	n, _, err := b.Image(g, bundle.Pixels(g, 0, b.Preprocess.Size), clip.VisionPrompts{})
+	n, _, err := b.Image(g, bundle.AddPixelsInput(g, 0, b.Preprocess.Size), clip.VisionPrompts{})
 	if err != nil {
 		t.Fatal(err)
 	}

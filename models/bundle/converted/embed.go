@@ -40,7 +40,7 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", name, err)
 	}
-	src, err := os.MkdirTemp(parent, atomicfile.Partial+"source-")
+	src, err := os.MkdirTemp(parent, atomicfile.PartialPrefix+"source-")
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", name, err)
 	}

@@ -63,7 +63,7 @@ func TestEndToken(t *testing.T) {
 			c.change(t, dir)
 			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
 			if c.mistaken != "" {
-				orttest.OneLine(t, c.name, err, c.mistaken, "--vocab")
+				orttest.CheckOneLineError(t, c.name, err, c.mistaken, "--vocab")
 				return
 			}
 			if err != nil {

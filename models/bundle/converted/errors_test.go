@@ -86,7 +86,7 @@ func TestConvertRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		_, err := converted.Convert(c.src, filepath.Join(dir, "out"), c.o)
-		orttest.OneLine(t, c.what, err, c.parts...)
+		orttest.CheckOneLineError(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}
 }
@@ -97,7 +97,7 @@ func TestConvertKeepsWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := converted.Convert("testdata/huggingface", full, converted.Options{})
-	orttest.OneLine(t, "a folder with files", err, full, "has no bundle.json")
+	orttest.CheckOneLineError(t, "a folder with files", err, full, "has no bundle.json")
 	if list, _ := os.ReadDir(full); len(list) != 1 {
 		t.Errorf("the folder holds %v now", list)
 	}
@@ -134,7 +134,7 @@ func TestConvertKeepsWhatIsThere(t *testing.T) {
 	}
 	src := filepath.Join(dir, "weights.safetensors")
 	_, err = converted.Convert(src, dir, converted.Options{})
-	orttest.OneLine(t, "source inside the bundle", err, "choose another")
+	orttest.CheckOneLineError(t, "source inside the bundle", err, "choose another")
 }
 
 // Weights that are NaN are detected, whether they are converted (half precision) or linked (float32).
@@ -167,7 +167,7 @@ func TestConvertRefusesNaN(t *testing.T) {
 		}
 		_, err = converted.Convert(src, filepath.Join(t.TempDir(), "out"),
 			converted.Options{Vocab: "testdata/huggingface"})
-		orttest.OneLine(t, c.src, err, c.tensor, "NaN")
+		orttest.CheckOneLineError(t, c.src, err, c.tensor, "NaN")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestOpenFindsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(b.WeightsDir())
-		orttest.OneLine(t, c.what, err, c.parts...)
+		orttest.CheckOneLineError(t, c.what, err, c.parts...)
 	}
 }
 

@@ -56,11 +56,11 @@ func TestFind(t *testing.T) {
 		}
 	}
 	_, err := bundle.Inspect("gamma")
-	orttest.OneLine(t, "neither a file nor a bundle", err, "stat gamma", `no bundle "gamma"`, "beta")
+	orttest.CheckOneLineError(t, "neither a file nor a bundle", err, "stat gamma", `no bundle "gamma"`, "beta")
 	_, err = bundle.Find("gamma", mine)
-	orttest.OneLine(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
+	orttest.CheckOneLineError(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
 	_, err = bundle.Find(filepath.Join(models, "gone"))
-	orttest.OneLine(t, "a path that is not there", err, "gone", "no such folder")
+	orttest.CheckOneLineError(t, "a path that is not there", err, "gone", "no such folder")
 	var names []string
 	for _, e := range bundle.List(mine) {
 		names = append(names, e.Name)

@@ -50,7 +50,7 @@ func convert(t testing.TB, src string, o converted.Options) *bundle.Bundle {
 }
 
 func TestSameAsPyTorchFromEveryFormat(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	want := golden(t)
 	for _, c := range sources {
 		t.Run(c.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSameAsPyTorchFromEveryFormat(t *testing.T) {
 // (tools/golden/huggingface.py). Feed-forward layers have 13 and 37 units for widths of 8 and 12, the vocabulary has
 // fewer tokens than the tower embeds, and config.json has the default eos_token_id, 2.
 func TestTransformersFolder(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	b := convert(t, "testdata/transformers", converted.Options{})
 	if b.Text.MLP != 13 || b.Vision.MLP != 37 {
 		t.Errorf("feed-forward layers of %d and %d units, want 13 and 37", b.Text.MLP, b.Vision.MLP)
@@ -95,8 +95,8 @@ func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		t.Fatal(err)
 	}
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
-	orttest.Near(t, "image", out[bundle.ImageOutput], want["image"])
-	orttest.Near(t, "patches", out[bundle.PatchesOutput], want["patches"])
+	orttest.CheckClose(t, "image", out[bundle.ImageOutput], want["image"])
+	orttest.CheckClose(t, "patches", out[bundle.PatchesOutput], want["patches"])
 }
 
 func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
@@ -123,7 +123,7 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	}
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"]})
 	for _, name := range names {
-		orttest.Near(t, name, out[name], want[name])
+		orttest.CheckClose(t, name, out[name], want[name])
 	}
 }
 
@@ -165,13 +165,13 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orttest.Near(t, "text.onnx", out[bundle.TextOutput], want["end"])
+	orttest.CheckClose(t, "text.onnx", out[bundle.TextOutput], want["end"])
 }
 
 // Half-precision weights in the archive and in OpenCLIP's file and float32 weights in Hugging Face's are the same
 // numbers.
 func TestSameFeaturesFromEveryFormat(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	in := tensor.Map{bundle.PixelsInput: golden(t)["pixels"]}
 	var first tensor.Map
 	for _, c := range sources {
@@ -241,7 +241,7 @@ func TestClassTooLong(t *testing.T) {
 // A Hugging Face folder is linked, not copied: the bundle's file is the checkpoint's own, found through the links of
 // the Hub's cache.
 func TestLinksThroughTheHubCache(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	root := t.TempDir()
 	blobs, snap := filepath.Join(root, "blobs"), filepath.Join(root, "snapshots", "0123")
 	for _, dir := range []string{blobs, snap} {

@@ -11,9 +11,9 @@ import (
 // imageModel returns the content of image.onnx.
 func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
-	image, patches := clip.Vision{VisionArch: v}.Features(g, w, bundle.Pixels(g, 0, v.Image))
-	b, err := graph.Bytes(graph.Output{Name: bundle.ImageOutput, Node: image}, graph.Output{Name: bundle.PatchesOutput,
-		Node: patches})
+	image, patches := clip.Vision{VisionArch: v}.Features(g, w, bundle.AddPixelsInput(g, 0, v.Image))
+	b, err := graph.Marshal(graph.Output{Name: bundle.ImageOutput, Node: image},
+		graph.Output{Name: bundle.PatchesOutput, Node: patches})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ImageFile, err)
 	}
@@ -23,10 +23,10 @@ func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 // textModel returns the content of text.onnx: the plain form over the whole context.
 func textModel(t clip.TextArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
-	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.D(t.Context),
-		graph.D(t.Width)})
+	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.StaticDim(t.Context),
+		graph.StaticDim(t.Width)})
 	eot := g.Input(bundle.EOTInput, graph.Int64, graph.Shape{graph.Sym("C")})
-	b, err := graph.Bytes(graph.Output{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)})
+	b, err := graph.Marshal(graph.Output{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", TextFile, err)
 	}

@@ -68,5 +68,5 @@ func TestInspect(t *testing.T) {
 		t.Errorf("operator sets %v, operators %v", r.Opsets, r.Ops)
 	}
 	_, err = bundle.Inspect("testdata/nothing")
-	orttest.OneLine(t, "nothing there", err, "testdata/nothing")
+	orttest.CheckOneLineError(t, "nothing there", err, "testdata/nothing")
 }

@@ -57,7 +57,7 @@ func TestLibraries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			orttest.Near(t, "image", orttest.Run(t, model, b.WeightsDir(),
+			orttest.CheckClose(t, "image", orttest.Run(t, model, b.WeightsDir(),
 				tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput], want["image"])
 			g := graph.New()
 			n, err := b.Sentences(g, []string{"a photo of a cat.", "the quick brown fox, jumping", "dog"})
@@ -68,7 +68,7 @@ func TestLibraries(t *testing.T) {
 			if model, err = graph.Model(graph.Output{Name: "text", Node: n.Mul(one)}); err != nil {
 				t.Fatal(err)
 			}
-			orttest.Near(t, "text", orttest.Run(t, model, b.WeightsDir(),
+			orttest.CheckClose(t, "text", orttest.Run(t, model, b.WeightsDir(),
 				tensor.Map{"one": tensor.Of([]float32{1}, 1)})["text"],
 				want["text"])
 		})

@@ -28,23 +28,23 @@ type Manifest struct {
 	ImageSize    int    `json:"image_size"`     // S, pixels on a side
 	Context      int    `json:"context_length"` // L, tokens of a text, including SOS and EOT
 	// exp of the trained parameter: 100 in OpenAI's models
-	LogitScale    float64               `json:"logit_scale"`
-	LogScale      float64               `json:"logit_scale_log"`      // the trained parameter, log of logit_scale
-	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities before a sigmoid
-	Preprocess    preprocess.Preprocess `json:"preprocess"`
-	TokenizerFile string                `json:"tokenizer"`
-	Texts         tokenizer.Treatment   `json:"texts,omitzero"` // treatment of texts before and after the tokenizer
-	Text          clip.TextArch         `json:"text"`
-	Vision        clip.VisionArch       `json:"vision"`
-	Tokens        Place                 `json:"token_embedding"` // [vocabulary,w]
+	LogitScale    float64                `json:"logit_scale"`
+	LogScale      float64                `json:"logit_scale_log"`      // the trained parameter, log of logit_scale
+	LogitBias     float64                `json:"logit_bias,omitempty"` // added to scaled similarities before a sigmoid
+	Preprocess    preprocess.Preprocess  `json:"preprocess"`
+	TokenizerFile string                 `json:"tokenizer"`
+	Texts         tokenizer.TextCleaning `json:"texts,omitzero"` // treatment of texts before and after the tokenizer
+	Text          clip.TextArch          `json:"text"`
+	Vision        clip.VisionArch        `json:"vision"`
+	Tokens        TensorLocation         `json:"token_embedding"` // [vocabulary,w]
 	// of both towers, with the names of clip.Weights
-	Weights map[string]Place       `json:"weights"`
-	Files   map[string]bundle.File `json:"files"` // all files of the folder except bundle.json
-	Notes   []string               `json:"notes,omitempty"`
+	Weights map[string]TensorLocation `json:"weights"`
+	Files   map[string]bundle.File    `json:"files"` // all files of the folder except bundle.json
+	Notes   []string                  `json:"notes,omitempty"`
 }
 
-// Place is the location of a tensor's elements, row-major and little-endian, in a file of the bundle.
-type Place struct {
+// TensorLocation is the location of a tensor's elements, row-major and little-endian, in a file of the bundle.
+type TensorLocation struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"` // bytes
 	Length int64  `json:"length"` // bytes

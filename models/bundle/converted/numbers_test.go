@@ -71,7 +71,7 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 			c.change(t, dir)
 			parts := append([]string{dir}, c.parts...)
 			_, err := converted.Convert(dir, filepath.Join(t.TempDir(), "out"), converted.Options{})
-			orttest.OneLine(t, "convert", err, parts...)
+			orttest.CheckOneLineError(t, "convert", err, parts...)
 			r, err := bundle.Inspect(dir)
 			if err != nil || r.Problem == "" || strings.Contains(r.Problem, "\n") {
 				t.Fatalf("inspect: problem %q, %v", r.Problem, err)

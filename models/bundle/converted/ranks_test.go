@@ -68,7 +68,7 @@ func grey(t *testing.T, path string) image.Image {
 // in PyTorch with Pillow's pixels. Pictures are grey, since JPEG decoders enlarge colours differently; even so, scores
 // differ by up to 0.01.
 func TestRanksOnPictures(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	root := "../../../../shared/data/pacs"
 	if _, err := os.Stat(root); err != nil {
 		t.Skip("no PACS pictures: ", err)

@@ -93,7 +93,7 @@ func manifest(t *testing.T, b *bundle.Bundle) (m converted.Manifest) {
 }
 
 func TestResNetSameAsPyTorch(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	want := resnetGolden(t)
 	hf, err := os.ReadFile(filepath.Join(resnetHF, "config.json"))
 	if err != nil {
@@ -151,7 +151,7 @@ func TestResNetSameAsPyTorch(t *testing.T) {
 
 // A checkpoint's own file may have the name of the file of folded weights.
 func TestResNetFileNamedWeights(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	dir := t.TempDir()
 	src := filepath.Join(dir, "weights.safetensors")
 	if err := safetensors.WriteFile(src, stored(t, resnetPT), nil); err != nil {
@@ -230,7 +230,7 @@ func TestResNetRefused(t *testing.T) {
 		_, err := converted.Convert(folder(t, "open_clip_model.safetensors", "open_clip_config.json", m,
 			resnetOpenCLIP),
 			filepath.Join(dir, "out"), resnetOptions())
-		orttest.OneLine(t, c.what, err, c.parts...)
+		orttest.CheckOneLineError(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}
 	for config, part := range map[string]string{
@@ -243,7 +243,7 @@ func TestResNetRefused(t *testing.T) {
 	} {
 		src := folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT), config)
 		_, err := converted.Convert(src, filepath.Join(t.TempDir(), "out"), resnetOptions())
-		orttest.OneLine(t, config, err, part)
+		orttest.CheckOneLineError(t, config, err, part)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestResNetManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(b.WeightsDir())
-		orttest.OneLine(t, stages, err, path)
+		orttest.CheckOneLineError(t, stages, err, path)
 	}
 	if v := (clip.VisionArch{Width: 64, Stages: []int{1, 2, 1, 1}}); len(v.Convolutions()) != 3+5*3+4 {
 		t.Errorf("%d convolutions", len(v.Convolutions()))

@@ -70,7 +70,7 @@ func (j *conversion) vocabulary(dir string) error {
 	if err != nil {
 		return err
 	}
-	j.m.Texts = t.Treatment()
+	j.m.Texts = t.Cleaning()
 	rows := j.w.Arch.Vocab
 	switch n := t.VocabSize(); {
 	case n > rows:
@@ -126,7 +126,7 @@ func (j *conversion) weights(dir string) error {
 		total += bytesOf(it.from)
 	}
 	progress := func(done int64) { j.Progress(done, total) }
-	places := map[string]Place{}
+	places := map[string]TensorLocation{}
 	if files != nil {
 		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.from.Computed })
 		items = slices.DeleteFunc(items, func(it item) bool { return !it.from.Computed })
@@ -183,10 +183,10 @@ func inPlace(items []item) []string {
 
 // link links files into the folder, checks the items in them and adds their places. It returns the number of their
 // bytes.
-func (j *conversion) link(dir string, items []item, files []string, places map[string]Place,
+func (j *conversion) link(dir string, items []item, files []string, places map[string]TensorLocation,
 	progress func(int64)) (int64, error) {
 	for _, path := range files {
-		copied, err := atomicfile.Link(j.Context, path, filepath.Join(dir, filepath.Base(path)))
+		copied, err := atomicfile.LinkOrCopy(j.Context, path, filepath.Join(dir, filepath.Base(path)))
 		if err != nil {
 			return 0, err
 		}
@@ -202,8 +202,8 @@ func (j *conversion) link(dir string, items []item, files []string, places map[s
 		}
 		done += h.Length
 		progress(done)
-		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType,
-			Shape: h.Shape}
+		places[it.name] = TensorLocation{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length,
+			DType: h.DType, Shape: h.Shape}
 	}
 	return done, nil
 }

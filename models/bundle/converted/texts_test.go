@@ -69,7 +69,7 @@ func constants(t *testing.T, b *bundle.Bundle, g *graph.Graph, outputs []graph.O
 // Sentences, and class prompts that are assembled from words and class names, have the features that OpenCLIP computes
 // for the whole texts, for each treatment of texts.
 func TestTreatedTexts(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	want := orttest.Golden(t, openCLIPTexts+"/golden.safetensors")
 	all := readTextCases(t)
 	for _, c := range all.Cases {
@@ -115,7 +115,7 @@ func TestTreatedTexts(t *testing.T) {
 				if name == "learned" {
 					name = all.Templates[0]
 				}
-				orttest.Near(t, o.Name, out[o.Name], want[c.Name+" "+name])
+				orttest.CheckClose(t, o.Name, out[o.Name], want[c.Name+" "+name])
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestTreatedTexts(t *testing.T) {
 // Prompts with the class name in front or in the middle, and a prompt without a class, also equal the whole text, both
 // if a full stop has a token and if the cleaning removes it. The words of the prompt are tokens of the vocabulary.
 func TestTreatedPlaces(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	for _, c := range readTextCases(t).Cases {
 		if c.Tokenizer != "bert" {
 			continue
@@ -160,7 +160,7 @@ func TestTreatedPlaces(t *testing.T) {
 		}
 		out := constants(t, b, g, outputs)
 		for i := 0; i < len(outputs); i += 2 {
-			orttest.Near(t, c.Name+": "+outputs[i].Name, out[outputs[i].Name], out[outputs[i+1].Name])
+			orttest.CheckClose(t, c.Name+": "+outputs[i].Name, out[outputs[i].Name], out[outputs[i+1].Name])
 		}
 	}
 }
@@ -208,8 +208,8 @@ func TestTreatmentOfBundle(t *testing.T) {
 			t.Errorf("%s: another tokenizer.json", c.text)
 		}
 		tok, err := b.Tokenizer()
-		if err != nil || tok.Treatment() != b.Texts {
-			t.Errorf("%s: %+v, %v, of the bundle %+v", c.text, tok.Treatment(), err, b.Texts)
+		if err != nil || tok.Cleaning() != b.Texts {
+			t.Errorf("%s: %+v, %v, of the bundle %+v", c.text, tok.Cleaning(), err, b.Texts)
 		}
 		r, err := bundle.Inspect(b.Dir)
 		if err != nil || r.Bundle.Texts != b.Texts {
@@ -237,7 +237,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		{`"hf_tokenizer_name":"x","tokenizer_mode":"clips"`, vocabularies + "bert", "tokenizer_mode"},
 	} {
 		_, err := withConfig(t, small(c.text), c.vocabulary)
-		orttest.OneLine(t, c.text, err, c.want)
+		orttest.CheckOneLineError(t, c.text, err, c.want)
 	}
 	b, err := withConfig(t, small(`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`),
 		vocabularies+"bert")
@@ -263,6 +263,6 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		if err == nil {
 			_, err = b.Tokenizer()
 		}
-		orttest.OneLine(t, old, err, change[1])
+		orttest.CheckOneLineError(t, old, err, change[1])
 	}
 }

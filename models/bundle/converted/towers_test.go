@@ -33,7 +33,7 @@ var otherTowers = []struct {
 }
 
 func TestOtherTowers(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	for _, c := range otherTowers {
 		t.Run(c.name, func(t *testing.T) {
 			want, _, err := safetensors.ReadFile("testdata/" + c.name + ".golden.safetensors")
@@ -51,7 +51,7 @@ func TestOtherTowers(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
-			orttest.Near(t, "image", out[bundle.ImageOutput], want["image"])
+			orttest.CheckClose(t, "image", out[bundle.ImageOutput], want["image"])
 			prompts(t, b, want, c.want)
 			textFile(t, b, want)
 			if p := b.Preprocess; p.Crop || p.Longest != (c.name == "openclip-avg" || c.name == "openclip-last") {
@@ -64,7 +64,7 @@ func TestOtherTowers(t *testing.T) {
 // Patch features of an attention pooling equal the features of an image that consists of this patch alone: the query
 // has one key, so the feature of an image with equal patches is that of each patch.
 func TestPatchesOfAttentionPooling(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	b := convert(t, "testdata/siglip", converted.Options{})
 	w, ok := converted.Weights(b)
 	if !ok {
@@ -85,7 +85,7 @@ func TestPatchesOfAttentionPooling(t *testing.T) {
 		x.Data[i] = float32(i%7) - 3
 	}
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": x})
-	orttest.Near(t, "patches", out["patches"], out["image"])
+	orttest.CheckClose(t, "patches", out["patches"], out["image"])
 }
 
 // firstPosition returns the positions of an image of one patch.
@@ -148,7 +148,7 @@ func TestBidirectionalLimits(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})
 	for name, of := range map[string]func(ctx graph.Node) clip.Prompt{
 		"deep":  func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}} },
-		"after": func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx, After: 1} },
+		"after": func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx, ReadOffset: 1} },
 		"image": func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx.Reshape(1, 3, b.Text.Width)} },
 	} {
 		g := graph.New()

@@ -85,7 +85,7 @@ func (m Manifest) checkWeights() error {
 	return m.checkPlace("token_embedding", m.Tokens)
 }
 
-func (m Manifest) checkPlace(name string, p Place) error {
+func (m Manifest) checkPlace(name string, p TensorLocation) error {
 	f, ok := m.Files[p.File]
 	if !ok {
 		return fmt.Errorf("%s lies in %q, which is not among the files", name, p.File)
@@ -110,7 +110,7 @@ func (m Manifest) checkPlace(name string, p Place) error {
 }
 
 // table serves tensors as constants that stay in their files, with paths relative to the folder.
-type table map[string]Place
+type table map[string]TensorLocation
 
 func (t table) Has(name string) bool { _, ok := t[name]; return ok }
 

@@ -25,20 +25,20 @@ const startsAt = 64
 
 // writeWeights writes tensors as float32 to a .safetensors file, part by part, and returns their places. progress gets
 // the number of bytes written so far.
-func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place,
-	error) {
+func writeWeights(ctx context.Context, path, file string, items []item,
+	progress func(int64)) (map[string]TensorLocation, error) {
 	entries := make([]safetensors.Entry, len(items))
 	for i, it := range items {
 		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}
 	}
-	places, done := map[string]Place{}, int64(0)
+	places, done := map[string]TensorLocation{}, int64(0)
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		out, err := safetensors.NewWriter(w, entries, map[string]string{"format": "pt"}, startsAt)
 		if err != nil {
 			return err
 		}
 		for i, at := range out.Infos() {
-			places[items[i].name] = Place{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
+			places[items[i].name] = TensorLocation{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
 				Shape: at.Shape}
 		}
 		for _, it := range items {

@@ -31,8 +31,8 @@ type config struct {
 	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
 	TokenizerFile string          `json:"tokenizer,omitempty"`
 	// treatment of texts before and after the tokenizer; if missing, that of an OpenCLIP configuration
-	Texts *tokenizer.Treatment `json:"texts,omitempty"`
-	Model string               `json:"model,omitempty"` // one ONNX file with both towers
+	Texts *tokenizer.TextCleaning `json:"texts,omitempty"`
+	Model string                  `json:"model,omitempty"` // one ONNX file with both towers
 	// which of a layout's files are used: fp16, quantized, ...
 	Variant string                 `json:"variant,omitempty"`
 	Image   imageConfig            `json:"image,omitzero"`

@@ -37,7 +37,7 @@ func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 // PyTorch and of Hugging Face, with PyTorch's features and its gradients with respect to a prompt and to pixels. A few
 // are in testdata; PROMPTFED_TEST_TOWERS names a folder of all.
 func TestExportedTowers(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	dirs := []string{"testdata"}
@@ -92,7 +92,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	g := graph.New()
 	ctx, c := g.Input("ctx", graph.Float, graph.Static(4, 8)), g.Input("c", graph.Float, graph.Static(3, 6))
 	p, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx.Slice(0, 0, 2),
-		Class: clip.Front, After: 1}})
+		Class: clip.Front, ReadOffset: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	}
 	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"], "c": want["c"]})
 	for _, name := range []string{"text", "sentences", "grad"} {
-		orttest.Near(t, name, got[name], want[name])
+		orttest.CheckClose(t, name, got[name], want[name])
 	}
 
 	g = graph.New()
@@ -132,8 +132,8 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		t.Fatal(err)
 	}
 	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})
-	orttest.Near(t, "image", got["image"], want["image"])
-	orttest.Near(t, "gradient of pixels", got["pixels_grad"], want["pixels_grad"])
+	orttest.CheckClose(t, "image", got["image"], want["image"])
+	orttest.CheckClose(t, "gradient of pixels", got["pixels_grad"], want["pixels_grad"])
 	if model, err = b.ImageModel(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		rows = rows[:n]
 	}
 	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"].Rows(rows)})
-	orttest.Near(t, "image model", unitRows(got[bundle.ImageOutput]), want["image"].Rows(rows))
+	orttest.CheckClose(t, "image model", unitRows(got[bundle.ImageOutput]), want["image"].Rows(rows))
 }
 
 func unitRows(x *tensor.Tensor) *tensor.Tensor {
@@ -171,7 +171,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 			return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}}
 		},
 		"low rank": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
-			return clip.Prompt{Ctx: ctx, Changes: clip.Changes{LowRank: []clip.LowRank{{Map: clip.Query,
+			return clip.Prompt{Ctx: ctx, Changes: clip.BlockChanges{LowRank: []clip.LowRank{{Map: clip.Query,
 				A: g.Input("a", graph.Float, graph.Static(8, 1)), B: g.Input("b", graph.Float, graph.Static(1, 8))}}}}
 		},
 		"for images": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
@@ -194,7 +194,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 	}
 	g := graph.New()
 	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, b.Vision.Image, b.Vision.Image))
-	if _, _, err := b.Image(g, pixels, clip.VisionPrompts{Changes: clip.Changes{LowRank: make([]clip.LowRank,
+	if _, _, err := b.Image(g, pixels, clip.VisionPrompts{Changes: clip.BlockChanges{LowRank: make([]clip.LowRank,
 		1)}}); err == nil || !strings.Contains(err.Error(), "convert the checkpoint") {
 		t.Errorf("image tower: %v", err)
 	}

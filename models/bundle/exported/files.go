@@ -71,7 +71,7 @@ func (m *model) sum() string {
 	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
 	h.LogitScale, h.LogScale, h.LogitBias = 0, nil, 0
 	h.Texts = nil
-	if texts := m.b.Texts; texts != (tokenizer.Treatment{}) {
+	if texts := m.b.Texts; texts != (tokenizer.TextCleaning{}) {
 		h.Texts = &texts
 	}
 	for _, name := range m.files {
@@ -129,12 +129,12 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	var x checkpoint.Texts
 	if c := m.config.Texts; c != nil {
-		x.Treatment = *c
+		x.TextCleaning = *c
 	} else {
 		for _, file := range []string{"open_clip_config.json", "config.json"} {
 			name, data, err := m.look(places(m.textDir, m.text.name), file)
 			if err == nil && data != nil {
-				x, err = checkpoint.TextsOf(data)
+				x, err = checkpoint.ParseTexts(data)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w; the key texts of %s, as {\"clean\": \"whitespace\"}, goes before it",
@@ -153,7 +153,7 @@ func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	}
 	t, err := x.Apply(t)
 	if err == nil {
-		m.b.Texts = t.Treatment()
+		m.b.Texts = t.Cleaning()
 	}
 	return t, err
 }

@@ -28,7 +28,7 @@ func WriteRecorded(b *bundle.Bundle, out string) error {
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err
 			}
-			if _, err := atomicfile.Link(context.Background(), from, to); err != nil {
+			if _, err := atomicfile.LinkOrCopy(context.Background(), from, to); err != nil {
 				return err
 			}
 			f, err := read.File(context.Background(), dir, name)
@@ -69,7 +69,7 @@ func (m *model) settled() config {
 		map[string]bundle.File{}
 	c.Preprocess, _ = json.Marshal(b.Preprocess)
 	c.Model, c.Variant, c.TokenizerFile = "", "", b.Vocabulary
-	if b.Texts != (tokenizer.Treatment{}) {
+	if b.Texts != (tokenizer.TextCleaning{}) {
 		c.Texts = &b.Texts
 	}
 	c.Image = imageConfig{File: i.name, Input: name(i.input), Output: name(i.output), Patches: name(i.patches)}

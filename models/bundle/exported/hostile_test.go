@@ -86,7 +86,7 @@ func smallTowers(t *testing.T, image, text graph.Shape) string {
 
 func putTower(t *testing.T, dir, file string, features graph.Node) {
 	t.Helper()
-	b, err := graph.Bytes(graph.Output{Name: "features", Node: features})
+	b, err := graph.Marshal(graph.Output{Name: "features", Node: features})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,8 @@ func putTower(t *testing.T, dir, file string, features graph.Node) {
 func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
 	dir := smallTowers(t, graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8))
 	g := graph.New()
-	x := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})
+	x := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.StaticDim(16),
+		graph.StaticDim(16)})
 	x = x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6)))
 	tokens := x.Unsqueeze(0).Mul(g.Const(tensor.New(4, 1, 6))).Softmax(-1)
 	putTower(t, dir, "image.onnx", x.Add(tokens).Mean(0))
@@ -129,7 +130,7 @@ func TestSizesOfExportedTowersAreBounded(t *testing.T) {
 		{image, graph.Static(2, 1<<24, 8), "texts of 16777216 tokens; at most 8192 are supported"},
 		{image, graph.Static(2, 32, 1<<24), "it is 8 wide, the tower takes 16777216"},
 	} {
-		orttest.OneLine(t, c.want, useTower(t, smallTowers(t, c.image, c.text)), c.want)
+		orttest.CheckOneLineError(t, c.want, useTower(t, smallTowers(t, c.image, c.text)), c.want)
 	}
 	for _, size := range []int64{1 << 31, 1 << 35, 1 << 62} {
 		for _, file := range []string{"image.onnx", "text.onnx"} {
@@ -185,12 +186,12 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Embed([]int{529})
-	orttest.OneLine(t, "a file that was cut while it was used", err, "cut short")
+	orttest.CheckOneLineError(t, "a file that was cut while it was used", err, "cut short")
 	_, err = bundle.Open(dir)
-	orttest.OneLine(t, "a file that is cut", err, `tensor "`+rows.Name+`"`, "cut short")
+	orttest.CheckOneLineError(t, "a file that is cut", err, `tensor "`+rows.Name+`"`, "cut short")
 	put(onnx.External{File: "rows.bin", Offset: 4, Length: 529 * 8 * 4})
 	_, err = bundle.Open(dir)
-	orttest.OneLine(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
+	orttest.CheckOneLineError(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
 }
 
 // External data that only the body of a function names is in the model if the function is called.
@@ -204,10 +205,10 @@ func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 				{Name: "value", Type: onnx.AttributeProto_TENSOR, T: secret}}}}})
 	})
 	orttest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
-	orttest.OneLine(t, "a function", useTower(t, dir),
+	orttest.CheckOneLineError(t, "a function", useTower(t, dir),
 		`"../secret", which is not a path inside the folder of the model`)
 	_, err := bundle.Inspect(filepath.Join(dir, "image.onnx"))
-	orttest.OneLine(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
+	orttest.CheckOneLineError(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
 }
 
 // FuzzExportedTowers sets a field of one of the files of exported towers to any number or name: opening them and
@@ -359,7 +360,7 @@ func TestHostileFolders(t *testing.T) {
 		}
 		switch err := useTower(t, dir); {
 		case c.want != "":
-			orttest.OneLine(t, c.what, err, c.want)
+			orttest.CheckOneLineError(t, c.what, err, c.want)
 		case err != nil:
 			t.Errorf("%s: %v", c.what, err)
 		}

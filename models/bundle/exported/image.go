@@ -156,7 +156,7 @@ func (t *imageTower) guess() (int, error) {
 
 func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
 	g := graph.New()
-	return t.build(g, bundle.Pixels(g, 2, size))
+	return t.build(g, bundle.AddPixelsInput(g, 2, size))
 }
 
 // build adds the tower to g and returns the features of pixels [B,3,S,S]. If the export fixed the batch, B must be
@@ -220,7 +220,7 @@ func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
 // model returns the tower with the input and output names of bundles, and with the batch of the export.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	g := graph.New()
-	image, patches, err := t.once(g, bundle.Pixels(g, t.batch, t.size))
+	image, patches, err := t.once(g, bundle.AddPixelsInput(g, t.batch, t.size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}

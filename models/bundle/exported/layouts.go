@@ -126,7 +126,7 @@ func files(list []export) string {
 	for _, e := range list[:min(len(list), 12)] {
 		out = append(out, e.file)
 	}
-	return bundle.OrNone(out)
+	return bundle.JoinOrNone(out)
 }
 
 // found holds the files of both towers of a folder.

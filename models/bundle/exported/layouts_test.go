@@ -30,7 +30,7 @@ func specOf(dir string) string {
 
 // Folders that tools/golden/layouts.py wrote, with PyTorch's features and gradients, are read without bundle.json.
 func TestLayouts(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
@@ -95,7 +95,7 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(dir)
-		orttest.OneLine(t, c.what, err, c.want...)
+		orttest.CheckOneLineError(t, c.what, err, c.want...)
 	}
 }
 
@@ -131,7 +131,7 @@ func copied(names ...string) func(dir string) error {
 
 // The requested variant is used: weights in half precision give almost the same features.
 func TestVariants(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	dir := layouts + "/transformersjs"
 	want := orttest.Golden(t, dir+"/golden.safetensors")
 	b := openBundle(t, "folder="+dir+",variant=fp16,name=half")
@@ -145,17 +145,18 @@ func TestVariants(t *testing.T) {
 		t.Errorf("off by %g", d)
 	}
 	_, err = bundle.Find("folder=" + dir + ",variant=q4")
-	orttest.OneLine(t, "a variant that is not there", err, `no image tower of variant "q4"`, "vision_model_fp16.onnx")
+	orttest.CheckOneLineError(t, "a variant that is not there", err, `no image tower of variant "q4"`,
+		"vision_model_fp16.onnx")
 	for _, spec := range []string{"image=a", "folder=a,image=b,text=c", "size=3", "variant=fp16"} {
 		_, err := bundle.Find(spec)
-		orttest.OneLine(t, spec, err, spec)
+		orttest.CheckOneLineError(t, spec, err, spec)
 	}
 }
 
 // A text tower that was exported for one text is opened: a thousand classes pass through it together, and each class
 // has the same features as alone.
 func TestThousandClassesThroughAFixedBatch(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running, plainOnly = true, true
 	defer func() { running, plainOnly = false, false }()
 	for _, layout := range []string{"immich", "usls"} {
@@ -187,7 +188,7 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 			in.Data[i] = float32(i%5)/5 - 0.4
 		}
 		out := orttest.Run(t, model, b.Dir, tensor.Map{"ctx": in})
-		orttest.Near(t, layout, out["all"].Rows([]int{997}), out["one"])
+		orttest.CheckClose(t, layout, out["all"].Rows([]int{997}), out["one"])
 	}
 }
 
@@ -200,13 +201,13 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 		}
 	}
 	_, err := bundle.Open(dir)
-	orttest.OneLine(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
+	orttest.CheckOneLineError(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
 		"DynamicQuantizeLinear (node round)", "text_model.onnx")
 }
 
 // The rows of the tokens may be stored as 8-bit integers.
 func TestTokensOfEightBits(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	dir := copyLayout(t, "quantised")
 	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
@@ -215,7 +216,7 @@ func TestTokensOfEightBits(t *testing.T) {
 
 // The table in docs/dropin.md equals the output of inspect for every folder here.
 func TestTableOfInspect(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	list, err := filepath.Glob(layouts + "/*")

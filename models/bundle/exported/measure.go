@@ -32,7 +32,7 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 }
 
 // measure determines the context length, the size of the features, and whether shorter sequences are possible. hint is
-// the context length if the graph does not determine it; said means that bundle.json names it.
+// the context length if the graph does not determine it; said reports whether bundle.json contains it.
 func (t *textTower) measure(hint int, said bool) error {
 	t.context = t.length
 	if t.context == 0 && said {

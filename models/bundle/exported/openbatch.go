@@ -370,7 +370,7 @@ func (m *model) openBatches(run Runner) {
 func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
 	rows := t.batch + 2
 	g := graph.New()
-	pixels := bundle.Pixels(g, rows, t.size)
+	pixels := bundle.AddPixelsInput(g, rows, t.size)
 	fixed, _, err := t.build(g, pixels)
 	if err != nil {
 		return nil, nil, err

@@ -21,7 +21,7 @@ import (
 // last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files beside the
 // graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
 func TestOtherTextTowers(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	for dir, want := range map[string]struct {
@@ -66,7 +66,7 @@ func TestOtherTextTowers(t *testing.T) {
 		images := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: golden["pixels"]})
 		got["image"] = images[bundle.ImageOutput]
 		for _, name := range want.names {
-			orttest.Near(t, dir+" "+name, got[name], golden[name])
+			orttest.CheckClose(t, dir+" "+name, got[name], golden[name])
 		}
 	}
 	if p := openBundle(t, "testdata/siglip").Preprocess; p.Crop || p.Mean != [3]float32{.5, .5, .5} {
@@ -123,5 +123,5 @@ func TestFilesOfTwoTowers(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	_, err := bundle.Find("image=" + layouts + "/quantised/onnx/vision_model_q4.onnx,text=" + layouts + "/absent.onnx")
-	orttest.OneLine(t, "no such file", err, "absent.onnx is missing")
+	orttest.CheckOneLineError(t, "no such file", err, "absent.onnx is missing")
 }

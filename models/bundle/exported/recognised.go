@@ -266,7 +266,7 @@ func (m *model) recogniseImage(run Runner) (*recognisedViT, error) {
 // prove runs both forms of the image tower on an image of noise.
 func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
 	g, in := graph.New(), t.example(1)
-	pixels := bundle.Pixels(g, 1, t.size)
+	pixels := bundle.AddPixelsInput(g, 1, t.size)
 	plain, _, err := t.build(g, pixels)
 	if err != nil {
 		return err

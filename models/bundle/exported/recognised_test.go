@@ -22,7 +22,7 @@ import (
 // of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One tower is recognised
 // as CLIP's; in the others, whose features are the mean token and an attention pooling, the blocks are found.
 func TestPromptTokensOfAnExport(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	for _, c := range []struct {
@@ -41,8 +41,8 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 			t.Fatalf("%s: %+v", c.dir, v)
 		}
 		g := graph.New()
-		in := map[string]graph.Node{"pixels": g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
-			graph.D(b.Vision.Image), graph.D(b.Vision.Image)})}
+		in := map[string]graph.Node{"pixels": g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"),
+			graph.StaticDim(3), graph.StaticDim(b.Vision.Image), graph.StaticDim(b.Vision.Image)})}
 		for _, name := range []string{"tokens", "deep", "d"} {
 			in[name] = g.Input(name, graph.Float, graph.Static(want[name].Shape...))
 		}
@@ -63,7 +63,7 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 		given := maps.Clone(want)
 		maps.DeleteFunc(given, func(name string, _ *tensor.Tensor) bool { return !in[name].OK() })
 		for name, got := range orttest.Run(t, model, b.WeightsDir(), given) {
-			orttest.Near(t, c.dir+" "+name, got, want[name])
+			orttest.CheckClose(t, c.dir+" "+name, got, want[name])
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 // The blocks of vision transformers that are recognised as CLIP's are also found by findStream, and prompts in them
 // give the same features as in the recognised form.
 func TestPromptTokensInBothForms(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	for dir, blocks := range map[string]int{layouts + "/vit": 3, layouts + "/transformersjs": 2,
@@ -79,7 +79,8 @@ func TestPromptTokensInBothForms(t *testing.T) {
 		"testdata/hf-sdpa-mask-dynamo-18": 2} {
 		b := openBundle(t, dir)
 		g := graph.New()
-		pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})
+		pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.StaticDim(16),
+			graph.StaticDim(16)})
 		var deep []graph.Node
 		for range blocks - 1 {
 			deep = append(deep, g.Const(filled(4, b.Vision.Width)))
@@ -107,7 +108,7 @@ func TestPromptTokensInBothForms(t *testing.T) {
 		}
 		got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": filled(3, 3, 16, 16)})
 		for _, name := range []string{"shallow", "deep"} {
-			orttest.Near(t, dir+" "+name, got[name+" of blocks"], got[name])
+			orttest.CheckClose(t, dir+" "+name, got[name+" of blocks"], got[name])
 		}
 	}
 }
@@ -124,7 +125,7 @@ func filled(shape ...int) *tensor.Tensor {
 // A tower that only resembles CLIP's stays as exported, and inspect reports the cost. CLIP-ONNX's tower has no causal
 // mask.
 func TestFormIsSaid(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	for layout, want := range map[string]string{

@@ -19,7 +19,7 @@ import (
 // An image tower that rounds activations computes features within the resolution of 8 bits of PyTorch's features of the
 // original tower; pixels have no gradient through it, and the error names the operator.
 func TestRoundedImageTower(t *testing.T) {
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
 	dir := copyLayout(t, "vit")
@@ -59,9 +59,9 @@ func TestRoundedImageTower(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = grad.Of(image.L2Normalize().Sum(), pixels)
-	orttest.OneLine(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
+	orttest.CheckOneLineError(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Tokens: g.Input("tokens", graph.Float, graph.Static(1, 12))})
-	orttest.OneLine(t, "prompt tokens", err, "supports only prompts of pixels")
+	orttest.CheckOneLineError(t, "prompt tokens", err, "supports only prompts of pixels")
 }
 
 func initializer(m *onnx.ModelProto, name string) *onnx.TensorProto {

@@ -29,7 +29,7 @@ func TestStepOfARecognisedExport(t *testing.T) {
 	if len(dirs) < 2 {
 		t.Skip("PROMPTFED_STEPS names no folders of full size")
 	}
-	orttest.Need(t)
+	orttest.RequireLibrary(t)
 	bundle.RegisterFormat(converted.Format)
 	running = true
 	defer func() { running = false }()

@@ -47,7 +47,7 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 	}
 	s := &stream{at: map[graph.Node]graph.Node{}}
 	g := graph.New()
-	pixels := t.feed(g, bundle.Pixels(g, refBatch, t.size))
+	pixels := t.feed(g, bundle.AddPixelsInput(g, refBatch, t.size))
 	s.input = pixels.Shape()
 	feed := map[graph.Node]graph.Node{t.input: pixels}
 	_, err := graph.InlineWith(g, []graph.Node{t.output}, feed, func(op *graph.Op, in []graph.Node,
@@ -198,7 +198,7 @@ func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int,
 // proveStream compares the features of images with those of images whose tokens are all duplicated.
 func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
 	g, in := graph.New(), t.example(2)
-	pixels := bundle.Pixels(g, 2, t.size)
+	pixels := bundle.AddPixelsInput(g, 2, t.size)
 	feed := t.feed(g, pixels)
 	list, err := graph.Inline(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed})
 	if err != nil {

@@ -58,7 +58,7 @@ func TestTextsOfExports(t *testing.T) {
 		}
 		b, err := bundle.Open(dir)
 		if c.same == "" {
-			orttest.OneLine(t, c.what, err, c.want)
+			orttest.CheckOneLineError(t, c.what, err, c.want)
 			continue
 		}
 		if err != nil {

@@ -37,7 +37,7 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 		return nil, nil
 	}
 	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
-		return !p.Ctx.OK() || p.PerImage() || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
+		return !p.Ctx.OK() || p.PerImage() || p.NoPositions || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
 		return nil, errors.New("an exported text tower supports no deep prompts, low-rank changes, adapters or " +
 			"prompts for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); " +

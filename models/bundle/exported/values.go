@@ -16,7 +16,7 @@ func describe(list []graph.Node) string {
 	for _, n := range list {
 		out = append(out, fmt.Sprintf("%s %s%v", n.Name(), strings.ToLower(n.DType().String()), n.Shape()))
 	}
-	return bundle.OrNone(out)
+	return bundle.JoinOrNone(out)
 }
 
 func outputs(list []graph.Output) []graph.Node {

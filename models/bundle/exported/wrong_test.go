@@ -34,7 +34,7 @@ func TestWrongFiles(t *testing.T) {
 		{"image=testdata,text=" + text, []string{"two files could be the image tower", ", with image=IMAGE.onnx,"}},
 	} {
 		_, err := bundle.Find(c.spec)
-		orttest.OneLine(t, c.spec, err, c.parts...)
+		orttest.CheckOneLineError(t, c.spec, err, c.parts...)
 	}
 	for manifest, parts := range map[string][]string{
 		`{"image": {"file": "text.onnx"}, "text": {"file": "image.onnx"}}`: {
@@ -47,7 +47,7 @@ func TestWrongFiles(t *testing.T) {
 			`text.ids "pixel_values" in bundle.json is none of its inputs input_ids`},
 	} {
 		_, err := bundle.Open(copyTower(t, "hf-half", manifest))
-		orttest.OneLine(t, manifest, err, parts...)
+		orttest.CheckOneLineError(t, manifest, err, parts...)
 	}
 }
 
@@ -69,9 +69,9 @@ func TestFolderForEachTower(t *testing.T) {
 		path := filepath.Join(dir, name)
 		for _, p := range []string{path, path + string(filepath.Separator)} {
 			_, err := bundle.Open(p)
-			orttest.OneLine(t, name, err, parts...)
+			orttest.CheckOneLineError(t, name, err, parts...)
 			_, err = bundle.Inspect(p)
-			orttest.OneLine(t, name, err, parts...)
+			orttest.CheckOneLineError(t, name, err, parts...)
 		}
 	}
 	image, text := put("plain/image"), put("plain/text")
@@ -85,7 +85,7 @@ func TestFolderForEachTower(t *testing.T) {
 	}
 	for _, name := range []string{"half", "apart", "words"} {
 		_, err := bundle.Open(filepath.Join(dir, name))
-		orttest.OneLine(t, name, err, "is not a bundle")
+		orttest.CheckOneLineError(t, name, err, "is not a bundle")
 	}
 	for _, e := range bundle.List(dir) {
 		if e.Dir == filepath.Join(dir, "plain") {
@@ -93,7 +93,7 @@ func TestFolderForEachTower(t *testing.T) {
 		}
 	}
 	_, err := bundle.Find("plain", dir)
-	orttest.OneLine(t, "by name", err, "name both in its place")
+	orttest.CheckOneLineError(t, "by name", err, "name both in its place")
 }
 
 // The errors for graphs that are not towers name their inputs or outputs, and those of a tower. Half precision and
@@ -101,7 +101,7 @@ func TestFolderForEachTower(t *testing.T) {
 func TestWrongGraphs(t *testing.T) {
 	const pixels = "image tower must take pixels [batch,3,size,size] or [batch,size,size,3], floating-point or uint8"
 	const ids = "the text tower must take token ids [texts,length], int64 or int32, or floating-point embeddings"
-	batch, n := graph.Sym("B"), graph.D
+	batch, n := graph.Sym("B"), graph.StaticDim
 	in := func(g *graph.Graph, name string, of graph.DType, s ...graph.Dim) graph.Node {
 		return g.Input(name, of, s)
 	}
@@ -184,7 +184,7 @@ func TestWrongGraphs(t *testing.T) {
 		putTower(t, dir, c.file, c.build(g))
 		switch err := useTower(t, dir); {
 		case len(c.parts) > 0:
-			orttest.OneLine(t, c.what, err, append([]string{c.file}, c.parts...)...)
+			orttest.CheckOneLineError(t, c.what, err, append([]string{c.file}, c.parts...)...)
 		case err != nil:
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -231,7 +231,7 @@ func TestSizesThatAreNotOpen(t *testing.T) {
 		what := fmt.Sprint(c.file, " axis ", c.axis, ", ", c.want)
 		switch err := useTower(t, dir); {
 		case c.want != "":
-			orttest.OneLine(t, what, err, c.file, c.want)
+			orttest.CheckOneLineError(t, what, err, c.file, c.want)
 		case err != nil:
 			t.Errorf("%s: %v", what, err)
 		}

@@ -21,25 +21,25 @@ func init() {
 	ort.DefaultProvider = cmp.Or(os.Getenv("PROMPTFED_RUNTIME_PROVIDER"), ort.DefaultProvider)
 }
 
-// Need skips a test if there is no ONNX Runtime.
-func Need(t *testing.T) {
+// RequireLibrary skips a test if there is no ONNX Runtime.
+func RequireLibrary(t *testing.T) {
 	t.Helper()
 	if _, err := ort.FindLibrary(); err != nil {
 		t.Skip(err)
 	}
 }
 
-// Within returns the tolerance of a comparison: cpu on the CPU, and 20 times that on a GPU, which sums in another
+// Tolerance returns the tolerance of a comparison: cpu on the CPU, and 20 times that on a GPU, which sums in another
 // order.
-func Within(cpu float64) float64 {
+func Tolerance(cpu float64) float64 {
 	if (ort.Options{}).WithProvider().Provider == ort.CPU {
 		return cpu
 	}
 	return 20 * cpu
 }
 
-// OnCPU skips a test of a property that only the CPU has.
-func OnCPU(t testing.TB) {
+// RequireCPU skips a test of a property that only the CPU has.
+func RequireCPU(t testing.TB) {
 	t.Helper()
 	if p := (ort.Options{}).WithProvider().Provider; p != ort.CPU {
 		t.Skipf("provider %s", p)
@@ -66,8 +66,8 @@ func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor
 	return out
 }
 
-// Near checks that differences are at most 1e-4 of the largest value (see Within).
-func Near(t testing.TB, what string, got, want *tensor.Tensor) {
+// CheckClose checks that differences are at most 1e-4 of the largest value (see Tolerance).
+func CheckClose(t testing.TB, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	if got == nil || !got.SameShape(want) {
 		t.Fatalf("%s: %v, want %v", what, got, want)
@@ -76,13 +76,13 @@ func Near(t testing.TB, what string, got, want *tensor.Tensor) {
 	for i := range want.Data {
 		worst = max(worst, math.Abs(float64(got.Data[i]-want.Data[i])))
 	}
-	if !(worst <= Within(1e-4)*want.MaxAbs()) {
+	if !(worst <= Tolerance(1e-4)*want.MaxAbs()) {
 		t.Errorf("%s: differs by %g where the largest value is %g", what, worst, want.MaxAbs())
 	}
 }
 
-// OneLine checks that err is one line that contains every part.
-func OneLine(t testing.TB, what string, err error, parts ...string) {
+// CheckOneLineError checks that err is one line that contains every part.
+func CheckOneLineError(t testing.TB, what string, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Errorf("%s: no error", what)

@@ -42,7 +42,7 @@ func (s *server) learned(move float64) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	shared := m.Under("shared")
+	shared := m.WithoutPrefix("shared")
 	for _, name := range shared.Names() {
 		for i, v := range shared[name].Data {
 			if !(math.Abs(float64(v)-move) < 0.2) { // initial values have a standard deviation of 0.02
@@ -283,7 +283,7 @@ func TestClaims(t *testing.T) {
 			s.joins(0, 2)
 			for _, r := range s.ends() {
 				if want := c.claims == 150; (len(r.Cut) == 1) != want ||
-					want && r.Cut[0] != (message.Cut{Client: 0, Claimed: 150, Counted: 40}) {
+					want && r.Cut[0] != (message.CappedUpload{Client: 0, Claimed: 150, Counted: 40}) {
 					t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
 				}
 			}

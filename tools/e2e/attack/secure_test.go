@@ -105,7 +105,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.built.Agree(terms)
+	s.built.SetRunSpec(terms)
 	s.order = message.Instruction{Kind: message.Train, Total: 5, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	for _, p := range s.built.Method.Params(s.hub.Participants()[0].Task) {
 		if p.Owner == method.Shared {
@@ -146,7 +146,7 @@ func (s *lyingServer) honest(k int, with *tls.Config) {
 // Run is a cohort of all five.
 func (s *lyingServer) Run(ctx context.Context, o message.Instruction) (replies []message.Reply, err error) {
 	for _, k := range o.Clients {
-		one := o.For(k)
+		one := o.ForClient(k)
 		if k == 0 {
 			if s.asked, err = s.hub.Run(ctx, one); err != nil {
 				return nil, err
@@ -179,7 +179,7 @@ func (s *lyingServer) Accept(int, []int) error { return nil }
 func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
 	s.t.Helper()
 	conf := s.built.Config.SecureAggregation
-	weighting, beside, err := methods.Averages(s.built.Method)
+	weighting, beside, err := methods.AveragedUploads(s.built.Method)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 }
 
 // anybody accepts all signatures, as a server may that counts invented clients.
-type anybody struct{ secagg.Local }
+type anybody struct{ secagg.LocalIdentity }
 
 func (*anybody) Certified() bool                          { return true }
 func (*anybody) Verify(int, []byte, []byte, []byte) error { return nil }

@@ -203,8 +203,8 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	}
 	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
-	if conf.SecureAggregation.On() {
-		b.Agree(s.terms)
+	if conf.SecureAggregation.Enabled() {
+		b.SetRunSpec(s.terms)
 		s.secure = b
 	}
 	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)

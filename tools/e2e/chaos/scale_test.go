@@ -150,7 +150,7 @@ func TestScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	size := 4 * tokens * width
-	if got := 4 * sizes(m.Under("shared")); got != size {
+	if got := 4 * sizes(m.WithoutPrefix("shared")); got != size {
 		t.Fatalf("prompts have %d bytes, not %d", got, size)
 	}
 	uploads := s.clients * s.rounds

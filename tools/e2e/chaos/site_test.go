@@ -207,7 +207,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		}
 	}
 	set := b.Settings()
-	set.Wrap = methodtest.Losing(func(round, client int) bool { return !counted[[2]int{round, client}] })
+	set.Wrap = methodtest.LoseReplies(func(round, client int) bool { return !counted[[2]int{round, client}] })
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		s.t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAgainst: the PyTorch step has our gradient (from its own autograd, in float32: to 1e-4), and takes turns with our
-// step.
-func TestAgainst(t *testing.T) {
+// TestComparePyTorch: the PyTorch step has our gradient (from its own autograd, in float32: to 1e-4), and takes turns
+// with our step.
+func TestComparePyTorch(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if err := exec.Command(python, "-c", "import torch, numpy").Run(); err != nil {
 		t.Skip("needs Debian's python3-torch")
@@ -30,7 +30,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-func TestAgainstRefuses(t *testing.T) {
+func TestComparePyTorchRefuses(t *testing.T) {
 	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
 	_, err := ComparePyTorch(context.Background(), o, "python3")
 	if err == nil || !strings.Contains(err.Error(), "checkout") {

@@ -65,7 +65,7 @@ type ExperimentReport struct {
 type Cost struct {
 	Clients       int     `json:"clients"`
 	Rounds        int     `json:"rounds"`
-	Turns         int     `json:"turns"` // number of client trainings
+	Trainings     int     `json:"turns"` // number of client trainings
 	Seconds       float64 `json:"seconds"`
 	NativeSeconds float64 `json:"inside"` // seconds of all trainings inside ONNX Runtime
 	Overhead      float64 `json:"rest"`   // other seconds per training, including its share of tests and server
@@ -267,7 +267,7 @@ func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, tow
 			shape := []int{imagesAtOnce, 3, size, size}
 			all = append(all, forward(t.name, *t, tensor.Map{bundle.PixelsInput: tensor.New(shape...)},
 				func(g *graph.Graph) (graph.Node, error) {
-					joint, _ := t.vision.Features(g, t.weights, bundle.Pixels(g, imagesAtOnce, size))
+					joint, _ := t.vision.Features(g, t.weights, bundle.AddPixelsInput(g, imagesAtOnce, size))
 					return joint, g.Err()
 				}))
 		}
@@ -329,7 +329,7 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 			if rec.Round == 0 {
 				began, inside, outside = time.Now(), ort.NativeTime(), ort.GoTime()
 			} else {
-				c.Turns += len(rec.Clients)
+				c.Trainings += len(rec.Clients)
 				for i, ph := range phases(rec.Phases) {
 					*phases(&c.Phases)[i].of += *ph.of
 				}
@@ -349,8 +349,8 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 		return err
 	}
 	c.Seconds, c.NativeSeconds = time.Since(began).Seconds(), (ort.NativeTime() - inside).Seconds()
-	c.Overhead = (c.Seconds - c.NativeSeconds) / float64(c.Turns)
-	if c.OverheadCPU = (ort.GoTime() - outside).Seconds() / float64(c.Turns); c.OverheadCPU <= 0 {
+	c.Overhead = (c.Seconds - c.NativeSeconds) / float64(c.Trainings)
+	if c.OverheadCPU = (ort.GoTime() - outside).Seconds() / float64(c.Trainings); c.OverheadCPU <= 0 {
 		c.OverheadCPU = c.Overhead
 	}
 	r.Cost = c
@@ -398,10 +398,10 @@ func (r ExperimentReport) Table() string {
 	fmt.Fprintf(&b, "\n%d clients, %d rounds, a text tower of one block, one worker: %.1f s for %d clients' turns of "+
 		"training and their tests, of them %.1f s in ONNX Runtime; the rest is %.2f ms for each client and round, "+
 		"%.2f ms of them of the processor's time (wanted below %g)\n",
-		c.Clients, c.Rounds, c.Seconds, c.Turns, c.NativeSeconds, 1e3*c.Overhead, 1e3*c.OverheadCPU, 1e3*wantOwn)
+		c.Clients, c.Rounds, c.Seconds, c.Trainings, c.NativeSeconds, 1e3*c.Overhead, 1e3*c.OverheadCPU, 1e3*wantOwn)
 	fmt.Fprint(&b, "  ms for each turn:")
 	for _, ph := range phases(&c.Phases) {
-		fmt.Fprintf(&b, " %s %.2f", ph.name, 1e3**ph.of/float64(c.Turns))
+		fmt.Fprintf(&b, " %s %.2f", ph.name, 1e3**ph.of/float64(c.Trainings))
 	}
 	fmt.Fprintf(&b, "\n  memory after a tenth of the rounds and at the end: heap %d and %d MB, resident %d and %d MB\n",
 		c.Heap[0]/1e6, c.Heap[1]/1e6, c.Resident[0]/1e6, c.Resident[1]/1e6)

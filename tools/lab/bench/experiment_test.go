@@ -39,7 +39,7 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("published form: %+v; 20 clients take a step or more, 100 are tested on a batch or more", pub)
 	}
 	c := r.Cost
-	if c.Clients != 200 || c.Rounds != 20 || c.Turns != 19*20 || c.OverheadCPU <= 0 || c.NativeSeconds <= 0 ||
+	if c.Clients != 200 || c.Rounds != 20 || c.Trainings != 19*20 || c.OverheadCPU <= 0 || c.NativeSeconds <= 0 ||
 		c.Heap[1] <= 0 || math.Abs(c.Overhead*380+c.NativeSeconds-c.Seconds) > 1e-6 ||
 		c.OverheadCPU > c.Overhead+c.NativeSeconds/380 {
 		t.Errorf("cost of clients: %+v", c)

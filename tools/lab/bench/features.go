@@ -82,8 +82,8 @@ func (o FeaturesOptions) tower(ctx context.Context, name string, v clip.Vision) 
 		return s, err
 	}
 	g := graph.New()
-	pixels := g.Input(method.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(v.Image),
-		graph.D(v.Image)})
+	pixels := g.Input(method.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
+		graph.StaticDim(v.Image), graph.StaticDim(v.Image)})
 	image, _ := v.Features(g, w, pixels)
 	pixelsOf := func(images int) tensor.Map {
 		return tensor.Map{method.PixelsInput: method.Draw(seed, 0, "pixels", []int{images, 3, v.Image, v.Image}, 1)}

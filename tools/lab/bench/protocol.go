@@ -87,7 +87,7 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 
 // examples generates random rows in place of images. Their values do not influence the time.
 type examples struct {
-	heavy map[string]spec.Rows // by kind and shape: a few rows of large data, repeated for all clients
+	heavy map[string]spec.RowReader // by kind and shape: a few rows of large data, repeated for all clients
 }
 
 // fewRows is the number of different rows of patches or pixels.
@@ -108,10 +108,10 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 // of returns a data set for the given labels, with unit rows of images and the other inputs in reads.
 func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
 	f := &spec.Features{Class: labels}
-	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.L2Normalize(
+	f.Add(method.ImageInput, []spec.RowReader{spec.InMemory{Tensor: features.L2Normalize(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
 	if x.heavy == nil {
-		x.heavy = map[string]spec.Rows{}
+		x.heavy = map[string]spec.RowReader{}
 	}
 	for _, kind := range reads {
 		shape := []int{fewRows, 3, t.ImageSize, t.ImageSize}
@@ -129,7 +129,7 @@ func (x *examples) of(t method.ClientSpec, client int, name string, labels []int
 			}
 			x.heavy[key] = repeated{spec.InMemory{Tensor: rows}}
 		}
-		f.Add(kind, []spec.Rows{x.heavy[key]})
+		f.Add(kind, []spec.RowReader{x.heavy[key]})
 	}
 	return f
 }

@@ -208,14 +208,14 @@ func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) (
 	}
 	ps := make([]clip.Prompt, len(prompts))
 	for i, p := range prompts {
-		ps[i] = clip.Prompt{Ctx: p.Ctx, After: p.After, Class: clip.Position(p.Position)}
+		ps[i] = clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
 	}
 	if !t.plain {
 		return t.text.Prompts(g, t.weights, s, ps), g.Err()
 	}
 	out := make([]graph.Node, len(ps))
 	for i, p := range ps {
-		if err := s.CheckLength(t.text.TextArch, p.Ctx.Dim(0), p.After); err != nil {
+		if err := s.CheckLength(t.text.TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
 			return nil, err
 		}
 		emb, read, err := t.sentences(g, s, p)
@@ -249,7 +249,7 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 			return emb, read, err
 		}
 		copy(rest.Row(i).Data, rows)
-		last[i] = n + len(ids) + p.After
+		last[i] = n + len(ids) + p.ReadOffset
 	}
 	emb = graph.Concat(1, g.Const(first), p.Ctx.Reshape(1, n, w).Expand(c, n, w), g.Const(rest))
 	return emb, g.Ints(last...), nil

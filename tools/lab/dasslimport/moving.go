@@ -23,8 +23,8 @@ func (l Unconverted) String() string { return l.What + ": " + l.Why }
 
 // Result is a configuration as text. A comment at each key names the source of its value.
 type Result struct {
-	Text []byte
-	Left []Unconverted
+	Text        []byte
+	Unconverted []Unconverted
 }
 
 // line is a promptfed key with its value.
@@ -480,7 +480,7 @@ func (im *importer) result(files []File) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("these files give a configuration that promptfed refuses: %w", err)
 	}
-	return Result{Text: out, Left: im.left}, nil
+	return Result{Text: out, Unconverted: im.left}, nil
 }
 
 // order returns the position of a key's section in a configuration.

@@ -94,8 +94,8 @@ func TestImport(t *testing.T) {
 		if !reflect.DeepEqual(got["options"], c.options) {
 			t.Errorf("%v: options %v, want %v", c.files, got["options"], c.options)
 		}
-		if len(r.Left) != len(c.left) {
-			t.Errorf("%v: left %v, want %v", c.files, r.Left, c.left)
+		if len(r.Unconverted) != len(c.left) {
+			t.Errorf("%v: left %v, want %v", c.files, r.Unconverted, c.left)
 			continue
 		}
 		for _, w := range c.left {
@@ -142,7 +142,7 @@ func TestFilesThatContradict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range r.Left {
+		for _, l := range r.Unconverted {
 			if strings.Contains(l.String(), "later file counts") {
 				lines = append(lines, l.String())
 			}
@@ -192,7 +192,7 @@ func TestTableNamesKeysThatExist(t *testing.T) {
 		case s.Key == "" || s.Dassl == "OPTIM.MAX_EPOCH":
 		case isOption && s.Dassl == "--mu":
 		case isOption:
-			if !methods.Takes(s.Trainer, nil, option) {
+			if !methods.HasOption(s.Trainer, nil, option) {
 				t.Errorf("%s: %s has no option %s", s.Dassl, s.Trainer, option)
 			}
 		default:

@@ -52,7 +52,7 @@ func read(files []File) (keys, flags map[string]value, err error) {
 		keys[k] = v
 	}
 	for _, s := range Settings() {
-		if v, ok := flags[s.Flag]; ok && s.Strong && s.Flag != "" {
+		if v, ok := flags[s.Flag]; ok && s.OverridesFiles && s.Flag != "" {
 			if _, at := last[s.Dassl]; !at {
 				keys[s.Dassl] = v
 			}

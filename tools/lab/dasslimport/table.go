@@ -2,12 +2,12 @@ package dasslimport
 
 // Setting is one Dassl setting and its conversion.
 type Setting struct {
-	Dassl   string // dotted yacs key, or --flag for a flag without a key
-	Flag    string // equivalent command-line flag; empty for none
-	Strong  bool   // the flag wins over files; other flags lose to files
-	Trainer string // promptfed name of the method; empty for all methods
-	Key     string // dotted key, or a description of several keys that are decided together
-	Note    string // difference between the two, or the reason for converting nothing
+	Dassl          string // dotted yacs key, or --flag for a flag without a key
+	Flag           string // equivalent command-line flag; empty for none
+	OverridesFiles bool   // the flag wins over files; other flags lose to files
+	Trainer        string // promptfed name of the method; empty for all methods
+	Key            string // dotted key, or a description of several keys that are decided together
+	Note           string // difference between the two, or the reason for converting nothing
 
 	to convert // nil if the key is decided with others, or has no effect on results
 }
@@ -37,12 +37,12 @@ const (
 // Settings returns the table of all known settings of Dassl-based code.
 func Settings() []Setting {
 	return []Setting{
-		{Dassl: "TRAINER.NAME", Flag: "trainer", Strong: true, Key: "method", to: keep},
-		{Dassl: "MODEL.BACKBONE.NAME", Flag: "backbone", Strong: true, Key: "backbones", to: backbone},
-		{Dassl: "SEED", Flag: "seed", Strong: true, Key: "seed", to: seed,
+		{Dassl: "TRAINER.NAME", Flag: "trainer", OverridesFiles: true, Key: "method", to: keep},
+		{Dassl: "MODEL.BACKBONE.NAME", Flag: "backbone", OverridesFiles: true, Key: "backbones", to: backbone},
+		{Dassl: "SEED", Flag: "seed", OverridesFiles: true, Key: "seed", to: seed,
 			Note: "the same seed gives other random numbers, except for partitions with partition.code"},
 		{Dassl: "DATASET.NAME", Flag: "dataset", Key: "data.set", to: dataset},
-		{Dassl: "DATASET.ROOT", Flag: "root", Strong: true, Key: "data.root", to: text},
+		{Dassl: "DATASET.ROOT", Flag: "root", OverridesFiles: true, Key: "data.root", to: text},
 		{Dassl: "DATASET.NUM_SHOTS", Flag: "num_shots", Key: "data.shots", to: shots,
 			Note: "per class and client, as there; DATASET.USEALL makes it 0"},
 		{Dassl: "DATASET.USEALL", Flag: "useall", Key: "data.shots"},
@@ -54,7 +54,7 @@ func Settings() []Setting {
 		{Dassl: "DATASET.REPEATRATE", Key: "partition.repeat", to: number(0)},
 		{Dassl: "DATASET.USER_PROMPT_LENGTHS", Flag: "prompts_lens", Trainer: "fedpha", Key: "options.local_tokens",
 			Note: lengths},
-		{Dassl: "DATALOADER.TRAIN_X.BATCH_SIZE", Flag: "train_batch_size", Strong: true, Key: "train.batch",
+		{Dassl: "DATALOADER.TRAIN_X.BATCH_SIZE", Flag: "train_batch_size", OverridesFiles: true, Key: "train.batch",
 			to: whole(1)},
 		{Dassl: "OPTIM.ROUND", Flag: "round", Key: "train.rounds", to: whole(1)},
 		{Dassl: "OPTIM.MAX_EPOCH", Key: "train.epochs, or of a central trainer train.rounds", to: whole(1)},
@@ -83,7 +83,7 @@ func Settings() []Setting {
 		{Dassl: "INPUT.PIXEL_MEAN", to: near("the backbone's own mean is used", .48145466, .4578275, .40821073)},
 		{Dassl: "INPUT.PIXEL_STD",
 			to: near("the backbone's own deviation is used", .26862954, .26130258, .27577711)},
-		{Dassl: "INPUT.TRANSFORMS", Flag: "transforms", Strong: true, Key: "data.views",
+		{Dassl: "INPUT.TRANSFORMS", Flag: "transforms", OverridesFiles: true, Key: "data.views",
 			to: none(transforms)},
 		// Settings of methods.
 		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.N_CTX", Flag: "n_ctx", Key: "options.tokens", to: whole(1)},

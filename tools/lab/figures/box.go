@@ -12,7 +12,7 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Sample is the group of values behind one box.
+// Sample is the group of values of one box.
 type Sample struct {
 	Label  string
 	Group  string // boxes of one group share a colour, which the legend explains; may be empty
@@ -78,7 +78,7 @@ func (f Box) draw() (*Figure, error) {
 		if f.SameY {
 			y = all
 		}
-		f.Y.apply(&p.Y, y.padded(0.05, f.Y.Within, f.Y.Log), 5)
+		f.Y.apply(&p.Y, y.padded(0.05, f.Y.Bounds, f.Y.Log), 5)
 		p.X.Label.Text = in.X
 		p.X.Min, p.X.Max = -0.6, float64(len(in.Boxes))-0.4
 		names := make([]string, len(in.Boxes))

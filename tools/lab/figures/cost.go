@@ -19,7 +19,7 @@ type CostRow struct {
 	Accuracy float64 // in percent, for Against
 }
 
-// Cost shows bytes and seconds of methods: as bars, or with Against as points below the accuracy.
+// Cost shows bytes and seconds of methods: as bars, or with Against as points of accuracy against them.
 type Cost struct {
 	Title   string
 	Bytes   string // subject of the bytes, such as "per client and round"; may be empty
@@ -106,7 +106,7 @@ func (f Cost) points(values []float64, known span) *plot.Plot {
 			cloud.add(v, f.Rows[i].Accuracy, f.Colours.style(f.Rows[i].Label, i))
 		}
 	}
-	Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}.apply(&p.Y, y.padded(0.08, [2]float64{0, 100}, false), 5)
+	Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}}.apply(&p.Y, y.padded(0.08, [2]float64{0, 100}, false), 5)
 	x := known.padded(0.06, [2]float64{0, math.Inf(1)}, f.Log)
 	p.X.Min, p.X.Max = x.low, x.high
 	p.Add(gridLines{x: true, y: true}, cloud)

@@ -16,7 +16,7 @@ import (
 )
 
 // Quartiles, whiskers and outliers equal NumPy's and matplotlib's (tools/golden/figures.py).
-func TestSummarise(t *testing.T) {
+func TestNewFiveNumbers(t *testing.T) {
 	data, err := os.ReadFile("testdata/quartiles.json")
 	if err != nil {
 		t.Fatal(err)

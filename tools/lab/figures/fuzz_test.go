@@ -71,7 +71,7 @@ func (s *source) axis() Axis {
 	b := s.byte()
 	a := Axis{Label: s.label(), Log: b&1 > 0}
 	if b&2 > 0 {
-		a.Within = [2]float64{s.number(), s.number()}
+		a.Bounds = [2]float64{s.number(), s.number()}
 	}
 	if b&12 == 12 {
 		a.Names = s.labels(1 + s.size(30))

@@ -43,7 +43,7 @@ func (r invent) curves(panels, lines, rounds int) []LinePanel {
 	var out []LinePanel
 	for i := range panels {
 		p := LinePanel{Title: dataSets[i%len(dataSets)], X: Axis{Label: "round"}, Y: Axis{Label: "accuracy (%)",
-			Within: [2]float64{0, 100}}}
+			Bounds: [2]float64{0, 100}}}
 		for j := range lines {
 			p.Lines = append(p.Lines, r.learning(methods[j], rounds, 78+1.7*float64(j)+r.NormFloat64()))
 		}
@@ -237,7 +237,7 @@ func gallery() []made {
 	var shotPanels, skew []LinePanel
 	for _, d := range dataSets {
 		p := LinePanel{Title: d, X: Axis{Label: "shots", Log: false}, Y: Axis{Label: "accuracy (%)",
-			Within: [2]float64{0, 100}}}
+			Bounds: [2]float64{0, 100}}}
 		for j, m := range methods[:4] {
 			p.Lines = append(p.Lines, r.sweep(m, shots, 88+2*float64(j), 16))
 		}
@@ -314,15 +314,15 @@ func gallery() []made {
 		{"heatmap-names", HeatMap{X: "data set", Y: "method", ColumnNames: dataSets, RowNames: methods[:8],
 			Value: "accuracy (%)", Panels: []HeatPanel{r.table(8, 5)}}},
 		{"box-6", Box{Title: "Made-up numbers: accuracy of clients by prompt length", Y: Axis{Label: "accuracy (%)",
-			Within: [2]float64{0, 100}}, Panels: boxPanels}},
-		{"box-1", Box{Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: []BoxPanel{many}}},
+			Bounds: [2]float64{0, 100}}, Panels: boxPanels}},
+		{"box-1", Box{Y: Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}}, Panels: []BoxPanel{many}}},
 		{"scatter3-1", Scatter3{Title: "Made-up numbers: 512 combinations", Value: "accuracy (%)",
 			Panels: []Scatter3Panel{{"", "length in Domain 1", "length in Domain 2", "length in Domain 3", r.cube()}}}},
 		{"scatter3-2", Scatter3{Value: "accuracy (%)", Palette: BlueRed, Panels: []Scatter3Panel{{"set one", "domain 1",
 			"domain 2", "domain 3", r.cube()}, {"set two", "domain 1", "domain 2", "domain 3", r.cube()}}}},
 		{"strips-1", Strips{Title: "Made-up numbers: accuracy of 100 clients by backbone",
-			Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: strips}},
-		{"strips-bars", Strips{As: StripBars, Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}},
+			Y: Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}}, Panels: strips}},
+		{"strips-bars", Strips{As: StripBars, Y: Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}},
 			Panels: []StripPanel{{"", r.groups(20)}}}},
 		{"strips-blocks", Strips{As: StripBlocks, Y: Axis{Label: "accuracy (%)"}, Panels: three}},
 		{"strips-3", Strips{Y: Axis{Label: "accuracy (%)"}, Panels: three}},

@@ -34,13 +34,13 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, colou
 			y = common[in.Y.Log]
 		}
 		p := newPlot()
-		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Within, in.Y.Log), 5)
+		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
 		if names := in.X.Names; len(names) > 0 {
 			in.X.apply(&p.X, span{-0.4, float64(len(names)) - 0.6}, 0)
 			nameX(&p.X, names, s.width)
 			p.X.Scale = plot.LinearScale{}
 		} else {
-			in.X.apply(&p.X, x.padded(0.03, in.X.Within, in.X.Log), 6)
+			in.X.apply(&p.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
 			if t := dataTicks(values); in.X.Format != nil {
 				p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, s.width)
 			} else if t != nil {

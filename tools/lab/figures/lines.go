@@ -10,9 +10,9 @@ import (
 // Axis describes an axis.
 type Axis struct {
 	Label string
-	// Within is the range of possible values, such as {0, 100} for percent, at which the axis and bands end; equal
+	// Bounds is the range of possible values, such as {0, 100} for percent, at which the axis and bands end; equal
 	// numbers mean no bound
-	Within [2]float64
+	Bounds [2]float64
 	Log    bool     // logarithmic; only positive values appear
 	Names  []string // of the values 0, 1, 2 and so on, for an axis without numbers
 	// Format formats measured values, which get round ticks. It is nil for chosen values; a few chosen values become
@@ -110,8 +110,8 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 
 // bounded moves the end of a band around a value into the range of possible values, but not across the value.
 func (a Axis) bounded(value, end float64) float64 {
-	if a.Within[0] < a.Within[1] {
-		return min(max(a.Within[1], value), max(min(a.Within[0], value), end))
+	if a.Bounds[0] < a.Bounds[1] {
+		return min(max(a.Bounds[1], value), max(min(a.Bounds[0], value), end))
 	}
 	return end
 }

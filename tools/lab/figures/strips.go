@@ -81,7 +81,7 @@ func (f Strips) draw() (*Figure, error) {
 	if f.As == StripBars {
 		y.add(0)
 	}
-	y = y.padded(0.05, f.Y.Within, false)
+	y = y.padded(0.05, f.Y.Bounds, false)
 	if f.As == StripBars && y.low < 0 && all.low >= 0 {
 		y.low = 0
 	}

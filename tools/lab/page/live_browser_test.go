@@ -23,7 +23,7 @@ func TestLive(t *testing.T) {
 	var step atomic.Int64
 	whole := sample(20, 4)
 	source := ui.Source{
-		Stamp: func() uint64 { return uint64(step.Load()) },
+		Version: func() uint64 { return uint64(step.Load()) },
 		Report: func() (page.Report, error) {
 			r := sample(20, 4)
 			r.Live, r.Runs, r.Figures = true, slices.Clone(whole.Runs[:1]), nil

@@ -65,7 +65,7 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return err
 	}
-	received := rec.Tensors.Under("init")
+	received := rec.Tensors.WithoutPrefix("init")
 	v := p.victims[seed]
 	if v == nil {
 		if v, err = p.victim(ctx, seed, received); err != nil {
@@ -78,9 +78,9 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		if s.summed {
 			rows = slices.Concat(dealt...)
 		}
-		seen := rec.Tensors.Under(fmt.Sprintf("r0/c%d/upload", k))["ctx"]
+		seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r0/c%d/upload", k))["ctx"]
 		if s.summed {
-			seen = rec.Tensors.Under("r0/merged")["ctx"]
+			seen = rec.Tensors.WithoutPrefix("r0/merged")["ctx"]
 		}
 		labels := p.pool.Pick(rows).Class
 		guess := p.means(left, labels)
@@ -187,7 +187,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		axes.Row(d).Data[d] = 1
 	}
 	rows := func(of []int, class ...int64) *spec.Features {
-		return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: axes.Rows(of)}}, Class: class}
+		return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: axes.Rows(of)}}, Class: class}
 	}
 	step := func(d int, class int64) ([]float64, error) {
 		c := *e.Clients[0]

@@ -68,14 +68,14 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 	defer w.Close()
 	others := p.pool.Pick(left)
 	for at, round := range []int{0, rounds - 1} {
-		received := rec.Tensors.Under("init")
+		received := rec.Tensors.WithoutPrefix("init")
 		if round > 0 {
-			received = rec.Tensors.Under(fmt.Sprintf("r%d/merged", round-1))
+			received = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round-1))
 		}
 		for k, c := range e.Clients {
-			seen := rec.Tensors.Under(fmt.Sprintf("r%d/c%d/upload", round, k))
+			seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/c%d/upload", round, k))
 			if s.summed {
-				seen = rec.Tensors.Under(fmt.Sprintf("r%d/merged", round))
+				seen = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round))
 			}
 			var drops [2][]float64 // for members and for others
 			for i, rows := range []method.Data{c.Train, others} {

@@ -49,8 +49,8 @@ const (
 )
 
 // titles are the default titles of figures.
-var titles = map[string]string{"curves": "By round", "curves" + configs.AlongBytes: "By bytes sent",
-	"curves" + configs.AlongTime: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
+var titles = map[string]string{"curves": "By round", "curves" + configs.BytesAxis: "By bytes sent",
+	"curves" + configs.TimeAxis: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
 	"heatmap":  "Combinations",
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
@@ -68,7 +68,7 @@ func (v *view) draw(card *configs.PaperTable) {
 		}
 	}
 	for _, d := range []struct{ file, kind, x string }{{accuracyFigure, "curves", ""},
-		{bytesFigure, "curves", configs.AlongBytes}, {timeFigure, "curves", configs.AlongTime},
+		{bytesFigure, "curves", configs.BytesAxis}, {timeFigure, "curves", configs.TimeAxis},
 		{clientsFigure, "box", ""}, {costFigure, "cost", ""}, {partitionFigure, "bubbles", ""},
 		{confusionFigure, "confusion", ""}, {significanceFigure, "significance", ""}, {termsFigure, "terms", ""}} {
 		if f := (configs.Figure{Kind: d.kind, X: d.x}); !drawn[d.kind+alongOf(f)] {
@@ -79,7 +79,7 @@ func (v *view) draw(card *configs.PaperTable) {
 
 // alongOf returns the horizontal axis of curves: rounds, bytes or time.
 func alongOf(f configs.Figure) string {
-	if f.Kind != configs.CurvesFigure || f.X == configs.Along[0] {
+	if f.Kind != configs.CurvesFigure || f.X == configs.ProgressAxes[0] {
 		return ""
 	}
 	return f.X

@@ -23,7 +23,7 @@ func scale(m results.Metric) (float64, figures.Axis) {
 	switch m.Unit() {
 	case metrics.Percent:
 		a.Label += " (%)"
-		a.Within = [2]float64{0, 100}
+		a.Bounds = [2]float64{0, 100}
 	case metrics.Plain, metrics.Count:
 	default:
 		a.Label += " (" + string(m.Unit()) + ")"
@@ -60,7 +60,7 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 			}
 		}
 		if len(panel.Lines) > 0 {
-			panel.X.Log = alongOf(f) == configs.AlongBytes && wide(panel.Lines)
+			panel.X.Log = alongOf(f) == configs.BytesAxis && wide(panel.Lines)
 			out.Panels = append(out.Panels, panel)
 		}
 	}
@@ -73,9 +73,9 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	figures.Axis) {
 	quantity, x := "", figures.Axis{Label: "round"}
 	switch alongOf(f) {
-	case configs.AlongBytes:
+	case configs.BytesAxis:
 		quantity, x = metrics.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}
-	case configs.AlongTime:
+	case configs.TimeAxis:
 		quantity, x = metrics.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
 	}
 	return func(groups []*results.Group) func(int) (float64, bool) {

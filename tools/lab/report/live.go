@@ -19,7 +19,8 @@ import (
 // Live returns the page source of some folders for a server that keeps the page current.
 func Live(dirs []string) ui.Source {
 	p := &livePage{dirs: dirs}
-	return ui.Source{Stamp: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report, Details: p.details}
+	return ui.Source{Version: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report,
+		Details: p.details}
 }
 
 // livePage rebuilds the page of some folders repeatedly.

@@ -36,7 +36,7 @@ func RoundMetrics(groups []*Group) []string {
 func instances(q metrics.Definition, groups []*Group) []string {
 	all := []string{""}
 	switch {
-	case q.Argument == metrics.ByPercent:
+	case q.Argument == metrics.PercentPlaceholder:
 		all = targets(groups)
 	case q.Arguments != nil:
 		all = arguments(q.Name, groups)

@@ -164,7 +164,7 @@ func (m Metric) TitleOf(groups []*Group) string {
 func (m Metric) WindowOf(groups []*Group) string {
 	n, ok := metrics.LastN(m.window)
 	if !ok || n < 2 {
-		return metrics.InWords(m.window)
+		return metrics.DescribeWindow(m.window)
 	}
 	least, most := n, 0
 	for _, g := range groups {
@@ -178,7 +178,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 	case most == 0 && anyDone(groups): // no run has the evaluation, so nothing was averaged
 		return ""
 	case most == 0 || least == n:
-		return metrics.InWords(m.window)
+		return metrics.DescribeWindow(m.window)
 	case most == 1:
 		return "only tested round"
 	case least == most:
@@ -186,7 +186,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 	case most < n:
 		return fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
 	}
-	return metrics.InWords(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)
+	return metrics.DescribeWindow(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)
 }
 
 // whole returns the metric over all rounds.

@@ -127,9 +127,9 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 
 // AddRanking adds the ranking of an axis of a plan; nil means no plan.
 func (j *JSON) AddRanking(p *Plan, axis string, m Metric, r Ranking) {
-	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Left...), r.Blocks,
-		r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P), finite(r.ImanDavenport.Statistic),
-		finite(r.ImanDavenport.P), finite(r.CriticalDifference)})
+	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Unranked...),
+		r.Blocks, r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P),
+		finite(r.ImanDavenport.Statistic), finite(r.ImanDavenport.P), finite(r.CriticalDifference)})
 }
 
 func sweepName(p *Plan) string {

@@ -148,7 +148,7 @@ func differing(groups []*Group) []string {
 		var parts []string
 		for _, k := range keys {
 			if _, has := id.Values[k]; has {
-				parts = append(parts, k+"="+id.Among(k, known))
+				parts = append(parts, k+"="+id.ValueAmong(k, known))
 			}
 		}
 		out[i] = strings.Join(parts, ", ")
@@ -301,7 +301,7 @@ func unidentified(groups []*Group) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s without %s, such as %s: each stands alone, since nothing says whether they are "+
-		"seeds of one experiment; run them again to have them averaged", experiment.Counted(len(dirs), "run"),
+		"seeds of one experiment; run them again to have them averaged", experiment.CountInWords(len(dirs), "run"),
 		experiment.IdentityFile, slices.Min(dirs))}
 }
 
@@ -325,7 +325,7 @@ func ExecutionDifferences(groups []*Group) string {
 		if of := values[what]; len(of) > 1 {
 			var list []string
 			for _, v := range slices.Sorted(maps.Keys(of)) {
-				list = append(list, fmt.Sprintf("%s in %s", v, experiment.Counted(of[v], "run")))
+				list = append(list, fmt.Sprintf("%s in %s", v, experiment.CountInWords(of[v], "run")))
 			}
 			parts = append(parts, what+" ("+strings.Join(list, ", ")+")")
 		}

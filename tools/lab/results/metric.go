@@ -62,7 +62,7 @@ func (m Metric) ColumnHead(other Metric) string {
 }
 
 // Title describes the metric in words.
-func (m Metric) Title() string { return m.subject() + ", " + metrics.InWords(m.window) }
+func (m Metric) Title() string { return m.subject() + ", " + metrics.DescribeWindow(m.window) }
 
 // subject returns the title without the window.
 func (m Metric) subject() string {
@@ -190,7 +190,7 @@ func arguments(name string, groups []*Group) []string {
 		}
 	}
 	out := sortedKeys(all)
-	if d.Argument == metrics.BySteps {
+	if d.Argument == metrics.StepsPlaceholder {
 		slices.SortFunc(out, func(a, b string) int {
 			m, _ := strconv.Atoi(a)
 			n, _ := strconv.Atoi(b)

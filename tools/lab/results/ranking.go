@@ -12,10 +12,10 @@ import (
 // The ranked values are means over seeds. Tests and critical difference are NaN unless the blocks are
 // stats.EnoughPairs.
 type Ranking struct {
-	Labels []string // by mean rank, the best first
-	Left   []string // without a rank, because a run lacks the metric in some block
-	Blocks []string
-	Stats  [][]Stat // [block][label]
+	Labels   []string // by mean rank, the best first
+	Unranked []string // without a rank, because a run lacks the metric in some block
+	Blocks   []string
+	Stats    [][]Stat // [block][label]
 	stats.Ranking
 }
 
@@ -40,7 +40,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		if len(at[label]) == len(out.Blocks) {
 			out.Labels = append(out.Labels, label)
 		} else {
-			out.Left = append(out.Left, label)
+			out.Unranked = append(out.Unranked, label)
 		}
 	}
 	if len(out.Blocks) < 2 || len(out.Labels) < 2 {

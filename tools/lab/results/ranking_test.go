@@ -27,7 +27,7 @@ func TestRank(t *testing.T) {
 		}
 	}
 	r, ok := Rank(groups, "method", metric(t, "last"))
-	if !ok || !slices.Equal(r.Labels, []string{"A", "B", "C"}) || !slices.Equal(r.Left, []string{"D"}) ||
+	if !ok || !slices.Equal(r.Labels, []string{"A", "B", "C"}) || !slices.Equal(r.Unranked, []string{"D"}) ||
 		!slices.Equal(r.Blocks, []string{"one", "two"}) || !slices.Equal(r.Mean, []float64{1.5, 1.75, 2.75}) {
 		t.Fatalf("%v: %+v", ok, r)
 	}

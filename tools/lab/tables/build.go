@@ -46,7 +46,7 @@ func (b *builder) readAxes() error {
 		b.labels[a.Name] = a.Labels
 	}
 	shown := slices.Concat(b.Rows, b.Columns)
-	if err := configs.OneWithin(slices.DeleteFunc(slices.Clone(shown), func(name string) bool {
+	if err := configs.CheckPseudoAxes(slices.DeleteFunc(slices.Clone(shown), func(name string) bool {
 		return !b.pseudo(name)
 	})); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (b *builder) readAxes() error {
 		case EvaluationAxis:
 			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
-			if err := metrics.Renamed(name); err != nil {
+			if err := metrics.CheckRenamed(name); err != nil {
 				return fmt.Errorf("axis %w", err)
 			}
 			return fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(append(b.axes, DomainAxis,

@@ -213,7 +213,7 @@ func (b *builder) unsaid() []string {
 			switch stands := b.stands(c.Labels); {
 			case stands != "" && c.View != "" && stands != c.View:
 				other = append(other, label+" "+stands)
-			case b.Card.View(b.single(c.Labels)) == configs.ViewUnsaid:
+			case b.Card.View(b.single(c.Labels)) == configs.ViewNotStated:
 				open = append(open, label)
 			}
 		}

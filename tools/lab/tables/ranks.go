@@ -51,9 +51,9 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 			"of one column are not independent data sets: p speaks of these columns alone.", control))
 		t.Caption = append(t.Caption, results.Cautions(list)...)
 	}
-	if len(r.Left) > 0 {
+	if len(r.Unranked) > 0 {
 		t.Caption = append(t.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
-			strings.Join(r.Left, ", ")+".")
+			strings.Join(r.Unranked, ", ")+".")
 	}
 	return t
 }

@@ -16,12 +16,12 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// run is a finished run with these accuracies in its rounds, in two domains that lie as far above as below.
-// accurate is an evaluation of which only the accuracy is known.
+// accurate returns an evaluation with only an accuracy.
 func accurate(accuracy float64) *metrics.Evaluation {
 	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy}}
 }
 
+// run returns a finished run with these accuracies in its rounds, and two domains 0.1 below and above each.
 func run(seed uint64, accuracies ...float64) *results.Run {
 	r := &results.Run{Seed: seed, State: results.Done}
 	for i, a := range accuracies {

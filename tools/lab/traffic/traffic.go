@@ -41,7 +41,7 @@ func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]
 	var out []graph.Node
 	for _, p := range prompts {
 		n := len(classes)
-		if p.Alone {
+		if p.NoClass {
 			n = 1
 		}
 		x := g.Const(sizedRows(n))
@@ -56,7 +56,7 @@ func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]
 }
 
 // sumOf returns a node that depends on all parts of the changes.
-func sumOf(g *graph.Graph, c method.Changes) graph.Node {
+func sumOf(g *graph.Graph, c method.BlockChanges) graph.Node {
 	sum := g.Scalar(0)
 	for _, n := range graph.NodesOf(c) {
 		sum = sum.Add(n.Sum())
@@ -108,15 +108,16 @@ func count(name string, with []string) (traffic, error) {
 	if err != nil {
 		return traffic{}, err
 	}
-	data := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: sizedRows(2 * sizedClasses)}}}
+	data := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: sizedRows(2 * sizedClasses)}}}
 	for i := range 2 * sizedClasses {
 		data.Class = append(data.Class, int64(i/2))
 	}
-	data.Patches = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
+	data.Patches = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
 		sizedWidth}, 1)}}
-	data.Tokens = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "tokens", []int{2 * sizedClasses, sizedTokens,
-		sizedVision}, 1)}}
-	data.Pixels = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16}, 1)}}
+	data.Tokens = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "tokens", []int{2 * sizedClasses,
+		sizedTokens, sizedVision}, 1)}}
+	data.Pixels = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16},
+		1)}}
 	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
 		TestEvery: 2},
 		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}

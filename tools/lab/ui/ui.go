@@ -17,7 +17,7 @@ import (
 
 // Source supplies the page. Its functions are never called concurrently.
 type Source struct {
-	Stamp   func() uint64                     // changes whenever the data changes
+	Version func() uint64                     // changes whenever the data changes
 	Report  func() (page.Report, error)       // with Live set
 	Details func(id string) (page.Run, error) // data of a single run; ErrNoRun if it does not exist
 }
@@ -85,9 +85,9 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// current is the page as it is now; the lock is held.
+// current returns the current page. The caller holds the lock.
 func (s *Server) current() (*page.Served, error) {
-	stamp := s.source.Stamp()
+	stamp := s.source.Version()
 	if s.now != nil && stamp == s.stamp {
 		return s.now, nil
 	}
@@ -135,7 +135,7 @@ func (s *Server) details(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// events tells a page how the runs differ from what it has been told, from now on.
+// events sends the page the differences between its runs and the current runs, from now on.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	wake := make(chan struct{}, 1)
@@ -151,7 +151,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
 	if err != nil || since != known.Version {
-		known = nil // the page was made before this one
+		known = nil // the page has an older version
 		wake <- struct{}{}
 	}
 	write := func(format string, a ...any) bool {
@@ -177,7 +177,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		now := s.now
 		s.mu.Unlock()
-		if now == nil { // the first page is not made yet
+		if now == nil { // the first page does not exist yet
 			continue
 		}
 		runs, all := now.Since(known)

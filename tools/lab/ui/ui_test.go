@@ -34,7 +34,7 @@ func (m *made) source() Source {
 		return r
 	}
 	return Source{
-		Stamp: func() uint64 { return uint64(m.stamps.Load()) },
+		Version: func() uint64 { return uint64(m.stamps.Load()) },
 		Report: func() (page.Report, error) {
 			if m.fails.Load() {
 				return page.Report{}, errors.New("the disk is gone")

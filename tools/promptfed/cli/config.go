@@ -59,7 +59,7 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		}
 		d := progress.New(conf.Config)
 		defer d.Close()
-		return conf.Blame(do(cmd, conf.Config, d))
+		return conf.WithOrigin(do(cmd, conf.Config, d))
 	}
 	return c
 }

@@ -167,7 +167,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 // configuration of the server does not name them.
 func (f joinFlags) checkImages() error {
 	conf := experiment.Defaults()
-	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return cli.Usage(err)
 	}
 	if conf.Data.Set == "" {
@@ -193,7 +193,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	d := progress.New(conf)
 	defer d.Close()
-	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
+	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: inv.Classes}
 	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
@@ -316,7 +316,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); err != nil {
 		return conf, err
 	}
-	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return conf, cli.Usage(err)
 	}
 	return conf, nil

@@ -98,7 +98,7 @@ func runTerms(f facts.Facts) []joinTerm {
 }
 
 // terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
-func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Facts,
+func (f joinFlags) terms(b *experiment.Built, p experiment.ClientPlace, facts facts.Facts,
 	inv *exchange.Invitation) (terms, own []joinTerm) {
 	shares, keeps := b.Shares(p)
 	var leaves, stays []string

@@ -30,7 +30,7 @@ func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error 
 // sums that this client took part in.
 func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config,
 	inv *exchange.Invitation) (printSummary func(), err error) {
-	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
+	if n := conf.Partition.Clients; conf.SecureAggregation.Enabled() && n != inv.Clients {
 		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
 			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
 	}

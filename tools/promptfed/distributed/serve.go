@@ -214,7 +214,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	if err != nil {
 		return err
 	}
-	b.Agree(terms)
+	b.SetRunSpec(terms)
 	if err := f.serveSecure(h, b); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	}
 	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
 		m, _, err := state.ReadPrompts(dir, client)
-		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
+		return m.WithoutPrefix("shared"), m.WithoutPrefix("down/" + strconv.Itoa(client)), err
 	})
 	t := h.Totals()
 	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",

@@ -106,7 +106,7 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 				return err
 			}
 		}
-		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrOver) {
+		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrRunOver) {
 			return err
 		}
 		log.Info("the run is over")
@@ -141,7 +141,7 @@ func (t *task) job(ctx context.Context, client int, o message.Instruction, s mes
 
 // prepare opens the experiment of a configuration from the run, with the folders and the runtime of this machine.
 func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) {
-	conf, err := configs.Text("the run's configuration", config)
+	conf, err := configs.ParseText("the run's configuration", config)
 	if err == nil {
 		conf, err = experiment.CheckShared(conf)
 	}
@@ -158,7 +158,7 @@ func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 			}
 		}
 	}
-	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return nil, cli.Usage(err)
 	}
 	d := progress.New(conf)

@@ -177,7 +177,7 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		return nil, err
 	}
 	options := gradtest.Options{Session: ort.Options{WeightsDir: dir}}
-	if outputs, err := grad.Choose(f, of, wrt); err == nil && gradtest.NonSmooth(outputs...) {
+	if outputs, err := grad.SelectOutputs(f, of, wrt); err == nil && gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Elements, options.Step = true, 9, -1, 5e-4
 	}
 	results, err := checkFile(ctx, f, of, wrt, feeds, options)
@@ -191,7 +191,7 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 // smaller steps than half precision can represent.
 func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map,
 	o gradtest.Options) ([]gradtest.Result, error) {
-	outputs, err := grad.Choose(f, of, wrt)
+	outputs, err := grad.SelectOutputs(f, of, wrt)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
 // diskOf returns the free space of a folder, if the system reports it.
 func diskOf(dir string) string {
-	if free, ok := data.Free(dir); ok {
+	if free, ok := data.FreeBytes(dir); ok {
 		return ", " + gigabytes(free) + " free"
 	}
 	return ""
@@ -91,7 +91,7 @@ func bundleRows(models string) (rows [][]string) {
 		in[dir] = append(in[dir], e.Name)
 	}
 	for _, dir := range append([]string{"the program itself"}, bundle.SearchPath(models)...) {
-		rows = append(rows, []string{"backbones in " + dir, bundle.OrNone(in[filepath.Clean(dir)])})
+		rows = append(rows, []string{"backbones in " + dir, bundle.JoinOrNone(in[filepath.Clean(dir)])})
 	}
 	return rows
 }

@@ -39,7 +39,7 @@ func gradCommand() *cobra.Command {
 			return cli.Usagef("%s has weights in separate files; --out must be in the same folder, %s",
 				args[0], filepath.Dir(args[0]))
 		}
-		m, err := grad.File(f, of, wrt)
+		m, err := grad.VJPModel(f, of, wrt)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
 		}

@@ -39,12 +39,12 @@ func importCommand() *cobra.Command {
 		if err != nil {
 			return cli.Usage(err)
 		}
-		for _, l := range got.Left {
+		for _, l := range got.Unconverted {
 			fmt.Println("differs:", l)
 		}
-		if strict && len(got.Left) > 0 {
+		if strict && len(got.Unconverted) > 0 {
 			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
-				"--strict", experiment.Counted(len(got.Left), "setting"))
+				"--strict", experiment.CountInWords(len(got.Unconverted), "setting"))
 		}
 		if err := atomicfile.Write(out, atomicfile.Bytes(got.Text)); err != nil {
 			return err

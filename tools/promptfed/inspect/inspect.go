@@ -70,8 +70,8 @@ func inspected(r bundle.Report, rows [][]string) string {
 func inspectRows(r bundle.Report, all bool) [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
-	texts := func(x tokenizer.Treatment) {
-		if x != (tokenizer.Treatment{}) {
+	texts := func(x tokenizer.TextCleaning) {
+		if x != (tokenizer.TextCleaning{}) {
 			add("texts", "%s", x)
 		}
 	}
@@ -98,7 +98,7 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 		}
 	} else if a := r.Arch; a != nil {
 		add("architecture", "%s", a.Name())
-		texts(a.Texts.Treatment)
+		texts(a.Texts.TextCleaning)
 		for _, w := range a.Warnings {
 			add("assumed", "%s", w)
 		}

@@ -11,10 +11,10 @@ import (
 
 // inspect describes in one line how a model treats texts, if the treatment is not that of the tokenizer.
 func TestInspectShowsTexts(t *testing.T) {
-	x := tokenizer.Treatment{Clean: tokenizer.Canonicalize, StripSep: true, Sep: "[SEP]"}
+	x := tokenizer.TextCleaning{Clean: tokenizer.Canonicalize, StripSep: true, Sep: "[SEP]"}
 	for want, r := range map[string][]bundle.Report{
 		"cleaned: canonicalize, token 0 for the separator [SEP]": {{Bundle: &bundle.Bundle{Texts: x}},
-			{Arch: &checkpoint.Arch{Texts: checkpoint.Texts{Treatment: x}}}},
+			{Arch: &checkpoint.Arch{Texts: checkpoint.Texts{TextCleaning: x}}}},
 		"": {{Bundle: &bundle.Bundle{}}, {Arch: &checkpoint.Arch{}}},
 	} {
 		for _, r := range r {

@@ -48,7 +48,7 @@ func listCommand() *cobra.Command {
 			return one(c, args)
 		}
 		fmt.Print(align(backboneRows(models)) + "Those in the program are toys for trying it; " +
-			experiment.UseInstead + ".\n" + more("backbones"))
+			experiment.ReplacementHint + ".\n" + more("backbones"))
 		return nil
 	}
 	c.AddCommand(ofMethods, backbones,

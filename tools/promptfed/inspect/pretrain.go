@@ -21,7 +21,7 @@ func pretrainCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()
-		if err := configs.Into(&conf, args[0], sets); err != nil {
+		if err := configs.DecodeFile(&conf, args[0], sets); err != nil {
 			return cli.Usage(err)
 		}
 		if err := conf.Validate(); err != nil {

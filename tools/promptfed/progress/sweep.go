@@ -44,7 +44,7 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
 	}
-	line := s.Name + ": " + experiment.Counted(d.cells, "cell")
+	line := s.Name + ": " + experiment.CountInWords(d.cells, "cell")
 	if done > 0 {
 		line += fmt.Sprintf(", %d already done", done)
 	}

@@ -72,7 +72,7 @@ func For(images string, changes []string) (*Plan, error) {
 	}
 	set, err := sets.Open(l.Data.Config)
 	if err != nil {
-		return nil, l.Blame(err)
+		return nil, l.WithOrigin(err)
 	}
 	if len(set.Classes) < 2 {
 		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",

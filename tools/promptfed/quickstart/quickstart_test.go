@@ -116,7 +116,7 @@ func TestMethodBesideZeroShot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := configs.SweepText("x", p.Text, configs.SweepOptions{Sets: p.Changes})
+	s, err := configs.ParseSweep("x", p.Text, configs.SweepOptions{Sets: p.Changes})
 	if err != nil || len(s.Cells) != 2 {
 		t.Fatalf("%v in\n%s", err, p.Text)
 	}
@@ -137,7 +137,8 @@ func TestMethodBesideZeroShot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = configs.SweepText("x", p.Text, configs.SweepOptions{Sets: p.Changes}); err != nil || len(s.Cells) != 1 {
+	if s, err = configs.ParseSweep("x", p.Text, configs.SweepOptions{Sets: p.Changes}); err != nil ||
+		len(s.Cells) != 1 {
 		t.Errorf("hand-written prompts alone: %v", err)
 	}
 }

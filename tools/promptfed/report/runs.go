@@ -280,7 +280,7 @@ func runsRemove() *cobra.Command {
 		}
 		if !yes {
 			fmt.Printf("nothing was removed; --yes removes %s with all files in them\n",
-				experiment.Counted(len(runs), "run folder"))
+				experiment.CountInWords(len(runs), "run folder"))
 		}
 		return nil
 	}

@@ -83,7 +83,7 @@ func runsLog() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: %s sent\n", folderSeen(r.Dir), experiment.Counted(n, "round"))
+			fmt.Printf("%s: %s sent\n", folderSeen(r.Dir), experiment.CountInWords(n, "round"))
 		}
 		return nil
 	}

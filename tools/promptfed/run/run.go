@@ -147,7 +147,7 @@ func plan(images string, sets []string) (*quickstart.Plan, error) {
 func (f runFlags) run(ctx context.Context, args []string) error {
 	var dirs, folders []string
 	var confs []configs.Loaded
-	for _, path := range args { // all are read before the first one trains
+	for _, path := range args { // reads all files before the first run trains
 		conf, err := cli.Load(path, f.sets)
 		if err != nil {
 			return err
@@ -185,7 +185,7 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.Blame(err))
+			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.WithOrigin(err))
 		}
 	}
 	folder := f.out

@@ -94,7 +94,7 @@ func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 	if text == nil {
 		s, err = configs.LoadSweep(path, o)
 	} else {
-		s, err = configs.SweepText(path, text, o)
+		s, err = configs.ParseSweep(path, text, o)
 	}
 	if err != nil {
 		return nil, cli.Usage(err)

@@ -62,7 +62,8 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	}
 	if waiting > 0 {
 		fmt.Printf("part %s: %s done in %s, %d of other parts are not; the last part writes the report, as does "+
-			"promptfed report %s\n", &f.array, experiment.Counted(len(mine)-len(r.failed), "cell"), dir, waiting, dir)
+			"promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(r.failed),
+			"cell"), dir, waiting, dir)
 	} else if len(r.failed) < len(mine) {
 		page, err = f.outputs.Report([]string{dir}, dir, &f.view)
 	}
@@ -78,7 +79,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if waiting > 0 {
 		return nil
 	}
-	fmt.Printf("%s in %s; %s shows them\n", experiment.Counted(len(s.Cells), "cell"), dir, page)
+	fmt.Printf("%s in %s; %s shows them\n", experiment.CountInWords(len(s.Cells), "cell"), dir, page)
 	return nil
 }
 

@@ -27,7 +27,7 @@ func traceCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			resolved, err := configs.Map(b.Config)
+			resolved, err := configs.ToMap(b.Config)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func CheckExperiment(dir string, id experiment.Identity, use Use) error {
 		if slices.Contains(use.Changed, beside) {
 			continue
 		}
-		if err := id.Beside(beside); err != nil {
+		if err := id.CheckSeeds(beside); err != nil {
 			return Occupied{err}
 		}
 	}

@@ -29,7 +29,7 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	case use.Resume && use.Force:
 		return nil, Check(dir, use)
 	case there == nil && (use.Resume || use.Part != ""):
-		if err := s.Same(dir); err != nil {
+		if err := s.CheckSame(dir); err != nil {
 			return nil, Occupied{err}
 		}
 	case there == nil && !use.Force:

@@ -34,7 +34,7 @@ func brightness(t *testing.T) *inference.File {
 	t.Helper()
 	g := graph.New()
 	in := g.Input(inference.ClassifierInput, graph.Uint8, graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"),
-		graph.D(3)})
+		graph.StaticDim(3)})
 	mean := in.Cast(graph.Float).Mean(1, 2).MulScalar(1. / 32) // [B,3]
 	red, blue := mean.Slice(1, 0, 1), mean.Slice(1, 2, 3)
 	m, err := graph.Model(graph.Output{Name: inference.ClassifierOutput, Node: graph.Concat(1, red, blue).Softmax(-1)})

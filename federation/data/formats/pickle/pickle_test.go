@@ -17,7 +17,7 @@ import (
 func TestPickleTables(t *testing.T) {
 	want := datatest.Golden(t).Tables
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		paths, labels, err := Table(datatest.Testdata(t, name))
+		paths, labels, err := ReadPathsAndLabels(datatest.Testdata(t, name))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -81,7 +81,7 @@ func TestPickleTableErrors(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.raw), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := Table(path)
+			_, _, err := ReadPathsAndLabels(path)
 			datatest.WantError(t, err, path, c.words)
 		})
 	}
@@ -105,7 +105,7 @@ func FuzzPickle(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r := bytes.NewReader(raw)
-		a, b, err := Pair(r, int64(len(raw)))
+		a, b, err := ReadPair(r, int64(len(raw)))
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q is more than a line", err)

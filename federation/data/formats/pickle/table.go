@@ -13,9 +13,9 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// Table reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with allow_pickle and
-// pickle.dump: a pair of lists or arrays, or one array with two rows.
-func Table(path string) (paths []string, labels []any, err error) {
+// ReadPathsAndLabels reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with
+// allow_pickle and pickle.dump: a pair of lists or arrays, or one array with two rows.
+func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
@@ -25,7 +25,7 @@ func Table(path string) (paths []string, labels []any, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	first, second, err := Pair(f, st.Size())
+	first, second, err := ReadPair(f, st.Size())
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -63,8 +63,8 @@ func Numbers(r io.ReaderAt, v any) ([]float64, error) {
 	return out, err
 }
 
-// Pair returns the two elements of a file's pair.
-func Pair(r io.ReaderAt, size int64) (any, any, error) {
+// ReadPair returns the two elements of a file's pair.
+func ReadPair(r io.ReaderAt, size int64) (any, any, error) {
 	v, err := npyOrPickle(r, size)
 	if err != nil {
 		return nil, nil, err

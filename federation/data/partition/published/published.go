@@ -48,7 +48,7 @@ func grouped(j *allocation.Job, lists []allocation.List) [][][]int {
 		out[l] = lists[l].ByClass(len(j.Set.Classes))
 		if l == valList(lists) {
 			for k, index := range out[l] {
-				allocation.Shuffle(index, data.Stream(j.Seed, "partition/val", k))
+				allocation.Shuffle(index, data.NewRand(j.Seed, "partition/val", k))
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func IID(j *allocation.Job) ([]allocation.Client, error) {
 		allocation.AssignParts(out, l, pick(index, rng.Permutation(len(index))), evenEnds(len(index), j.Clients))
 	}
 	if l := valList(j.Lists); l >= 0 {
-		index := pick(j.Lists[l].Index, data.Stream(j.Seed, "partition/val").Perm(len(j.Lists[l].Index)))
+		index := pick(j.Lists[l].Index, data.NewRand(j.Seed, "partition/val").Perm(len(j.Lists[l].Index)))
 		allocation.AssignParts(out, l, index, evenEnds(len(index), j.Clients))
 	}
 	return j.NewClients(allocation.Sorted(out), "", 0), nil

@@ -127,14 +127,14 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 	for _, name := range s.Classes {
 		super := -1
 		if i := slices.IndexFunc(c.known[0],
-			func(k string) bool { return source.Fold(k) == source.Fold(name) }); i >= 0 &&
+			func(k string) bool { return source.NormalizeName(k) == source.NormalizeName(name) }); i >= 0 &&
 			c.coarse != nil {
 			super = c.coarse[i]
 		}
 		s.Coarse = append(s.Coarse, super)
 	}
 	if c.coarse != nil {
-		s.Superclasses = source.Spaced(c.known[1])
+		s.Superclasses = source.UnderscoresToSpaces(c.known[1])
 	}
 	c.notes(s, dir)
 	s.Layout = folder.LayoutPaths[folder.SplitLayout]

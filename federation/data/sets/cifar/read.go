@@ -32,9 +32,9 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 		return nil, err
 	}
 	s := r.set
-	s.Classes = source.Spaced(names[0])
+	s.Classes = source.UnderscoresToSpaces(names[0])
 	if len(names) > 1 {
-		s.Superclasses = source.Spaced(names[1])
+		s.Superclasses = source.UnderscoresToSpaces(names[1])
 	}
 	s.Coarse = slices.Repeat([]int{-1}, len(s.Classes))
 	if len(train) != r.parts {

@@ -88,7 +88,7 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 			if err != nil {
 				return nil, err
 			}
-			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.Bases(paths), ", ")
+			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.BaseNames(paths), ", ")
 			return listing, nil
 		}
 	}
@@ -97,9 +97,9 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 
 // foreign reports whether a split file belongs to another set, by its name.
 func (r release) foreign(path string) bool {
-	name := source.Fold(filepath.Base(path))
-	return name != source.Fold(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
-		return name == source.Fold(other)
+	name := source.NormalizeName(filepath.Base(path))
+	return name != source.NormalizeName(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
+		return name == source.NormalizeName(other)
 	})
 }
 

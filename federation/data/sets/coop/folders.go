@@ -119,7 +119,7 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 // returns the WNIDs in the order of the file, and their names.
 func synsetNames(file string) (ids []string, names map[string]string, err error) {
 	names = map[string]string{}
-	synonyms := strings.HasPrefix(source.Fold(filepath.Base(file)), "loc")
+	synonyms := strings.HasPrefix(source.NormalizeName(filepath.Base(file)), "loc")
 	err = source.EachLine(file, func(where, line string) error {
 		id, name, ok := strings.Cut(line, " ")
 		if !ok || names[id] != "" {

@@ -31,7 +31,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 	l := &source.Listing{}
 	dec := json.NewDecoder(r)
 	dec.UseNumber()
-	if err := source.Delim(dec, '{'); err != nil {
+	if err := source.ReadDelim(dec, '{'); err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
@@ -56,7 +56,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 			return nil, err
 		}
 	}
-	if err := source.Delim(dec, '}'); err != nil {
+	if err := source.ReadDelim(dec, '}'); err != nil {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -72,7 +72,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 }
 
 func splitList(l *source.Listing, dec *json.Decoder, split string) error {
-	if err := source.Delim(dec, '['); err != nil {
+	if err := source.ReadDelim(dec, '['); err != nil {
 		return err
 	}
 	for i := 0; dec.More(); i++ {
@@ -97,5 +97,5 @@ func splitList(l *source.Listing, dec *json.Decoder, split string) error {
 			return err
 		}
 	}
-	return source.Delim(dec, ']')
+	return source.ReadDelim(dec, ']')
 }

@@ -156,7 +156,7 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 		return nil, err
 	}
 	defer f.Close()
-	first, second, err := pickle.Pair(f, st.Size())
+	first, second, err := pickle.ReadPair(f, st.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

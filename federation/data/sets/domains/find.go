@@ -123,7 +123,8 @@ func (d *domainSet) index(name string) int {
 	if n, err := strconv.Atoi(name); d.strict && err == nil && n >= 0 && n < len(d.classes) {
 		return n
 	}
-	return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
+	return slices.IndexFunc(d.classes,
+		func(c string) bool { return source.NormalizeName(c) == source.NormalizeName(name) })
 }
 
 // class returns the class name of a folder or a label, or "" for a class that the set omits.
@@ -203,5 +204,5 @@ func (d *domainSet) number(s *data.Set) {
 			list[i].Label = to[list[i].Label]
 		}
 	}
-	s.Classes = source.Spaced(d.classes)
+	s.Classes = source.UnderscoresToSpaces(d.classes)
 }

@@ -52,7 +52,7 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 	})
 }
 
-func named(path, name string) bool { return source.Fold(filepath.Base(path)) == name }
+func named(path, name string) bool { return source.NormalizeName(filepath.Base(path)) == name }
 
 // domainClasses reads class folders in the order of ImageFolder: by the bytes of folder names and file names.
 func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {

@@ -177,7 +177,7 @@ func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string,
 // pickled adds the images of one pickle of paths and labels; labels are class names or indices into the list of
 // classes.
 func (l *listed) pickled(split string, domain int, file string) error {
-	paths, labels, err := pickle.Table(file)
+	paths, labels, err := pickle.ReadPathsAndLabels(file)
 	if err != nil {
 		return err
 	}

@@ -108,13 +108,13 @@ func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 	}
 	skipped := ends.total - int64(b.Buffered()) // white space before the first value
 	if array {
-		if err := source.Delim(dec, '['); err != nil {
+		if err := source.ReadDelim(dec, '['); err != nil {
 			return err
 		}
 	}
 	for n := 1; ; n++ {
 		if array && !dec.More() {
-			return source.Delim(dec, ']')
+			return source.ReadDelim(dec, ']')
 		}
 		var object map[string]any
 		err := dec.Decode(&object)

@@ -258,7 +258,7 @@ func bigParquet(t testing.TB, path string, rows, size int) {
 		t.Fatal(err)
 	}
 	w := parquet.NewGenericWriter[bigRow](f, parquet.PageBufferSize(8*size), parquet.Compression(&parquet.Snappy))
-	r := data.Stream(1, "test")
+	r := data.NewRand(1, "test")
 	for i := range rows {
 		row := bigRow{Label: int64(i % 2)}
 		row.Image.Bytes = make([]byte, size)

@@ -13,8 +13,8 @@ import (
 // each folder once.
 type Finder map[string][]fs.FileInfo
 
-// Fold returns the letters and digits of a name, in lower case.
-func Fold(name string) string {
+// NormalizeName returns the letters and digits of a name, in lower case.
+func NormalizeName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -46,7 +46,8 @@ func (f Finder) Lookup(dir, name string) (string, bool, error) {
 			if err != nil {
 				return "", false, err
 			}
-			i := slices.IndexFunc(list, func(e fs.FileInfo) bool { return Fold(e.Name()) == Fold(part) })
+			i := slices.IndexFunc(list,
+				func(e fs.FileInfo) bool { return NormalizeName(e.Name()) == NormalizeName(part) })
 			if i < 0 {
 				return "", false, nil
 			}
@@ -103,7 +104,7 @@ func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
 			if err != nil {
 				return nil, false, err
 			}
-			if !ok && i == 0 && len(needs) == 1 && Fold(filepath.Base(dir)) == Fold(path.Base(name)) {
+			if !ok && i == 0 && len(needs) == 1 && NormalizeName(filepath.Base(dir)) == NormalizeName(path.Base(name)) {
 				p, ok = dir, true
 			}
 			if ok {

@@ -84,7 +84,7 @@ func WithoutBOM(r io.Reader) io.Reader {
 	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
 }
 
-func Delim(dec *json.Decoder, want json.Delim) error {
+func ReadDelim(dec *json.Decoder, want json.Delim) error {
 	t, err := dec.Token()
 	if err != nil {
 		return JSONError(err)
@@ -110,8 +110,8 @@ func ShortText(s string) string {
 	return s
 }
 
-// Spaced returns the names with underscores replaced by spaces.
-func Spaced(names []string) []string {
+// UnderscoresToSpaces returns the names with underscores replaced by spaces.
+func UnderscoresToSpaces(names []string) []string {
 	out := slices.Clone(names)
 	for i := range out {
 		out[i] = strings.ReplaceAll(out[i], "_", " ")

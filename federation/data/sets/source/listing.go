@@ -111,7 +111,7 @@ func (l *Listing) draw(from string, train, val float64) {
 		} else if train+val >= 1 {
 			b = n - a
 		}
-		for at, j := range data.Stream(0, "split of "+l.Names[label], n).Perm(n) {
+		for at, j := range data.NewRand(0, "split of "+l.Names[label], n).Perm(n) {
 			split := "test"
 			if at < a {
 				split = "train"

@@ -96,8 +96,8 @@ func LookLikeSplits(dirs []string) bool {
 	return len(of) > 0 && len(others) == 0 || of["train"] != nil && len(of) > 1
 }
 
-// Bases returns the last parts of paths, sorted, for messages.
-func Bases(paths []string) []string {
+// BaseNames returns the last parts of paths, sorted, for messages.
+func BaseNames(paths []string) []string {
 	var out []string
 	for _, p := range paths {
 		if p != "" {
@@ -109,4 +109,4 @@ func Bases(paths []string) []string {
 }
 
 // FolderNames returns the bases of paths in one line.
-func FolderNames(paths []string) string { return strings.Join(Bases(paths), ", ") }
+func FolderNames(paths []string) string { return strings.Join(BaseNames(paths), ", ") }

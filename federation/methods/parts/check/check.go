@@ -16,8 +16,8 @@ func OneOf(option, value string, allowed ...string) error {
 	return nil
 }
 
-// Within checks a number: lo <= value <= hi.
-func Within[T int | float64](option string, value, lo, hi T) error {
+// InRange checks a number: lo <= value <= hi.
+func InRange[T int | float64](option string, value, lo, hi T) error {
 	if !(value >= lo && value <= hi) {
 		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
 	}
@@ -48,7 +48,8 @@ func Join(errs ...error) error {
 
 // Noise checks options of clipping and noise.
 func Noise(clip, noise, delta float64) error {
-	err := Join(Within("clip", clip, 0, MaxWeight), Within("noise", noise, 0, 1e6), Within("delta", delta, 1e-15, 0.5))
+	err := Join(InRange("clip", clip, 0, MaxWeight), InRange("noise", noise, 0, 1e6), InRange("delta", delta, 1e-15,
+		0.5))
 	if noise > 0 && clip == 0 {
 		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0"))
 	}

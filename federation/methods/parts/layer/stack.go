@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// Holds reports whether a stack has a layer of type T.
-func Holds[T method.Method](m method.Method) bool {
+// HasLayer reports whether a stack has a layer of type T.
+func HasLayer[T method.Method](m method.Method) bool {
 	for l := range method.Layers(m) {
 		if _, ok := l.(T); ok {
 			return true
@@ -24,9 +24,9 @@ func NameOf(m method.Method) string {
 	return strings.ToLower(reflect.Indirect(reflect.ValueOf(m)).Type().Name())
 }
 
-// MustLearn returns an error where the base method learns nothing. does is what the wrapper does.
-func MustLearn(inner method.Method, does string) error {
-	if len(inner.Params(AnyClient)) == 0 {
+// RequireLearned returns an error where the base method learns nothing. does is what the wrapper does.
+func RequireLearned(inner method.Method, does string) error {
+	if len(inner.Params(PlaceholderClient)) == 0 {
 		return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
 	}
 	return nil
@@ -35,7 +35,7 @@ func MustLearn(inner method.Method, does string) error {
 // SharedNames lists the parameters of a method that the server averages.
 func SharedNames(m method.Method) []string {
 	var out []string
-	for _, p := range m.Params(AnyClient) {
+	for _, p := range m.Params(PlaceholderClient) {
 		if p.Owner == method.Shared {
 			out = append(out, p.Name)
 		}
@@ -43,16 +43,16 @@ func SharedNames(m method.Method) []string {
 	return out
 }
 
-// AnyClient is a client by which a stack is checked before the real clients are known. Its towers support every
+// PlaceholderClient is a client by which a stack is checked before the real clients are known. Its towers support every
 // parameter.
-var AnyClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
+var PlaceholderClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
 
 // CheckLoss returns err, or else the error of building the loss of wrapper m. It returns nil where the loss of inner
 // cannot be built either: it may need sizes of the real clients.
 func CheckLoss(m, inner method.Method, err error) error {
 	graphs := func(m method.Method) error {
-		s := method.NewScope(AnyClient, m.Params(AnyClient))
+		s := method.NewScope(PlaceholderClient, m.Params(PlaceholderClient))
 		m.Loss(s, m.Logits(s))
 		return s.Graph().Err()
 	}
@@ -73,8 +73,8 @@ func Enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// MustLearnScores returns an error where a wrapper inside replaces the class scores that the stack is trained by.
-func MustLearnScores(m method.Method) error {
+// RequireLearnedScores returns an error where a wrapper inside replaces the class scores that the stack is trained by.
+func RequireLearnedScores(m method.Method) error {
 	for l := range method.Layers(m) {
 		if method.PropertiesOf(l).Scores {
 			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", NameOf(l))
@@ -83,8 +83,8 @@ func MustLearnScores(m method.Method) error {
 	return nil
 }
 
-// MustShare returns an error where a method shares no parameter.
-func MustShare(m method.Method) error {
+// RequireShared returns an error where a method shares no parameter.
+func RequireShared(m method.Method) error {
 	if len(SharedNames(m)) == 0 {
 		return errors.New("it changes the server's average, but the base method shares nothing; choose another base " +
 			"method, or remove it")

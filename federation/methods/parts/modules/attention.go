@@ -36,8 +36,8 @@ func (CrossAttention) LongHelp() map[string]string {
 var DefaultCrossAttention = CrossAttention{Heads: 1, Query: "own", Residual: true, Init: "linear"}
 
 func (a CrossAttention) Check() error {
-	return check.Join(check.Within("att_width", a.Width, 0, check.MaxHidden),
-		check.Within("heads", a.Heads, 1, check.MaxHidden), check.OneOf("query", a.Query, "own", "shared"),
+	return check.Join(check.InRange("att_width", a.Width, 0, check.MaxHidden),
+		check.InRange("heads", a.Heads, 1, check.MaxHidden), check.OneOf("query", a.Query, "own", "shared"),
 		check.OneOf("att_init", a.Init, "linear", "zero"))
 }
 
@@ -87,10 +87,10 @@ func (a CrossAttention) Fuse(s *method.Scope, under string, own, shared graph.No
 			1e-5)
 	}
 	part := func(of graph.Node, name string) graph.Node {
-		return nn.Heads(of.MatMul(s.Param(under+"/"+name)), 1, -1, n, a.Heads)[0]
+		return nn.SplitHeads(of.MatMul(s.Param(under+"/"+name)), 1, -1, n, a.Heads)[0]
 	}
-	out := nn.Rows(nn.Attend(part(asks, "q"), part(gives, "k"), part(gives, "v"), graph.Node{})).MatMul(s.Param(under +
-		"/o"))
+	out := nn.MergeHeads(nn.Attend(part(asks, "q"), part(gives, "k"), part(gives, "v"),
+		graph.Node{})).MatMul(s.Param(under + "/o"))
 	if a.Residual {
 		out = x.Add(out)
 	}
@@ -109,9 +109,9 @@ func AttentionBlock(name string, w, kv, mult int) []method.Param {
 	return out
 }
 
-// DrawAttention changes the layers q, k, v and o under a name, which DrawLayers drew, to the initial values of
+// InitAttention changes the layers q, k, v and o under a name, which InitLayers drew, to the initial values of
 // torch.nn.MultiheadAttention: biases are 0, and weights of q, k and v follow Xavier's rule.
-func DrawAttention(seed uint64, shared tensor.Map, at string) {
+func InitAttention(seed uint64, shared tensor.Map, at string) {
 	for _, part := range []string{"q", "k", "v", "o"} {
 		w, b := shared[at+"/"+part+"/w"], shared[at+"/"+part+"/b"]
 		if w == nil {
@@ -123,7 +123,7 @@ func DrawAttention(seed uint64, shared tensor.Map, at string) {
 			out = 3 * out // PyTorch draws q, k and v as one matrix where their widths agree
 		}
 		if part != "o" {
-			Uniform(seed, at+"/"+part+"/w", w, math.Sqrt(6/float64(out+in)))
+			InitUniform(seed, at+"/"+part+"/w", w, math.Sqrt(6/float64(out+in)))
 		}
 	}
 }

@@ -33,17 +33,17 @@ func ApplyLayerNorm(s *method.Scope, name string, x graph.Node) graph.Node {
 	return nn.LayerNorm(x, s.Param(name+"/gain"), s.Param(name+"/bias"), 1e-5)
 }
 
-// DrawLayers draws the initial values of the layers under a name as torch.nn.Linear and LayerNorm do: weights and
+// InitLayers draws the initial values of the layers under a name as torch.nn.Linear and LayerNorm do: weights and
 // biases uniform within 1/sqrt(in), gains 1.
-func DrawLayers(seed uint64, shared tensor.Map, under string) {
+func InitLayers(seed uint64, shared tensor.Map, under string) {
 	for name, t := range shared {
 		layer, ok := strings.CutSuffix(name, "/b")
 		switch {
 		case !strings.HasPrefix(name, under+"/"):
 		case ok:
-			Uniform(seed, name, t, 1/math.Sqrt(float64(shared[layer+"/w"].Shape[1])))
+			InitUniform(seed, name, t, 1/math.Sqrt(float64(shared[layer+"/w"].Shape[1])))
 		case strings.HasSuffix(name, "/w"):
-			Uniform(seed, name, t, 1/math.Sqrt(float64(t.Shape[1])))
+			InitUniform(seed, name, t, 1/math.Sqrt(float64(t.Shape[1])))
 		case strings.HasSuffix(name, "/gain"):
 			for i := range t.Data {
 				t.Data[i] = 1
@@ -52,8 +52,8 @@ func DrawLayers(seed uint64, shared tensor.Map, under string) {
 	}
 }
 
-// Uniform fills a tensor with uniform draws from within a bound.
-func Uniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
+// InitUniform fills a tensor with uniform draws from within a bound.
+func InitUniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
 	copy(t.Data, method.DrawUniform(seed, name, []int{1, t.Len()}).Data)
 	for i, v := range t.Data {
 		t.Data[i] = float32(float64(v) * bound)

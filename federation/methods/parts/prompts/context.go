@@ -17,9 +17,9 @@ var DefaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
 
 // Check reports options that are out of bounds.
 func (c Context) Check() error {
-	return check.Join(check.Within("tokens", c.Tokens, 1, check.MaxTokens),
+	return check.Join(check.InRange("tokens", c.Tokens, 1, check.MaxTokens),
 		check.OneOf("position", c.Position, "end", "middle", "front"),
-		check.Within("init_std", c.Std, 0, check.MaxWeight))
+		check.InRange("init_std", c.Std, 0, check.MaxWeight))
 }
 
 // Declare returns a prompt as a parameter.
@@ -29,7 +29,7 @@ func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []met
 
 // Features returns the class features [C,D] of a prompt.
 func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
-	return s.TextRead(ctx, method.Reading{Position: c.Position})
+	return s.TextWithLayout(ctx, method.PromptLayout{Position: c.Position})
 }
 
 // Logits compares images with the class features of the prompt "ctx".
@@ -58,6 +58,7 @@ func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Para
 
 // Logits compares images with the class features of "ctx".
 func (c ClassContext) Logits(s *method.Scope) graph.Node {
-	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific, Reading: method.Reading{Position: c.Position}}
-	return s.Cosine(s.Image(), s.TextOf(p))
+	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific,
+		PromptLayout: method.PromptLayout{Position: c.Position}}
+	return s.Cosine(s.Image(), s.TextFeatures(p))
 }

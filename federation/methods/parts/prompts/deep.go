@@ -28,7 +28,7 @@ func (Deep) LongHelp() map[string]string {
 	}
 }
 
-var DefaultDeep = Deep{OffsetContext: OffsetContext{Tokens: 4, Words: APhoto}, Depth: 9, Vision: 4, VisionDepth: 9,
+var DefaultDeep = Deep{OffsetContext: OffsetContext{Tokens: 4, Words: PhotoPrompt}, Depth: 9, Vision: 4, VisionDepth: 9,
 	DeepStd: 0.02, Insert: "promptsrc"}
 
 // Names of the parameters.
@@ -41,10 +41,11 @@ const (
 
 // Check reports options that are out of bounds.
 func (d Deep) Check() error {
-	return check.Join(d.OffsetContext.Check(), check.Within("depth", d.Depth, 1, check.MaxTokens),
-		check.Within("vision_tokens", d.Vision, 1, check.MaxTokens),
-		check.Within("vision_depth", d.VisionDepth, 0, check.MaxTokens),
-		check.Within("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc", "fedtpg"))
+	return check.Join(d.OffsetContext.Check(), check.InRange("depth", d.Depth, 1, check.MaxTokens),
+		check.InRange("vision_tokens", d.Vision, 1, check.MaxTokens),
+		check.InRange("vision_depth", d.VisionDepth, 0, check.MaxTokens),
+		check.InRange("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc",
+			"fedtpg"))
 }
 
 // Declare returns the prompts as parameters.
@@ -82,11 +83,11 @@ func (d Deep) Text(s *method.Scope) graph.Node {
 		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
 			"options.depth to 1", s.Task().Backbone)
 	}
-	p := method.Prompt{Ctx: d.Full(s, TextTower+FirstBlock), Bare: d.Insert == "fedtpg"}
+	p := method.Prompt{Ctx: d.Full(s, TextTower+FirstBlock), NoPositions: d.Insert == "fedtpg"}
 	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
 		p.Deep = nn.Unbind(s.Param(TextTower + LaterBlocks))
 	}
-	return s.TextOf(p)
+	return s.TextFeatures(p)
 }
 
 // Image returns the image features [B,D]; those of the data where the image tower has no prompts.
@@ -95,7 +96,7 @@ func (d Deep) Image(s *method.Scope) graph.Node {
 		return s.Image()
 	}
 	p := method.VisionPrompts{Normed: d.Insert == "fedtpg"}
-	if err := WhyNoTokens(s.Task(), d.VisionDepth > 1); err != "" {
+	if err := TokensUnsupported(s.Task(), d.VisionDepth > 1); err != "" {
 		return s.Graph().Fail("%s; lower options.vision_depth", err)
 	}
 	p.Tokens = s.Param(ImageTower + FirstBlock)
@@ -105,8 +106,9 @@ func (d Deep) Image(s *method.Scope) graph.Node {
 	return s.Vision(p)
 }
 
-// WhyNoTokens returns the reason why an image tower does not support prompt tokens, or deep ones; "" where it does.
-func WhyNoTokens(t method.ClientSpec, deep bool) string {
+// TokensUnsupported returns the reason why an image tower does not support prompt tokens, or deep ones; "" where it
+// does.
+func TokensUnsupported(t method.ClientSpec, deep bool) string {
 	switch {
 	case t.VisionWidth == 0:
 		return "the image tower of backbone " + t.Backbone + ", an exported model, does not support prompt tokens"

@@ -11,24 +11,24 @@ import (
 
 // OffsetContext are the options of a learnable text prompt [tokens,w] that begins at words, as CoOp's ctx_init and the
 // prompts of CoCoOp, KgCoOp, MaPLe, PromptSRC and ProGrad do. The parameter is the offset of the prompt from the
-// embeddings of the words. The offset is what is trained, averaged and sent; Full adds the words. Offset and prompt
-// have the same gradient, but weight decay pulls the prompt towards the words, and in public code towards 0. With fewer
-// tokens than words the first words are learned, and the other words follow them unchanged, as in MaPLe's code. With
-// more tokens than words, the words fill the last places, and the tokens in front begin at what is drawn, as ProGrad's
-// zeros do.
+// embeddings of the words. The offset is what is trained, averaged and sent; FullPrompt adds the words. Offset and
+// prompt have the same gradient, but weight decay pulls the prompt towards the words, and in public code towards 0.
+// With fewer tokens than words the first words are learned, and the other words follow them unchanged, as in MaPLe's
+// code. With more tokens than words, the words fill the last places, and the tokens in front begin at what is drawn, as
+// ProGrad's zeros do.
 type OffsetContext struct {
 	Tokens int     `config:"tokens" help:"prompt tokens"`
 	Words  string  `config:"words" help:"words that initialise the prompt, one token each; empty: random values"`
 	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of its offset from the words"`
 }
 
-// APhoto is the initial prompt of most methods.
-const APhoto = "a photo of a"
+// PhotoPrompt is the initial prompt of most methods.
+const PhotoPrompt = "a photo of a"
 
 // Check reports options that are out of bounds.
 func (c OffsetContext) Check() error {
-	return check.Join(check.Within("tokens", c.Tokens, 1, check.MaxTokens),
-		check.Within("init_std", c.Std, 0, check.MaxWeight))
+	return check.Join(check.InRange("tokens", c.Tokens, 1, check.MaxTokens),
+		check.InRange("init_std", c.Std, 0, check.MaxWeight))
 }
 
 // Declare returns the offset as a parameter.
@@ -38,11 +38,11 @@ func (c OffsetContext) Declare(t method.ClientSpec, name string, o method.Owner)
 
 // Full returns the whole prompt [T,w] of a parameter, T at least tokens: the words and the offset.
 func (c OffsetContext) Full(s *method.Scope, name string) graph.Node {
-	return c.AddWords(s, s.Raw(name))
+	return c.AddWords(s, s.TrainedValue(name))
 }
 
-// Full returns the whole prompt of a parameter of any kind.
-func Full(s *method.Scope, p method.Param) graph.Node {
+// FullPrompt returns the whole prompt of a parameter of any kind.
+func FullPrompt(s *method.Scope, p method.Param) graph.Node {
 	return OffsetContext{Tokens: p.Shape[0], Words: p.Words}.Full(s, p.Name)
 }
 
@@ -52,7 +52,7 @@ func (c OffsetContext) AddWords(s *method.Scope, offset graph.Node) graph.Node {
 	if n == 0 {
 		return offset
 	}
-	words, w := s.Words(c.Words), s.Task().Width
+	words, w := s.WordEmbeddings(c.Words), s.Task().Width
 	if n <= c.Tokens { // rows of zeros in front
 		pads := s.Graph().Ints(c.Tokens-n, 0, 0, 0)
 		return offset.Add(s.Graph().Apply(graph.Standard, "Pad", nil, words, pads))

@@ -11,16 +11,16 @@ import (
 // An offset from words is no prompt: Param refuses it, and Full adds the words, for every caller.
 func TestOffsetNeedsItsWords(t *testing.T) {
 	task := method.ClientSpec{Classes: 2, Width: 8, TextLayers: 1}
-	c := prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}
+	c := prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}
 	params := c.Declare(task, "ctx", method.Shared)
 	s := method.NewScope(task, params)
 	full := c.Full(s, "ctx")
-	if full != prompts.Full(s, params[0]) || full == s.Raw("ctx") || s.Graph().Err() != nil {
+	if full != prompts.FullPrompt(s, params[0]) || full == s.TrainedValue("ctx") || s.Graph().Err() != nil {
 		t.Errorf("the prompt is not the words and the offset: %v", s.Graph().Err())
 	}
 	s.Param("ctx")
-	orttest.OneLine(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext",
-		"Scope.Raw")
+	orttest.CheckOneLineError(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext",
+		"Scope.TrainedValue")
 	c.Words = ""
 	s = method.NewScope(task, c.Declare(task, "ctx", method.Shared))
 	if c.Full(s, "ctx") != s.Param("ctx") || s.Graph().Err() != nil {

@@ -33,8 +33,8 @@ var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
 // Check reports options that are out of bounds.
 func (v Visual) Check() error {
 	return check.Join(check.OneOf("vision", v.Kind, "shallow", "deep", "pixels"),
-		check.Within("vision_tokens", v.Tokens, 1, check.MaxTokens),
-		check.Within("border", v.Border, 0, check.MaxHidden), check.Within("vision_std", v.Std, 0, check.MaxWeight))
+		check.InRange("vision_tokens", v.Tokens, 1, check.MaxTokens),
+		check.InRange("border", v.Border, 0, check.MaxHidden), check.InRange("vision_std", v.Std, 0, check.MaxWeight))
 }
 
 // Declare returns the prompt as a parameter.

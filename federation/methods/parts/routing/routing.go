@@ -35,7 +35,7 @@ const MaxExperts = 10
 func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	g := x.Graph()
 	var starts []int
-	for _, at := range r.Starts(x.Dim(1)).Ints {
+	for _, at := range r.InitialCenters(x.Dim(1)).Ints {
 		starts = append(starts, int(at))
 	}
 	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
@@ -56,8 +56,8 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	return size.Div(size.SumKeep(-1)).Squeeze(1)
 }
 
-// Starts are the places of the tokens, of n, that the clusters begin at, [E].
-func (r Routing) Starts(n int) *tensor.Tensor {
+// InitialCenters are the places of the tokens, of n, that the clusters begin at, [E].
+func (r Routing) InitialCenters(n int) *tensor.Tensor {
 	out := tensor.OfInts(make([]int64, r.Experts), r.Experts)
 	for e := range out.Ints {
 		out.Ints[e] = int64((2*e + 1) * n / (2 * r.Experts))

@@ -29,7 +29,7 @@ func TestRoutingByHand(t *testing.T) {
 		{1.5, 100, []float32{0.25, 0.75, 0.5, 0.5}}, // a capacity of three
 	} {
 		g := graph.New()
-		in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.D(4), graph.D(2)})
+		in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(4), graph.StaticDim(2)})
 		got := valueOf(t, Routing{2, c.iters, c.capacity}.Weights(in, g.Const(keys)),
 			tensor.Map{"tokens": tokens})
 		for i, want := range c.want {
@@ -55,7 +55,7 @@ func TestMatching(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		scores := drawn(n)
 		g := graph.New()
-		in := g.Input("scores", graph.Float, graph.Shape{graph.Sym("B"), graph.D(n), graph.D(n)})
+		in := g.Input("scores", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(n), graph.StaticDim(n)})
 		got := valueOf(t, matching(in), tensor.Map{"scores": scores})
 		for b := range 5 {
 			best, sum := math.Inf(-1), 0.0

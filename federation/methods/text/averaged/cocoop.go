@@ -32,11 +32,11 @@ var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,
 	Paper: "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022"}
 
 func newCoCoOp() layer.Builder {
-	return &CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}, Reduce: 16}
+	return &CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}, Reduce: 16}
 }
 
 func (m *CoCoOp) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("reduce", m.Reduce, 1, check.MaxHidden))
+	return *m, check.Join(m.Check(), check.InRange("reduce", m.Reduce, 1, check.MaxHidden))
 }
 
 func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
@@ -47,14 +47,14 @@ func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
 
 // Start draws the network.
 func (m CoCoOp) Start(g *method.Global) error {
-	modules.DrawLayers(g.Seed, g.Shared, "meta")
+	modules.InitLayers(g.Seed, g.Shared, "meta")
 	return nil
 }
 
 func (m CoCoOp) Logits(s *method.Scope) graph.Node {
 	f := s.Image()
 	shift := modules.ApplyLinear(s, "meta/2", modules.ApplyLinear(s, "meta/1", f).ReLU()) // [B,w]
-	ctx := m.AddWords(s, shift.Unsqueeze(1).Add(s.Raw("ctx")))                            // [B,T,w]
-	text := s.TextOf(method.Prompt{Ctx: ctx})                                             // [B,C,D]
+	ctx := m.AddWords(s, shift.Unsqueeze(1).Add(s.TrainedValue("ctx")))                   // [B,T,w]
+	text := s.TextFeatures(method.Prompt{Ctx: ctx})                                       // [B,C,D]
 	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(s.Task().Scale)               // [B,C]
 }

@@ -64,10 +64,10 @@ func newFedAPT() layer.Builder {
 }
 
 func (m *FedAPT) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.Within("domains", m.Domains, 0, check.MaxHidden),
-		check.Within("weight", m.Weight, 0, check.MaxWeight),
-		check.Within("query_scale", m.QueryScale, 0, check.MaxWeight),
-		check.Within("temp", m.Temp, 1e-6, check.MaxWeight),
+	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.InRange("domains", m.Domains, 0, check.MaxHidden),
+		check.InRange("weight", m.Weight, 0, check.MaxWeight),
+		check.InRange("query_scale", m.QueryScale, 0, check.MaxWeight),
+		check.InRange("temp", m.Temp, 1e-6, check.MaxWeight),
 		check.OneOf("assign", m.Assign, "prompts", "scores", "hard"))
 	if m.ClassSpecific && m.Assign == "prompts" {
 		err = check.Join(err, errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores"))
@@ -108,8 +108,8 @@ func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
 
 // text returns the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
 func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
-	return s.TextOf(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
-		Reading: method.Reading{Position: m.Position}})
+	return s.TextFeatures(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
+		PromptLayout: method.PromptLayout{Position: m.Position}})
 }
 
 func (m FedAPT) Logits(s *method.Scope) graph.Node {
@@ -158,7 +158,7 @@ func (m FedAPT) Finish(l *method.Local, _ *method.Upload) error {
 // Start draws the query, as torch.nn.Linear does, and the keys, and numbers the clients' domains.
 func (m FedAPT) Start(g *method.Global) error {
 	if q := g.Shared[aptQuery]; q != nil {
-		modules.Uniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
+		modules.InitUniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
 	}
 	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), g.Rand("init", aptKeys)
 	for i := range keys.Data {
@@ -197,12 +197,12 @@ func (m FedAPT) place(g *method.Global) error {
 	for i, name := range fresh {
 		number[name] = old + i
 	}
-	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllKnown()) {
+	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllJoined()) {
 		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
 			most)
 	}
 	for k := range g.Clients {
-		if !g.Known(k) || out.Data[k] >= 0 {
+		if !g.HasJoined(k) || out.Data[k] >= 0 {
 			continue
 		}
 		d, named := number[g.Info(k).Domain]

@@ -51,9 +51,9 @@ func newFedTPG() layer.Builder {
 }
 
 func (m *FedTPG) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
-		check.Within("heads", m.Heads, 1, check.MaxTokens), check.Within("depth", m.Depth, 0, 64),
-		check.Within("mult", m.Mult, 1, 64), check.Within("init_std", m.Std, 0, check.MaxWeight),
+	return *m, check.Join(m.Check(), check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
+		check.InRange("heads", m.Heads, 1, check.MaxTokens), check.InRange("depth", m.Depth, 0, 64),
+		check.InRange("mult", m.Mult, 1, 64), check.InRange("init_std", m.Std, 0, check.MaxWeight),
 		check.OneOf("classes", m.Classes, "own", "all"), check.OneOf("test", m.Test, "all", "own"))
 }
 
@@ -84,9 +84,9 @@ func (m FedTPG) Params(t method.ClientSpec) []method.Param {
 
 // Start draws the generator.
 func (m FedTPG) Start(g *method.Global) error {
-	modules.DrawLayers(g.Seed, g.Shared, tpg)
+	modules.InitLayers(g.Seed, g.Shared, tpg)
 	for i := range m.Depth + 1 {
-		modules.DrawAttention(g.Seed, g.Shared, tpgBlock(i))
+		modules.InitAttention(g.Seed, g.Shared, tpgBlock(i))
 	}
 	return nil
 }
@@ -112,14 +112,17 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 }
 
 // others returns [C]: 0 for the client's own classes, and a number far below any score for the others.
-func others(s *method.Scope) graph.Node { return s.LocalClasses().AddScalar(-1).MulScalar(-nn.Masked) }
+func others(s *method.Scope) graph.Node {
+	return s.LocalClasses().AddScalar(-1).MulScalar(-nn.MaskValue)
+}
 
 // attend returns multi-head attention of rows q [n,w] on rows kv [k,.].
 func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
 	heads := func(part string, x graph.Node) graph.Node {
-		return nn.Heads(modules.ApplyLinear(s, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
+		return nn.SplitHeads(modules.ApplyLinear(s, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
 	}
-	return modules.ApplyLinear(s, name+"/o", nn.Rows(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv), mask)))
+	return modules.ApplyLinear(s, name+"/o", nn.MergeHeads(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv),
+		mask)))
 }
 
 // feed returns x + FF(x), FF(x) being Linear(h GELU(gate)) with (h, gate) = Linear(LN x).

@@ -57,7 +57,7 @@ var (
 	tpgP = lr * 0.1 * (3 + tpgC*tpgC/2)
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "promptfl", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6,
 		"r0/c0/upload/ctx": 0.75, "r0/c1/upload/ctx": -0.5625, "r0/merged/ctx": -0.125,
@@ -148,4 +148,4 @@ var hands = []methodtest.Hand{
 			"r1/c0/s0/loss": math.Log(1 + math.Exp(-eachZ))}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, averaged.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, averaged.Methods, hands) }

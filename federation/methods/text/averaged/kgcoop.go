@@ -32,13 +32,13 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
 	Traffic: layer.PromptTraffic}
 
 func newKgCoOp() layer.Builder {
-	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto},
+	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 8, Distance: "cosine", Classes: "all"}
 }
 
 func (m *KgCoOp) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
-		check.Within("lambda", m.Lambda, 0, check.MaxWeight), check.OneOf("distance", m.Distance, "cosine", "squared"),
+		check.InRange("lambda", m.Lambda, 0, check.MaxWeight), check.OneOf("distance", m.Distance, "cosine", "squared"),
 		check.OneOf("classes", m.Classes, "all", "own"))
 }
 

@@ -42,9 +42,9 @@ func newPLOT() layer.Builder {
 }
 
 func (m *PLOT) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("n", m.N, 1, check.MaxTokens),
-		check.Within("eps", m.Eps, 1e-4, check.MaxWeight), check.Within("iters", m.Iters, 1, check.MaxSteps),
-		check.Within("threshold", m.Threshold, 0, check.MaxWeight),
+	return *m, check.Join(m.Check(), check.InRange("n", m.N, 1, check.MaxTokens),
+		check.InRange("eps", m.Eps, 1e-4, check.MaxWeight), check.InRange("iters", m.Iters, 1, check.MaxSteps),
+		check.InRange("threshold", m.Threshold, 0, check.MaxWeight),
 		check.OneOf("stop", m.Stop, "pair", "image", "batch"))
 }
 

@@ -11,21 +11,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ProDA learns a distribution of class features from many text prompts, "prompts" [n,tokens,w], a quarter of them with
-// the class name in front, a quarter with it in the middle, half with it at the end. With the features G_kc of some
-// prompts, their mean m_c (no unit row) and deviations d_kc = G_kc - m_c, an image of class y is trained on the upper
-// bound of the cross entropy of normally distributed class features,
+// ProDA learns a distribution of class features from many text prompts, "prompts" [n,tokens,w]. The class name is in
+// front in a quarter of them, in the middle in a quarter and at the end in half. The features of prompt k are G_kc,
+// their mean over the prompts of a step is m_c (not normalised), and the deviations are d_kc = G_kc - m_c. The loss of
+// an image of class y is the upper bound of the cross entropy of normally distributed class features,
 //
 //	z_c = s f·m_c + (s²/2) (1/n) Σ_k Σ_j f_j² (d_ky - d_kc)_j²,  s = exp(logit_scale),
 //
-// the covariance of each class feature and between classes, dimension by dimension; and the prompts are kept apart by
-// lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), u_k the unit feature of prompt k without a class. Images are tested against
-// the means m_c of all prompts. Prompt i is averaged with prompt i (FedAvg of Lu et al., Prompt Distribution Learning,
-// CVPR 2022, eq. 5-11). Notes:
-//   - a step takes `together` of the prompts, of each position its share; the paper draws them, here they come in
-//     turn, in step t of round r from where t + r shares before ended, so that a trace tells them; the distance
-//     between prompts is over all;
-//   - the covariance divides by the number of prompts, by one more with divisor: n+1, as FLiP does.
+// with the covariance of each class feature and between classes, dimension by dimension. The loss adds the similarity
+// of the prompts, lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), where u_k is the unit feature of prompt k without a class.
+// Tests use the means m_c of all prompts. The server averages prompt i of all clients (FedAvg of Lu et al., Prompt
+// Distribution Learning, CVPR 2022, eq. 5-11). Notes:
+//   - a step uses `together` of the prompts, with each position in proportion. The paper draws them. Here they follow
+//     in turn, so that a trace determines them: step t of round r skips the prompts of t + r steps. The similarity is
+//     that of all prompts.
+//   - the covariance divides by the number of prompts; with divisor: n+1 by one more, as FLiP does.
 type ProDA struct {
 	method.FedAvg
 	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
@@ -45,9 +45,10 @@ func newProDA() layer.Builder {
 }
 
 func (m *ProDA) Build(method.Method) (method.Method, error) {
-	err := check.Join(check.Within("n", m.N, 2, check.MaxTokens), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
-		check.Within("init_std", m.Std, 0, check.MaxWeight), check.OneOf("position", m.Position, "mixed", "end"),
-		check.Within("together", m.Together, 1, m.N), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+	err := check.Join(check.InRange("n", m.N, 2, check.MaxTokens),
+		check.InRange("tokens", m.Tokens, 1, check.MaxTokens), check.InRange("init_std", m.Std, 0, check.MaxWeight),
+		check.OneOf("position", m.Position, "mixed", "end"), check.InRange("together", m.Together, 1, m.N),
+		check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
 		check.OneOf("divisor", m.Divisor, "n", "n+1"))
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
 		err = check.Join(err,
@@ -76,7 +77,7 @@ func (m ProDA) position(k int) string {
 func (m ProDA) Logits(s *method.Scope) graph.Node {
 	var texts []graph.Node
 	for k, ctx := range nn.Unbind(s.Param("prompts")) {
-		texts = append(texts, s.TextRead(ctx, method.Reading{Position: m.position(k)}))
+		texts = append(texts, s.TextWithLayout(ctx, method.PromptLayout{Position: m.position(k)}))
 	}
 	return s.Cosine(s.Image(), graph.Stack(texts...).Mean(0))
 }
@@ -122,7 +123,7 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	var texts []graph.Node
 	for i, k := range m.turns(0) { // whichever it is, it has the position of the place
 		ctx := prompts.Gather(0, s.Scalar(scalar(i)).Cast(graph.Int64))
-		texts = append(texts, s.TextRead(ctx, method.Reading{Position: m.position(k)}))
+		texts = append(texts, s.TextWithLayout(ctx, method.PromptLayout{Position: m.position(k)}))
 	}
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
 	divisor := float64(len(texts))
@@ -145,7 +146,7 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	}
 	var alone []graph.Node
 	for _, ctx := range nn.Unbind(prompts) {
-		alone = append(alone, s.TextOf(method.Prompt{Ctx: ctx, Alone: true}))
+		alone = append(alone, s.TextFeatures(method.Prompt{Ctx: ctx, NoClass: true}))
 	}
 	u := graph.Concat(0, alone...) // [n,D]
 	like := u.MatMulT(u).Abs().Sum().AddScalar(-float64(m.N)).MulScalar(m.Lambda / float64(m.N*(m.N-1)))

@@ -35,13 +35,13 @@ var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
 	Traffic: layer.PromptTraffic}
 
 func newProGrad() layer.Builder {
-	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.APhoto},
+	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}
 }
 
 func (m *ProGrad) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
-		check.Within("lambda", m.Lambda, 0, check.MaxWeight), check.Within("tau", m.Tau, 1e-3, check.MaxWeight),
+		check.InRange("lambda", m.Lambda, 0, check.MaxWeight), check.InRange("tau", m.Tau, 1e-3, check.MaxWeight),
 		check.OneOf("variant", m.Variant, "project", "add"))
 }
 

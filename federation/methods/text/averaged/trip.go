@@ -90,13 +90,13 @@ func newTRIP() layer.Builder {
 
 func (m *TRIP) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.Weighting.Check(), m.Context.Check(),
-		check.Within("experts", m.Experts, 1, routing.MaxExperts), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
-		check.Within("capacity", m.Capacity, 1, check.MaxWeight),
-		check.Within("capacity_test", m.CapacityTest, 1, check.MaxWeight),
-		check.Within("iters", m.Iters, 1, check.MaxSteps),
+		check.InRange("experts", m.Experts, 1, routing.MaxExperts), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
+		check.InRange("capacity", m.Capacity, 1, check.MaxWeight),
+		check.InRange("capacity_test", m.CapacityTest, 1, check.MaxWeight),
+		check.InRange("iters", m.Iters, 1, check.MaxSteps),
 		check.OneOf("keys", m.Keys, "orthogonal", "normal", "uniform"),
-		check.OneOf("average", m.Average, "none", "beta", "ema"), check.Within("beta", m.Beta, 1e-3, check.MaxWeight),
-		check.Within("decay", m.Decay, 0, 1))
+		check.OneOf("average", m.Average, "none", "beta", "ema"), check.InRange("beta", m.Beta, 1e-3, check.MaxWeight),
+		check.InRange("decay", m.Decay, 0, 1))
 }
 
 // Names of what is learned and of what the server sends and keeps.
@@ -128,10 +128,10 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
-	s.Note(tripStarts, route.Starts(t.Tokens))
+	s.Note(tripStarts, route.InitialCenters(t.Tokens))
 	weights := s.PerExample(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
 	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
-	text := s.TextOf(method.Prompt{Ctx: ctx, Reading: method.Reading{Position: m.Position}}) // [B,C,D]
+	text := s.TextFeatures(method.Prompt{Ctx: ctx, PromptLayout: method.PromptLayout{Position: m.Position}}) // [B,C,D]
 	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 }
 

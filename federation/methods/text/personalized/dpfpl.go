@@ -88,10 +88,10 @@ func newDPFPL() layer.Builder {
 }
 
 func (m *DPFPL) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.Within("rank", m.Rank, 1, check.MaxTokens),
+	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.InRange("rank", m.Rank, 1, check.MaxTokens),
 		check.Noise(m.Clip, m.Noise, m.Delta), check.OneOf("noisy", m.Noisy, "factors", "all"),
-		check.Within("steps", m.Steps, 0, check.MaxSteps), check.OneOf("sign", m.Sign, "minus", "plus"),
-		check.Within("factor", m.Factor, 0, check.MaxWeight))
+		check.InRange("steps", m.Steps, 0, check.MaxSteps), check.OneOf("sign", m.Sign, "minus", "plus"),
+		check.InRange("factor", m.Factor, 0, check.MaxWeight))
 	if m.Std == 0 {
 		err = check.Join(err,
 			errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0"))
@@ -228,5 +228,5 @@ func (m DPFPL) Epsilon(rounds int) float64 {
 		parts = 3
 	}
 	// Each part has the norm C at most, all of them together √parts C.
-	return privacy.Spent{{Noise: m.Noise / math.Sqrt(parts), Rate: 1}: rounds * m.Steps}.Epsilon(m.Delta)
+	return privacy.Accountant{{Noise: m.Noise / math.Sqrt(parts), Rate: 1}: rounds * m.Steps}.Epsilon(m.Delta)
 }

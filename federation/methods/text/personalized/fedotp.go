@@ -54,8 +54,8 @@ func newFedOTP() layer.Builder {
 
 func (m *FedOTP) Build(method.Method) (method.Method, error) {
 	return *m, check.Join(m.Check(), check.OneOf("transport", m.Transport, "unbalanced", "balanced"),
-		check.Within("top_percent", m.Top, 1e-3, 1), check.Within("eps", m.Eps, 1e-4, check.MaxWeight),
-		check.Within("iters", m.Iters, 1, check.MaxSteps), check.Within("threshold", m.Threshold, 0, check.MaxWeight),
+		check.InRange("top_percent", m.Top, 1e-3, 1), check.InRange("eps", m.Eps, 1e-4, check.MaxWeight),
+		check.InRange("iters", m.Iters, 1, check.MaxSteps), check.InRange("threshold", m.Threshold, 0, check.MaxWeight),
 		check.OneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
 

@@ -29,7 +29,7 @@ func TestFedOTPGrouping(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clients := methodtest.Alike(5)
+		clients := methodtest.ClientsOfOneBackbone(5)
 		all := methodtest.Rows(300, n, dim, len(methodtest.Classes))
 		image, patches := tensor.New(n, dim), tensor.New(n, 2, dim)
 		class := make([]int64, n)
@@ -38,8 +38,8 @@ func TestFedOTPGrouping(t *testing.T) {
 			copy(patches.Row(i).Data, all.Patches[0].(spec.InMemory).Row(from).Data)
 			class[i] = all.Class[from]
 		}
-		clients[0].Test = &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: image}}, Class: class,
-			Patches: []spec.Rows{spec.InMemory{Tensor: patches}}}
+		clients[0].Test = &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: image}}, Class: class,
+			Patches: []spec.RowReader{spec.InMemory{Tensor: patches}}}
 		rec := trace.NewRecorder()
 		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.", Clients: clients,

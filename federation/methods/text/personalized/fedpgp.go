@@ -41,10 +41,10 @@ func newFedPGP() layer.Builder {
 }
 
 func (m *FedPGP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(check.Within("tokens", m.Tokens, 1, check.MaxTokens),
-		check.Within("rank", m.Rank, 1, check.MaxTokens), check.Within("mu", m.Mu, 0, check.MaxWeight),
-		check.Within("temp", m.Temp, 1e-6, check.MaxWeight), check.OneOf("positive", m.Positive, "hand", "code"),
-		check.Within("init_std", m.Std, 0, check.MaxWeight))
+	return *m, check.Join(check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
+		check.InRange("rank", m.Rank, 1, check.MaxTokens), check.InRange("mu", m.Mu, 0, check.MaxWeight),
+		check.InRange("temp", m.Temp, 1e-6, check.MaxWeight), check.OneOf("positive", m.Positive, "hand", "code"),
+		check.InRange("init_std", m.Std, 0, check.MaxWeight))
 }
 
 func (m FedPGP) Params(t method.ClientSpec) []method.Param {

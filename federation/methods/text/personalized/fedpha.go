@@ -63,9 +63,9 @@ func newFedPHA() layer.Builder {
 }
 
 func (m *FedPHA) Build(method.Method) (method.Method, error) {
-	err := check.Join(check.Within("global_tokens", m.Global, 1, check.MaxTokens),
-		check.Within("init_std", m.Std, 0, check.MaxWeight),
-		check.Within("alpha", m.Alpha, -check.MaxWeight, check.MaxWeight),
+	err := check.Join(check.InRange("global_tokens", m.Global, 1, check.MaxTokens),
+		check.InRange("init_std", m.Std, 0, check.MaxWeight),
+		check.InRange("alpha", m.Alpha, -check.MaxWeight, check.MaxWeight),
 		check.OneOf("projector", m.Projector, projection.Kinds()...),
 		check.OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
 		check.OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
@@ -75,7 +75,7 @@ func (m *FedPHA) Build(method.Method) (method.Method, error) {
 		err = check.Join(err, fmt.Errorf("option local_tokens is empty; give one length, or one per client"))
 	}
 	for _, n := range m.Local {
-		err = check.Join(err, check.Within("local_tokens", n, 1, check.MaxTokens))
+		err = check.Join(err, check.InRange("local_tokens", n, 1, check.MaxTokens))
 	}
 	if !(m.Ratio > 0 && m.Ratio <= 1) {
 		err = check.Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
@@ -98,7 +98,7 @@ func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
 		return s.Text(ctx)
 	}
 	longest := max(m.Global, slices.Max(m.Local))
-	return s.TextRead(ctx, method.Reading{After: longest - ctx.Dim(0)})
+	return s.TextWithLayout(ctx, method.PromptLayout{ReadOffset: longest - ctx.Dim(0)})
 }
 
 func (m FedPHA) Logits(s *method.Scope) graph.Node {

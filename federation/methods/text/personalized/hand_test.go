@@ -104,7 +104,7 @@ var (
 	mixed = doubt*(0.6+0.8*generalM)/math.Hypot(1, generalM) + (1-doubt)*0.96
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "powder", Options: options{"tokens": 1, "init_std": 0, "prompts": 2}, LR: lr,
 		First: map[string]float64{"c0/keys": 1, "c1/keys": -1}, Want: map[string]float64{
 			"r0/c0/s0/grad/pool/0": -0.4, "r0/c0/s0/grad/pool/1": -0.4, "r0/c1/s0/grad/pool/1": 0.3,
@@ -184,4 +184,4 @@ var hands = []methodtest.Hand{
 			"r1/c0/s0/loss": math.Log(1 + math.Exp(-1.6*folioY/math.Hypot(folioX, folioY)))}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, personalized.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personalized.Methods, hands) }

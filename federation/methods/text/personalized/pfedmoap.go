@@ -77,10 +77,10 @@ func newPFedMoAP() layer.Builder {
 }
 
 func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("experts", m.Experts, 2, 256),
-		check.Within("gating_dim", m.Dim, 1, check.MaxHidden), check.Within("heads", m.Heads, 1, 1024),
-		check.Within("kappa", m.Kappa, 0, check.MaxWeight), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
-		check.Within("gating_lr", m.GatingLR, 0, check.MaxWeight),
+	return *m, check.Join(m.Check(), check.InRange("experts", m.Experts, 2, 256),
+		check.InRange("gating_dim", m.Dim, 1, check.MaxHidden), check.InRange("heads", m.Heads, 1, 1024),
+		check.InRange("kappa", m.Kappa, 0, check.MaxWeight), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
+		check.InRange("gating_lr", m.GatingLR, 0, check.MaxWeight),
 		check.OneOf("test_experts", m.Tested, "turn", "latest"))
 }
 
@@ -172,11 +172,11 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.
 	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
 	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
 	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(there, e-1))
-	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.Masked)).Softmax(-1) // of nobody's prompt 0
-	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                      // [h,C,E,d/h]
-	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                            // [B,C,h,d/h]
-	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                         // [B,C,d]
-	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(t.Scale).ReshapeLike(alone)        // [B,C]
+	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.MaskValue)).Softmax(-1) // of nobody's prompt 0
+	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                         // [h,C,E,d/h]
+	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                               // [B,C,h,d/h]
+	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                            // [B,C,d]
+	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(t.Scale).ReshapeLike(alone)           // [B,C]
 	count := s.Broadcast(there, e-1).Sum()
 	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
 }
@@ -227,7 +227,7 @@ func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
 // Start sends all clients that there are no prompts of others yet.
 func (m PFedMoAP) Start(g *method.Global) error {
 	for k := range g.Clients {
-		if sent := g.For(k); sent[moapTurn.known] == nil {
+		if sent := g.ExtrasFor(k); sent[moapTurn.known] == nil {
 			m.nobody(sent, g.Width)
 		}
 	}
@@ -238,7 +238,7 @@ func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
 	turn := map[int]tensor.Map{} // what clients trained with
 	for _, u := range ups {
 		g.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
-		turn[u.Client] = maps.Clone(g.For(u.Client))
+		turn[u.Client] = maps.Clone(g.ExtrasFor(u.Client))
 	}
 	if err := m.Start(g); err != nil { // for those that joined
 		return err
@@ -247,9 +247,10 @@ func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
 	for k := range g.Clients {
 		from := turn[k]
 		if from[moapTurn.known] == nil || m.Tested == "latest" { // it did not train, or joined in the middle of it
-			from = g.For(k)
+			from = g.ExtrasFor(k)
 		}
-		g.For(k)[m.tested().prompts], g.For(k)[m.tested().known] = from[moapTurn.prompts], from[moapTurn.known]
+		to := g.ExtrasFor(k)
+		to[m.tested().prompts], to[m.tested().known] = from[moapTurn.prompts], from[moapTurn.known]
 	}
 	return m.FedAvg.Merge(g, ups)
 }
@@ -272,7 +273,7 @@ func (m PFedMoAP) send(g *method.Global) {
 			}
 		}
 		slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
-		sent := g.For(k)
+		sent := g.ExtrasFor(k)
 		m.nobody(sent, g.Width)
 		for to, j := range others[:min(len(others), m.Experts-1)] {
 			copy(sent[moapTurn.prompts].Row(to).Data, prompts[j]["ctx"].Data)

@@ -43,8 +43,8 @@ func newPFedPrompt() layer.Builder {
 }
 
 func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
-		check.Within("beta", m.Beta, 0, check.MaxWeight), check.OneOf("value", m.Value, "label", "feature"),
+	return *m, check.Join(m.Check(), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
+		check.InRange("beta", m.Beta, 0, check.MaxWeight), check.OneOf("value", m.Value, "label", "feature"),
 		check.OneOf("train", m.Train, "text", "both"))
 }
 

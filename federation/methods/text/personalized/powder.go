@@ -41,8 +41,8 @@ func newPowder() layer.Builder {
 }
 
 func (m *Powder) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("prompts", m.Prompts, 1, 256),
-		check.Within("sharpness", m.Sharpness, 0, check.MaxWeight),
+	return *m, check.Join(m.Check(), check.InRange("prompts", m.Prompts, 1, 256),
+		check.InRange("sharpness", m.Sharpness, 0, check.MaxWeight),
 		check.OneOf("weighting", m.Weighting, "use", "examples"))
 }
 

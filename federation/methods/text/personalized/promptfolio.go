@@ -43,7 +43,7 @@ func newPromptFolio() layer.Builder {
 }
 
 func (m *PromptFolio) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.Within("theta", m.Theta, 0, 1), check.OneOf("start", m.From, "same", "own"))
+	return *m, check.Join(m.Check(), check.InRange("theta", m.Theta, 0, 1), check.OneOf("start", m.From, "same", "own"))
 }
 
 func (m PromptFolio) Params(t method.ClientSpec) []method.Param {

@@ -74,17 +74,17 @@ func newGGTPC() layer.Builder {
 func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := check.Join(check.OneOf("stats", m.Stats, "packed", "lowrank"),
-		check.Within("rank", m.Rank, 1, check.MaxHidden), check.Within("min_count", m.MinCount, 1, check.MaxSteps),
-		check.Within("share", m.Share, 0, 1), check.Within("axes", m.Axes, 1, check.MaxHidden),
-		check.OneOf("estimate", m.Estimate, "once", "round"), check.Within("strength", m.Strength, 0, check.MaxWeight),
+		check.InRange("rank", m.Rank, 1, check.MaxHidden), check.InRange("min_count", m.MinCount, 1, check.MaxSteps),
+		check.InRange("share", m.Share, 0, 1), check.InRange("axes", m.Axes, 1, check.MaxHidden),
+		check.OneOf("estimate", m.Estimate, "once", "round"), check.InRange("strength", m.Strength, 0, check.MaxWeight),
 		check.OneOf("patches", m.Patches, "noise", "keep"),
 		check.OneOf("sampling", m.Sampling, "class", "sample", "none"),
-		layer.MustLearn(inner, "changes the training examples"))
+		layer.RequireLearned(inner, "changes the training examples"))
 	return *m, err
 }
 
 // Properties leaves the mean to the layers inside; the statistic is no part of the mean.
-func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // Names of what the server sends and a client keeps.
 const (

@@ -19,12 +19,12 @@ import (
 func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
-		if g.Known(k) {
+		if g.HasJoined(k) {
 			groups[g.Info(k).Backbone] = nil
 		}
 	}
 	for _, u := range ups {
-		if !g.Known(u.Client) {
+		if !g.HasJoined(u.Client) {
 			continue
 		}
 		a, err := m.read(u)
@@ -35,7 +35,7 @@ func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 		groups[name] = append(groups[name], a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err := m.tell(g, name, len(groups) == 1 && g.AllKnown(), groups[name]); err != nil {
+		if err := m.tell(g, name, len(groups) == 1 && g.AllJoined(), groups[name]); err != nil {
 			return fmt.Errorf("backbone %s: %w", name, err)
 		}
 	}
@@ -74,7 +74,7 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		if g.Info(k).Backbone != backbone {
 			continue
 		}
-		sent := g.For(k)
+		sent := g.ExtrasFor(k)
 		for name := range prior {
 			delete(sent, name)
 		}

@@ -13,7 +13,7 @@ const lr = methodtest.HandLR
 
 var second0 = methodtest.Second0
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	// Each class is on one client and all its rows are equal, so no class has an extent: GGTPC measures that and does
 	// not change PromptFL. The two equal rows of class 1 are [0,0,0] as a packed covariance.
 	{Method: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 1, "init_std": 0, "min_count": 1}, LR: lr,
@@ -28,4 +28,4 @@ var hands = []methodtest.Hand{
 			"r1/c0/upload/ctx": second0}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, calibration.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, calibration.Methods, hands) }

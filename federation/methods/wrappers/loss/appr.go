@@ -60,7 +60,7 @@ func newAppr() layer.Builder { return &Appr{Alignment: defaultAlignment} }
 var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
 func (m *Appr) Build(inner method.Method) (method.Method, error) {
-	if layer.Holds[Appr](inner) {
+	if layer.HasLayer[Appr](inner) {
 		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
 	shared, wanted := layer.SharedNames(inner), m.Prompts
@@ -82,10 +82,10 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 }
 
 func (m Appr) Properties() method.Properties {
-	t := method.Properties{Mean: method.AsInside}
+	t := method.Properties{Mean: method.InnerWeights}
 	if m.Adversary > 0 {
 		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
-		t.Delays = []method.Delay{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
+		t.Delays = []method.DelayedTerm{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
 	}
 	if m.From == "own" {
 		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}
@@ -113,12 +113,12 @@ var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hi
 	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
 
 func (a Alignment) Check() error {
-	return check.Join(check.Within("lambda_a", a.Adversary, 0, check.MaxWeight),
-		check.Within("lambda_r", a.Proximity, 0, check.MaxWeight), check.Within("warmup", a.Warmup, 0, math.MaxInt32),
-		check.Within("hidden", a.Hidden, 1, check.MaxHidden), check.OneOf("disc_input", a.Input, "tokens", "mean"),
+	return check.Join(check.InRange("lambda_a", a.Adversary, 0, check.MaxWeight),
+		check.InRange("lambda_r", a.Proximity, 0, check.MaxWeight), check.InRange("warmup", a.Warmup, 0, math.MaxInt32),
+		check.InRange("hidden", a.Hidden, 1, check.MaxHidden), check.OneOf("disc_input", a.Input, "tokens", "mean"),
 		check.OneOf("disc_norm", a.Norm, "unit", "none"), check.OneOf("disc_optim", a.Optim, "adam", "sgd"),
-		check.Within("disc_steps", a.Steps, 0, check.MaxSteps), check.Within("disc_lr", a.LR, 0, check.MaxWeight),
-		check.Within("pool", a.Pool, 0, math.MaxInt32), check.OneOf("start", a.From, "global", "own"),
+		check.InRange("disc_steps", a.Steps, 0, check.MaxSteps), check.InRange("disc_lr", a.LR, 0, check.MaxWeight),
+		check.InRange("pool", a.Pool, 0, math.MaxInt32), check.OneOf("start", a.From, "global", "own"),
 		check.OneOf("view", a.Tested, "own", "base"))
 }
 
@@ -140,7 +140,7 @@ func (m Appr) View() method.View {
 func (m Appr) prompt(s *method.Scope) graph.Node {
 	parts := make([]graph.Node, len(m.names))
 	for i, name := range m.names {
-		parts[i] = s.Raw(name)
+		parts[i] = s.TrainedValue(name)
 		if w := s.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
 			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
 				parts[i].Shape(), w)
@@ -225,7 +225,7 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 		return nil
 	}
 	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
-	pool := g.State.Under(apprPool)
+	pool := g.State.WithoutPrefix(apprPool)
 	for names := pool.Names(); m.Pool > 0 && len(names) > m.Pool; names = names[1:] {
 		delete(g.State, apprPool+"/"+names[0])
 		delete(pool, names[0])

@@ -31,21 +31,21 @@ var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
 func newFedNTD() layer.Builder { return &FedNTD{Beta: 1, Tau: 1} }
 
 func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(check.Within("beta", m.Beta, 0, check.MaxWeight),
-		check.Within("tau", m.Tau, 1e-6, check.MaxWeight), layer.MustLearnScores(inner),
-		layer.MustLearn(inner, "distils the received model into the learned one"))
+	err := check.Join(check.InRange("beta", m.Beta, 0, check.MaxWeight),
+		check.InRange("tau", m.Tau, 1e-6, check.MaxWeight), layer.RequireLearnedScores(inner),
+		layer.RequireLearned(inner, "distils the received model into the learned one"))
 	m.Method = inner
 	return *m, layer.CheckLoss(*m, inner, err)
 }
 
-func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	if m.Beta == 0 {
 		return loss
 	}
-	away := graph.OneHot(s.Label(), s.Task().Classes).MulScalar(nn.Masked) // [B,C]
+	away := graph.OneHot(s.Label(), s.Task().Classes).MulScalar(nn.MaskValue) // [B,C]
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
 	teacher, student := rest(s.Received()), rest(s)
 	if !usesShared(s.Received(), teacher) {

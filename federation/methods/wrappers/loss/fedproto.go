@@ -63,16 +63,16 @@ func newFedProto() layer.Builder {
 }
 
 func (m *FedProto) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+	err := check.Join(m.Check(), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
 		check.OneOf("distance", m.Distance, "sum", "mean"), check.OneOf("of", m.Of, "text", "image"),
 		check.OneOf("group", m.Group, "backbone", "dimension"), check.OneOf("test", m.Test, "scores", "prototypes"),
-		layer.MustLearn(inner, "pulls features towards prototypes"))
+		layer.RequireLearned(inner, "pulls features towards prototypes"))
 	m.Method = inner
 	return *m, layer.CheckLoss(*m, inner, err)
 }
 
 func (m FedProto) Properties() method.Properties {
-	t := method.Properties{Mean: method.AsInside, Scores: m.Test == "prototypes"}
+	t := method.Properties{Mean: method.InnerWeights, Scores: m.Test == "prototypes"}
 	if m.active() {
 		t.Mean, t.Needs = "", "every client's prototypes"
 	}
@@ -137,7 +137,7 @@ func (m FedProto) Logits(s *method.Scope) graph.Node {
 	}
 	mean, there := m.prototypes(s)
 	d := x.Square().SumKeep(-1).Sub(x.MatMulT(mean).MulScalar(2)).Add(mean.Square().Sum(-1)) // [B,C]
-	return d.MulScalar(-1 / float64(s.Task().Dim)).Add(there.AddScalar(-1).MulScalar(-nn.Masked))
+	return d.MulScalar(-1 / float64(s.Task().Dim)).Add(there.AddScalar(-1).MulScalar(-nn.MaskValue))
 }
 
 func (m FedProto) Finish(l *method.Local, up *method.Upload) error {

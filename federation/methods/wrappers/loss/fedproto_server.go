@@ -18,7 +18,7 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 		if m.Group == "dimension" {
 			key = strconv.Itoa(p.Dim)
 		}
-		if g.Known(k) {
+		if g.HasJoined(k) {
 			out[key] = append(out[key], k)
 		}
 	}
@@ -28,14 +28,14 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 // send sends a group its prototypes: to everyone where there is only one group and all clients are known, else to each
 // client.
 func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
-	if only = only && g.AllKnown(); only {
+	if only = only && g.AllJoined(); only {
 		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
 	} else {
 		delete(g.Broadcast, protoMean)
 		delete(g.Broadcast, protoN)
 	}
 	for _, k := range clients {
-		if sent := g.For(k); only {
+		if sent := g.ExtrasFor(k); only {
 			delete(sent, protoMean)
 			delete(sent, protoN)
 		} else {

@@ -75,7 +75,7 @@ var (
 	nearest1 = -(1 - (0.6+0.8*0.5625)/math.Hypot(1, 0.5625))
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "fedappr", Options: options{"tokens": 1, "hidden": 1, "warmup": 0, "lambda_a": 0.3, "lambda_r": 0.2,
 		"disc_lr":    0.1,
 		"disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1},
@@ -110,4 +110,4 @@ var hands = []methodtest.Hand{
 		"r0/c0/eval/logits#0": nearest0, "r0/c0/eval/logits#1": nearest1}),
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, loss.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, loss.Methods, hands) }

@@ -43,13 +43,13 @@ func newMOON() layer.Builder { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre:
 
 func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := check.Join(check.Within("mu", m.Mu, 0, check.MaxWeight), check.Within("tau", m.Tau, 1e-6, check.MaxWeight),
-		check.OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), layer.MustShare(inner),
-		layer.MustLearnScores(inner))
+	err := check.Join(check.InRange("mu", m.Mu, 0, check.MaxWeight), check.InRange("tau", m.Tau, 1e-6, check.MaxWeight),
+		check.OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), layer.RequireShared(inner),
+		layer.RequireLearnedScores(inner))
 	return *m, layer.CheckLoss(*m, inner, err)
 }
 
-func (MOON) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
@@ -62,7 +62,7 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			of = "prompt"
 		}
 	}
-	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.Before(), of)
+	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.LastTrained(), of)
 	if !usesShared(received, global) {
 		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received and the previous "+
 			"model are equal; use another", of)

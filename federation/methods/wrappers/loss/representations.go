@@ -26,7 +26,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	var texts []graph.Node
 	for _, p := range s.Params() {
 		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
-			texts = append(texts, s.Text(prompts.Full(s, p)))
+			texts = append(texts, s.Text(prompts.FullPrompt(s, p)))
 		}
 	}
 	if of == "image" || texts == nil {
@@ -43,7 +43,7 @@ func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
 	var names []string
 	for _, p := range s.Params() {
 		if ok(p) {
-			names = append(names, s.Raw(p.Name).Name())
+			names = append(names, s.TrainedValue(p.Name).Name())
 		}
 	}
 	in := func(name string) bool { return slices.Contains(names, name) }

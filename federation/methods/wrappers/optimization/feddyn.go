@@ -36,8 +36,8 @@ func newFedDyn() layer.Builder {
 }
 
 func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
-		check.OneOf("norm", m.Norm, "squared", "code"), layer.MustShare(inner))
+	err := check.Join(m.Check(), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
+		check.OneOf("norm", m.Norm, "squared", "code"), layer.RequireShared(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
 		err = check.Join(err,
 			fmt.Errorf("option alpha is %v; it must be 0 or at least 1e-9, since the server divides by it", m.Alpha))
@@ -65,9 +65,9 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	var moves []graph.Node
 	for _, name := range s.SharedNames() {
-		w := s.Raw(name)
+		w := s.TrainedValue(name)
 		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
-		moves = append(moves, w.Sub(s.Received().Raw(name)).Reshape(-1))
+		moves = append(moves, w.Sub(s.Received().TrainedValue(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
 	if m.Norm == "code" {
@@ -90,7 +90,7 @@ func (m FedDyn) Begin(l *method.Local) error {
 
 func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
-		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, difference(l.Shared, l.Received)))
+		l.State.Put(dynH, l.State.WithoutPrefix(dynH).Axpy(-m.Alpha, difference(l.Shared, l.Received)))
 	}
 	return m.Method.Finish(l, up)
 }
@@ -101,7 +101,7 @@ func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
 		return err
 	}
 	zerosLike(g.Shared, g.State, dynH)
-	h := g.State.Under(dynH).Clone()
+	h := g.State.WithoutPrefix(dynH).Clone()
 	for _, u := range ups {
 		h.Axpy(-m.Alpha*clientsOf(u)/float64(g.Clients), difference(u.Shared, old))
 	}

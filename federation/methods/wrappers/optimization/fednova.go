@@ -34,7 +34,7 @@ import (
 // Names: nova/a [1], in uploads.
 type FedNova struct {
 	method.Method
-	Reported `config:",squash"`
+	ReportedNumber `config:",squash"`
 
 	Strength float64 `config:"strength" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
 }
@@ -44,12 +44,13 @@ var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova", New: newFedNova,
 		"Optimization, NeurIPS 2020"}
 
 func newFedNova() layer.Builder {
-	return &FedNova{Reported: Reported{Weighting: aggregate.Examples, Most: 10}, Strength: 1}
+	return &FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Strength: 1}
 }
 
 func (m *FedNova) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(m.Reported.Check(), check.Within("strength", m.Strength, 0, 1), layer.MustShare(inner))
+	return *m, check.Join(m.ReportedNumber.Check(), check.InRange("strength", m.Strength, 0, 1),
+		layer.RequireShared(inner))
 }
 
 func (m FedNova) Properties() method.Properties {

@@ -52,9 +52,9 @@ func newFedOpt() layer.Builder {
 
 func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
 	err := check.Join(m.Check(), check.OneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
-		check.Within("server_lr", m.ServerLR, 0, check.MaxWeight), check.Within("beta1", m.Beta1, 0, 1),
-		check.Within("beta2", m.Beta2, 0, 1), check.Within("tau", m.Tau, 1e-12, check.MaxWeight),
-		check.OneOf("v_start", m.VStart, "zero", "tau"), layer.MustShare(inner))
+		check.InRange("server_lr", m.ServerLR, 0, check.MaxWeight), check.InRange("beta1", m.Beta1, 0, 1),
+		check.InRange("beta2", m.Beta2, 0, 1), check.InRange("tau", m.Tau, 1e-12, check.MaxWeight),
+		check.OneOf("v_start", m.VStart, "zero", "tau"), layer.RequireShared(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -87,12 +87,12 @@ func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	d := difference(g.Shared, old)
 	zerosLike(old, g.State, optM)
-	first, step := g.State.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
+	first, step := g.State.WithoutPrefix(optM).Clone().Scale(m.Beta1), tensor.Map{}
 	if m.Kind == "momentum" {
 		step = first.Axpy(1, d)
 	} else {
 		first.Axpy(1-m.Beta1, d)
-		second := m.second(g.State.Under(optV), d)
+		second := m.second(g.State.WithoutPrefix(optV), d)
 		for name, t := range first {
 			step[name] = linalg.Elementwise(t, second[name], func(a, v float64) float64 {
 				return a / (math.Sqrt(v) +

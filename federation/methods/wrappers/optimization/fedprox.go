@@ -25,10 +25,10 @@ func newFedProx() layer.Builder { return &FedProx{Mu: 0.5} }
 
 func (m *FedProx) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Within("mu", m.Mu, 0, check.MaxWeight)
+	return *m, check.InRange("mu", m.Mu, 0, check.MaxWeight)
 }
 
-func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
@@ -36,11 +36,11 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
-		w := s.Raw(name)
+		w := s.TrainedValue(name)
 		if m.Detached {
 			w = w.Detach()
 		}
-		d := w.Sub(s.Received().Raw(name))
+		d := w.Sub(s.Received().TrainedValue(name))
 		loss = loss.Add(s.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
 	}
 	return loss

@@ -60,7 +60,7 @@ var (
 	move      = (momentum0+2*momentum1)/3 - average
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "promptfl", With: []string{"fedprox"}, Options: options{"tokens": 1, "init_std": 0, "mu": 0.4}, LR: lr,
 		Epochs: 2,
 		Want: map[string]float64{
@@ -105,4 +105,4 @@ var hands = []methodtest.Hand{
 		"r1/merged/ctx": 1.9*average + move}),
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, optimization.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, optimization.Methods, hands) }

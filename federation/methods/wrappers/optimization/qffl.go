@@ -32,7 +32,7 @@ import (
 // q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads.
 type QFFL struct {
 	method.Method
-	Reported `config:",squash"`
+	ReportedNumber `config:",squash"`
 
 	Q         float64 `config:"q" help:"exponent that makes clients with higher loss count more; 0: plain mean"`
 	Lipschitz float64 `config:"lipschitz" help:"L, Lipschitz constant of the gradients; 0: 1 over the learning rate"`
@@ -42,13 +42,13 @@ var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg", New: newQFFL,
 	Paper: "Li et al., Fair Resource Allocation in Federated Learning, ICLR 2020"}
 
 func newQFFL() layer.Builder {
-	return &QFFL{Reported: Reported{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}
+	return &QFFL{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}
 }
 
 func (m *QFFL) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(m.Reported.Check(), check.Within("q", m.Q, 0, 10),
-		check.Within("lipschitz", m.Lipschitz, 0, check.MaxWeight), layer.MustShare(inner))
+	return *m, check.Join(m.ReportedNumber.Check(), check.InRange("q", m.Q, 0, 10),
+		check.InRange("lipschitz", m.Lipschitz, 0, check.MaxWeight), layer.RequireShared(inner))
 }
 
 func (m QFFL) Properties() method.Properties {

@@ -11,24 +11,24 @@ import (
 	"promptfed/federation/methods/parts/linalg"
 )
 
-// Reported are the options of a step of the server that uses a number which each client reports. A cap bounds the
+// ReportedNumber are the options of a step of the server that uses a number which each client reports. A cap bounds the
 // influence of a client that lies.
-type Reported struct {
+type ReportedNumber struct {
 	aggregate.Weighting `config:",squash"`
 
 	Most float64 `config:"most" help:"cap on a client's number, in multiples of the median; 0: no cap"`
 }
 
 // Check reports options that are out of bounds.
-func (r Reported) Check() error {
+func (r ReportedNumber) Check() error {
 	if r.Most > 0 && r.Most < 1 {
 		return fmt.Errorf("option most is %v; it must be 0 or at least 1", r.Most)
 	}
-	return check.Join(r.Weighting.Check(), check.Within("most", r.Most, 0, check.MaxWeight))
+	return check.Join(r.Weighting.Check(), check.InRange("most", r.Most, 0, check.MaxWeight))
 }
 
 // properties returns the properties of the step, which needs more than the mean of uploads unless it is off.
-func (r Reported) properties(on bool, needs string) method.Properties {
+func (r ReportedNumber) properties(on bool, needs string) method.Properties {
 	t := method.Properties{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
 	if !on {
 		t.Mean, t.Needs = method.Weights(r.Weighting.Weighting), ""
@@ -37,7 +37,7 @@ func (r Reported) properties(on bool, needs string) method.Properties {
 }
 
 // extras returns the extras of the layers inside and, where the step is on, the number.
-func (Reported) extras(on bool, inside []method.Extra, name string) []method.Extra {
+func (ReportedNumber) extras(on bool, inside []method.Extra, name string) []method.Extra {
 	if !on {
 		return inside
 	}
@@ -45,7 +45,7 @@ func (Reported) extras(on bool, inside []method.Extra, name string) []method.Ext
 }
 
 // numbers returns a number of each upload, which must be at least 0, capped.
-func (r Reported) numbers(ups []method.Upload, name string) ([]float64, error) {
+func (r ReportedNumber) numbers(ups []method.Upload, name string) ([]float64, error) {
 	out := make([]float64, len(ups))
 	for i, u := range ups {
 		t, err := aggregate.Extra(u, name, 1)

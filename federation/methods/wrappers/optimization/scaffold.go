@@ -43,9 +43,9 @@ func newSCAFFOLD() layer.Builder {
 }
 
 func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.Within("strength", m.Strength, 0, check.MaxWeight),
-		check.Within("server_lr", m.ServerLR, 0, check.MaxWeight),
-		check.OneOf("control", m.Control, "gradients", "path"), layer.MustShare(inner))
+	err := check.Join(m.Check(), check.InRange("strength", m.Strength, 0, check.MaxWeight),
+		check.InRange("server_lr", m.ServerLR, 0, check.MaxWeight),
+		check.OneOf("control", m.Control, "gradients", "path"), layer.RequireShared(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -90,13 +90,13 @@ func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
 		return err
 	}
 	if m.Control == "gradients" {
-		sum := l.State.Under(scaffoldSum)
+		sum := l.State.WithoutPrefix(scaffoldSum)
 		for name := range l.Shared {
 			sum.Axpy(1, tensor.Map{name: g[name]})
 		}
 		l.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(m.Strength, l.Broadcast.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
+	g.Axpy(m.Strength, l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-m.Strength, l.State.WithoutPrefix(scaffoldC))
 	return nil
 }
 
@@ -122,17 +122,17 @@ func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 
 // renew sets the client's control variates and returns their changes.
 func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
-	own, steps := l.State.Under(scaffoldC), float64(l.Steps)
+	own, steps := l.State.WithoutPrefix(scaffoldC), float64(l.Steps)
 	dc := l.Shared.Clone().Scale(0)
-	switch sum := l.State.Under(scaffoldSum); {
+	switch sum := l.State.WithoutPrefix(scaffoldSum); {
 	case m.Control == "gradients" && l.Steps > 0:
 		for name := range sum {
 			delete(l.State, scaffoldSum+"/"+name)
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Broadcast.Under(scaffoldC)).
-			Axpy(m.Strength-1, own)
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength,
+			l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(m.Strength-1, own)
 	}
 	l.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
@@ -147,7 +147,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
 	if m.Strength > 0 {
-		c := g.Broadcast.Under(scaffoldC).Clone()
+		c := g.Broadcast.WithoutPrefix(scaffoldC).Clone()
 		for _, u := range ups {
 			for _, name := range c.Names() {
 				dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)

@@ -19,7 +19,7 @@ func zerosLike(params tensor.Map, m tensor.Map, prefix string) {
 
 // clientsOf returns the number of clients that an upload represents, where clients have equal weights.
 func clientsOf(u method.Upload) float64 {
-	if u.Client == method.Summed {
+	if u.Client == method.AggregatedClient {
 		return float64(u.N)
 	}
 	return 1

@@ -35,11 +35,11 @@ var apflDef = layer.Def{Name: "apfl", Title: "APFL", New: func() layer.Builder {
 
 func (m *APFL) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(check.Within("alpha", m.Alpha, 0, 1), check.Within("alpha_lr", m.AlphaLR, 0, check.MaxWeight),
-		allShared(inner))
+	return *m, check.Join(check.InRange("alpha", m.Alpha, 0, 1), check.InRange("alpha_lr", m.AlphaLR, 0,
+		check.MaxWeight), allShared(inner))
 }
 
-func (APFL) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (APFL) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (APFL) View() method.View { return method.PersonalView }
 
@@ -54,7 +54,7 @@ func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.M
 func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	mix := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
-		v, w := s.Raw(apflCopy+"/"+name), s.Raw(name)
+		v, w := s.TrainedValue(apflCopy+"/"+name), s.TrainedValue(name)
 		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
 		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
 	})
@@ -88,7 +88,7 @@ func (m APFL) AdjustGradients(l *method.Local, g tensor.Map) error {
 func (m APFL) Finish(l *method.Local, up *method.Upload) error {
 	err := m.Method.Finish(l, up)
 	a := l.Scalars[apflA]
-	l.Own = l.Private.Under(apflCopy).Clone().Scale(a).Axpy(1-a, l.Shared)
+	l.Own = l.Private.WithoutPrefix(apflCopy).Clone().Scale(a).Axpy(1-a, l.Shared)
 	if m.AlphaLR > 0 {
 		l.State[apflA] = tensor.Of([]float32{float32(a)}, 1)
 	}

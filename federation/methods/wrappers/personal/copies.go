@@ -17,11 +17,11 @@ func allShared(base method.Method) error {
 	if err := besideBase(base); err != nil {
 		return err
 	}
-	if len(layer.SharedNames(base)) < len(base.Params(layer.AnyClient)) {
+	if len(layer.SharedNames(base)) < len(base.Params(layer.PlaceholderClient)) {
 		return errors.New("it keeps a personal model on each client beside the averaged one, but the base method has " +
 			"private parameters already; choose another base method")
 	}
-	return layer.MustShare(base)
+	return layer.RequireShared(base)
 }
 
 // withCopies returns a base method's parameters and a private copy of each, prefix/NAME, with the same initial value.
@@ -46,11 +46,11 @@ func twoModels(l *method.Local) error {
 // adjustCopies lets a base method adjust the gradients of copies as it adjusts those of its parameters.
 func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix string) error {
 	own := *l
-	own.Shared, own.Private, own.AuxGradients = l.Private.Under(prefix), tensor.Map{}, map[string]tensor.Map{}
+	own.Shared, own.Private, own.AuxGradients = l.Private.WithoutPrefix(prefix), tensor.Map{}, map[string]tensor.Map{}
 	for name, grads := range l.AuxGradients {
 		if of, ok := strings.CutSuffix(name, " "+personal); ok {
-			own.AuxGradients[of] = grads.Under(prefix)
+			own.AuxGradients[of] = grads.WithoutPrefix(prefix)
 		}
 	}
-	return base.AdjustGradients(&own, g.Under(prefix))
+	return base.AdjustGradients(&own, g.WithoutPrefix(prefix))
 }

@@ -33,10 +33,10 @@ var dittoDef = layer.Def{Name: "ditto", Title: "Ditto", New: func() layer.Builde
 
 func (m *Ditto) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(check.Within("lambda", m.Lambda, 0, check.MaxWeight), allShared(inner))
+	return *m, check.Join(check.InRange("lambda", m.Lambda, 0, check.MaxWeight), allShared(inner))
 }
 
-func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (Ditto) View() method.View { return method.PersonalView }
 
@@ -48,14 +48,14 @@ func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.
 func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	own := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
-		return s.Raw(dittoCopy + "/" + name)
+		return s.TrainedValue(dittoCopy + "/" + name)
 	})
 	loss = loss.Add(m.Method.Loss(own, m.Method.Logits(own)))
 	if m.Lambda == 0 {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
-		far := own.Raw(name).Sub(s.Received().Raw(name))
+		far := own.TrainedValue(name).Sub(s.Received().TrainedValue(name))
 		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}
 	return loss
@@ -72,6 +72,6 @@ func (m Ditto) AdjustGradients(l *method.Local, g tensor.Map) error {
 
 func (m Ditto) Finish(l *method.Local, up *method.Upload) error {
 	err := m.Method.Finish(l, up)
-	l.Own = l.Private.Under(dittoCopy).Clone()
+	l.Own = l.Private.WithoutPrefix(dittoCopy).Clone()
 	return err
 }

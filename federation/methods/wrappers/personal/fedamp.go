@@ -50,9 +50,9 @@ var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP", New: func() layer.Bui
 
 func (m *FedAMP) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(check.Within("mu", m.Mu, 0, check.MaxWeight),
-		check.Within("sigma", m.Sigma, 0, check.MaxWeight), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
-		check.OneOf("self", m.Self, "scale", "refuse"), layer.MustShare(inner))
+	return *m, check.Join(check.InRange("mu", m.Mu, 0, check.MaxWeight),
+		check.InRange("sigma", m.Sigma, 0, check.MaxWeight), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
+		check.OneOf("self", m.Self, "scale", "refuse"), layer.RequireShared(inner))
 }
 
 func (FedAMP) Properties() method.Properties {
@@ -72,7 +72,7 @@ const (
 func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	for _, name := range s.SharedNames() {
-		w := s.Raw(name)
+		w := s.TrainedValue(name)
 		shape, _ := w.Shape().Ints()
 		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))
 		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
@@ -105,7 +105,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 	var clients []int
 	var last []tensor.Map
 	for k := range g.Clients {
-		if w := g.State.Under(ampOf(k)); len(w) > 0 {
+		if w := g.State.WithoutPrefix(ampOf(k)); len(w) > 0 {
 			clients, last = append(clients, k), append(last, w)
 		}
 	}
@@ -120,7 +120,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 				u.Axpy(weights[i][j], last[j])
 			}
 		}
-		g.For(k).Put(ampU, u)
+		g.ExtrasFor(k).Put(ampU, u)
 	}
 	return m.Method.Merge(g, ups)
 }

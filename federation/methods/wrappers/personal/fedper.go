@@ -30,7 +30,7 @@ func (m *FedPer) Build(inner method.Method) (method.Method, error) {
 	return *m, m.check(inner)
 }
 
-func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m FedPer) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 

@@ -32,10 +32,10 @@ var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep", New: func() layer.Bui
 
 func (m *FedRep) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, check.Join(check.Within("head_epochs", m.Head, 1, check.MaxSteps), m.check(inner))
+	return *m, check.Join(check.InRange("head_epochs", m.Head, 1, check.MaxSteps), m.check(inner))
 }
 
-func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 

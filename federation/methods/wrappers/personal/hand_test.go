@@ -47,7 +47,7 @@ var (
 	repM        = (rep0 + 2*rep1) / 3
 )
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	{Method: "promptfl", With: []string{"fedamp"}, Options: with(zero, options{"mu": 0.5}), LR: lr,
 		Want: map[string]float64{"r0/c0/s0/grad/ctx": -0.8, "r0/merged/ctx": average, "r0/kept/amp/1/ctx": end1,
 			"r1/c0/down/amp/u/ctx": ampU0, "r1/c0/begin/ctx": end0,
@@ -69,4 +69,4 @@ var hands = []methodtest.Hand{
 			"r1/c0/kept/apfl/a": apflA, "r0/c0/eval/logits#1": (0.6 - 0.8*apflM) / math.Hypot(1, apflM)}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, personal.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personal.Methods, hands) }

@@ -32,12 +32,12 @@ func (s Split) check(base method.Method) error {
 	if err != nil {
 		return err
 	}
-	return s.matches(base.Params(layer.AnyClient))
+	return s.matches(base.Params(layer.PlaceholderClient))
 }
 
 // besideBase returns an error unless inner is a base method.
 func besideBase(inner method.Method) error {
-	if method.Inside(inner) != nil {
+	if method.Unwrap(inner) != nil {
 		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s",
 			layer.NameOf(inner))
 	}

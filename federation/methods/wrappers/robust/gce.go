@@ -28,11 +28,11 @@ func newGCE() layer.Builder { return &GCE{Q: 0.7} }
 
 func (m *GCE) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, layer.CheckLoss(*m, inner, check.Join(check.Within("q", m.Q, 0, 1),
-		layer.MustLearn(inner, "changes the loss")))
+	return *m, layer.CheckLoss(*m, inner, check.Join(check.InRange("q", m.Q, 0, 1),
+		layer.RequireLearned(inner, "changes the loss")))
 }
 
-func (GCE) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (GCE) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Q == 0 {

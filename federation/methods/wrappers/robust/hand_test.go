@@ -18,21 +18,21 @@ var slope0, slope1, with = methodtest.Slope0, methodtest.Slope1, methodtest.Merg
 
 // At the prompt 0 both clients have p = 1/2 for their label, where the slopes of cross entropy are -0.8 and 0.6. The
 // slope of (1-p^q)/q is p^q times that.
-func gce(q float64) methodtest.Hand {
-	return methodtest.Hand{Method: "promptfl", With: []string{"gce"}, Options: with(zero, options{"q": q}), LR: lr,
-		Want: map[string]float64{"r0/c0/s0/loss": (1 - math.Pow(0.5, q)) / q,
+func gce(q float64) methodtest.HandExample {
+	return methodtest.HandExample{Method: "promptfl", With: []string{"gce"}, Options: with(zero, options{"q": q}),
+		LR: lr, Want: map[string]float64{"r0/c0/s0/loss": (1 - math.Pow(0.5, q)) / q,
 			"r0/c0/s0/grad/ctx": -0.8 * math.Pow(0.5, q), "r0/c1/s0/grad/ctx": 0.6 * math.Pow(0.5, q)}}
 }
 
 // Both classes score alike. Client 0 has one image of class 0 with half of its mass in each class; the first of the two
 // counts, so it is clean. With uniform masses the same holds for client 1: its images of class 1 are noisy.
-func divided(masses string, slope1 float64) methodtest.Hand {
-	return methodtest.Hand{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero,
+func divided(masses string, slope1 float64) methodtest.HandExample {
+	return methodtest.HandExample{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero,
 		options{"masses": masses}), LR: lr, Want: map[string]float64{"r0/c0/s0/draw/trusted": 1,
 		"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": slope1}}
 }
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	// The uploads are 0.75 and -0.5625. The median of two is their mean, 0.09375, from which client 0 continues. Moves
 	// of at most 0.5 are 0.5 and -0.5, whose mean weighted by 1 and 2 examples is -1/6.
 	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "median"},
@@ -48,4 +48,4 @@ var hands = []methodtest.Hand{
 	divided("owned", 0.6),
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, robust.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, robust.Methods, hands) }

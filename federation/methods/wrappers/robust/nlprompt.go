@@ -46,14 +46,14 @@ func newNLPrompt() layer.Builder {
 
 func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := check.Join(check.Within("eps", m.Eps, 1e-6, check.MaxWeight),
-		check.Within("iters", m.Iters, 1, check.MaxSteps), check.OneOf("score", m.Score, "paper", "code"),
-		check.OneOf("masses", m.Masses, "uniform", "labels", "owned"), layer.MustLearn(inner, "changes the loss"),
-		layer.MustLearnScores(inner))
+	err := check.Join(check.InRange("eps", m.Eps, 1e-6, check.MaxWeight),
+		check.InRange("iters", m.Iters, 1, check.MaxSteps), check.OneOf("score", m.Score, "paper", "code"),
+		check.OneOf("masses", m.Masses, "uniform", "labels", "owned"), layer.RequireLearned(inner, "changes the loss"),
+		layer.RequireLearnedScores(inner))
 	return *m, layer.CheckLoss(*m, inner, err)
 }
 
-func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
 const cleanInput = "draw/trusted"

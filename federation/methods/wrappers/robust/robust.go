@@ -55,9 +55,9 @@ func newRobust() layer.Builder {
 
 func (m *Robust) Build(inner method.Method) (method.Method, error) {
 	err := check.Join(m.Check(), check.OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum",
-		"geometric-median", "norm-clip"), check.Within("trim", m.Trim, 0, 0.499),
-		check.Within("attackers", m.Attackers, 0, 1<<20), check.Within("clip", m.Clip, 0, check.MaxWeight),
-		layer.MustShare(inner))
+		"geometric-median", "norm-clip"), check.InRange("trim", m.Trim, 0, 0.499),
+		check.InRange("attackers", m.Attackers, 0, 1<<20), check.InRange("clip", m.Clip, 0, check.MaxWeight),
+		layer.RequireShared(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -132,8 +132,8 @@ func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
 	return out
 }
 
-// nearest returns the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they
-// came.
+// nearest returns the uploads with the smallest sums of squared distances to their n-f-2 nearest uploads, in the order
+// of ups.
 func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	n := len(ups)
 	shared := make([]tensor.Map, n)

@@ -81,7 +81,7 @@ func TestRobustRounds(t *testing.T) {
 		{methodtest.Options{"kind": "krum", "attackers": 0}, methodtest.End0},
 		{methodtest.Options{"kind": "norm-clip", "clip": 0.6}, (0.6 + methodtest.End1) / 2},
 	} {
-		methodtest.Hand{Method: "promptfl", With: []string{"robust"},
+		methodtest.HandExample{Method: "promptfl", With: []string{"robust"},
 			Options: methodtest.Merge(methodtest.Options{"tokens": 1}, c.o), LR: methodtest.HandLR, First: zero,
 			Want: map[string]float64{"r0/merged/ctx": c.want, "r1/c0/s0/grad/ctx": methodtest.Slope0(c.want)}}.Check(t)
 	}

@@ -45,16 +45,16 @@ func newCompress() layer.Builder {
 func (m *Compress) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	return *m, check.Join(check.OneOf("kind", m.Kind, compression.TopK, compression.Sign, compression.Quantise),
-		check.OneOf("feedback", m.Feedback, "on", "off", "auto"), check.Within("share", m.Share, 1e-6, 1),
-		check.Within("levels", m.Levels, 1, 1<<16-1), check.Within("bucket", m.Bucket, 0, 1<<30),
-		layer.MustShare(inner))
+		check.OneOf("feedback", m.Feedback, "on", "off", "auto"), check.InRange("share", m.Share, 1e-6, 1),
+		check.InRange("levels", m.Levels, 1, 1<<16-1), check.InRange("bucket", m.Bucket, 0, 1<<30),
+		layer.RequireShared(inner))
 }
 
 func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
 
 func (m Compress) Properties() method.Properties {
 	if !m.on() {
-		return method.Properties{Mean: method.AsInside}
+		return method.Properties{Mean: method.InnerWeights}
 	}
 	return method.Properties{Needs: "each client's compressed upload, and compressed uploads cannot be added up; " +
 		"remove it"}

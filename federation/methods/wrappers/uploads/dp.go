@@ -72,9 +72,9 @@ func newDP() layer.Builder {
 }
 
 func (m *DP) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(check.Noise(m.Clip, m.Noise, m.Delta), check.Within("adapt", m.Adapt, 0, 10),
-		check.Within("quantile", m.Quantile, 0, 1), check.OneOf("where", m.Where, "server", "client"),
-		check.Within("least", m.Least, 0.01, 1), layer.MustShare(inner))
+	err := check.Join(check.Noise(m.Clip, m.Noise, m.Delta), check.InRange("adapt", m.Adapt, 0, 10),
+		check.InRange("quantile", m.Quantile, 0, 1), check.OneOf("where", m.Where, "server", "client"),
+		check.InRange("least", m.Least, 0.01, 1), layer.RequireShared(inner))
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
 		err = check.Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a "+
 			"clip to start from"))
@@ -84,7 +84,7 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 }
 
 func (m DP) Properties() method.Properties {
-	t := method.Properties{Mean: method.AsInside, Outermost: true, HidesClients: m.On(), Noise: m.On(),
+	t := method.Properties{Mean: method.InnerWeights, Outermost: true, HidesClients: m.On(), Noise: m.On(),
 		SecretNoise: m.On() && m.Secure}
 	switch {
 	case m.On() && m.Where == "server":
@@ -102,8 +102,8 @@ func (m DP) distributed() bool { return m.On() && m.Where == "client" }
 const dpClients = "dp/clients"
 
 func (m DP) Start(g *method.Global) error {
-	if m.On() && m.Delta*float64(g.Sampling.Of) >= 1 {
-		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Sampling.Of)
+	if m.On() && m.Delta*float64(g.Sampling.Clients) >= 1 {
+		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Sampling.Clients)
 	}
 	if m.distributed() {
 		if g.Sampling.Poisson {
@@ -152,7 +152,7 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		n, longest := 1, clip
 		if m.distributed() {
 			longest = math.Inf(1) // it was clipped before its noise
-			if u.Client == method.Summed {
+			if u.Client == method.AggregatedClient {
 				n = u.N
 			}
 		}
@@ -175,7 +175,7 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	sum.noise(g.Draws, r, std)
 	m.adapt(g, short, clip, r)
 	m.note(g, arrived, releases)
-	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Sampling.Size)),
+	return m.Method.Merge(g, []method.Upload{{Client: method.AggregatedClient, N: max(1, int(g.Sampling.Size)),
 		Shared: sum.from(g.Shared, g.Sampling.Size), Extra: tensor.Map{}}})
 }
 
@@ -210,7 +210,7 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 		g.State = tensor.Map{}
 	}
 	g.State[dpReleased] = tensor.Of(list, len(list))
-	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
+	sampled, unsampled := privacy.Accountant{}, privacy.Accountant{}
 	for _, n := range list {
 		r := m.released(g.Sampling, math.Abs(float64(n)))
 		if n < 0 {

@@ -29,7 +29,7 @@ func (m DP) adapts(g *method.Global) error {
 	if m.Adapt == 0 {
 		return nil
 	}
-	if g.Sampling.Of > 0 && m.Noise >= 2*counting(g) {
+	if g.Sampling.Clients > 0 && m.Noise >= 2*counting(g) {
 		return fmt.Errorf("dp: adapt also puts noise on a count of clients; with noise %v a round needs more than %v "+
 			"clients, it has %v", m.Noise, 10*m.Noise, g.Sampling.Size)
 	}

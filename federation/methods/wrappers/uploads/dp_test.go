@@ -23,8 +23,8 @@ import (
 func TestDPByHand(t *testing.T) {
 	const want = (0.6 - 0.5625) / 2
 	for _, where := range []string{"server", "client"} {
-		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: methodtest.Options{"tokens": 1, "clip": 0.6,
-			"noise": 0.0, "where": where}, LR: methodtest.HandLR,
+		methodtest.HandExample{Method: "promptfl", With: []string{"dp"}, Options: methodtest.Options{"tokens": 1,
+			"clip": 0.6, "noise": 0.0, "where": where}, LR: methodtest.HandLR,
 			First: map[string]float64{"ctx": 0}, Want: map[string]float64{"r0/merged/ctx": want,
 				"r1/c0/s0/grad/ctx": methodtest.Slope0(want)}}.Check(t)
 	}
@@ -38,7 +38,7 @@ func private(t *testing.T, e spec.Plan, o methodtest.Options) *engine.Result {
 		t.Fatal(err)
 	}
 	r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
-		Template: "a {}.", Clients: methodtest.Alike(4, 5, 6, 3), Plan: e,
+		Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(4, 5, 6, 3), Plan: e,
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 2})
 	if err != nil {
@@ -109,7 +109,7 @@ func TestDPEpsilon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Round: c.Rounds - 1, Sampling: method.Sampling{Of: c.N, Size: float64(c.M),
+		g := &method.Global{Round: c.Rounds - 1, Sampling: method.Sampling{Clients: c.N, Size: float64(c.M),
 			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
 			State: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
@@ -140,7 +140,7 @@ func TestDPBoundsAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Sampling: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+		g := &method.Global{Sampling: method.Sampling{Clients: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 			Notes: map[string]float64{}}
 		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
@@ -165,7 +165,7 @@ func TestDPRefusesRounds(t *testing.T) {
 		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
 	}
 	state := func(of int, poisson bool) *method.Global {
-		return &method.Global{Sampling: method.Sampling{Of: of, Size: 10, Poisson: poisson},
+		return &method.Global{Sampling: method.Sampling{Clients: of, Size: 10, Poisson: poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
@@ -179,8 +179,8 @@ func TestDPRefusesRounds(t *testing.T) {
 	says(client.Start(state(100, true)), "a fixed number of clients")
 	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}),
 		"2 clients uploaded; enough noise needs the uploads of 6 of 10")
-	says(client.Merge(state(100, false), []method.Upload{up(method.Summed, 5)}), "5 clients uploaded")
-	if err := client.Merge(state(100, false), []method.Upload{up(method.Summed, 6)}); err != nil {
+	says(client.Merge(state(100, false), []method.Upload{up(method.AggregatedClient, 5)}), "5 clients uploaded")
+	if err := client.Merge(state(100, false), []method.Upload{up(method.AggregatedClient, 6)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -197,8 +197,8 @@ func TestDPAdapts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Sampling: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
-			Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
+		g := &method.Global{Sampling: method.Sampling{Clients: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000,
+			6)}, Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
 		}
@@ -262,9 +262,9 @@ func TestDPDropOuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &method.Global{Sampling: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+	g := &method.Global{Sampling: method.Sampling{Clients: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 		State: tensor.Map{}, Noise: noNoise}
-	up := method.Upload{Client: method.Summed, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
+	up := method.Upload{Client: method.AggregatedClient, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
 		g.Notes = map[string]float64{}
 		if err := m.Merge(g, []method.Upload{up}); err != nil {
@@ -272,7 +272,7 @@ func TestDPDropOuts(t *testing.T) {
 		}
 		g.Round++
 	}
-	d, _ := methods.Private(m)
+	d, _ := methods.DPLayer(m)
 	most, _ := d.Promised(g.Sampling, g.Round)
 	if e := g.Notes["epsilon"]; !(e > cases[0].Epsilon && e < 1.125*cases[0].Epsilon && most > 1.25*cases[0].Epsilon) {
 		t.Errorf("epsilon %v, the integral says %v; promised was %v", e, cases[0].Epsilon, most)

@@ -13,12 +13,12 @@ const lr, average, end0 = methodtest.HandLR, methodtest.EndMean, methodtest.End0
 
 var slope0, with = methodtest.Slope0, methodtest.Merge
 
-func compressed(o options) methodtest.Hand {
+func compressed(o options) methodtest.HandExample {
 	return methodtest.OverPromptFL("compress", o,
 		map[string]float64{"r0/c0/upload/ctx": end0, "r0/merged/ctx": average})
 }
 
-var hands = []methodtest.Hand{
+var hands = []methodtest.HandExample{
 	// Moves of at most 0.6 are 0.6 and -0.5625. Each client counts once, so their mean is 0.01875.
 	{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "init_std": 0, "clip": 0.6, "noise": 0.0},
 		LR: lr, Want: map[string]float64{
@@ -33,4 +33,4 @@ var hands = []methodtest.Hand{
 			"r0/merged/ctx": average / 2}},
 }
 
-func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, uploads.Methods, hands) }
+func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, uploads.Methods, hands) }

@@ -48,8 +48,8 @@ func read(t *testing.T) golden {
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
 
-// Rows of P have the perplexity that SciPy's root finder reaches. The divergence equals NumPy's, and its gradient
-// equals NumPy's complex steps.
+// Rows of P have the perplexity that SciPy's root finder reaches. The divergence equals NumPy's, and the gradient
+// equals NumPy's complex-step derivative.
 func TestAffinitiesAndGradient(t *testing.T) {
 	g := read(t).TSNE
 	n := len(g.Rows)

@@ -24,7 +24,7 @@ const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[
 	`"clients":[2],"lr":1}`
 
 // Every number of the round, by hand: lists by client have the right clients.
-func TestOf(t *testing.T) {
+func TestParse(t *testing.T) {
 	list, err := Parse([]byte(round), "round")
 	if err != nil {
 		t.Fatal(err)

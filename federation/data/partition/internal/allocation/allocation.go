@@ -122,7 +122,7 @@ func (j *Job) NewClients(got []Shares, domain string, before int) []Client {
 		c := Client{Domain: domain}
 		for i, sp := range j.Set.Splits() {
 			if sp.Name == "pool" {
-				c.cutPool(g[i], data.Stream(j.Seed, "partition/pool", before+n))
+				c.cutPool(g[i], data.NewRand(j.Seed, "partition/pool", before+n))
 			} else {
 				*c.In(sp.Name) = g[i]
 			}
@@ -142,7 +142,7 @@ func (j *Job) ClientsPerDomain() ([]int, error) {
 	for i := range count {
 		count[i] = j.Clients / n
 	}
-	for _, d := range data.Stream(j.Seed, "partition/remainder").Perm(n)[:j.Clients%n] {
+	for _, d := range data.NewRand(j.Seed, "partition/remainder").Perm(n)[:j.Clients%n] {
 		count[d]++
 	}
 	return count, nil
@@ -175,5 +175,5 @@ func (c *Client) cutPool(index []int, rng *rand.Rand) {
 
 // Of returns the client's examples of s.
 func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
-	return data.Pick(s.OrPool(s.Train), c.Train), data.Pick(s.OrPool(s.Val), c.Val), data.Pick(s.OrPool(s.Test), c.Test)
+	return data.Pick(s.PoolOr(s.Train), c.Train), data.Pick(s.PoolOr(s.Val), c.Val), data.Pick(s.PoolOr(s.Test), c.Test)
 }
