@@ -12,8 +12,7 @@ type options = methodtest.Options
 
 const lr = methodtest.HandLR
 
-var slope0, slope1, loss0, with, bothTowers = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Merge,
-	methodtest.BothTowers
+var slope0, slope1, loss0, bothTowers = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.BothTowers
 
 // FLoRA: the text is the prompt 1 + A B, at A = 1/2 and B = 0. At p = 1 B has half of the slope, and A none.
 var (

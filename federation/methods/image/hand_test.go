@@ -14,8 +14,6 @@ type options = methodtest.Options
 
 const lr = methodtest.HandLR
 
-var with = methodtest.Merge
-
 // FedMVP from a network of zeros: a layer norm of one number is 0, and so are all layers behind it. An image's token p
 // is therefore the sum of two biases, the attention's last and the last of all, which have one gradient. The features
 // are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates. The two

@@ -12,7 +12,7 @@ type options = methodtest.Options
 
 const lr = methodtest.HandLR
 
-var loss0, with, over, bothTowers = methodtest.Loss0, methodtest.Merge, methodtest.OverPromptFL, methodtest.BothTowers
+var loss0, bothTowers = methodtest.Loss0, methodtest.BothTowers
 
 // IVLP's first round is that of PromptFL: at p = 0 the image prompt has no slope. MaPLe's image prompt is p/2 there.
 var (

@@ -14,8 +14,8 @@ var each = options{"tokens": 1, "init_std": 0, "class_specific": true}
 
 const lr, average = methodtest.HandLR, methodtest.EndMean
 
-var slope0, slope1, loss0, second0, with, over = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0,
-	methodtest.Second0, methodtest.Merge, methodtest.OverPromptFL
+var slope0, slope1, loss0, second0, with = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Second0,
+	methodtest.Merge
 
 var aptMean = 0.5 - lr*(slope0(1)+slope1(1))
 

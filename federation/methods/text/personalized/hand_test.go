@@ -14,8 +14,7 @@ var each = options{"tokens": 1, "init_std": 0, "class_specific": true}
 
 const lr, average, end1 = methodtest.HandLR, methodtest.EndMean, methodtest.End1
 
-var slope0, slope1, loss0, second0, with = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Second0,
-	methodtest.Merge
+var slope0, slope1, loss0, second0 = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Second0
 
 var (
 	fplFirst = map[string]float64{"global": 0, "c0/local": 0.5, "c1/local": -0.5}

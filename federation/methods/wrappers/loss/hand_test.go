@@ -12,8 +12,7 @@ type options = methodtest.Options
 
 const lr, average, end0 = methodtest.HandLR, methodtest.EndMean, methodtest.End0
 
-var slope0, slope1, second0, with, over = methodtest.Slope0, methodtest.Slope1, methodtest.Second0, methodtest.Merge,
-	methodtest.OverPromptFL
+var slope0, slope1, second0, over = methodtest.Slope0, methodtest.Slope1, methodtest.Second0, methodtest.OverPromptFL
 
 // FedAPPR from ctx = 0.5 with w1 = 2, w2 = 1, lambda_a 0.3, lambda_r 0.2 and no warm-up. The discriminator's log-odds
 // of a prompt p > 0 are 2p, of p < 0 are 0 (the ReLU). -log D = ln(1+e^-2p) has the slope -2/(1+e^2p). The proximal

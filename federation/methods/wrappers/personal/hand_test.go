@@ -16,8 +16,8 @@ var bias = options{"tokens": 1, "private": "meta/2/b"}
 
 const lr, average, end0, end1 = methodtest.HandLR, methodtest.EndMean, methodtest.End0, methodtest.End1
 
-var slope0, slope1, loss0, prox0, with, over = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Prox0,
-	methodtest.Merge, methodtest.OverPromptFL
+var slope0, slope1, loss0, prox0, with = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Prox0,
+	methodtest.Merge
 
 // Ditto with lambda 0.4 and two steps: v moves like FedProx's prompt, to prox0, and w is unaffected.
 //

@@ -14,7 +14,7 @@ var zero = options{"tokens": 1, "init_std": 0}
 
 const lr = methodtest.HandLR
 
-var slope0, slope1, with = methodtest.Slope0, methodtest.Slope1, methodtest.Merge
+var slope0, with = methodtest.Slope0, methodtest.Merge
 
 // At the prompt 0 both clients have p = 1/2 for their label, where the slopes of cross entropy are -0.8 and 0.6. The
 // slope of (1-p^q)/q is p^q times that.

@@ -11,7 +11,7 @@ type options = methodtest.Options
 
 const lr, average, end0 = methodtest.HandLR, methodtest.EndMean, methodtest.End0
 
-var slope0, with = methodtest.Slope0, methodtest.Merge
+var slope0 = methodtest.Slope0
 
 func compressed(o options) methodtest.HandExample {
 	return methodtest.OverPromptFL("compress", o,
