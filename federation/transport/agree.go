@@ -8,7 +8,7 @@ import (
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/protocol"
 	"promptfed/runtime/atomicfile"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/protocol"
 )
 

@@ -15,7 +15,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
 	"promptfed/federation/transport/protocol"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport"
-	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"

@@ -15,7 +15,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"

@@ -60,7 +60,7 @@ var banned = []struct {
 	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 	{"federation/experiment/facts", true, []string{Module + "/federation/engine"}},
 	{"federation/data/partition/internal", true, []string{Module + "/federation/data/partition/pyrand"}},
-	{"federation/transport/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
+	{"federation/net/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/transport/subjects", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/transport/natsserver", true, []string{Module + "/federation/engine"}},
 	{"federation/transport/exchange", true, []string{"github.com/nats-io/nats-server"}},

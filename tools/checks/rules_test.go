@@ -115,8 +115,8 @@ func TestImportRules(t *testing.T) {
 			"nothing under federation/transport/workers may"},
 		{"the transport's tests know methods", Package{ImportPath: ours("federation/transport/transporttest"),
 			Imports: []string{ours("federation/methods")}}, ""},
-		{"a certificate knows the engine", Package{ImportPath: ours("federation/transport/certs"),
-			Deps: []string{ours("federation/engine")}}, "nothing under federation/transport/certs may"},
+		{"a certificate knows the engine", Package{ImportPath: ours("federation/net/certs"),
+			Deps: []string{ours("federation/engine")}}, "nothing under federation/net/certs may"},
 		{"messages know methods", Package{ImportPath: ours("federation/engine/message"),
 			Imports: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 	}

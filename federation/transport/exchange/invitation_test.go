@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/transporttest"
 )

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/subjects"
 )
 

@@ -3,7 +3,7 @@ package protocol
 import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 )
 
 // JoinRequest is a client's request to join.

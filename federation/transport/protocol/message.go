@@ -11,7 +11,7 @@ import (
 	"io"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/tensor"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 )
 
 // Permission holds the NATS permissions of one user of a run other than its server. The embedded server and both forms

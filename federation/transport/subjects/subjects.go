@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 )
 
 var runName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)

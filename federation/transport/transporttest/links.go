@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 )
 
 // Authority signs certificates.

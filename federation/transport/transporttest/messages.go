@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )

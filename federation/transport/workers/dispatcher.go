@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/numerics"

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/transport/authority"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/authority"
+	"promptfed/federation/net/certs"
 	"promptfed/tools/promptfed/cli"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/transport/authority"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/authority"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 )

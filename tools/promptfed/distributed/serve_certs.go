@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"promptfed/federation/net/authority"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport"
-	"promptfed/federation/transport/authority"
-	"promptfed/federation/transport/certs"
 )
 
 // replaceable moves the certificate of a configuration to own. The configuration then uses the current value of own.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/federation/experiment/facts"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport"
-	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/subjects"
 	"promptfed/tools/promptfed/cli"
 )

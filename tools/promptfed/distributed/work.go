@@ -15,7 +15,7 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/workers"

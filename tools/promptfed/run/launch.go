@@ -18,7 +18,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport/authority"
+	"promptfed/federation/net/authority"
 	"promptfed/federation/transport/workers"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"

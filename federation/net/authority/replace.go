@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
 )
 

@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
 )
 

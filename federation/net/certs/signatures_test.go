@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/net/certs"
 	"promptfed/federation/privacy/secagg"
-	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/transporttest"
 )
 

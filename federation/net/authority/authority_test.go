@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"promptfed/federation/data/datatest"
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 )
 
 func read(t *testing.T, path string) string {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"promptfed/federation/transport/certs"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
 )
 
