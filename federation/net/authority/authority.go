@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,10 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"promptfed/federation/net/certs"
@@ -26,36 +27,25 @@ const caName = "ca"
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
 
-// Make makes the missing certificates and returns their number.
+// Make makes the missing certificates with their keys in one folder, and returns their number.
 func Make(dir, authority string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
-	for _, d := range []string{dir, authority} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return 0, err
-		}
-	}
-	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
-	if err := m.authority(); err != nil {
+	m, err := open(dir, authority, now, life)
+	if err != nil {
 		return m.made, err
 	}
-	server := x509.Certificate{Subject: pkix.Name{CommonName: certs.ServerName},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	for _, h := range hosts {
-		if ip := net.ParseIP(h); ip != nil {
-			server.IPAddresses = append(server.IPAddresses, ip)
-		} else {
-			server.DNSNames = append(server.DNSNames, h)
-		}
-	}
-	if err := m.sign(certs.ServerName, server); err != nil {
-		return m.made, err
-	}
-	names := []string{certs.StatusUser, certs.WorkerUser}
+	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
 		names = append(names, certs.UserOf(k))
 	}
 	for _, name := range names {
-		if err := m.sign(name, x509.Certificate{Subject: pkix.Name{CommonName: name},
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if there(certFile(dir, name)) {
+			continue
+		}
+		key, err := ownKey(keyFile(dir, name)) // before the certificate, so that no certificate is without a key
+		if err == nil {
+			err = m.issue(name, hosts, key.Public())
+		}
+		if err != nil {
 			return m.made, err
 		}
 	}
@@ -64,12 +54,25 @@ func Make(dir, authority string, clients int, hosts []string, now time.Time, lif
 
 // maker signs certificates in a folder.
 type maker struct {
-	dir      string
+	dir      string // of the certificates
+	folder   string // of the authority
 	keyPath  string // of the authority
 	from, to time.Time
 	ca       *x509.Certificate
 	key      *ecdsa.PrivateKey
 	made     int
+}
+
+// open opens the authority of two folders, and makes a missing one.
+func open(dir, authority string, now time.Time, life time.Duration) (*maker, error) {
+	m := &maker{dir: dir, folder: authority, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour),
+		to: now.Add(life)}
+	for _, d := range []string{dir, authority} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return m, err
+		}
+	}
+	return m, m.authority()
 }
 
 // authority reads the folder's authority, or makes one.
@@ -111,57 +114,109 @@ func there(path string) bool {
 // create makes a new authority.
 func (m *maker) create() error {
 	var err error
-	if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+	if m.key, err = newKey(m.keyPath); err != nil {
 		return err
 	}
-	t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
-		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
-	der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
-	if err != nil {
-		return err
-	}
-	if m.ca, err = x509.ParseCertificate(der); err != nil {
-		return err
-	}
-	return m.write(m.keyPath, caName, der, m.key)
+	m.ca = &x509.Certificate{Subject: pkix.Name{CommonName: "promptfed authority"}, IsCA: true,
+		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+	m.ca, err = m.sign(caName, *m.ca, m.ca, m.key.Public())
+	return err
 }
 
-func serial() *big.Int {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil { // crypto/rand's Reader never fails
-		panic(err)
+// issue makes the certificate of a name for a public key.
+func (m *maker) issue(name string, hosts []string, key crypto.PublicKey) error {
+	t := x509.Certificate{Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if name == certs.ServerName {
+		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		t.DNSNames, t.IPAddresses = addresses(hosts)
 	}
-	return n
+	_, err := m.sign(name, t, m.ca, key)
+	return err
 }
 
-// sign makes a certificate unless it exists.
-func (m *maker) sign(name string, t x509.Certificate) error {
-	if there(certFile(m.dir, name)) {
-		return nil
+// addresses separates names of hosts from IP addresses.
+func addresses(hosts []string) (names []string, ips []net.IP) {
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			ips = append(ips, ip)
+		} else {
+			names = append(names, h)
+		}
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	t.SerialNumber, t.NotBefore, t.NotAfter, t.KeyUsage = serial(), m.from, m.to, x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, &t, m.ca, &key.PublicKey, m.key)
-	if err != nil {
-		return err
-	}
-	return m.write(keyFile(m.dir, name), name, der, key)
+	return names, ips
 }
 
-// write writes the key before the certificate, so that no certificate is without a key.
-func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) error {
-	b, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
+// hostsOf joins names of hosts and IP addresses.
+func hostsOf(names []string, ips []net.IP) []string {
+	hosts := slices.Clone(names)
+	for _, ip := range ips {
+		hosts = append(hosts, ip.String())
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b})
-	if err := atomicfile.WritePrivate(keyPath, atomicfile.Bytes(text)); err != nil {
-		return err
+	return hosts
+}
+
+// sign signs a certificate and writes it.
+func (m *maker) sign(name string, t x509.Certificate, by *x509.Certificate, key crypto.PublicKey) (
+	*x509.Certificate, error) {
+	t.NotBefore, t.NotAfter = m.from, m.to
+	der, err := x509.CreateCertificate(rand.Reader, &t, by, key, m.key)
+	if err != nil {
+		return nil, err
 	}
 	m.made++
-	return os.WriteFile(certFile(m.dir, name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+	if err := writeCert(certFile(m.dir, name), der); err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+func writeCert(path string, der []byte) error {
+	return atomicfile.Write(path, atomicfile.Bytes(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+}
+
+func readCert(path string) (*x509.Certificate, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("%s holds no certificate", path)
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// newKey makes a private key in a file.
+func newKey(path string) (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return key, atomicfile.WritePrivate(path, atomicfile.Bytes(text))
+}
+
+// ownKey reads the private key of a file, or makes a key there.
+func ownKey(path string) (crypto.Signer, error) {
+	text, err := atomicfile.ReadPrivate(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newKey(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if block, _ := pem.Decode(text); block != nil {
+		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+			if signer, ok := key.(crypto.Signer); ok && checkKey(signer.Public()) == nil {
+				return signer, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s holds no ECDSA P-256, P-384 or Ed25519 key in PKCS #8; move it away to make a new key",
+		path)
 }

@@ -2,12 +2,12 @@ package authority
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -21,34 +21,52 @@ import (
 // Replace revokes certificates, then makes new ones; a stolen key needs both. say gets one line for each action.
 func Replace(dir, authority string, revoke, renew []string, now time.Time, life time.Duration,
 	say func(format string, a ...any)) error {
-	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
-	if _, err := os.Stat(m.keyPath); err != nil {
+	if _, err := os.Stat(keyFile(authority, caName)); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
 	}
-	if err := m.authority(); err != nil {
+	m, err := open(dir, authority, now, life)
+	if err != nil {
 		return err
 	}
 	if len(revoke) > 0 {
-		if err := m.revoke(authority, revoke, now, say); err != nil {
+		if err := m.revoke(revoke, now, say); err != nil {
 			return err
 		}
 	}
 	for _, name := range renew {
-		old, err := readCert(certFile(dir, name))
+		cert, key := certFile(dir, name), keyFile(dir, name)
+		err := checkName(name)
+		var old *x509.Certificate
+		if err == nil {
+			old, err = readCert(cert)
+		}
 		if err != nil {
 			return fmt.Errorf("--renew %s: %w", name, err)
 		}
-		if err := os.Rename(certFile(dir, name), replacedFile(authority, name, old.SerialNumber.String())); err != nil {
+		if _, err := tls.LoadX509KeyPair(cert, key); err != nil { // whatever the mode of the key is
+			return fmt.Errorf("--renew %s: the key of its certificate is not here (%w): ask for a new request "+
+				"(promptfed certs DIR --request %s) and --approve it", name, err, name)
+		}
+		kept, err := m.keep(name, old)
+		if err != nil {
 			return err
 		}
-		if err := m.sign(name, x509.Certificate{Subject: old.Subject, ExtKeyUsage: old.ExtKeyUsage,
-			DNSNames: old.DNSNames, IPAddresses: old.IPAddresses}); err != nil {
+		made, err := newKey(key)
+		if err == nil {
+			err = m.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
+		}
+		if err != nil {
 			return err
 		}
-		say("%s and %s are new; the old certificate is %s\n", certFile(dir, name), keyFile(dir, name),
-			replacedFile(authority, name, old.SerialNumber.String()))
+		say("%s and %s are new; the old certificate is %s\n", cert, key, kept)
 	}
 	return nil
+}
+
+// keep copies a certificate that will be replaced to the authority's folder, so that it can be revoked there.
+func (m *maker) keep(name string, old *x509.Certificate) (path string, err error) {
+	path = replacedFile(m.folder, name, old.SerialNumber.String())
+	return path, writeCert(path, old.Raw)
 }
 
 // replacedFile returns the file of a replaced certificate; serial may be a pattern.
@@ -56,49 +74,56 @@ func replacedFile(authority, name, serial string) string {
 	return filepath.Join(authority, name+"-"+serial+".pem")
 }
 
-func readCert(path string) (*x509.Certificate, error) {
-	text, err := os.ReadFile(path)
+// files returns the files of all certificates of a name.
+func (m *maker) files(name string) ([]string, error) {
+	files, err := filepath.Glob(replacedFile(m.folder, name, "[0-9]*"))
+	if path := certFile(m.dir, name); there(path) {
+		files = append(files, path)
+	}
+	return files, err
+}
+
+// revoked reads the folder's list of revoked certificates. Without a file the list is empty.
+func (m *maker) revoked() (*x509.RevocationList, error) {
+	path := filepath.Join(m.dir, certs.RevocationFile)
+	list, err := certs.ReadRevocationList(path, []*x509.Certificate{m.ca})
+	if errors.Is(err, fs.ErrNotExist) {
+		return &x509.RevocationList{Number: new(big.Int)}, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("%s holds no certificate", path)
-	}
-	return x509.ParseCertificate(block.Bytes)
+	return list, nil
+}
+
+// lists reports whether a list has a certificate.
+func lists(list *x509.RevocationList, c *x509.Certificate) bool {
+	return slices.ContainsFunc(list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool {
+		return e.SerialNumber.Cmp(c.SerialNumber) == 0
+	})
 }
 
 // revoke adds the certificates of a name, or the certificate of a file, to the folder's list.
-func (m *maker) revoke(authority string, which []string, now time.Time,
-	say func(format string, a ...any)) error {
+func (m *maker) revoke(which []string, now time.Time, say func(format string, a ...any)) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
 		return fmt.Errorf("%s was made by an older release and may not sign a list of revoked certificates; make a "+
 			"new authority in another folder", certFile(m.dir, caName))
 	}
-	path := filepath.Join(m.dir, certs.RevocationFile)
-	revoked, number := map[string]x509.RevocationListEntry{}, big.NewInt(1)
-	old, err := certs.ReadRevocationList(path, []*x509.Certificate{m.ca})
-	if err == nil {
-		number.Add(old.Number, number)
-		for _, e := range old.RevokedCertificateEntries {
-			revoked[e.SerialNumber.String()] = e
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w", path, err)
+	list, err := m.revoked()
+	if err != nil {
+		return err
 	}
 	for _, name := range which {
-		files, err := filepath.Glob(replacedFile(authority, name, "*"))
+		files, err := m.files(name)
 		if err != nil {
 			return fmt.Errorf("--revoke %s: %w", name, err)
 		}
-		for _, file := range []string{certFile(m.dir, name), name} {
-			if _, err := os.Stat(file); err == nil {
-				files = append(files, file)
-			}
+		if there(name) {
+			files = append(files, name)
 		}
 		if len(files) == 0 {
 			return fmt.Errorf("--revoke %s: there is no such certificate in %s or %s, and no such file", name, m.dir,
-				authority)
+				m.folder)
 		}
 		for _, file := range files {
 			c, err := readCert(file)
@@ -108,24 +133,24 @@ func (m *maker) revoke(authority string, which []string, now time.Time,
 			if err != nil {
 				return fmt.Errorf("--revoke %s: %s: %w", name, file, err)
 			}
-			if key := c.SerialNumber.String(); revoked[key].SerialNumber == nil {
-				revoked[key] = x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now}
+			if !lists(list, c) {
+				list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
+					x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now})
 			}
 		}
 	}
-	list := x509.RevocationList{Number: number, ThisUpdate: now, NextUpdate: m.ca.NotAfter}
-	for _, serial := range slices.Sorted(maps.Keys(revoked)) {
-		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, revoked[serial])
-	}
-	der, err := x509.CreateRevocationList(rand.Reader, &list, m.ca, m.key)
+	list = &x509.RevocationList{Number: list.Number.Add(list.Number, big.NewInt(1)), ThisUpdate: now,
+		NextUpdate: m.ca.NotAfter, RevokedCertificateEntries: list.RevokedCertificateEntries}
+	der, err := x509.CreateRevocationList(rand.Reader, list, m.ca, m.key)
 	if err != nil {
 		return err
 	}
+	path := filepath.Join(m.dir, certs.RevocationFile)
 	text := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
 	say("certificates revoked in %s: %d; the server needs that file in the folder of its --tls\n",
-		path, len(revoked))
+		path, len(list.RevokedCertificateEntries))
 	return nil
 }

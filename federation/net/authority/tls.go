@@ -11,6 +11,20 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
+// Identity returns the identity of a name, with the folder's revoked certificates.
+func Identity(dir, name string) (certs.Identity, error) {
+	conf, err := ClientTLS(dir, name)
+	if err != nil {
+		return certs.Identity{}, err
+	}
+	revoked, err := Revoked(dir)
+	if err != nil {
+		return certs.Identity{}, err
+	}
+	who, err := certs.FromTLS(conf)
+	return who.WithRevocations(revoked), err
+}
+
 // ServerTLS returns a TLS configuration that requires client certificates of the folder's authority.
 func ServerTLS(dir string) (*tls.Config, error) {
 	conf, err := ClientTLS(dir, certs.ServerName)
@@ -43,6 +57,9 @@ func ClientTLS(dir, name string) (*tls.Config, error) {
 	pair, err := readPair(certFile(dir, name), keyFile(dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: certificate of %s: %w", name, err)
+	}
+	if is := pair.Leaf.Subject.CommonName; is != name {
+		return nil, fmt.Errorf("--tls: %s is the certificate of %.60q, not of %s", certFile(dir, name), is, name)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }

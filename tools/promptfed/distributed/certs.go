@@ -1,58 +1,158 @@
 package distributed
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
 	"promptfed/tools/promptfed/cli"
 )
 
+// certsFlags are the flags of certs.
+type certsFlags struct {
+	dir, signer          string
+	clients, days        int
+	hosts, renew, revoke []string
+	request, approve     string
+	fingerprint          string
+	yes                  bool
+	out                  io.Writer
+}
+
+func (f certsFlags) say(format string, a ...any) { fmt.Fprintf(f.out, format, a...) }
+
 func certsCommand() *cobra.Command {
-	clients, days := 0, 90
-	var hosts []string
-	var signer string
-	var renew, revoke []string
-	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...] [--authority DIR] | certs DIR [--revoke NAME] " +
-		"[--renew NAME]", Args: cli.Exactly(1),
-		Short: "create a small certificate authority for trials, with a certificate for the server and for each client"}
-	c.Flags().IntVar(&clients, "clients", 0, "number of clients; those that have a certificate keep it")
-	c.Flags().IntVar(&days, "days", days, "days that the certificates are valid")
-	c.Flags().StringSliceVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
-		"names and addresses under which clients reach the server")
-	c.Flags().StringVar(&signer, "authority", "", "folder of the authority's private key, which neither server nor "+
+	var f certsFlags
+	c := &cobra.Command{Use: "certs DIR --request NAME [--host NAME ...] | certs DIR --approve FILE [--host NAME ...]" +
+		" | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME]", Args: cli.Exactly(1),
+		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
+	l := c.Flags()
+	l.StringVar(&f.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it has "+
+		"none, and the signing request DIR/NAME.csr; the key stays on this machine")
+	l.StringVar(&f.approve, "approve", "", "sign the request in this file with the authority, which is made at the "+
+		"first use")
+	l.StringVar(&f.fingerprint, "fingerprint", "", "approve only the key with this fingerprint, or with its first 16 "+
+		"digits or more, without being asked on a terminal")
+	l.BoolVar(&f.yes, "yes", false, "approve the request without being asked on a terminal")
+	l.IntVar(&f.clients, "clients", 0, "for trials: make the keys and certificates of the server, N clients, status "+
+		"and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
+	l.IntVar(&f.days, "days", 90, "days that the certificates are valid")
+	l.StringSliceVar(&f.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
+		"names and addresses under which clients reach the server; with --approve, all that the server may have")
+	l.StringVar(&f.signer, "authority", "", "folder of the authority's private key, which neither server nor "+
 		"clients need (default DIR-authority)")
-	c.Flags().StringSliceVar(&revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
+	l.StringSliceVar(&f.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
 		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
-	c.Flags().StringSliceVar(&renew, "renew", nil, "make a new certificate and key for NAME; the old certificate "+
-		"moves to the authority's folder and stays valid until it is revoked")
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		if signer == "" {
-			signer = filepath.Clean(args[0]) + "-authority"
+	l.StringSliceVar(&f.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
+		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
+		"revoked")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		f.dir, f.out = args[0], cmd.OutOrStdout()
+		return f.run(cmd)
+	}
+	return c
+}
+
+func (f certsFlags) run(cmd *cobra.Command) error {
+	if f.signer == "" {
+		f.signer = filepath.Clean(f.dir) + "-authority"
+	}
+	const mostDays = 100 * 365
+	if f.days < 1 || f.days > mostDays {
+		return cli.Usagef("--days %d: expected 1 to %d", f.days, mostDays)
+	}
+	steps := 0
+	for _, flag := range []string{"clients", "request", "approve"} {
+		if cmd.Flags().Changed(flag) {
+			steps++
 		}
-		const mostDays = 100 * 365
-		if days < 1 || days > mostDays {
-			return cli.Usagef("--days %d: expected 1 to %d", days, mostDays)
-		}
-		if len(renew)+len(revoke) > 0 && clients == 0 {
-			return authority.Replace(args[0], signer, revoke, renew, time.Now(), time.Duration(days)*24*time.Hour,
-				func(format string, a ...any) { fmt.Printf(format, a...) })
-		}
-		if clients < 1 || clients > 1<<16 {
-			return cli.Usagef("--clients %d: expected 1 to %d", clients, 1<<16)
-		}
-		made, err := authority.Make(args[0], signer, clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
+	}
+	replaced := len(f.renew)+len(f.revoke) > 0
+	if steps > 1 || replaced && steps > 0 && f.approve == "" {
+		return cli.Usagef("--clients, --request, --approve and --renew or --revoke are separate steps; only " +
+			"--approve takes --renew and --revoke")
+	}
+	life := time.Duration(f.days) * 24 * time.Hour
+	switch {
+	case f.request != "":
+		r, err := authority.MakeRequest(f.dir, f.request, f.hosts)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d certificates made in %s: give each client ca.pem, client-K.pem and client-K-key.pem; keep %s "+
-			"safe and away from the server: its key signs new certificates\n",
-			made, args[0], signer)
+		f.say("the key of %[2]s has the fingerprint %[3]s: send %[4]s to the holder of the authority; compare the "+
+			"fingerprint over another channel; put the answer's ca.pem and %[2]s.pem into %[1]s\n", f.dir, r.Name,
+			r.Fingerprint, filepath.Join(f.dir, r.Name+".csr"))
 		return nil
+	case f.approve != "":
+		return f.sign(cmd, life)
+	case replaced:
+		return authority.Replace(f.dir, f.signer, f.revoke, f.renew, time.Now(), life, f.say)
+	case !cmd.Flags().Changed("clients"):
+		return cli.Needed("certs", "--request NAME, --approve FILE, --renew NAME, --revoke NAME or --clients N")
+	case f.clients < 1 || f.clients > 1<<16:
+		return cli.Usagef("--clients %d: expected 1 to %d", f.clients, 1<<16)
 	}
-	return c
+	made, err := authority.Make(f.dir, f.signer, f.clients, f.hosts, time.Now(), life)
+	if err != nil {
+		return err
+	}
+	f.say("%d certificates made in %s, for a trial: this machine has every client's key (--request makes a key on "+
+		"the client's own machine); give each client ca.pem, client-K.pem and client-K-key.pem; keep %s safe and away "+
+		"from the server: its key signs new certificates\n", made, f.dir, f.signer)
+	return nil
+}
+
+// sign approves a request.
+func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
+	r, err := authority.ReadRequest(f.approve)
+	if err != nil {
+		return err
+	}
+	for _, name := range f.renew {
+		if name != r.Name {
+			return cli.Usagef("--renew %s: %s is a request of %s", name, f.approve, r.Name)
+		}
+	}
+	f.say("%s is a request of %s, whose key has the fingerprint %s\n", f.approve, r.Name, r.Fingerprint)
+	switch {
+	case cmd.Flags().Changed("fingerprint"): // an empty one of a script is an error
+		if len(f.fingerprint) < authority.MinFingerprint {
+			return cli.Usagef("--fingerprint %s: expected %d digits or more", f.fingerprint, authority.MinFingerprint)
+		}
+		if !r.Matches(f.fingerprint) {
+			return fmt.Errorf("%s is not the fingerprint of %s, so its key may be somebody else's; ask %s for the "+
+				"file again; nothing was signed", f.fingerprint, f.approve, r.Name)
+		}
+	case f.yes:
+	case onTerminal(cmd.InOrStdin()) && onTerminal(f.out):
+		f.say("does its sender name the same fingerprint over another channel? then approve it [y/N] ")
+		if err := readYes(cmd.Context(), cmd.InOrStdin()); errors.Is(err, errDeclined) {
+			return errors.New("nothing was signed")
+		} else if err != nil {
+			return err
+		}
+	default:
+		return cli.Usagef("there is no terminal to ask at: give the fingerprint that its sender tells you over " +
+			"another channel with --fingerprint, or --yes")
+	}
+	if len(f.revoke) > 0 {
+		if err := authority.Replace(f.dir, f.signer, f.revoke, nil, time.Now(), life, f.say); err != nil {
+			return err
+		}
+	}
+	return authority.Approve(f.dir, f.signer, r, f.hosts, len(f.renew) > 0, time.Now(), life, f.say)
+}
+
+// onTerminal reports whether a stream is a terminal.
+func onTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

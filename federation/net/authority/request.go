@@ -1,0 +1,229 @@
+package authority
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"promptfed/federation/net/certs"
+	"promptfed/runtime/atomicfile"
+)
+
+// Request is a signing request (PKCS #10) for one of a run's names.
+type Request struct {
+	Name        string
+	Fingerprint string // SHA-256 of the public key (PKIX), hexadecimal
+	csr         *x509.CertificateRequest
+}
+
+const (
+	requestType = "CERTIFICATE REQUEST"
+	maxRequest  = 16 << 10 // bytes of a file
+)
+
+// MakeRequest writes the request of a name, DIR/NAME.csr, for the key DIR/NAME-key.pem, and makes a missing key.
+func MakeRequest(dir, name string, hosts []string) (Request, error) {
+	if err := checkName(name); err != nil {
+		return Request{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Request{}, err
+	}
+	key, err := ownKey(keyFile(dir, name))
+	if err != nil {
+		return Request{}, err
+	}
+	t := x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
+	if name == certs.ServerName {
+		t.DNSNames, t.IPAddresses = addresses(hosts)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &t, key)
+	if err != nil {
+		return Request{}, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der})
+	if err := atomicfile.Write(requestFile(dir, name), atomicfile.Bytes(text)); err != nil {
+		return Request{}, err
+	}
+	return parseRequest(text)
+}
+
+func requestFile(dir, name string) string { return filepath.Join(dir, name+".csr") }
+
+// ReadRequest reads and checks the request in a file.
+func ReadRequest(path string) (Request, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Request{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRequest+1))
+	if err != nil {
+		return Request{}, err
+	}
+	r, err := parseRequest(text)
+	if err != nil {
+		return r, fmt.Errorf("%s: %w; nothing was signed", path, err)
+	}
+	return r, nil
+}
+
+func parseRequest(text []byte) (Request, error) {
+	if len(text) > maxRequest {
+		return Request{}, fmt.Errorf("a signing request has at most %d bytes", maxRequest)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != requestType {
+		return Request{}, errors.New("it holds no signing request (PEM, BEGIN " + requestType + ")")
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return Request{}, fmt.Errorf("the signing request is damaged: %w", err)
+	}
+	if err := checkKey(csr.PublicKey); err != nil {
+		return Request{}, err
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return Request{}, fmt.Errorf("the sender does not have the key of the request: %w", err)
+	}
+	return Request{csr.Subject.CommonName, fingerprint(csr.PublicKey), csr}, checkName(csr.Subject.CommonName)
+}
+
+// checkKey returns an error unless a public key is of a supported kind.
+func checkKey(key crypto.PublicKey) error {
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return nil
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P256() || key.Curve == elliptic.P384() {
+			return nil
+		}
+	}
+	return errors.New("the key is neither ECDSA P-256 or P-384 nor Ed25519")
+}
+
+// maxClientBits is the number of bits of the largest number of a client.
+const maxClientBits = 20
+
+// checkName returns an error unless a certificate may have a name.
+func checkName(name string) error {
+	switch name {
+	case certs.ServerName, certs.StatusUser, certs.WorkerUser:
+		return nil
+	}
+	if _, number, ok := strings.Cut(name, "-"); ok {
+		if k, err := strconv.ParseUint(number, 10, maxClientBits); err == nil && certs.UserOf(int(k)) == name {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.60q is not a name of a run: expected client-K (K is a number from 0), %s, %s or %s", name,
+		certs.StatusUser, certs.WorkerUser, certs.ServerName)
+}
+
+func fingerprint(key crypto.PublicKey) string {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil { // not a key that checkKey accepts
+		return ""
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}
+
+// MinFingerprint is the smallest number of hexadecimal digits of a fingerprint that Matches accepts.
+const MinFingerprint = 16
+
+// Matches reports whether digits begin the fingerprint of the request.
+func (r Request) Matches(digits string) bool {
+	return len(digits) >= MinFingerprint && strings.HasPrefix(r.Fingerprint, strings.ToLower(digits))
+}
+
+// Approve signs the certificate of a request. Of the request it uses the name and the key; hosts are the addresses of a
+// server. Approve refuses a key whose certificate is revoked. It replaces a valid certificate for another key only with
+// replace. say gets one line for each action.
+func Approve(dir, authority string, r Request, hosts []string, replace bool, now time.Time, life time.Duration,
+	say func(format string, a ...any)) error {
+	if err := r.checkHosts(hosts); err != nil {
+		return err
+	}
+	m, err := open(dir, authority, now, life)
+	if err != nil {
+		return err
+	}
+	list, err := m.revoked()
+	if err != nil {
+		return err
+	}
+	files, err := m.files(r.Name)
+	if err != nil {
+		return err
+	}
+	path := certFile(dir, r.Name)
+	var old *x509.Certificate
+	for _, file := range files {
+		c, err := readCert(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		same, revoked := fingerprint(c.PublicKey) == r.Fingerprint, lists(list, c)
+		if same && revoked {
+			return fmt.Errorf("the key of the request belongs to the revoked certificate %s; remove %s where the "+
+				"request was made, and request again", file, keyFile("", r.Name))
+		}
+		if file != path {
+			continue
+		}
+		if old = c; !same && !revoked && !replace && now.Before(c.NotAfter) {
+			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
+				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path, r.Name,
+				r.Name, r.Name)
+		}
+	}
+	if old != nil {
+		kept, err := m.keep(r.Name, old)
+		if err != nil {
+			return err
+		}
+		say("the old certificate is %s\n", kept)
+	}
+	if err := m.issue(r.Name, hosts, r.csr.PublicKey); err != nil {
+		return err
+	}
+	until := m.to
+	if m.ca.NotAfter.Before(until) {
+		until = m.ca.NotAfter
+	}
+	say("%s is valid until %s: send it and %s back; neither is secret\n", path, until.Format(time.DateOnly),
+		certFile(dir, caName))
+	return nil
+}
+
+// checkHosts returns an error if a server requests an address that is not among hosts.
+func (r Request) checkHosts(hosts []string) error {
+	if r.Name != certs.ServerName {
+		return nil
+	}
+	allowed := hostsOf(addresses(hosts))
+	for _, host := range hostsOf(r.csr.DNSNames, r.csr.IPAddresses) {
+		if !slices.Contains(allowed, host) {
+			return fmt.Errorf("the request asks for the address %.60q; give all addresses that the server may have "+
+				"with --host", host)
+		}
+	}
+	return nil
+}
