@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"promptfed/runtime/atomicfile"
 )
@@ -72,6 +74,9 @@ func (i Identity) WithKey(dir string) (Identity, error) {
 		}
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		if err != nil {
+			return i, err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return i, err
 		}
 		i.Key = key
@@ -209,6 +214,12 @@ const ServerName = "server"
 
 // UserOf returns the user name of a client, which is also the common name of its certificate.
 func UserOf(client int) string { return "client-" + strconv.Itoa(client) }
+
+// ClientOf returns the client of a user name.
+func ClientOf(user string) (client int, ok bool) {
+	client, err := strconv.Atoi(strings.TrimPrefix(user, "client-"))
+	return client, err == nil && client >= 0 && UserOf(client) == user
+}
 
 // StatusUser is the common name of a certificate that may only request the status of a run.
 const StatusUser = "status"

@@ -33,7 +33,7 @@ func (s *Signatures) Proof(int) ([]byte, error) {
 	return x509.MarshalPKIXPublicKey(s.who.Key.Public())
 }
 
-// signedDigest returns the digest to sign. It separates these messages from the transport's own.
+// signedDigest returns the digest to sign. It separates these messages from others that the key signs.
 func signedDigest(message []byte) []byte {
 	sum := sha256.Sum256(append([]byte("promptfed between clients\n"), message...))
 	return sum[:]

@@ -1,0 +1,679 @@
+package listen
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"promptfed/federation/net/authority"
+	"promptfed/federation/net/certs"
+)
+
+// log is a log that tests read while it is written.
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// folder makes certificates of 20 clients that are valid for a time, in a folder whose authority is in folder + "-ca".
+func folder(t *testing.T, life time.Duration, hosts ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "certs")
+	if _, err := authority.Make(dir, dir+"-ca", 20, hosts, time.Now(), life); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func revoke(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Now(), time.Hour,
+		func(string, ...any) {}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// identity returns the identity of a name in a folder; without a folder, one with a new key.
+func identity(t *testing.T, dir, name string) certs.Identity {
+	t.Helper()
+	i, err := certs.Identity{}.WithKey("")
+	if dir != "" {
+		i, err = authority.Identity(dir, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func clientTLS(t *testing.T, i certs.Identity, name string, known ...byte) *tls.Config {
+	t.Helper()
+	conf, err := i.ClientTLS(name, func() []byte { return known })
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.ServerName = "127.0.0.1"
+	return conf
+}
+
+// open returns a listener with an HTTP server that admits each connection.
+func open(t *testing.T, e Options) (*Listener, *log) {
+	t.Helper()
+	text := &log{}
+	e.Log = slog.New(slog.NewTextHandler(text, nil))
+	if e.Address == "" {
+		e.Address = "127.0.0.1:0"
+	}
+	if e.Clients == 0 {
+		e.Clients = 10
+	}
+	l, err := Open(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type connKey struct{}
+	s := &http.Server{ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c.(*tls.Conn).NetConn())
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := r.Context().Value(connKey{}).(*Conn)
+			if err := c.Admit(); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+			io.WriteString(w, r.Proto+" "+c.Peer().Name)
+		})}
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return l, text
+}
+
+// dial opens a connection from an address and completes its handshake.
+func dial(t *testing.T, l *Listener, conf *tls.Config, from string) (*tls.Conn, error) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	conn := tls.Client(c, conf)
+	return conn, conn.Handshake()
+}
+
+// ended returns why the server ended a connection within a time; nil if it did not.
+func ended(c net.Conn, within time.Duration) error {
+	c.SetReadDeadline(time.Now().Add(within))
+	for b := make([]byte, 1024); ; {
+		if _, err := c.Read(b); errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// get requests a page and returns its text.
+func get(t *testing.T, conf *tls.Config, l *Listener) (string, error) {
+	t.Helper()
+	tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
+	t.Cleanup(tr.CloseIdleConnections)
+	r, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return string(text), err
+}
+
+// waitFor waits until the log has some words.
+func (l *log) waitFor(t *testing.T, words string) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !strings.Contains(l.String(), words); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log does not say %q:\n%s", words, l)
+		}
+	}
+}
+
+// An HTTP server speaks HTTP/2 with the connections, knows the client of each, and a client recognises the server's key
+// again, with and without an authority.
+func TestHTTP2(t *testing.T) {
+	dir := folder(t, time.Hour, "127.0.0.1")
+	for _, dir := range []string{dir, ""} {
+		server := identity(t, dir, "server")
+		l, _ := open(t, Options{Identity: server})
+		proof, err := server.Proof()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := get(t, clientTLS(t, identity(t, dir, "client-3"), "client-3", proof.Key...), l)
+		if err != nil || text != "HTTP/2.0 client-3" {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+}
+
+// show makes a client show a certificate whatever the server asks for.
+func show(conf *tls.Config, own tls.Certificate) *tls.Config {
+	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
+	return conf
+}
+
+// sign returns a new certificate of an authority, or one that its key signs itself.
+func sign(t *testing.T, c x509.Certificate, key crypto.Signer, ca *x509.Certificate, by any) tls.Certificate {
+	t.Helper()
+	c.SerialNumber, c.IPAddresses = big.NewInt(7), []net.IP{net.IPv4(127, 0, 0, 1)}
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
+	if ca == nil {
+		ca = &c
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &c, ca, key.Public(), by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func newKey(t *testing.T) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// authorityOf returns the certificate and key of a folder's authority.
+func authorityOf(t *testing.T, dir string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir+"-ca", "ca-key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// The server refuses clients without a valid certificate of a client, with an alert that reaches a client even if it
+// sends requests before it reads, and logs the reason and the address.
+func TestRefusedClients(t *testing.T) {
+	t.Parallel()
+	dir, other := folder(t, time.Hour, "127.0.0.1"), folder(t, time.Hour, "127.0.0.1")
+	revoke(t, dir, "client-4")
+	with := func(name string) *tls.Config { return clientTLS(t, identity(t, dir, name), name) }
+	none := with("client-0")
+	none.Certificates, none.GetClientCertificate = nil, nil
+	old := with("client-0")
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	key, ca := newKey(t), authorityOf(t, dir)
+	expired := x509.Certificate{Subject: pkix.Name{CommonName: "client-0"}, NotAfter: time.Now().Add(-time.Hour)}
+	unnamed := func(name string, key crypto.Signer, by any) *tls.Config {
+		c := x509.Certificate{Subject: pkix.Name{CommonName: name}}
+		return show(&tls.Config{InsecureSkipVerify: true}, sign(t, c, key, nil, by))
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bad, unknown = "bad certificate", "unknown certificate authority"
+	for name, c := range map[string]struct {
+		server         string // folder
+		conf           *tls.Config
+		client, logged string
+	}{
+		"another authority": {dir, show(with("client-0"), clientTLS(t, identity(t, other, "client-0"),
+			"client-0").Certificates[0]), unknown, "signed by unknown authority"},
+		"self-signed":    {dir, unnamed("client-0", key, key), unknown, "signed by unknown authority"},
+		"no certificate": {dir, none, "certificate required", "client didn't provide a certificate"},
+		"TLS 1.2":        {dir, old, "protocol version not supported", "client offered only unsupported versions"},
+		"the server's":   {dir, with("server"), bad, `\"server\" is not a client`},
+		"a worker's":     {dir, with("worker"), bad, `\"worker\" is not a client`},
+		"revoked":        {dir, with("client-4"), bad, "the certificate of client-4 is revoked"},
+		"expired": {dir, show(with("client-0"), sign(t, expired, key, ca.Leaf, ca.PrivateKey)), "expired",
+			"expired"},
+		"no name":          {"", unnamed("", key, key), bad, `\"\" is not a client`},
+		"no client's name": {"", unnamed("client-01", key, key), bad, `\"client-01\" is not a client`},
+		"another's key": {"", unnamed("client-0", key, newKey(t)), bad,
+			`\"client-0\" is signed by \"CN=client-0\", not by its own key`},
+		"RSA":     {"", unnamed("client-0", rsaKey, rsaKey), bad, "neither Ed25519 nor ECDSA"},
+		"nothing": {"", none, "certificate required", "client didn't provide a certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, text := open(t, Options{Identity: identity(t, c.server, "server")})
+			if c.server == "" {
+				c.conf = c.conf.Clone()
+				c.conf.InsecureSkipVerify, c.conf.VerifyConnection = true, nil
+			}
+			for range 5 {
+				conn, err := dial(t, l, c.conf, "127.0.0.1")
+				for range 3 {
+					if err == nil {
+						time.Sleep(5 * time.Millisecond)
+						_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+					}
+				}
+				if err == nil {
+					err = ended(conn, 5*time.Second)
+				}
+				if err == nil || !strings.Contains(err.Error(), c.client) {
+					t.Errorf("the client sees %v; want %q", err, c.client)
+				}
+			}
+			text.waitFor(t, "from=127.0.0.1")
+			if s := text.String(); !strings.Contains(s, c.logged) || strings.Count(s, "\n") != 1 {
+				t.Errorf("the log says %q; want %q once", s, c.logged)
+			}
+		})
+	}
+}
+
+// A client refuses a server that is not the run's.
+func TestRefusedServers(t *testing.T) {
+	t.Parallel()
+	dir, other := folder(t, time.Hour, "127.0.0.1"), folder(t, time.Hour, "127.0.0.1")
+	before := identity(t, dir, "server")
+	if err := authority.Replace(dir, dir+"-ca", []string{"server"}, []string{"server"}, time.Now(), time.Hour,
+		func(string, ...any) {}); err != nil {
+		t.Fatal(err)
+	}
+	ca := authorityOf(t, dir)
+	made := func(use x509.ExtKeyUsage) certs.Identity {
+		own := sign(t, x509.Certificate{Subject: pkix.Name{CommonName: "client-1"},
+			ExtKeyUsage: []x509.ExtKeyUsage{use}}, newKey(t), ca.Leaf, ca.PrivateKey)
+		i, err := certs.FromTLS(&tls.Config{Certificates: []tls.Certificate{own},
+			RootCAs: clientTLS(t, before, "server").RootCAs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	proof, err := identity(t, "", "").Proof()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, bare := clientTLS(t, identity(t, dir, "client-0"), "client-0"), identity(t, "", "")
+	elsewhere := ours.Clone()
+	elsewhere.ServerName = "host.example"
+	for name, c := range map[string]struct {
+		server certs.Identity
+		conf   *tls.Config
+		want   string
+	}{
+		"another authority":      {identity(t, other, "server"), ours, "signed by unknown authority"},
+		"another host":           {identity(t, dir, "server"), elsewhere, "host.example"},
+		"a client's certificate": {made(x509.ExtKeyUsageClientAuth), ours, "incompatible key usage"},
+		"a client's name":        {made(x509.ExtKeyUsageServerAuth), ours, `belongs to "client-1", not to server`},
+		"revoked":                {before, ours, "the certificate of server is revoked"},
+		"without an authority":   {bare, ours, "doesn't contain any IP SANs"},
+		"another key":            {bare, clientTLS(t, bare, "client-0", proof.Key...), certs.ErrOtherKey.Error()},
+		"with an authority": {identity(t, dir, "server"), clientTLS(t, bare, "client-0"),
+			`signed by "CN=promptfed authority", not by its own key`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.server.Revoked = nil // as if the server had not heard of it
+			l, text := open(t, Options{Identity: c.server})
+			_, err := get(t, c.conf, l)
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				errors.Is(err, certs.ErrOtherKey) != (name == "another key") {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+			text.waitFor(t, "remote error: tls: bad certificate")
+		})
+	}
+}
+
+// settle waits until each connection is admitted or closed.
+func (l *Listener) settle(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		left := len(l.of(""))
+		l.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are not authenticated", left)
+		}
+	}
+}
+
+// A user has at most so many connections. With certificates a new one beyond them is refused. Clients that the run does
+// not have count as one user.
+func TestConnectionsOfUser(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, time.Hour, "127.0.0.1")
+	l, text := open(t, Options{Identity: identity(t, dir, "server")})
+	to := func(name string) *tls.Conn {
+		c, err := dial(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(t)
+		return c
+	}
+	var open []net.Conn
+	for k := range maxConnections {
+		open = append(open, to("client-0"), to("client-1"+string('0'+rune(k))))
+	}
+	if err := ended(to("client-0"), 5*time.Second); err == nil {
+		t.Error("client 0 has one more connection")
+	}
+	text.waitFor(t, "client-0 has 8 connections")
+	if err := ended(to("client-19"), 5*time.Second); err == nil {
+		t.Error("unknown clients have one more connection")
+	}
+	open = append(open, to("client-9"), to("status"))
+	for k, c := range open {
+		if err := ended(c, 10*time.Millisecond); err != nil {
+			t.Errorf("connection %d: %v", k, err)
+		}
+	}
+	open[0].Close()
+	for end := time.Now().Add(5 * time.Second); ended(to("client-0"), 20*time.Millisecond) != nil; {
+		if time.Now().After(end) {
+			t.Fatal("the place of a closed connection is not free")
+		}
+	}
+}
+
+// Without an authority a name proves nothing. A new connection with a name beyond its limit then closes the oldest of
+// the address with the most.
+func TestConnectionsOfName(t *testing.T) {
+	t.Parallel()
+	l, _ := open(t, Options{Identity: identity(t, "", "")})
+	from := func(address string) *tls.Conn {
+		c, err := dial(t, l, clientTLS(t, identity(t, "", ""), "client-0"), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(t)
+		return c
+	}
+	real := from("127.0.0.2")
+	first, second := from("127.0.0.1"), from("127.0.0.1")
+	for range maxConnections - 3 {
+		from("127.0.0.1")
+	}
+	for _, c := range []net.Conn{real, first, second} {
+		if err := ended(c, 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from("127.0.0.3")
+	if ended(first, 5*time.Second) == nil || ended(second, 10*time.Millisecond) != nil {
+		t.Error("not the oldest connection of the flooding address is closed")
+	}
+	if err := ended(real, 10*time.Millisecond); err != nil {
+		t.Errorf("the only connection of an address: %v", err)
+	}
+}
+
+// Silent connections close each other, those of the address with the most first, and keep nobody out.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, time.Hour, "127.0.0.1")
+	l, text := open(t, Options{Identity: identity(t, dir, "server")})
+	l.mu.Lock()
+	l.unauthenticated = 8
+	l.mu.Unlock()
+	silent := func(from string) net.Conn {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	slow := silent("127.0.0.2")
+	var list []net.Conn
+	for range 50 {
+		list = append(list, silent("127.0.0.1"))
+	}
+	for k, c := range list[:50-8] {
+		if ended(c, 3*time.Second) == nil {
+			t.Errorf("silent connection %d of 50 stays", k)
+		}
+	}
+	if text, err := get(t, clientTLS(t, identity(t, dir, "client-0"), "client-0"), l); err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	if err := ended(slow, 10*time.Millisecond); err != nil {
+		t.Errorf("the only connection of an address: %v", err)
+	}
+	if err := ended(slow, handshakeTime+time.Second); err == nil {
+		t.Error("a silent connection stays")
+	}
+	text.waitFor(t, "it did not authenticate within 5s")
+}
+
+// A connection that the handler must admit is unauthenticated until then, and closed after a time.
+func TestDeferred(t *testing.T) {
+	t.Parallel()
+	l, _ := open(t, Options{Identity: identity(t, "", ""), Deferred: true})
+	conf := clientTLS(t, identity(t, "", ""), "client-0")
+	idle, err := dial(t, l, conf, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	ask := func() (port string) {
+		t.Helper()
+		r, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n := len(l.of("client-0")); n != 1 {
+			t.Errorf("client 0 has %d connections", n)
+		}
+		return l.of("client-0")[0].RemoteAddr().String()
+	}
+	before := ask()
+	if ended(idle, handshakeTime+time.Second) == nil {
+		t.Error("a connection that was not admitted stays")
+	}
+	if ask() != before {
+		t.Error("an admitted connection was closed")
+	}
+}
+
+// Connections of a certificate that was revoked or expires are closed within a second, and others stay.
+func TestLapsed(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, time.Hour, "127.0.0.1")
+	l, text := open(t, Options{Identity: identity(t, dir, "server")})
+	var list []net.Conn
+	for _, name := range []string{"client-0", "client-1"} {
+		c, err := dial(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+	}
+	if err := ended(list[0], 2*watchTime); err != nil {
+		t.Fatal(err)
+	}
+	revoke(t, dir, "client-0")
+	if ended(list[0], time.Second) == nil {
+		t.Error("the connection of a revoked certificate stays")
+	}
+	if err := ended(list[1], 2*watchTime); err != nil {
+		t.Error(err)
+	}
+	text.waitFor(t, "the certificate of client-0 is revoked")
+
+	dir = folder(t, 2*time.Second, "127.0.0.1") // to a whole second, so at least one
+	l, text = open(t, Options{Identity: identity(t, dir, "server")})
+	c, err := dial(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := c.ConnectionState().PeerCertificates[0].NotAfter
+	if err := ended(c, 5*time.Second); err == nil || time.Now().Before(end) || time.Since(end) > time.Second {
+		t.Errorf("%v, %v after the certificate expired", err, time.Since(end))
+	}
+	text.waitFor(t, "expired on")
+}
+
+// The server uses a renewed certificate for new connections; connections stay. It keeps its certificate if the new one
+// is not the server's, or of another authority.
+func TestRenew(t *testing.T) {
+	dir, other := folder(t, time.Hour, "127.0.0.1"), folder(t, time.Hour, "127.0.0.1")
+	l, _ := open(t, Options{Identity: identity(t, dir, "server")})
+	serial := func() (*tls.Conn, string) {
+		t.Helper()
+		c, err := dial(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	c, before := serial()
+	for _, i := range []certs.Identity{identity(t, other, "server"), identity(t, dir, "client-0"),
+		identity(t, "", ""), {}} {
+		if l.Renew(i) == nil {
+			t.Error("another certificate than the server's is accepted")
+		}
+	}
+	if err := authority.Replace(dir, dir+"-ca", nil, []string{"server"}, time.Now(), time.Hour,
+		func(string, ...any) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, now := serial(); now != before {
+		t.Error("the certificate changed")
+	}
+	if err := l.Renew(identity(t, dir, "server")); err != nil {
+		t.Fatal(err)
+	}
+	if _, now := serial(); now == before {
+		t.Error("the certificate is the old one")
+	}
+	if err := ended(c, 10*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	l, _ = open(t, Options{Identity: identity(t, "", "")})
+	if l.Renew(identity(t, dir, "server")) == nil {
+		t.Error("a remembered key is replaced by a certificate")
+	}
+}
+
+// The limits follow from the limit of open files: two connections for each client, for unknown clients and for the
+// status, and 32 without a user, are the least.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct{ clients, most, unauthenticated, each int }{
+		{20, 0, 256, 8}, {20, 76, 32, 2}, {20, 600, 150, 8}, {20, 200, 50, 6}, {1000, 1 << 20, 256, 8},
+	} {
+		if u, each, err := limits(c.clients, c.most); u != c.unauthenticated || each != c.each || err != nil {
+			t.Errorf("%+v: %d, %d, %v", c, u, each, err)
+		}
+	}
+	if _, _, err := limits(20, 60); err == nil || err.Error() != "20 clients need 76 connections, and the limit of "+
+		"open files leaves 60; raise it to 156 (ulimit -n)" {
+		t.Error(err)
+	}
+}
+
+// Of refused connections the log has the first of ten seconds, and a summary.
+func TestSummary(t *testing.T) {
+	l, text := open(t, Options{Identity: identity(t, "", "")})
+	at := func(ago time.Duration, from ...string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.since = time.Now().Add(-ago)
+		for _, a := range from {
+			l.refuse(netip.MustParseAddr(a), errors.New("wrong token"))
+		}
+	}
+	at(summaryTime, "10.0.0.1", "10.0.0.2", "10.0.0.2")
+	if s := text.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, `from=10.0.0.1 reason="wrong token"`) {
+		t.Error(s)
+	}
+	at(summaryTime)
+	text.waitFor(t, "more connections were refused\" count=2 addresses=2")
+	at(0, "10.0.0.3")
+	text.waitFor(t, "from=10.0.0.3")
+}
+
+// A listener on all addresses has a URL that another machine can use: never the unspecified address, and a name of its
+// certificate if it has one. A listener on one address has that.
+func TestURL(t *testing.T) {
+	named, bare := identity(t, folder(t, time.Hour, "localhost", "host.example"), "server"), identity(t, "", "")
+	for _, c := range []struct {
+		address string
+		server  certs.Identity
+		want    string // host; empty for any that is not unspecified
+	}{{":0", bare, ""}, {"0.0.0.0:0", bare, ""}, {"[::]:0", named, "host.example"}, {"127.0.0.1:0", named, "127.0.0.1"},
+		{"localhost:0", bare, "localhost"}} {
+		l, _ := open(t, Options{Address: c.address, Identity: c.server})
+		u, err := url.Parse(l.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ip, at := net.ParseIP(u.Hostname()), l.Addr().(*net.TCPAddr)
+		if u.Scheme != "https" || u.Port() != strconv.Itoa(at.Port) || u.Hostname() == "" || ip != nil &&
+			ip.IsUnspecified() || c.want != "" && u.Hostname() != c.want {
+			t.Errorf("%s: %s; want %s", c.address, u, c.want)
+		}
+	}
+}
+
+// An address that cannot be used, or an identity without a key, is reported at once.
+func TestOpen(t *testing.T) {
+	l, _ := open(t, Options{Identity: identity(t, "", "")})
+	for words, e := range map[string]Options{
+		"address already in use": {Address: l.Addr().String(), Identity: identity(t, "", "")},
+		"missing port":           {Address: "8443", Identity: identity(t, "", "")},
+		"has no key":             {Address: "127.0.0.1:0"},
+	} {
+		if _, err := Open(e); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v; want %q", err, words)
+		}
+	}
+}
