@@ -44,6 +44,8 @@ require (
 
 require github.com/dlclark/regexp2 v1.12.0
 
+require connectrpc.com/connect v1.21.1
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect

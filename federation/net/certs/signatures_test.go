@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/nettest"
 	"promptfed/federation/privacy/secagg"
-	"promptfed/federation/transport/transporttest"
 )
 
 var _ secagg.Identity = (*certs.Signatures)(nil)
@@ -32,7 +32,7 @@ func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatu
 // A client knows another by a certificate of the same authority with its name, or by its key where there are none; what
 // that did not sign is refused.
 func TestSignatures(t *testing.T) {
-	ca, other := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	ca, other := nettest.NewAuthority(t), nettest.NewAuthority(t)
 	one, _, _ := signing(t, ca.Identity("client-1"), "")
 	_, proof, signature := signing(t, ca.Identity("client-2"), "keys")
 	_, forged, byForged := signing(t, other.Identity("client-2"), "keys")
@@ -93,7 +93,7 @@ func TestWithKey(t *testing.T) {
 
 // FuzzProof: any bytes as a proof or a signature are refused, but for those that a client made.
 func FuzzProof(f *testing.F) {
-	ca := transporttest.NewAuthority(f)
+	ca := nettest.NewAuthority(f)
 	who, proof, signature := signing(f, ca.Identity("client-1"), "keys")
 	free, bare, byBare := signing(f, certs.Identity{}, "keys")
 	f.Add(proof, signature)

@@ -1,0 +1,137 @@
+package nettest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// Stack is a method with wrappers and options.
+type Stack struct {
+	Method  string
+	With    []string
+	Options map[string]any
+}
+
+// Method is a stack of a base method, wrappers and options.
+func Method(name string, with []string, options map[string]any) Stack {
+	return Stack{name, with, options}
+}
+
+// FedPHA is a stack with private parameters.
+var FedPHA = Stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
+	"projector": "exact-null"}}
+
+// Experiment is an experiment on four toy clients.
+func (s Stack) Experiment(t testing.TB) *spec.Experiment {
+	t.Helper()
+	m, err := methods.Build(s.Method, s.With, s.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
+		Options: fmt.Sprint(s.Options),
+		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(9, 5, 6,
+			3), Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Plan: spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
+}
+
+// Logs collects the logs of both sides.
+type Logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *Logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *Logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *Logs) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func BytesOf(t testing.TB, m tensor.Map) string {
+	t.Helper()
+	b, err := message.EncodeTensors(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func WithoutTimes(t testing.TB, records []record.Record) string {
+	t.Helper()
+	for i := range records {
+		records[i].Seconds, records[i].Phases = 0, nil
+	}
+	text, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("%s did not happen", what)
+}
+
+// OneProcess returns the result of the same experiment in one process.
+func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), WithoutTimes(t, r.Records)
+}
+
+// TestContext returns a context that ends with the test, or after a long time if the test hangs, since test machines
+// may be busy.
+func TestContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// WithEvaluationSet adds an evaluation set to an experiment, with the examples of client 0.
+func WithEvaluationSet(e *spec.Experiment) *spec.Experiment {
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
+		Test: map[string]*spec.Features{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
+	return e
+}

@@ -1,0 +1,252 @@
+package remote
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/federation/method"
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+)
+
+// newElection returns a server of five clients, none of which has joined.
+func newElection(t testing.TB) *Server {
+	h := newLimited(t, nil)
+	h.set.Dir, h.set.Clients = t.TempDir(), len(h.clients)
+	for k := range h.clients {
+		h.clients[k] = clientRecord{}
+	}
+	if err := os.MkdirAll(filepath.Join(h.set.Dir, membersDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// proof returns the proof of a key that is made once.
+var proof = sync.OnceValue(func() certs.Proof {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err)
+	}
+	p, err := certs.Identity{Signer: certs.Signer{Key: key}}.Proof()
+	if err != nil {
+		panic(err)
+	}
+	return p
+})
+
+// request returns an honest client's request to join, with changes.
+func request(change ...func(c *protocol.JoinRequest)) protocol.JoinRequest {
+	c := protocol.JoinRequest{Backbone: "b", Tokens: "t", Examples: 10}
+	c.Proof = proof()
+	c.RunSpec.Classes, c.RunSpec.Template = []string{"cat", "dog"}, "a {}."
+	c.Participant.Task = method.ClientSpec{Backbone: "toy", Width: 4, Dim: 3}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func otherClasses(c *protocol.JoinRequest) { c.RunSpec.Classes = []string{"dog", "cat"} }
+
+// newSession returns the stream of a client's process, which has not joined yet.
+func (h *Server) newSession(client int, p certs.Proof) *session {
+	return &session{Server: h, client: client, instance: "i", peer: certs.Peer{Name: certs.UserOf(client), Proof: p},
+		wake: make(chan struct{}, 1), ended: make(chan error, 1), log: h.set.Log}
+}
+
+// over reports whether the server has no stream of a client, or has ended it.
+func over(s *session) bool { return s == nil || len(s.ended) > 0 }
+
+// says lets a client request to join. The server must admit it ("in"), ask it to wait ("wait") or refuse it
+// ("refused").
+func (h *Server) says(t *testing.T, client int, c protocol.JoinRequest, want string) {
+	t.Helper()
+	got, err := "in", h.admit(h.newSession(client, c.Proof), c)
+	if errors.As(err, new(laterError)) {
+		got = "wait"
+	} else if err != nil {
+		got = "refused"
+	}
+	if got != want {
+		t.Errorf("client %d: %s, want %s: %v", client, got, want, err)
+	}
+}
+
+// begins checks whether the run starts with so many clients, and which clients take part.
+func (h *Server) begins(t *testing.T, clients int, want bool, members ...int) {
+	t.Helper()
+	got, err := h.begin(clients)
+	if got != want || err != nil {
+		t.Fatalf("it starts: %v, %v", got, err)
+	}
+	var in []int
+	for k := range h.clients {
+		if h.clients[k].Participant.Joined {
+			in = append(in, k)
+		}
+	}
+	if !slices.Equal(in, members) {
+		t.Errorf("clients %v, want %v", in, members)
+	}
+}
+
+// restarted returns a new server that continues from the folder.
+func (h *Server) restarted(t *testing.T) *Server {
+	t.Helper()
+	n := newElection(t)
+	n.set = h.set
+	if err := n.readMembers(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Two clients that agree start the run against the first client, whose request then binds nobody. A server that was
+// killed before or after the start decides the same. The first client is admitted once it agrees with the others.
+func TestMajorityDecides(t *testing.T) {
+	for name, lie := range map[string]func(c *protocol.JoinRequest){
+		"classes":         otherClasses,
+		"more classes":    func(c *protocol.JoinRequest) { c.RunSpec.Classes = []string{"cat", "dog", "owl"} },
+		"template":        func(c *protocol.JoinRequest) { c.RunSpec.Template = "{}" },
+		"evaluation sets": func(c *protocol.JoinRequest) { c.RunSpec.EvaluationSets = []string{"x"} },
+		"files":           func(c *protocol.JoinRequest) { c.Backbone = "other" },
+		"tokens":          func(c *protocol.JoinRequest) { c.Tokens = "other" },
+		"patches":         func(c *protocol.JoinRequest) { c.Participant.Task.Patches = 7 },
+		"width":           func(c *protocol.JoinRequest) { c.Participant.Task.Width = 5 },
+		"width of another backbone": func(c *protocol.JoinRequest) {
+			c.Participant.Task.Width, c.Participant.Task.Backbone = 5, "wide"
+		},
+	} {
+		for _, kill := range []string{"never", "before", "after"} {
+			t.Run(fmt.Sprint(name, ", killed ", kill, " the start"), func(t *testing.T) {
+				h := newElection(t)
+				h.says(t, 3, request(lie), "in")
+				h.begins(t, 3, false, 3)
+				h.says(t, 1, request(), "wait")
+				if kill == "before" {
+					h = h.restarted(t)
+				}
+				h.says(t, 2, request(), "wait")
+				h.begins(t, 3, true, 1, 2)
+				if kill == "after" {
+					h = h.restarted(t)
+				}
+				h.begins(t, 3, true, 1, 2)
+				if h.clients[3].hasWord() || !over(h.clients[3].session) ||
+					h.runSpec.String() != request().RunSpec.String() {
+					t.Errorf("%+v, %+v", h.clients[3], h.runSpec)
+				}
+				h.says(t, 1, request(), "in")
+				h.says(t, 3, request(lie), "refused")
+				h.says(t, 4, request(lie), "refused")
+				h.says(t, 4, request(), "in")
+				h.says(t, 3, request(), "in")
+			})
+		}
+	}
+}
+
+// No client waits if all agree.
+func TestAllAgree(t *testing.T) {
+	h := newElection(t)
+	for k := range h.clients {
+		h.says(t, k, request(), "in")
+	}
+	h.begins(t, 5, true, 0, 1, 2, 3, 4)
+}
+
+// Without a majority the run waits and logs that once. It starts when another client agrees with one of two, when one
+// of two changes its request, or when one is revoked.
+func TestTies(t *testing.T) {
+	for name, end := range map[string]func(h *Server) (members []int){
+		"one more": func(h *Server) []int { h.says(t, 4, request(), "wait"); return []int{1, 4} },
+		"one agrees": func(h *Server) []int {
+			h.says(t, 0, request(), "in")
+			return []int{0, 1}
+		},
+		"one is revoked": func(h *Server) []int {
+			h.clients[0].lapsed = "revoked"
+			if err := h.leaveOut(0); err != nil {
+				t.Error(err)
+			}
+			return []int{1}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newElection(t)
+			h.says(t, 0, request(otherClasses), "in")
+			h.says(t, 1, request(), "wait")
+			h.begins(t, 2, false, 0, 1)
+			if !strings.Contains(h.tie, `classes: client 0 has ["dog" "cat"], client 1 ["cat" "dog"]`) {
+				t.Errorf("it says %q", h.tie)
+			}
+			h.begins(t, 2, true, end(h)...)
+		})
+	}
+}
+
+// The configuration decides at once, also about a request that is older than the configuration.
+func TestConfigurationDecides(t *testing.T) {
+	h := newElection(t)
+	h.says(t, 0, request(otherClasses), "in")
+	h.set.RunSpec.Classes = []string{"cat", "dog"}
+	h = h.restarted(t)
+	h.says(t, 0, request(otherClasses), "refused")
+	h.set.Backbones = map[string]Backbone{"toy": {Digest: "b", Task: request().Participant.Task,
+		Tokens: func(classes []string, template string) (string, error) {
+			return map[string]string{"cat,dog a {}.": "t"}[strings.Join(classes, ",")+" "+template], nil
+		}}}
+	for _, lie := range []func(c *protocol.JoinRequest){func(c *protocol.JoinRequest) { c.Backbone = "other" },
+		func(c *protocol.JoinRequest) { c.Tokens = "other" },
+		func(c *protocol.JoinRequest) { c.Participant.Task.Patches = 7 }} {
+		h.says(t, 0, request(lie), "refused")
+	}
+	h.says(t, 0, request(), "in")
+	h.begins(t, 1, true, 0)
+}
+
+// Two clients that name the same backbone and have different files do not take part; the other clients do. One of the
+// two takes part once the other is revoked, or has the same files.
+func TestBackbonesWithoutMajority(t *testing.T) {
+	for name, end := range map[string]func(h *Server){
+		"revoked": func(h *Server) { h.clients[4].lapsed = "revoked" },
+		"agrees":  func(h *Server) { h.clients[4].Backbone = "b" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newElection(t)
+			second := func(c *protocol.JoinRequest) { c.Participant.Task.Backbone = "second" }
+			lie := func(c *protocol.JoinRequest) { c.Backbone = "other" }
+			for k := range 3 {
+				h.says(t, k, request(), "in")
+			}
+			h.says(t, 4, request(second, lie), "in")
+			h.says(t, 3, request(second), "wait")
+			h.begins(t, 5, true, 0, 1, 2)
+			h = h.restarted(t)
+			h.says(t, 3, request(second), "wait")
+			h.says(t, 4, request(second, lie), "wait")
+			end(h)
+			h.says(t, 3, request(second), "in")
+			h.says(t, 2, request(second, lie), "refused")
+		})
+	}
+}
+
+// A file of another version is refused with the next step.
+func TestAgreementVersion(t *testing.T) {
+	h := newElection(t)
+	if err := h.writeMember(agreementFile, agreement{Version: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.readMembers(); err == nil || !strings.Contains(err.Error(), "agreed.json has version 3") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,281 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/protocol"
+)
+
+var _ message.Remote = (*Server)(nil)
+
+// collection is an instruction in progress and its replies.
+type collection struct {
+	order  message.Instruction
+	given  map[int]string        // identities of the instruction, by client
+	got    map[int]message.Reply // by client
+	failed map[int]string        // reason, by client without an answer
+	wake   chan struct{}         // something changed
+	again  map[int]bool          // clients to send the instruction to
+
+	once   sync.Once
+	common encoded // tensors of all clients
+	err    error
+}
+
+// waits reports whether a client has the instruction and did not answer it.
+func (c *collection) waits(client int) bool {
+	_, got := c.got[client]
+	return c.given[client] != "" && !got && c.failed[client] == ""
+}
+
+// Participants returns the clients as they joined.
+func (h *Server) Participants() []message.Participant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]message.Participant, len(h.clients))
+	for i, k := range h.clients {
+		out[i] = k.Participant
+	}
+	return out
+}
+
+// Accept makes the uploads of clients in this round count. The clients learn this from their next instruction.
+func (h *Server) Accept(_ int, clients []int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range clients {
+		if id, ok := h.trained[k]; ok {
+			h.accepted[k] = id
+		}
+	}
+	clear(h.trained)
+	return nil
+}
+
+// checkpoint is a Server's part of a checkpoint.
+type checkpoint struct {
+	Run      string         `json:"run"`
+	Accepted map[int]string `json:"accepted"`
+	Seq      int64          `json:"seq"` // of the newest instruction
+	Norms    norms          `json:"norms,omitempty"`
+}
+
+// Save encodes the accepted uploads of all clients.
+func (h *Server) Save() ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.safe = maps.Clone(h.accepted)
+	return json.Marshal(checkpoint{h.set.ID, h.safe, h.seq, h.norms})
+}
+
+// Load restores the state of Save.
+func (h *Server) Load(b []byte) error {
+	var s checkpoint
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("the checkpoint was not written by promptfed serve: %w", err)
+	}
+	if s.Run != h.set.ID {
+		return fmt.Errorf("the checkpoint belongs to run %.40q, this is run %q", s.Run, h.set.ID)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.accepted, h.safe, h.seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
+	if h.set.Privacy.Clients { // written by an older server
+		h.norms = nil
+	}
+	if h.accepted == nil {
+		h.accepted, h.safe = map[int]string{}, map[int]string{}
+	}
+	return nil
+}
+
+// QuorumSize returns how many of so many clients must answer an instruction: their share quorum, rounded up. With a
+// quorum below 1, all but one are always enough, so that no single client can stop a run: of three with a quorum of
+// 0.8, two.
+func QuorumSize(quorum float64, clients int) int {
+	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
+	if quorum < 1 && clients > 1 {
+		need = min(need, clients-1)
+	}
+	return max(need, min(1, clients))
+}
+
+// Run sends an instruction to clients and returns their replies. It waits until all awaited clients that are present
+// have answered (see patience), or until the deadline is over and there is a quorum. A client that failed, or whose
+// reply was refused, does not count as asked; with a quorum of 1 it ends the run. Without a quorum Run sends the
+// instruction again to clients without an answer and waits for another deadline; earlier replies still count, since the
+// same instruction has the same answer.
+//
+// If all clients failed there are no replies and no error. Then replies that are unlikely beside all the others are
+// refused; see limits.
+func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
+	if err != nil {
+		return nil, err
+	}
+	return h.applyLimits(o, replies)
+}
+
+// collect is Run with at most tries attempts, unless tries is 0.
+func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
+	error) {
+	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
+		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+	h.mu.Lock()
+	for _, k := range o.Clients {
+		if why := h.clients[k].lapsed; why != "" {
+			c.failed[k] = why
+		}
+	}
+	h.current = c
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.release()
+		h.mu.Unlock()
+	}()
+	for try := 1; ; try++ {
+		late, err := h.attempt(ctx, c, quorum)
+		if err != nil {
+			return nil, err
+		}
+		h.mu.Lock()
+		n, need := len(c.got), h.need(c, quorum)
+		h.mu.Unlock()
+		if !late || n >= need || try == tries {
+			return h.replied(c), nil
+		}
+		h.counters.repeats.Add(1)
+		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", o.Round+1, "kind", o.Kind,
+			"answered", n, "needed", need, "try", try+1)
+	}
+}
+
+// need returns how many of the clients that did not fail must answer; a quorum of 0 needs none.
+func (h *Server) need(c *collection, quorum float64) int {
+	if quorum == 0 {
+		return 0
+	}
+	return QuorumSize(quorum, len(c.order.Clients)-len(c.failed))
+}
+
+// attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
+func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
+	h.mu.Lock()
+	for _, k := range c.order.Clients {
+		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
+			c.again[k] = true
+		}
+	}
+	h.mu.Unlock()
+	var over <-chan time.Time
+	limit := h.set.Deadline
+	if c.order.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
+		limit = time.Minute
+	}
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		over = t.C
+	}
+	for {
+		if err := h.sendAll(c); err != nil {
+			return false, err
+		}
+		if done, err := h.done(c, quorum); done || err != nil {
+			return false, err
+		}
+		select {
+		case <-c.wake:
+		case <-over:
+			h.deadlinePassed(c)
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// done reports whether there is nobody to wait for. It returns an error if all must answer and one failed.
+func (h *Server) done(c *collection, quorum float64) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if quorum == 1 && len(c.failed) > 0 {
+		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
+		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
+			c.order.Round+1, len(c.failed), len(c.order.Clients), k, c.failed[k])
+	}
+	for _, k := range c.order.Clients {
+		_, answered := c.got[k]
+		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.left &&
+			h.awaited(c, k) {
+			return false, nil
+		}
+	}
+	return len(c.got) >= h.need(c, quorum) && len(c.again) == 0, nil
+}
+
+// sendAll sends the instruction to all joined clients that need it.
+func (h *Server) sendAll(c *collection) error {
+	h.mu.Lock()
+	var to []int
+	for _, k := range slices.Sorted(maps.Keys(c.again)) {
+		if h.clients[k].Participant.Joined {
+			to = append(to, k)
+		}
+	}
+	clear(c.again)
+	h.mu.Unlock()
+	for _, k := range to {
+		if err := h.send(c, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wake makes the current collection check its state, and sends a client that joined its instruction. A stream itself
+// sends an instruction again that the client had before.
+func (h *Server) wake(client int) {
+	h.mu.Lock()
+	c := h.current
+	if c != nil && slices.Contains(c.order.Clients, client) && c.given[client] == "" {
+		c.again[client] = true
+	}
+	h.mu.Unlock()
+	if c != nil {
+		notify(c.wake)
+	}
+	notify(h.joined)
+}
+
+// release ends all pending instructions. Server.mu must be held.
+func (h *Server) release() {
+	h.current = nil
+	for k := range h.clients {
+		h.clients[k].finish()
+	}
+}
+
+// replied ends a collection and returns its replies.
+func (h *Server) replied(c *collection) []message.Reply {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.release()
+	var out []message.Reply
+	for _, k := range slices.Sorted(maps.Keys(c.got)) {
+		out = append(out, c.got[k])
+		if c.order.Kind == message.Train {
+			h.trained[k] = c.given[k]
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+)
+
+// join admits the client of a stream, or returns why not.
+func (s *session) join(m *protocol.Join) *protocol.JoinAnswer {
+	h, out := s.Server, &protocol.JoinAnswer{}
+	var c protocol.JoinRequest
+	err := h.readJoin(m, &c)
+	if err == nil {
+		c.Proof, s.instance = s.peer.Proof, m.Instance
+		err = h.admit(s, c)
+	}
+	h.mu.Lock()
+	k := &h.clients[s.client]
+	said := k.reason
+	if err != nil {
+		out.Reason, out.Later = protocol.Printable(err.Error()), errors.As(err, new(laterError))
+		k.reason = out.Reason
+		k.refused++
+	} else {
+		out.Ok, out.Accepted, out.Safe, out.Seq = true, h.accepted[s.client], h.safe[s.client], k.seq
+		k.reason = ""
+	}
+	h.mu.Unlock()
+	switch {
+	case err == nil:
+		s.log.Info("joined", "backbone", protocol.Printable(c.Participant.Task.Backbone), "domain",
+			protocol.Printable(c.Participant.Domain))
+	case out.Later && out.Reason == said: // a repeated request
+	case out.Later:
+		s.log.Warn("asked to wait", "reason", out.Reason)
+	default:
+		s.log.Warn("refused to join", "reason", out.Reason)
+	}
+	if err != nil && !out.Later {
+		h.counters.refusedJoins.Add(1)
+	}
+	if err == nil || out.Later { // the request of a client that waits counts for the majority
+		notify(h.joined)
+	}
+	return out
+}
+
+// readJoin decodes a request to join this run.
+func (h *Server) readJoin(m *protocol.Join, c *protocol.JoinRequest) error {
+	if m.Run != h.set.ID {
+		return errors.New("the server started another run; restart the client")
+	}
+	if !protocol.ID.MatchString(m.Instance) {
+		return fmt.Errorf("%.50q is not an identity", m.Instance)
+	}
+	return protocol.DecodeStrict(m.Request, c)
+}
+
+// laterError is a temporary refusal: the client must ask again.
+type laterError string
+
+func (e laterError) Error() string { return string(e) }
+
+// admit checks and stores a request to join.
+func (h *Server) admit(s *session, c protocol.JoinRequest) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	client, t := s.client, &c.Participant.Task
+	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) ||
+		len(c.Numerics) > 64 {
+		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", t.Backbone,
+			c.Participant.Domain)
+	}
+	if !h.set.asksExamples() {
+		c.Examples = 0
+	} else if c.Examples < 1 || c.Examples > protocol.MaxExamples {
+		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples, protocol.MaxExamples)
+	}
+	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
+		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
+		t.Tokens < 0 || t.Tokens > 1<<16 ||
+		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
+		return fmt.Errorf("the backbone has impossible sizes: %+v", *t)
+	}
+	k := &h.clients[client]
+	if k.Proof.Key != nil && !h.identity.Certified() { // another stream may have joined since this one began
+		if _, err := h.identity.VerifierOf(c.Proof, certs.UserOf(client), k.Proof.Key); err != nil {
+			return err
+		}
+	}
+	if k.session != nil && k.session.instance != s.instance {
+		return laterError(fmt.Sprintf("another process runs as this client: client %d is connected; stop it, or wait "+
+			"a moment", client))
+	}
+	if len(c.RunSpec.Classes) == 0 || len(c.RunSpec.Classes) > 1<<20 {
+		return fmt.Errorf("%d classes are too few or too many", len(c.RunSpec.Classes))
+	}
+	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(c.RunSpec.Classes)
+	c.Participant.Digest = c.Backbone
+	if err := h.checkFixed(c); err != nil {
+		return err
+	}
+	why := h.disagrees(client, c)
+	if why != nil && !errors.As(why, new(laterError)) {
+		return why
+	}
+	c.Participant.Joined = why == nil || !h.began
+	if err := h.writeMember(certs.UserOf(client), c); err != nil {
+		return err
+	}
+	for other, o := range h.clients {
+		if o.Participant.Joined && o.Numerics != c.Numerics && other != client {
+			h.set.Log.Warn("two clients round differently (other processors, libraries or settings of runtime), so "+
+				"the bytes of this run are not promised; compare promptfed doctor on both", "client", client,
+				"other", other)
+			break
+		}
+	}
+	k.JoinRequest = c
+	k.key, k.lapsed = s.peer.Verifier, ""
+	if why != nil {
+		return why
+	}
+	if k.session != nil {
+		k.session.end(errors.New("the client joined again"))
+	}
+	k.session, k.seen, k.left = s, time.Now(), false
+	return nil
+}
+
+// clientRecord is the server's state of a client. Server.mu guards it.
+type clientRecord struct {
+	protocol.JoinRequest
+	key     certs.Verifier // of its certificate
+	session *session       // its stream; nil if it is not connected
+	pending *pending       // the instruction that it must answer; nil for none
+	seq     int64          // number of its newest instruction
+	seen    time.Time      // when it was connected last
+	left    bool           // its user stopped it
+	lapsed  string         // why its certificate is not valid any more
+	budget  *rate.Limiter
+	joining int // streams that are joining
+
+	replies, refused int
+	up, down         int64
+	missed           int    // missed deadlines minus answers, from 0 to patience; at patience no round waits for it
+	reason           string // why its last reply was refused
+	counted          int    // reduced weight of its last upload, in examples; 0 if it was not reduced
+}

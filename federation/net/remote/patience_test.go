@@ -1,0 +1,51 @@
+package remote
+
+import (
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine/message"
+)
+
+// Rounds do not wait for a client that missed three deadlines; the end of the run does. Each answer takes back one
+// deadline, so that one more missed deadline is enough after one answer. Each change is reported once.
+func TestPatience(t *testing.T) {
+	h := newLimited(t, nil)
+	c := &collection{order: message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2}},
+		given: map[int]string{0: "x", 1: "x"}, got: map[int]message.Reply{1: {}}, failed: map[int]string{}}
+	end := &collection{order: message.Instruction{Kind: "end"}}
+	step := func(what string, awaited bool, reported ...int) {
+		t.Helper()
+		if what == "answers" {
+			h.answered(c, 0)
+		} else {
+			h.deadlinePassed(c)
+		}
+		got := h.Limited().Unawaited
+		if h.awaited(c, 0) != awaited || !slices.Equal(got, reported) || !h.awaited(end, 0) {
+			t.Errorf("%s: rounds wait for it: %v, want %v; the record has %v", what, h.awaited(c, 0), awaited, got)
+		}
+	}
+	step("misses", true)
+	step("answers", true)
+	step("misses", true)
+	step("misses", true)
+	step("misses", false, 0)
+	step("misses", false)
+	if s := h.Status(); !s.Clients[0].Unawaited || s.Clients[1].Unawaited {
+		t.Errorf("%+v", s.Clients)
+	}
+	h.set.Privacy.Sample = true
+	if h.Status().Clients[0].Unawaited {
+		t.Error("the status shows who should train, which is secret")
+	}
+	step("answers", true)
+	step("misses", false, 0)
+	step("answers", true)
+	step("answers", true)
+	step("misses", true)
+	step("misses", false, 0)
+	if !h.awaited(c, 1) || !h.awaited(c, 2) || h.clients[1].missed+h.clients[2].missed > 0 {
+		t.Error("clients that answered, or had no instruction, missed a deadline")
+	}
+}

@@ -1,0 +1,99 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/protocol"
+	"promptfed/runtime/tensor"
+)
+
+// encoded is the tensors of an instruction, as they are sent.
+type encoded struct {
+	content *protocol.Content // without the tensors
+	body    []byte
+}
+
+// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once.
+func (c *collection) tensors(h *Server, client int) (encoded, error) {
+	encode := func() (encoded, error) {
+		body, err := message.EncodeTensors(c.order.ForClient(client).Tensors())
+		if err == nil && len(body) > h.set.Largest {
+			err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
+		}
+		if err != nil {
+			return encoded{}, err
+		}
+		return encoded{protocol.ContentOf(body), body}, nil
+	}
+	if len(c.order.PerClient) > 0 {
+		return encode()
+	}
+	c.once.Do(func() { c.common, c.err = encode() })
+	return c.common, c.err
+}
+
+// forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
+func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
+	h.mu.Lock()
+	task := h.clients[client].Participant.Task
+	h.mu.Unlock()
+	forms = o.ReplySpecs(h.set.Method, h.terms, task)
+	_, most, err = message.MaxEncodedSize(forms)
+	return forms, most, err
+}
+
+// send sends one client its instruction.
+func (h *Server) send(c *collection, client int) error {
+	what, err := c.tensors(h, client)
+	if err != nil {
+		return err
+	}
+	x := &pending{body: what.body,
+		Instruction: protocol.InstructionFor(h.set.ID, c.order, client, h.set.Clients, what.content)}
+	forms, most, err := h.forms(c.order, client)
+	x.most = min(most, int64(h.set.Largest))
+	x.read = func(r *protocol.Reply, body []byte, size int) (func(), error) {
+		answer, err := h.decodeReply(c.order, forms, client, r, body)
+		return func() { h.record(client, x.Id, answer, size) }, err
+	}
+	x.fail = func(why string, refused error) {
+		if refused != nil {
+			h.recordRejection(client, refused)
+		}
+		h.recordFailure(client, x.Id, why)
+	}
+	h.mu.Lock()
+	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
+	c.given[client] = x.Id
+	if err == nil {
+		h.deliver(client, x)
+	}
+	h.mu.Unlock()
+	if err != nil {
+		x.fail("no reply of its task is possible: "+err.Error(), err)
+	}
+	return nil
+}
+
+// Finish sends all clients the final shared parameters; each then stores its own part. It waits for them until the
+// deadline.
+func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
+	err error)) error {
+	o := message.Instruction{Kind: protocol.EndKind, Round: rounds, Total: h.set.Clients,
+		PerClient: map[int]tensor.Map{}}
+	for k := range h.set.Clients {
+		shared, down, err := prompts(k)
+		if err != nil {
+			return err
+		}
+		o.Clients = append(o.Clients, k)
+		o.Shared = shared
+		if len(down) > 0 {
+			o.PerClient[k] = down
+		}
+	}
+	_, err := h.collect(ctx, o, 0, 1)
+	return err
+}

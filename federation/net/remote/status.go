@@ -1,0 +1,148 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/protocol"
+)
+
+// Status describes the state of a run.
+type Status struct {
+	Name      string         `json:"name"`
+	Run       string         `json:"run"` // identity
+	Round     int            `json:"round"`
+	Kind      string         `json:"kind"` // of the current instruction; empty between instructions
+	Set       string         `json:"set,omitempty"`
+	Statistic string         `json:"statistic,omitempty"`
+	Clients   []ClientStatus `json:"clients"`
+	// Secret means that differential privacy relies on a secret sample of clients: the status does not show which of
+	// them train, and with SecretSize not how many.
+	Secret     bool `json:"secret_sample,omitempty"`
+	SecretSize bool `json:"secret_size,omitempty"`
+	Insecure   bool `json:"insecure,omitempty"` // no certificate says who the clients and the server are
+	// Facts describe the experiment and the protection of clients.
+	Facts json.RawMessage `json:"facts,omitempty"`
+	Totals
+}
+
+// Totals are counts since the server started.
+type Totals struct {
+	BytesUp      int64 `json:"bytes_up"`   // of accepted replies, with their headers
+	BytesDown    int64 `json:"bytes_down"` // of instructions, with their headers
+	Replies      int64 `json:"replies"`    // accepted
+	Late         int64 `json:"late"`       // late and repeated replies, dropped
+	Refused      int64 `json:"refused"`    // replies
+	RefusedJoins int64 `json:"refused_joins"`
+	Repeats      int64 `json:"repeats"` // instructions repeated below the quorum
+	Dropped      int64 `json:"dropped"` // messages that no client sends
+}
+
+// ClientStatus describes one client.
+type ClientStatus struct {
+	Client int  `json:"client"`
+	Joined bool `json:"joined"`
+	Left   bool `json:"left,omitempty"`
+	// seconds since its connection ended: 0 while it is connected, -1 for none since the server started
+	Seen     float64 `json:"seen"`
+	Doing    string  `json:"doing,omitempty"`
+	Backbone string  `json:"backbone,omitempty"`
+	Domain   string  `json:"domain,omitempty"`
+	Asked    bool    `json:"asked,omitempty"` // has an instruction
+	// no round waits for it until it answers
+	Unawaited bool   `json:"unawaited,omitempty"`
+	Answered  bool   `json:"answered,omitempty"` // and answered it
+	Examples  int    `json:"examples,omitempty"` // its stated number of training examples
+	Counted   int    `json:"counted,omitempty"`  // weight of its last upload, if reduced
+	Reason    string `json:"reason,omitempty"`   // why its last reply was refused
+	Replies   int    `json:"replies"`
+	Refused   int    `json:"refused"`
+	Up        int64  `json:"up"`
+	Down      int64  `json:"down"`
+}
+
+// Totals returns the server's counts.
+func (h *Server) Totals() Totals {
+	c := &h.counters
+	return Totals{BytesUp: c.up.Load(), BytesDown: c.down.Load(), Replies: c.replies.Load(), Late: c.late.Load(),
+		Refused: c.refused.Load(), RefusedJoins: c.refusedJoins.Load(), Repeats: c.repeats.Load(),
+		Dropped: c.dropped.Load()}
+}
+
+// Status returns the state of the run.
+func (h *Server) Status() Status {
+	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: h.set.Insecure, Totals: h.Totals()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current != nil {
+		s.Round, s.Kind, s.Set, s.Statistic = h.current.order.Round, string(h.current.order.Kind), h.current.order.Set,
+			h.current.order.Statistic
+	}
+	for i, k := range h.clients {
+		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.left, Seen: -1, Doing: k.doing(),
+			Backbone: k.Participant.Task.Backbone, Domain: k.Participant.Domain, Replies: k.replies, Refused: k.refused,
+			Up: k.up, Down: k.down, Examples: k.Examples, Counted: k.counted, Reason: k.reason,
+			Unawaited: k.missed == patience}
+		if k.session != nil {
+			c.Seen = 0
+		} else if !k.seen.IsZero() {
+			c.Seen = time.Since(k.seen).Seconds()
+		}
+		if h.current != nil {
+			_, c.Answered = h.current.got[i]
+			c.Asked = h.current.given[i] != ""
+		}
+		s.Clients = append(s.Clients, c)
+	}
+	s.hide(h.set.Privacy)
+	return s
+}
+
+// hide removes everything that shows who trains.
+func (s *Status) hide(p Privacy) {
+	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
+		return
+	}
+	for i, c := range s.Clients {
+		s.Clients[i] = ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
+			Backbone: c.Backbone, Domain: c.Domain}
+	}
+	if p.Size {
+		s.Kind, s.Set, s.Statistic = "", "", ""
+		s.Totals = Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}
+	}
+}
+
+func instructionSize(o message.Instruction) int { return message.EncodedSize(o.Tensors()) }
+
+// doing returns what a client is doing.
+func (k *clientRecord) doing() string {
+	switch x := k.pending; {
+	case k.session == nil:
+		return ""
+	case x == nil:
+		return "waits"
+	default:
+		return fmt.Sprintf("round %d, %s", x.Round+1, x.Kind)
+	}
+}
+
+// readStatus decodes a status and makes its texts printable.
+func readStatus(b []byte) (*Status, error) {
+	var s Status
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("the server's status: %w", err)
+	}
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Set, &s.Statistic} {
+		*text = protocol.Printable(*text)
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		for _, text := range []*string{&c.Doing, &c.Backbone, &c.Domain, &c.Reason} {
+			*text = protocol.Printable(*text)
+		}
+	}
+	return &s, nil
+}

@@ -1,0 +1,130 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"promptfed/federation/net/protocol"
+)
+
+// receiveReply handles one reply: it counts, or is late or refused, or the server asks for its tensors.
+func (s *session) receiveReply(ctx context.Context, r *protocol.Reply) error {
+	s.mu.Lock()
+	x := s.clients[s.client].pending
+	if x != nil && x.Id != r.GetId() {
+		x = nil
+	}
+	newest := x != nil && x.Attempt == r.Attempt
+	s.mu.Unlock()
+	if x == nil || r.Error != "" && !newest { // the client does not know of the newest attempt yet
+		s.counters.late.Add(1)
+		s.log.Debug("a late or repeated reply is dropped")
+		return s.answer(receipt(r))
+	}
+	if r.Error != "" {
+		err := s.answer(receipt(r))
+		x.fail(protocol.Printable(r.Error), nil)
+		return err
+	}
+	// an expected message that is no reply is the client's failure; the server does not wait for another
+	err := protocol.CheckReply(r)
+	if err == nil && int64(r.Content.Size) > x.most { // before any chunk is stored
+		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Content.Size, x.most)
+	}
+	if err != nil {
+		return s.refuse(x, r, err)
+	}
+	if r.Content.Inline() {
+		return s.complete(ctx, x, r, func() ([]byte, error) { return r.Content.Body, nil })
+	}
+	s.mu.Lock()
+	if a := x.upload; a.accepts(r) { // the same reply, after the connection was lost
+		a.header = r
+	} else {
+		a.close()
+		x.upload = nil
+		f, e := temporaryFile(filepath.Join(s.set.Dir, piecesDir), "reply-*")
+		if err = e; err == nil {
+			x.upload = &partial{header: r, file: f}
+		}
+	}
+	var have int64
+	if x.upload != nil {
+		have = x.upload.have
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return s.refuse(x, r, fmt.Errorf("the server cannot store it: %w", err))
+	}
+	return s.answer(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Fetch{Fetch: &protocol.Fetch{
+		Sum: r.Content.Sum, Offset: uint64(have)}}})
+}
+
+// receiveChunk stores a chunk of an announced reply; the last one completes the reply.
+func (s *session) receiveChunk(c *protocol.Chunk) error {
+	s.mu.Lock()
+	x := s.clients[s.client].pending
+	if x == nil || x.upload == nil || x.upload.header.Content.Sum != c.Sum {
+		s.mu.Unlock()
+		return nil // of an instruction that is over
+	}
+	a := x.upload
+	err := a.write(c)
+	done := err == nil && a.complete()
+	if done {
+		x.upload = nil
+	}
+	s.mu.Unlock()
+	if errors.Is(err, errChunk) {
+		return s.drop(fmt.Errorf("a chunk of a reply: %w", err))
+	}
+	if err != nil {
+		return s.refuse(x, a.header, fmt.Errorf("the server cannot store it: %w", err))
+	}
+	if !done {
+		return nil
+	}
+	defer a.close()
+	return s.complete(context.Background(), x, a.header, a.body)
+}
+
+// complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.
+func (s *session) complete(ctx context.Context, x *pending, r *protocol.Reply, read func() ([]byte, error)) error {
+	select {
+	case s.decoding <- struct{}{}:
+		defer func() { <-s.decoding }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	size := protobuf.Size(r)
+	body, err := read()
+	if !r.Content.Inline() {
+		size += len(body)
+	}
+	var keep func()
+	if err == nil {
+		keep, err = x.read(r, body, size)
+	}
+	if err != nil {
+		return s.refuse(x, r, err)
+	}
+	err = s.answer(receipt(r)) // before the reply counts: the server may end with it
+	keep()
+	return err
+}
+
+// refuse refuses a reply for good.
+func (s *session) refuse(x *pending, r *protocol.Reply, why error) error {
+	err := s.answer(receipt(r))
+	x.fail("its reply is refused: "+protocol.Printable(why.Error()), why)
+	return err
+}
+
+func receipt(r *protocol.Reply) *protocol.ServerMessage {
+	return &protocol.ServerMessage{Kind: &protocol.ServerMessage_Receipt{Receipt: &protocol.Receipt{Id: r.GetId(),
+		Attempt: r.GetAttempt()}}}
+}
