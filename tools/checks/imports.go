@@ -10,18 +10,21 @@ import (
 // layers.
 var layers = []string{"runtime", "models", "federation", "configs", "tools"}
 
-// reserved lists packages that only one folder may import. Tests that start the program and checks of the repository
+// reserved lists packages that only some folders may import. Tests that start the program and checks of the repository
 // are among them: no other code may depend on these.
-var reserved = []struct{ path, folder string }{
-	{"github.com/yalue/onnxruntime_go", "runtime/ort"},
-	{"github.com/nats-io/nats-server", "federation/transport"},
-	{"github.com/spf13/viper", "configs"},
-	{"github.com/spf13/cobra", "tools"},
-	{"github.com/schollz/progressbar", "tools"},
-	{"gonum.org/v1/plot", "tools/lab"},
-	{"github.com/prometheus", "tools"},
-	{Module + "/tools/e2e", "tools/e2e"},
-	{Module + "/tools/checks", "tools/checks"},
+var reserved = []struct {
+	path    string
+	folders []string
+}{
+	{"github.com/yalue/onnxruntime_go", []string{"runtime/ort"}},
+	{"github.com/nats-io/nats-server", []string{"federation/net/natsserver", "federation/transport"}},
+	{"github.com/spf13/viper", []string{"configs"}},
+	{"github.com/spf13/cobra", []string{"tools"}},
+	{"github.com/schollz/progressbar", []string{"tools"}},
+	{"gonum.org/v1/plot", []string{"tools/lab"}},
+	{"github.com/prometheus", []string{"tools"}},
+	{Module + "/tools/e2e", []string{"tools/e2e"}},
+	{Module + "/tools/checks", []string{"tools/checks"}},
 }
 
 // lab is the code that draws, compares, measures and converts, with its library for plots. Commands that train a
@@ -64,7 +67,9 @@ var banned = []struct {
 	{"federation/transport/subjects", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/transport/natsserver", true, []string{Module + "/federation/engine"}},
 	{"federation/transport/exchange", true, []string{"github.com/nats-io/nats-server"}},
-	{"federation/transport/workers", true, []string{"github.com/nats-io/nats-server"}},
+	{"federation/net/workers", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
+	{"federation/net/workers", true, []string{"github.com/nats-io/nats-server"}},
+	{"federation/net/natsserver", true, []string{Module + "/federation/engine"}},
 }
 
 // engine returns the paths of packages of the engine.
@@ -135,8 +140,11 @@ func owned(p Package) []string {
 	var bad []string
 	for _, r := range reserved {
 		for _, path := range p.direct() {
-			if within(path, r.path) && !within(p.inModule(), r.folder) {
-				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path, r.folder))
+			if within(path, r.path) && !slices.ContainsFunc(r.folders, func(f string) bool {
+				return within(p.inModule(), f)
+			}) {
+				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path,
+					strings.Join(r.folders, ", ")))
 			}
 		}
 	}

@@ -2,75 +2,96 @@ package attack
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/workers"
+	"promptfed/tools/e2e/proctest"
 )
 
-// The holder of the certificate worker does its own jobs and nothing else: it hears and answers for no other worker,
-// although that has the same certificate, for no client and for no run, and cannot use JetStream. Other certificates
-// cannot be a worker. A run with one honest and one dishonest worker learns what one process learns.
+// Only the certificates worker and server of the run's own authority are admitted, and a revoked certificate is cut off
+// and refused. The run learns what one process learns.
 func TestWorker(t *testing.T) {
+	t.Parallel()
+	s, other := openReal(t), t.TempDir()
+	call(t, "certs", filepath.Join(other, "certs"), "--clients", "1")
+	s.process = launch(t, programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
+		"listen://"+s.address, "--tls", s.at("certs"))
+	s.says("start workers with")
+	for _, name := range []string{"client-0", "status"} {
+		s.notAdmitted(nats.Secure(s.tls(s.at("certs"), name)))
+	}
+	foreign := s.tls(filepath.Join(other, "certs"), "worker")
+	foreign.RootCAs = s.tls(s.at("certs"), "worker").RootCAs
+	s.notAdmitted(nats.Secure(foreign))
+	s.notAdmitted(nats.RootCAs(s.at("certs", "ca.pem")))
+	stolen := nats.Secure(s.tls(s.at("certs"), "worker"))
+	nc, _ := s.intruder("worker")
+	call(t, "certs", s.at("certs"), "--revoke", "worker", "--renew", "worker")
+	for end := time.Now().Add(time.Second); !nc.IsClosed(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a revoked certificate is still connected after a second")
+		}
+	}
+	s.notAdmitted(stolen)
+	s.workedAsRun(s.worker())
+}
+
+// A worker needs the token.
+func TestWorkerToken(t *testing.T) {
 	t.Parallel()
 	s := openReal(t)
 	s.process = launch(t, programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
-		"listen://"+s.address,
-		"--tls", s.at("certs"))
+		"listen://"+s.address, "--token", "secret")
+	s.says("nothing is encrypted, the token included")
 	s.says("start workers with")
-	mine, other := subjects.NewID(), subjects.NewID()
-	nc, denied := s.intruder("worker", workers.ConnOptions("default", mine)...)
-	work := "pf.default.work."
-	s.workerMayNot(nc, denied, work+"from."+other+".0.reply", work+"to."+mine+".0.order")
-	for _, subject := range []string{work + "to.>", work + "to." + other + ".>", work + "from." + mine + ".0.reply"} {
-		deaf(t, nc, denied, subject)
-	}
-	for _, reply := range append(append([]string{work + "to." + other + ".0.order"}, jetStream...), others...) {
-		if err := nc.PublishRequest(work+"from."+mine+".0.hello", reply, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, verb := range verbs { // as much as it can
-		for range 500 {
-			nc.Publish(work+"from."+mine+".0."+verb, make([]byte, 1000))
-		}
-	}
-	for _, name := range []string{"client-0", "status", "server"} {
-		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), name)), nats.NoReconnect(),
-			nats.Name("worker-"+mine))
-		if err == nil {
+	for _, password := range []string{"", "guess"} {
+		began := time.Now()
+		if nc, err := nats.Connect("nats://"+s.address, nats.UserInfo("worker", password)); err == nil {
 			nc.Close()
-			t.Errorf("the certificate of %s is a worker's", name)
+			t.Errorf("the token %q is accepted", password)
+		}
+		if time.Since(began) < 400*time.Millisecond {
+			t.Errorf("a wrong token is refused after %v", time.Since(began))
 		}
 	}
-	s.workedAsRun()
+	s.says("a connection is refused")
+	s.workedAsRun(s.work("nats://"+s.address, "--token", "secret"))
 }
 
-// workerMayNot fails unless NATS denies these subjects to a worker.
-func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...string) {
+// notAdmitted fails if a connection to the NATS server with this certificate is possible.
+func (s *server) notAdmitted(certificate nats.Option) {
 	s.t.Helper()
-	id := subjects.NewID()
-	for _, subject := range append(append(append(publish, "pf.default.work.from."+id+".reply",
-		"pf.default.work.to."+id+".0.order", "pf.other.work.from."+id+".0.hello", "pf.default.from.0.reply",
-		"pf.default.status"), jetStream...), others...) {
-		denies(s.t, nc, denied, subject)
-	}
-	for _, subject := range []string{">", "pf.>", "pf.default.work.>", "pf.default.work.from.>", "pf.default.to.0.>",
-		"pf.default.from.0.*", "$JS.>", "$SYS.>", "_INBOX.>"} {
-		deaf(s.t, nc, denied, subject)
+	nc, err := nats.Connect("tls://"+s.address, certificate, nats.NoReconnect())
+	if err == nil {
+		nc.Close()
+		s.t.Error("a connection is admitted that has no valid certificate of a worker")
 	}
 }
 
-// workedAsRun starts an honest worker, and fails unless the current run learns what promptfed run did.
-func (s *server) workedAsRun() {
+// work starts an honest worker.
+func (s *server) work(url string, more ...string) *process {
 	s.t.Helper()
-	worker := launch(s.t, append([]string{programs.Promptfed, "work", "tls://" + s.address, "--jobs", "2", "--idle",
-		"2s", "--set",
-		"runtime.models=" + s.dir, "--set", "runtime.cache=" + s.at("cache")}, s.link("worker")...)...)
+	return launch(s.t, append([]string{programs.Promptfed, "work", url, "--jobs", "2", "--idle", "2s", "--set",
+		"runtime.models=" + s.dir, "--set", "runtime.cache=" + s.at("cache")}, more...)...)
+}
+
+func (s *server) worker() *process {
+	s.t.Helper()
+	return s.work("tls://"+s.address, "--tls", s.at("certs"))
+}
+
+// workedAsRun fails unless the current run, with an honest worker, learns what promptfed run did.
+func (s *server) workedAsRun(worker *process) {
+	s.t.Helper()
 	s.ended()
 	worker.ended()
 	want, err := os.ReadFile(s.at("run", record.PromptsFile))
@@ -86,42 +107,97 @@ func (s *server) workedAsRun() {
 func TestWorkerIsNoClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
-	for _, options := range [][]nats.Option{nil, workers.ConnOptions("default", subjects.NewID())} {
-		nc, err := nats.Connect("tls://"+s.address, append(options, nats.Secure(s.tls(s.at("certs"), "worker")),
-			nats.NoReconnect())...)
-		if err == nil {
-			nc.Close()
-			t.Error("a worker is let in")
-		}
-	}
+	s.notAdmitted(nats.Secure(s.tls(s.at("certs"), "worker")))
 	s.joins(0, 0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// The same holds for a stock nats-server with the account for workers that promptfed nats-config writes, in both of its
-// forms; but workers hear each other's jobs.
+// longRun makes a run last long enough for servers to die during it.
+const longRun = "train.rounds=60"
+
+// A cluster of three stock nats-servers keeps the queue when one of them is killed with kill -9 during the run.
+func TestWorkerReplicas(t *testing.T) {
+	t.Parallel()
+	s := openTrial(t)
+	call(t, "run", s.at("attack.yaml"), "--set", longRun, "--out", s.at("run"))
+	var urls, routes []string
+	for range 3 {
+		urls = append(urls, "nats://"+proctest.FreeAddress(t, "127.0.0.1"))
+		routes = append(routes, "nats://"+proctest.FreeAddress(t, "127.0.0.1"))
+	}
+	var nodes []*process
+	for i := range urls {
+		conf := s.at(fmt.Sprintf("nats-%d.conf", i))
+		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream {store_dir: %q}\ncluster {\n name: c\n "+
+			"listen: %q\n routes: [%s]\n}\n", i, strings.TrimPrefix(urls[i], "nats://"), s.at(fmt.Sprint("store", i)),
+			strings.TrimPrefix(routes[i], "nats://"), strings.Join(routes, ", "))
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, launch(t, programs.NATS, "-c", conf))
+	}
+	nodes[0].says("Server is ready")
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // until there is a leader
+		nc, err := nats.Connect(strings.Join(urls, ","))
+		if err == nil {
+			js, err := jetstream.New(nc)
+			if err == nil {
+				_, err = js.AccountInfo(t.Context())
+			}
+			nc.Close()
+			if err == nil {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("the cluster has no leader")
+		}
+	}
+	s.process = launch(t, programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
+		strings.Join(urls, ","), "--set", longRun)
+	worker := s.work(strings.Join(urls, ","), "--idle", "20s")
+	s.says("a worker joined")
+	s.says("round 1")
+	nodes[1].kill()
+	s.workedAsRun(worker)
+	if strings.Contains(s.log.String(), "lost the queue") {
+		t.Error("the queue has no replicas")
+	}
+}
+
+// A stock nats-server with JetStream, which is killed with kill -9 during the run and started again, gives the same;
+// one without JetStream is refused in one line.
 func TestWorkerForeignServer(t *testing.T) {
 	t.Parallel()
-	for _, form := range []string{"file", "operator"} {
-		t.Run(form, func(t *testing.T) {
-			t.Parallel()
-			s := openReal(t)
-			flags := []string{"nats-config", "--clients", "1", "--tls", s.at("certs"), "--listen", s.address}
-			conf := ""
-			var options []nats.Option
-			if form == "operator" {
-				call(t, append(flags, "--operator", s.at("operator"))...)
-				options = append(options, nats.UserCredentials(s.at("operator", "worker.creds")))
-			} else {
-				conf = call(t, flags...)
-			}
-			s.ownNATS(conf, "-js", "-sd", s.at("store"))
-			s.process = launch(t, append([]string{programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"),
-				"--cluster",
-				"tls://" + s.address}, s.link("server")...)...)
-			nc, denied := s.intruder("worker", options...)
-			s.workerMayNot(nc, denied)
-			s.workedAsRun()
-		})
+	s := openTrial(t)
+	call(t, "run", s.at("attack.yaml"), "--set", longRun, "--out", s.at("run"))
+	conf := s.at("nats.conf")
+	text := fmt.Sprintf("listen: %q\njetstream {store_dir: %q}\ntls {\n cert_file: %q\n key_file: %q\n ca_file: %q\n "+
+		"verify: true\n}\n", s.address, s.at("store"), s.at("certs", "server.pem"), s.at("certs", "server-key.pem"),
+		s.at("certs", "ca.pem"))
+	start := func(text string) *process {
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := launch(t, programs.NATS, "-c", conf)
+		p.says("Server is ready")
+		return p
 	}
+	run := []string{"run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster", "tls://" + s.address, "--tls",
+		s.at("certs"), "--set", longRun}
+	plain := start(strings.ReplaceAll(text, "jetstream", "# jetstream"))
+	out, err := exec.Command(programs.Promptfed, run...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "has no JetStream for this user") {
+		t.Errorf("without JetStream: %v, %s", err, out)
+	}
+	plain.kill()
+	first := start(text)
+	s.process = launch(t, append([]string{programs.Promptfed}, run...)...)
+	worker := s.work("tls://"+s.address, "--tls", s.at("certs"), "--idle", "20s")
+	s.says("a worker joined")
+	s.says("round 1")
+	first.kill()
+	start(text)
+	s.workedAsRun(worker)
+	s.says("the NATS server lost the queue")
 }

@@ -144,7 +144,7 @@ func TestSweepArray(t *testing.T) {
 	}
 }
 
-// A run reports a missing server at once. Clients and workers wait for their server.
+// A run reports a missing server and a URL of another kind at once. Clients and workers wait for their server.
 func TestClusterIsNotThere(t *testing.T) {
 	dir := setup(t)
 	for url, words := range map[string]string{"nats://127.0.0.1:1": "no servers", "nats://bogus.invalid": "bogus"} {
@@ -152,6 +152,13 @@ func TestClusterIsNotThere(t *testing.T) {
 			"--cluster", url)
 		if code != failed || !strings.Contains(text, "cannot connect to "+url) || !strings.Contains(text, words) {
 			t.Errorf("%s: exit %d, %s", url, code, text)
+		}
+	}
+	for _, args := range [][]string{{"run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"),
+		"--cluster", "https://127.0.0.1:8443"}, {"work", "https://127.0.0.1:8443"}} {
+		if _, text, code := call(args...); code != failed || !strings.Contains(text,
+			"https://127.0.0.1:8443 is not the URL of a NATS server; give nats://HOST:PORT") {
+			t.Errorf("%v: exit %d, %s", args, code, text)
 		}
 	}
 }

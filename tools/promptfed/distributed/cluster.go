@@ -2,6 +2,7 @@ package distributed
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -13,17 +14,15 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/natsserver"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/natsserver"
+	"promptfed/federation/net/workers"
 	"promptfed/tools/promptfed/cli"
 )
 
 // ClusterFlags are the flags of a run whose clients train on other machines.
 type ClusterFlags struct {
-	URL, Queue string
-	Link       LinkOptions
+	QueueOptions
+	URL string
 	// Opened, if not nil, receives the address of the NATS server that Open starts in this process.
 	Opened func(url string) error
 }
@@ -33,18 +32,15 @@ const ListenScheme = "listen://"
 
 // Add adds the flags to a command.
 func (f *ClusterFlags) Add(c *cobra.Command) {
-	l := c.Flags()
-	l.StringVar(&f.URL, "cluster", "", "train the clients on machines that run promptfed work: URL of a NATS server, "+
-		"or listen://HOST:PORT to start one here")
-	addQueue(c, &f.Queue)
-	addLink(c, &f.Link)
+	c.Flags().StringVar(&f.URL, "cluster", "", "train the clients on machines that run promptfed work: URL of a NATS "+
+		"server with JetStream, or listen://HOST:PORT to start one here")
+	f.QueueOptions.add(c)
 }
 
 // Cluster is a connection to a NATS server on which runs find workers.
 type Cluster struct {
 	nc    *nats.Conn
 	queue string
-	who   certs.Identity
 	log   *slog.Logger
 	stop  func()
 }
@@ -54,27 +50,23 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 	if f.URL == "" {
 		return nil, nil
 	}
-	if err := subjects.CheckName(f.Queue); err != nil {
+	if err := workers.CheckQueue(f.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
 	log, err := logger("text")
 	if err != nil {
 		return nil, err
 	}
-	f.Link.user = certs.ServerName
 	c := &Cluster{queue: f.Queue, log: log}
-	if c.who, err = f.Link.identity(); err != nil {
-		return nil, err
-	}
 	if address, ok := strings.CutPrefix(f.URL, ListenScheme); ok {
 		return c, f.embed(c, address)
 	}
-	options, err := f.Link.options()
+	options, err := f.connect(certs.ServerName)
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = exchange.DialNow(ctx, f.URL, "promptfed run", log, options...); err != nil {
-		return nil, err
+	if c.nc, err = workers.Connect(ctx, f.URL, "promptfed run", false, log, options...); err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	c.stop = c.nc.Close
 	return c, nil
@@ -82,24 +74,24 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 
 // embed starts a NATS server in this process.
 func (f ClusterFlags) embed(c *Cluster, address string) error {
-	if err := f.Link.secret(); err != nil {
+	token, err := f.token()
+	if err != nil {
 		return err
 	}
-	e := natsserver.Options{Listen: address, Workers: true, Run: f.Queue, Token: f.Link.token, Limit: 1 << 20,
-		Log: c.log}
-	if f.Link.TLS != "" {
-		var err error
-		if e.TLS, err = authority.ServerTLS(f.Link.TLS); err != nil {
+	e := natsserver.Options{Listen: address, Token: token, Log: c.log}
+	if f.TLS != "" {
+		if e.TLS, err = authority.ServerTLS(f.TLS); err != nil {
 			return err
 		}
-		if e.Revoked, err = authority.Revoked(f.Link.TLS); err != nil {
+		if e.Revoked, err = authority.Revoked(f.TLS); err != nil {
 			return err
 		}
-	} else if f.Link.token == "" {
+	} else if token == "" {
 		c.log.Warn("anybody who can connect can be a worker, and nothing is encrypted; use --tls (promptfed certs)",
 			"listen", address)
 	} else {
-		c.log.Warn(plainToken, "listen", address)
+		c.log.Warn("nothing is encrypted, the token included, and whoever has the token can be a worker; use --tls "+
+			"(promptfed certs)", "listen", address)
 	}
 	s, err := natsserver.Start(e)
 	if err != nil {
@@ -137,12 +129,12 @@ func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Dir: set.Dir,
-		Config: text, Compatibility: footing, Identity: c.who, Log: c.log})
+	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Config: text,
+		Compatibility: footing, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
-	set.Executor, set.Workers = d, subjects.MaxJobs
+	set.Executor, set.Workers = d, workers.MaxJobs
 	return func() {
 		d.Close()
 		t := d.Totals()

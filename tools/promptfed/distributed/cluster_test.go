@@ -11,10 +11,11 @@ import (
 // Open stops the server of this process if its address cannot be passed to the workers.
 func TestClusterIsClosed(t *testing.T) {
 	var address string
-	f := ClusterFlags{URL: ListenScheme + "127.0.0.1:0", Queue: "default", Opened: func(at string) error {
+	f := ClusterFlags{URL: ListenScheme + "127.0.0.1:0", QueueOptions: QueueOptions{Queue: "default"}}
+	f.Opened = func(at string) error {
 		address = strings.TrimPrefix(at, "nats://")
 		return os.ErrPermission
-	}}
+	}
 	if _, err := f.Open(t.Context()); !errors.Is(err, os.ErrPermission) {
 		t.Fatal(err)
 	}

@@ -16,9 +16,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/workers"
 	"promptfed/models/bundle"
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
@@ -31,11 +29,10 @@ type WorkOptions struct {
 	config string
 	jobs   int
 
-	Queue string
-	Log   string        // format of the log: text or json
-	Idle  time.Duration // time without a run after which Work returns; 0 for no limit
-	Link  LinkOptions
-	Here  *experiment.Config // folders of data and runtime of this machine; nil to use config and sets
+	QueueOptions
+	Log  string             // format of the log: text or json
+	Idle time.Duration      // time without a run after which Work returns; 0 for no limit
+	Here *experiment.Config // folders of data and runtime of this machine; nil to use config and sets
 }
 
 func workCommand() *cobra.Command {
@@ -51,8 +48,7 @@ func workCommand() *cobra.Command {
 	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
 	l.DurationVar(&f.Idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
 	l.StringVar(&f.Log, "log", "text", "format of the log on standard error: text or json")
-	addQueue(c, &f.Queue)
-	addLink(c, &f.Link)
+	f.QueueOptions.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := Work(cmd.Context(), args[0], f)
 		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // a worker ends in these two ways
@@ -69,26 +65,18 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := subjects.CheckName(f.Queue); err != nil {
+	if err := workers.CheckQueue(f.Queue); err != nil {
 		return cli.Usagef("--queue: %w", err)
 	}
-	if f.jobs < 0 || f.jobs > subjects.MaxJobs {
-		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, subjects.MaxJobs)
+	if f.jobs < 0 || f.jobs > workers.MaxJobs {
+		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, workers.MaxJobs)
 	}
-	f.Link.user = certs.WorkerUser
-	options, err := f.Link.options()
+	options, err := f.connect(certs.WorkerUser)
 	if err != nil {
 		return err
 	}
-	w := workers.Worker{Queue: f.Queue, Worker: subjects.NewID(), Program: version.String(), Idle: f.Idle, Log: log}
-	if w.Identity, err = f.Link.identity(); err != nil {
-		return err
-	}
-	if w.Identity, err = w.Identity.WithKey(""); err != nil { // one key for all runs of this process
-		return err
-	}
-	nc, err := exchange.Dial(ctx, url, "promptfed work", log, append(options,
-		workers.ConnOptions(w.Queue, w.Worker)...)...)
+	w := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.Idle, Log: log}
+	nc, err := workers.Connect(ctx, url, "promptfed work", true, log, options...)
 	if err != nil {
 		return err
 	}

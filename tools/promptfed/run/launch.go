@@ -19,7 +19,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/authority"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/workers"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
@@ -89,6 +89,10 @@ func (f launchFlags) meetingFile() string { return filepath.Join(f.meet, "task-0
 func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-certs") }
 func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
 
+func (f launchFlags) queue() distributed.QueueOptions {
+	return distributed.QueueOptions{Queue: "default", TLS: f.certs()}
+}
+
 // clear removes the folder of the meeting. A folder with other files is an error.
 func (f launchFlags) clear() error {
 	own := []string{f.meetingFile(), f.certs(), f.signer()}
@@ -123,10 +127,10 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 	if err := os.RemoveAll(f.signer()); err != nil {
 		return err
 	}
-	f.run.cluster = distributed.ClusterFlags{URL: distributed.ListenScheme + ":0", Queue: "default",
-		Link: distributed.LinkOptions{TLS: f.certs()}, Opened: func(url string) error {
-			return atomicfile.Write(f.meetingFile(), atomicfile.JSON(meeting{url, f.member.job, f.member.restarts}, ""))
-		}}
+	f.run.cluster = distributed.ClusterFlags{URL: distributed.ListenScheme + ":0", QueueOptions: f.queue()}
+	f.run.cluster.Opened = func(url string) error {
+		return atomicfile.Write(f.meetingFile(), atomicfile.JSON(meeting{url, f.member.job, f.member.restarts}, ""))
+	}
 	return f.run.start(ctx, args)
 }
 
@@ -174,8 +178,8 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 			}
 		}
 	}()
-	err = distributed.Work(ctx, at.URL, distributed.WorkOptions{Queue: "default", Log: "text", Idle: f.idle,
-		Here: &here, Link: distributed.LinkOptions{TLS: f.certs()}})
+	err = distributed.Work(ctx, at.URL, distributed.WorkOptions{QueueOptions: f.queue(), Log: "text", Idle: f.idle,
+		Here: &here})
 	if ctx.Err() != nil || errors.Is(err, workers.ErrIdle) {
 		return nil
 	}

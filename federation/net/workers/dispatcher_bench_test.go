@@ -6,8 +6,8 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/workers"
 	"promptfed/runtime/tensor"
 )
 
@@ -15,7 +15,7 @@ import (
 // nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of one
 // job.
 func BenchmarkJob(b *testing.B) {
-	e := transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}).Experiment(b)
+	e := nettest.Method("promptfl", nil, map[string]any{"tokens": 2}).Experiment(b)
 	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {
 		b.Run(name, func(b *testing.B) {
 			f := newFarm(b, e)
@@ -27,7 +27,7 @@ func BenchmarkJob(b *testing.B) {
 					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}
 			}
-			ctx, cancel := context.WithCancel(transporttest.TestContext(b))
+			ctx, cancel := context.WithCancel(nettest.TestContext(b))
 			defer cancel()
 			c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 			if err != nil {

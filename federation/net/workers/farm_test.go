@@ -17,12 +17,9 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/net/certs"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/natsserver"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/natsserver"
+	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/workers"
 )
 
 // farm is a run with a queue, and its workers.
@@ -33,23 +30,21 @@ type farm struct {
 	nats *natsserver.Server
 	conn *nats.Conn // of the run
 	url  string
-	log  *transporttest.Logs
+	log  *nettest.Logs
 	set  workers.Settings
-	each engine.Settings                  // of every worker
-	who  func(name string) certs.Identity // nil for keys that are made
-	jobs atomic.Int64                     // begun by workers
+	each engine.Settings // of every worker
+	jobs atomic.Int64    // begun by workers
 	over sync.WaitGroup
 	// around goes around every job on a worker; nil for nothing.
 	around func(worker int, do workers.Executor) workers.Executor
 }
 
 func newFarm(t testing.TB, e *spec.Experiment) *farm {
-	f := &farm{t: t, e: e, dir: t.TempDir(), log: &transporttest.Logs{}}
+	f := &farm{t: t, e: e, dir: t.TempDir(), log: &nettest.Logs{}}
 	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: compatibility(e),
 		Log: f.log.Logger()}
 	var err error
-	f.nats, err = natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy",
-		Limit: 1 << 20, Log: f.log.Logger()})
+	f.nats, err = natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Log: f.log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,25 +64,20 @@ func compatibility(e *spec.Experiment) spec.Compatibility {
 		Digests: map[string]string{"data": "abc"}}
 }
 
-// dial connects a worker.
-func (f *farm) dial(ctx context.Context, id string) (*nats.Conn, error) {
-	return exchange.Dial(ctx, f.url, "worker", f.log.Logger(), append(workers.ConnOptions("toy", id),
-		nats.UserInfo(certs.WorkerUser, ""))...)
+// dial connects a worker or a run.
+func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
+	return workers.Connect(ctx, f.url, "test", true, f.log.Logger())
 }
 
-// as is a worker's place in the queue.
-func (f *farm) as(id string) workers.Worker {
-	w := workers.Worker{Queue: "toy", Worker: id, Program: "1", Log: f.log.Logger().With("id", id[:8])}
-	if f.who != nil {
-		w.Identity = f.who(certs.WorkerUser)
-	}
-	return w
+// as returns the settings of a worker.
+func (f *farm) as() workers.Worker {
+	return workers.Worker{Queue: "toy", Program: "1", Log: f.log.Logger()}
 }
 
 // work is one worker's process, until the run is over.
-func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs int,
+func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int,
 	change ...func(*workers.Info)) error {
-	as := f.as(id)
+	as := f.as()
 	inv, err := as.FetchInvitation(ctx, nc)
 	if err != nil {
 		return err
@@ -111,15 +101,14 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 
 // Start starts a worker that ends with the run or the test.
 func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
-	id := subjects.NewID()
-	nc, err := f.dial(ctx, id)
+	nc, err := f.dial(ctx)
 	if err != nil {
 		f.t.Error(err)
 		return nil
 	}
 	f.over.Go(func() {
 		defer nc.Close()
-		if err := f.work(ctx, nc, id, worker, jobs); err != nil && ctx.Err() == nil &&
+		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil &&
 			!errors.Is(err, workers.ErrRunOver) &&
 			!errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
@@ -145,16 +134,16 @@ func (f *farm) same(ctx context.Context, want, records string, change ...func(*e
 // test.
 func (f *farm) process(ctx context.Context, jobs int) (ended <-chan error) {
 	f.t.Helper()
-	id, done := subjects.NewID(), make(chan error, 1)
-	nc := f.dialed(ctx, id)
-	go func() { done <- f.work(ctx, nc, id, 0, jobs) }()
+	done := make(chan error, 1)
+	nc := f.dialed(ctx)
+	go func() { done <- f.work(ctx, nc, 0, jobs) }()
 	return done
 }
 
 // dialed is dial; the connection goes with the test.
-func (f *farm) dialed(ctx context.Context, id string) *nats.Conn {
+func (f *farm) dialed(ctx context.Context) *nats.Conn {
 	f.t.Helper()
-	nc, err := f.dial(ctx, id)
+	nc, err := f.dial(ctx)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -181,5 +170,5 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 		return "", "", totals, err
 	}
 	b, err := os.ReadFile(filepath.Join(set.Dir, record.PromptsFile))
-	return string(b), transporttest.WithoutTimes(f.t, r.Records), totals, err
+	return string(b), nettest.WithoutTimes(f.t, r.Records), totals, err
 }

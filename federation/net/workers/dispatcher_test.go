@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,26 +17,25 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/workers"
 )
 
 // However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
 // in pieces, and with statistics and an evaluation set.
 func TestDispatcherGivesTheSame(t *testing.T) {
-	for _, s := range []transporttest.Stack{
-		transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
-		transporttest.FedPHA,
-		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
-		transporttest.Method("promptfl", []string{"compress"}, map[string]any{"tokens": 2, "kind": "sign"}),
+	for _, s := range []nettest.Stack{
+		nettest.Method("promptfl", nil, map[string]any{"tokens": 2}),
+		nettest.FedPHA,
+		nettest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
+		nettest.Method("promptfl", []string{"compress"}, map[string]any{"tokens": 2, "kind": "sign"}),
 	} {
-		want, records := transporttest.OneProcess(t, transporttest.WithEvaluationSet(s.Experiment(t)))
+		want, records := nettest.OneProcess(t, nettest.WithEvaluationSet(s.Experiment(t)))
 		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {
 			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
-				f := newFarm(t, transporttest.WithEvaluationSet(s.Experiment(t)))
+				f := newFarm(t, nettest.WithEvaluationSet(s.Experiment(t)))
 				f.set.Limit = c.limit
-				ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+				ctx, cancel := context.WithCancel(nettest.TestContext(t))
 				defer cancel()
 				for k := range c.workers {
 					f.start(ctx, k, c.jobs)
@@ -52,9 +52,9 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 // A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which
 // came late.
 func TestDispatcherLosesWorkers(t *testing.T) {
-	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -85,15 +85,17 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 
 // A result that comes twice counts once.
 func TestDispatcherDuplicates(t *testing.T) {
-	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	var copies atomic.Int64
-	sub, err := f.nats.Conn().Subscribe("pf.toy.work.from.*.*.reply", func(m *nats.Msg) {
+	sub, err := f.conn.Subscribe("promptfed.toy.result", func(m *nats.Msg) {
 		if m.Header.Get("copied") == "" {
 			copies.Add(1)
-			f.nats.Conn().PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{"copied": {"1"}}})
+			again := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: maps.Clone(m.Header)}
+			again.Header.Set("copied", "1")
+			f.conn.PublishMsg(again)
 		}
 	})
 	if err != nil {
@@ -105,15 +107,15 @@ func TestDispatcherDuplicates(t *testing.T) {
 	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() {
 		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 	}
-	transporttest.Eventually(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
+	nettest.Eventually(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
 }
 
 // A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
 // another.
 func TestDispatcherResumes(t *testing.T) {
-	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	ended := f.process(ctx, 2)
 	stopped, stop := context.WithCancel(ctx)
@@ -125,7 +127,7 @@ func TestDispatcherResumes(t *testing.T) {
 	}
 	f.start(ctx, 1, 1)
 	f.same(ctx, want, records, func(s *engine.Settings) { s.Resume = true })
-	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
+	c, err := workers.Open(ctx, f.conn, f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,15 +139,14 @@ func TestDispatcherResumes(t *testing.T) {
 
 // What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
 func TestDispatcherRefuses(t *testing.T) {
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx := transporttest.TestContext(t)
-	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx := nettest.TestContext(t)
+	c, err := workers.Open(ctx, f.conn, f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	id := subjects.NewID()
-	nc := f.dialed(ctx, id)
+	nc := f.dialed(ctx)
 	for say, change := range map[string]func(*workers.Info){
 		"data: the run has": func(c *workers.Info) {
 			c.Compatibility.Digests = map[string]string{"data": "xyz"}
@@ -154,20 +155,20 @@ func TestDispatcherRefuses(t *testing.T) {
 		"fingerprint: the run has": func(c *workers.Info) { c.Compatibility.Fingerprint = "0" },
 		"0 jobs at a time":         func(c *workers.Info) { c.Jobs = 0 },
 	} {
-		if err := f.work(ctx, nc, id, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
+		if err := f.work(ctx, nc, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}
 		if !strings.Contains(f.log.String(), say) {
 			t.Errorf("the run does not log %q", say)
 		}
 	}
-	as := f.as(id)
+	as := f.as()
 	as.Program = "2"
 	if _, err := as.FetchInvitation(ctx, nc); err == nil ||
 		!strings.Contains(err.Error(), "program: the run has version 1") {
 		t.Errorf("%v", err)
 	}
-	if _, err := workers.Open(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
+	if _, err := workers.Open(ctx, f.conn, f.set); err == nil || !strings.Contains(err.Error(),
 		"another run uses the queue") {
 		t.Errorf("%v", err)
 	}
@@ -199,9 +200,9 @@ func (f *farm) failing(jobs int64) (left *atomic.Int64) {
 
 // A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
 func TestDispatcherFailures(t *testing.T) {
-	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	left := f.failing(2)
 	f.start(ctx, 0, 1)
@@ -217,24 +218,25 @@ func TestDispatcherFailures(t *testing.T) {
 	}
 }
 
-// When a job that failed is tried again, whoever runs the NATS server can send the reply to the first attempt again: it
-// does not count as a failure of the second.
+// When a job that failed is tried again, the failure of the first attempt may arrive again: it does not count as a
+// failure of the second.
 func TestDispatcherFailuresAgain(t *testing.T) {
-	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	var old *nats.Msg // of one worker that does one job at a time, so that one subscription hears all in order
 	var again atomic.Int64
-	sub, err := f.nats.Conn().Subscribe("pf.toy.work.*.*.*.*", func(m *nats.Msg) {
+	sub, err := f.conn.Subscribe("promptfed.toy.*", func(m *nats.Msg) {
 		switch {
 		case m.Header.Get("again") != "":
-		case strings.HasSuffix(m.Subject, ".reply"):
+		case strings.HasSuffix(m.Subject, ".result"):
 			old = m
-		case strings.HasSuffix(m.Subject, ".order") && old != nil:
+		case strings.HasSuffix(m.Subject, ".job") && old != nil:
 			again.Add(1)
-			f.nats.Conn().PublishMsg(&nats.Msg{Subject: old.Subject, Data: old.Data,
-				Header: nats.Header{"again": {"1"}}})
+			copied := &nats.Msg{Subject: old.Subject, Data: old.Data, Header: maps.Clone(old.Header)}
+			copied.Header.Set("again", "1")
+			f.conn.PublishMsg(copied)
 		}
 	})
 	if err != nil {
@@ -249,17 +251,51 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 	}
 }
 
+// A job that takes every worker down ends the run, which names the job.
+func TestDispatcherKiller(t *testing.T) {
+	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	defer cancel()
+	var lost atomic.Int64
+	go func() { // workers that stop politely give the job back at once
+		for k := 0; ctx.Err() == nil; k++ {
+			own, stop := context.WithCancel(ctx)
+			f.around = func(_ int, do workers.Executor) workers.Executor {
+				return func(ctx context.Context, client int, o message.Instruction,
+					s message.ClientState) (message.Reply, *message.ClientState, error) {
+					if client == 2 {
+						lost.Add(1)
+						stop()
+					}
+					return do(ctx, client, o, s)
+				}
+			}
+			nc, err := f.dial(own)
+			if err == nil {
+				f.work(own, nc, k, 1)
+				nc.Close()
+			}
+			stop()
+		}
+	}()
+	_, _, _, err := f.run(ctx)
+	if err == nil || !strings.Contains(err.Error(),
+		"round 1, client 2: 20 workers started this job and none finished it") || lost.Load() != 20 {
+		t.Errorf("%d workers were lost: %v", lost.Load(), err)
+	}
+}
+
 // What clients measure of the terms of their losses comes from workers as from one process.
 func TestDispatcherGivesTerms(t *testing.T) {
-	s := transporttest.Method("fedpha", []string{"scaffold"}, transporttest.FedPHA.Options)
+	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
 	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := transporttest.WithoutTimes(t, r.Records)
+	want := nettest.WithoutTimes(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
 	f.each.Terms = true
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
 	f.start(ctx, 0, 2)
 	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {

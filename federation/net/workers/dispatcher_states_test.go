@@ -14,11 +14,9 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/natsserver"
-	"promptfed/federation/transport/subjects"
-	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/transport/workers"
+	"promptfed/federation/net/natsserver"
+	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/workers"
 	"promptfed/runtime/tensor"
 )
 
@@ -27,30 +25,27 @@ import (
 // is left of it.
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
-	ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-	ctx, cancel := context.WithCancel(transporttest.TestContext(t))
+	ca, log := nettest.NewAuthority(t), &nettest.Logs{}
+	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()
-	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
-		TLS: ca.TLS("server"), Log: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer emb.Close()
-	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 	dir := t.TempDir()
-	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Dir: dir,
-		Config: []byte("x"), Compatibility: compatibility(e), Identity: ca.Identity("server"), Log: log.Logger()})
+	t.Setenv("TMPDIR", dir)
+	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", TLS: ca.TLS("server"), Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := &transporttest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
+	e := nettest.Method("promptfl", nil, nil).Experiment(t)
+	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Config: []byte("x"),
+		Compatibility: compatibility(e), Log: log.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &nettest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
 		Rate:  100e6,
 		Every: 70e6}
 	address := link.Start(t)
-	w := workers.Worker{Queue: "toy", Worker: subjects.NewID(), Program: "1", Identity: ca.Identity("worker"),
-		Log: log.Logger()}
-	nc, err := exchange.Dial(ctx, "tls://"+address, "worker", log.Logger(),
-		append(workers.ConnOptions("toy", w.Worker), nats.Secure(ca.TLS("worker")))...)
+	w := workers.Worker{Queue: "toy", Program: "1", Log: log.Logger()}
+	nc, err := workers.Connect(ctx, "tls://"+address, "worker", true, log.Logger(), nats.Secure(ca.TLS("worker")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +99,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 	if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 		t.Errorf("the worker says %v", err)
 	}
+	emb.Close()
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
 		t.Errorf("left behind: %v, %v", list, err)
 	}

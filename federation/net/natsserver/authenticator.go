@@ -1,0 +1,87 @@
+package natsserver
+
+import (
+	"crypto/subtle"
+	"crypto/x509"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
+
+	"promptfed/federation/net/certs"
+)
+
+// authenticator decides who may connect: the run itself, and workers with the token and a valid certificate.
+type authenticator struct {
+	Options
+	secret  string   // password of the run's own connection
+	certs   sync.Map // certificates of connected workers, by user
+	mu      sync.Mutex
+	refused int // connections
+	logging rate.Sometimes
+}
+
+// ownUser is the user of the run's own connection.
+const ownUser = "promptfed-run"
+
+// guessPause is the delay of the answer to a wrong token.
+const guessPause = 500 * time.Millisecond
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// Check admits a connection.
+func (a *authenticator) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	if same(o.Username, ownUser) && same(o.Password, a.secret) {
+		c.RegisterUser(&server.User{Username: ownUser})
+		return true
+	}
+	user := &server.User{Username: certs.WorkerUser}
+	if a.TLS != nil {
+		state := c.GetTLSConnectionState()
+		if state == nil || len(state.PeerCertificates) == 0 {
+			return a.refuse(c, "no certificate")
+		}
+		cert := state.PeerCertificates[0]
+		if name := cert.Subject.CommonName; name != certs.WorkerUser && name != certs.ServerName {
+			return a.refuse(c, fmt.Sprintf("the certificate of %.60q is not that of a worker", name))
+		}
+		if err := a.Revoked.Check(state.PeerCertificates); err != nil {
+			return a.refuse(c, err.Error())
+		}
+		user.Username, user.ConnectionDeadline = cert.SerialNumber.String(), cert.NotAfter
+		a.certs.Store(user.Username, cert)
+	}
+	if a.Token != "" && !same(o.Password, a.Token) {
+		time.Sleep(guessPause)
+		return a.refuse(c, "wrong token")
+	}
+	c.RegisterUser(user)
+	return true
+}
+
+// refuse logs a refusal, at limited intervals.
+func (a *authenticator) refuse(c server.ClientAuthentication, why string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused++
+	a.logging.Interval = 10 * time.Second
+	a.logging.Do(func() {
+		a.Log.Warn("a connection is refused", "from", c.RemoteAddress(), "reason", why, "refused", a.refused)
+	})
+	return false
+}
+
+// revokedUsers returns the users whose certificates are revoked.
+func (a *authenticator) revokedUsers() map[string]bool {
+	out := map[string]bool{}
+	a.certs.Range(func(user, cert any) bool {
+		if a.Revoked.Check([]*x509.Certificate{cert.(*x509.Certificate)}) != nil {
+			out[user.(string)] = true
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,73 @@
+package natsserver_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/net/natsserver"
+	"promptfed/federation/net/nettest"
+)
+
+// A server on all addresses states an address that another machine can use: never the unspecified one, and a name of
+// its certificate where it has one. A server on one address states that.
+func TestURL(t *testing.T) {
+	named := nettest.NewAuthority(t).TLS("server", "localhost", "host.example")
+	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
+		e.Listen, e.Log = listen, slog.New(slog.DiscardHandler)
+		s, err := natsserver.Start(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		u, err := url.Parse(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch host := u.Hostname(); {
+		case e.TLS != nil && (host != "host.example" || u.Scheme != "tls"):
+			t.Errorf("%s with a certificate for host.example: %s", listen, u)
+		case listen == "127.0.0.1:0" && host != "127.0.0.1":
+			t.Errorf("%s: %s", listen, u)
+		case host == "" || host == "0.0.0.0" || host == "::":
+			t.Errorf("%s: %s", listen, u)
+		}
+	}
+}
+
+// The name of a user gives no permission without its password, and a taken port is an error that names it. No file is
+// left of a server.
+func TestServer(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	t.Setenv("TMPDIR", dir)
+	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = nats.Connect(s.URL(), nats.UserInfo("promptfed-run", "guess"))
+	if !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("%v", err)
+	}
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsserver.Start(natsserver.Options{Listen: u.Host, Log: log}); err == nil ||
+		!strings.Contains(err.Error(), "cannot listen on "+u.Host) {
+		t.Errorf("%v", err)
+	}
+	s.Close()
+	if c, err := net.Dial("tcp", u.Host); err == nil {
+		c.Close()
+		t.Errorf("%s still answers", u.Host)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+}

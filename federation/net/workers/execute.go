@@ -1,0 +1,222 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+)
+
+const (
+	tries   = 3  // failures of a job before the run fails
+	maxLost = 20 // workers lost with one job before the job counts as the cause
+)
+
+// outcome is how an attempt of a job ended.
+type outcome struct {
+	reply message.Reply
+	next  *message.ClientState
+	err   error
+	fatal bool      // it would fail on every worker
+	again bool      // the job was lost with its stream
+	m     *nats.Msg // the result, before it is decoded
+}
+
+// Execute executes an instruction on a worker.
+func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
+	c := d.holdCommon(o)
+	defer d.releaseCommon(c)
+	if err := d.admit(ctx); err != nil {
+		return message.Reply{Client: client.ID}, nil, err
+	}
+	defer d.leave()
+	p := publication{d: d, common: c, order: o.ForClient(client.ID), state: state}
+	for failed := 1; ; {
+		out := p.try(ctx)
+		switch {
+		case out.again:
+			continue
+		case out.err == nil:
+			return out.reply, out.next, nil
+		case ctx.Err() != nil:
+			return message.Reply{Client: client.ID}, nil, ctx.Err()
+		case !out.fatal && failed < tries:
+			failed++
+			d.set.Log.Warn("a job failed; it is tried again", "round", o.Round+1, "client", client.ID,
+				"reason", out.err)
+			continue
+		case !out.fatal:
+			out.err = fmt.Errorf("%w (tried %d times)", out.err, failed)
+		}
+		out.err = fmt.Errorf("round %d, client %d: %w", o.Round+1, client.ID, out.err)
+		return message.Reply{Client: client.ID}, nil, out.err
+	}
+}
+
+// attempt is an attempt of a job without a result.
+type attempt struct {
+	ended     chan outcome
+	published bool // the stream has it
+}
+
+// publication is a job of the run.
+type publication struct {
+	d      *Dispatcher
+	id     string // of the current attempt; results of earlier ones do not count
+	common *common
+	order  message.Instruction
+	state  func() (message.ClientState, error)
+}
+
+// try publishes the job and waits for its result.
+func (p publication) try(ctx context.Context) outcome {
+	d, ended := p.d, make(chan outcome, 1)
+	p.id = newID()
+	d.mu.Lock()
+	d.pending[p.id] = &attempt{ended: ended}
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.pending, p.id)
+	}()
+	m, own, err := p.encode(ctx)
+	defer d.remove(own)
+	if err == nil {
+		err = p.publish(ctx, m)
+	}
+	if err != nil {
+		return outcome{err: fmt.Errorf("the job: %w", err), fatal: true}
+	}
+	select {
+	case out := <-ended:
+		if out.m != nil {
+			p.read(ctx, &out)
+		}
+		return out
+	case <-ctx.Done():
+		return outcome{err: ctx.Err(), fatal: true}
+	}
+}
+
+// encode returns the message of the job. Only then is the client's state in memory.
+func (p publication) encode(ctx context.Context) (m *nats.Msg, own content, err error) {
+	p.d.load(func() {
+		var s message.ClientState
+		if s, err = p.state(); err != nil {
+			return
+		}
+		var b, first, second []byte
+		j := job{Instruction: withoutTensors(p.order)}
+		if j.Common, first, err = p.common.content(ctx); err != nil {
+			return
+		}
+		if b, err = encodeOwn(p.order, s); err != nil {
+			return
+		}
+		if own, second, err = p.d.tensors.put(ctx, b, false); err != nil {
+			return
+		}
+		j.Own = own
+		m, err = pack(p.d.queue.subject(jobSubject), p.id, j, first, second)
+	})
+	return m, own, err
+}
+
+// publish stores the job in the stream. It waits for a server that is not available.
+func (p publication) publish(ctx context.Context, m *nats.Msg) error {
+	for {
+		_, err := p.d.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
+		if err == nil {
+			p.d.count(func(t *Totals) {
+				t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
+				if a := p.d.pending[p.id]; a != nil {
+					a.published = true
+				}
+			})
+			return nil
+		}
+		if ctx.Err() != nil || !unavailable(err) {
+			return fmt.Errorf("the NATS server does not store it: %w", err)
+		}
+		if err := sleep(ctx, retryInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// read decodes a result.
+func (p publication) read(ctx context.Context, out *outcome) {
+	var in result
+	if out.err = unpack(out.m.Header, &in); out.err != nil {
+		return
+	}
+	defer p.d.remove(in.Tensors)
+	if out.fatal = in.Fatal; in.Error != "" {
+		out.err = errors.New(in.Error)
+	} else {
+		p.d.load(func() {
+			var b []byte
+			if b, _, out.err = p.d.tensors.get(ctx, in.Tensors, out.m.Data); out.err == nil {
+				out.reply, out.next, out.err = decodeResult(p.order, in.Reply, b)
+			}
+		})
+	}
+	p.d.count(func(t *Totals) {
+		t.Lost += in.Deliveries - 1
+		if out.err != nil {
+			t.Failed++
+			return
+		}
+		t.Jobs++
+		t.Up += int64(in.Tensors.Size + len(out.m.Header.Get(jsonHeader)))
+	})
+}
+
+func (d *Dispatcher) count(change func(*Totals)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.totals)
+}
+
+// remove removes an object that is not needed any more. The object of a lost store is gone.
+func (d *Dispatcher) remove(c content) {
+	if c.Object == "" {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		if err := d.tensors.remove(ctx, c); err != nil {
+			d.set.Log.Debug("an object remains until the end of the run", "error", err)
+		}
+	}()
+}
+
+// result takes the result of a job, and acknowledges it.
+func (d *Dispatcher) result(m *nats.Msg) {
+	id := m.Header.Get(idHeader)
+	d.mu.Lock()
+	a := d.pending[id]
+	late := a == nil
+	if late {
+		d.totals.Late++
+	} else {
+		delete(d.pending, id)
+		a.ended <- outcome{m: m}
+	}
+	d.mu.Unlock()
+	if err := m.Respond(nil); err != nil {
+		d.set.Log.Debug("a result is not acknowledged", "error", err)
+	}
+	var in result
+	if late && unpack(m.Header, &in) == nil {
+		d.remove(in.Tensors)
+	}
+}

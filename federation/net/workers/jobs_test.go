@@ -1,0 +1,108 @@
+package workers
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+var store tensorStore // without objects
+
+// aJob returns a job as a worker gets it, and its result as the run does.
+func aJob(t testing.TB) (order, back *nats.Msg) {
+	t.Helper()
+	store.limit = DefaultLimit
+	shared, private := tensor.Map{"ctx": tensor.Of([]float32{1, 2}, 2)}, tensor.Map{"local": tensor.Scalar(3)}
+	in := message.Instruction{Kind: message.Test, Round: 2, Set: "\u00e9t\u00e9", Clients: []int{1}, Total: 3,
+		Shared: shared, PerClient: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
+	common, err := encodeCommon(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := encodeOwn(in, message.ClientState{Private: private})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err = pack("job", "1", job{Instruction: withoutTensors(in), Common: content{Size: len(common)},
+		Own: content{Size: len(own)}}, common, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, tensors, err := encodeResult(message.Reply{Upload: method.Upload{N: 9, Shared: shared}},
+		&message.ClientState{Private: private, Own: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err = pack("result", "1", result{Reply: header, Tensors: content{Size: len(tensors)}}, tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order, back
+}
+
+func readJob(t testing.TB, m *nats.Msg) (message.Instruction, message.ClientState, error) {
+	var j job
+	if err := unpack(m.Header, &j); err != nil {
+		return j.Instruction, message.ClientState{}, err
+	}
+	var shared sharedTensors
+	common, data, err := shared.get(t.Context(), store, j.Common, m.Data)
+	if err != nil {
+		return j.Instruction, message.ClientState{}, err
+	}
+	own, _, err := store.get(t.Context(), j.Own, data)
+	if err != nil {
+		return j.Instruction, message.ClientState{}, err
+	}
+	return decodeJob(j.Instruction, common, own)
+}
+
+func readResult(t testing.TB, m *nats.Msg) (message.Reply, *message.ClientState, error) {
+	var r result
+	if err := unpack(m.Header, &r); err != nil {
+		return message.Reply{}, nil, err
+	}
+	b, _, err := store.get(t.Context(), r.Tensors, m.Data)
+	if err != nil {
+		return message.Reply{}, nil, err
+	}
+	return decodeResult(message.Instruction{Kind: message.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, r.Reply, b)
+}
+
+func TestJobRoundTrip(t *testing.T) {
+	order, back := aJob(t)
+	o, s, err := readJob(t, order)
+	if err != nil || o.Round != 2 || o.Set != "\u00e9t\u00e9" || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 ||
+		o.PerClient[1]["e"].Data[0] != 4 || s.Private["local"].Data[0] != 3 {
+		t.Errorf("%+v, %+v, %v", o, s, err)
+	}
+	r, next, err := readResult(t, back)
+	if err != nil || r.Upload.N != 9 || r.Upload.Shared["ctx"].Data[0] != 1 || next.Own["ctx"].Data[1] != 2 ||
+		next.Private["local"].Data[0] != 3 {
+		t.Errorf("%+v, %+v, %v", r, next, err)
+	}
+}
+
+func FuzzJob(f *testing.F) {
+	for _, m := range []func() *nats.Msg{func() *nats.Msg { m, _ := aJob(f); return m },
+		func() *nats.Msg { _, m := aJob(f); return m }} {
+		f.Add(m().Header.Get(jsonHeader), m().Data)
+	}
+	f.Fuzz(func(t *testing.T, header string, b []byte) {
+		m := &nats.Msg{Header: nats.Header{jsonHeader: {header}}, Data: b}
+		if o, s, err := readJob(t, m); err == nil {
+			if n := o.Tensors().Bytes() + s.Tensors().Bytes(); n > 8*len(b) {
+				t.Fatalf("%d bytes became %d", len(b), n)
+			}
+		}
+		if r, next, err := readResult(t, m); err == nil {
+			if n := r.Tensors().Bytes() + next.Tensors().Bytes(); n > 8*len(b) || r.Upload.Shared["ctx"] == nil {
+				t.Fatalf("%d bytes became %d", len(b), n)
+			}
+		}
+	})
+}

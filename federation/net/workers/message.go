@@ -1,0 +1,147 @@
+package workers
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Headers of a NATS message: the identity of a job, and a job or a result as JSON. Small tensors are the message's
+// data.
+const (
+	idHeader   = "Promptfed-Job"
+	jsonHeader = "Promptfed-Message"
+)
+
+// content describes encoded tensors: a part of the message's data, or an object.
+type content struct {
+	Size   int    `json:"size"`
+	Object string `json:"object,omitempty"` // its name in the object store
+	Digest string `json:"digest,omitempty"` // SHA-256 of an object that several jobs share
+}
+
+// job is an instruction to one client, with the client's state.
+type job struct {
+	Instruction message.Instruction `json:"instruction"` // without tensors
+	Common      content             `json:"common"`      // tensors that all clients of the instruction get
+	Own         content             `json:"own"`         // the client's extras and state
+}
+
+// result is a worker's answer to a job.
+type result struct {
+	Reply      message.Reply `json:"reply"` // without tensors
+	Error      string        `json:"error,omitempty"`
+	Fatal      bool          `json:"fatal,omitempty"` // the job would fail on every worker
+	Deliveries int           `json:"deliveries"`      // of the job
+	Tensors    content       `json:"tensors"`
+}
+
+// pack returns a message with a header as JSON and parts of encoded tensors.
+func pack(subject, id string, header any, parts ...[]byte) (*nats.Msg, error) {
+	text, err := json.Marshal(header)
+	if err != nil {
+		return nil, fmt.Errorf("a message's header: %w", err)
+	}
+	m := &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}}}
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	m.Data = make([]byte, 0, size)
+	for _, p := range parts {
+		m.Data = append(m.Data, p...)
+	}
+	return m, nil
+}
+
+// unpack decodes the header of a message.
+func unpack(h nats.Header, header any) error {
+	if err := json.Unmarshal([]byte(h.Get(jsonHeader)), header); err != nil {
+		return fmt.Errorf("a message's header: %w", err)
+	}
+	return nil
+}
+
+// Parts of the tensors of a job and of its result.
+const (
+	orderPart = "order"
+	statePart = "state"
+	replyPart = "reply"
+)
+
+// withoutTensors returns the instruction as a header.
+func withoutTensors(o message.Instruction) message.Instruction {
+	o.Shared, o.Broadcast, o.PerClient, o.Guarded, o.Codec, o.Classes = nil, nil, nil, nil, nil, 0
+	return o
+}
+
+// encodeCommon encodes the tensors that all clients of an instruction get.
+func encodeCommon(o message.Instruction) ([]byte, error) {
+	o.Clients = nil
+	return message.EncodeTensors(o.Tensors())
+}
+
+// encodeOwn encodes the tensors that one client alone gets, and its state.
+func encodeOwn(o message.Instruction, s message.ClientState) ([]byte, error) {
+	o.Shared, o.Broadcast = nil, nil
+	return message.EncodeTensors(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
+}
+
+// decodeJob returns the instruction and the state of a job from its header and its tensors.
+func decodeJob(o message.Instruction, common tensor.Map, own []byte) (message.Instruction, message.ClientState, error) {
+	m, err := decode(own, orderPart, statePart)
+	if err != nil {
+		return o, message.ClientState{}, err
+	}
+	all := m.WithoutPrefix(orderPart)
+	maps.Copy(all, common)
+	if o, err = o.WithTensors(all); err != nil {
+		return o, message.ClientState{}, err
+	}
+	s, err := message.ParseClientState(m.WithoutPrefix(statePart))
+	return o, s, err
+}
+
+// encodeResult returns the header of a reply and its encoded tensors. next is nil if the client's state is unchanged.
+func encodeResult(r message.Reply, next *message.ClientState) (message.Reply, []byte, error) {
+	m := tensor.Map{}.Put(replyPart, r.Tensors())
+	if next != nil {
+		m.Put(statePart, next.Tensors())
+	}
+	b, err := message.EncodeTensors(m)
+	header := message.Reply{Client: r.Client, Upload: method.Upload{Client: r.Upload.Client, N: r.Upload.N},
+		Stats: message.Stats{Loss: r.Stats.Loss, Steps: r.Stats.Steps}, Scores: r.Scores}
+	return header, b, err
+}
+
+// decodeResult returns the reply to an instruction and the client's next state. It refuses replies that no client could
+// have sent.
+func decodeResult(o message.Instruction, r message.Reply, tensors []byte) (message.Reply, *message.ClientState, error) {
+	m, err := decode(tensors, replyPart, statePart)
+	if err == nil {
+		r, err = o.WithReplyTensors(r, m.WithoutPrefix(replyPart))
+	}
+	if err == nil {
+		err = o.Check(r)
+	}
+	if err != nil || o.Kind != message.Train {
+		return r, nil, err
+	}
+	next, err := message.ParseClientState(m.WithoutPrefix(statePart))
+	return r, &next, err
+}
+
+// decode decodes tensors with two parts.
+func decode(b []byte, first, second string) (tensor.Map, error) {
+	m, err := message.DecodeTensors(b)
+	if err == nil && len(m.WithoutPrefix(first))+len(m.WithoutPrefix(second)) != len(m) {
+		err = fmt.Errorf("a message has unexpected tensors, outside of %s and %s: %.200q", first, second, m.Names())
+	}
+	return m, err
+}

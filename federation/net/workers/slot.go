@@ -1,0 +1,198 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"promptfed/federation/engine/message"
+	"promptfed/runtime/tensor"
+)
+
+// pullTime is how long one request for a job lasts. A request is lost with the server that has it.
+const pullTime = 5 * time.Second
+
+// work executes jobs, one after the other.
+func (s *session) work(ctx context.Context) error {
+	var from jetstream.Consumer
+	for {
+		m, err := s.pull(ctx, &from)
+		switch {
+		case m != nil:
+			s.execute(ctx, m)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.conn.IsClosed():
+			return err
+		case err != nil: // the heartbeats find out whether the run is over
+			s.Log.Debug("no job", "error", err)
+			if err := sleep(ctx, retryInterval); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// pull waits for a job; nil for none.
+func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (m jetstream.Msg, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pullTime)
+	defer cancel()
+	if *from == nil {
+		if *from, err = s.tensors.js.Consumer(ctx, s.queue.stream(), s.info.Run); err != nil {
+			return nil, err
+		}
+	}
+	batch, err := (*from).Fetch(1, jetstream.FetchContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	for m := range batch.Messages() {
+		return m, nil
+	}
+	if err = batch.Error(); errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return nil, err
+}
+
+// execute executes a job and sends its result. A worker that stops gives the job back.
+func (s *session) execute(ctx context.Context, m jetstream.Msg) {
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // the job is delivered to another worker if this one is silent
+		for t := time.NewTicker(heartbeatInterval); ; {
+			select {
+			case <-t.C:
+				m.InProgress()
+			case <-done:
+				t.Stop()
+				return
+			}
+		}
+	}()
+	r, body, err := s.compute(ctx, m)
+	if err == nil {
+		err = s.send(ctx, m, r, body)
+	}
+	if err != nil {
+		m.NakWithDelay(retryInterval)
+		return
+	}
+	m.Ack()
+}
+
+// compute returns the result of a job, and its encoded tensors. An error gives the job back: the worker stops, or the
+// tensors are gone, since the job is over or the server lost them.
+func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte, error) {
+	var j job
+	r, body, err := result{Deliveries: 1}, []byte(nil), unpack(m.Headers(), &j)
+	if meta, e := m.Metadata(); e == nil {
+		r.Deliveries = int(meta.NumDelivered)
+	}
+	if r.Deliveries > maxLost {
+		r.Fatal, r.Error = true, fmt.Sprintf("%d workers started this job and none finished it; it may need more "+
+			"memory than they have", maxLost)
+		return r, nil, nil
+	}
+	if err == nil {
+		r.Reply, body, err = s.executeJob(ctx, j, m.Data())
+	}
+	if ctx.Err() != nil || errors.Is(err, jetstream.ErrObjectNotFound) {
+		return r, nil, errors.Join(ctx.Err(), err)
+	}
+	var inline []byte
+	if err == nil {
+		r.Tensors, inline, err = s.tensors.put(ctx, body, false)
+	}
+	if err != nil {
+		s.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error", err)
+		r.Error = fmt.Sprintf("worker %s: %v", s.info.Host, err)
+	}
+	return r, inline, ctx.Err()
+}
+
+func (s *session) executeJob(ctx context.Context, j job, data []byte) (r message.Reply, body []byte, err error) {
+	if len(j.Instruction.Clients) != 1 {
+		return r, nil, fmt.Errorf("a job for %d clients", len(j.Instruction.Clients))
+	}
+	common, data, err := s.shared.get(ctx, s.tensors, j.Common, data)
+	if err != nil {
+		return r, nil, err
+	}
+	own, _, err := s.tensors.get(ctx, j.Own, data)
+	if err != nil {
+		return r, nil, err
+	}
+	o, state, err := decodeJob(j.Instruction, common, own)
+	if err != nil {
+		return r, nil, err
+	}
+	out, next, err := s.do(ctx, o.Clients[0], o, state)
+	if err != nil {
+		return r, nil, err
+	}
+	return encodeResult(out, next)
+}
+
+// send sends a result until the run acknowledges it.
+func (s *session) send(ctx context.Context, m jetstream.Msg, r result, tensors []byte) error {
+	out, err := pack(s.queue.subject(resultSubject), m.Headers().Get(idHeader), r, tensors)
+	if err != nil {
+		return err
+	}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err := s.conn.RequestMsgWithContext(attempt, out)
+		cancel()
+		if err == nil || s.conn.IsClosed() {
+			return err
+		}
+		if err := sleep(ctx, retryInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// sharedTensors keeps the newest tensors that several jobs share.
+type sharedTensors struct {
+	mu   sync.Mutex
+	list []*sharedEntry
+}
+
+type sharedEntry struct {
+	digest string
+	mu     sync.Mutex
+	m      tensor.Map // nil until they were read
+}
+
+// keptShared is how many shared tensors a worker keeps: those of an instruction, and of the one before.
+const keptShared = 2
+
+// get returns decoded tensors and the rest of a message's data. Objects with a digest are read once.
+func (s *sharedTensors) get(ctx context.Context, from tensorStore, c content, data []byte) (tensor.Map, []byte, error) {
+	e := &sharedEntry{digest: c.Digest}
+	if c.Digest != "" {
+		s.mu.Lock()
+		if i := slices.IndexFunc(s.list, func(e *sharedEntry) bool { return e.digest == c.Digest }); i >= 0 {
+			e = s.list[i]
+		} else {
+			s.list = append([]*sharedEntry{e}, s.list[:min(len(s.list), keptShared-1)]...)
+		}
+		s.mu.Unlock()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.m != nil {
+		return e.m, data, nil
+	}
+	b, rest, err := from.get(ctx, c, data)
+	if err == nil {
+		e.m, err = message.DecodeTensors(b)
+	}
+	return e.m, rest, err
+}

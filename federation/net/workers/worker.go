@@ -1,0 +1,156 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/federation/engine/message"
+)
+
+// ErrIdle reports that no run owned the queue for as long as the worker waits.
+var ErrIdle = errors.New("no run waits for workers")
+
+// ErrRunOver reports that the run is over, or that another run owns the queue.
+var ErrRunOver = errors.New("the run is over")
+
+// Worker configures the runs that a worker serves.
+type Worker struct {
+	Queue   string
+	Program string        // this program's version
+	Idle    time.Duration // how long to wait for a run; 0 for ever
+	Log     *slog.Logger
+}
+
+// Executor executes an instruction for a client with state s, as client.Worker.Execute does.
+type Executor func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error)
+
+// FetchInvitation waits for a run that owns the queue, and requests its configuration.
+func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation, error) {
+	if err := CheckQueue(w.Queue); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	for {
+		a, err := request(ctx, nc, queue(w.Queue).subject(inviteSubject), question{w.Program}, requestTimeout)
+		switch {
+		case err == nil && a.Refused != "":
+			return nil, errors.New(a.Refused)
+		case err == nil:
+			return &a.Invitation, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case nc.IsClosed():
+			return nil, err
+		case w.Idle > 0 && time.Since(began) >= w.Idle:
+			return nil, ErrIdle
+		}
+		if err := sleep(ctx, retryInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Run executes jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
+func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Info, do Executor) error {
+	s := &session{Worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
+	s.info.Run, s.info.Worker = inv.Run, newID()
+	var err error
+	if s.tensors, err = newTensorStore(nc, s.queue, 0); err != nil {
+		return err
+	}
+	over := make(chan *nats.Msg, 1)
+	sub, err := nc.ChanSubscribe(s.queue.subject(endSubject), over)
+	if err != nil {
+		return err
+	}
+	defer sub.Unsubscribe()
+	if err := s.join(ctx); err != nil {
+		return err
+	}
+	w.Log.Info("joined a run", "run", inv.Run, "jobs", info.Jobs)
+	eg, running := errgroup.WithContext(ctx)
+	eg.Go(func() error { return s.heartbeats(running) })
+	eg.Go(func() error {
+		for {
+			select {
+			case m := <-over:
+				if string(m.Data) == inv.Run {
+					return ErrRunOver
+				}
+			case <-running.Done():
+				return nil
+			}
+		}
+	})
+	for range info.Jobs {
+		eg.Go(func() error { return s.work(running) })
+	}
+	if err = eg.Wait(); !errors.Is(err, ErrRunOver) && !nc.IsClosed() {
+		s.leave()
+	}
+	return err
+}
+
+// session is a worker's part in a run.
+type session struct {
+	Worker
+	queue   queue
+	conn    *nats.Conn
+	info    Info
+	do      Executor
+	tensors tensorStore
+	shared  sharedTensors
+}
+
+// join asks the run to admit the worker, until the run answers or another run owns the queue. A run that is away for
+// Idle ends the worker.
+func (s *session) join(ctx context.Context) error {
+	began := time.Now()
+	for {
+		a, err := request(ctx, s.conn, s.queue.subject(joinSubject), s.info, requestTimeout)
+		switch {
+		case err == nil && a.Run != s.info.Run:
+			return ErrRunOver
+		case err == nil && a.Refused != "":
+			return errors.New(a.Refused)
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.conn.IsClosed():
+			return err
+		case s.Idle > 0 && time.Since(began) >= s.Idle:
+			return ErrIdle
+		}
+		if err := sleep(ctx, retryInterval); err != nil {
+			return err
+		}
+	}
+}
+
+// heartbeats repeats the request to join, which also finds out whether the run still owns the queue: a killed run does
+// not report its end.
+func (s *session) heartbeats(ctx context.Context) error {
+	for {
+		if err := sleep(ctx, heartbeatInterval); err != nil {
+			return err
+		}
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// leave reports that the worker stops.
+func (s *session) leave() {
+	s.info.Leaves = true
+	if _, err := request(context.Background(), s.conn, s.queue.subject(joinSubject), s.info, time.Second); err != nil {
+		s.Log.Debug("the run does not know that this worker leaves", "error", err)
+	}
+}
