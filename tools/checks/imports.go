@@ -17,7 +17,8 @@ var reserved = []struct {
 	folders []string
 }{
 	{"github.com/yalue/onnxruntime_go", []string{"runtime/ort"}},
-	{"github.com/nats-io/nats-server", []string{"federation/net/natsserver", "federation/transport"}},
+	{"github.com/nats-io/nats-server", []string{"federation/net/natsserver"}},
+	{"connectrpc.com/connect", []string{"federation/net", "tools/e2e"}},
 	{"github.com/spf13/viper", []string{"configs"}},
 	{"github.com/spf13/cobra", []string{"tools"}},
 	{"github.com/schollz/progressbar", []string{"tools"}},
@@ -60,14 +61,12 @@ var banned = []struct {
 	{"federation/engine/client", true, engine("state")},
 	{"federation/experiment", true, []string{"github.com/nats-io"}},
 	{"configs", true, []string{"github.com/nats-io"}},
-	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
+	{"federation/net", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 	{"federation/experiment/facts", true, []string{Module + "/federation/engine"}},
 	{"federation/data/partition/internal", true, []string{Module + "/federation/data/partition/pyrand"}},
 	{"federation/net/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
-	{"federation/transport/subjects", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
-	{"federation/transport/natsserver", true, []string{Module + "/federation/engine"}},
-	{"federation/transport/exchange", true, []string{"github.com/nats-io/nats-server"}},
-	{"federation/net/workers", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
+	{"federation/net/listen", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
+	{"federation/net/remote", true, []string{"github.com/nats-io"}},
 	{"federation/net/workers", true, []string{"github.com/nats-io/nats-server"}},
 	{"federation/net/natsserver", true, []string{Module + "/federation/engine"}},
 }

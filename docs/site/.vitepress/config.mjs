@@ -14,7 +14,8 @@ const groups = {
     'pitfalls', 'papers'],
   'Methods': [['All methods', '/#methods'], ['Adding a method', '/#adding-a-method'], 'terms', 'robustness'],
   'Your own models': ['checkpoints', 'architectures', 'dropin', 'runtime', 'performance'],
-  'Distributed and private': ['distributed', 'privacy', 'simulated-time', ['Files to deploy', '/source/docs/deploy.html']],
+  'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
+    ['Files to deploy', '/source/docs/deploy.html']],
   'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad',
     ['A method in its own module', '/source/docs/examples.html']],
 }

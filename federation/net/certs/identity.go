@@ -174,9 +174,6 @@ type Verifier struct {
 // Valid returns why the certificate of the key is not valid any more.
 func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
 
-// MaxSignature is the largest size of a signature, in bytes.
-const MaxSignature = 512
-
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")
 
 func (s Signer) Sign(digest []byte) ([]byte, error) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// serveTrial starts the server with its embedded NATS server.
+// serveTrial starts the server.
 func (s *server) serveTrial(more ...string) {
 	s.t.Helper()
 	s.process = launch(s.t, append([]string{programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("out"),
@@ -49,7 +49,7 @@ func refuses(t *testing.T, args ...string) string {
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)
-	join := []string{"join", "tls://" + s.address, "--client", "0", "--config", s.at("attack.yaml"), "--partition",
+	join := []string{"join", s.url(), "--client", "0", "--config", s.at("attack.yaml"), "--partition",
 		"--state", s.at("client-0"), "--tls", s.at("certs")}
 	again := func(more ...string) {
 		t.Helper()
@@ -65,7 +65,7 @@ func TestChangedTerms(t *testing.T) {
 		err = json.Unmarshal(text, &terms)
 	}
 	if err != nil || !strings.Contains(fmt.Sprint(terms), "{rounds 6, with all 2 clients}") {
-		t.Errorf("the terms that a service took: %v, %v", terms, err)
+		t.Errorf("the recorded terms of a service: %v, %v", terms, err)
 	}
 	s.kill()
 	s.serveTrial("--resume", "--set", "eval.confusion=all")
@@ -77,7 +77,7 @@ func TestChangedTerms(t *testing.T) {
 		}
 	}
 	if strings.Contains(s.log.String(), "client=0") {
-		t.Error("the server heard more of the client than its number")
+		t.Error("the server got more from the client than its number")
 	}
 	again("--yes")
 	s.kill()

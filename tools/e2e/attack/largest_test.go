@@ -8,12 +8,12 @@ import (
 )
 
 // A client accepts what its own limit allows, whatever the limit of the server is. It refuses a larger instruction
-// before any piece of its tensors arrives; both sides name the flag that raises the limit, and the server does not wait
+// before any chunk of its tensors arrives; both sides name the flag that raises the limit, and the server does not wait
 // for an answer. A larger configuration ends the client.
 func TestLargest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, "--limit", "4096")
-	out, err := exec.Command(programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+	out, err := exec.Command(programs.Promptfed, "join", s.url(), "--client", "0", "--tls", s.at("certs"),
 		"--state", s.at("other"), "--set", "data.set=synthetic", "--largest", "100").CombinedOutput()
 	if text := strings.TrimSpace(string(out)); err == nil || !strings.HasPrefix(text, "promptfed: the server's "+
 		"invitation: too large: ") || !strings.HasSuffix(text, "at most 100 are taken (join --largest)") ||

@@ -2,37 +2,27 @@ package attack
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"math"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"connectrpc.com/connect"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/subjects"
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
 func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
-}
-
-func empty(t *testing.T, dir string) {
-	t.Helper()
-	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
-		t.Errorf("%s: %v, %v", dir, list, err)
-	}
 }
 
 // learned fails unless every shared parameter moved by a given amount from its initial value, which is near 0.
@@ -96,7 +86,7 @@ func TestLies(t *testing.T) {
 				}
 			}
 			s.learned(3)
-			empty(t, s.at("out", "hub", "pieces"))
+			s.noPieces()
 		})
 	}
 }
@@ -118,133 +108,143 @@ func TestLiesOfTwo(t *testing.T) {
 	s.learned(3)
 }
 
-// The server drops and counts invalid messages in the name of a client, signed with its key, with another key or not at
-// all: replies of other runs, instructions, clients and formats, join requests of others, heartbeats that are repeated
-// or from the future, and pieces without an announcement. The rounds count all three clients.
+// The server drops and counts invalid messages of a client: replies to instructions that it does not have, replies and
+// chunks that no client sends, requests that make no sense at this place, and earlier replies. The rounds count the
+// other two clients; client 0 never answers.
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
-	s := serve(t, 30)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
-	key := s.tls(s.at("certs"), "client-0").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
-	stranger := s.tls(s.at("certs"), "status").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
-	var mu sync.Mutex
+	s := serve(t, 30, "--deadline", "2s")
+	ctx, cancel := contextFor(time.Minute)
+	defer cancel()
+	a := s.attacker("client-0")
+	x, err := a.enter(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.joins(50*time.Millisecond, 1, 2)
 	sent, orders := 0, 0
-	say := func(verb string, b []byte) {
-		nc.Publish("pf.default.from.0."+verb, b)
-		sent++
-	}
-	_, err := nc.Subscribe("pf.default.to.0.order", func(m *nats.Msg) {
-		o, err := parse(m.Data)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if orders++; orders > 10 {
-			return
-		}
-		h := o.header
-		r := parsed{version: o.version, header: map[string]any{"run": h["run"], "id": h["id"], "try": h["try"],
-			"client": 0, "n": 10, "loss": 1}}.with(o.body)
-		for _, x := range []parsed{r.but("run", random()), r.but("client", 1), r.but("client", -1), r.but("also", 1),
-			r.but("loss", "NaN"), r.but("n", json.Number("1e400")), r.but("size", "all")} {
-			say("reply", x.signed(t, "reply", key))
-		}
-		say("reply", r.signed(t, "order", key))
-		say("reply", r.signed(t, "reply", stranger))
-		say("reply", r.signed(t, "reply", nil))
-		b := parsed{version: o.version, header: map[string]any{"run": h["run"], "client": 0, "instance": random(),
-			"count": 1, "leaves": true}}
-		for _, x := range []parsed{b.but("client", 1), b.but("run", random()), b.but("count", "many")} {
-			say("beat", x.signed(t, "beat", key))
-		}
-		say("beat", b.signed(t, "beat", stranger))
-		say("beat", b.signed(t, "beat", key)) // not counted: of a process that did not join
-		say("part", []byte(`{"sum":"../../x","piece":-1}`))
-		say("put", make([]byte, 39))
-		say("put", make([]byte, 100<<10))
-	})
-	if err == nil {
-		err = nc.Flush()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.joins(50*time.Millisecond, 0, 1, 2)
-	s.runs()
-	for end, n := time.Now().Add(20*time.Second), 0; n < 10 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		mu.Lock()
-		n = orders
-		mu.Unlock()
-	}
-	time.Sleep(200 * time.Millisecond)
-	status, err := s.status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mu.Lock()
-	if n := status.Dropped + status.Late; n < int64(sent*9/10) || sent < 150 {
-		t.Errorf("%d of %d lies were counted", n, sent)
-	}
-	mu.Unlock()
-	counted(t, s.ends(), 0, 1, 2)
-	s.learned(float64(s.rounds))
-	empty(t, s.at("out", "hub", "pieces"))
-}
-
-// The server refuses a join request that the key of a client signed for another client or with invalid numbers. The
-// client itself can still join.
-func TestLyingJoinRequests(t *testing.T) {
-	t.Parallel()
-	s := serve(t, 2)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
-	conf := s.tls(s.at("certs"), "client-0")
-	key := conf.Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
-	ask := func(verb string, b []byte) parsed {
-		t.Helper()
-		m, err := nc.Request("pf.default.from.0."+verb, b, 5*time.Second)
-		if err != nil {
-			t.Fatal(verb, err)
-		}
-		a, err := parse(m.Data)
+	for orders < 10 {
+		m, err := x.Receive()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a
+		o := m.GetInstruction()
+		if o == nil {
+			continue
+		}
+		if orders++; o.Kind == protocol.EndKind {
+			break
+		}
+		for _, kind := range s.invalidMessages(o) {
+			if err := x.send(kind); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
 	}
-	hello := ask("hello", []byte(`{"nonce":"`+random()+`"}`))
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	var status *remote.Status
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if status, err = s.status(); err != nil {
+			t.Fatal(err)
+		}
+		if status.Dropped+status.Late >= int64(sent) {
+			break
+		}
+	}
+	if n := status.Dropped + status.Late; n != int64(sent) || sent < 80 {
+		t.Errorf("%d of %d lies were counted", n, sent)
+	}
+	x.send(&protocol.Leave{})
+	counted(t, s.ends(), 1, 2)
+	s.learned(float64(s.rounds))
+	s.noPieces()
+}
+
+// invalidMessages are messages of client 0, which has an instruction, that the server drops or counts as late.
+func (s *server) invalidMessages(o *protocol.Instruction) []any {
+	reply := func(id, attempt string) *protocol.Reply {
+		return &protocol.Reply{Id: id, Attempt: attempt, Examples: 10, Loss: 1, Content: o.Content}
+	}
+	other := protobuf.CloneOf(o)
+	other.Client = 1 // the instruction to client 1, whose identity client 0 can compute
+	failed := reply(o.Id, protocol.NewID())
+	failed.Error = "not now"
+	return []any{reply(protocol.NewID(), o.Attempt), reply("../../x", o.Attempt), reply(o.Run, o.Attempt),
+		reply(protocol.IdentityOf(other), o.Attempt), failed, &protocol.Reply{}, s.joinRequest(o.Run),
+		&protocol.Join{}, nil}
+}
+
+// A client sends invalid requests to join, also some in the name of another client. The server refuses them, and then
+// accepts the valid request of the same client. The proof of a key in a request does not count: a client is the
+// certificate of its connection.
+func TestLyingJoinRequests(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 2)
+	ctx, cancel := contextFor(time.Minute)
+	defer cancel()
+	a := s.attacker("client-0")
+	ask := func(change func(j *protocol.Join, fields map[string]any)) string {
+		t.Helper()
+		x, err := a.open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, fields := s.joinRequest(x.run), map[string]any{}
+		if err := json.Unmarshal(j.Request, &fields); err != nil {
+			t.Fatal(err)
+		}
+		change(j, fields)
+		if j.Request, err = json.Marshal(fields); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := x.ask(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !answer.Ok { // the server ends the stream
+			_, err := x.Receive()
+			code(t, answer.Reason, err, connect.CodePermissionDenied, answer.Reason)
+		}
+		x.CloseRequest()
+		x.CloseResponse()
+		return answer.Reason
+	}
+	set := func(name string, v any) func(*protocol.Join, map[string]any) {
+		return func(_ *protocol.Join, fields map[string]any) { fields[name] = v }
+	}
+	strange := s.terms
+	strange.Method = "fedpha"
+	for say, change := range map[string]func(*protocol.Join, map[string]any){
+		"the server started another run": func(j *protocol.Join, _ map[string]any) { j.Run = protocol.NewID() },
+		"is not an identity":             func(j *protocol.Join, _ map[string]any) { j.Instance = "../x" },
+		"examples to train on":           set("examples", -5),
+		"cannot unmarshal number":        set("examples", json.Number("9223372036854775808")),
+		"unknown field":                  set("also", 1),
+		"classes are too few":            set("terms", map[string]any{}),
+		"impossible sizes": set("member", message.Participant{Task: method.ClientSpec{Backbone: "echo",
+			Width: 1 << 30, Dim: 512}}),
+		"or the domain": set("member", message.Participant{Domain: "a\nb", Task: method.ClientSpec{Backbone: "echo",
+			Width: 512, Dim: 512}}),
+		"method: the server has": set("terms", strange),
+	} {
+		if reason := ask(change); !strings.Contains(reason, say) {
+			t.Errorf("%q: %s", say, reason)
+		}
+	}
+	other, err := certs.FromTLS(s.tls(s.at("certs"), "client-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := s.tls(s.at("certs"), "client-1").Certificates[0]
-	proof := map[string]any{"key": public, "chain": conf.Certificates[0].Certificate}
-	request := parsed{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
-		"nonce": random(), "client": 0, "examples": 10, "backbone": "b", "tokens": "t", "terms": s.terms,
-		"member": message.Participant{Task: method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
-	strange := s.terms
-	strange.Method = "fedpha"
-	for say, c := range map[string]struct {
-		request parsed
-		key     *ecdsa.PrivateKey
-	}{
-		"the request to join comes from client 1": {request.but("client", 1), key},
-		"the server started another run":          {request.but("run", random()), key},
-		"examples to train on":                    {request.but("examples", -5), key},
-		"cannot unmarshal number":                 {request.but("examples", json.Number("9223372036854775808")), key},
-		"unknown field":                           {request.but("also", 1), key},
-		"belongs to \"client-1\", not to": {request.but("proof", map[string]any{"key": public,
-			"chain": other.Certificate}), key},
-		"the signature does not belong to": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
-		"the key does not belong to": {request.but("proof", map[string]any{"key": []byte("x"),
-			"chain": conf.Certificates[0].Certificate}), key},
-		"method: the server has": {request.but("terms", strange), key},
-	} {
-		v := ask("join", c.request.signed(t, "join", c.key))
-		if v.header["ok"] == true || !strings.Contains(fmt.Sprint(v.header["reason"]), say) {
-			t.Errorf("%q: %v", say, v.header)
-		}
+	proof, err := other.Proof()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reason := ask(set("proof", proof)); reason != "" {
+		t.Errorf("a valid request: %s", reason)
+	}
+	s.says("msg=joined client=0")
+	if strings.Contains(s.log.String(), "msg=joined client=1") {
+		t.Error("client 0 joined as client 1")
 	}
 	s.joins(0, 0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
@@ -304,13 +304,10 @@ func TestStatusOfLiar(t *testing.T) {
 			r.Stats.Loss = 1e300
 		}
 	}})
-	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
-	ctx, cancel := contextFor(20 * time.Second)
-	defer cancel()
-	for ; ; time.Sleep(50 * time.Millisecond) {
-		status, err := transport.AskStatus(ctx, nc, "default")
-		if err != nil {
-			t.Fatal(err)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		status, err := s.status()
+		if err != nil || time.Now().After(end) {
+			t.Fatal(err, status)
 		}
 		c := status.Clients[0]
 		if c.Examples == 150 && c.Counted == 40 && strings.Contains(c.Reason, "the loss 1e+300") {

@@ -1,269 +1,246 @@
 package attack
 
 import (
-	"bytes"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
-	"hash/crc32"
-	"maps"
 	"math"
-	"os/exec"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"connectrpc.com/connect"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/transport/protocol"
+	"promptfed/federation/net/protocol"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
 
-// parsed is a decoded message of the protocol: PFL and the version, the lengths of header and signature, the header as
-// JSON, its signature, and tensors. This code reads and writes messages independently of the code under test.
-type parsed struct {
-	version byte
-	header  map[string]any
-	body    []byte
+// liar is a server that lies: the holder of the key and the certificate of a server. It passes messages on between
+// client 0, whose certificate it has too, and the real server, and adds its lies. It can also answer without the real
+// server.
+type liar struct {
+	protocol.UnimplementedFederationHandler
+	*server // the real one
+	address string
+	real    *attacker
+
+	invite func() *protocol.Invitation                    // instead of the real one, if not nil
+	hears  func(o *protocol.Instruction, down downstream) // called before an instruction is passed on; may be nil
+	alone  atomic.Pointer[func(downstream) error]         // answers a client that joined; nil for the real server
+	raw    atomic.Pointer[http.HandlerFunc]               // answers everything, without the protocol
+	asked  atomic.Pointer[protocol.Join]                  // the request of client 0
+	mu     sync.Mutex
+	last   *protocol.Instruction // the newest of the real server
 }
 
-func parse(b []byte) (parsed, error) {
-	if len(b) < 10 || string(b[:3]) != "PFL" {
-		return parsed{}, fmt.Errorf("no message: %.20q", b)
-	}
-	n, s := int(binary.LittleEndian.Uint32(b[4:])), int(binary.LittleEndian.Uint16(b[8:]))
-	m := parsed{version: b[3], body: bytes.Clone(b[10+n+s:])}
-	d := json.NewDecoder(bytes.NewReader(b[10 : 10+n]))
-	d.UseNumber()
-	return m, d.Decode(&m.header)
-}
+// downstream is the stream of client 0.
+type downstream = *connect.BidiStream[protocol.ClientMessage, protocol.ServerMessage]
 
-// but returns the message with changed keys of its header; nil removes a key.
-func (m parsed) but(pairs ...any) parsed {
-	m.header = maps.Clone(m.header)
-	for i := 0; i < len(pairs); i += 2 {
-		if m.header[pairs[i].(string)] = pairs[i+1]; pairs[i+1] == nil {
-			delete(m.header, pairs[i].(string))
-		}
-	}
-	return m
-}
-
-// with returns an instruction with other tensors.
-func (m parsed) with(body []byte) parsed {
-	sum := sha256.Sum256(body)
-	m = m.but("size", len(body), "sum", hex.EncodeToString(sum[:]))
-	m.body = body
-	return m
-}
-
-// identified returns an instruction with its correct identity: the hash of its content.
-func (m parsed) identified() parsed {
-	get := func(key string, none any) any {
-		if v, ok := m.header[key]; ok {
-			return v
-		}
-		return none
-	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %v %q %q %v %v %v %v %v %q", get("run", ""), get("kind", ""), get("round", 0),
-		get("statistic", ""),
-		get("set", ""), get("steps", 0), get("confusion", false), get("client", 0), get("of", 0), get("size", 0),
-		get("sum", ""))
-	return m.but("id", hex.EncodeToString(h.Sum(nil)[:16]))
-}
-
-// signed returns the encoded message; a nil key makes a signature of zeros.
-func (m parsed) signed(t *testing.T, what string, key crypto.Signer) []byte {
-	header, err := json.Marshal(m.header)
-	if err != nil {
-		t.Error(err)
-	}
-	signature := make([]byte, 70)
-	if key != nil {
-		h := sha256.New()
-		fmt.Fprintf(h, "promptfed %d %s\n", m.version, what)
-		h.Write(header)
-		if signature, err = key.Sign(rand.Reader, h.Sum(nil), crypto.SHA256); err != nil {
-			t.Error(err)
-		}
-	}
-	b := binary.LittleEndian.AppendUint32([]byte{'P', 'F', 'L', m.version}, uint32(len(header)))
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(signature)))
-	return append(append(append(b, header...), signature...), m.body...)
-}
-
-// random returns an identity that nobody has.
-func random() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// impostor is a server that lies. It has all permissions on the NATS server, hears everything, and has the key of the
-// real server.
-type impostor struct {
-	*server
-	nc          *nats.Conn
-	key, client crypto.Signer // of the server, and of client 1
-
-	mu   sync.Mutex
-	last parsed // newest instruction of the real server to client 0
-	raw  [][]byte
-}
-
-// openImpostor starts an experiment over a NATS server that permits everything to everybody with a certificate.
-func openImpostor(t *testing.T) *impostor {
-	t.Helper()
-	return impostorOf(openReal(t))
-}
-
-// impostorOf is openImpostor for an experiment that runs already.
-func impostorOf(s *server) *impostor {
+// lyingServer starts a server that lies to client 0 of an experiment.
+func (s *server) lyingServer() *liar {
 	s.t.Helper()
-	s.ownNATS(fmt.Sprintf("listen: %q\nmax_payload: 2MB\ntls {cert_file: %q, key_file: %q, ca_file: %q, verify: "+
-		"true}\n",
-		s.address, s.at("certs", "server.pem"), s.at("certs", "server-key.pem"), s.at("certs", "ca.pem")))
-	p := &impostor{server: s}
-	p.nc, _ = s.intruder("server")
-	keyOf := func(name string) crypto.Signer {
-		return s.tls(s.at("certs"), name).Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
+	p := &liar{server: s, address: proctest.FreeAddress(s.t, "127.0.0.1"), real: s.attacker("client-0")}
+	conf := s.tls(s.at("certs"), "server")
+	conf.NextProtos, conf.ClientCAs, conf.ClientAuth = []string{"h2"}, conf.RootCAs, tls.RequireAndVerifyClientCert
+	l, err := tls.Listen("tcp", p.address, conf)
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	p.key, p.client = keyOf("server"), keyOf("client-1")
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	_, handler := protocol.NewFederationHandler(p)
+	h := &http.Server{Protocols: &protocols, TLSConfig: conf, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			if raw := p.raw.Load(); raw != nil {
+				(*raw)(w, r)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		})}
+	go h.Serve(l)
+	s.t.Cleanup(func() { h.Close() })
 	return p
 }
 
-// lie sends a message to client 0 as an instruction.
-func (p *impostor) lie(b []byte) {
-	p.nc.PublishMsg(&nats.Msg{Subject: "pf.default.to.0.order", Data: b, Header: nats.Header{"Lie": {"1"}}})
+// join starts client 0.
+func (p *liar) join() *process { return p.joinAt("https://"+p.address, 0) }
+
+func (p *liar) Invite(ctx context.Context, r *protocol.InvitationRequest) (*protocol.Invitation, error) {
+	if p.invite != nil {
+		return p.invite(), nil
+	}
+	return p.real.Invite(ctx, r)
 }
 
-// overhears calls heard with every instruction of the real server.
-func (p *impostor) overhears(heard func(m parsed, raw []byte)) {
-	p.t.Helper()
-	_, err := p.nc.Subscribe("pf.default.to.0.order", func(m *nats.Msg) {
-		if m.Header.Get("Lie") != "" {
-			return
+func (p *liar) Participate(ctx context.Context, down downstream) error {
+	if alone := p.alone.Load(); alone != nil {
+		if _, err := down.Receive(); err != nil { // the request to join
+			return err
 		}
-		order, err := parse(m.Data)
-		if err != nil {
-			p.t.Error(err)
-			return
+		err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Answer{Answer: &protocol.JoinAnswer{
+			Ok: true, Accepted: p.last.Accepted, Safe: p.last.Safe, Seq: p.last.Seq}}})
+		if err == nil {
+			err = (*alone)(down)
 		}
-		p.mu.Lock()
-		p.last = order
-		p.raw = append(p.raw, m.Data)
-		p.mu.Unlock()
-		if heard != nil {
-			heard(order, m.Data)
-		}
-	})
-	if err == nil {
-		err = p.nc.Flush()
+		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	up, err := p.real.Participate(ctx)
 	if err != nil {
-		p.t.Fatal(err)
+		return err
+	}
+	go func() { // ends with the handler
+		for {
+			m, err := down.Receive()
+			if err != nil {
+				up.CloseRequest()
+				return
+			}
+			if m.GetJoin() != nil {
+				p.asked.Store(m.GetJoin())
+			}
+			up.Send(m)
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}()
+	for {
+		m, err := up.Receive()
+		if err != nil {
+			return err
+		}
+		if o := m.GetInstruction(); o != nil {
+			p.mu.Lock()
+			p.last = o
+			p.mu.Unlock()
+			if p.hears != nil {
+				p.hears(o, down)
+			}
+		}
+		if err := down.Send(m); err != nil {
+			return err
+		}
 	}
 }
 
-// lies are messages in the name of the server that a client must not accept as an instruction, by the text that the
-// client logs about them. o is a real instruction. The key of the server signs those that nobody else signs.
-func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
-	o = o.but("try", random()).later(p.t)
-	sign := func(m parsed) []byte { return m.signed(p.t, "order", p.key) }
-	bent := o
-	bent.body = bytes.Clone(o.body)
-	bent.body[len(bent.body)-1] ^= 1
-	old := o
-	old.version--
-	end := o.but("kind", "end").with(nil)
-	out := map[string][]byte{
-		"it belongs to run ":                       sign(o.but("run", random()).identified()),
-		"it is for client 1 of 2":                  sign(o.but("client", 1).identified()),
-		"it is for client 0 of 7":                  sign(o.but("of", 7).identified()),
-		"round 1001 of 6":                          sign(o.but("round", 1000).identified()),
-		"round -4 for client 0":                    sign(o.but("round", -5).identified()), // told from 1
-		"unknown kind of instruction \"format\"":   sign(o.but("kind", "format").identified()),
-		"statistic \"a\\nb\"":                      sign(o.but("statistic", "a\nb").identified()),
-		"\"../../x\" is not an identity":           sign(o.but("safe", "../../x")),
-		"has no record of":                         sign(o.but("accepted", random())),
-		"object \"../../../etc/passwd\", checksum": sign(o.but("object", "../../../etc/passwd")),
-		"does not match its identity":              sign(o.but("id", random())),
-		"unknown field":                            sign(o.but("also", 1)),
-		"cannot unmarshal":                         sign(o.but("round", "one")),
-		"invalid number of steps -1":               sign(o.but("steps", -1).identified()),
-		"the tensors are damaged":                  sign(bent),
-		"use the same release":                     old.signed(p.t, "order", p.key),
-		"this is not a message of promptfed":       []byte("{}"),
-		"the signature does not belong to":         end.identified().signed(p.t, "order", p.client),
-		"the signature does not belong to (none)":  end.identified().signed(p.t, "order", nil),
-		"the signature does not belong to (kind)":  o.signed(p.t, "verdict", p.key),
-		"the header states":                        raw[:40],
-		"the header states (long)": append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127},
-			raw[8:]...),
-		"it belongs to run (end)":                  sign(end.but("run", random()).identified()),
-		"it is for client 1 of 2 (end)":            sign(end.but("client", 1).identified()),
-		"a newer one came before it (first order)": p.raw[0],
-	}
-	if o.header["safe"] != nil {
-		out["it lacks uploads of this client"] = sign(o.but("safe", nil, "accepted", nil))
-	}
-	return out
-}
-
-// large is an instruction with more tensors than a client accepts.
-func (p *impostor) large(o parsed) []byte {
-	return o.but("size", 1<<30, "object", o.header["sum"].(string)[:32], "try", random()).later(p.t).
-		identified().signed(p.t, "order", p.key)
-}
-
-// later is an instruction after all others of the test.
-func (m parsed) later(t *testing.T) parsed {
-	t.Helper()
-	seq, err := m.header["seq"].(json.Number).Int64()
+// give sends client 0 an instruction.
+func give(t *testing.T, down downstream, o *protocol.Instruction) {
+	err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Instruction{Instruction: o}})
 	if err != nil {
 		t.Error(err)
 	}
-	return m.but("seq", seq+int64(1e12))
 }
 
-// A client drops and counts, with the reason, false instructions beside the real ones, signed with the key of the
-// server, the key of a client or none. They do not change what the client learns. The test sends each one after the log
-// has the one before, while the other client is stopped, so that the round waits.
+// but returns a changed instruction with the identity of its new content.
+func but(o *protocol.Instruction, change func(o *protocol.Instruction)) *protocol.Instruction {
+	o = protobuf.CloneOf(o)
+	change(o)
+	o.Id = protocol.IdentityOf(o)
+	return o
+}
+
+// with returns an instruction with other tensors.
+func with(o *protocol.Instruction, body []byte) *protocol.Instruction {
+	return but(o, func(o *protocol.Instruction) {
+		o.Content = protocol.ContentOf(body)
+		o.Content.Body = body
+	})
+}
+
+// falseInstructions are instructions that a client drops, by the reason in its log. o is the newest instruction of the
+// real server, first an earlier one.
+func falseInstructions(o, first *protocol.Instruction) map[string]*protocol.Instruction {
+	type instruction = protocol.Instruction
+	damaged := protobuf.CloneOf(o)
+	damaged.Id = protocol.NewID()
+	end := but(o, func(o *instruction) { o.Kind = protocol.EndKind })
+	forged := protobuf.CloneOf(end)
+	forged.Id = o.Id
+	return map[string]*instruction{
+		"it belongs to run ":                     but(o, func(o *instruction) { o.Run = protocol.NewID() }),
+		"it is for client 1 of 2":                but(o, func(o *instruction) { o.Client = 1 }),
+		"it is for client 0 of 7":                but(o, func(o *instruction) { o.Total = 7 }),
+		"round 1001 of 6":                        but(o, func(o *instruction) { o.Round = 1000 }),
+		"round -4 for client 0":                  but(o, func(o *instruction) { o.Round = -5 }), // shown from 1
+		`unknown kind of instruction "format"`:   but(o, func(o *instruction) { o.Kind = "format" }),
+		`statistic "a\\nb"`:                      but(o, func(o *instruction) { o.Statistic = "a\nb" }),
+		`evaluation set "../../x\\t"`:            but(o, func(o *instruction) { o.Set = "../../x\t" }),
+		`"../../x" is not an identity`:           but(o, func(o *instruction) { o.Safe = "../../x" }),
+		`"" is not an identity`:                  but(o, func(o *instruction) { o.Attempt = "" }),
+		"has no record of":                       but(o, func(o *instruction) { o.Accepted = protocol.NewID() }),
+		"it lacks uploads of this client":        but(o, func(o *instruction) { o.Safe, o.Accepted = "", "" }),
+		`checksum "../../etc/passwd"`:            but(o, func(o *instruction) { o.Content.Sum = "../../etc/passwd" }),
+		"the description of the tensors is":      but(o, func(o *instruction) { o.Content.Size = 1 << 41 }),
+		"the description of the tensors (none)":  but(o, func(o *instruction) { o.Content = nil }),
+		"does not match its identity":            damaged,
+		"invalid number of steps -1":             but(o, func(o *instruction) { o.Steps = -1 }),
+		"a newer one came before it":             first,
+		"it belongs to run (end)":                but(end, func(o *instruction) { o.Run = protocol.NewID() }),
+		"it is for client 1 of 2 (end)":          but(end, func(o *instruction) { o.Client = 1 }),
+		"does not match its identity (end)":      forged,
+		"it lacks uploads of this client (end)":  but(end, func(o *instruction) { o.Safe, o.Accepted = "", "" }),
+		"a newer one came before it (older end)": but(end, func(o *instruction) { o.Seq = first.Seq }),
+	}
+}
+
+// unasked are messages of a server, beside instructions, that a client did not ask for and ignores.
+func unasked() []*protocol.ServerMessage {
+	return []*protocol.ServerMessage{{},
+		{Kind: &protocol.ServerMessage_Answer{Answer: &protocol.JoinAnswer{Reason: "go away"}}},
+		{Kind: &protocol.ServerMessage_Receipt{Receipt: &protocol.Receipt{Id: protocol.NewID(), Attempt: "x"}}},
+		{Kind: &protocol.ServerMessage_Fetch{Fetch: &protocol.Fetch{Sum: "../../x", Offset: math.MaxUint64}}},
+		{Kind: &protocol.ServerMessage_Chunk{Chunk: &protocol.Chunk{Sum: "../../x", Data: make([]byte, 64<<10)}}}}
+}
+
+// A client drops false instructions of a server and counts them, with the reason. Neither they nor other unexpected
+// messages change what the client learns.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
-	p := openImpostor(t)
-	clients := []*process{p.joinReal(0), p.joinReal(1)} // they wait for the server
+	s := openReal(t)
+	p := s.lyingServer()
+	clients := []*process{p.join(), s.joinReal(1)} // they wait for the server
 	dropped := func(c *process) []string {
 		return slices.DeleteFunc(strings.Split(strings.ReplaceAll(c.log.String(), `\"`, `"`), "\n"),
 			func(line string) bool { return !strings.Contains(line, "an instruction is dropped") })
 	}
-	told := 0
-	p.overhears(func(m parsed, raw []byte) {
-		if told > 0 || m.header["safe"] == nil { // the client has nothing to forget yet
+	told, safe := 0, 0
+	var first *protocol.Instruction
+	p.hears = func(o *protocol.Instruction, down downstream) {
+		if first == nil {
+			first = o
+		}
+		if o.Safe != "" {
+			safe++
+		}
+		if told > 0 || safe < 2 { // the client knows no checkpoint of the server yet
 			return
 		}
-		clients[1].cmd.Process.Signal(syscall.SIGSTOP)
-		defer clients[1].cmd.Process.Signal(syscall.SIGCONT)
-		p.lie(p.large(m)) // the client answers with the flag that it would need
+		large := but(o, func(o *protocol.Instruction) {
+			o.Content, o.Seq = &protocol.Content{Size: 1 << 30, Sum: o.Content.Sum}, o.Seq-1
+		})
+		give(t, down, large) // the client answers with the flag that it would need
 		clients[0].says("too large: 1073741824 bytes; at most 67108864 are taken (join --largest)")
-		for say, b := range p.lies(m, raw) {
+		for _, m := range unasked() {
+			if err := down.Send(m); err != nil {
+				t.Error(err)
+			}
+		}
+		for say, lie := range falseInstructions(o, first) {
 			told++
 			short, _, _ := strings.Cut(say, " (")
-			short = strings.ReplaceAll(short, `\n`, `\\n`)
 			before := len(dropped(clients[0]))
-			p.lie(b)
+			give(t, down, lie)
 			for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 				if lines := dropped(clients[0]); len(lines) == before+1 && strings.Contains(lines[before], short) {
 					break
@@ -273,231 +250,235 @@ func TestLyingServer(t *testing.T) {
 				}
 			}
 		}
-	})
-	p.serveReal()
-	p.ended()
+	}
+	s.serveReal()
+	s.ended()
 	for _, c := range clients {
 		c.ended()
 	}
-	p.sameAsRun()
-	if n := len(dropped(clients[0])); told < 26 || n != told {
+	s.sameAsRun()
+	if n := len(dropped(clients[0])); told < 23 || n != told {
 		t.Errorf("%d of %d lies were counted", n, told)
 	}
 	if n := len(dropped(clients[1])); n > 0 {
-		t.Errorf("client 1 dropped %d orders", n)
+		t.Errorf("client 1 dropped %d instructions", n)
 	}
 }
 
-// While the server of a client is dead, the holder of its key can keep the client busy and do nothing else: with
-// tensors whose pieces do not fit or do not come, names that are paths, invalid numbers, and storms of instructions.
-// When the real server is back, the client continues from its state.
+// While the real server is dead, the holder of its key can keep a client busy and do nothing else: with damaged
+// tensors, chunks that do not fit or do not come, names that are paths, invalid numbers, storms of instructions, and
+// bytes that are no messages. When the real server is back, the client continues from its state.
 func TestLyingServerAlone(t *testing.T) {
 	t.Parallel()
-	p := openImpostor(t)
-	p.overhears(nil)
-	p.serveReal()
-	clients := []*process{p.joinReal(0), p.joinReal(1)}
-	for len(p.records()) < 2 {
+	s := openReal(t)
+	p := s.lyingServer()
+	s.serveReal()
+	clients := []*process{p.join(), s.joinReal(1)}
+	for len(s.records()) < 2 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	p.kill()
-	var pieces func(ask struct {
-		Sum   string
-		Piece int
-	}) []byte
-	var asked int
-	errors := make(chan string, 64)
-	var mu sync.Mutex
-	answer := func(m *nats.Msg) {
-		switch verb := strings.Split(m.Subject, ".")[4]; verb {
-		case "part":
-			var ask struct {
-				Sum   string
-				Piece int
-			}
-			json.Unmarshal(m.Data, &ask)
-			mu.Lock()
-			b := pieces(ask)
-			asked++
-			mu.Unlock()
-			if b != nil {
-				m.Respond(b)
-			}
-		case "reply":
-			reply, err := parse(m.Data)
-			if err != nil {
-				t.Error(err)
+	done := make(chan struct{})
+	alone := func(down downstream) error {
+		defer close(done)
+		p.lieAlone(down, clients[0])
+		return errors.New("the end of this server")
+	}
+	p.alone.Store(&alone)
+	s.kill()
+	select {
+	case <-done:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the lying server does not come to its end")
+	}
+	garbage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Write([]byte("\x00\x00\x00\x00\x08\xff\xff\xff\xff\xff\xff\xff\xff"))
+	})
+	var endless http.HandlerFunc = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Write([]byte("\x00\xff\xff\xff\xff"))
+		for b := make([]byte, 64<<10); r.Context().Err() == nil; {
+			if _, err := w.Write(b); err != nil {
 				return
-			}
-			text, _ := reply.header["error"].(string)
-			receipt := parsed{version: reply.version, header: map[string]any{"id": reply.header["id"],
-				"try": reply.header["try"], "state": "taken"}}
-			m.Respond(receipt.signed(t, "receipt", p.key))
-			select {
-			case errors <- text:
-			default:
 			}
 		}
 	}
-	if _, err := p.nc.Subscribe("pf.default.from.0.*", answer); err != nil {
-		t.Fatal(err)
+	var calls atomic.Int64
+	counting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		garbage(w, r)
+	})
+	p.raw.Store(&counting)
+	time.Sleep(3 * time.Second)
+	if n := calls.Load(); n > 8 { // one each half a second at most
+		t.Errorf("client 0 calls %d times", n)
 	}
-	p.nc.Flush()
+	p.raw.Store(&endless)
+	most, end := 0, time.Now().Add(30*time.Second)
+	for ended := false; !ended; { // such a message ends a client
+		most = max(most, clients[0].mostMemory())
+		select {
+		case <-clients[0].done:
+			ended = true
+		case <-time.After(5 * time.Millisecond):
+			if time.Now().After(end) {
+				t.Fatal("client 0 reads a message without end")
+			}
+		}
+	}
+	ended := clients[0].log.String()
+	if !strings.Contains(ended, "too large: the server's message has more bytes than this client accepts (join") {
+		t.Error("client 0 does not say why it ends")
+	}
+	if most > 600e6 {
+		t.Errorf("client 0 took %d MB", most/1e6)
+	} else {
+		t.Logf("client 0 took %d MB", most/1e6)
+	}
+	p.raw.Store(nil)
+	p.alone.Store(nil)
+	clients[0] = p.join()
+	s.serveReal("--resume")
+	s.ended()
+	for _, c := range clients {
+		c.ended()
+	}
+	s.sameAsRun()
+	if exists(s.at("x")) || !strings.Contains(ended, "it lacks uploads of this client") {
+		t.Error("the client followed a path, or does not say that it was to forget all")
+	}
+}
+
+// lieAlone sends lies to client 0, which joined.
+func (p *liar) lieAlone(down downstream, client *process) {
+	t := p.t
+	said := make(chan *protocol.ClientMessage, 1024)
+	go func() {
+		for {
+			m, err := down.Receive()
+			if err != nil {
+				return
+			}
+			said <- m
+		}
+	}()
 	p.mu.Lock()
 	order := p.last
 	p.mu.Unlock()
-	give := func(m parsed) {
-		p.lie(m.but("seq", time.Now().UnixNano(), "try", random()).identified().signed(t, "order", p.key))
+	next := func(o *protocol.Instruction) *protocol.Instruction {
+		o = but(o, func(o *protocol.Instruction) { o.Seq, o.Attempt = time.Now().UnixNano(), protocol.NewID() })
+		give(t, down, o)
+		return o
 	}
-	says := func(what, text string) {
-		t.Helper()
-		for end := time.After(10 * time.Second); ; {
+	answers := func(what, text string) (asked int) {
+		for end := time.After(20 * time.Second); ; {
 			select {
-			case got := <-errors:
-				if strings.Contains(got, text) {
-					return
+			case m := <-said:
+				if m.GetFetch() != nil {
+					asked++
+				} else if r := m.GetReply(); r.GetError() != "" && strings.Contains(r.Error, text) {
+					return asked
 				}
 			case <-end:
 				t.Errorf("%s: client 0 does not answer %q", what, text)
-				return
+				return asked
 			}
 		}
 	}
 	encode := func(m tensor.Map) []byte {
 		b, err := message.EncodeTensors(m)
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		return b
 	}
-	give(order.with(encode(tensor.Map{"../../x": tensor.Scalar(1)})))
-	says("a path for a name", "a name has letters")
-	give(order.with([]byte("\xff\xff\xff\xff\xff\xff\xff\x7f{}")))
-	says("a bomb", "")
+	next(with(order, encode(tensor.Map{"../../x": tensor.Scalar(1)})))
+	answers("a path for a name", "a name has letters")
+	next(with(order, []byte("\xff\xff\xff\xff\xff\xff\xff\x7f{}")))
+	answers("a bomb", "")
 	nan := tensor.New(4, 512)
 	nan.Data[7] = float32(math.NaN())
-	give(order.with(encode(tensor.Map{"shared/global": nan})))
-	says("NaN", "NaN")
+	next(with(order, encode(tensor.Map{"shared/global": nan})))
+	answers("NaN", "NaN")
+	damaged := with(order, encode(tensor.Map{"shared/global": tensor.New(4, 512)}))
+	damaged.Content.Body[len(damaged.Content.Body)-1] ^= 1
+	next(damaged)
+	answers("damaged tensors", "the tensors are damaged")
 	const size = 1 << 20
-	large := func() parsed { // each one differs, because a client repeats its answer to the same one
-		sum := random() + random()
-		m := order.but("size", size, "sum", sum, "object", sum[:32])
-		m.body = nil
-		return m
+	large := func() *protocol.Instruction { // each one differs, because a client repeats its answer to the same one
+		return next(but(order, func(o *protocol.Instruction) {
+			o.Content = &protocol.Content{Size: size, Sum: protocol.Checksum([]byte(protocol.NewID()))}
+		}))
 	}
-	framed := func(b []byte, crc uint32) []byte {
-		return append(binary.LittleEndian.AppendUint32([]byte{'p'}, crc), b...)
-	}
-	for what, c := range map[string]struct {
-		say    string
-		pieces func(n int) []byte
-	}{
-		"pieces that are too long": {"arrived damaged", func(int) []byte {
-			b := make([]byte, 1<<20)
-			return framed(b, crc32.ChecksumIEEE(b))
-		}},
-		"pieces with another checksum": {"arrived damaged",
-			func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
-		"pieces of other tensors": {"damaged", func(int) []byte {
-			b := make([]byte, 64<<10)
-			return framed(b, crc32.ChecksumIEEE(b))
-		}},
-		"answers that are nothing at all": {"arrived damaged", func(int) []byte { return []byte{'z'} }},
-	} {
-		mu.Lock()
-		asked = 0
-		pieces = func(ask struct {
-			Sum   string
-			Piece int
-		}) []byte {
-			return c.pieces(ask.Piece)
+	chunk := func(sum string, offset uint64, n int) {
+		err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Chunk{Chunk: &protocol.Chunk{Sum: sum,
+			Offset: offset, Data: make([]byte, n)}}})
+		if err != nil {
+			t.Error(err)
 		}
-		mu.Unlock()
-		give(large())
-		says(what, c.say)
-		mu.Lock()
-		if asked > 200 { // three times all pieces, or ten times each piece in transit
-			t.Errorf("%s: client 0 asks %d times", what, asked)
+	}
+	o := large()
+	for range 3 { // chunks of other tensors
+		for at := 0; at < size; at += 64 << 10 {
+			chunk(o.Content.Sum, uint64(at), 64<<10)
 		}
-		mu.Unlock()
 	}
-	mu.Lock()
-	pieces = func(struct {
-		Sum   string
-		Piece int
-	}) []byte {
-		return nil
+	if asked := answers("chunks of other tensors", "the tensors are damaged"); asked > 3 {
+		t.Errorf("client 0 asks %d times", asked)
 	}
-	mu.Unlock()
-	give(large()) // never comes
-	for i := range 3000 {
-		give(order.but("steps", i+1))
+	o = large()
+	for range 200 { // chunks that do not fit
+		chunk(o.Content.Sum, 0, size+1)
+		chunk(o.Content.Sum, 1<<63, 64<<10)
+		chunk(o.Content.Sum, math.MaxUint64, 64<<10)
+		chunk(protocol.NewID(), 0, 64<<10)
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !strings.Contains(
-		clients[0].log.String(), "it lacks uploads of this client"); time.Sleep(50 * time.Millisecond) {
-		give(order.but("safe", nil, "accepted", nil)) // the storm loses some
+	if st, err := os.Stat(p.at("client-0", "order-"+o.Content.Sum)); err != nil || st.Size() > size {
+		t.Errorf("the file of chunks: %v, %v", st, err)
 	}
-	p.nc.Close()
-	p.serveReal("--resume")
-	p.ended()
-	for _, c := range clients {
-		c.ended()
+	large() // its chunks never come
+	for i := range 300 {
+		next(but(order, func(o *protocol.Instruction) { o.Steps = int64(i + 1) }))
 	}
-	p.sameAsRun()
-	if exists(p.at("x")) || !strings.Contains(clients[0].log.String(), "it lacks uploads of this client") {
-		t.Error("a path was followed, or the client does not say that it was to forget all")
-	}
+	next(but(order, func(o *protocol.Instruction) { o.Safe, o.Accepted = "", "" }))
+	client.says("it lacks uploads of this client")
 }
 
-// A client that gets an invitation with a YAML bomb, no YAML, unknown keys or local paths ends with one line, before it
-// opens anything.
+// A client that gets an invitation with a YAML bomb, no YAML, unknown keys or local paths, of another release, or with
+// impossible numbers ends with one line, before it opens anything.
 func TestHostileInvitation(t *testing.T) {
 	t.Parallel()
 	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}
 	call(t, "certs", s.at("certs"), "--clients", "2")
-	p := impostorOf(s)
-	public, err := x509.MarshalPKIXPublicKey(p.key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	proof := map[string]any{"key": public, "chain": s.tls(s.at("certs"), "server").Certificates[0].Certificate}
+	p := s.lyingServer()
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c <= 'j'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9),
 			", "))
 	}
-	var mu sync.Mutex
-	var text string
-	_, err = p.nc.Subscribe("pf.default.from.0.hello", func(m *nats.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		hello := parsed{version: protocol.Version, header: map[string]any{"version": protocol.Version, "run": random(),
-			"question": protocol.Question(m.Subject, m.Data), "clients": 2, "limit": 1000, "largest": 1000000,
-			"config": []byte(text), "proof": proof}}
-		m.Respond(hello.signed(t, "hello", p.key))
-	})
-	if err == nil {
-		err = p.nc.Flush()
+	config := func(text string) func(*protocol.Invitation) {
+		return func(i *protocol.Invitation) { i.Config = []byte(text) }
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for config, say := range map[string]string{
-		bomb:                            "excessive aliasing",
-		strings.Repeat("[", 500000):     "exceeded max depth",
-		"backbones: [../../etc/passwd]": "which is a path",
-		"method: [":                     "the server's configuration: ",
-		"nothing: 1":                    "the server's configuration: ",
+	for say, change := range map[string]func(*protocol.Invitation){
+		"excessive aliasing":           config(bomb),
+		"exceeded max depth":           config(strings.Repeat("[", 500000)),
+		"which is a path":              config("backbones: [../../etc/passwd]"),
+		"the server's configuration: ": config("method: ["),
+		"the server's configuration:":  config("nothing: 1"),
+		"use the same release":         func(i *protocol.Invitation) { i.Version = 7 },
+		"invitation is invalid":        func(i *protocol.Invitation) { i.Run = "../../x" },
+		"is invalid":                   func(i *protocol.Invitation) { i.Clients = 0 },
+		"invalid":                      func(i *protocol.Invitation) { i.InlineLimit = 0 },
 	} {
-		mu.Lock()
-		text = config
-		mu.Unlock()
-		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls",
-			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state")).CombinedOutput()
-		cancel()
-		if err == nil || !strings.Contains(string(out), say) || len(out) > 2000 {
-			t.Errorf("%q: %v, %.2000s", say, err, out)
+		p.invite = func() *protocol.Invitation {
+			i := &protocol.Invitation{Version: protocol.Version, Run: protocol.NewID(), Clients: 2, InlineLimit: 1000}
+			change(i)
+			return i
+		}
+		line := refuses(t, "join", "https://"+p.address, "--client", "0", "--tls", s.at("certs"), "--set",
+			"data.set=synthetic", "--state", s.at("state"))
+		if !strings.Contains(line, say) || len(line) > 2000 {
+			t.Errorf("%q: %.2000s", say, line)
 		}
 	}
 }

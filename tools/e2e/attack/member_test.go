@@ -1,202 +1,263 @@
 package attack
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"connectrpc.com/connect"
 
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/subjects"
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
 )
 
-// jetStream lists what the attacks on protocol version 1 requested from JetStream, and what they would request today.
-var jetStream = []string{
-	"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.x", "$JS.API.STREAM.UPDATE.pf-default-replies",
-	"$JS.API.STREAM.DELETE.pf-default-orders",
-	"$JS.API.STREAM.PURGE.pf-default-orders", "$JS.API.STREAM.MSG.GET.pf-default-orders",
-	"$JS.API.STREAM.INFO.OBJ_pf-default-objects-0",
-	"$JS.API.DIRECT.GET.OBJ_pf-default-objects-0", "$JS.API.DIRECT.GET.OBJ_pf-default-objects-0.x",
-	"$JS.API.CONSUMER.CREATE.OBJ_pf-default-objects-0.x",
-	"$JS.API.CONSUMER.MSG.NEXT.pf-default-orders.client-0", "$JS.ACK.pf-default-orders.client-0.x",
-	"$O.pf-default-objects-0.C.x", "$KV.pf-default-members.client-0",
-}
-
-// others are subjects of client 1, of the server and of NATS itself.
-var others = []string{
-	"pf.default.from.1.hello", "pf.default.from.1.join", "pf.default.from.1.beat", "pf.default.from.1.reply",
-	"pf.default.from.1.put", "pf.default.from.1.part",
-	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.0",
-	"pf.default.hello.1",
-	"$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "_INBOX.x",
-}
-
-// verbs are the subjects that client 0 may use.
-var verbs = []string{"hello", "join", "beat", "part", "reply", "put"}
-
-// denies fails unless NATS refuses to publish to a subject.
-func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
-	t.Helper()
-	if err := nc.Publish(subject, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-denied:
-		if !strings.Contains(err.Error(), "Permissions Violation for Publish") || !strings.Contains(err.Error(),
-			fmt.Sprintf("%q", subject)) {
-			t.Errorf("%s: %v", subject, err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Errorf("%s may be published", subject)
-	}
-}
-
-// Neither a client nor the holder of the certificate for the status has permissions on JetStream, on subjects of other
-// clients or on those of the server.
-func TestPublish(t *testing.T) {
+// A client with a certificate is the client of that certificate and nobody else: it cannot read the status, and its
+// messages name no other client. The certificate for the status reads the status and does nothing else. A client that
+// the run does not have gets no invitation.
+func TestNames(t *testing.T) {
 	t.Parallel()
-	s := serve(t, 1)
-	for _, name := range []string{"client-0", "status"} {
-		nc, denied := s.intruder(name)
-		list := append(append([]string{}, jetStream...), others...)
-		if name == "status" {
-			for _, v := range verbs {
-				list = append(list, "pf.default.from.0."+v)
-			}
-		}
-		for _, subject := range list {
-			denies(t, nc, denied, subject)
-		}
+	certificates := t.TempDir() + "/certs"
+	call(t, "certs", certificates, "--clients", "4")
+	s := serveWith(t, certificates, 30)
+	ctx, cancel := contextFor(time.Minute)
+	defer cancel()
+	refused := func(name, text string, call func(a *attacker) error) {
+		t.Helper()
+		code(t, name, call(s.attacker(name)), connect.CodePermissionDenied, text)
 	}
-	s.joins(0, 0, 1, 2)
-	counted(t, s.ends(), 0, 1, 2)
-}
-
-// A client hears no message to others.
-func TestListen(t *testing.T) {
-	t.Parallel()
-	s := serve(t, 1)
-	for _, name := range []string{"client-0", "status"} {
-		nc, denied := s.intruder(name)
-		for _, subject := range []string{">", "pf.>", "pf.default.>", "pf.default.to.1.>", "pf.default.to.*.order",
-			"pf.default.from.1.*", "pf.default.from.0.reply",
-			"pf.default.status", "$SYS.>", "$JS.>", "_INBOX.>", "_INBOX_client-1.>"} {
-			deaf(t, nc, denied, subject)
-		}
+	status := func(a *attacker) error {
+		_, err := a.Status(ctx, &protocol.StatusRequest{})
+		return err
 	}
-	s.joins(0, 0, 1, 2)
-	counted(t, s.ends(), 0, 1, 2)
-}
-
-// NATS does not check the subject of an answer, so the server does. It does not answer requests of a client, or with
-// the certificate for the status, that name a subject of another client, of the server or of JetStream for the answer.
-func TestReplySubject(t *testing.T) {
-	s := serve(t, 40)
+	invite := func(a *attacker) error {
+		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+		return err
+	}
+	participate := func(a *attacker) error {
+		x, err := a.Participate(ctx)
+		if err == nil {
+			_, err = (&stream{BidiStreamForClientSimple: x}).ask(s.joinRequest(protocol.NewID()))
+		}
+		if err != nil && connect.CodeOf(err) == connect.CodeUnknown { // the answer is what Receive returns
+			_, err = x.Receive()
+		}
+		return err
+	}
 	s.joins(100*time.Millisecond, 0, 1, 2)
 	s.runs()
-	victim, _ := s.intruder("client-1")
-	heard, err := victim.SubscribeSync("pf.default.to.1.>")
-	if err != nil {
-		t.Fatal(err)
+	refused("client-0", `"client-0" may not ask for the status`, status)
+	refused("client-3", `"client-3" may not ask for the status`, status)
+	refused("status", `"status" is not a client`, invite)
+	refused("status", `"status" is not a client`, participate)
+	refused("client-3", "the run has clients 0 to 2", invite)
+	refused("client-3", "the run has clients 0 to 2", participate)
+	if err := status(s.attacker("status")); err != nil {
+		t.Error(err)
 	}
-	status, err := s.status()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent := 0
-	for name, subjects := range map[string][]string{"client-0": verbs, "status": {"status"}} {
-		nc, _ := s.intruder(name)
-		for _, verb := range subjects {
-			subject := "pf.default.from.0." + verb
-			if name == "status" {
-				subject = "pf.default.status"
-			}
-			list := append(append([]string{"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.1.bounced",
-				"pf.default.to.1x.y"}, jetStream...), others...)
-			if verb == "hello" || verb == "join" { // more at once would be a flood
-				list = list[:8]
-			}
-			for _, reply := range list {
-				if err := nc.PublishRequest(subject, reply,
-					[]byte(`{"nonce":"00000000000000000000000000000000"}`)); err != nil {
-					t.Fatal(err)
-				}
-				sent++
-				time.Sleep(2 * time.Millisecond)
-			}
-		}
-		if err := nc.Flush(); err != nil {
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// A second process with the certificate of a client that is connected must wait, whatever it sends, and does not
+// disturb the client.
+func TestSecondProcess(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 30)
+	s.joins(100*time.Millisecond, 0, 1, 2)
+	s.runs()
+	ctx, cancel := contextFor(time.Minute)
+	defer cancel()
+	a := s.attacker("client-0")
+	for range 3 {
+		x, err := a.open(ctx)
+		if err != nil {
 			t.Fatal(err)
 		}
+		answer, err := x.ask(s.joinRequest(x.run))
+		if err != nil || answer.Ok || !answer.Later || !strings.Contains(answer.Reason, "another process") {
+			t.Errorf("%v, %v", answer, err)
+		}
+		x.send(&protocol.Reply{Id: protocol.NewID(), Attempt: protocol.NewID()}) // it did not join
+		_, err = x.Receive()
+		code(t, "a reply before joining", err, connect.CodeInvalidArgument, "the first message must be Join")
 	}
-	time.Sleep(200 * time.Millisecond)
-	now, err := s.status()
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// Nobody with the certificate of a client, of the status user or of a worker, or with one of another authority, is the
+// server of a run: the client ends with one line and sends nothing.
+func TestImpostor(t *testing.T) {
+	t.Parallel()
+	s := openTrial(t)
+	call(t, "certs", s.at("other"), "--clients", "1")
+	s.issue("client-2", time.Now().Add(time.Hour)) // also valid for a server with this address
+	for _, c := range []struct{ folder, name, say string }{
+		{"certs", certs.UserOf(1), "is for other names"},
+		{"certs", certs.UserOf(2), `belongs to "client-2", not to server`},
+		{"certs", certs.StatusUser, "is for other names"},
+		{"certs", certs.WorkerUser, "is for other names"},
+		{"other", certs.ServerName, "not by the authority of --tls"},
+	} {
+		conf := s.tls(s.at(c.folder), c.name)
+		conf.NextProtos, conf.ClientAuth = []string{"h2"}, tls.RequireAnyClientCert
+		l, err := tls.Listen("tcp", s.address, conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := make(chan int64, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n, _ := io.Copy(io.Discard, conn)
+			conn.Close()
+			heard <- n
+		}()
+		line := refuses(t, "join", s.url(), "--client", "0", "--config", s.at("attack.yaml"), "--partition", "--state",
+			s.at("client-0"), "--tls", s.at("certs"))
+		l.Close()
+		if !strings.Contains(line, c.say) {
+			t.Errorf("%s of %s: %s", c.name, c.folder, line)
+		}
+		select {
+		case n := <-heard:
+			if n > 0 {
+				t.Errorf("%s of %s got %d bytes", c.name, c.folder, n)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s of %s: no connection", c.name, c.folder)
+		}
+	}
+}
+
+// Bytes that somebody between client and server records are worth nothing on another connection: the server answers a
+// replay neither as the client nor at all.
+func TestReplayedBytes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3)
+	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now.Dropped-status.Dropped < int64(sent)/2 {
-		t.Errorf("%d of %d such requests were counted", now.Dropped-status.Dropped, sent)
-	}
-	records := s.ends()
-	for {
-		m, err := heard.NextMsg(10 * time.Millisecond)
+	defer front.Close()
+	recorded := make(chan []byte, 1)
+	go func() {
+		conn, err := front.Accept()
 		if err != nil {
-			break
+			return
 		}
-		// a status, or anything without a request
-		if strings.HasPrefix(string(m.Data), "{") || strings.HasSuffix(m.Subject, "bounced") {
-			t.Errorf("%s carried %.80q to client 1", m.Subject, m.Data)
+		defer conn.Close()
+		back, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return
 		}
+		go io.Copy(conn, back)
+		var text strings.Builder
+		io.Copy(io.MultiWriter(back, &text), conn)
+		back.Close()
+		recorded <- []byte(text.String())
+	}()
+	through := &server{t: t, dir: s.dir, address: front.Addr().String(), terms: s.terms}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- through.join(ctx, part{client: 0}) }()
+	s.says("msg=joined client=0")
+	cancel()
+	<-done
+	text := <-recorded
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
 	}
-	counted(t, records, 0, 1, 2)
+	defer conn.Close()
+	conn.Write(text)
+	if !cut(conn) || len(text) < 1000 {
+		t.Errorf("the server keeps a connection with %d recorded bytes", len(text))
+	}
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
+	if n := strings.Count(s.log.String(), "msg=joined client=0"); n != 2 {
+		t.Errorf("client 0 joined %d times", n)
+	}
 }
 
-// status returns the status of the run.
-func (s *server) status() (*transport.Status, error) {
-	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
-	defer nc.Close()
-	ctx, cancel := contextFor(5 * time.Second)
-	defer cancel()
-	return transport.AskStatus(ctx, nc, "default")
-}
-
-// The server disconnects a client that sends everything that it may as fast as it can. The run continues at the pace of
-// the others, and none of these messages stays on disk.
-func TestFlood(t *testing.T) {
-	s := serve(t, 8)
-	s.joins(200*time.Millisecond, 1, 2)
-	s.joins(200*time.Millisecond, 0)
+// A key that somebody without a certificate showed first is the key of that client: another one with the same name
+// and the token is refused, whatever it asks, and does not disturb the client.
+func TestOtherKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 40, "--token", "secret")
+	s.joins(100*time.Millisecond, 0, 1, 2)
 	s.runs()
-	stop := time.Now().Add(3 * time.Second)
-	junk, small := make([]byte, 60<<10), make([]byte, 100)
-	sent := 0
-	for time.Now().Before(stop) {
-		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
-		if err != nil {
-			time.Sleep(50 * time.Millisecond)
-			continue
+	ctx, cancel := contextFor(time.Minute)
+	defer cancel()
+	a := s.stranger("client-1")
+	for range 20 {
+		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+		code(t, "an invitation", err, connect.CodePermissionDenied, "another key than before")
+		x, err := a.Participate(ctx)
+		if err == nil {
+			x.Send(&protocol.ClientMessage{})
+			_, err = x.Receive()
 		}
-		for time.Now().Before(stop) && nc.IsConnected() {
-			for _, verb := range verbs {
-				nc.Publish("pf.default.from.0."+verb, junk)
-				for range 100 {
-					nc.Publish("pf.default.from.0."+verb, small)
-					sent++
+		code(t, "a stream", err, connect.CodePermissionDenied, "another key than before")
+	}
+	counted(t, s.ends(), 0, 1, 2)
+	if n := strings.Count(s.log.String(), "msg=joined client=1"); n != 1 {
+		t.Errorf("client 1 joined %d times", n)
+	}
+}
+
+// A client that sends as much as it can, of everything that a member may send, is read more slowly. The run continues
+// with the others at their pace, and nothing of it stays on disk.
+func TestFlood(t *testing.T) {
+	s := serve(t, 8, "--deadline", "1s")
+	ctx, cancel := contextFor(3 * time.Second)
+	defer cancel()
+	entered := make(chan int, 1)
+	go func() {
+		sent := 0
+		for first := true; ctx.Err() == nil; first = false {
+			x, err := s.attacker("client-0").enter(ctx)
+			if first {
+				close(entered)
+			}
+			if err != nil {
+				continue
+			}
+			go func() {
+				for {
+					if _, err := x.Receive(); err != nil {
+						return
+					}
+				}
+			}()
+			junk := make([]byte, 60<<10)
+			for err == nil {
+				for _, kind := range []any{&protocol.Chunk{Sum: protocol.Checksum(nil), Data: junk},
+					&protocol.Reply{Id: protocol.NewID(), Attempt: protocol.NewID(), Scores: junk}, &protocol.Fetch{},
+					&protocol.Reply{Id: protocol.NewID(), Error: string(make([]byte, 60<<10))}, s.joinRequest(x.run)} {
+					if err = x.send(kind); err == nil {
+						sent++
+					}
 				}
 			}
 		}
-		nc.Close()
-	}
-	if sent < 1000 {
-		t.Errorf("only %d messages were sent", sent)
-	}
-	s.says("sends more than it may")
+		t.Logf("%d messages were sent", sent)
+	}()
+	<-entered
+	s.joins(200*time.Millisecond, 1, 2)
 	for _, r := range s.ends() {
 		if !strings.Contains(fmt.Sprint(r.Clients), "1 2") {
 			t.Errorf("round %d counts clients %v", r.Round, r.Clients)
 		}
 	}
-	empty(t, s.at("out", "hub", "pieces"))
+	s.noPieces()
+	if n := strings.Count(s.log.String(), "\n"); n > 300 {
+		t.Errorf("the log has %d lines", n)
+	}
 }

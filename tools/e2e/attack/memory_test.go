@@ -1,27 +1,24 @@
 package attack
 
 import (
-	"crypto/ecdsa"
-	"crypto/sha256"
+	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/transport/subjects"
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -48,76 +45,64 @@ func bombs(n int) map[string][]byte {
 			`],"data_offsets":[0,4]}}`, 4)}
 }
 
-// bomber has the certificate and the key of a client, and answers each instruction in its place with the same tensors:
-// in the message, or announced and then in pieces at the request of the server.
+// bomber holds the certificate of a client and answers each instruction with the same tensors: in the message, or
+// announced and then in chunks, whether the server asks for them or not.
 type bomber struct {
-	*server
-	client int
-	body   []byte
-	inline bool
-	nc     *nats.Conn
-	key    *ecdsa.PrivateKey
-	told   atomic.Int64 // replies that the server acknowledged
+	receipts atomic.Int64
 }
 
-func (s *server) bomb(client int, body []byte, inline bool) *bomber {
+// bomb starts a bomber, which joins with a request.
+func (s *server) bomb(a *attacker, join *protocol.Join, body []byte, inline bool) *bomber {
 	s.t.Helper()
-	user := fmt.Sprint("client-", client)
-	b := &bomber{server: s, client: client, body: body, inline: inline,
-		key: s.tls(s.at("certs"), user).Certificates[0].PrivateKey.(*ecdsa.PrivateKey)}
-	b.nc, _ = s.intruder(user, nats.CustomInboxPrefix(subjects.InboxOf("default", client)))
-	orders := make(chan *nats.Msg, 100)
-	if _, err := b.nc.ChanSubscribe(fmt.Sprintf("pf.default.to.%d.order", client), orders); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	x, err := a.open(ctx)
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := b.nc.Flush(); err != nil {
-		s.t.Fatal(err)
+	join = protobuf.CloneOf(join)
+	join.Run, join.Instance = x.run, protocol.NewID()
+	for answer := (*protocol.JoinAnswer)(nil); answer == nil || answer.Later; time.Sleep(50 * time.Millisecond) {
+		if answer, err = x.ask(join); err != nil || !answer.Ok && !answer.Later {
+			s.t.Fatal(err, answer)
+		}
+	}
+	b := &bomber{}
+	orders := make(chan *protocol.Instruction, 100)
+	go func() {
+		defer close(orders)
+		for {
+			m, err := x.Receive()
+			if err != nil {
+				return
+			}
+			if m.GetInstruction() != nil {
+				orders <- m.GetInstruction()
+			} else if m.GetReceipt() != nil {
+				b.receipts.Add(1)
+			}
+		}
+	}()
+	content := protocol.ContentOf(body)
+	if inline {
+		content.Body = body
 	}
 	go func() {
-		for m := range orders {
-			if o, err := parse(m.Data); err == nil {
-				b.answer(o)
+		for o := range orders {
+			r := &protocol.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 10, Loss: 1, Content: content}
+			if o.Kind == protocol.EndKind {
+				r.Content = protocol.ContentOf(encodedAs("{}      ", 0))
+				r.Content.Body = encodedAs("{}      ", 0)
+			}
+			if x.send(r) != nil {
+				return
+			}
+			for at := 0; at < len(body) && !inline && o.Kind != protocol.EndKind; at += 64 << 10 {
+				x.send(&protocol.Chunk{Sum: content.Sum, Offset: uint64(at), Data: body[at:min(len(body), at+64<<10)]})
 			}
 		}
 	}()
 	return b
-}
-
-func (b *bomber) ask(verb string, message []byte) []byte {
-	m, err := b.nc.Request(fmt.Sprintf("pf.default.from.%d.%s", b.client, verb), message, 20*time.Second)
-	if err != nil {
-		return nil
-	}
-	return m.Data
-}
-
-func (b *bomber) answer(instruction parsed) {
-	o, body := instruction.header, b.body
-	if o["kind"] == "end" {
-		body = encodedAs("{}      ", 0)
-	}
-	r := parsed{version: instruction.version, header: map[string]any{"run": o["run"], "id": o["id"], "try": o["try"],
-		"client": b.client, "n": 10, "loss": 1}}.with(body)
-	if !b.inline {
-		sum := sha256.Sum256(body)
-		r.header["object"], r.body = hex.EncodeToString(sum[:])[:32], nil
-	}
-	for range 2 {
-		receipt, err := parse(b.ask("reply", r.signed(b.t, "reply", b.key)))
-		if err != nil {
-			return
-		}
-		if receipt.header["state"] != "pending" {
-			break
-		}
-		for n := 0; n<<16 < len(body); n++ {
-			piece := body[n<<16 : min(len(body), (n+1)<<16)]
-			head := binary.LittleEndian.AppendUint32([]byte(o["id"].(string)), uint32(n))
-			head = binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(piece))
-			b.ask("put", append(head, piece...))
-		}
-	}
-	b.told.Add(1)
 }
 
 // peak returns the peak memory of the server so far, in bytes, as Linux counts it.
@@ -165,7 +150,7 @@ func compressed(t *testing.T) func(part) part {
 	}
 }
 
-// The server refuses a client that answers each instruction with 60 MB in pieces, or with 2 MB in a message, that no
+// The server refuses a client that answers each instruction with 60 MB in chunks, or with 2 MB in a message, that no
 // instruction requests, before it stores or decodes any of it. The server needs no more memory than without this
 // client, except for messages in transit, and the rounds count the others. An instruction requests 1.5 kB, and less
 // with compression.
@@ -182,21 +167,20 @@ func TestMemory(t *testing.T) {
 		{"compressed", []string{"--set", "with=[compress]"}, compressed(t), 3, 1},
 		{"many", []string{"--set", "partition.clients=9", "--quorum", "0.3"}, plain, 9, 6}}
 	most := func(t *testing.T, x setting, inline bool, body []byte) int {
-		certs, flags := t.TempDir()+"/certs", x.flags
-		call(t, "certs", certs, "--clients", fmt.Sprint(x.clients))
+		folder, flags := t.TempDir()+"/certs", x.flags
+		call(t, "certs", folder, "--clients", fmt.Sprint(x.clients))
 		if inline {
 			flags = append(flags, "--limit", fmt.Sprint(4<<20))
 		}
 		address := proctest.FreeAddress(t, "127.0.0.1")
-		s := serveAt(t, address, certs, 3, append([]string{"--listen", address}, flags...)...)
+		s := serveAt(t, address, folder, 3, append([]string{"--listen", address}, flags...)...)
 		peak := s.peak()
 		first := 0
 		var sent []*bomber
 		if body != nil {
 			first = x.attackers
 			for k := range x.attackers {
-				s.background(part{client: k, pause: time.Hour})
-				sent = append(sent, s.bomb(k, body, inline))
+				sent = append(sent, s.bomb(s.attacker(certs.UserOf(k)), s.joinRequest(""), body, inline))
 			}
 		}
 		var honest []int
@@ -207,8 +191,8 @@ func TestMemory(t *testing.T) {
 		records := s.ends()
 		counted(t, records, honest...)
 		for _, b := range sent {
-			if n := b.told.Load(); n < 3 {
-				t.Errorf("client %d answered %d of three rounds", b.client, n)
+			if n := b.receipts.Load(); n < 3 {
+				t.Errorf("the server received %d answers in three rounds", n)
 			}
 		}
 		for _, r := range records {
@@ -242,7 +226,7 @@ func TestMemory(t *testing.T) {
 }
 
 // Under secure aggregation the server knows the sizes of messages of each step too. Clients are promptfed join; the
-// first is stopped, and another program with its certificate answers.
+// first is killed, and another program with its certificate and its request to join answers.
 func TestMemoryMasked(t *testing.T) {
 	most := func(body []byte) int {
 		s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 3}
@@ -256,17 +240,16 @@ func TestMemoryMasked(t *testing.T) {
 			s.address, "--tls", s.at("certs"), "--quorum", "0.5")
 		s.says("waiting for clients")
 		peak := s.peak()
+		between := s.lyingServer() // it hears the request of client 0
+		first := between.join()
+		first.says("joined")
 		var b *bomber
-		for k := range 5 {
-			p := s.joinReal(k)
-			p.says("joined")
-			if k > 0 || body == nil {
-				continue
-			}
-			b = s.bomb(0, body, false)
-			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+		if body != nil {
+			first.kill()
+			b = s.bomb(s.attacker("client-0"), between.asked.Load(), body, false)
+		}
+		for k := 1; k < 5; k++ {
+			s.joinReal(k)
 		}
 		for _, r := range s.ends() {
 			if clients := fmt.Sprint(r.Clients); body == nil && clients != "[0 1 2 3 4]" ||
@@ -274,8 +257,8 @@ func TestMemoryMasked(t *testing.T) {
 				t.Errorf("round %d counts clients %v and refused %+v", r.Round, r.Clients, r.Refused)
 			}
 		}
-		if b != nil && b.told.Load() < 3 {
-			t.Errorf("%d answers in three rounds", b.told.Load())
+		if b != nil && b.receipts.Load() < 3 {
+			t.Errorf("%d answers in three rounds", b.receipts.Load())
 		}
 		return peak()
 	}

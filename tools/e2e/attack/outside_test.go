@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"crypto/tls"
 	"io/fs"
 	"net"
 	"os"
@@ -12,52 +13,67 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"connectrpc.com/connect"
+	"golang.org/x/net/http2"
+
+	"promptfed/federation/net/protocol"
 )
 
-// A client without a certificate, with one of another authority or with one that is not a client's, cannot do anything.
-// The holder of the certificate of client 0 is client 0.
+// Nobody without a certificate, with one of another authority or with one that is not a client's or the status user's
+// can connect.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
 	call(t, "certs", s.at("other"), "--clients", "3")
 	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"},
-		{"certs", "worker"}, {"certs", "server"}} {
-		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at(c.folder), c.name)),
-			nats.UserInfo("client-0", ""), nats.NoReconnect())
-		if err == nil {
-			nc.Close()
-			t.Errorf("%s of %s was let in", c.name, c.folder)
+		{"other", "status"}, {"certs", "worker"}, {"certs", "server"}} {
+		if _, err := s.connect(s.tls(s.at(c.folder), c.name)); err == nil {
+			t.Errorf("the server accepts %q of %s", c.name, c.folder)
 		}
 	}
-	nc, denied := s.intruder("client-0", nats.UserInfo("client-1", ""))
-	denies(t, nc, denied, "pf.default.from.1.reply")
+	old := s.tls(s.at("certs"), "client-0")
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	if _, err := s.connect(old); err == nil {
+		t.Error("the server accepts TLS 1.2")
+	}
+	if c, err := net.Dial("tcp", s.address); err != nil { // HTTP/2 without TLS
+		t.Error(err)
+	} else if c.Write([]byte(http2.ClientPreface)); !cut(c) {
+		t.Error("the server keeps a connection without TLS")
+	}
 	s.joins(0, 0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// Guessing tokens is slow and causes few lines of the log. A client with the right token connects at once, also from
-// the same address.
+// Guesses of the token are slow and cause few lines of the log. A client with the right token connects at once, also
+// from the same address.
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1, "--token", "secret")
-	s.says("nothing is encrypted")
+	s.says("insecure: encrypted, but no certificate")
 	var tried atomic.Int64
 	var all sync.WaitGroup
-	end := time.Now().Add(2 * time.Second)
+	ctx, cancel := contextFor(2 * time.Second)
+	defer cancel()
 	for range 20 {
 		all.Go(func() {
-			for time.Now().Before(end) {
-				nc, err := nats.Connect("nats://"+s.address, nats.UserInfo("client-0", "guess"), nats.NoReconnect())
+			for ctx.Err() == nil {
+				a := s.stranger("client-0")
+				a.token = "guess"
+				_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+				a.CloseIdleConnections()
 				if err == nil {
-					nc.Close()
-					t.Error("a guess was let in")
+					t.Error("a guess is accepted")
+				} else if connect.CodeOf(err) == connect.CodeUnauthenticated {
+					tried.Add(1)
 				}
-				tried.Add(1)
 			}
 		})
 	}
 	all.Wait()
+	if n := tried.Load(); n == 0 || n > 200 { // 20 at a time, half a second each
+		t.Errorf("%d guesses in two seconds", n)
+	}
 	if n := strings.Count(s.log.String(), "refused"); n == 0 || n > 3 {
 		t.Errorf("%d lines of %d guesses", n, tried.Load())
 	}
@@ -70,12 +86,9 @@ func TestConnections(t *testing.T) {
 	s := serve(t, 1)
 	open := 0
 	for range 40 {
-		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
-		if err != nil {
-			continue
+		if _, err := s.connect(s.tls(s.at("certs"), "client-0")); err == nil {
+			open++
 		}
-		defer nc.Close()
-		open++
 	}
 	if open == 0 || open > 10 {
 		t.Errorf("%d connections of one client", open)

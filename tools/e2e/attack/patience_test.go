@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// A client with a heartbeat that never answers delays three rounds until the deadline, and the end of the run; 12
+// A connected client that never answers delays three rounds until the deadline, and the end of the run; 12
 // rounds, the test of the last round and the end would take 14 deadlines. Log and records state once that rounds do not
 // wait for it.
 func TestSilent(t *testing.T) {

@@ -29,14 +29,23 @@ func picture(t *testing.T, width, height int) []byte {
 	return b.Bytes()
 }
 
-// mostMemory returns the peak memory of a process so far, in bytes, as Linux counts it.
+// mostMemory returns the peak memory of a process so far, in bytes, as Linux counts it; 0 if the process has ended.
 func (p *process) mostMemory() int {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	select {
+	case <-p.done:
+		return 0
+	default:
+	}
 	if err != nil {
 		p.t.Skip("this system does not tell how much memory a process had: ", err)
 	}
-	kB, err := strconv.Atoi(string(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)[1]))
+	if peak == nil { // it is ending
+		return 0
+	}
+	kB, err := strconv.Atoi(string(peak[1]))
 	if err != nil {
 		p.t.Fatal(err)
 	}

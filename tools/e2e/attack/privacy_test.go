@@ -101,7 +101,7 @@ func TestRequire(t *testing.T) {
 		"dp.secret,tls,dp.where=client": "has dp.where: server",
 	} {
 		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls",
+		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", s.url(), "--client", "0", "--tls",
 			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state"), "--require",
 			require).CombinedOutput()
 		cancel()

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
@@ -29,8 +29,7 @@ eval: {every: 3}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
-// openReal prepares a run of real processes, serve and two joins over a separate NATS server with TLS, and computes
-// what promptfed run learns.
+// openReal prepares a run of real processes, serve and two joins, and computes what promptfed run learns.
 func openReal(t *testing.T) *server {
 	t.Helper()
 	s := openTrial(t)
@@ -51,15 +50,6 @@ func openTrial(t *testing.T) *server {
 	return s
 }
 
-// link are the flags for connecting to the NATS server as a user.
-func (s *server) link(user string) []string {
-	flags := []string{"--tls", s.at("certs")}
-	if creds := s.at("operator", user+".creds"); exists(creds) {
-		flags = append(flags, "--creds", creds)
-	}
-	return flags
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -67,20 +57,17 @@ func exists(path string) bool {
 
 // serveReal starts the server.
 func (s *server) serveReal(more ...string) {
-	s.t.Helper()
-	s.process = launch(s.t, append(append([]string{programs.Promptfed, "serve", s.at("attack.yaml"), "--out",
-		s.at("out"),
-		"--nats", "tls://" + s.address, "--quorum", "1"}, s.link("server")...), more...)...)
-	s.says("waiting for clients")
+	s.serveTrial(append([]string{"--quorum", "1"}, more...)...)
 }
 
 // joinReal starts a client.
-func (s *server) joinReal(client int) *process {
+func (s *server) joinReal(client int) *process { return s.joinAt(s.url(), client) }
+
+// joinAt starts a client of a server at some address.
+func (s *server) joinAt(url string, client int) *process {
 	s.t.Helper()
-	user := fmt.Sprint("client-", client)
-	return launch(s.t, append([]string{programs.Promptfed, "join", "tls://" + s.address, "--client", fmt.Sprint(client),
-		"--config",
-		s.at("attack.yaml"), "--partition", "--state", s.at(user)}, s.link(user)...)...)
+	return launch(s.t, programs.Promptfed, "join", url, "--client", fmt.Sprint(client), "--config", s.at("attack.yaml"),
+		"--partition", "--state", s.at(certs.UserOf(client)), "--tls", s.at("certs"))
 }
 
 // sameAsRun fails unless server and clients learned what promptfed run did, byte for byte.
@@ -109,18 +96,4 @@ func (s *server) sameAsRun() {
 	if string(a) != string(b) {
 		s.t.Error("server and clients learned something else than one process")
 	}
-}
-
-// ownNATS starts a stock nats-server with a configuration.
-func (s *server) ownNATS(conf string, flags ...string) {
-	s.t.Helper()
-	path := filepath.Join(s.dir, "nats.conf")
-	if conf != "" {
-		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
-	} else {
-		path = s.at("operator", "nats.conf")
-	}
-	launch(s.t, append([]string{programs.NATS, "-c", path}, flags...)...).says("Server is ready")
 }

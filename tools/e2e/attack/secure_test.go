@@ -16,11 +16,10 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/natsserver"
-	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -43,7 +42,7 @@ runtime: {cache: DIR/cache, workers: 1}
 // to client 0, which is promptfed join, and to its other clients, which are in this process.
 type lyingServer struct {
 	*server
-	hub    *transport.Server
+	hub    *remote.Server
 	built  *experiment.Built
 	guards map[int]message.Guard
 	victim *process
@@ -71,25 +70,17 @@ func newLyingServer(t *testing.T) *lyingServer {
 	}
 	log := slog.New(slog.NewTextHandler(&s.heard, nil))
 	with := s.tls(s.at("certs"), "server")
-	with.ClientCAs, with.ClientAuth = with.RootCAs, tls.RequireAndVerifyClientCert
-	embedded, err := natsserver.Start(natsserver.Options{Listen: s.address, Run: "default", TLS: with, Limit: 1 << 20,
-		Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(embedded.Close)
 	who, err := certs.FromTLS(with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := transport.Settings{Name: "default", ID: subjects.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
+	set := remote.Settings{Listen: s.address, ID: protocol.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
 		Deadline: 30 * time.Second, RunSpec: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
-		Masked: true,
-		Log:    log}
+		Masked: true, Log: log}
 	if set.Config, err = configs.YAML(s.built.Invitation()); err != nil {
 		t.Fatal(err)
 	}
-	if s.hub, err = transport.Open(context.Background(), embedded.Conn(), set); err != nil {
+	if s.hub, err = remote.Open(set); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.hub.Close)
@@ -120,8 +111,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 
 // join starts client 0.
 func (s *lyingServer) join() {
-	s.victim = launch(s.t, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--config",
-		s.at("attack.yaml"),
+	s.victim = launch(s.t, programs.Promptfed, "join", s.url(), "--client", "0", "--config", s.at("attack.yaml"),
 		"--partition", "--state", s.at("client-0"), "--tls", s.at("certs"), "--log", "json")
 	s.victim.says("joined")
 }

@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"promptfed/configs"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
@@ -30,12 +28,10 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/protocol"
-	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -130,7 +126,7 @@ type server struct {
 	*process
 	t       *testing.T
 	dir     string
-	address string // of the NATS server
+	address string // HOST:PORT
 	terms   spec.RunSpec
 	rounds  int
 	plain   bool              // without certificates
@@ -165,8 +161,7 @@ func serveWith(t *testing.T, certs string, rounds int, flags ...string) *server 
 // filesLimit is the limit of open files of a server, if a test sets it.
 const filesLimit = "PROMPTFED_TEST_FILES"
 
-// serveAt is serve with the address of the NATS server, and with an existing folder of certificates unless that is
-// empty.
+// serveAt is serve with an address, and with an existing folder of certificates unless that is empty.
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
@@ -291,25 +286,6 @@ func (s *server) tls(folder, name string) *tls.Config {
 	return conf
 }
 
-// intruder connects with a certificate, and receives the errors about denied permissions.
-func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan error) {
-	s.t.Helper()
-	denied := make(chan error, 1024)
-	options = append([]nats.Option{nats.Secure(s.tls(s.at("certs"), name)), nats.NoReconnect(),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			select {
-			case denied <- err:
-			default:
-			}
-		})}, options...)
-	nc, err := nats.Connect("tls://"+s.address, options...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(nc.Close)
-	return nc, denied
-}
-
 // part is a client that uploads the parameters that it got, moved by one. The average moves by one too, unless it
 // contains another upload.
 type part struct {
@@ -376,43 +352,62 @@ func (p part) Execute(ctx context.Context, o message.Instruction, _ message.Clie
 
 func (part) Finish(message.Instruction, message.ClientState) error { return nil }
 
-// invited connects as a client, and returns its invitation and its request to join.
-func (s *server) invited(ctx context.Context, p part) (nc *nats.Conn, inv *exchange.Invitation,
-	request *protocol.JoinRequest, err error) {
-	log, user := slog.New(slog.DiscardHandler), certs.UserOf(p.client)
-	options := []nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("default", p.client))}
-	url, who := "nats://"+s.address, certs.Identity{}
+// url returns the address for clients.
+func (s *server) url() string { return "https://" + s.address }
+
+// linkOf returns the way to the server of the holder of a certificate, or without certificates of a key in a folder.
+func (s *server) linkOf(user string) (*remote.Link, error) {
+	l := &remote.Link{URL: s.url(), Name: user, Log: slog.New(slog.DiscardHandler)}
+	var err error
 	if s.plain {
-		options = append(options, nats.UserInfo(user, "secret"))
+		l.Token = "secret"
+		l.Identity, err = l.Identity.WithKey(s.at(user))
 	} else {
-		conf := s.tls(s.at("certs"), user)
-		if who, err = certs.FromTLS(conf); err != nil {
-			return nil, nil, nil, err
-		}
-		options, url = append(options, nats.Secure(conf)), "tls://"+s.address
+		l.Identity, err = certs.FromTLS(s.tls(s.at("certs"), user))
 	}
-	if nc, err = exchange.Dial(ctx, url, user, log, options...); err != nil {
-		return nil, nil, nil, err
-	}
-	inv, err = transport.FetchInvitation(ctx, nc, "default", p.client, who, cmp.Or(p.largest,
-		exchange.DefaultLargest), log)
+	return l, err
+}
+
+// status returns the status of the run.
+func (s *server) status() (*remote.Status, error) {
+	l, err := s.linkOf(certs.StatusUser)
 	if err != nil {
-		nc.Close()
+		return nil, err
+	}
+	defer l.Close()
+	ctx, cancel := contextFor(5 * time.Second)
+	defer cancel()
+	return l.FetchStatus(ctx)
+}
+
+// invited connects as a client, and returns its invitation and its request to join.
+func (s *server) invited(ctx context.Context, p part) (l *remote.Link, inv *remote.Invitation,
+	request *protocol.JoinRequest, err error) {
+	if l, err = s.linkOf(certs.UserOf(p.client)); err != nil {
 		return nil, nil, nil, err
 	}
+	if inv, err = remote.FetchInvitation(ctx, l, cmp.Or(p.largest, remote.DefaultLargest)); err != nil {
+		l.Close()
+		return nil, nil, nil, err
+	}
+	return l, inv, s.request(p), nil
+}
+
+// request returns the request to join of a client.
+func (s *server) request(p part) *protocol.JoinRequest {
 	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	return nc, inv, &protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
-		Tokens: "t", Examples: p.examples()}, nil
+	return &protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens: "t", Examples: p.examples()}
 }
 
 // join runs one client until its run is over.
 func (s *server) join(ctx context.Context, p part) error {
-	nc, inv, request, err := s.invited(ctx, p)
+	l, inv, request, err := s.invited(ctx, p)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer l.Close()
 	if p.says != nil {
 		p.says(request)
 	}
@@ -431,7 +426,7 @@ func (s *server) join(ctx context.Context, p part) error {
 			return err
 		}
 	}
-	a, err := transport.NewClient(nc, inv, *request, s.at(user), p, slog.New(slog.DiscardHandler))
+	a, err := remote.NewClient(inv, *request, s.at(user), p, l.Log)
 	if err != nil {
 		return err
 	}

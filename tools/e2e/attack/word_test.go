@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/transport/protocol"
+	"promptfed/federation/net/protocol"
 )
 
 // words are statements of a client about its data and its backbone that no other client makes.
@@ -45,7 +45,7 @@ func TestFirstWord(t *testing.T) {
 			}
 			select {
 			case err := <-ended:
-				if err == nil || !strings.Contains(err.Error(), "the server refuses this client or worker") {
+				if err == nil || !strings.Contains(err.Error(), "the server refuses this client") {
 					t.Errorf("the client says %v", err)
 				}
 			case <-time.After(10 * time.Second):

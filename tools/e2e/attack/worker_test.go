@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,7 +35,11 @@ func TestWorker(t *testing.T) {
 	s.notAdmitted(nats.Secure(foreign))
 	s.notAdmitted(nats.RootCAs(s.at("certs", "ca.pem")))
 	stolen := nats.Secure(s.tls(s.at("certs"), "worker"))
-	nc, _ := s.intruder("worker")
+	nc, err := nats.Connect("tls://"+s.address, stolen, nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
 	call(t, "certs", s.at("certs"), "--revoke", "worker", "--renew", "worker")
 	for end := time.Now().Add(time.Second); !nc.IsClosed(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -107,7 +112,15 @@ func (s *server) workedAsRun(worker *process) {
 func TestWorkerIsNoClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
-	s.notAdmitted(nats.Secure(s.tls(s.at("certs"), "worker")))
+	c, err := tls.Dial("tcp", s.address, s.tls(s.at("certs"), "worker"))
+	if err == nil { // the server refuses the certificate after the client's handshake
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		_, err = c.Read(make([]byte, 1))
+		c.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "bad certificate") {
+		t.Errorf("a worker connects to a server for clients: %v", err)
+	}
 	s.joins(0, 0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }

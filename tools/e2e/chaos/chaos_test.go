@@ -23,8 +23,6 @@ type fault struct {
 	do   func(s *site) string // describes its target
 }
 
-const killNATS = "kill NATS"
-
 var faults = []fault{
 	{"kill a client", func(s *site) string {
 		k := s.rand.IntN(len(s.joins))
@@ -39,23 +37,10 @@ var faults = []fault{
 		s.startServer("--resume")
 		return ""
 	}},
-	{killNATS, func(s *site) string {
-		s.nats.kill()
-		s.soon()
-		s.startNATS()
-		return ""
-	}},
 	{"cut", func(s *site) string { s.link.cut(0.5); return "" }},
 	{"stall", func(s *site) string { d := s.upTo(3 * time.Second); s.link.stall(0.5, d); return d.String() }},
 	{"slow", func(s *site) string { d := s.upTo(4 * time.Second); s.link.slow(0.5, d); return d.String() }},
-	{"replay", func(s *site) string {
-		return fmt.Sprint(s.rogue.strike(s.t, s.rand, s.address, s.clients), " messages")
-	}},
-}
-
-// faults are those that this trial can have. A NATS server inside the server dies with it.
-func (s *site) faults() []fault {
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name == killNATS && !s.external })
+	{"replay", func(s *site) string { return fmt.Sprint(s.rogue.strike(s), " connections") }},
 }
 
 func (s *site) upTo(d time.Duration) time.Duration { return time.Duration(s.rand.Int64N(int64(d))) }
@@ -65,9 +50,6 @@ func (s *site) soon() { time.Sleep(s.upTo(500 * time.Millisecond)) }
 // survive runs the trial. plan returns the next fault and its time, until plan or the run ends.
 func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 	began := time.Now()
-	if s.external {
-		s.startNATS()
-	}
 	s.startServer()
 	for k := range s.joins {
 		s.startJoin(k)
@@ -101,7 +83,7 @@ func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 		}
 		j.ends(s.t, s.before)
 	}
-	s.t.Logf("%s, %d clients, %d rounds, NATS apart %v: %.1f s", s.method, s.clients, s.trial.rounds, s.external,
+	s.t.Logf("%s, %d clients, %d rounds, certificates %v: %.1f s", s.method, s.clients, s.trial.rounds, s.certificates,
 		time.Since(began).Seconds())
 }
 
@@ -192,13 +174,13 @@ func TestChaos(t *testing.T) {
 	first := seed(t)
 	runs, long := os.LookupEnv("PROMPTFED_TEST_CHAOS_RUNS")
 	if !long {
-		for i, external := range []bool{false, true} {
-			t.Run(fmt.Sprint("external=", external), func(t *testing.T) {
+		for i, certificates := range []bool{false, true} {
+			t.Run(fmt.Sprint("certificates=", certificates), func(t *testing.T) {
 				parallel(t)
 				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12,
-					external: external, quorum: 1, deadline: time.Minute, share: 0.5,
-					delay: 60 * time.Millisecond, tamper: 0.1, limit: 90 * time.Second}, first)
-				list := append(s.faults(), s.faults()...)
+					certificates: certificates, quorum: 1, deadline: time.Minute, share: 0.5,
+					delay: 60 * time.Millisecond, damage: 0.05, limit: 90 * time.Second}, first)
+				list := slices.Concat(faults, faults)
 				r := rand.New(rand.NewPCG(first, 3))
 				r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 				s.survive(func(n int) (time.Duration, *fault) {
@@ -218,17 +200,16 @@ func TestChaos(t *testing.T) {
 	}
 	for i := range n {
 		seed := first + uint64(i)
-		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, external: i/2%2 == 1,
+		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, certificates: i/2%2 == 1,
 			quorum: 1, deadline: time.Minute, share: 0.3,
-			delay: 20 * time.Millisecond, tamper: 0.05, limit: 4 * time.Minute}
+			delay: 20 * time.Millisecond, damage: 0.02, limit: 4 * time.Minute}
 		if i%5 == 4 {
 			tr.quorum, tr.deadline = 0.6, 3*time.Second
 		}
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			s := open(t, tr, seed)
 			s.survive(func(int) (time.Duration, *fault) {
-				list := s.faults()
-				return time.Duration(1000+s.rand.IntN(2000)) * time.Millisecond, &list[s.rand.IntN(len(list))]
+				return time.Duration(1000+s.rand.IntN(2000)) * time.Millisecond, &faults[s.rand.IntN(len(faults))]
 			})
 			s.check()
 		})

@@ -10,7 +10,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// network connects clients with the NATS server.
+// network connects clients with the server.
 type network interface {
 	address() string                   // address for clients
 	inside(command ...string) []string // a command as it is started on the side of the clients
@@ -19,7 +19,7 @@ type network interface {
 	slow(share float64, d time.Duration)
 }
 
-// newNetwork returns a proxy, or a network namespace if PROMPTFED_TEST_CHAOS_NETNS is set, and the address for the NATS
+// newNetwork returns a proxy, or a network namespace if PROMPTFED_TEST_CHAOS_NETNS is set, and the address for the
 // server.
 func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	if os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") != "" {
@@ -27,9 +27,9 @@ func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	}
 	to := proctest.FreeAddress(t, "127.0.0.1")
 	p := newProxy(t, to, seed)
-	p.tamper, p.seen = s.tamper, s.rogue.hear
+	p.damage, p.heard = s.damage, s.rogue.hear
 	p.delay.Store(int64(s.delay))
-	t.Cleanup(func() { t.Log("replies:", p.does) })
+	t.Cleanup(func() { t.Log("damaged pieces:", p.did) })
 	return p, to
 }
 

@@ -1,34 +1,31 @@
 package chaos
 
 import (
-	"bufio"
-	"bytes"
-	"io"
+	"errors"
 	"math/rand/v2"
 	"net"
-	"regexp"
-	"strconv"
-	"strings"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// proxy is between clients and the NATS server. It reads the messages of clients one by one, so that it can repeat a
-// reply, damage it, or send it after the next message.
+// proxy is between clients and the server. It carries TLS connections in pieces that it delays, changes, repeats
+// or swaps.
 type proxy struct {
 	listener net.Listener
 	to       string
-	delay    atomic.Int64               // of every piece of a stream, up to twice this; nanoseconds
-	tamper   float64                    // share of replies that the proxy tampers with
-	seen     func(subject, body string) // receives every reply; may be nil
-	up, down atomic.Int64               // bytes of all streams
+	delay    atomic.Int64                   // of every piece, up to twice this; nanoseconds
+	damage   float64                        // share of the pieces that the proxy damages
+	heard    func(from *link, piece []byte) // receives every piece of a client; may be nil
+	up, down atomic.Int64                   // bytes of all connections
 
 	mu    sync.Mutex
 	rand  *rand.Rand
 	links map[*link]bool
-	does  map[string]int // how often the proxy tampered with replies, by kind
+	did   map[string]int // how often the proxy damaged pieces, by kind
 }
 
 // link is one connection through a proxy.
@@ -45,26 +42,26 @@ func newProxy(t testing.TB, to string, seed uint64) *proxy {
 		t.Fatal(err)
 	}
 	p := &proxy{listener: l, to: to, rand: rand.New(rand.NewPCG(seed, 2)), links: map[*link]bool{},
-		does: map[string]int{}}
+		did: map[string]int{}}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go p.carry(c)
+			go p.connect(c)
 		}
 	}()
 	t.Cleanup(func() {
 		l.Close()
-		p.each(1, func(k *link) { k.close() })
+		p.each(1, (*link).close)
 	})
 	return p
 }
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-func (p *proxy) carry(client net.Conn) {
+func (p *proxy) connect(client net.Conn) {
 	server, err := net.DialTimeout("tcp", p.to, 2*time.Second)
 	if err != nil {
 		client.Close()
@@ -74,12 +71,8 @@ func (p *proxy) carry(client net.Conn) {
 	p.mu.Lock()
 	p.links[k] = true
 	p.mu.Unlock()
-	go func() {
-		p.back(k)
-		k.close()
-	}()
-	p.forth(k)
-	k.close()
+	go p.carry(k, server, client, &p.down)
+	p.carry(k, client, server, &p.up)
 	p.mu.Lock()
 	delete(p.links, k)
 	p.mu.Unlock()
@@ -105,109 +98,51 @@ func (p *proxy) wait(k *link) {
 	time.Sleep(time.Until(time.Unix(0, k.still.Load())))
 }
 
-// back carries what the server sends.
-func (p *proxy) back(k *link) {
+// carry carries one direction of a connection, and closes the connection when the direction ends.
+func (p *proxy) carry(k *link, from, to net.Conn, total *atomic.Int64) {
+	defer k.close()
 	b := make([]byte, 64<<10)
+	var late []byte
 	for {
-		n, err := k.server.Read(b)
+		var wait time.Time
+		if late != nil {
+			wait = time.Now().Add(time.Second)
+		}
+		from.SetReadDeadline(wait)
+		n, err := from.Read(b)
 		p.wait(k)
-		p.down.Add(int64(n))
-		if _, e := k.client.Write(b[:n]); err != nil || e != nil {
+		if p.heard != nil && from == k.client {
+			p.heard(k, b[:n])
+		}
+		now, next := p.damaged(b[:n])
+		now = slices.Concat(now, late)
+		total.Add(int64(len(now)))
+		if _, e := to.Write(now); e != nil || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
+		late = next
 	}
 }
 
-// forth carries what the client sends, message by message.
-func (p *proxy) forth(k *link) {
-	from := bufio.NewReaderSize(k.client, 64<<10)
-	var held []byte
-	for {
-		message, head, err := next(from)
-		if err != nil {
-			return
-		}
-		p.wait(k)
-		out := [][]byte{message}
-		if subject := replySubject(message); subject != "" {
-			if p.seen != nil {
-				p.seen(subject, string(message[head:len(message)-2]))
-			}
-			out = p.tampered(message, head)
-		}
-		if len(out) == 0 {
-			held = message
-			continue
-		}
-		for _, m := range append(out, held) {
-			p.up.Add(int64(len(m)))
-			if _, err := k.server.Write(m); err != nil {
-				return
-			}
-		}
-		held = nil
-	}
-}
-
-// next reads one operation of the NATS protocol with its payload, which begins at head.
-func next(r *bufio.Reader) (message []byte, head int, err error) {
-	line, err := r.ReadBytes('\n')
-	if err != nil {
-		return nil, 0, err
-	}
-	words := strings.Fields(string(line))
-	if len(words) < 3 || words[0] != "PUB" && words[0] != "HPUB" {
-		return line, len(line), nil
-	}
-	n, err := strconv.Atoi(words[len(words)-1])
-	if err != nil || n < 0 || n > 64<<20 {
-		return line, len(line), nil
-	}
-	head = len(line)
-	if words[0] == "HPUB" { // the payload follows the headers
-		if h, err := strconv.Atoi(words[len(words)-2]); err == nil && h >= 0 && h <= n {
-			head += h
-		}
-	}
-	message = append(line, make([]byte, n+2)...)
-	_, err = io.ReadFull(r, message[len(line):])
-	return message, head, err
-}
-
-// replySubject returns the subject of a reply of a client, or "" for other messages.
-func replySubject(message []byte) string {
-	words := bytes.Fields(message[:min(len(message), 200)])
-	if len(words) > 1 && bytes.Equal(words[0], []byte("PUB")) && replies.Match(words[1]) {
-		return string(words[1])
-	}
-	return ""
-}
-
-var replies = regexp.MustCompile(`^pf\.default\.from\.\d+\.reply$`)
-
-// tampered returns what the proxy sends in place of a reply; nothing if it sends the reply later.
-func (p *proxy) tampered(message []byte, head int) [][]byte {
+// damaged returns what the proxy sends in place of a piece, and what it sends after the next piece, or after a second.
+func (p *proxy) damaged(piece []byte) (now, late []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if head >= len(message)-2 || p.rand.Float64() >= p.tamper {
-		return [][]byte{message}
+	if len(piece) == 0 || p.rand.Float64() >= p.damage {
+		return piece, nil
 	}
-	bent := bytes.Clone(message)
-	bent[head+p.rand.IntN(len(message)-2-head)] ^= 1 << p.rand.IntN(8)
 	var what string
-	var out [][]byte
-	switch p.rand.IntN(4) {
+	switch p.rand.IntN(3) {
 	case 0:
-		what, out = "sent twice", [][]byte{message, message}
+		what, now = "sent twice", slices.Concat(piece, piece)
 	case 1:
-		what, out = "sent damaged, then whole", [][]byte{bent, message}
-	case 2:
-		what, out = "sent damaged", [][]byte{bent}
+		what, now = "changed", slices.Clone(piece)
+		now[p.rand.IntN(len(now))] ^= 1 << p.rand.IntN(8)
 	default:
-		what = "sent late"
+		what, late = "sent late", slices.Clone(piece)
 	}
-	p.does[what]++
-	return out
+	p.did[what]++
+	return now, late
 }
 
 // each applies a fault to a share of the connections.

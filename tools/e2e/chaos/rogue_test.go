@@ -1,72 +1,128 @@
 package chaos
 
 import (
-	"math/rand/v2"
-	"strconv"
-	"strings"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/nats-io/nats.go"
+	"connectrpc.com/connect"
+
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
 )
 
-// rogue repeats messages of clients, and sends messages that nobody should send. On a separate NATS server it has every
-// permission, as the server has; on an embedded one it uses the name of the client whose replies it sends.
+// rogue connects to the server and is no client. It repeats recorded connections, whole and damaged, and speaks as a
+// client with a key of its own.
 type rogue struct {
 	mu  sync.Mutex
-	old []nats.Msg
+	old []*recording
 }
 
-// hear keeps a reply.
-func (g *rogue) hear(subject, body string) {
+// recording is the beginning of a connection, as the client sent it.
+type recording struct {
+	of   *link
+	text []byte
+}
+
+// hear keeps what a client sends.
+func (g *rogue) hear(from *link, piece []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.old = append(g.old, nats.Msg{Subject: subject, Data: []byte(body)})
-	if len(g.old) > 200 {
+	i := slices.IndexFunc(g.old, func(r *recording) bool { return r.of == from })
+	if i < 0 {
+		i, g.old = len(g.old), append(g.old, &recording{of: from})
+	}
+	if r := g.old[i]; len(r.text) < 1<<20 {
+		r.text = append(r.text, piece...)
+	}
+	if len(g.old) > 50 {
 		g.old = g.old[1:]
 	}
 }
 
-// strike sends some of the kept replies, whole and damaged, and returns the number of messages.
-func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) int {
+// strike makes a few connections and returns their number.
+func (g *rogue) strike(s *site) (made int) {
+	var list [][]byte
 	g.mu.Lock()
-	old := g.old
-	g.mu.Unlock()
-	sent := 0
-	for range 3 {
-		list := []nats.Msg{{Subject: "pf.default.from." + strconv.Itoa(r.IntN(clients)) + ".reply",
-			Data: []byte("PFL\x02\xff\xff\xff\xff{}")}}
-		if len(old) > 0 {
-			m := old[r.IntN(len(old))]
-			last := old[len(old)-1-r.IntN(min(4, len(old)))] // the server may wait for it
-			for _, m := range []nats.Msg{m, last} {
-				bent := append([]byte(nil), m.Data...)
-				if len(bent) > 0 {
-					bent[r.IntN(len(bent))] ^= 1 << r.IntN(8)
-				}
-				list = append(list, m, nats.Msg{Subject: m.Subject, Data: bent}, nats.Msg{Subject: m.Subject,
-					Data: bent[:r.IntN(len(bent)+1)]})
-			}
-		}
-		for _, m := range list {
-			sent += g.send(t, address, m)
+	for range min(3, len(g.old)) {
+		text := slices.Clone(g.old[s.rand.IntN(len(g.old))].text)
+		list = append(list, text, text[:s.rand.IntN(len(text)+1)])
+		if bent := slices.Clone(text); len(bent) > 0 {
+			bent[s.rand.IntN(len(bent))] ^= 1 << s.rand.IntN(8)
+			list = append(list, bent)
 		}
 	}
-	return sent
+	g.mu.Unlock()
+	for _, text := range list {
+		if replay(s.address, text) {
+			made++
+		}
+	}
+	// Without certificates a client is whoever comes first, so that the rogue comes after the client.
+	k := s.rand.IntN(s.clients)
+	if _, err := os.Stat(s.at("serve", "hub", "members", certs.UserOf(k)+".json")); err != nil {
+		return made
+	}
+	if err := impersonate(s.t, s.address, k); err == nil {
+		s.t.Errorf("the server accepts another key of client %d", k)
+	}
+	return made + 1
 }
 
-func (g *rogue) send(t testing.TB, address string, m nats.Msg) int {
-	user := "client-" + strings.Split(m.Subject, ".")[3]
-	nc, err := nats.Connect("nats://"+address, nats.UserInfo(user, ""), nats.NoReconnect())
+// replay sends bytes to the server, and reads for a moment what comes back.
+func replay(address string, text []byte) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil { // the server is away
-		return 0
+		return false
 	}
-	defer nc.Close()
-	if err := nc.PublishMsg(&m); err != nil {
-		t.Log("the rogue:", err)
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	c.Write(text)
+	io.Copy(io.Discard, c)
+	return true
+}
+
+// impersonate joins as a client with a new key, and sends a reply. It returns the error with which the server ends the
+// stream.
+func impersonate(t testing.TB, address string, client int) error {
+	who, err := certs.Identity{}.WithKey("")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if nc.Flush() != nil {
-		return 0
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	stream, err := caller(t, who, certs.UserOf(client), address).Participate(ctx)
+	if err != nil {
+		return err
 	}
-	return 1
+	stream.Send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Join{Join: &protocol.Join{Run: protocol.NewID(),
+		Instance: protocol.NewID(), Request: []byte("{}")}}})
+	stream.Send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Reply{Reply: &protocol.Reply{
+		Id: protocol.NewID(), Attempt: protocol.NewID(), Content: protocol.ContentOf(nil)}}})
+	_, err = stream.Receive()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// caller returns the client side of the protocol, over a connection of an identity.
+func caller(t testing.TB, who certs.Identity, name, address string) protocol.FederationClient {
+	t.Helper()
+	conf, err := who.ClientTLS(name, func() []byte { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var http2 http.Protocols
+	http2.SetHTTP2(true)
+	transport := &http.Transport{TLSClientConfig: conf, Protocols: &http2}
+	t.Cleanup(transport.CloseIdleConnections)
+	return protocol.NewFederationClient(&http.Client{Transport: transport}, "https://"+address, connect.WithGRPC())
 }

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/message"
@@ -21,10 +18,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/protocol"
-	"promptfed/federation/transport/subjects"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
@@ -96,22 +91,22 @@ func (s *scale) start() *process {
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	nc, err := exchange.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
-		nats.CustomInboxPrefix(subjects.InboxOf("default", k)), nats.UserInfo(certs.UserOf(k), ""))
+	state := filepath.Join(s.dir, certs.UserOf(k))
+	who, err := certs.Identity{}.WithKey(state)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	inv, err := transport.FetchInvitation(ctx, nc, "default", k, certs.Identity{}, exchange.DefaultLargest, log)
+	l := &remote.Link{URL: "https://" + s.proxy.address(), Name: certs.UserOf(k), Identity: who, Log: log}
+	defer l.Close()
+	inv, err := remote.FetchInvitation(ctx, l, remote.DefaultLargest)
 	if err != nil {
 		return err
 	}
 	task := method.ClientSpec{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12,
 		Patches: 196, ImageSize: 224}
 	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
-		Tokens:   "t",
-		Examples: 1}
-	a, err := transport.NewClient(nc, inv, request, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
+		Tokens: "t", Examples: 1}
+	a, err := remote.NewClient(inv, request, state, echo(k), log)
 	if err != nil {
 		return err
 	}
@@ -160,9 +155,8 @@ func TestScale(t *testing.T) {
 	cpu := server.ProcessState.UserTime() + server.ProcessState.SystemTime()
 	t.Logf("%d clients, %d rounds in %.1f s", s.clients, s.rounds, time.Since(began).Seconds())
 	t.Logf("TCP: %d bytes up, %d down; %.2f %% more than the tensors (%d bytes); %.0f bytes a client and round", up,
-		down,
-		100*(float64(up+down)/float64(tensors)-1), tensors, float64(up+down)/float64(uploads))
-	t.Logf("server with NATS: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads),
+		down, 100*(float64(up+down)/float64(tensors)-1), tensors, float64(up+down)/float64(uploads))
+	t.Logf("server: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads),
 		cpu.Seconds())
 	if s.rounds >= 20 && float64(up+down) > 1.03*float64(tensors) {
 		t.Error("that is more than 3 % beside the tensors")

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,16 +29,18 @@ import (
 type trial struct {
 	method          string
 	clients, rounds int
-	external        bool // a separate NATS server, not that of promptfed serve
+	certificates    bool // of an authority; without them each side remembers the other's key
+	every           int  // rounds between two tests; 0 for 5
 	quorum          float64
 	deadline        time.Duration
 	share           float64       // share of the clients that train in a round
 	delay           time.Duration // of every piece of a connection
 	limit           time.Duration // of the whole trial
-	tamper          float64       // share of replies that are sent twice, damaged or late
+	damage          float64       // share of the pieces of connections that are changed, or sent twice or late
 	options         string        // of the method; empty for those of options
 	config          string        // more lines of the configuration
 	flags           []string      // more flags of promptfed serve and join
+	serveFlags      []string      // more flags of promptfed serve
 }
 
 var options = map[string]string{
@@ -55,7 +58,7 @@ data: {set: synthetic, shots: 2,
 partition: {kind: iid, clients: CLIENTS}
 train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
 participation: SHARE
-eval: {every: 5, confusion: none}
+eval: {every: EVERY, confusion: none}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
@@ -65,17 +68,29 @@ type site struct {
 	t       *testing.T
 	dir     string
 	rand    *rand.Rand
-	address string // of the NATS server
-	link    network
+	address string  // of the server
+	connect string  // address for clients
+	link    network // nil for none
 	rogue   *rogue
 	server  *process
-	nats    *process // nil without a separate one
 	joins   []*process
 	before  time.Time
 }
 
-// open converts the backbone and writes the configuration.
+// open prepares a trial with a network.
 func open(t *testing.T, tr trial, seed uint64) *site {
+	t.Helper()
+	s := prepare(t, tr, seed)
+	s.link, s.address = newNetwork(t, s, seed)
+	s.connect = s.link.address()
+	if tr.certificates {
+		s.makeCertificates()
+	}
+	return s
+}
+
+// prepare converts the backbone, writes the configuration, and runs the experiment in one process.
+func prepare(t *testing.T, tr trial, seed uint64) *site {
 	t.Helper()
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
 		joins:  make([]*process, tr.clients),
@@ -86,8 +101,8 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 		s.options = options[tr.method]
 	}
 	text := fill(config+tr.config, "METHOD", tr.method, "OPTIONS", s.options, "DIR", s.dir, "CLIENTS",
-		strconv.Itoa(tr.clients),
-		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share))
+		strconv.Itoa(tr.clients), "ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share), "EVERY",
+		strconv.Itoa(cmp.Or(tr.every, 5)))
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +110,6 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	if t.Failed() {
 		t.FailNow()
 	}
-	s.link, s.address = newNetwork(t, s, seed)
 	return s
 }
 
@@ -106,25 +120,31 @@ func (s *site) at(name ...string) string { return filepath.Join(append([]string{
 
 func (s *site) client(k int) string { return s.at(fmt.Sprint("client-", k)) }
 
-func (s *site) startNATS() {
-	_, port, _ := strings.Cut(s.address, ":")
+// makeCertificates makes the certificates of the server and its clients.
+func (s *site) makeCertificates() {
+	s.t.Helper()
 	host, _, _ := strings.Cut(s.address, ":")
-	s.nats = launch(s.t, s.at("nats.log"), programs.NATS, "-js", "-sd", s.at("nats"), "-a", host, "-p", port)
+	launch(s.t, s.at("certs.log"), programs.Promptfed, "certs", s.at("certs"), "--clients", strconv.Itoa(s.clients),
+		"--host", host).ends(s.t, s.before)
+	s.flags = append(s.flags, "--tls", s.at("certs"))
 }
 
 func (s *site) startServer(more ...string) {
-	where := []string{"--listen", s.address}
-	if s.external {
-		where = []string{"--nats", "nats://" + s.address}
+	args := []string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
+		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000", "--listen", s.address}
+	if !s.certificates && os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") != "" { // no loopback address
+		args = append(args, "--insecure")
 	}
-	args := append([]string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
-		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
+	args = append(args, s.serveFlags...)
 	s.server = launch(s.t, s.at("serve.log"), append(append(args, s.flags...), more...)...)
 }
 
 func (s *site) startJoin(k int) {
-	command := s.link.inside(programs.Promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
-		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
+	command := []string{programs.Promptfed, "join", "https://" + s.connect, "--client", strconv.Itoa(k),
+		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k)}
+	if s.link != nil {
+		command = s.link.inside(command...)
+	}
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
 }
 

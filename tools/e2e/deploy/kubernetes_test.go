@@ -167,7 +167,7 @@ func check(list []runtime.Object, given ...string) error {
 }
 
 // rendered returns the output of helm template for the chart.
-func rendered(t *testing.T, values map[string]any) string {
+func rendered(t *testing.T, values map[string]any) (string, error) {
 	t.Helper()
 	chart, err := loader.Load(folder + "chart")
 	if err != nil {
@@ -179,7 +179,7 @@ func rendered(t *testing.T, values map[string]any) string {
 	}
 	files, err := (engine.Engine{Strict: true}).Render(chart, all)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	var out []string
 	for name, text := range files {
@@ -187,7 +187,7 @@ func rendered(t *testing.T, values map[string]any) string {
 			out = append(out, text)
 		}
 	}
-	return strings.Join(out, "\n---\n")
+	return strings.Join(out, "\n---\n"), nil
 }
 
 // kinds counts objects by kind.
@@ -216,13 +216,18 @@ func TestChart(t *testing.T) {
 			"ConfigMap Deployment Job PersistentVolumeClaim"},
 		"many":    {values{"workers": values{"replicas": 16, "jobs": 2}}, run},
 		"storage": {values{"data": values{"storageClassName": "fast", "accessModes": []any{"ReadWriteOnce"}}}, run},
-		"serve":   {values{"mode": "serve"}, serve},
+		"serve":   {values{"mode": "serve", "tlsSecret": "certs"}, serve},
 		"serve all": {values{"mode": "serve", "tlsSecret": "certs", "tokenSecret": "token",
 			"metrics": values{"enabled": false}, "serve": values{"clients": 3, "service": values{"type": "LoadBalancer",
 				"annotations": values{"a": "b"}}}}, serve},
-		"serve nats": {values{"mode": "serve", "nats": values{"url": "nats://nats:4222"}}, serve},
+		"serve insecure": {values{"mode": "serve", "serve": values{"insecure": true}}, serve},
 	} {
-		list, err := objects(rendered(t, c.values))
+		text, err := rendered(t, c.values)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		list, err := objects(text)
 		if err == nil {
 			err = check(list, "token", "certs")
 		}
@@ -230,6 +235,29 @@ func TestChart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		} else if got := kinds(list); got != c.kinds {
 			t.Errorf("%s: %s, want %s", name, got, c.kinds)
+		}
+	}
+}
+
+// A server has certificates, or is insecure because the values say so.
+func TestChartServes(t *testing.T) {
+	type values = map[string]any
+	_, err := rendered(t, values{"mode": "serve"})
+	if err == nil || !strings.Contains(err.Error(), "mode serve needs tlsSecret") {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		values    values
+		has, lack string
+	}{
+		{values{"tlsSecret": "certs"}, "- --tls\n", "--insecure"},
+		{values{"tlsSecret": "certs", "serve": values{"insecure": true}}, "- --tls\n", "--insecure"},
+		{values{"serve": values{"insecure": true}}, "- --insecure\n", "--tls"},
+	} {
+		c.values["mode"] = "serve"
+		text, err := rendered(t, c.values)
+		if err != nil || !strings.Contains(text, c.has) || strings.Contains(text, c.lack) {
+			t.Errorf("%v: %v\n%s", c.values, err, text)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestChaos(t *testing.T) {
 			"1", "--deadline", "3s"}, more...)...)
 	}
 	join := func(k int) *process {
-		return start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition",
+		return start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition",
 			"--state", at("client", k))
 	}
 	server, list := serve(), make([]*process, clients)

@@ -34,7 +34,7 @@ func TestPrivateNoise(t *testing.T) {
 				}
 				server := start(t, append(set("serve", at("small.yaml"), "--out", out, "--listen", addr), flag...)...)
 				join := func(k int, more ...string) []string {
-					return append(set("join", "nats://"+addr, "--client", fmt.Sprint(k), "--config",
+					return append(set("join", "https://"+addr, "--client", fmt.Sprint(k), "--config",
 						at("small.yaml"), "--partition", "--state", fmt.Sprint(out, k)), more...)
 				}
 				wrong, say := []string{"--insecure-dp"}, "the server wants noise that nobody else knows"
@@ -44,7 +44,7 @@ func TestPrivateNoise(t *testing.T) {
 				if _, text, code := call(join(0, wrong...)...); code != failed || !strings.Contains(text, say) {
 					t.Errorf("exit %d, %s", code, text)
 				}
-				text := mustRun(t, "status", "nats://"+addr)
+				text := mustRun(t, "status", "https://"+addr)
 				if !strings.Contains(text, "differential privacy") || !strings.Contains(text, protection) {
 					t.Errorf("status:\n%s", text)
 				}
@@ -60,8 +60,8 @@ func TestPrivateNoise(t *testing.T) {
 				if t.Failed() {
 					return
 				}
-				for _, say := range []string{"what leaves this machine", "parameters that leave", "not encrypted",
-					"the server sees each upload", protection} {
+				for _, say := range []string{"what leaves this machine", "parameters that leave",
+					"insecure: encrypted, but no", "the server sees each upload", protection} {
 					if !strings.Contains(clients[0].said(), say) {
 						t.Errorf("a client does not say %q", say)
 					}

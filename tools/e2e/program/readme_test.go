@@ -49,7 +49,7 @@ func TestREADME(t *testing.T) {
 		return out
 	}
 	address := proctest.FreeAddress(t, "127.0.0.1")
-	w.words = strings.NewReplacer("SERVER:4222", address, "SERVER", "127.0.0.1", "ADDRESS", address,
+	w.words = strings.NewReplacer("SERVER:8443", address, "SERVER", "127.0.0.1", "ADDRESS", address,
 		"IMAGES", drawFolder(t, "photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
 		"root=PACS", "root="+drawFolder(t, "PACS", []string{"art_painting", "cartoon", "photo", "sketch"},
 			[]string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, files(20)),
@@ -101,7 +101,7 @@ func TestTutorial(t *testing.T) {
 	real := err == nil
 	w := walker(t, steps)
 	address := proctest.FreeAddress(t, "127.0.0.1")
-	w.words = strings.NewReplacer("127.0.0.1:4222", address, "ADDRESS", address,
+	w.words = strings.NewReplacer("127.0.0.1:8443", address, "ADDRESS", address,
 		"127.0.0.1:8080", proctest.FreeAddress(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
 		filepath.Join(root, "models/bundle/converted/testdata/huggingface")) // a small one in place of OpenAI's
 	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {

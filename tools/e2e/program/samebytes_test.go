@@ -83,8 +83,8 @@ func TestSameBytesWithFreshCaches(t *testing.T) {
 	for k, workers := range []int{2, 3} {
 		state := at(fmt.Sprint("client", k))
 		dirs = append(dirs, state)
-		clients = append(clients, start(t, append([]string{"join", "tls://" + addr, "--client", fmt.Sprint(k), "--tls",
-			at("certs"), "--config", conf, "--partition", "--state", state},
+		clients = append(clients, start(t, append([]string{"join", "https://" + addr, "--client", fmt.Sprint(k),
+			"--tls", at("certs"), "--config", conf, "--partition", "--state", state},
 			fresh(fmt.Sprint("client", k), workers)...)...))
 	}
 	server.ends(t)
@@ -126,7 +126,7 @@ func TestOtherNumerics(t *testing.T) {
 	server := start(t, "serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1")
 	var clients []*process
 	for k, threads := range []int{1, 2} {
-		clients = append(clients, start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"),
+		clients = append(clients, start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"),
 			"--config", conf, "--partition", "--state", at(fmt.Sprint("client", k)), "--set", cache, "--set",
 			fmt.Sprint("runtime.threads=", threads)))
 	}

@@ -111,7 +111,7 @@ func serveAndJoin(t *testing.T, more string) {
 			"--quorum", "1"}, more...)...)
 	}
 	join := func(k int) *process {
-		return start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf,
+		return start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf,
 			"--partition", "--state", at(fmt.Sprint("client", k)))
 	}
 	lines := func() int {
@@ -133,9 +133,9 @@ func serveAndJoin(t *testing.T, more string) {
 			t.Fatal(err)
 		}
 	}
-	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
+	if _, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
 		"--partition", "--state", at("thief")); code != failed || !strings.Contains(text,
-		"does not accept this connection as that client") {
+		`client-2.pem is the certificate of "client-1", not of client-2`) {
 		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
 	}
 	clients := map[int]*process{}
@@ -170,7 +170,7 @@ func serveAndJoin(t *testing.T, more string) {
 			t.Errorf("client %d tells of sums: %v", k, summed)
 		}
 	}
-	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+	if text := mustRun(t, "join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); !strings.Contains(text, "the run is over") {
 		t.Errorf("a client whose run is over says %q", text)
 	}
@@ -179,7 +179,7 @@ func serveAndJoin(t *testing.T, more string) {
 		time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+	if _, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
 		"use another --state") {
 		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
@@ -228,11 +228,11 @@ func TestJoinIsRefused(t *testing.T) {
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
 		"--metrics", metrics, "--log", "json", "--classes", classes)
 	join := func(state string, more ...string) (string, int) {
-		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state",
+		_, text, code := call(append([]string{"join", "https://" + addr, "--config", conf, "--partition", "--state",
 			filepath.Join(dir, state)}, more...)...)
 		return text, code
 	}
-	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"),
+	first := start(t, "join", "https://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"),
 		"--client", "0", "--token-file", secret)
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
@@ -247,7 +247,7 @@ func TestJoinIsRefused(t *testing.T) {
 		{"--require secure_aggregation does not hold: the server's configuration has secure_aggregation: off",
 			[]string{"--client", "1", "--token", "secret", "--require", "rounds>=1,secure_aggregation,method=x"}},
 		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
-		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
+		{"the token is wrong", []string{"--client", "1", "--token", "guessed"}},
 	} {
 		text, code := join("1"+c.say[:3], c.args...)
 		if code != failed || !strings.Contains(text, c.say) {
@@ -258,17 +258,17 @@ func TestJoinIsRefused(t *testing.T) {
 		"--require colour: unknown key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
+	for _, say := range []string{"refused to join", "options: the server has", "the token is wrong"} {
 		if !strings.Contains(server.said(), say) {
 			t.Errorf("the server does not log %q", say)
 		}
 	}
-	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
+	if _, text, code := call("status", "https://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
 		!strings.Contains(text, "give only one of them") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	t.Setenv("PROMPTFED_TOKEN", "secret")
-	text := mustRun(t, "status", "nats://"+addr)
+	text := mustRun(t, "status", "https://"+addr)
 	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
 		t.Errorf("status:\n%s", text)
 	}
@@ -343,7 +343,7 @@ func TestOwnFolders(t *testing.T) {
 	server = serve("--resume")
 	var clients []*process
 	for k := range 2 {
-		clients = append(clients, start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--set",
+		clients = append(clients, start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--set",
 			"data.set=folder", "--set", "data.root="+at(fmt.Sprint("site", k)),
 			"--set", "data.split=pooled", "--set", "backbones=["+at("bundle")+"]", "--set", "runtime.cache="+
 				at("cache"), "--domain", fmt.Sprint("site", k), "--state", at(fmt.Sprint("client", k))))

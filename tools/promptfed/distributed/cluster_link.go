@@ -15,27 +15,21 @@ type QueueOptions struct {
 	Queue string
 	TLS   string
 	creds string
-	link  LinkOptions // its token
+	token token
 }
 
 // add adds the flags to a command.
 func (o *QueueOptions) add(c *cobra.Command) {
 	l := c.Flags()
 	l.StringVar(&o.Queue, "queue", "default", "name of the work queue on the NATS server; workers must use the same")
-	o.link.addToken(c, "secret that both sides use")
+	o.token.add(c, "secret that both sides use")
 	l.StringVar(&o.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&o.TLS, "tls", "", "folder that promptfed certs made")
 }
 
-// token returns the token of the flag, the file or the environment.
-func (o QueueOptions) token() (string, error) {
-	err := o.link.secret()
-	return o.link.token, err
-}
-
 // connect returns the options of a connection of a user, who has the certificate of the same name.
 func (o QueueOptions) connect(user string) ([]nats.Option, error) {
-	token, err := o.token()
+	token, err := o.token.read()
 	if err != nil {
 		return nil, err
 	}

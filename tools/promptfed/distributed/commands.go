@@ -9,5 +9,5 @@ import (
 // Commands returns the commands of the group.
 func Commands(o cli.Outputs) []*cobra.Command {
 	return []*cobra.Command{serveCommand(o), joinCommand(), statusCommand(), certsCommand(),
-		natsConfigCommand(), workCommand()}
+		workCommand(), natsConfigCommand()}
 }

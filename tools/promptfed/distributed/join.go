@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
@@ -21,11 +20,9 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/noise"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/protocol"
-	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -36,7 +33,7 @@ import (
 type joinFlags struct {
 	sets        []string
 	config      string
-	run, state  string
+	state       string
 	domain, log string
 	client      int
 	largest     int
@@ -44,7 +41,7 @@ type joinFlags struct {
 	require     string
 	yes         bool
 	insecureDP  bool
-	link        LinkOptions
+	link        serverOptions
 
 	required []facts.Requirement
 }
@@ -52,16 +49,15 @@ type joinFlags struct {
 func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
 	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
-		"data.root=DIR] [--state DIR] [--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
+		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
 			"connections"}
 	l := c.Flags()
 	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
-	l.StringVar(&f.run, "run", "default", "name of the run on the server")
 	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
 		"server decides must agree")
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-RUN-K)")
+	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-K)")
 	l.BoolVar(&f.partition, "partition", false, "use this client's part of the partition of the data, as promptfed "+
 		"run does, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
@@ -70,13 +66,13 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
 		"the run's seed (serve --insecure-dp) and protects nothing")
-	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes that are accepted from the server at a time: "+
+	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	f.link.addToken(c, "the server's secret")
-	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
+	f.link.add(c, "the server's secret")
 	l.StringVar(&f.link.TLS, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
 		"makes it")
+	addRemoved(c, noRun, noCreds)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.client < 0 {
 			return cli.Needed("join", "--client K")
@@ -106,11 +102,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return err
 	}
 	if f.state == "" {
-		f.state = filepath.Join("runs", "join-"+f.run+"-"+strconv.Itoa(f.client))
+		f.state = filepath.Join("runs", "join-"+strconv.Itoa(f.client))
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	finished, waits := transport.FinishedRun(f.state), ctx
+	finished, waits := remote.FinishedRun(f.state), ctx
 	if finished == "" {
 		if err := f.checkImages(); err != nil {
 			return err
@@ -120,25 +116,12 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
-	if err := subjects.CheckName(f.run); err != nil {
-		return cli.Usagef("--run: %w", err)
-	}
-	f.link.user = certs.UserOf(f.client)
-	options, err := f.link.options()
+	server, err := f.link.server(url, certs.UserOf(f.client), f.state, log)
 	if err != nil {
 		return err
 	}
-	who, err := f.link.identity()
-	if err != nil {
-		return err
-	}
-	nc, err := exchange.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
-		nats.CustomInboxPrefix(subjects.InboxOf(f.run, f.client)))...)
-	var inv *exchange.Invitation
-	if err == nil {
-		defer nc.Close()
-		inv, err = transport.FetchInvitation(waits, nc, f.run, f.client, who, f.largest, log)
-	}
+	defer server.Close()
+	inv, err := remote.FetchInvitation(waits, server, f.largest)
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {
 		fmt.Println(over)
@@ -151,7 +134,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
 			"remove that folder", f.state, finished, inv.Run)
 	}
-	a, done, err := f.prepare(ctx, nc, inv, log)
+	a, done, err := f.prepare(ctx, inv, log)
 	if err != nil {
 		return err
 	}
@@ -180,8 +163,8 @@ func (f joinFlags) checkImages() error {
 
 // prepare opens the data and the backbone of this client and returns the client. done releases them; its argument is
 // the error with which the work ended.
-func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
-	log *slog.Logger) (*exchange.Client, func(error) error, error) {
+func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slog.Logger) (*remote.Client,
+	func(error) error, error) {
 	began := time.Now()
 	conf, err := f.configuration(inv)
 	if err != nil {
@@ -252,9 +235,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 			}
 		}
 	}
-	executor := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
+	executor := remote.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
-	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
+	a, err := remote.NewClient(inv, request, f.state, executor, log)
 	if err == nil {
 		err = errors.Join(cli.WriteConfig(f.state, b.Config), cli.WriteInfo(f.state, runfolder.DataFile, b.Info))
 	}
@@ -278,7 +261,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 
 // checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on
 // both sides, the noise comes from the seed.
-func (f joinFlags) checkNoise(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
+func (f joinFlags) checkNoise(b *experiment.Built, inv *remote.Invitation, log *slog.Logger) error {
 	switch {
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
@@ -293,7 +276,7 @@ func (f joinFlags) checkNoise(b *experiment.Built, inv *exchange.Invitation, log
 }
 
 // configuration returns the configuration of the server, changed by that of this client.
-func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, error) {
+func (f joinFlags) configuration(inv *remote.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
 	if err == nil {

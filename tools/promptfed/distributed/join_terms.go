@@ -20,7 +20,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
-	"promptfed/federation/transport/exchange"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/atomicfile"
 )
 
@@ -63,8 +63,7 @@ func runTerms(f facts.Facts) []joinTerm {
 		{"statistics before training", text("statistics")},
 		{"sent beside parameters", text("extras")},
 		{"sent after tests", tests},
-		{"connection", map[bool]string{true: "TLS; both sides have certificates, and every message is signed",
-			false: "not encrypted; messages are signed, but no certificate says whose the keys are"}[on("tls")]},
+		{"connection", map[bool]string{true: "TLS; both sides have certificates", false: insecure}[on("tls")]},
 	}
 	sums := "none: the server sees each upload and its loss"
 	if on("shares_examples") {
@@ -99,7 +98,7 @@ func runTerms(f facts.Facts) []joinTerm {
 
 // terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
 func (f joinFlags) terms(b *experiment.Built, p experiment.ClientPlace, facts facts.Facts,
-	inv *exchange.Invitation) (terms, own []joinTerm) {
+	inv *remote.Invitation) (terms, own []joinTerm) {
 	shares, keeps := b.Shares(p)
 	var leaves, stays []string
 	bytes := 0
@@ -122,7 +121,7 @@ func (f joinFlags) terms(b *experiment.Built, p experiment.ClientPlace, facts fa
 	if b.SharesExamples() {
 		once += ", number of training examples"
 	}
-	terms = append([]joinTerm{{"run", fmt.Sprintf("%q of %s", f.run, inv.Server())}}, runTerms(facts)...)
+	terms = append([]joinTerm{{"run", "that of " + inv.Server()}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
 	train, test := b.Counts(p)

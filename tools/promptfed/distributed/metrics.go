@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/transport"
+	"promptfed/federation/net/remote"
 	"promptfed/tools/promptfed/hostguard"
 )
 
@@ -25,14 +25,14 @@ import (
 type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
-	of   func(m *meter, s *transport.Status) float64
+	of   func(m *meter, s *remote.Status) float64
 	size bool // the number reveals how many clients trained
 }
 
 // meter exports the status of a server to Prometheus. It exports only numbers about clients that the command status
 // shows.
 type meter struct {
-	server   *transport.Server
+	server   *remote.Server
 	rounds   atomic.Int64 // committed
 	accuracy atomic.Value // float64, of the last evaluated round
 	loss     atomic.Value // float64
@@ -40,42 +40,42 @@ type meter struct {
 	client   map[string]*prometheus.Desc
 }
 
-func newMeter(server *transport.Server) *meter {
+func newMeter(server *remote.Server) *meter {
 	m := &meter{server: server, client: map[string]*prometheus.Desc{}}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
-	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *transport.Status) float64) *gauge {
+	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *remote.Status) float64) *gauge {
 		desc := prometheus.NewDesc("promptfed_"+name, help, nil, nil)
 		m.gauges = append(m.gauges, gauge{desc: desc, kind: kind, of: of})
 		return &m.gauges[len(m.gauges)-1]
 	}
-	count := func(name, help string, of func(s *transport.Status) int64) *gauge {
-		return add(prometheus.CounterValue, name, help, func(_ *meter, s *transport.Status) float64 {
+	count := func(name, help string, of func(s *remote.Status) int64) *gauge {
+		return add(prometheus.CounterValue, name, help, func(_ *meter, s *remote.Status) float64 {
 			return float64(of(s))
 		})
 	}
-	sized := func(name, help string, of func(s *transport.Status) int64) { count(name, help, of).size = true }
+	sized := func(name, help string, of func(s *remote.Status) int64) { count(name, help, of).size = true }
 	add(prometheus.CounterValue, "rounds_total", "Finished rounds.",
-		func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
+		func(m *meter, _ *remote.Status) float64 { return float64(m.rounds.Load()) })
 	add(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
 		"evaluation that eval.view names; NaN before, and where the method does not have it.",
-		func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
+		func(m *meter, _ *remote.Status) float64 { return m.accuracy.Load().(float64) })
 	add(prometheus.GaugeValue, "loss", "Mean training loss of the last round.",
-		func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
+		func(m *meter, _ *remote.Status) float64 { return m.loss.Load().(float64) })
 	sized("upload_bytes_total", "Bytes of accepted replies, headers included.",
-		func(s *transport.Status) int64 { return s.BytesUp })
+		func(s *remote.Status) int64 { return s.BytesUp })
 	sized("download_bytes_total", "Bytes of instructions, headers included.",
-		func(s *transport.Status) int64 { return s.BytesDown })
-	sized("replies_total", "Accepted replies.", func(s *transport.Status) int64 { return s.Replies })
+		func(s *remote.Status) int64 { return s.BytesDown })
+	sized("replies_total", "Accepted replies.", func(s *remote.Status) int64 { return s.Replies })
 	sized("late_replies_total", "Late and repeated replies, which are dropped.",
-		func(s *transport.Status) int64 { return s.Late })
+		func(s *remote.Status) int64 { return s.Late })
 	sized("refused_replies_total", "Replies that were refused or hold no result.",
-		func(s *transport.Status) int64 { return s.Refused })
-	count("refused_joins_total", "Refused requests to join.", func(s *transport.Status) int64 { return s.RefusedJoins })
+		func(s *remote.Status) int64 { return s.Refused })
+	count("refused_joins_total", "Refused requests to join.", func(s *remote.Status) int64 { return s.RefusedJoins })
 	sized("repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
-		func(s *transport.Status) int64 { return s.Repeats })
+		func(s *remote.Status) int64 { return s.Repeats })
 	for name, help := range map[string]string{"joined": "1 if a client has joined and not left.",
-		"seen_seconds": "Seconds since the last message of a client; -1 for none.",
+		"seen_seconds": "Seconds since the connection of a client ended; 0 while it is connected, -1 for none.",
 		"lag":          "1 if a client has an instruction that it has not answered."} {
 		m.client[name] = prometheus.NewDesc("promptfed_client_"+name, help, []string{"client"}, nil)
 	}
@@ -110,7 +110,7 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 }
 
 // collect is Collect for a given status.
-func (m *meter) collect(s *transport.Status, out chan<- prometheus.Metric) {
+func (m *meter) collect(s *remote.Status, out chan<- prometheus.Metric) {
 	for _, g := range m.gauges {
 		if !g.size || !s.SecretSize {
 			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(m, s))
@@ -129,7 +129,7 @@ func (m *meter) collect(s *transport.Status, out chan<- prometheus.Metric) {
 }
 
 // serveMetrics answers /metrics and /healthz at an address until stop is called.
-func serveMetrics(address string, m *meter, connected func() bool, log *slog.Logger) (stop func(), err error) {
+func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
@@ -141,11 +141,7 @@ func serveMetrics(address string, m *meter, connected func() bool, log *slog.Log
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		ok := connected()
-		if !ok {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		json.NewEncoder(w).Encode(map[string]any{"ok": ok, "rounds": m.rounds.Load()})
+		json.NewEncoder(w).Encode(map[string]any{"ok": true, "rounds": m.rounds.Load()})
 	})
 	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), mux), ReadHeaderTimeout: 5 * time.Second}
 	go func() {

@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secure"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
 )
 
 // serveSecure starts or resumes the server side of secure aggregation, if the run uses it.
-func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error {
+func (f serveFlags) serveSecure(h *remote.Server, b *experiment.Built) error {
 	who, err := h.Signatures()
 	if err != nil {
 		return err
@@ -29,7 +28,7 @@ func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error 
 // joinSecure prepares the client side of secure aggregation, if the run uses it. printSummary prints a summary of the
 // sums that this client took part in.
 func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config,
-	inv *exchange.Invitation) (printSummary func(), err error) {
+	inv *remote.Invitation) (printSummary func(), err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.Enabled() && n != inv.Clients {
 		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
 			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)

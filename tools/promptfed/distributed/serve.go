@@ -3,14 +3,13 @@ package distributed
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,10 +20,9 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/noise"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -34,9 +32,9 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	sets           []string
-	out, run       string
-	listen, nats   string
-	link           LinkOptions
+	out            string
+	listen         string
+	link           serverOptions
 	classes        string
 	clients, wait  int
 	deadline       time.Duration
@@ -46,23 +44,22 @@ type serveFlags struct {
 	limit, largest int
 	resume, force  bool
 	insecureDP     bool
+	insecure       bool
 	log, metrics   string
 	outputs        cli.Outputs
 }
 
 func serveCommand(o cli.Outputs) *cobra.Command {
 	f := serveFlags{outputs: o}
-	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] [--deadline 5m] " +
 		"[--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
-	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients must use the same")
-	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any free one")
-	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
-	f.link.addToken(c, "secret that clients must have (embedded server); with --nats, the password")
-	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
+	l.StringVar(&f.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default :8443 "+
+		"with --tls, 127.0.0.1:8443 without)")
+	f.link.add(c, "secret that clients must have")
 	l.StringVar(&f.link.TLS, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
 		"accepted, and each certificate names one client")
 	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
@@ -77,9 +74,11 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		"number, or than is usual among all clients (auto); off for no limit")
 	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no limit")
-	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors in a message; larger ones are sent in pieces")
-	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
+	l.IntVar(&f.limit, "limit", remote.DefaultLimit, "bytes of tensors in a message; larger ones are sent in chunks")
+	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
 		"or sent to one")
+	l.BoolVar(&f.insecure, "insecure", false, "without --tls, let clients on other machines join: whoever comes first "+
+		"as a client is that client")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
 		"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
 	l.BoolVar(&f.resume, "resume", false, "continue after the last finished round")
@@ -87,13 +86,14 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
 		"protected: use 127.0.0.1")
+	addRemoved(c, noRun, noCreds, noNATS)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
 	return c
 }
 
 // check checks the ranges of flags.
 func (f serveFlags) check() error {
-	const mostLimit = 32 << 20 // half of the largest NATS message
+	const mostLimit = 32 << 20
 	switch {
 	case !(f.quorum > 0 && f.quorum <= 1):
 		return fmt.Errorf("--quorum %v: expected a number above 0, at most 1", f.quorum)
@@ -107,15 +107,38 @@ func (f serveFlags) check() error {
 	return nil
 }
 
+// address returns the address to listen on. Without certificates it must be a loopback one, unless --insecure is given.
+func (f serveFlags) address() (string, error) {
+	if f.listen == "" {
+		if f.link.TLS == "" && !f.insecure {
+			return "127.0.0.1:8443", nil
+		}
+		return ":8443", nil
+	}
+	host, port, err := net.SplitHostPort(f.listen)
+	if n, e := strconv.Atoi(port); err != nil || e != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("--listen %q: expected HOST:PORT, such as :8443", f.listen)
+	}
+	if ip := net.ParseIP(host); f.link.TLS == "" && !f.insecure && host != "localhost" && !ip.IsLoopback() {
+		return "", fmt.Errorf("--listen %s: without certificates only clients on this machine can join; give --tls "+
+			"DIR (promptfed certs), or --insecure to let anybody be a client", f.listen)
+	}
+	return f.listen, nil
+}
+
+// insecure describes a connection without certificates.
+const insecure = "insecure: encrypted, but no certificate says whose the keys are; whoever comes first as a client " +
+	"is that client (use --tls, promptfed certs)"
+
 func serve(ctx context.Context, path string, f serveFlags) error {
 	log, err := logger(f.log)
 	if err != nil {
 		return err
 	}
-	if err := subjects.CheckName(f.run); err != nil {
-		return cli.Usagef("--run: %w", err)
-	}
 	if err := f.check(); err != nil {
+		return cli.Usage(err)
+	}
+	if f.listen, err = f.address(); err != nil {
 		return cli.Usage(err)
 	}
 	l, err := cli.LoadChecked(path, f.sets, configs.Loaded.CheckWithoutData)
@@ -126,9 +149,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
 	conf := l.Config
-	if f.clients < 0 || f.clients > subjects.MaxClient {
+	if f.clients < 0 || f.clients > protocol.MaxClients {
 		return cli.Usagef("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
-			subjects.MaxClient)
+			protocol.MaxClients)
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
@@ -162,28 +185,26 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	var own atomic.Pointer[tls.Certificate]
-	nc, stop, err := f.connect(ctx, &set, &own, log)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	d := progress.New(conf)
 	defer d.Close()
 	set.OnReply = d.Turn
-	h, err := transport.Open(ctx, nc, set)
+	h, err := remote.Open(set)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
+	if set.Insecure {
+		log.Warn(insecure, "listen", f.listen)
+	}
+	log.Info("clients join with: promptfed join "+h.URL()+" --client K", "clients", f.clients)
 	if f.link.TLS != "" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go renewOnHangup(ctx, f.link.TLS, h, &own, log)
+		go renewOnHangup(ctx, f.link.TLS, h, log)
 	}
 	m := newMeter(h)
 	if f.metrics != "" {
-		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
+		stop, err := serveMetrics(f.metrics, m, log)
 		if err != nil {
 			return err
 		}
@@ -207,7 +228,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string,
+func (f serveFlags) train(ctx context.Context, h *remote.Server, b *experiment.Built, dir string,
 	d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
@@ -263,6 +284,9 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 		t.Refused, "repeats", t.Repeats}
 	if far := h.LongestMove(); far > 0 { // the server measures moves
 		done = append(done, "longest_move", math.Round(10*far)/10)
+	}
+	if f.link.TLS == "" {
+		done = append(done, "insecure", true)
 	}
 	log.Info("done", done...)
 	return err

@@ -2,29 +2,19 @@ package distributed
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport"
+	"promptfed/federation/net/remote"
 )
 
-// replaceable moves the certificate of a configuration to own. The configuration then uses the current value of own.
-func replaceable(conf *tls.Config, own *atomic.Pointer[tls.Certificate]) {
-	own.Store(&conf.Certificates[0])
-	conf.Certificates = nil
-	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Load(), nil }
-}
-
-// renewOnHangup reads the certificate of the server again on SIGHUP. The server uses it for new connections and
-// signatures. The list of revoked certificates needs no signal.
-func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *atomic.Pointer[tls.Certificate],
-	log *slog.Logger) {
+// renewOnHangup reads the certificate of the server again on SIGHUP. The server uses it for new connections. The list
+// of revoked certificates needs no signal.
+func renewOnHangup(ctx context.Context, dir string, h *remote.Server, log *slog.Logger) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -34,11 +24,7 @@ func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *at
 			return
 		case <-again:
 		}
-		conf, err := authority.ClientTLS(dir, certs.ServerName)
-		var who certs.Identity
-		if err == nil {
-			who, err = certs.FromTLS(conf)
-		}
+		who, err := authority.Identity(dir, certs.ServerName)
 		if err == nil {
 			err = h.Renew(who)
 		}
@@ -46,7 +32,6 @@ func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *at
 			log.Error("the server keeps its certificate", "error", err)
 			continue
 		}
-		own.Store(&conf.Certificates[0])
 		log.Info("the server uses the certificate in its folder now", "folder", dir)
 	}
 }

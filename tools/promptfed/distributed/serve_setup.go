@@ -1,8 +1,6 @@
 package distributed
 
 import (
-	"context"
-	"crypto/tls"
 	"encoding/json"
 	"log/slog"
 	"math"
@@ -11,34 +9,32 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-
-	"github.com/nats-io/nats.go"
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
-	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/natsserver"
-	"promptfed/federation/transport/subjects"
+	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// settings returns the settings of the transport server.
-func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
-	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
+// settings returns the settings of the server.
+func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (remote.Settings, error) {
+	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Insecure: f.link.TLS == "",
+		Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
 		Method:  b.Method,
 		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
-		Privacy: transport.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
+		Privacy: remote.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
 	if !f.insecureDP {
 		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
 	}
 	var err error
+	if set.Token, err = f.link.read(); err != nil {
+		return set, err
+	}
 	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
 		return set, err
 	}
@@ -69,16 +65,16 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		}
 	}
 	own, others := b.OwnBackbones()
-	set.Backbones = map[string]transport.Backbone{}
+	set.Backbones = map[string]remote.Backbone{}
 	for _, o := range own {
-		set.Backbones[o.Task.Backbone] = transport.Backbone{Digest: o.Digest, Task: o.Task, Tokens: o.Tokens}
+		set.Backbones[o.Task.Backbone] = remote.Backbone{Digest: o.Digest, Task: o.Task, Tokens: o.Tokens}
 		log.Info("clients must have the files of this server's bundle", "backbone", o.Task.Backbone, "folder", o.Dir)
 	}
 	if len(others) > 0 {
 		log.Info("this server has no files of these backbones; the majority of the clients that join before the start "+
 			"decides which are the right ones", "backbones", others)
 	}
-	if set.Identity, err = (LinkOptions{TLS: f.link.TLS, user: certs.ServerName}).identity(); err != nil {
+	if set.Identity, err = f.link.certificate(certs.ServerName); err != nil {
 		return set, err
 	}
 	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
@@ -160,49 +156,6 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 			return saved.Run, there, err
 		}
 	}
-	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
+	saved.Run, saved.InsecureDP = protocol.NewID(), insecureDP
 	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
-}
-
-// connect returns a connection to a NATS server in this process, or to that of --nats.
-func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
-	log *slog.Logger) (*nats.Conn, func(), error) {
-	f.link.user = certs.ServerName
-	if err := f.link.secret(); err != nil {
-		return nil, nil, err
-	}
-	if f.nats != "" {
-		options, err := f.link.options()
-		if err != nil {
-			return nil, nil, err
-		}
-		nc, err := exchange.Dial(ctx, f.nats, "promptfed serve", log, options...)
-		if err != nil {
-			return nil, nil, err
-		}
-		return nc, nc.Close, nil
-	}
-	e := natsserver.Options{Listen: f.listen, Run: f.run, Token: f.link.token, Clients: set.Clients,
-		Limit: max(1<<20, set.Limit+64<<10), Log: log}
-	var err error
-	if f.link.TLS != "" {
-		if e.TLS, err = authority.ServerTLS(f.link.TLS); err != nil {
-			return nil, nil, err
-		}
-		replaceable(e.TLS, own)
-		if e.Revoked, err = authority.Revoked(f.link.TLS); err != nil {
-			return nil, nil, err
-		}
-	} else if f.link.token == "" {
-		log.Warn("anybody who can connect can be a client, and nothing is encrypted; use --tls (promptfed certs)",
-			"listen", f.listen)
-	} else {
-		log.Warn(plainToken, "listen", f.listen)
-	}
-	s, err := natsserver.Start(e)
-	if err != nil {
-		return nil, nil, err
-	}
-	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
-	return s.Conn(), s.Close, nil
 }

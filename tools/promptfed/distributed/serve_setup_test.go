@@ -40,3 +40,36 @@ func TestReadClasses(t *testing.T) {
 		t.Errorf("%q %v", got, err)
 	}
 }
+
+// Without certificates a server listens on loopback addresses only, unless it is insecure on purpose.
+func TestAddress(t *testing.T) {
+	for _, c := range []struct {
+		listen, tls string
+		insecure    bool
+		want        string // empty for an error
+	}{
+		{"", "", false, "127.0.0.1:8443"},
+		{"", "certs", false, ":8443"},
+		{"", "", true, ":8443"},
+		{"localhost:0", "", false, "localhost:0"},
+		{"127.8.9.10:1", "", false, "127.8.9.10:1"},
+		{"[::1]:8443", "", false, "[::1]:8443"},
+		{"[::ffff:127.0.0.1]:1", "", false, "[::ffff:127.0.0.1]:1"},
+		{"0.0.0.0:1", "certs", false, "0.0.0.0:1"},
+		{"site.example:1", "", true, "site.example:1"},
+		{":1", "", false, ""},
+		{"0.0.0.0:1", "", false, ""},
+		{"[::]:1", "", false, ""},
+		{"192.0.2.1:1", "", false, ""},
+		{"localhost.example:1", "", false, ""},
+		{"127.0.0.1", "certs", false, ""},
+		{"127.0.0.1:", "certs", false, ""},
+		{"127.0.0.1:-1", "certs", false, ""},
+		{"127.0.0.1:65536", "certs", true, ""},
+	} {
+		f := serveFlags{listen: c.listen, link: serverOptions{TLS: c.tls}, insecure: c.insecure}
+		if got, err := f.address(); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("--listen %q, --tls %q, --insecure %v: %q, %v", c.listen, c.tls, c.insecure, got, err)
+		}
+	}
+}

@@ -4,55 +4,42 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/transport"
-	"promptfed/federation/transport/subjects"
-	"promptfed/tools/promptfed/cli"
+	"promptfed/federation/net/remote"
 )
 
 func statusCommand() *cobra.Command {
-	var run string
-	var link LinkOptions
+	var link serverOptions
 	var asJSON, once bool
-	c := &cobra.Command{Use: "status URL [--run NAME] [--tls DIR | --token SECRET | --creds FILE]",
-		Args: cli.Exactly(1), Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated " +
+	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]",
+		Args: oneURL, Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated " +
 			"live on a terminal"}
 	l := c.Flags()
-	l.StringVar(&run, "run", "default", "name of the run on the server")
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
 	l.BoolVar(&once, "once", false, "print the table once, even on a terminal")
-	link.addToken(c, "the server's secret")
-	l.StringVar(&link.creds, "creds", "", "NATS credentials file")
+	link.add(c, "the server's secret")
 	l.StringVar(&link.TLS, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
+	addRemoved(c, noRun, noCreds)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := subjects.CheckName(run); err != nil {
-			return cli.Usagef("--run: %w", err)
-		}
-		link.user = certs.StatusUser
-		options, err := link.options()
+		server, err := link.server(args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
-		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(subjects.StatusInbox(run)),
-			nats.Timeout(5*time.Second))...)
-		if err != nil {
-			return fmt.Errorf("cannot connect to %s: %w", args[0], err)
-		}
-		defer nc.Close()
+		defer server.Close()
 		live := term.IsTerminal(int(os.Stdout.Fd())) && !asJSON && !once
 		for {
-			s, err := askStatus(cmd.Context(), nc, run)
+			s, err := fetchStatus(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
@@ -76,14 +63,14 @@ func statusCommand() *cobra.Command {
 	return c
 }
 
-func askStatus(ctx context.Context, nc *nats.Conn, run string) (*transport.Status, error) {
+func fetchStatus(ctx context.Context, server *remote.Link) (*remote.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return transport.AskStatus(ctx, nc, run)
+	return server.FetchStatus(ctx)
 }
 
 // statusTable returns a table of a run, with a row for each client.
-func statusTable(s *transport.Status) string {
+func statusTable(s *remote.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	doing := "no instruction"
@@ -96,7 +83,7 @@ func statusTable(s *transport.Status) string {
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated", s.Name,
 		doing,
 		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
-	t.AppendHeader(table.Row{"client", "state", "instruction", "last message", "backbone", "domain", "examples",
+	t.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
 		"replies", "refused", "up kB", "down kB"})
 	var reasons []string
 	for _, c := range s.Clients {
@@ -106,8 +93,8 @@ func statusTable(s *transport.Status) string {
 			state = "not joined"
 		case c.Left:
 			state = "left"
-		case c.Seen > 10:
-			state = "silent"
+		case c.Seen != 0:
+			state = "not connected"
 		case c.Unawaited:
 			state = "not waited for"
 		}
@@ -117,7 +104,10 @@ func statusTable(s *transport.Status) string {
 		if c.Answered {
 			order = "answered"
 		}
-		if c.Seen >= 0 {
+		switch {
+		case c.Seen == 0:
+			heard = "now"
+		case c.Seen > 0:
 			heard = fmt.Sprintf("%.0f s ago", c.Seen)
 		}
 		examples := ""
@@ -134,6 +124,9 @@ func statusTable(s *transport.Status) string {
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
 	out := t.Render() + strings.Join(reasons, "")
+	if s.Insecure {
+		out += "\n" + insecure
+	}
 	if s.Secret {
 		out += "\nwhich clients train is secret, since epsilon counts on it: instructions, replies and bytes of " +
 			"clients are not shown"

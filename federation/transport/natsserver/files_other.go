@@ -1,6 +1,0 @@
-//go:build !unix
-
-package natsserver
-
-// mostConnections returns 0, for no limit: the system has no limit of open files.
-func mostConnections() int { return 0 }
