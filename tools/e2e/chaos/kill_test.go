@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"promptfed/tools/e2e/proctest"
+)
+
+// messages are all kinds of messages of a run, in order.
+var messages = []string{
+	"invitation request", "invitation", "join", "answer",
+	"train instruction", "train fetch", "train chunk", "train reply", "train reply fetch", "train reply chunk",
+	"train receipt",
+	"test instruction", "test reply", "test receipt",
+	"end instruction", "end fetch", "end chunk", "end reply", "end receipt",
+}
+
+// kill is one kill -9, when a message is passed on.
+type kill struct {
+	event
+	server bool // which side dies
+	round  int  // first round in which it happens
+	done   bool
+}
+
+// kills kills the server or a client of a site whenever the relay passes a message on at which it must.
+type kills struct {
+	*site
+	mu   sync.Mutex // of the processes, too
+	list []kill
+}
+
+// onMessage is the hook of the relay. A message before which a side dies is lost.
+func (c *kills) onMessage(client int, what event) (drop bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	round := c.rounds()
+	i := slices.IndexFunc(c.list, func(k kill) bool { return !k.done && k.event == what && k.round <= round })
+	if i < 0 {
+		return false
+	}
+	k := &c.list[i]
+	k.done = true
+	if k.after { // the receiver has the message, and may have begun to do something
+		time.Sleep(5*time.Millisecond + c.upTo(50*time.Millisecond))
+	}
+	if k.server {
+		c.server.kill()
+		c.startServer("--resume")
+	} else {
+		c.joins[client].kill()
+		c.startJoin(client)
+	}
+	c.t.Logf("round %d: kill %s", round, k.text(client))
+	return !k.after
+}
+
+func (k kill) text(client int) string {
+	who, when := fmt.Sprint("client ", client), "before"
+	if k.server {
+		who = "the server"
+	}
+	if k.after {
+		when = "after"
+	}
+	return fmt.Sprintf("%s %s %s", who, when, k.message)
+}
+
+// A run survives kill -9 of either side just before and just after every kind of message, and learns what it would have
+// learned without. The methods have private parameters and send each client its own.
+func TestKill(t *testing.T) {
+	parallel(t)
+	first := seed(t)
+	const rounds = 3
+	for n := range 4 {
+		t.Run(fmt.Sprint("variant=", n), func(t *testing.T) {
+			t.Parallel()
+			tr := trial{method: "pfedmoap", options: "{tokens: 4, experts: 2, gating_dim: 2, heads: 1}", clients: 2,
+				rounds: rounds, certificates: true, every: 1, quorum: 1, deadline: 10 * time.Second, share: 1,
+				limit: 3 * time.Minute, serveFlags: []string{"--limit", "100"}}
+			if n%2 == 1 {
+				tr.method, tr.options, tr.config = "fedpha", options["fedpha"], "with: [fedamp]\n"
+			}
+			s := prepare(t, tr, first)
+			s.address = proctest.FreeAddress(t, "127.0.0.1")
+			s.makeCertificates()
+			c := &kills{site: s}
+			r := rand.New(rand.NewPCG(first, uint64(n)))
+			for i, m := range messages {
+				// Every combination of side and time belongs to one variant.
+				k := kill{event: event{m, (n+i)%2 == 1}, server: (n+i)/2%2 == 1}
+				if strings.HasPrefix(m, "train") || strings.HasPrefix(m, "test") {
+					k.round = r.IntN(rounds)
+				}
+				c.list = append(c.list, k)
+			}
+			s.connect = newRelay(t, s.at("certs"), s.address, s.clients, c.onMessage).listener.Addr().String()
+			c.mu.Lock()
+			s.startServer()
+			for k := range s.joins {
+				s.startJoin(k)
+			}
+			c.mu.Unlock()
+			c.wait()
+			s.check()
+		})
+	}
+}
+
+// wait waits until the server and the clients end by themselves.
+func (c *kills) wait() {
+	over := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.failed() || c.server.ended() &&
+			!slices.ContainsFunc(c.joins, func(p *process) bool { return !p.ended() })
+	}
+	for !over() && time.Now().Before(c.before) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed() {
+		c.before = time.Now()
+	}
+	for _, p := range append(slices.Clone(c.joins), c.server) {
+		p.ends(c.t, c.before)
+	}
+	for _, k := range c.list {
+		if !k.done {
+			c.t.Errorf("no such message: kill %s", k.text(0))
+		}
+	}
+}
