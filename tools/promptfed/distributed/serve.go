@@ -109,6 +109,9 @@ func (f serveFlags) check() error {
 
 // address returns the address to listen on. Without certificates it must be a loopback one, unless --insecure is given.
 func (f serveFlags) address() (string, error) {
+	if f.link.TLS != "" && f.insecure {
+		return "", errors.New("--insecure: with --tls every client needs a certificate; give only one of them")
+	}
 	if f.listen == "" {
 		if f.link.TLS == "" && !f.insecure {
 			return "127.0.0.1:8443", nil
