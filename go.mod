@@ -3,6 +3,7 @@ module promptfed
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/cloudflare/circl v1.6.5
@@ -11,10 +12,10 @@ require (
 	github.com/hajimehoshi/bitmapfont/v3 v3.2.0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/klauspost/compress v1.20.3
-	github.com/nats-io/jwt/v2 v2.8.2
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
-	github.com/nats-io/nkeys v0.4.16
+	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nlpodyssey/gopickle v0.2.0
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/prometheus/client_golang v1.25.0
@@ -38,8 +39,6 @@ require (
 )
 
 require github.com/dlclark/regexp2 v1.12.0
-
-require connectrpc.com/connect v1.21.1
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

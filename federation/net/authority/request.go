@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,19 +117,14 @@ func checkKey(key crypto.PublicKey) error {
 	return errors.New("the key is neither ECDSA P-256 or P-384 nor Ed25519")
 }
 
-// maxClientBits is the number of bits of the largest number of a client.
-const maxClientBits = 20
-
 // checkName returns an error unless a certificate may have a name.
 func checkName(name string) error {
 	switch name {
 	case certs.ServerName, certs.StatusUser, certs.WorkerUser:
 		return nil
 	}
-	if _, number, ok := strings.Cut(name, "-"); ok {
-		if k, err := strconv.ParseUint(number, 10, maxClientBits); err == nil && certs.UserOf(int(k)) == name {
-			return nil
-		}
+	if _, ok := certs.ClientOf(name); ok {
+		return nil
 	}
 	return fmt.Errorf("%.60q is not a name of a run: expected client-K (K is a number from 0), %s, %s or %s", name,
 		certs.StatusUser, certs.WorkerUser, certs.ServerName)

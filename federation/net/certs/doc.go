@@ -1,3 +1,4 @@
-// Package certs holds the keys by which both sides of a run sign and recognise each other: keys of certificates or
-// remembered keys, and lists of revoked certificates. It imports neither the engine nor NATS.
+// Package certs holds the keys by which both sides of a run recognise each other in TLS, and by which clients sign
+// messages for other clients: keys of certificates or remembered keys, and lists of revoked certificates. It imports
+// neither the engine nor NATS.
 package certs

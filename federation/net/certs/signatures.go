@@ -85,7 +85,7 @@ func (s *Signatures) keyOf(client int, shown []byte) (Verifier, error) {
 			return Verifier{}, err
 		}
 	}
-	return s.who.VerifierOf(p, UserOf(client), nil)
+	return s.who.VerifierOf(p, UserOf(client))
 }
 
 // Certified reports whether keys come with certificates.

@@ -42,7 +42,7 @@ func (i Identity) PeerOf(state tls.ConnectionState) (Peer, error) {
 		return Peer{}, fmt.Errorf("the certificate of %.60q is signed by %.100q, not by its own key", p.Name,
 			own.Issuer.String())
 	}
-	p.Verifier, err = i.VerifierOf(p.Proof, p.Name, nil)
+	p.Verifier, err = i.VerifierOf(p.Proof, p.Name)
 	return p, err
 }
 
@@ -137,7 +137,7 @@ func (i Identity) Renew(by Identity) (Identity, error) {
 	}
 	p, err := by.Proof()
 	if err == nil {
-		_, err = i.VerifierOf(p, ServerName, nil)
+		_, err = i.VerifierOf(p, ServerName)
 	}
 	if err == nil {
 		i.Signer, i.chain = by.Signer, by.chain

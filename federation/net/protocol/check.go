@@ -11,12 +11,12 @@ import (
 	"unicode"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/net/certs"
 	"promptfed/runtime/tensor"
 )
 
 // Limits of messages.
 const (
-	MaxClients  = 1 << 20 // in a run
 	MaxExamples = 1 << 53 // of a client; larger numbers have no exact float64
 	MaxText     = 500     // bytes of a text from the other side
 	MaxScores   = 16 << 10
@@ -38,7 +38,7 @@ func CheckInstruction(o *Instruction) error {
 	switch k := message.Kind(o.GetKind()); {
 	case k != message.Train && k != message.Compute && !k.Tests() && k != EndKind:
 		return fmt.Errorf("unknown kind of instruction %.50q", k)
-	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > MaxClients:
+	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > certs.MaxClients:
 		return fmt.Errorf("invalid round %d for client %d of %d", o.Round+1, o.Client, o.Total)
 	case o.Steps < 0 || o.Steps > maxRound:
 		return fmt.Errorf("invalid number of steps %d", o.Steps)

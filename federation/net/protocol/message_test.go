@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
 	"promptfed/runtime/tensor"
 )
@@ -172,7 +173,7 @@ func TestChecks(t *testing.T) {
 		"client -1":                 func(o *protocol.Instruction) { o.Client = -1 },
 		"round 0":                   func(o *protocol.Instruction) { o.Round = -1 },
 		"round 9223372036854775807": func(o *protocol.Instruction) { o.Round = math.MaxInt64 - 1 },
-		"of 1048577":                func(o *protocol.Instruction) { o.Total = protocol.MaxClients + 1 },
+		"of 1048577":                func(o *protocol.Instruction) { o.Total = certs.MaxClients + 1 },
 		"steps -1":                  func(o *protocol.Instruction) { o.Steps = -1 },
 		"statistic":                 func(o *protocol.Instruction) { o.Statistic = "a\nb" },
 		"evaluation set":            func(o *protocol.Instruction) { o.Set = strings.Repeat("a", 101) },

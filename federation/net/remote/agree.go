@@ -21,8 +21,8 @@ import (
 // takes part. A client whose request does not count waits. A client that is left out has no request, only its known
 // key.
 
-// hasWord reports whether there is a client's request to join.
-func (k *clientRecord) hasWord() bool { return len(k.RunSpec.Classes) > 0 }
+// hasRequest reports whether there is a client's request to join.
+func (k *clientRecord) hasRequest() bool { return len(k.RunSpec.Classes) > 0 }
 
 // counts reports whether others must agree with this client. The request of a client with an invalid certificate is
 // forgotten.
@@ -123,7 +123,7 @@ func (h *Server) disagrees(client int, c protocol.JoinRequest) error {
 	same, all, fixed := 1, 1, false
 	for k := range h.clients {
 		o := &h.clients[k]
-		if k == client || !o.hasWord() || o.lapsed != "" {
+		if k == client || !o.hasRequest() || o.lapsed != "" {
 			continue
 		}
 		alike := o.Participant.Task.Backbone == c.Participant.Task.Backbone
@@ -262,7 +262,7 @@ func (h *Server) begin(clients int) (bool, error) {
 	}
 	members, outvoted := h.decide()
 	if len(members) == 0 {
-		h.tellTie()
+		h.logDisagreement()
 		return false, nil
 	}
 	agreed := h.clients[members[0]].RunSpec
@@ -327,8 +327,8 @@ func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 	}
 }
 
-// tellTie logs that the clients disagree, again whenever the disagreement changes. Server.mu must be held.
-func (h *Server) tellTie() {
+// logDisagreement logs that the clients disagree, again whenever the disagreement changes. Server.mu must be held.
+func (h *Server) logDisagreement() {
 	for k := range h.clients {
 		if !h.clients[k].counts() {
 			continue
@@ -341,8 +341,8 @@ func (h *Server) tellTie() {
 			if why == nil {
 				continue
 			}
-			if text := protocol.Printable(why.Error()); text != h.tie {
-				h.tie = text
+			if text := protocol.Printable(why.Error()); text != h.disagreement {
+				h.disagreement = text
 				h.set.Log.Warn("the clients that joined disagree and no majority agrees; the run waits for more "+
 					"clients, or for one to be revoked; --classes FILE decides about classes", "reason", text)
 			}

@@ -140,7 +140,7 @@ func TestMajorityDecides(t *testing.T) {
 					h = h.restarted(t)
 				}
 				h.begins(t, 3, true, 1, 2)
-				if h.clients[3].hasWord() || !over(h.clients[3].session) ||
+				if h.clients[3].hasRequest() || !over(h.clients[3].session) ||
 					h.runSpec.String() != request().RunSpec.String() {
 					t.Errorf("%+v, %+v", h.clients[3], h.runSpec)
 				}
@@ -185,8 +185,8 @@ func TestTies(t *testing.T) {
 			h.says(t, 0, request(otherClasses), "in")
 			h.says(t, 1, request(), "wait")
 			h.begins(t, 2, false, 0, 1)
-			if !strings.Contains(h.tie, `classes: client 0 has ["dog" "cat"], client 1 ["cat" "dog"]`) {
-				t.Errorf("it says %q", h.tie)
+			if !strings.Contains(h.disagreement, `classes: client 0 has ["dog" "cat"], client 1 ["cat" "dog"]`) {
+				t.Errorf("it says %q", h.disagreement)
 			}
 			h.begins(t, 2, true, end(h)...)
 		})

@@ -18,12 +18,12 @@ var _ message.Remote = (*Server)(nil)
 
 // collection is an instruction in progress and its replies.
 type collection struct {
-	order  message.Instruction
-	given  map[int]string        // identities of the instruction, by client
-	got    map[int]message.Reply // by client
-	failed map[int]string        // reason, by client without an answer
-	wake   chan struct{}         // something changed
-	again  map[int]bool          // clients to send the instruction to
+	instruction message.Instruction
+	given       map[int]string        // identities of the instruction, by client
+	got         map[int]message.Reply // by client
+	failed      map[int]string        // reason, by client without an answer
+	wake        chan struct{}         // something changed
+	again       map[int]bool          // clients to send the instruction to
 
 	once   sync.Once
 	common encoded // tensors of all clients
@@ -127,7 +127,7 @@ func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 // collect is Run with at most tries attempts, unless tries is 0.
 func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
 	error) {
-	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
+	c := &collection{instruction: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
 		again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	for _, k := range o.Clients {
@@ -164,13 +164,13 @@ func (h *Server) need(c *collection, quorum float64) int {
 	if quorum == 0 {
 		return 0
 	}
-	return QuorumSize(quorum, len(c.order.Clients)-len(c.failed))
+	return QuorumSize(quorum, len(c.instruction.Clients)-len(c.failed))
 }
 
 // attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
 func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
 	h.mu.Lock()
-	for _, k := range c.order.Clients {
+	for _, k := range c.instruction.Clients {
 		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
 			c.again[k] = true
 		}
@@ -178,7 +178,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 	h.mu.Unlock()
 	var over <-chan time.Time
 	limit := h.set.Deadline
-	if c.order.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
+	if c.instruction.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
 		limit = time.Minute
 	}
 	if limit > 0 {
@@ -211,9 +211,9 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
-			c.order.Round+1, len(c.failed), len(c.order.Clients), k, c.failed[k])
+			c.instruction.Round+1, len(c.failed), len(c.instruction.Clients), k, c.failed[k])
 	}
-	for _, k := range c.order.Clients {
+	for _, k := range c.instruction.Clients {
 		_, answered := c.got[k]
 		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.left &&
 			h.awaited(c, k) {
@@ -247,7 +247,7 @@ func (h *Server) sendAll(c *collection) error {
 func (h *Server) wake(client int) {
 	h.mu.Lock()
 	c := h.current
-	if c != nil && slices.Contains(c.order.Clients, client) && c.given[client] == "" {
+	if c != nil && slices.Contains(c.instruction.Clients, client) && c.given[client] == "" {
 		c.again[client] = true
 	}
 	h.mu.Unlock()
@@ -273,7 +273,7 @@ func (h *Server) replied(c *collection) []message.Reply {
 	var out []message.Reply
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {
 		out = append(out, c.got[k])
-		if c.order.Kind == message.Train {
+		if c.instruction.Kind == message.Train {
 			h.trained[k] = c.given[k]
 		}
 	}

@@ -56,8 +56,8 @@ func newFuzzed(t testing.TB) *fuzzed {
 func (f *fuzzed) renew() *pending {
 	f.mu.Lock()
 	f.clients[0].finish()
-	f.current = &collection{order: f.o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
-		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+	f.current = &collection{instruction: f.o, given: map[int]string{}, got: map[int]message.Reply{},
+		failed: map[int]string{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	f.s.control, f.s.send = nil, nil
 	f.limited = message.Limited{}
 	f.mu.Unlock()
@@ -302,14 +302,14 @@ func FuzzServerMessage(f *testing.F) {
 			x.Round >= 9 && x.Kind != protocol.EndKind {
 			t.Fatalf("%v", x.Instruction)
 		}
-		if x.file != nil {
-			if x.Content.Size > 1<<16 || filepath.Base(x.file.Name()) != chunksFile+x.Content.Sum {
-				t.Fatalf("%v: %s", x.Content, x.file.Name())
+		if x.download != nil {
+			if x.Content.Size > 1<<16 || filepath.Base(x.download.file.Name()) != chunksFile+x.Content.Sum {
+				t.Fatalf("%v: %s", x.Content, x.download.file.Name())
 			}
-			os.Remove(x.file.Name())
+			os.Remove(x.download.file.Name())
 		}
 		x.running.Wait()
-		if x.file == nil {
+		if x.download == nil {
 			if err := <-x.done; err != nil {
 				t.Fatal(err)
 			}

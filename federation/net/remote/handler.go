@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -18,6 +19,7 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
+
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/listen"
 	"promptfed/federation/net/protocol"
@@ -175,14 +177,21 @@ func (h *Server) caller(ctx context.Context) (certs.Peer, int, error) {
 			"run has clients 0 to %d", h.set.Clients-1))
 	}
 	h.mu.Lock()
-	before := h.clients[k].Proof
-	h.mu.Unlock()
-	if before.Key != nil && !h.identity.Certified() {
-		if _, err := h.identity.VerifierOf(p.Proof, p.Name, before.Key); err != nil {
-			return p, 0, connect.NewError(connect.CodePermissionDenied, err)
-		}
+	defer h.mu.Unlock()
+	if err := h.checkKey(k, p); err != nil {
+		return p, 0, connect.NewError(connect.CodePermissionDenied, err)
 	}
 	return p, k, nil
+}
+
+// checkKey reports a client without a certificate that has another key than the one that it joined with. Server.mu must
+// be held.
+func (h *Server) checkKey(client int, p certs.Peer) error {
+	before := h.clients[client].Proof.Key
+	if h.identity.Certified() || before == nil || bytes.Equal(before, p.Proof.Key) {
+		return nil
+	}
+	return fmt.Errorf("%s has another key than before", p.Name)
 }
 
 // Invite returns the invitation of a client.
@@ -268,7 +277,7 @@ func (h *Server) dropInvalid() {
 			notify(h.joined)
 		}
 		c := h.current
-		if c == nil || !slices.Contains(c.order.Clients, k) {
+		if c == nil || !slices.Contains(c.instruction.Clients, k) {
 			continue
 		}
 		if _, answered := c.got[k]; !answered {

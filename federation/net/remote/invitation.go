@@ -33,8 +33,8 @@ func FetchInvitation(ctx context.Context, l *Link, largest int) (*Invitation, er
 		return nil, err
 	}
 	client, ok := certs.ClientOf(l.Name)
-	if !ok || client > protocol.MaxClients {
-		return nil, fmt.Errorf("client %d: clients are numbered from 0", client)
+	if !ok {
+		return nil, fmt.Errorf("%q is not a client: clients are client-0 to client-%d", l.Name, certs.MaxClients-1)
 	}
 	for said := false; ; {
 		r, err := l.call.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
@@ -47,7 +47,7 @@ func FetchInvitation(ctx context.Context, l *Link, largest int) (*Invitation, er
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !said && l.foreign == 0 {
+		if !said && l.otherProtocols == 0 {
 			l.Log.Info("waiting for the server", "url", l.URL, "error", err)
 			said = true
 		}

@@ -89,10 +89,8 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 		return fmt.Errorf("the backbone has impossible sizes: %+v", *t)
 	}
 	k := &h.clients[client]
-	if k.Proof.Key != nil && !h.identity.Certified() { // another stream may have joined since this one began
-		if _, err := h.identity.VerifierOf(c.Proof, certs.UserOf(client), k.Proof.Key); err != nil {
-			return err
-		}
+	if err := h.checkKey(client, s.peer); err != nil { // another stream may have joined since this one began
+		return err
 	}
 	if k.session != nil && k.session.instance != s.instance {
 		return laterError(fmt.Sprintf("another process runs as this client: client %d is connected; stop it, or wait "+

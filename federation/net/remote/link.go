@@ -36,7 +36,8 @@ type Link struct {
 	conn      atomic.Pointer[net.Conn]   // the newest connection
 	proxy     *url.URL                   // nil for none
 	server    atomic.Pointer[certs.Peer] // the server as it showed itself; nil before
-	foreign   int                        // connections in a row that another server seems to have answered
+
+	otherProtocols int // connections in a row to a server that seems to speak another protocol
 }
 
 // CheckURL reports an address that is not that of a promptfed serve.
@@ -224,23 +225,17 @@ func (l *Link) final(err error) error {
 	case errors.As(err, &proxy):
 		return proxy.error
 	case errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &record):
-		if l.foreign++; l.foreign < maxForeign {
-			return nil
-		}
-		return fmt.Errorf("%s is not the server of a run: it does not speak TLS; give the address that promptfed "+
-			"serve prints", l.host())
+		return l.otherProtocol(fmt.Errorf("%s is not the server of a run: it does not speak TLS; give the address "+
+			"that promptfed serve prints", l.host()))
 	case errors.As(err, &alert) && alert.Op == "remote error" && says(alert.Err, "no application protocol",
 		"protocol version not supported", "handshake failure"):
-		if l.foreign++; l.foreign < maxForeign {
-			return nil
-		}
-		return fmt.Errorf("%s is not the server of a run: it does not speak HTTP/2 over TLS 1.3 (%w): %s",
-			l.host(), alert.Err, between)
+		return l.otherProtocol(fmt.Errorf("%s is not the server of a run: it does not speak HTTP/2 over TLS 1.3 (%w): "+
+			"%s", l.host(), alert.Err, between))
 	case errors.As(err, &alert) && alert.Op == "remote error" && says(alert.Err, "certificate", "access denied"):
 		return fmt.Errorf("%w: %s does not accept the certificate of %s (%w); the server's log says why",
 			ErrRefused, l.host(), l.Name, alert.Err)
 	}
-	l.foreign = 0
+	l.otherProtocols = 0
 	if !connect.IsWireError(err) {
 		if connect.CodeOf(err) == connect.CodeResourceExhausted {
 			return fmt.Errorf("%w: the server's message has more bytes than this client accepts (join --largest)",
@@ -258,9 +253,17 @@ func (l *Link) final(err error) error {
 	return nil
 }
 
-// maxForeign is how often in a row a server must behave like another one. A bit that is changed on the way has the same
-// effect as a server that speaks no TLS 1.3, since the first messages of a handshake are not protected.
-const maxForeign = 3
+// otherProtocol returns the reason if the server seems to speak another protocol for the maxOther-th time in a row, and
+// nil before. A bit that is changed on the way has the same effect once, since the first messages of a handshake are
+// not protected.
+func (l *Link) otherProtocol(why error) error {
+	if l.otherProtocols++; l.otherProtocols < maxOther {
+		return nil
+	}
+	return why
+}
+
+const maxOther = 3
 
 // says reports whether a TLS alert (RFC 8446, section 6.2) has one of these texts, by which alone it is known. Alerts
 // about other things end connections that were damaged on the way.
@@ -286,7 +289,7 @@ func (l *Link) FetchStatus(ctx context.Context) (*Status, error) {
 	}
 	r, err := l.call.Status(ctx, &protocol.StatusRequest{})
 	if err != nil {
-		l.foreign = maxForeign // there is no other attempt
+		l.otherProtocols = maxOther // there is no other attempt
 		if final := l.final(err); final != nil {
 			return nil, final
 		}

@@ -9,13 +9,13 @@ import (
 
 // A server that seems to speak another protocol is one whose messages were changed on the way, unless it does so again
 // and again.
-func TestForeignServers(t *testing.T) {
+func TestOtherProtocols(t *testing.T) {
 	l := &Link{URL: "https://server.example:8443", Name: "client-0"}
-	foreign := &net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}
+	other := &net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}
 	for _, c := range []struct {
 		err  error
 		ends bool
-	}{{foreign, false}, {foreign, false}, {io.EOF, false}, {foreign, false}, {foreign, false}, {foreign, true}} {
+	}{{other, false}, {other, false}, {io.EOF, false}, {other, false}, {other, false}, {other, true}} {
 		if got := l.final(c.err); (got != nil) != c.ends {
 			t.Errorf("%v: %v", c.err, got)
 		}

@@ -11,9 +11,9 @@ import (
 // deadline, so that one more missed deadline is enough after one answer. Each change is reported once.
 func TestPatience(t *testing.T) {
 	h := newLimited(t, nil)
-	c := &collection{order: message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2}},
+	c := &collection{instruction: message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2}},
 		given: map[int]string{0: "x", 1: "x"}, got: map[int]message.Reply{1: {}}, failed: map[int]string{}}
-	end := &collection{order: message.Instruction{Kind: "end"}}
+	end := &collection{instruction: message.Instruction{Kind: "end"}}
 	step := func(what string, awaited bool, reported ...int) {
 		t.Helper()
 		if what == "answers" {

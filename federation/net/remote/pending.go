@@ -11,10 +11,11 @@ import (
 
 // pending is an instruction to a client and the state of its reply. Server.mu guards it.
 type pending struct {
-	*protocol.Instruction          // as last sent, without its tensors
-	body                  []byte   // tensors of the instruction
-	upload                *partial // tensors of a reply that come in chunks
-	most                  int64    // largest size of the reply's tensors, in bytes
+	*protocol.Instruction                 // as last sent, without its tensors
+	body                  []byte          // tensors of the instruction
+	reply                 *protocol.Reply // whose tensors come in chunks
+	upload                *partial        // these tensors
+	most                  int64           // largest size of the reply's tensors, in bytes
 	// read decodes a reply of size bytes. keep, called after the client has its receipt, makes it count.
 	read func(r *protocol.Reply, body []byte, size int) (keep func(), err error)
 	// fail reports that there is no answer. refused is why an answer was refused, or nil if the client has none.
@@ -26,7 +27,7 @@ type pending struct {
 func (h *Server) deliver(client int, x *pending) {
 	k := &h.clients[client]
 	if old := k.pending; old != nil && old.Id == x.Id {
-		x.upload, old.upload = old.upload, nil
+		x.reply, x.upload, old.upload = old.reply, old.upload, nil
 	}
 	k.finish()
 	h.seq = max(h.seq+1, time.Now().UnixNano())
@@ -46,14 +47,19 @@ func (k *clientRecord) finish() {
 
 // partial holds tensors that arrive in chunks, in order. A file keeps them while the connection is lost.
 type partial struct {
-	header *protocol.Reply // the reply that they belong to
-	file   *os.File
-	have   int64
+	of   *protocol.Content
+	file *os.File
+	have int64
 }
 
-// accepts reports whether a reply announces the same tensors.
-func (a *partial) accepts(r *protocol.Reply) bool {
-	return a != nil && a.header.Content.Sum == r.Content.Sum && a.header.Content.Size == r.Content.Size
+// accepts reports whether these are the announced tensors.
+func (a *partial) accepts(c *protocol.Content) bool {
+	return a != nil && a.of.Sum == c.Sum && a.of.Size == c.Size
+}
+
+// missing returns the request for the chunks that are missing.
+func (a *partial) missing() *protocol.Fetch {
+	return &protocol.Fetch{Sum: a.of.Sum, Offset: uint64(a.have)}
 }
 
 // errChunk refuses a chunk that is not the next one.
@@ -62,9 +68,9 @@ var errChunk = errors.New("it is not the next chunk")
 // write appends a chunk. Other errors than errChunk are those of the file.
 func (a *partial) write(c *protocol.Chunk) error {
 	n := int64(len(c.Data))
-	if int64(c.Offset) != a.have || n > chunkSize || a.have+n > int64(a.header.Content.Size) {
+	if int64(c.Offset) != a.have || a.have+n > int64(a.of.Size) {
 		return fmt.Errorf("%w: %d bytes at %d of %d; those at %d are expected", errChunk, n, c.Offset,
-			a.header.Content.Size, a.have)
+			a.of.Size, a.have)
 	}
 	_, err := a.file.WriteAt(c.Data, a.have)
 	if err == nil {
@@ -73,7 +79,7 @@ func (a *partial) write(c *protocol.Chunk) error {
 	return err
 }
 
-func (a *partial) complete() bool { return a.have == int64(a.header.Content.Size) }
+func (a *partial) complete() bool { return a.have == int64(a.of.Size) }
 
 // body returns the complete tensors.
 func (a *partial) body() ([]byte, error) {

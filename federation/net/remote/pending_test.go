@@ -14,7 +14,7 @@ func TestChunkOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	a := &partial{header: &protocol.Reply{Content: &protocol.Content{Size: 8}}, file: f}
+	a := &partial{of: &protocol.Content{Size: 8}, file: f}
 	defer a.close()
 	if err := a.write(&protocol.Chunk{Data: make([]byte, 8)}); err == nil || errors.Is(err, errChunk) || a.have != 0 {
 		t.Errorf("%v, %d bytes stored", err, a.have)

@@ -65,7 +65,7 @@ func TestStatusHidesTheSample(t *testing.T) {
 	shown := func(p Privacy, trains ...int) string {
 		h := newLimited(t, nil)
 		h.set.Privacy, h.set.ID = p, "run"
-		c := &collection{order: message.Instruction{Kind: message.Train, Round: 3, Clients: trains},
+		c := &collection{instruction: message.Instruction{Kind: message.Train, Round: 3, Clients: trains},
 			given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{}}
 		for k := range h.clients {
 			h.clients[k].session, h.clients[k].Examples = h.newSession(k, certs.Proof{}), 0

@@ -29,14 +29,14 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client i
 }
 
 // record accepts a reply, once.
-func (h *Server) record(client int, id string, r message.Reply, size int) {
+func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 	h.mu.Lock()
 	c := h.current
-	if c == nil || c.given[client] != id || !c.waits(client) {
+	if c == nil || c.given[client] != x.Id || !c.waits(client) {
 		h.mu.Unlock()
 		return
 	}
-	r.Down = instructionSize(c.order.ForClient(client))
+	r.Down = len(x.body)
 	c.got[client] = r
 	h.answered(c, client)
 	k := &h.clients[client]
@@ -47,7 +47,7 @@ func (h *Server) record(client int, id string, r message.Reply, size int) {
 	h.counters.up.Add(int64(size))
 	h.counters.replies.Add(1)
 	if h.set.OnReply != nil {
-		h.set.OnReply(c.order, client)
+		h.set.OnReply(c.instruction, client)
 	}
 	notify(c.wake)
 }

@@ -18,7 +18,7 @@ type encoded struct {
 // tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once.
 func (c *collection) tensors(h *Server, client int) (encoded, error) {
 	encode := func() (encoded, error) {
-		body, err := message.EncodeTensors(c.order.ForClient(client).Tensors())
+		body, err := message.EncodeTensors(c.instruction.ForClient(client).Tensors())
 		if err == nil && len(body) > h.set.Largest {
 			err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
 		}
@@ -27,7 +27,7 @@ func (c *collection) tensors(h *Server, client int) (encoded, error) {
 		}
 		return encoded{protocol.ContentOf(body), body}, nil
 	}
-	if len(c.order.PerClient) > 0 {
+	if len(c.instruction.PerClient) > 0 {
 		return encode()
 	}
 	c.once.Do(func() { c.common, c.err = encode() })
@@ -51,12 +51,12 @@ func (h *Server) send(c *collection, client int) error {
 		return err
 	}
 	x := &pending{body: what.body,
-		Instruction: protocol.InstructionFor(h.set.ID, c.order, client, h.set.Clients, what.content)}
-	forms, most, err := h.forms(c.order, client)
+		Instruction: protocol.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
+	forms, most, err := h.forms(c.instruction, client)
 	x.most = min(most, int64(h.set.Largest))
 	x.read = func(r *protocol.Reply, body []byte, size int) (func(), error) {
-		answer, err := h.decodeReply(c.order, forms, client, r, body)
-		return func() { h.record(client, x.Id, answer, size) }, err
+		answer, err := h.decodeReply(c.instruction, forms, client, r, body)
+		return func() { h.record(client, x, answer, size) }, err
 	}
 	x.fail = func(why string, refused error) {
 		if refused != nil {

@@ -28,7 +28,6 @@ type Settings struct {
 	Name     string        // of the experiment, for the status
 	Listen   string        // HOST:PORT; port 0 for any free port
 	Token    string        // secret that clients must have; empty for none
-	Insecure bool          // clients have no certificates, which the status says
 	ID       string        // identity of this run, from NewID; the same when it resumes
 	Dir      string        // folder of the server's key, its clients, and tensors in transfer
 	Resume   bool          // keep the clients of this run
@@ -96,20 +95,20 @@ type Server struct {
 	statusText []byte
 	statusAt   time.Time
 
-	mu       sync.Mutex
-	seq      int64 // number of the newest instruction
-	clients  []clientRecord
-	began    bool           // the clients agreed on runSpec
-	runSpec  spec.RunSpec   // before that, the terms of the configuration
-	tie      string         // last logged disagreement of clients
-	accepted map[int]string // by client: instruction of its last accepted upload
-	safe     map[int]string // likewise, in the last checkpoint
-	trained  map[int]string // by client: training instruction that it answered in the current round
-	current  *collection
-	norms    norms
-	longest  map[string]float64 // by kind: largest accepted norm, relative to the usual one
-	limited  message.Limited    // since the last call of Limited
-	joined   chan struct{}      // somebody joined
+	mu           sync.Mutex
+	seq          int64 // number of the newest instruction
+	clients      []clientRecord
+	began        bool           // the clients agreed on runSpec
+	runSpec      spec.RunSpec   // before that, the terms of the configuration
+	disagreement string         // last logged disagreement of clients
+	accepted     map[int]string // by client: instruction of its last accepted upload
+	safe         map[int]string // likewise, in the last checkpoint
+	trained      map[int]string // by client: training instruction that it answered in the current round
+	current      *collection
+	norms        norms
+	longest      map[string]float64 // by kind: largest accepted norm, relative to the usual one
+	limited      message.Limited    // since the last call of Limited
+	joined       chan struct{}      // somebody joined
 }
 
 // Default sizes, in bytes.
@@ -123,7 +122,7 @@ const maxDecoding = 4
 
 // Open starts the server of a run, new or resumed.
 func Open(set Settings) (*Server, error) {
-	if set.Clients < 1 || set.Clients > protocol.MaxClients || !(set.Quorum > 0 && set.Quorum <= 1) ||
+	if set.Clients < 1 || set.Clients > certs.MaxClients || !(set.Quorum > 0 && set.Quorum <= 1) ||
 		set.Deadline < 0 {
 		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: at least 1 client, a quorum above 0 and at most "+
 			"1, and a deadline of at least 0 are needed", set.Clients, set.Quorum, set.Deadline)
@@ -225,10 +224,10 @@ func (h *Server) readMembers() error {
 				return err
 			}
 		}
-		if !there || !m.hasWord() {
+		if !there || !m.hasRequest() {
 			continue
 		}
-		key, err := h.identity.VerifierOf(m.Proof, certs.UserOf(k), nil)
+		key, err := h.identity.VerifierOf(m.Proof, certs.UserOf(k))
 		if err != nil {
 			h.set.Log.Warn("a client must join again", "client", k, "reason", err)
 			m.JoinRequest = protocol.JoinRequest{}

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
 	"promptfed/runtime/atomicfile"
 )
@@ -125,8 +126,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 			o.Client)
 	}
 	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
-		return v, fmt.Errorf("the server of this run signs with another key than before; if that is intended, remove "+
-			"%s", path)
+		return v, fmt.Errorf("%w; if that is intended, remove %s", certs.ErrOtherKey, path)
 	}
 	v.storeHeader = o
 	return v, nil

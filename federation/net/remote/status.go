@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"promptfed/federation/engine/message"
 	"promptfed/federation/net/protocol"
 )
 
@@ -73,12 +72,13 @@ func (h *Server) Totals() Totals {
 
 // Status returns the state of the run.
 func (h *Server) Status() Status {
-	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: h.set.Insecure, Totals: h.Totals()}
+	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified(),
+		Totals: h.Totals()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.current != nil {
-		s.Round, s.Kind, s.Set, s.Statistic = h.current.order.Round, string(h.current.order.Kind), h.current.order.Set,
-			h.current.order.Statistic
+		o := h.current.instruction
+		s.Round, s.Kind, s.Set, s.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
 	}
 	for i, k := range h.clients {
 		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.left, Seen: -1, Doing: k.doing(),
@@ -114,8 +114,6 @@ func (s *Status) hide(p Privacy) {
 		s.Totals = Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}
 	}
 }
-
-func instructionSize(o message.Instruction) int { return message.EncodedSize(o.Tensors()) }
 
 // doing returns what a client is doing.
 func (k *clientRecord) doing() string {

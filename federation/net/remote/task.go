@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -21,11 +20,11 @@ import (
 // calls its methods, except for the goroutines that compute and send.
 type task struct {
 	*protocol.Instruction
-	file    *os.File // of tensors that come in chunks; nil if they are complete
-	damaged int      // how often the complete tensors were damaged
-	cancel  context.CancelFunc
-	done    chan error // of the computation
-	running sync.WaitGroup
+	download *partial // tensors that come in chunks; nil if they are complete
+	damaged  int      // how often the complete tensors were damaged
+	cancel   context.CancelFunc
+	done     chan error // of the computation
+	running  sync.WaitGroup
 
 	mu           sync.Mutex
 	reply        *protocol.Reply // nil until it is computed; without its tensors
@@ -51,7 +50,7 @@ func (s *clientStream) receiveInstruction(o *protocol.Instruction) error {
 		switch {
 		case computed:
 			s.due.add(func(d *due) { d.reply = t })
-		case t.file != nil:
+		case t.download != nil:
 			return s.fetch(t)
 		}
 		return nil
@@ -67,44 +66,43 @@ func (s *clientStream) receiveInstruction(o *protocol.Instruction) error {
 		s.start(s.task, o.Content.Body)
 		return nil
 	}
-	var err error
-	if s.task.file, err = s.store.chunks(o.Content.Sum); err != nil {
-		return endError{err}
-	}
-	return s.fetch(s.task)
-}
-
-// fetch asks for the missing chunks of an instruction. The length of the file is what arrived before.
-func (s *clientStream) fetch(t *task) error {
-	info, err := t.file.Stat()
+	file, err := s.store.chunks(o.Content.Sum)
 	if err != nil {
 		return endError{err}
 	}
-	if info.Size() >= int64(t.Content.Size) {
+	s.task.download = &partial{of: o.Content, file: file}
+	info, err := file.Stat() // its length is what arrived before
+	if err != nil {
+		return endError{err}
+	}
+	s.task.download.have = min(info.Size(), int64(o.Content.Size))
+	return s.fetch(s.task)
+}
+
+// fetch asks for the missing chunks of an instruction.
+func (s *clientStream) fetch(t *task) error {
+	if t.download.have >= int64(t.Content.Size) {
 		return s.received(t)
 	}
-	s.due.add(func(d *due) { d.fetch = &protocol.Fetch{Sum: t.Content.Sum, Offset: uint64(info.Size())} })
+	s.due.add(func(d *due) { d.fetch = t.download.missing() })
 	return nil
 }
 
 // receiveChunk stores a chunk of the instruction's tensors. The last one starts the computation.
 func (s *clientStream) receiveChunk(c *protocol.Chunk) error {
 	t := s.task
-	if t == nil || t.file == nil || c.Sum != t.Content.Sum {
+	if t == nil || t.download == nil || c.Sum != t.Content.Sum {
 		return nil // of an earlier instruction
 	}
-	info, err := t.file.Stat()
-	if err != nil {
-		return endError{err}
-	}
-	if n := info.Size() + int64(len(c.Data)); int64(c.Offset) != info.Size() || n > int64(t.Content.Size) {
+	switch err := t.download.write(c); {
+	case errors.Is(err, errChunk):
 		return nil // of an earlier request
-	} else if _, err := t.file.WriteAt(c.Data, info.Size()); err != nil {
+	case err != nil:
 		return endError{err}
-	} else if n < int64(t.Content.Size) {
-		return nil
+	case t.download.complete():
+		return s.received(t)
 	}
-	return s.received(t)
+	return nil
 }
 
 // maxDamaged is how often the tensors of an instruction may differ from their checksum: the file may be an old one.
@@ -112,8 +110,8 @@ const maxDamaged = 3
 
 // received checks complete tensors.
 func (s *clientStream) received(t *task) error {
-	body := make([]byte, t.Content.Size)
-	if _, err := t.file.ReadAt(body, 0); err != nil && err != io.EOF {
+	body, err := t.download.body()
+	if err != nil {
 		return endError{err}
 	}
 	if protocol.Checksum(body) != t.Content.Sum {
@@ -122,22 +120,21 @@ func (s *clientStream) received(t *task) error {
 			s.fail(t, fmt.Errorf("the instruction's tensors: %w", protocol.ErrDamaged))
 			return nil
 		}
-		if err := t.file.Truncate(0); err != nil {
+		if err := t.download.file.Truncate(0); err != nil {
 			return endError{err}
 		}
+		t.download.have = 0
 		return s.fetch(t)
 	}
-	os.Remove(t.file.Name())
+	os.Remove(t.download.file.Name())
 	t.close()
 	s.start(t, body)
 	return nil
 }
 
 func (t *task) close() {
-	if t.file != nil {
-		t.file.Close()
-		t.file = nil
-	}
+	t.download.close()
+	t.download = nil
 }
 
 // start computes the reply.

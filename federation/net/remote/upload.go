@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	protobuf "google.golang.org/protobuf/proto"
@@ -42,37 +43,37 @@ func (s *session) receiveReply(ctx context.Context, r *protocol.Reply) error {
 		return s.complete(ctx, x, r, func() ([]byte, error) { return r.Content.Body, nil })
 	}
 	s.mu.Lock()
-	if a := x.upload; a.accepts(r) { // the same reply, after the connection was lost
-		a.header = r
-	} else {
-		a.close()
+	if !x.upload.accepts(r.Content) { // it does after the connection was lost
+		x.upload.close()
 		x.upload = nil
-		f, e := temporaryFile(filepath.Join(s.set.Dir, piecesDir), "reply-*")
-		if err = e; err == nil {
-			x.upload = &partial{header: r, file: f}
+		var f *os.File
+		if f, err = temporaryFile(filepath.Join(s.set.Dir, piecesDir), "reply-*"); err == nil {
+			x.upload = &partial{of: r.Content, file: f}
 		}
 	}
-	var have int64
-	if x.upload != nil {
-		have = x.upload.have
+	var missing *protocol.Fetch
+	if err == nil {
+		x.reply, missing = r, x.upload.missing()
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return s.refuse(x, r, fmt.Errorf("the server cannot store it: %w", err))
 	}
-	return s.answer(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Fetch{Fetch: &protocol.Fetch{
-		Sum: r.Content.Sum, Offset: uint64(have)}}})
+	return s.answer(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Fetch{Fetch: missing}})
 }
 
 // receiveChunk stores a chunk of an announced reply; the last one completes the reply.
 func (s *session) receiveChunk(c *protocol.Chunk) error {
+	if len(c.Data) > chunkSize {
+		return s.drop(fmt.Errorf("a chunk of %d bytes; at most %d are allowed", len(c.Data), chunkSize))
+	}
 	s.mu.Lock()
 	x := s.clients[s.client].pending
-	if x == nil || x.upload == nil || x.upload.header.Content.Sum != c.Sum {
+	if x == nil || x.upload == nil || x.upload.of.Sum != c.Sum {
 		s.mu.Unlock()
 		return nil // of an instruction that is over
 	}
-	a := x.upload
+	a, r := x.upload, x.reply
 	err := a.write(c)
 	done := err == nil && a.complete()
 	if done {
@@ -83,13 +84,13 @@ func (s *session) receiveChunk(c *protocol.Chunk) error {
 		return s.drop(fmt.Errorf("a chunk of a reply: %w", err))
 	}
 	if err != nil {
-		return s.refuse(x, a.header, fmt.Errorf("the server cannot store it: %w", err))
+		return s.refuse(x, r, fmt.Errorf("the server cannot store it: %w", err))
 	}
 	if !done {
 		return nil
 	}
 	defer a.close()
-	return s.complete(context.Background(), x, a.header, a.body)
+	return s.complete(context.Background(), x, r, a.body)
 }
 
 // complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.

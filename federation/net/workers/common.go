@@ -12,9 +12,9 @@ import (
 // common holds the tensors that all clients of an instruction get. They are encoded, and if they are large stored, once
 // for all jobs.
 type common struct {
-	d     *Dispatcher
-	order message.Instruction
-	users int // unfinished jobs; guarded by Dispatcher.mu
+	d           *Dispatcher
+	instruction message.Instruction
+	users       int // unfinished jobs; guarded by Dispatcher.mu
 
 	mu     sync.Mutex
 	body   []byte  // encoded
@@ -28,12 +28,12 @@ func (d *Dispatcher) holdCommon(o message.Instruction) *common {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.commons { // tensors are not changed while an instruction is executed
-		if maps.Equal(c.order.Shared, o.Shared) && maps.Equal(c.order.Broadcast, o.Broadcast) {
+		if maps.Equal(c.instruction.Shared, o.Shared) && maps.Equal(c.instruction.Broadcast, o.Broadcast) {
 			c.users++
 			return c
 		}
 	}
-	c := &common{d: d, order: o, users: 1}
+	c := &common{d: d, instruction: o, users: 1}
 	d.commons = append(d.commons, c)
 	return c
 }
@@ -56,7 +56,7 @@ func (c *common) content(ctx context.Context) (content, []byte, error) {
 	defer c.mu.Unlock()
 	if c.body == nil {
 		var err error
-		if c.body, err = encodeCommon(c.order); err != nil {
+		if c.body, err = encodeCommon(c.instruction); err != nil {
 			return content{}, nil, err
 		}
 	}

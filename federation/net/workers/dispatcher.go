@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,7 +74,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if err := CheckQueue(set.Queue); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{set: set, queue: queue(set.Queue), run: newID(), conn: nc,
+	d := &Dispatcher{set: set, queue: queue(set.Queue), run: rand.Text(), conn: nc,
 		loading: make(chan struct{}, maxLoading), pending: map[string]*attempt{},
 		members: map[string]*member{}, known: map[string]bool{}}
 	d.free = sync.NewCond(&d.mu)

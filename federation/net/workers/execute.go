@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -36,7 +37,7 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 		return message.Reply{Client: client.ID}, nil, err
 	}
 	defer d.leave()
-	p := publication{d: d, common: c, order: o.ForClient(client.ID), state: state}
+	p := publication{d: d, common: c, instruction: o.ForClient(client.ID), state: state}
 	for failed := 1; ; {
 		out := p.try(ctx)
 		switch {
@@ -67,17 +68,17 @@ type attempt struct {
 
 // publication is a job of the run.
 type publication struct {
-	d      *Dispatcher
-	id     string // of the current attempt; results of earlier ones do not count
-	common *common
-	order  message.Instruction
-	state  func() (message.ClientState, error)
+	d           *Dispatcher
+	id          string // of the current attempt; results of earlier ones do not count
+	common      *common
+	instruction message.Instruction
+	state       func() (message.ClientState, error)
 }
 
 // try publishes the job and waits for its result.
 func (p publication) try(ctx context.Context) outcome {
 	d, ended := p.d, make(chan outcome, 1)
-	p.id = newID()
+	p.id = rand.Text()
 	d.mu.Lock()
 	d.pending[p.id] = &attempt{ended: ended}
 	d.mu.Unlock()
@@ -113,11 +114,11 @@ func (p publication) encode(ctx context.Context) (m *nats.Msg, own content, err 
 			return
 		}
 		var b, first, second []byte
-		j := job{Instruction: withoutTensors(p.order)}
+		j := job{Instruction: withoutTensors(p.instruction)}
 		if j.Common, first, err = p.common.content(ctx); err != nil {
 			return
 		}
-		if b, err = encodeOwn(p.order, s); err != nil {
+		if b, err = encodeOwn(p.instruction, s); err != nil {
 			return
 		}
 		if own, second, err = p.d.tensors.put(ctx, b, false); err != nil {
@@ -164,7 +165,7 @@ func (p publication) read(ctx context.Context, out *outcome) {
 		p.d.load(func() {
 			var b []byte
 			if b, _, out.err = p.d.tensors.get(ctx, in.Tensors, out.m.Data); out.err == nil {
-				out.reply, out.next, out.err = decodeResult(p.order, in.Reply, b)
+				out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
 			}
 		})
 	}

@@ -70,9 +70,9 @@ func unpack(h nats.Header, header any) error {
 
 // Parts of the tensors of a job and of its result.
 const (
-	orderPart = "order"
-	statePart = "state"
-	replyPart = "reply"
+	instructionPart = "instruction"
+	statePart       = "state"
+	replyPart       = "reply"
 )
 
 // withoutTensors returns the instruction as a header.
@@ -90,16 +90,16 @@ func encodeCommon(o message.Instruction) ([]byte, error) {
 // encodeOwn encodes the tensors that one client alone gets, and its state.
 func encodeOwn(o message.Instruction, s message.ClientState) ([]byte, error) {
 	o.Shared, o.Broadcast = nil, nil
-	return message.EncodeTensors(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
+	return message.EncodeTensors(tensor.Map{}.Put(instructionPart, o.Tensors()).Put(statePart, s.Tensors()))
 }
 
 // decodeJob returns the instruction and the state of a job from its header and its tensors.
 func decodeJob(o message.Instruction, common tensor.Map, own []byte) (message.Instruction, message.ClientState, error) {
-	m, err := decode(own, orderPart, statePart)
+	m, err := decode(own, instructionPart, statePart)
 	if err != nil {
 		return o, message.ClientState{}, err
 	}
-	all := m.WithoutPrefix(orderPart)
+	all := m.WithoutPrefix(instructionPart)
 	maps.Copy(all, common)
 	if o, err = o.WithTensors(all); err != nil {
 		return o, message.ClientState{}, err

@@ -2,8 +2,6 @@ package workers
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"time"
@@ -47,13 +45,6 @@ const (
 
 // MaxJobs is the largest number of concurrent jobs of one worker, and of all jobs that a run starts concurrently.
 const MaxJobs = 1024
-
-// newID returns 32 random hexadecimal digits.
-func newID() string {
-	b := make([]byte, 16)
-	rand.Read(b)
-	return hex.EncodeToString(b)
-}
 
 // sleep waits, or returns the error of a context that ends before.
 func sleep(ctx context.Context, d time.Duration) error {

@@ -3,6 +3,7 @@ package workers
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -46,7 +47,7 @@ func (s tensorStore) put(ctx context.Context, b []byte, shared bool) (content, [
 	if len(b) <= s.limit {
 		return content{Size: len(b)}, b, nil
 	}
-	c := content{Size: len(b), Object: newID()}
+	c := content{Size: len(b), Object: rand.Text()}
 	if shared {
 		sum := sha256.Sum256(b)
 		c.Digest = hex.EncodeToString(sum[:])

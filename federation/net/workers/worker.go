@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"time"
@@ -59,7 +60,7 @@ func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation
 // Run executes jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
 func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Info, do Executor) error {
 	s := &session{Worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
-	s.info.Run, s.info.Worker = inv.Run, newID()
+	s.info.Run, s.info.Worker = inv.Run, rand.Text()
 	var err error
 	if s.tensors, err = newTensorStore(nc, s.queue, 0); err != nil {
 		return err

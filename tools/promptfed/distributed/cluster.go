@@ -125,12 +125,12 @@ func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	footing, err := b.Compatibility(ctx)
+	compatibility, err := b.Compatibility(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Config: text,
-		Compatibility: footing, Log: c.log})
+		Compatibility: compatibility, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.S
 			"failed", t.Failed, "lost", t.Lost)
 		for _, n := range t.Numerics {
 			c.log.Warn("workers compute other last digits, so the bytes of this run are not promised",
-				"differences", strings.Join(footing.Numerics.Differences(n), "; "))
+				"differences", strings.Join(compatibility.Numerics.Differences(n), "; "))
 		}
 	}, nil
 }

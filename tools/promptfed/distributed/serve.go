@@ -20,7 +20,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/tensor"
@@ -152,9 +152,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
 	conf := l.Config
-	if f.clients < 0 || f.clients > protocol.MaxClients {
+	if f.clients < 0 || f.clients > certs.MaxClients {
 		return cli.Usagef("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
-			protocol.MaxClients)
+			certs.MaxClients)
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
@@ -196,7 +196,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer h.Close()
-	if set.Insecure {
+	if f.link.TLS == "" {
 		log.Warn(insecure, "listen", f.listen)
 	}
 	log.Info("clients join with: promptfed join "+h.URL()+" --client K", "clients", f.clients)

@@ -23,10 +23,9 @@ import (
 
 // settings returns the settings of the server.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (remote.Settings, error) {
-	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Insecure: f.link.TLS == "",
-		Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
-		Method:  b.Method,
-		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
+	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
+		Deadline: f.deadline, Quorum: f.quorum, Method: b.Method, RunSpec: b.Engine.RunSpec(), Limit: f.limit,
+		Largest: f.largest, Masked: b.Engine.Secure != "",
 		Privacy: remote.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
 	if !f.insecureDP {
 		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
