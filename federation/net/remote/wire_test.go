@@ -466,6 +466,7 @@ func TestClientsThatReadNothing(t *testing.T) {
 	for _, s := range others[1:] {
 		s.leave()
 	}
+	delete(r.call, certs.UserOf(0)) // the server closed this connection
 	others[0] = r.join(0, true)
 	m, b := replyTo(t, next(others[0], (*protocol.ServerMessage).GetInstruction), numbers, 1)
 	others[0].upload(m, b)
