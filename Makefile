@@ -8,6 +8,9 @@ TESTED = ./...
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
 RUNS ?= 20
+PACKAGES ?= ./runtime/... ./models/... ./federation/...
+COUNT ?= 24
+SEED ?= 1
 PYTHON ?= /usr/bin/python3
 VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
@@ -15,7 +18,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	rules docs site deploy bench fuzz chaos golden towers probes clean
+	rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +128,10 @@ fuzz: library ## run every fuzz target for FUZZTIME (30s) each
 		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$$package" </dev/null || exit 1; \
 		count=$$((count + 1)); \
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
+
+# make mutants PACKAGES=./federation/engine/metrics COUNT=48 SEED=2
+mutants: library ## plant COUNT (24) small faults drawn by SEED (1) into each of PACKAGES, and run the package's own tests on each
+	@go run ./tools/checks/mutants -count $(COUNT) -seed $(SEED) $$(go list $(PACKAGES))
 
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_TEST_CHAOS_RUNS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/tools/cover"
+)
+
+// equivalent lists the faults that change nothing that a test can see, one a line: package, file, function, old and
+// new code, and in parentheses at the end the reason.
+//
+//go:embed equivalent.txt
+var equivalent string
+
+func main() {
+	count := flag.Int("count", 24, "faults of each package")
+	seed := flag.Uint64("seed", 1, "of the draw")
+	list := flag.Bool("list", false, "list the drawn faults and run no test")
+	flag.Parse()
+	failed := false
+	for _, name := range flag.Args() {
+		if ok, err := check(name, *count, *seed, *list); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			failed = true
+		} else if !ok {
+			failed = true
+		}
+	}
+	if failed || flag.NArg() == 0 {
+		os.Exit(1)
+	}
+}
+
+// A target is a package whose tests run.
+type target struct {
+	ImportPath, Dir   string
+	GoFiles, CgoFiles []string
+	TestGoFiles       []string
+	XTestGoFiles      []string
+	reached           map[string][]cover.ProfileBlock // by file
+	limit             time.Duration                   // of a test run
+	scratch           string
+}
+
+// load reads a package and the sites of its code that is not generated.
+func load(name string) (target, []site, error) {
+	var t target
+	out, err := exec.Command("go", "list", "-json", name).Output()
+	if err != nil {
+		return t, nil, fmt.Errorf("go list %s: %w", name, err)
+	}
+	if err := json.Unmarshal(out, &t); err != nil {
+		return t, nil, err
+	}
+	var all []site
+	for _, f := range append(t.GoFiles, t.CgoFiles...) {
+		source, err := os.ReadFile(filepath.Join(t.Dir, f))
+		if err != nil {
+			return t, nil, err
+		}
+		if generated.Match(source) {
+			continue
+		}
+		sites, err := sitesOf(f, source)
+		if err != nil {
+			return t, nil, err
+		}
+		all = append(all, sites...)
+	}
+	return t, all, nil
+}
+
+// check plants faults into a package and reports whether its tests find nine of ten.
+func check(name string, count int, seed uint64, list bool) (bool, error) {
+	t, all, err := load(name)
+	if err != nil {
+		return false, err
+	}
+	h := fnv.New64a()
+	h.Write([]byte(t.ImportPath))
+	draw := rand.New(rand.NewPCG(seed, h.Sum64()))
+	draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if list {
+		for _, s := range all[:min(count, len(all))] {
+			fmt.Println(t.name(s))
+		}
+		return true, nil
+	}
+	if t.scratch, err = os.MkdirTemp("", "mutants"); err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(t.scratch)
+	if err := t.measure(); err != nil {
+		return false, err
+	}
+	counts := map[string]int{}
+	for planted := 0; planted < min(count, len(all)-counts[unbuilt]); {
+		s := all[planted+counts[unbuilt]]
+		verdict, err := t.try(s)
+		if err != nil {
+			return false, err
+		}
+		counts[verdict]++
+		if verdict == unbuilt {
+			continue
+		}
+		planted++
+		fmt.Printf("%-11s %s\n", verdict, t.name(s))
+	}
+	missed := counts[notFound] + counts[notReached]
+	fmt.Printf("%s: the tests find %d of %d faults, beside %d equivalent ones\n", t.ImportPath, counts[found],
+		counts[found]+missed, counts[equal])
+	return counts[found] >= 9*missed, nil
+}
+
+func (t *target) name(s site) string {
+	return fmt.Sprintf("%s/%s:%d %s: %s -> %s", t.ImportPath, s.file, s.line, s.function, s.old, s.fresh)
+}
+
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// measure runs the tests without a fault. It keeps which lines they reach and how long they may take.
+func (t *target) measure() error {
+	if len(t.TestGoFiles)+len(t.XTestGoFiles) == 0 {
+		return nil
+	}
+	profile := filepath.Join(t.scratch, "cover")
+	began := time.Now()
+	if out, err := exec.Command("go", "test", "-vet=off", "-count=1", "-coverprofile", profile,
+		t.ImportPath).CombinedOutput(); err != nil {
+		return fmt.Errorf("the tests of %s fail without a fault: %s", t.ImportPath, out)
+	}
+	t.limit = 3*time.Since(began) + 30*time.Second
+	list, err := cover.ParseProfiles(profile)
+	t.reached = map[string][]cover.ProfileBlock{}
+	for _, p := range list {
+		file := path.Base(p.FileName)
+		for _, b := range p.Blocks {
+			if b.Count > 0 {
+				t.reached[file] = append(t.reached[file], b)
+			}
+		}
+	}
+	return err
+}
+
+// What the tests say of a fault.
+const (
+	found      = "found"
+	notFound   = "not found"
+	notReached = "not reached" // no test runs its line
+	equal      = "equivalent"  // equivalent.txt names it
+	unbuilt    = "unbuilt"     // it does not compile, so it does not count
+)
+
+// try runs the tests with a fault.
+func (t *target) try(s site) (string, error) {
+	file := filepath.Join(t.Dir, s.file)
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	fault := filepath.Join(t.scratch, "fault.go")
+	text := slices.Concat(source[:s.start], []byte(s.by), source[s.end:])
+	if err := os.WriteFile(fault, text, 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: fault}})
+	if err != nil {
+		return "", err
+	}
+	replaced := filepath.Join(t.scratch, "overlay.json")
+	if err := os.WriteFile(replaced, overlay, 0o600); err != nil {
+		return "", err
+	}
+	if strings.Contains(equivalent, "\n"+t.ImportPath+"/"+s.key()+" (") {
+		return equal, nil
+	}
+	reached := s.function == "" || slices.ContainsFunc(t.reached[s.file], func(b cover.ProfileBlock) bool {
+		return b.StartLine <= s.line && s.line <= b.EndLine
+	})
+	if !reached {
+		if exec.Command("go", "build", "-o", os.DevNull, "-overlay", replaced, t.ImportPath).Run() != nil {
+			return unbuilt, nil
+		}
+		return notReached, nil
+	}
+	out, err := exec.Command("go", "test", "-overlay", replaced, "-vet=off", "-count=1", "-failfast", "-timeout",
+		t.limit.String(), t.ImportPath).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return notFound, nil
+	case !errors.As(err, &exit):
+		return "", err
+	case bytes.Contains(out, []byte("[build failed]")):
+		return unbuilt, nil
+	}
+	return found, nil
+}
