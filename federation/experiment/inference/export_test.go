@@ -152,12 +152,13 @@ func predictionsOf(t *testing.T, path string, list []data.Example) (*File, []Pre
 	return file, got
 }
 
-// The exported file of every method has the predictions of predict, with either form of pixels.
+// The exported file of every method has the predictions of predict. The first method has both clients and both forms of
+// pixels, the others have one of each in turn: preprocessing is the same for all methods.
 func TestExportIsPredict(t *testing.T) {
 	list := testImages(t)
 	for i, e := range methods.Table() {
 		if i == 1 {
-			list = list[:6] // preprocessing is the same for all methods
+			list = list[:6]
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			name, with := e.Name, []string(nil)
@@ -165,7 +166,10 @@ func TestExportIsPredict(t *testing.T) {
 				name, with = experiment.Defaults().Method, []string{e.Name}
 			}
 			c, dir := trained(t, name, with...)
-			for client, form := range map[int]string{0: PixelsUint8, 1: PixelsFloat} {
+			for client, form := range []string{PixelsUint8, PixelsFloat} {
+				if i > 0 && client != i%2 {
+					continue
+				}
 				f := open(t, c, dir, Choice{Client: client})
 				want, err := f.Predict(context.Background(), list)
 				if err != nil {
