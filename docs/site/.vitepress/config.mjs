@@ -9,7 +9,7 @@ const here = path.resolve(import.meta.dirname, '..')
 
 // Every page of docs/ stands in one group, a page by its name, what is none by a link.
 const groups = {
-  'Start': ['index', 'tutorial', 'configuration', 'troubleshooting', 'moving'],
+  'Start': ['index', 'overview', 'tutorial', 'choosing', 'faq', 'configuration', 'troubleshooting', 'moving'],
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
   'Methods': [['All methods', '/#methods'], ['Adding a method', '/#adding-a-method'], 'terms', 'robustness'],
