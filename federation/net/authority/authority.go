@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,7 +40,8 @@ func Make(dir, authority string, clients int, hosts []string, now time.Time, lif
 		if there(certFile(dir, name)) {
 			continue
 		}
-		key, err := ownKey(keyFile(dir, name)) // before the certificate, so that no certificate is without a key
+		// the key comes before the certificate, so that no certificate is without a key
+		key, err := certs.OpenKey(keyFile(dir, name), generate)
 		if err == nil {
 			err = m.issue(name, hosts, key.Public())
 		}
@@ -59,7 +59,7 @@ type maker struct {
 	keyPath  string // of the authority
 	from, to time.Time
 	ca       *x509.Certificate
-	key      *ecdsa.PrivateKey
+	key      crypto.Signer
 	made     int
 }
 
@@ -97,13 +97,12 @@ func (m *maker) authority() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", cert, err)
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
 		return fmt.Errorf("%s: it is not a key that promptfed certs made", m.keyPath)
 	}
-	m.key = key
-	m.ca, err = x509.ParseCertificate(pair.Certificate[0])
-	return err
+	m.key, m.ca = key, pair.Leaf
+	return nil
 }
 
 func there(path string) bool {
@@ -114,7 +113,7 @@ func there(path string) bool {
 // create makes a new authority.
 func (m *maker) create() error {
 	var err error
-	if m.key, err = newKey(m.keyPath); err != nil {
+	if m.key, err = certs.NewKey(m.keyPath, generate); err != nil {
 		return err
 	}
 	m.ca = &x509.Certificate{Subject: pkix.Name{CommonName: "promptfed authority"}, IsCA: true,
@@ -172,7 +171,7 @@ func (m *maker) sign(name string, t x509.Certificate, by *x509.Certificate, key 
 }
 
 func writeCert(path string, der []byte) error {
-	return atomicfile.Write(path, atomicfile.Bytes(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	return atomicfile.Write(path, atomicfile.Bytes(certs.EncodePEM(certs.CertificateBlock, der)))
 }
 
 func readCert(path string) (*x509.Certificate, error) {
@@ -180,43 +179,12 @@ func readCert(path string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+	c, err := certs.DecodePEM(text, certs.CertificateBlock, x509.ParseCertificate)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return x509.ParseCertificate(block.Bytes)
+	return c, err
 }
 
-// newKey makes a private key in a file.
-func newKey(path string) (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	return key, atomicfile.WritePrivate(path, atomicfile.Bytes(text))
-}
-
-// ownKey reads the private key of a file, or makes a key there.
-func ownKey(path string) (crypto.Signer, error) {
-	text, err := atomicfile.ReadPrivate(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return newKey(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if block, _ := pem.Decode(text); block != nil {
-		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
-			if signer, ok := key.(crypto.Signer); ok && checkKey(signer.Public()) == nil {
-				return signer, nil
-			}
-		}
-	}
-	return nil, fmt.Errorf("%s holds no ECDSA P-256, P-384 or Ed25519 key in PKCS #8; move it away to make a new key",
-		path)
-}
+// generate makes a private key.
+func generate() (crypto.Signer, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }

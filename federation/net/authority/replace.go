@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,7 +50,7 @@ func Replace(dir, authority string, revoke, renew []string, now time.Time, life 
 		if err != nil {
 			return err
 		}
-		made, err := newKey(key)
+		made, err := certs.NewKey(key, generate)
 		if err == nil {
 			err = m.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
 		}
@@ -146,8 +145,7 @@ func (m *maker) revoke(which []string, now time.Time, say func(format string, a 
 		return err
 	}
 	path := filepath.Join(m.dir, certs.RevocationFile)
-	text := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
-	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
+	if err := atomicfile.Write(path, atomicfile.Bytes(certs.EncodePEM(certs.RevocationBlock, der))); err != nil {
 		return err
 	}
 	say("certificates revoked in %s: %d; the server needs that file in the folder of its --tls\n",

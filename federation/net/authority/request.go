@@ -2,16 +2,11 @@ package authority
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,10 +26,7 @@ type Request struct {
 	csr         *x509.CertificateRequest
 }
 
-const (
-	requestType = "CERTIFICATE REQUEST"
-	maxRequest  = 16 << 10 // bytes of a file
-)
+const maxRequest = 16 << 10 // bytes of a file
 
 // MakeRequest writes the request of a name, DIR/NAME.csr, for the key DIR/NAME-key.pem, and makes a missing key.
 func MakeRequest(dir, name string, hosts []string) (Request, error) {
@@ -44,7 +36,7 @@ func MakeRequest(dir, name string, hosts []string) (Request, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Request{}, err
 	}
-	key, err := ownKey(keyFile(dir, name))
+	key, err := certs.OpenKey(keyFile(dir, name), generate)
 	if err != nil {
 		return Request{}, err
 	}
@@ -56,7 +48,7 @@ func MakeRequest(dir, name string, hosts []string) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der})
+	text := certs.EncodePEM(certs.RequestBlock, der)
 	if err := atomicfile.Write(requestFile(dir, name), atomicfile.Bytes(text)); err != nil {
 		return Request{}, err
 	}
@@ -87,34 +79,17 @@ func parseRequest(text []byte) (Request, error) {
 	if len(text) > maxRequest {
 		return Request{}, fmt.Errorf("a signing request has at most %d bytes", maxRequest)
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != requestType {
-		return Request{}, errors.New("it holds no signing request (PEM, BEGIN " + requestType + ")")
-	}
-	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	csr, err := certs.DecodePEM(text, certs.RequestBlock, x509.ParseCertificateRequest)
 	if err != nil {
-		return Request{}, fmt.Errorf("the signing request is damaged: %w", err)
+		return Request{}, fmt.Errorf("it holds no signing request, or a damaged one: %w", err)
 	}
-	if err := checkKey(csr.PublicKey); err != nil {
+	if err := certs.CheckKey(csr.PublicKey); err != nil {
 		return Request{}, err
 	}
 	if err := csr.CheckSignature(); err != nil {
 		return Request{}, fmt.Errorf("the sender does not have the key of the request: %w", err)
 	}
 	return Request{csr.Subject.CommonName, fingerprint(csr.PublicKey), csr}, checkName(csr.Subject.CommonName)
-}
-
-// checkKey returns an error unless a public key is of a supported kind.
-func checkKey(key crypto.PublicKey) error {
-	switch key := key.(type) {
-	case ed25519.PublicKey:
-		return nil
-	case *ecdsa.PublicKey:
-		if key.Curve == elliptic.P256() || key.Curve == elliptic.P384() {
-			return nil
-		}
-	}
-	return errors.New("the key is neither ECDSA P-256 or P-384 nor Ed25519")
 }
 
 // checkName returns an error unless a certificate may have a name.
@@ -132,7 +107,7 @@ func checkName(name string) error {
 
 func fingerprint(key crypto.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil { // not a key that checkKey accepts
+	if err != nil { // not a key that CheckKey accepts
 		return ""
 	}
 	sum := sha256.Sum256(der)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/federation/net/certs"
 )
 
 // requestOf returns a request of a key.
@@ -29,7 +30,7 @@ func requestOf(t testing.TB, key crypto.Signer, csr x509.CertificateRequest) []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: certs.RequestBlock, Bytes: der})
 }
 
 func named(name string) x509.CertificateRequest {
@@ -165,7 +166,7 @@ func TestReadRequest(t *testing.T) {
 	for what, text := range map[string][]byte{
 		"BEGIN CERTIFICATE REQUEST": []byte("nothing"),
 		"no signing request":        pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: forged.Bytes}),
-		"damaged":                   pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: forged.Bytes[:99]}),
+		"damaged":                   pem.EncodeToMemory(&pem.Block{Type: certs.RequestBlock, Bytes: forged.Bytes[:99]}),
 		"does not have the key":     pem.EncodeToMemory(forged),
 		"at most 16384 bytes":       append(bytes.Repeat([]byte("\n"), maxRequest), good...),
 		"neither ECDSA":             requestOf(t, weak, named("client-3")),
@@ -309,7 +310,7 @@ func FuzzRequest(f *testing.F) {
 	block, _ := pem.Decode(good)
 	f.Add(block.Bytes)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, b := range [][]byte{text, pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: text})} {
+		for _, b := range [][]byte{text, pem.EncodeToMemory(&pem.Block{Type: certs.RequestBlock, Bytes: text})} {
 			r, err := parseRequest(b)
 			if err != nil {
 				if strings.ContainsFunc(err.Error(), func(c rune) bool { return c < ' ' }) {

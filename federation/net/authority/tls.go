@@ -12,17 +12,15 @@ import (
 )
 
 // Identity returns the identity of a name, with the folder's revoked certificates.
-func Identity(dir, name string) (certs.Identity, error) {
+func Identity(dir, name string) (who certs.Identity, err error) {
 	conf, err := ClientTLS(dir, name)
-	if err != nil {
-		return certs.Identity{}, err
+	if err == nil {
+		who, err = certs.FromTLS(conf)
 	}
-	revoked, err := Revoked(dir)
-	if err != nil {
-		return certs.Identity{}, err
+	if err == nil {
+		who.Revoked, err = Revoked(dir)
 	}
-	who, err := certs.FromTLS(conf)
-	return who.WithRevocations(revoked), err
+	return who, err
 }
 
 // ServerTLS returns a TLS configuration that requires client certificates of the folder's authority.
@@ -37,18 +35,27 @@ func ServerTLS(dir string) (*tls.Config, error) {
 
 // Revoked returns the revoked certificates of a folder.
 func Revoked(dir string) (*certs.RevocationList, error) {
-	text, err := os.ReadFile(certFile(dir, caName))
+	text, err := readAuthority(dir)
 	if err != nil {
-		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+		return nil, err
 	}
 	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
 }
 
-// ClientTLS returns a TLS configuration with the certificate of a name.
-func ClientTLS(dir, name string) (*tls.Config, error) {
+// readAuthority reads the certificate of a folder's authority.
+func readAuthority(dir string) ([]byte, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
-		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+		err = fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+	}
+	return text, err
+}
+
+// ClientTLS returns a TLS configuration with the certificate of a name.
+func ClientTLS(dir, name string) (*tls.Config, error) {
+	text, err := readAuthority(dir)
+	if err != nil {
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {

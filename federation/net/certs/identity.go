@@ -8,17 +8,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-
-	"promptfed/runtime/atomicfile"
 )
 
 // Identity is the signing key of one side of a run and its way to recognise the other side.
@@ -26,7 +22,7 @@ import (
 // With certificates each side proves its name by a certificate that the authority signed. Without, each side makes a
 // key at the first use and keeps it in its folder; the other side remembers the key that it saw first.
 type Identity struct {
-	Signer
+	Key     crypto.Signer
 	chain   [][]byte // certificates, DER; none without certificates
 	roots   *x509.CertPool
 	Revoked *RevocationList
@@ -34,12 +30,6 @@ type Identity struct {
 
 // Certified reports whether the keys come with certificates.
 func (i Identity) Certified() bool { return i.roots != nil }
-
-// WithRevocations returns the identity with a list of revoked certificates.
-func (i Identity) WithRevocations(list *RevocationList) Identity {
-	i.Revoked = list
-	return i
-}
 
 // FromTLS returns the identity of the certificates of a TLS configuration; without it, keys are made at the first use.
 func FromTLS(conf *tls.Config) (Identity, error) {
@@ -53,56 +43,28 @@ func FromTLS(conf *tls.Config) (Identity, error) {
 	if !ok {
 		return Identity{}, errors.New("the certificate's key cannot sign")
 	}
-	return Identity{Signer: Signer{key}, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
+	return Identity{Key: key, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
 }
 
 // WithKey returns the identity with a key: its own, or that of a folder, which is made if there is none. Without a
 // folder the key is new and not stored.
-func (i Identity) WithKey(dir string) (Identity, error) {
-	if i.Key != nil {
-		return i, nil
-	}
-	path, text, err := filepath.Join(dir, keyFile), []byte(nil), fs.ErrNotExist
-	if dir != "" {
-		text, err = atomicfile.ReadPrivate(path)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+func (i Identity) WithKey(dir string) (_ Identity, err error) {
+	generate := func() (crypto.Signer, error) {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil || dir == "" {
-			i.Key = key
-			return i, err
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			return i, err
-		}
+		return key, err
+	}
+	switch {
+	case i.Key != nil:
+	case dir == "":
+		i.Key, err = generate()
+	default:
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return i, err
 		}
-		i.Key = key
-		return i, atomicfile.WritePrivate(path, func(w io.Writer) error {
-			return pem.Encode(w, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
-		})
+		i.Key, err = OpenKey(filepath.Join(dir, "key.pem"), generate)
 	}
-	if err != nil {
-		return i, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return i, fmt.Errorf("%s holds no key", path)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return i, fmt.Errorf("%s: %w", path, err)
-	}
-	var ok bool
-	if i.Key, ok = key.(crypto.Signer); !ok {
-		return i, fmt.Errorf("%s: its key cannot sign", path)
-	}
-	return i, nil
+	return i, err
 }
-
-const keyFile = "key.pem"
 
 // Proof is the proof of one side's key.
 type Proof struct {
@@ -117,48 +79,42 @@ func (i Identity) Proof() (Proof, error) {
 
 // VerifierOf returns the key of the other side, whose certificate must have a name.
 func (i Identity) VerifierOf(p Proof, name string) (Verifier, error) {
-	if i.roots == nil {
+	if !i.Certified() {
 		return keyOf(p.Key)
 	}
-	if len(p.Chain) == 0 || len(p.Chain) > 8 {
-		return Verifier{}, fmt.Errorf("%s sent no certificate", name)
-	}
-	between := x509.NewCertPool()
-	var own *x509.Certificate
-	var chain []*x509.Certificate
-	for n, der := range p.Chain {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return Verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
-		}
-		chain = append(chain, c)
-		if n == 0 {
-			own = c
-		} else {
-			between.AddCert(c)
-		}
-	}
-	if own.Subject.CommonName != name {
-		return Verifier{}, fmt.Errorf("the certificate belongs to %.60q, not to %s", own.Subject.CommonName, name)
-	}
-	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
-		return Verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(own.PublicKey)
-	if err != nil || !bytes.Equal(der, p.Key) {
-		return Verifier{}, fmt.Errorf("the key does not belong to the certificate of %s", name)
-	}
-	v, err := keyOf(p.Key)
-	if err == nil {
-		v.chain, v.revoked = chain, i.Revoked
-		err = v.Valid()
+	v, key, err := i.verifierOf(slices.Concat(p.Chain...), name)
+	if err == nil && !bytes.Equal(key, p.Key) {
+		err = fmt.Errorf("the key does not belong to the certificate of %s", name)
 	}
 	return v, err
 }
 
-// Signer signs digests.
-type Signer struct{ Key crypto.Signer }
+// verifierOf returns the key of a certificate with a name, which the chain begins with, and its encoding (PKIX).
+func (i Identity) verifierOf(chain []byte, name string) (v Verifier, key []byte, err error) {
+	list, err := x509.ParseCertificates(chain)
+	switch {
+	case err != nil || len(list) == 0 || len(list) > 8:
+		return v, nil, fmt.Errorf("%s sent no certificate", name)
+	case list[0].Subject.CommonName != name:
+		return v, nil, fmt.Errorf("the certificate belongs to %.60q, not to %s", list[0].Subject.CommonName, name)
+	}
+	between := x509.NewCertPool()
+	for _, c := range list[1:] {
+		between.AddCert(c)
+	}
+	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return v, nil, fmt.Errorf("the certificate of %s: %w", name, err)
+	}
+	if key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err == nil {
+		v, err = keyOf(key)
+	}
+	if err == nil {
+		v.chain, v.revoked = list, i.Revoked
+		err = v.Valid()
+	}
+	return v, key, err
+}
 
 // Verifier verifies signatures by one key; without a key none is valid.
 type Verifier struct {
@@ -172,11 +128,12 @@ func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
 
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")
 
-func (s Signer) Sign(digest []byte) ([]byte, error) {
-	if _, ok := s.Key.(ed25519.PrivateKey); ok {
-		return s.Key.Sign(nil, digest, crypto.Hash(0))
+// Sign signs a digest.
+func (i Identity) Sign(digest []byte) ([]byte, error) {
+	if _, ok := i.Key.(ed25519.PrivateKey); ok {
+		return i.Key.Sign(nil, digest, crypto.Hash(0))
 	}
-	return s.Key.Sign(rand.Reader, digest, crypto.SHA256)
+	return i.Key.Sign(rand.Reader, digest, crypto.SHA256)
 }
 
 func (v Verifier) Verify(digest, signature []byte) bool {

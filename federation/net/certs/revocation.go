@@ -84,11 +84,7 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("it holds no revocation list")
-	}
-	list, err := x509.ParseRevocationList(block.Bytes)
+	list, err := DecodePEM(text, RevocationBlock, x509.ParseRevocationList)
 	if err != nil {
 		return nil, err
 	}

@@ -71,21 +71,12 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 	return nil
 }
 
-func (s *Signatures) keyOf(client int, shown []byte) (Verifier, error) {
-	p := Proof{Key: shown}
-	if s.who.Certified() {
-		list, err := x509.ParseCertificates(shown)
-		if err != nil || len(list) == 0 {
-			return Verifier{}, fmt.Errorf("%s sent no certificate", UserOf(client))
-		}
-		for _, c := range list {
-			p.Chain = append(p.Chain, c.Raw)
-		}
-		if p.Key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err != nil {
-			return Verifier{}, err
-		}
+func (s *Signatures) keyOf(client int, shown []byte) (v Verifier, err error) {
+	if !s.who.Certified() {
+		return keyOf(shown)
 	}
-	return s.who.VerifierOf(p, UserOf(client))
+	v, _, err = s.who.verifierOf(shown, UserOf(client))
+	return v, err
 }
 
 // Certified reports whether keys come with certificates.

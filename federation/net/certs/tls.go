@@ -140,7 +140,7 @@ func (i Identity) Renew(by Identity) (Identity, error) {
 		_, err = i.VerifierOf(p, ServerName)
 	}
 	if err == nil {
-		i.Signer, i.chain = by.Signer, by.chain
+		i.Key, i.chain = by.Key, by.chain
 	}
 	return i, err
 }

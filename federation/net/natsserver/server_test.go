@@ -18,7 +18,7 @@ import (
 // A server on all addresses states an address that another machine can use: never the unspecified one, and a name of
 // its certificate where it has one. A server on one address states that.
 func TestURL(t *testing.T) {
-	named := nettest.NewAuthority(t).TLS("server", "localhost", "host.example")
+	named := nettest.NewAuthority(t, "localhost", "host.example").TLS("server")
 	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
 		e.Listen, e.Log = listen, slog.New(slog.DiscardHandler)
 		s, err := natsserver.Start(e)

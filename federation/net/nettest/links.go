@@ -1,70 +1,47 @@
 package nettest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"io"
-	"math/big"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
 )
 
-// Authority signs certificates.
+// Authority is a certificate authority in a folder.
 type Authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
+	t           testing.TB
+	dir, signer string
+	hosts       []string // of the server
 }
 
-func NewAuthority(t testing.TB) *Authority {
-	t.Helper()
-	a := &Authority{t: t, pool: x509.NewCertPool()}
-	a.cert, a.key = a.make(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func (a *Authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
-		time.Now().Add(time.Hour)
-	by := a.key
-	if parent == nil {
-		parent, by = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
-	if err == nil {
-		c, err = x509.ParseCertificate(der)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c, key
+// NewAuthority returns an authority. hosts are more names of the server.
+func NewAuthority(t testing.TB, hosts ...string) *Authority {
+	return &Authority{t, t.TempDir(), t.TempDir(), append(hosts, "127.0.0.1")}
 }
 
 // TLS returns a configuration with the certificate of a name.
-func (a *Authority) TLS(name string, hosts ...string) *tls.Config {
+func (a *Authority) TLS(name string) *tls.Config {
 	a.t.Helper()
-	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, a.cert)
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool,
-		ClientAuth:   tls.RequireAndVerifyClientCert,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key, Leaf: c}}}
+	client, _ := certs.ClientOf(name)
+	_, err := authority.Make(a.dir, a.signer, client+1, a.hosts, time.Now(), time.Hour)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	open := authority.ServerTLS
+	if name != certs.ServerName {
+		open = func(dir string) (*tls.Config, error) { return authority.ClientTLS(dir, name) }
+	}
+	conf, err := open(a.dir)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return conf
 }
 
 func (a *Authority) Identity(name string) certs.Identity {

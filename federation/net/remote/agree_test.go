@@ -35,7 +35,7 @@ var proof = sync.OnceValue(func() certs.Proof {
 	if err != nil {
 		panic(err)
 	}
-	p, err := certs.Identity{Signer: certs.Signer{Key: key}}.Proof()
+	p, err := certs.Identity{Key: key}.Proof()
 	if err != nil {
 		panic(err)
 	}
