@@ -49,41 +49,25 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 }
 
 // LocalIdentity is the identity of all clients of one process. Its keys last as long as the process.
-type LocalIdentity struct {
-	mu   sync.Mutex
-	keys map[int]ed25519.PrivateKey
-}
+type LocalIdentity struct{ keys sync.Map } // ed25519.PrivateKey by client
 
-func (l *LocalIdentity) of(client int) (ed25519.PrivateKey, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.keys[client]; k != nil {
-		return k, nil
+func (l *LocalIdentity) key(client int) ed25519.PrivateKey {
+	k, ok := l.keys.Load(client)
+	if !ok {
+		_, fresh, _ := ed25519.GenerateKey(rand.Reader) // that reader never fails
+		k, _ = l.keys.LoadOrStore(client, fresh)
 	}
-	_, k, err := ed25519.GenerateKey(rand.Reader)
-	if l.keys == nil {
-		l.keys = map[int]ed25519.PrivateKey{}
-	}
-	l.keys[client] = k
-	return k, err
+	return k.(ed25519.PrivateKey)
 }
 
 // Proof returns the public key.
 func (l *LocalIdentity) Proof(client int) ([]byte, error) {
-	k, err := l.of(client)
-	if err != nil {
-		return nil, err
-	}
-	return k.Public().(ed25519.PublicKey), nil
+	return l.key(client).Public().(ed25519.PublicKey), nil
 }
 
 // Sign signs with Ed25519.
 func (l *LocalIdentity) Sign(client int, message []byte) ([]byte, error) {
-	k, err := l.of(client)
-	if err != nil {
-		return nil, err
-	}
-	return ed25519.Sign(k, message), nil
+	return ed25519.Sign(l.key(client), message), nil
 }
 
 // Verify checks an Ed25519 signature.

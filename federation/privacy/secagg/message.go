@@ -67,88 +67,101 @@ const (
 
 var errShort = errors.New("the message has the wrong length")
 
-// encodeFixed writes records of one size, sorted by client: a count, then the number and bytes of each client.
-func encodeFixed(m map[int][]byte) []byte {
+// layout describes records in a message, sorted by client: their count, then the number and the bytes of each client.
+type layout struct {
+	what   string // the message, for errors
+	size   int    // of a record, in bytes
+	varies bool   // records are smaller, too; the size of each stands before its bytes
+}
+
+// The layouts of messages.
+var (
+	knownLayout      = layout{"advertisement", fingerprintSize, false}
+	rosterLayout     = layout{"roster", 3*keySize + 2 + maxSignature + maxProof, true}
+	encryptedLayout  = layout{"encrypted shares", 2*keySize + sealedSize + maxSignature, true}
+	complaintsLayout = layout{"complaints", keySize + proofSize, true}
+	signaturesLayout = layout{"signatures", maxSignature, true}
+	sharesLayout     = layout{"shares", secretSize, false}
+	clientsLayout    = layout{"clients", 0, false}
+)
+
+// header returns the number of bytes before a record's own.
+func (l layout) header() int {
+	if l.varies {
+		return 8
+	}
+	return 4
+}
+
+// most returns the size of a message with the largest records of so many clients, in bytes.
+func (l layout) most(clients int) int { return 4 + clients*(l.header()+l.size) }
+
+// encode writes records.
+func encode[T any](l layout, m map[int]T, record func(T) []byte) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
 	for _, id := range slices.Sorted(maps.Keys(m)) {
-		out = append(binary.LittleEndian.AppendUint32(out, uint32(id)), m[id]...)
+		b := record(m[id])
+		out = binary.LittleEndian.AppendUint32(out, uint32(id))
+		if l.varies {
+			out = binary.LittleEndian.AppendUint32(out, uint32(len(b)))
+		}
+		out = append(out, b...)
 	}
 	return out
 }
 
-// decodeFixed reads the bytes of encodeFixed. Client numbers must ascend, and no bytes may follow.
-func decodeFixed(b []byte, size int) (map[int][]byte, error) {
-	if len(b) < 4 {
-		return nil, errShort
+// decode reads the bytes of encode, and nothing after them.
+func decode[T any](l layout, b []byte, record func([]byte) (T, error)) (map[int]T, error) {
+	out, rest, err := decodePart(l, b, record)
+	if err == nil && len(rest) > 0 {
+		err = errShort
 	}
-	n := int(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; n > maxClients || len(b) != n*(4+size) {
-		return nil, errShort
-	}
-	out, last := make(map[int][]byte, n), -1
-	for ; len(b) > 0; b = b[4+size:] {
-		id := int(binary.LittleEndian.Uint32(b))
-		if id <= last || id >= maxID {
-			return nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
-		}
-		out[id], last = slices.Clone(b[4:4+size]), id
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.what, err)
 	}
 	return out, nil
 }
+
+// decodePart reads the bytes of encode, and returns those after them. Client numbers must ascend.
+func decodePart[T any](l layout, b []byte, record func([]byte) (T, error)) (map[int]T, []byte, error) {
+	if len(b) < 4 {
+		return nil, nil, errShort
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; n > maxClients || len(b) < n*l.header() {
+		return nil, nil, errShort
+	}
+	out, last := map[int]T{}, -1
+	for ; n > 0; n-- {
+		if len(b) < l.header() {
+			return nil, nil, errShort
+		}
+		id, size := int(binary.LittleEndian.Uint32(b)), l.size
+		if l.varies {
+			size = int(binary.LittleEndian.Uint32(b[4:]))
+		}
+		if b = b[l.header():]; size > l.size || size > len(b) {
+			return nil, nil, errShort
+		}
+		if id <= last || id >= maxID {
+			return nil, nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
+		}
+		var err error
+		if out[id], err = record(slices.Clone(b[:size])); err != nil {
+			return nil, nil, fmt.Errorf("client %d: %w", id, err)
+		}
+		last, b = id, b[size:]
+	}
+	return out, b, nil
+}
+
+// encodeBytes and decodeBytes are for records that are bytes.
+func encodeBytes(b []byte) []byte { return b }
+
+func decodeBytes(b []byte) ([]byte, error) { return b, nil }
 
 // Encode returns the keys as bytes.
 func (k Keys) Encode() []byte { return slices.Concat(k.Envelope[:], k.Pair[:], k.Seed[:]) }
-
-// DecodeKeys reads the bytes of Encode.
-func DecodeKeys(b []byte) (k Keys, err error) {
-	if len(b) != 3*keySize {
-		return k, fmt.Errorf("keys: %d bytes; they must have %d", len(b), 3*keySize)
-	}
-	copy(k.Envelope[:], b)
-	copy(k.Pair[:], b[keySize:])
-	copy(k.Seed[:], b[2*keySize:])
-	return k, nil
-}
-
-// encodeList writes records of any size, sorted by client: a count, then the number, size and bytes of each client.
-func encodeList(m map[int][]byte) []byte {
-	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
-	for _, id := range slices.Sorted(maps.Keys(m)) {
-		out = binary.LittleEndian.AppendUint32(out, uint32(id))
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(m[id])))
-		out = append(out, m[id]...)
-	}
-	return out
-}
-
-// decodeList reads the bytes of encodeList, with records of at most so many bytes.
-func decodeList(b []byte, most int) (map[int][]byte, error) {
-	if len(b) < 4 {
-		return nil, errShort
-	}
-	n := int(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; n > maxClients || len(b) < 8*n {
-		return nil, errShort
-	}
-	out, last := make(map[int][]byte, n), -1
-	for ; n > 0; n-- {
-		if len(b) < 8 {
-			return nil, errShort
-		}
-		id, size := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
-		if b = b[8:]; size > most || size > len(b) {
-			return nil, errShort
-		}
-		if id <= last || id >= maxID {
-			return nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
-		}
-		out[id], last, b = slices.Clone(b[:size]), id, b[size:]
-	}
-	if len(b) > 0 {
-		return nil, errShort
-	}
-	return out, nil
-}
 
 // Encode returns the advertisement as bytes: keys, size of the signature, signature, proof.
 func (a Advert) Encode() []byte {
@@ -166,17 +179,16 @@ func DecodeAdvert(b []byte) (a Advert, err error) {
 	if n > maxSignature || len(b) < head+n || len(b) > head+n+maxProof {
 		return a, fmt.Errorf("advertisement: %w", errShort)
 	}
-	if a.Keys, err = DecodeKeys(b[:3*keySize]); err != nil {
-		return a, err
-	}
+	_, err = binary.Decode(b, binary.LittleEndian, &a.Keys)
 	a.Signature, a.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
-	return a, nil
+	return a, err
 }
 
 // Encode returns the message as bytes: the size of the advertisement, the advertisement, and the known fingerprints.
 func (j Joining) Encode() []byte {
 	a := j.Advert.Encode()
-	return slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(a))), a, encodeFixed(j.Known))
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(a)))
+	return slices.Concat(b, a, encode(knownLayout, j.Known, encodeBytes))
 }
 
 // DecodeJoining reads the bytes of Encode.
@@ -188,108 +200,59 @@ func DecodeJoining(b []byte) (j Joining, err error) {
 	if b = b[4:]; n > len(b) {
 		return j, fmt.Errorf("advertisement: %w", errShort)
 	}
-	if j.Advert, err = DecodeAdvert(b[:n]); err != nil {
-		return j, err
+	if j.Advert, err = DecodeAdvert(b[:n]); err == nil {
+		j.Known, err = decode(knownLayout, b[n:], decodeBytes)
 	}
-	if j.Known, err = decodeFixed(b[n:], fingerprintSize); err != nil {
-		return j, fmt.Errorf("advertisement: %w", err)
-	}
-	return j, nil
+	return j, err
 }
 
-// Encode writes a roster.
-func (r Roster) Encode() []byte {
-	m := map[int][]byte{}
-	for id, a := range r {
-		m[id] = a.Encode()
-	}
-	return encodeList(m)
-}
+// Encode and the functions below write and read the messages that are records.
+func (r Roster) Encode() []byte { return encode(rosterLayout, r, Advert.Encode) }
 
-// DecodeRoster reads the bytes of Encode.
-func DecodeRoster(b []byte) (Roster, error) {
-	m, err := decodeList(b, 3*keySize+2+maxSignature+maxProof)
-	if err != nil {
-		return nil, fmt.Errorf("roster: %w", err)
-	}
-	r := Roster{}
-	for id, b := range m {
-		if r[id], err = DecodeAdvert(b); err != nil {
-			return nil, fmt.Errorf("roster: client %d: %w", id, err)
-		}
-	}
-	return r, nil
-}
+func DecodeRoster(b []byte) (Roster, error) { return decode(rosterLayout, b, DecodeAdvert) }
 
-// Encode writes signatures.
-func (s Signatures) Encode() []byte { return encodeList(s) }
+func (s Signatures) Encode() []byte { return encode(signaturesLayout, s, encodeBytes) }
 
-// DecodeSignatures reads the bytes of Encode.
-func DecodeSignatures(b []byte) (Signatures, error) {
-	m, err := decodeList(b, maxSignature)
-	if err != nil {
-		return nil, fmt.Errorf("signatures: %w", err)
-	}
-	return m, nil
-}
+func DecodeSignatures(b []byte) (Signatures, error) { return decode(signaturesLayout, b, decodeBytes) }
 
-// Encode returns encrypted shares as bytes, each as its commitments, the sealed shares and the signature.
+func (s Shares) Encode() []byte { return encode(sharesLayout, s, encodeBytes) }
+
+func DecodeShares(b []byte) (Shares, error) { return decode(sharesLayout, b, decodeBytes) }
+
 func (l EncryptedShares) Encode() []byte {
-	m := map[int][]byte{}
-	for id, x := range l {
-		m[id] = slices.Concat(x.Commitments[:], x.Sealed, x.Signature)
-	}
-	return encodeList(m)
+	return encode(encryptedLayout, l, func(x EncryptedShare) []byte {
+		return slices.Concat(x.Commitments[:], x.Sealed, x.Signature)
+	})
 }
 
-// DecodeEncryptedShares reads the bytes of Encode.
 func DecodeEncryptedShares(b []byte) (EncryptedShares, error) {
 	const head = 2 * keySize
-	m, err := decodeList(b, head+sealedSize+maxSignature)
-	if err != nil {
-		return nil, fmt.Errorf("encrypted shares: %w", err)
-	}
-	out := EncryptedShares{}
-	for id, b := range m {
+	return decode(encryptedLayout, b, func(b []byte) (x EncryptedShare, err error) {
 		if len(b) != head && len(b) < head+sealedSize {
-			return nil, fmt.Errorf("encrypted shares: client %d: %w", id, errShort)
+			return x, errShort
 		}
-		x := EncryptedShare{Commitments: [head]byte(b)}
+		copy(x.Commitments[:], b)
 		if len(b) > head {
 			x.Sealed, x.Signature = b[head:head+sealedSize], b[head+sealedSize:]
 		}
-		out[id] = x
-	}
-	return out, nil
+		return x, nil
+	})
 }
 
-// Encode writes complaints.
 func (c Complaints) Encode() []byte {
-	m := map[int][]byte{}
-	for id, x := range c {
-		m[id] = slices.Concat(x.Shared, x.Proof)
-	}
-	return encodeList(m)
+	return encode(complaintsLayout, c, func(x Complaint) []byte { return slices.Concat(x.Shared, x.Proof) })
 }
 
-// DecodeComplaints reads the bytes of Encode.
 func DecodeComplaints(b []byte) (Complaints, error) {
-	m, err := decodeList(b, keySize+proofSize)
-	if err != nil {
-		return nil, fmt.Errorf("complaints: %w", err)
-	}
-	out := Complaints{}
-	for id, b := range m {
+	return decode(complaintsLayout, b, func(b []byte) (Complaint, error) {
 		switch len(b) {
 		case 0:
-			out[id] = Complaint{}
+			return Complaint{}, nil
 		case keySize + proofSize:
-			out[id] = Complaint{b[:keySize], b[keySize:]}
-		default:
-			return nil, fmt.Errorf("complaints: client %d: %w", id, errShort)
+			return Complaint{b[:keySize], b[keySize:]}, nil
 		}
-	}
-	return out, nil
+		return Complaint{}, errShort
+	})
 }
 
 // EncodeClients writes a list of clients, which must ascend.
@@ -303,43 +266,8 @@ func EncodeClients(list []int) []byte {
 
 // DecodeClients reads the bytes of EncodeClients.
 func DecodeClients(b []byte) ([]int, error) {
-	list, rest, err := decodeClients(b)
-	if err == nil && len(rest) > 0 {
-		err = errShort
-	}
-	return list, err
-}
-
-// decodeClients reads a list of clients and returns the bytes after it.
-func decodeClients(b []byte) (list []int, rest []byte, err error) {
-	if len(b) < 4 {
-		return nil, nil, errShort
-	}
-	n := int(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; n > maxClients || len(b) < 4*n {
-		return nil, nil, errShort
-	}
-	last := -1
-	for ; n > 0; n, b = n-1, b[4:] {
-		id := int(binary.LittleEndian.Uint32(b))
-		if id <= last || id >= maxID {
-			return nil, nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
-		}
-		list, last = append(list, id), id
-	}
-	return list, b, nil
-}
-
-// Encode writes shares.
-func (s Shares) Encode() []byte { return encodeFixed(s) }
-
-// DecodeShares reads the bytes of Encode.
-func DecodeShares(b []byte) (Shares, error) {
-	m, err := decodeFixed(b, secretSize)
-	if err != nil {
-		return nil, fmt.Errorf("shares: %w", err)
-	}
-	return m, nil
+	m, err := decode(clientsLayout, b, decodeBytes)
+	return slices.Sorted(maps.Keys(m)), err
 }
 
 // Encode returns a question as bytes; both lists must ascend.
@@ -349,11 +277,26 @@ func (q UnmaskRequest) Encode() []byte {
 
 // DecodeUnmaskRequest reads the bytes of Encode.
 func DecodeUnmaskRequest(b []byte) (q UnmaskRequest, err error) {
-	if q.Survivors, b, err = decodeClients(b); err == nil {
+	survivors, b, err := decodePart(clientsLayout, b, decodeBytes)
+	if err == nil {
 		q.Dropped, err = DecodeClients(b)
 	}
 	if err != nil {
 		return UnmaskRequest{}, fmt.Errorf("question: %w", err)
 	}
+	q.Survivors = slices.Sorted(maps.Keys(survivors))
 	return q, nil
 }
+
+// Sizes of the largest messages of a client, in bytes, with so many clients.
+
+func MaxJoiningSize(clients int) int { return 4 + rosterLayout.size + knownLayout.most(clients) }
+
+func MaxEncryptedSharesSize(clients int) int { return encryptedLayout.most(clients) }
+
+func MaxComplaintsSize(clients int) int { return complaintsLayout.most(clients) }
+
+func MaxSharesSize(clients int) int { return sharesLayout.most(clients) }
+
+// MaxSignatureSize is that of a signature of a view.
+const MaxSignatureSize = maxSignature

@@ -46,9 +46,6 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		back := [][]byte{}
-		if k, err := DecodeKeys(b); err == nil {
-			back = append(back, k.Encode())
-		}
 		if a, err := DecodeAdvert(b); err == nil {
 			back = append(back, a.Encode())
 		}
