@@ -82,6 +82,13 @@ func (c *Client) Run(ctx context.Context) error {
 		if final := c.link.final(err); final != nil {
 			return final
 		}
+		select {
+		case r := <-c.task.finished():
+			if err := c.task.finish(r); err != nil {
+				return err
+			}
+		default:
+		}
 		if c.task.late() {
 			return nil
 		}
@@ -100,35 +107,6 @@ const reconnectPause = 500 * time.Millisecond
 
 // joinPause is the time between two requests to join of a client that waits.
 const joinPause = 2 * time.Second
-
-// askToJoin asks until the server admits the client.
-func (s *clientStream) askToJoin(ctx context.Context) error {
-	for said := ""; ; {
-		if err := s.send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Join{Join: s.join}}); err != nil {
-			return err
-		}
-		m, err := s.receive(ctx)
-		if err != nil {
-			return err
-		}
-		switch v := m.GetAnswer(); {
-		case v == nil:
-			return errors.New("the server did not answer the request to join")
-		case v.Ok:
-			s.seq = v.Seq - 1 // the newest comes again
-			s.log.Info("joined", "client", s.Invitation.Client)
-			return s.joined(v)
-		case !v.Later:
-			return endError{fmt.Errorf("%w: %s", ErrRefused, protocol.Printable(v.Reason))}
-		case v.Reason != said:
-			said = v.Reason
-			s.log.Info("not yet", "reason", protocol.Printable(said))
-		}
-		if err := sleep(ctx, joinPause); err != nil {
-			return err
-		}
-	}
-}
 
 // joined checks that the server counts uploads that this client knows.
 func (c *Client) joined(v *protocol.JoinAnswer) error {

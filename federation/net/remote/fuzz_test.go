@@ -242,7 +242,7 @@ func newFuzzedClient(f *testing.F) (fresh func() *clientStream, run, id string) 
 	return func() *clientStream {
 		c := &Client{Invitation: &Invitation{Run: run, Clients: 2, limit: 1, largest: 1 << 16}, executor: nineRounds{},
 			store: v, log: slog.New(slog.DiscardHandler)}
-		return &clientStream{Client: c, failed: make(chan struct{}), due: due{wake: make(chan struct{}, 1)}}
+		return &clientStream{Client: c, failed: make(chan struct{})}
 	}, run, id
 }
 
@@ -310,7 +310,7 @@ func FuzzServerMessage(f *testing.F) {
 		}
 		x.running.Wait()
 		if x.download == nil {
-			if err := <-x.done; err != nil {
+			if err := x.finish(<-x.done); err != nil {
 				t.Fatal(err)
 			}
 			if r := x.message(1 << 10); r.Attempt != x.Attempt || protocol.CheckReply(r) != nil ||

@@ -39,10 +39,10 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		if o.Kind != message.Train && o.Kind != message.Compute {
 			break
 		}
-		said := &task{Instruction: protocol.InstructionFor("", o, r.Client, len(c.hub.clients), nil)}
-		err := (&Client{}).prepare(said, r, nil)
+		said := (&Client{}).replyTo(&task{Instruction: protocol.InstructionFor("", o, r.Client, len(c.hub.clients),
+			nil)}, r, nil)
 		forms, most, other := c.hub.forms(o, r.Client)
-		if err := errors.Join(err, other); err != nil {
+		if err := errors.Join(said.err, other); err != nil {
 			c.t.Fatal(err)
 		}
 		body := said.body

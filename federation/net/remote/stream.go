@@ -3,8 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
-	"io"
-	"sync"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -12,17 +11,20 @@ import (
 	"promptfed/federation/net/protocol"
 )
 
-// clientStream is a client's stream while it is connected.
+// clientStream is a client's stream while it is connected. One goroutine receives, one sends, and the client's loop
+// alone has its state.
 type clientStream struct {
 	*Client
 	stream *connect.BidiStreamForClientSimple[protocol.ClientMessage, protocol.ServerMessage]
 	in     chan *protocol.ServerMessage
-	failed chan struct{} // closed when the stream has ended
-	why    error         // its reason, from then on
-	ctx    context.Context
+	out    chan *protocol.ClientMessage // closed after the last message
+	failed chan struct{}                // closed when the stream has ended
+	why    error                        // its reason, from then on
 
-	sending sync.Mutex // one message at a time
-	due     due        // messages to send
+	// messages to send: few, whatever the server asks for
+	fetch *protocol.Fetch // a request for chunks of the instruction
+	reply bool            // the reply of the task
+	chunk *protocol.Fetch // the next chunk of the reply
 }
 
 // participate takes part over one stream. joined is called when the server has admitted the client. It returns nil when
@@ -35,10 +37,10 @@ func (c *Client) participate(ctx context.Context, joined func()) error {
 	if err != nil {
 		return err
 	}
-	s := &clientStream{Client: c, stream: stream, in: make(chan *protocol.ServerMessage), failed: make(chan struct{}),
-		ctx: streamCtx, due: due{wake: make(chan struct{}, 1)}}
-	go s.receiveAll()
-	go s.sendAll()
+	s := &clientStream{Client: c, stream: stream, in: make(chan *protocol.ServerMessage),
+		out: make(chan *protocol.ClientMessage), failed: make(chan struct{})}
+	go s.receiveAll(streamCtx)
+	go s.sendAll(streamCtx)
 	if err := s.askToJoin(ctx); err != nil {
 		return err
 	}
@@ -46,17 +48,24 @@ func (c *Client) participate(ctx context.Context, joined func()) error {
 	watch := time.NewTicker(time.Second)
 	defer watch.Stop()
 	for {
+		next, sent := s.next()
+		out := s.out
+		if next == nil {
+			out = nil
+		}
 		select {
+		case out <- next:
+			sent()
 		case m := <-s.in:
 			if err := s.handle(m); err != nil || s.task.delivered() {
 				s.close(nil)
 				return err
 			}
-		case err := <-s.task.finished():
-			if err != nil {
+		case r := <-s.task.finished():
+			if err := s.task.finish(r); err != nil {
 				return endError{err}
 			}
-			s.due.add(func(d *due) { d.reply = s.task })
+			s.reply = true
 		case <-s.failed:
 			return s.why
 		case <-watch.C:
@@ -81,132 +90,128 @@ func (s *clientStream) handle(m *protocol.ServerMessage) error {
 	case *protocol.ServerMessage_Chunk:
 		return s.receiveChunk(v.Chunk)
 	case *protocol.ServerMessage_Fetch:
-		s.due.add(func(d *due) { d.chunk, d.of = v.Fetch, s.task })
+		if t := s.task; t != nil && t.reply != nil && t.reply.Content.Sum == v.Fetch.GetSum() {
+			s.chunk = v.Fetch
+		}
 	case *protocol.ServerMessage_Receipt:
-		s.task.acknowledge(v.Receipt)
+		if t := s.task; t != nil && v.Receipt.Id == t.Id {
+			t.acknowledged = t.reply != nil && v.Receipt.Attempt == t.Attempt
+		}
 	}
 	return nil
+}
+
+// next returns the next message to send, and the change when it is sent; nil for none.
+func (s *clientStream) next() (m *protocol.ClientMessage, sent func()) {
+	switch {
+	case s.fetch != nil:
+		return &protocol.ClientMessage{Kind: &protocol.ClientMessage_Fetch{Fetch: s.fetch}}, func() { s.fetch = nil }
+	case s.reply:
+		return &protocol.ClientMessage{Kind: &protocol.ClientMessage_Reply{Reply: s.task.message(s.limit)}},
+			func() { s.reply = false }
+	case s.chunk != nil:
+		if c := chunkOf(s.task.body, s.chunk); c != nil {
+			return &protocol.ClientMessage{Kind: &protocol.ClientMessage_Chunk{Chunk: c}}, func() { s.chunk = after(c) }
+		}
+	}
+	return nil, nil
 }
 
 // receiveAll passes the server's messages on until the stream ends.
-func (s *clientStream) receiveAll() {
+func (s *clientStream) receiveAll(ctx context.Context) {
+	defer close(s.failed)
 	for {
 		m, err := s.stream.Receive()
-		if err == nil {
-			select {
-			case s.in <- m:
-				continue
-			case <-s.ctx.Done():
-				err = s.ctx.Err()
-			}
-		}
-		s.why = err
-		close(s.failed)
-		return
-	}
-}
-
-// receive returns the next message.
-func (s *clientStream) receive(ctx context.Context) (*protocol.ServerMessage, error) {
-	select {
-	case m := <-s.in:
-		return m, nil
-	case <-s.failed:
-		return nil, s.why
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// send sends one message.
-func (s *clientStream) send(m *protocol.ClientMessage) error {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	err := s.stream.Send(m)
-	if errors.Is(err, io.EOF) { // the error of the stream is that of receiving
-		<-s.failed
-		return s.why
-	}
-	return err
-}
-
-// due holds the messages that a stream must send: few, whatever the server asks for.
-type due struct {
-	wake chan struct{}
-
-	mu    sync.Mutex
-	fetch *protocol.Fetch // a request for chunks of the instruction
-	reply *task           // whose reply is sent
-	chunk *protocol.Fetch // the next chunk of a reply
-	of    *task           // its task
-}
-
-// add adds a message.
-func (d *due) add(change func(*due)) {
-	d.mu.Lock()
-	change(d)
-	d.mu.Unlock()
-	notify(d.wake)
-}
-
-// next returns the next message and removes it, or nil.
-func (s *clientStream) next() *protocol.ClientMessage {
-	d := &s.due
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.fetch != nil:
-		m := &protocol.ClientMessage{Kind: &protocol.ClientMessage_Fetch{Fetch: d.fetch}}
-		d.fetch = nil
-		return m
-	case d.reply != nil:
-		r := d.reply.message(s.limit)
-		d.reply = nil
-		return &protocol.ClientMessage{Kind: &protocol.ClientMessage_Reply{Reply: r}}
-	case d.chunk != nil:
-		c := d.of.chunk(d.chunk)
-		if d.chunk = nil; c == nil {
-			return nil
-		}
-		d.chunk = after(c)
-		return &protocol.ClientMessage{Kind: &protocol.ClientMessage_Chunk{Chunk: c}}
-	}
-	return nil
-}
-
-// sendAll sends what is due until the stream ends.
-func (s *clientStream) sendAll() {
-	for {
-		select {
-		case <-s.due.wake:
-		case <-s.ctx.Done():
+		if err != nil {
+			s.why = err
 			return
 		}
-		for m := s.next(); m != nil; m = s.next() {
-			if s.send(m) != nil { // receiveAll reports why
+		select {
+		case s.in <- m:
+		case <-ctx.Done():
+			s.why = ctx.Err()
+			return
+		}
+	}
+}
+
+// sendAll sends messages until the last one, or until the stream ends.
+func (s *clientStream) sendAll(ctx context.Context) {
+	for {
+		select {
+		case m, more := <-s.out:
+			if !more {
+				s.stream.CloseRequest()
 				return
 			}
+			if s.stream.Send(m) != nil { // receiveAll reports why
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask sends one message and returns the next one of the server.
+func (s *clientStream) ask(ctx context.Context, m *protocol.ClientMessage) (*protocol.ServerMessage, error) {
+	for out := s.out; ; {
+		select {
+		case out <- m:
+			out = nil
+		case m := <-s.in:
+			return m, nil
+		case <-s.failed:
+			return nil, s.why
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }
 
 // close sends a last message, if any, and waits for a moment until the server has read it.
 func (s *clientStream) close(last *protocol.ClientMessage) {
-	go func() {
-		if last == nil || s.send(last) == nil {
-			s.sending.Lock()
-			defer s.sending.Unlock()
-			s.stream.CloseRequest()
-		}
-	}()
-	over := time.After(time.Second)
+	over, out := time.After(time.Second), s.out
+	if last == nil {
+		close(s.out)
+		out = nil
+	}
 	for {
 		select {
+		case out <- last:
+			close(s.out)
+			out = nil
 		case <-s.in:
 		case <-s.failed: // the server ended the stream, too
 			return
 		case <-over:
 			return
+		}
+	}
+}
+
+// askToJoin asks until the server admits the client.
+func (s *clientStream) askToJoin(ctx context.Context) error {
+	for said := ""; ; {
+		m, err := s.ask(ctx, &protocol.ClientMessage{Kind: &protocol.ClientMessage_Join{Join: s.join}})
+		if err != nil {
+			return err
+		}
+		switch v := m.GetAnswer(); {
+		case v == nil:
+			return errors.New("the server did not answer the request to join")
+		case v.Ok:
+			s.seq = v.Seq - 1 // the newest comes again
+			s.log.Info("joined", "client", s.Invitation.Client)
+			return s.joined(v)
+		case !v.Later:
+			return endError{fmt.Errorf("%w: %s", ErrRefused, protocol.Printable(v.Reason))}
+		case v.Reason != said:
+			said = v.Reason
+			s.log.Info("not yet", "reason", protocol.Printable(said))
+		}
+		if err := sleep(ctx, joinPause); err != nil {
+			return err
 		}
 	}
 }

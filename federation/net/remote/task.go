@@ -17,20 +17,25 @@ import (
 )
 
 // task is an instruction that a client executes, from its arrival to the receipt of its reply. Only the client's loop
-// calls its methods, except for the goroutines that compute and send.
+// has it; a goroutine computes the reply.
 type task struct {
 	*protocol.Instruction
 	download *partial // tensors that come in chunks; nil if they are complete
 	damaged  int      // how often the complete tensors were damaged
 	cancel   context.CancelFunc
-	done     chan error // of the computation
+	done     chan result // of the computation
 	running  sync.WaitGroup
 
-	mu           sync.Mutex
-	reply        *protocol.Reply // nil until it is computed; without its tensors
-	body         []byte          // tensors of the reply
+	result
 	computed     time.Time
 	acknowledged bool
+}
+
+// result is the end of a computation.
+type result struct {
+	reply *protocol.Reply // without its tensors; nil before the end
+	body  []byte          // tensors of the reply
+	err   error           // ends the client
 }
 
 // receiveInstruction starts a task, or sends the reply again if it is computed.
@@ -43,21 +48,15 @@ func (s *clientStream) receiveInstruction(o *protocol.Instruction) error {
 	}
 	s.seq = o.Seq
 	if t := s.task; t != nil && t.Id == o.Id && !t.failed() {
-		t.mu.Lock()
 		t.Attempt = o.Attempt
-		computed := t.reply != nil
-		t.mu.Unlock()
-		switch {
-		case computed:
-			s.due.add(func(d *due) { d.reply = t })
-		case t.download != nil:
-			return s.fetch(t)
+		if s.reply = t.reply != nil; !s.reply && t.download != nil {
+			return s.request(t)
 		}
 		return nil
 	}
-	s.due.add(func(d *due) { d.fetch, d.reply, d.chunk = nil, nil, nil })
+	s.fetch, s.reply, s.chunk = nil, false, nil
 	s.task.stop()
-	s.task = &task{Instruction: o, done: make(chan error, 1), cancel: func() {}}
+	s.task = &task{Instruction: o, done: make(chan result, 1), cancel: func() {}}
 	if err := checkLarge(int(o.Content.Size), s.largest); err != nil {
 		s.fail(s.task, fmt.Errorf("the instruction's tensors: %w", err))
 		return nil
@@ -76,15 +75,15 @@ func (s *clientStream) receiveInstruction(o *protocol.Instruction) error {
 		return endError{err}
 	}
 	s.task.download.have = min(info.Size(), int64(o.Content.Size))
-	return s.fetch(s.task)
+	return s.request(s.task)
 }
 
-// fetch asks for the missing chunks of an instruction.
-func (s *clientStream) fetch(t *task) error {
+// request asks for the missing chunks of an instruction.
+func (s *clientStream) request(t *task) error {
 	if t.download.have >= int64(t.Content.Size) {
 		return s.received(t)
 	}
-	s.due.add(func(d *due) { d.fetch = t.download.missing() })
+	s.fetch = t.download.missing()
 	return nil
 }
 
@@ -124,7 +123,7 @@ func (s *clientStream) received(t *task) error {
 			return endError{err}
 		}
 		t.download.have = 0
-		return s.fetch(t)
+		return s.request(t)
 	}
 	os.Remove(t.download.file.Name())
 	t.close()
@@ -145,33 +144,22 @@ func (c *Client) start(t *task, body []byte) {
 }
 
 // fail makes an error the reply.
-func (c *Client) fail(t *task, why error) {
-	c.logFailure(t, why)
-	t.done <- c.prepare(t, message.Reply{}, why)
-}
+func (c *Client) fail(t *task, why error) { t.done <- c.replyTo(t, message.Reply{}, why) }
 
-func (c *Client) logFailure(t *task, why error) {
-	c.log.Error("the instruction failed", "round", t.Round+1, "kind", t.Kind, "error", why)
-}
-
-// compute executes an instruction and prepares its reply. An error ends the client; failures of the computation are
-// reported to the server.
-func (c *Client) compute(ctx context.Context, t *task, body []byte) error {
+// compute executes an instruction and returns its reply. Failures of the computation are reported to the server.
+func (c *Client) compute(ctx context.Context, t *task, body []byte) result {
 	state, err := c.store.get(t.Accepted)
 	if err == nil {
 		err = c.store.prune(t.Instruction)
 	}
 	if err != nil {
-		return err
+		return result{err: err}
 	}
 	out, err := c.execute(ctx, t, body, state)
 	if ctx.Err() != nil {
-		return nil // another instruction came, or the client ends
+		return result{} // another instruction came, or the client ends
 	}
-	if err != nil {
-		c.logFailure(t, err)
-	}
-	return c.prepare(t, out, err)
+	return c.replyTo(t, out, err)
 }
 
 func (c *Client) execute(ctx context.Context, t *task, body []byte, s message.ClientState) (message.Reply, error) {
@@ -196,12 +184,13 @@ func (c *Client) execute(ctx context.Context, t *task, body []byte, s message.Cl
 	return r, err
 }
 
-// prepare makes the reply to an instruction: its result, or the reason of its failure.
-func (c *Client) prepare(t *task, out message.Reply, failed error) error {
+// replyTo returns the reply to an instruction: its result, or the reason of its failure.
+func (c *Client) replyTo(t *task, out message.Reply, failed error) result {
 	r := &protocol.Reply{Id: t.Id}
 	var tensors tensor.Map
 	var err error
 	if failed != nil {
+		c.log.Error("the instruction failed", "round", t.Round+1, "kind", t.Kind, "error", failed)
 		r.Error = protocol.Printable(failed.Error())
 	} else {
 		r.Examples, r.Loss, r.Steps = int64(out.Upload.N), out.Stats.Loss, int64(out.Stats.Steps)
@@ -211,20 +200,18 @@ func (c *Client) prepare(t *task, out message.Reply, failed error) error {
 		}
 	}
 	body, e := message.EncodeTensors(tensors)
-	if err = errors.Join(err, e); err != nil {
-		return err
-	}
 	r.Content = protocol.ContentOf(body)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reply, t.body, t.computed = r, body, time.Now()
-	return nil
+	return result{r, body, errors.Join(err, e)}
+}
+
+// finish records the end of the computation. Its error ends the client.
+func (t *task) finish(r result) error {
+	t.result, t.computed = r, time.Now()
+	return r.err
 }
 
 // message returns the reply to the newest attempt, with its tensors if they have at most limit bytes.
 func (t *task) message(limit int) *protocol.Reply {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	r := protobuf.CloneOf(t.reply)
 	r.Attempt = t.Attempt
 	if len(t.body) <= limit {
@@ -233,62 +220,23 @@ func (t *task) message(limit int) *protocol.Reply {
 	return r
 }
 
-// chunk returns a chunk of the reply's tensors; nil if there is none.
-func (t *task) chunk(at *protocol.Fetch) *protocol.Chunk {
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reply == nil || t.reply.Content.Sum != at.Sum {
-		return nil
-	}
-	return chunkOf(t.body, at)
-}
-
-// acknowledge records the receipt of the reply.
-func (t *task) acknowledge(r *protocol.Receipt) {
-	if t == nil || r.Id != t.Id {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.acknowledged = t.reply != nil && r.Attempt == t.Attempt
-}
-
 // failed reports whether the server knows that the task failed. It then runs again, for example after the server was
 // started again.
-func (t *task) failed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.acknowledged && t.reply.Error != ""
-}
+func (t *task) failed() bool { return t.acknowledged && t.reply.Error != "" }
 
 // delivered reports whether the client is done: the server has its reply to the last instruction.
-func (t *task) delivered() bool {
-	if t == nil || t.Kind != protocol.EndKind {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.acknowledged
-}
+func (t *task) delivered() bool { return t != nil && t.Kind == protocol.EndKind && t.acknowledged }
 
 // late reports whether the client has the final parameters, and could not report it for lastWord.
 func (t *task) late() bool {
-	if t == nil || t.Kind != protocol.EndKind {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.reply != nil && time.Since(t.computed) > lastWord
+	return t != nil && t.Kind == protocol.EndKind && t.reply != nil && time.Since(t.computed) > lastWord
 }
 
 // lastWord is how long a client tries to report that it has the final parameters.
 const lastWord = 30 * time.Second
 
-// finished returns the end of the computation.
-func (t *task) finished() <-chan error {
+// finished returns the channel of the end of the computation.
+func (t *task) finished() <-chan result {
 	if t == nil {
 		return nil
 	}
