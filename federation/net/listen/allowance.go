@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"promptfed/federation/net/wait"
 )
 
 // allowance limits the bytes of a user that belong to no message: frames without data, such as pings, settings and
@@ -29,49 +31,33 @@ var errOverhead = errors.New("it sends too much that belongs to no message")
 
 func newAllowance() *allowance { return &allowance{left: overheadBurst, at: time.Now()} }
 
-// refill adds what a user may send since the last call, and reports whether the allowance is full. allowance.mu must be
-// held.
-func (a *allowance) refill() bool {
-	if n := int(time.Since(a.at).Seconds() * overheadRate); n > 0 {
+// spend subtracts bytes that arrived and returns what is left. n below 0 gives bytes back.
+func (a *allowance) spend(n int) (left int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := int(time.Since(a.at).Seconds() * overheadRate); n > 0 { // what the user may send since the last call
 		a.left, a.at = min(a.left+n, overheadBurst), time.Now()
 	}
-	return a.left == overheadBurst
-}
-
-// spend subtracts bytes that arrived. n below 0 gives bytes back.
-func (a *allowance) spend(n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refill()
 	a.left = min(a.left-n, overheadBurst)
-}
-
-// enough reports whether some of the allowance is left.
-func (a *allowance) enough() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refill()
-	return a.left > 0
+	return a.left
 }
 
 // waitForAllowance waits until some of the user's allowance is left. It returns an error if the connection is closed,
 // or if it has waited overheadTime in all since a read that did not have to wait.
 func (c *Conn) waitForAllowance() error {
 	a := c.allowance.Load()
-	if a.enough() {
+	if a.spend(0) > 0 {
 		c.waited = 0
 		return nil
 	}
-	for ; !a.enough(); c.waited += overheadPause {
+	for ; a.spend(0) <= 0; c.waited += overheadPause {
 		if c.waited > overheadTime {
 			c.Refuse(fmt.Errorf("%.60q: %w", c.peer.Name, errOverhead))
 			c.Close()
 			return errOverhead
 		}
-		select {
-		case <-c.closed.Done():
+		if wait.For(c.closed, overheadPause) != nil {
 			return net.ErrClosed
-		case <-time.After(overheadPause):
 		}
 	}
 	return nil
@@ -113,10 +99,7 @@ func (l *Listener) forget() {
 		used[string(c.peer.Proof.Key)] = true
 	}
 	for key, a := range l.allowances {
-		a.mu.Lock()
-		full := a.refill()
-		a.mu.Unlock()
-		if full && !used[key] {
+		if a.spend(0) == overheadBurst && !used[key] {
 			delete(l.allowances, key)
 		}
 	}

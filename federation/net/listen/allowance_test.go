@@ -76,7 +76,7 @@ func TestAllowanceRefills(t *testing.T) {
 		t.Errorf("it waited %v: %v", c.waited, err)
 	}
 	a.at = a.at.Add(-time.Hour)
-	if !a.refill() || a.left != overheadBurst {
+	if a.spend(0) != overheadBurst {
 		t.Errorf("%d bytes are left", a.left)
 	}
 	if err := c.waitForAllowance(); err != nil || c.waited != 0 {

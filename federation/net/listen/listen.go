@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/wait"
 )
 
 // Options configures a Listener.
@@ -193,14 +194,7 @@ func (l *Listener) evict(user string, limit int) bool {
 
 // watch closes the connections of revoked and expired certificates, which TLS does not check again.
 func (l *Listener) watch() {
-	t := time.NewTicker(watchTime)
-	defer t.Stop()
-	for {
-		select {
-		case <-l.stopped.Done():
-			return
-		case <-t.C:
-		}
+	for wait.For(l.stopped, watchTime) == nil {
 		if _, err := l.options.Identity.Revoked.Refresh(); err != nil {
 			l.options.Log.Error("cannot read", "error", err)
 		}

@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/wait"
 )
 
 // Options configures the embedded NATS server.
@@ -30,7 +32,7 @@ type Options struct {
 type Server struct {
 	server *server.Server
 	conn   *nats.Conn
-	stop   chan struct{}
+	stop   context.CancelFunc // ends watch
 	dir    string
 	port   int
 	auth   *authenticator
@@ -51,7 +53,8 @@ func Start(e Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Server{port: port, stop: make(chan struct{}), auth: &authenticator{Options: e, secret: rand.Text()}}
+	ctx, stop := context.WithCancel(context.Background())
+	out := &Server{port: port, stop: stop, auth: &authenticator{Options: e, secret: rand.Text()}}
 	if out.dir, err = os.MkdirTemp("", "promptfed-jetstream-*"); err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
@@ -59,7 +62,7 @@ func Start(e Options) (*Server, error) {
 		os.RemoveAll(out.dir)
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	go out.watch()
+	go out.watch(ctx)
 	return out, nil
 }
 
@@ -105,7 +108,7 @@ func (e *Server) Conn() *nats.Conn { return e.conn }
 
 // Close stops the server.
 func (e *Server) Close() {
-	close(e.stop)
+	e.stop()
 	e.conn.Close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()
@@ -113,15 +116,8 @@ func (e *Server) Close() {
 }
 
 // watch closes the connections of revoked certificates.
-func (e *Server) watch() {
-	t := time.NewTicker(250 * time.Millisecond)
-	defer t.Stop()
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-t.C:
-		}
+func (e *Server) watch(ctx context.Context) {
+	for wait.For(ctx, 250*time.Millisecond) == nil {
 		if _, err := e.auth.Revoked.Refresh(); err != nil {
 			e.auth.Log.Error("cannot read", "error", err)
 		}

@@ -13,13 +13,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"promptfed/federation/net/wait"
 )
 
 // schemes are the schemes of URLs of NATS servers.
 var schemes = []string{"nats", "tls", "ws", "wss"}
 
-// Connect connects to a NATS server with JetStream. If wait is set, it waits for a server that does not answer.
-func Connect(ctx context.Context, address, name string, wait bool, log *slog.Logger,
+// Connect connects to a NATS server with JetStream. If patient is set, it waits for a server that does not answer.
+func Connect(ctx context.Context, address, name string, patient bool, log *slog.Logger,
 	options ...nats.Option) (*nats.Conn, error) {
 	for one := range strings.SplitSeq(address, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
@@ -28,7 +30,7 @@ func Connect(ctx context.Context, address, name string, wait bool, log *slog.Log
 				address)
 		}
 	}
-	nc, err := dial(ctx, address, name, wait, log, options)
+	nc, err := dial(ctx, address, name, patient, log, options)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ func Connect(ctx context.Context, address, name string, wait bool, log *slog.Log
 	return nc, nil
 }
 
-func dial(ctx context.Context, address, name string, wait bool, log *slog.Logger, options []nats.Option) (*nats.Conn,
+func dial(ctx context.Context, address, name string, patient bool, log *slog.Logger, options []nats.Option) (*nats.Conn,
 	error) {
 	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
@@ -64,14 +66,14 @@ func dial(ctx context.Context, address, name string, wait bool, log *slog.Logger
 		if err == nil {
 			return nc, nil
 		}
-		if !wait || !waitable(err) {
+		if !patient || !waitable(err) {
 			return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
 		}
 		if !logged {
 			log.Info("waiting for the NATS server", "url", address, "error", err)
 			logged = true
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait.For(ctx, time.Second); err != nil {
 			return nil, err
 		}
 	}

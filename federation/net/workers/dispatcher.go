@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/net/wait"
 	"promptfed/runtime/numerics"
 )
 
@@ -173,18 +174,17 @@ func (d *Dispatcher) leave() {
 	d.free.Signal()
 }
 
-// load runs a function that holds a client's tensors in memory; few run at the same time.
-func (d *Dispatcher) load(do func()) {
+// load waits until a client's tensors may be in memory; few clients' are at a time. They may until release is called.
+func (d *Dispatcher) load() (release func()) {
 	d.loading <- struct{}{}
-	defer func() { <-d.loading }()
-	do()
+	return func() { <-d.loading }
 }
 
 // watch checks workers and streams every second. A run whose server keeps its connection, but has no JetStream for
 // lostTime, ends.
 func (d *Dispatcher) watch(ctx context.Context) {
 	worked := time.Now()
-	for sleep(ctx, time.Second) == nil {
+	for wait.For(ctx, time.Second) == nil {
 		d.removeSilent()
 		err := d.checkStreams(ctx)
 		if err == nil || !d.conn.IsConnected() {

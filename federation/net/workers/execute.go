@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/net/wait"
 )
 
 const (
@@ -108,48 +109,43 @@ func (p publication) try(ctx context.Context) outcome {
 
 // encode returns the message of the job. Only then is the client's state in memory.
 func (p publication) encode(ctx context.Context) (m *nats.Msg, own content, err error) {
-	p.d.load(func() {
-		var s message.ClientState
-		if s, err = p.state(); err != nil {
-			return
-		}
-		var b, first, second []byte
-		j := job{Instruction: withoutTensors(p.instruction)}
-		if j.Common, first, err = p.common.content(ctx); err != nil {
-			return
-		}
-		if b, err = encodeOwn(p.instruction, s); err != nil {
-			return
-		}
-		if own, second, err = p.d.tensors.put(ctx, b, false); err != nil {
-			return
-		}
-		j.Own = own
-		m, err = pack(p.d.queue.subject(jobSubject), p.id, j, first, second)
-	})
+	defer p.d.load()()
+	s, err := p.state()
+	if err != nil {
+		return nil, own, err
+	}
+	common, first, err := p.common.content(ctx)
+	if err != nil {
+		return nil, own, err
+	}
+	b, err := encodeOwn(p.instruction, s)
+	if err != nil {
+		return nil, own, err
+	}
+	own, second, err := p.d.tensors.put(ctx, b, false)
+	if err != nil {
+		return nil, own, err
+	}
+	m, err = pack(p.d.queue.subject(jobSubject), p.id, job{withoutTensors(p.instruction), common, own}, first, second)
 	return m, own, err
 }
 
 // publish stores the job in the stream. It waits for a server that is not available.
 func (p publication) publish(ctx context.Context, m *nats.Msg) error {
-	for {
+	err := wait.Retry(ctx, retryInterval, func() (bool, error) {
 		_, err := p.d.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
-		if err == nil {
-			p.d.count(func(t *Totals) {
-				t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
-				if a := p.d.pending[p.id]; a != nil {
-					a.published = true
-				}
-			})
-			return nil
-		}
-		if ctx.Err() != nil || !unavailable(err) {
-			return fmt.Errorf("the NATS server does not store it: %w", err)
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return err
-		}
+		return err != nil && ctx.Err() == nil && unavailable(err), err
+	})
+	if err != nil {
+		return fmt.Errorf("the NATS server does not store it: %w", err)
 	}
+	p.d.count(func(t *Totals) {
+		t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
+		if a := p.d.pending[p.id]; a != nil {
+			a.published = true
+		}
+	})
+	return nil
 }
 
 // read decodes a result.
@@ -162,12 +158,11 @@ func (p publication) read(ctx context.Context, out *outcome) {
 	if out.fatal = in.Fatal; in.Error != "" {
 		out.err = errors.New(in.Error)
 	} else {
-		p.d.load(func() {
-			var b []byte
-			if b, _, out.err = p.d.tensors.get(ctx, in.Tensors, out.m.Data); out.err == nil {
-				out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
-			}
-		})
+		defer p.d.load()()
+		var b []byte
+		if b, _, out.err = p.d.tensors.get(ctx, in.Tensors, out.m.Data); out.err == nil {
+			out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
+		}
 	}
 	p.d.count(func(t *Totals) {
 		t.Lost += in.Deliveries - 1

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"time"
@@ -45,13 +44,3 @@ const (
 
 // MaxJobs is the largest number of concurrent jobs of one worker, and of all jobs that a run starts concurrently.
 const MaxJobs = 1024
-
-// sleep waits, or returns the error of a context that ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wait"
 	"promptfed/runtime/tensor"
 )
 
@@ -31,7 +33,7 @@ func (s *session) work(ctx context.Context) error {
 			return err
 		case err != nil: // the heartbeats find out whether the run is over
 			s.Log.Debug("no job", "error", err)
-			if err := sleep(ctx, retryInterval); err != nil {
+			if err := wait.For(ctx, retryInterval); err != nil {
 				return err
 			}
 		}
@@ -47,32 +49,20 @@ func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (m jetstre
 			return nil, err
 		}
 	}
-	batch, err := (*from).Fetch(1, jetstream.FetchContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	for m := range batch.Messages() {
-		return m, nil
-	}
-	if err = batch.Error(); errors.Is(err, context.DeadlineExceeded) {
+	m, err = (*from).Next(jetstream.FetchContext(ctx))
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
 		err = nil
 	}
-	return nil, err
+	return m, err
 }
 
 // execute executes a job and sends its result. A worker that stops gives the job back.
 func (s *session) execute(ctx context.Context, m jetstream.Msg) {
-	done := make(chan struct{})
-	defer close(done)
+	busy, done := context.WithCancel(context.WithoutCancel(ctx))
+	defer done()
 	go func() { // the job is delivered to another worker if this one is silent
-		for t := time.NewTicker(heartbeatInterval); ; {
-			select {
-			case <-t.C:
-				m.InProgress()
-			case <-done:
-				t.Stop()
-				return
-			}
+		for wait.For(busy, heartbeatInterval) == nil {
+			m.InProgress()
 		}
 	}()
 	r, body, err := s.compute(ctx, m)
@@ -145,17 +135,12 @@ func (s *session) send(ctx context.Context, m jetstream.Msg, r result, tensors [
 	if err != nil {
 		return err
 	}
-	for {
+	return wait.Retry(ctx, retryInterval, func() (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
 		_, err := s.conn.RequestMsgWithContext(attempt, out)
-		cancel()
-		if err == nil || s.conn.IsClosed() {
-			return err
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return err
-		}
-	}
+		return err != nil && !s.conn.IsClosed(), err
+	})
 }
 
 // sharedTensors keeps the newest tensors that several jobs share.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"promptfed/federation/net/wait"
 )
 
 // DefaultLimit is the default size of encoded tensors inside a message, in bytes.
@@ -52,18 +54,13 @@ func (s tensorStore) put(ctx context.Context, b []byte, shared bool) (content, [
 		sum := sha256.Sum256(b)
 		c.Digest = hex.EncodeToString(sum[:])
 	}
-	for {
+	return c, nil, wait.Retry(ctx, retryInterval, func() (bool, error) {
 		err := s.write(ctx, c.Object, b)
-		if err == nil {
-			return c, nil, nil
+		if err == nil || ctx.Err() == nil && unavailable(err) {
+			return err != nil, nil
 		}
-		if ctx.Err() != nil || !unavailable(err) {
-			return c, nil, fmt.Errorf("the NATS server does not store %d bytes of tensors: %w", len(b), err)
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return c, nil, err
-		}
-	}
+		return false, fmt.Errorf("the NATS server does not store %d bytes of tensors: %w", len(b), err)
+	})
 }
 
 // get returns encoded tensors, from the beginning of a message's data or from the object store, and the rest of the
@@ -75,15 +72,11 @@ func (s tensorStore) get(ctx context.Context, c content, data []byte) (tensors, 
 		}
 		return data[:c.Size], data[c.Size:], nil
 	}
-	for {
+	err = wait.Retry(ctx, retryInterval, func() (bool, error) {
 		tensors, err = s.read(ctx, c)
-		if err == nil || ctx.Err() != nil || errors.Is(err, jetstream.ErrObjectNotFound) || s.conn.IsClosed() {
-			return tensors, data, err
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return nil, nil, err
-		}
-	}
+		return err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrObjectNotFound) && !s.conn.IsClosed(), err
+	})
+	return tensors, data, err
 }
 
 // connected returns a context that ends when the connection is lost.

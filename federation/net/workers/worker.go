@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wait"
 )
 
 // ErrIdle reports that no run owned the queue for as long as the worker waits.
@@ -36,25 +37,33 @@ func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation
 	if err := CheckQueue(w.Queue); err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	for {
-		a, err := request(ctx, nc, queue(w.Queue).subject(inviteSubject), question{w.Program}, requestTimeout)
-		switch {
-		case err == nil && a.Refused != "":
-			return nil, errors.New(a.Refused)
-		case err == nil:
-			return &a.Invitation, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case nc.IsClosed():
-			return nil, err
-		case w.Idle > 0 && time.Since(began) >= w.Idle:
-			return nil, ErrIdle
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return nil, err
-		}
+	a, err := w.ask(ctx, nc, inviteSubject, question{w.Program})
+	if err == nil && a.Refused != "" {
+		err = errors.New(a.Refused)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return &a.Invitation, nil
+}
+
+// ask repeats a request until a run that owns the queue answers. It returns ErrIdle after Idle without an answer.
+func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (a answer, err error) {
+	began := time.Now()
+	err = wait.Retry(ctx, retryInterval, func() (bool, error) {
+		var err error
+		a, err = request(ctx, nc, queue(w.Queue).subject(subject), v, requestTimeout)
+		switch {
+		case err == nil || nc.IsClosed():
+			return false, err
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case w.Idle > 0 && time.Since(began) >= w.Idle:
+			return false, ErrIdle
+		}
+		return true, nil
+	})
+	return a, err
 }
 
 // Run executes jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
@@ -112,34 +121,23 @@ type session struct {
 // join asks the run to admit the worker, until the run answers or another run owns the queue. A run that is away for
 // Idle ends the worker.
 func (s *session) join(ctx context.Context) error {
-	began := time.Now()
-	for {
-		a, err := request(ctx, s.conn, s.queue.subject(joinSubject), s.info, requestTimeout)
-		switch {
-		case err == nil && a.Run != s.info.Run:
-			return ErrRunOver
-		case err == nil && a.Refused != "":
-			return errors.New(a.Refused)
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case s.conn.IsClosed():
-			return err
-		case s.Idle > 0 && time.Since(began) >= s.Idle:
-			return ErrIdle
-		}
-		if err := sleep(ctx, retryInterval); err != nil {
-			return err
-		}
+	a, err := s.ask(ctx, s.conn, joinSubject, s.info)
+	switch {
+	case err != nil:
+		return err
+	case a.Run != s.info.Run:
+		return ErrRunOver
+	case a.Refused != "":
+		return errors.New(a.Refused)
 	}
+	return nil
 }
 
 // heartbeats repeats the request to join, which also finds out whether the run still owns the queue: a killed run does
 // not report its end.
 func (s *session) heartbeats(ctx context.Context) error {
 	for {
-		if err := sleep(ctx, heartbeatInterval); err != nil {
+		if err := wait.For(ctx, heartbeatInterval); err != nil {
 			return err
 		}
 		if err := s.join(ctx); err != nil {
