@@ -11,9 +11,6 @@ import (
 //
 // Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
 // 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
-//
-// Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
-// 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
 func fixedSize(q, s, a float64) float64 {
 	switch {
 	case q == 0:

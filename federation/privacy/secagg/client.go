@@ -85,14 +85,14 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d: numbers of clients must lie between 0 and %d", id, maxID-1)
 	}
-	if err := t.check(); err != nil {
+	m := ClientState{Terms: t, Envelope: newSecret(random).bytes(), Pair: newSecret(random).bytes(),
+		Seed: newSecret(random).bytes()}
+	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
+	err := c.restore()
+	if err != nil {
 		return nil, err
 	}
-	c := &Client{id: id, who: who, peers: peers, random: random, envelope: newSecret(random), pair: newSecret(random),
-		seed: newSecret(random), sharedKeys: map[int][]byte{}}
-	c.m = ClientState{Terms: t, Envelope: c.envelope.bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
 	a := Advert{Keys: c.keys()}
-	var err error
 	if a.Proof, err = who.Proof(id); err != nil {
 		return nil, err
 	}
@@ -106,39 +106,41 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 // Restore continues a session from its State.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
-	fail := func(err error) (*Client, error) {
+	if err := c.restore(); err != nil {
 		return nil, fmt.Errorf("this client's saved state of the session is damaged: %w", err)
 	}
-	if err := m.Terms.check(); err != nil {
-		return fail(err)
+	return c, nil
+}
+
+// restore derives the other fields from the state.
+func (c *Client) restore() (err error) {
+	if err := c.m.Terms.check(); err != nil {
+		return err
 	}
-	var err error
 	for _, key := range []struct {
 		stored []byte
 		key    *secret
-	}{{m.Envelope, &c.envelope}, {m.Pair, &c.pair}, {m.Seed, &c.seed}} {
+	}{{c.m.Envelope, &c.envelope}, {c.m.Pair, &c.pair}, {c.m.Seed, &c.seed}} {
 		if key.key.Scalar, err = scalar(key.stored); err != nil {
-			return fail(err)
+			return err
 		}
 	}
-	if m.Roster != nil {
-		if c.roster, err = DecodeRoster(m.Roster); err != nil {
-			return fail(err)
+	if c.m.Roster != nil {
+		if c.roster, err = DecodeRoster(c.m.Roster); err != nil {
+			return err
 		}
-		if len(m.Shares) != 2 {
-			return fail(fmt.Errorf("it has %d shares of its own", len(m.Shares)))
-		}
-	}
-	if m.Inbox != nil {
-		in, err := DecodeEncryptedShares(m.Inbox)
-		if err == nil {
-			_, err = c.open(in)
-		}
-		if err != nil {
-			return fail(err)
+		if len(c.m.Shares) != 2 {
+			return fmt.Errorf("it has %d shares of its own", len(c.m.Shares))
 		}
 	}
-	return c, nil
+	if c.m.Inbox == nil {
+		return nil
+	}
+	in, err := DecodeEncryptedShares(c.m.Inbox)
+	if err == nil {
+		_, err = c.open(in)
+	}
+	return err
 }
 
 // State returns the state for Restore.
@@ -184,19 +186,12 @@ func (c *Client) Share(r Roster) (EncryptedShares, error) {
 	out := EncryptedShares{}
 	for _, id := range ids {
 		var l EncryptedShare
-		for of, b := range [][]byte{pair[id], seed[id]} {
-			x, err := scalar(b)
-			if err != nil {
-				return nil, err
-			}
-			copy(l.Commitments[of*keySize:], secret{x}.point())
-		}
+		copy(l.Commitments[ofPair*keySize:], pair[id].point())
+		copy(l.Commitments[ofSeed*keySize:], seed[id].point())
 		if id != c.id {
 			shared, err := c.shared(r, id)
 			if err == nil {
-				l.Sealed, err = sealShares(shared, t.Session, c.id, id, pair[id], seed[id])
-			}
-			if err == nil {
+				l.Sealed = sealShares(shared, t.Session, c.id, id, pair[id].bytes(), seed[id].bytes())
 				l.Signature, err = c.who.Sign(c.id, dealt(t, c.id, id, l))
 			}
 			if err != nil {
@@ -207,7 +202,8 @@ func (c *Client) Share(r Roster) (EncryptedShares, error) {
 	}
 	maps.Copy(c.peers, proofs)
 	c.roster = r
-	c.m.Roster, c.m.Shares, c.m.Sent = r.Encode(), [][]byte{pair[c.id], seed[c.id]}, out.Encode()
+	c.m.Roster, c.m.Sent = r.Encode(), out.Encode()
+	c.m.Shares = [][]byte{pair[c.id].bytes(), seed[c.id].bytes()}
 	return out, nil
 }
 

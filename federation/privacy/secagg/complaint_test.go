@@ -131,9 +131,7 @@ func TestComplaints(t *testing.T) {
 					t.Fatal(err)
 				}
 				x := l[3]
-				if x.Sealed, err = sealShares(shared, s.terms.Session, 1, 3, seed, pair); err != nil {
-					t.Fatal(err)
-				}
+				x.Sealed = sealShares(shared, s.terms.Session, 1, 3, seed, pair)
 				l[3] = s.resign(1, 3, x)
 			}
 		}, named: map[int]string{1: "its shares for client 3: they do not fit its commitments"}},
@@ -211,7 +209,7 @@ func TestDealersWithoutSecret(t *testing.T) {
 		"another secret": func(s *session, l EncryptedShares) {
 			other := newSecret(rand.Reader)
 			for to, share := range other.split(rand.Reader, 3, []int{0, 1, 2, 3, 4}) {
-				s.deals(1, to, l, share)
+				s.deals(1, to, l, share.bytes())
 			}
 		},
 		"no polynomial": func(s *session, l EncryptedShares) {
@@ -256,12 +254,10 @@ func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 			s.t.Fatal(err)
 		}
 		pair, _, err := openShares(shared, s.terms.Session, from, to, one.Sealed)
-		if err == nil {
-			one.Sealed, err = sealShares(shared, s.terms.Session, from, to, pair, share)
-		}
 		if err != nil {
 			s.t.Fatal(err)
 		}
+		one.Sealed = sealShares(shared, s.terms.Session, from, to, pair, share)
 		one = s.resign(from, to, one)
 	}
 	l[to] = one

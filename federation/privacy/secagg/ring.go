@@ -48,11 +48,7 @@ const chunk = 1 << 14
 
 // addMask adds the mask of a key to sum, or subtracts it. The mask is AES-256 in counter mode over zeros.
 func (r Ring) addMask(sum []uint64, key []byte, minus bool) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err) // keys have 32 bytes
-	}
-	stream := cipher.NewCTR(block, make([]byte, aes.BlockSize))
+	stream := cipher.NewCTR(block(key), make([]byte, aes.BlockSize))
 	buf, m := make([]byte, chunk*r.Width+8), r.mask()
 	for len(sum) > 0 {
 		n := min(chunk, len(sum))

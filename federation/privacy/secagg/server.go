@@ -122,25 +122,26 @@ func (s *Server) enough(from step, have int, what string) error {
 	return nil
 }
 
-// Joined returns the clients with accepted keys after that step, and nil before. The next three are alike.
-func (s *Server) Joined() []int { return s.over(advertise, slices.Collect(maps.Keys(s.roster))) }
+// Finished returns the number of finished steps.
+func (s *Server) Finished() int { return int(s.step) }
 
-// Dealt returns the clients that sent shares.
-func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.encrypted))) }
+// Clients returns the clients that take part in the current step; nil in the first one.
+func (s *Server) Clients() []int {
+	switch s.step {
+	case advertise:
+		return nil
+	case share:
+		return slices.Sorted(maps.Keys(s.roster))
+	case check:
+		return slices.Sorted(maps.Keys(s.encrypted))
+	case mask:
+		return s.senders
+	}
+	return slices.Sorted(maps.Keys(s.masked))
+}
 
 // Senders returns the clients that may upload.
-func (s *Server) Senders() []int { return s.over(check, s.senders) }
-
-// Added returns the clients whose vectors are in the sum.
-func (s *Server) Added() []int { return s.over(mask, slices.Collect(maps.Keys(s.masked))) }
-
-func (s *Server) over(step step, clients []int) []int {
-	if s.step <= step {
-		return nil
-	}
-	slices.Sort(clients)
-	return clients
-}
+func (s *Server) Senders() []int { return s.senders }
 
 // Join accepts a client's keys, unless other clients would refuse them.
 func (s *Server) Join(id int, j Joining) error {

@@ -14,11 +14,11 @@ import (
 func place(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
 
 // split returns one share for each client. Any t shares determine the secret, fewer reveal nothing.
-func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
+func (x secret) split(random io.Reader, t int, clients []int) map[int]secret {
 	s := secretsharing.New(random, uint(t-1), x.Scalar)
-	out := map[int][]byte{}
+	out := map[int]secret{}
 	for _, id := range clients {
-		out[id] = secret{s.ShareWithID(place(id)).Value}.bytes()
+		out[id] = secret{s.ShareWithID(place(id)).Value}
 	}
 	return out
 }

@@ -97,7 +97,7 @@ func TestShares(t *testing.T) {
 	ids := []int{0, 1, 6, 40, 1 << 29}
 	shares := x.split(rand.Reader, 3, ids)
 	from := func(some []int) secret {
-		got, err := newReconstruction(some).secret(func(id int) []byte { return shares[id] })
+		got, err := newReconstruction(some).secret(func(id int) []byte { return shares[id].bytes() })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -182,23 +182,32 @@ func (r *round) save() error {
 // step is one exchange of messages with the clients of all sessions.
 type step struct {
 	name, down, up string
-	clients        func(s *session) []int                            // the clients asked; nil after the step
 	send           func(s *session, client int) []byte               // message to a client
 	take           func(s *session, client int, answer []byte) error // checks an answer
 	end            func(s *session) error                            // reports why there is no sum
 }
 
-func (r *round) steps() []step {
-	until := func(over func(*secagg.Server) []int, asked func(s *session) []int) func(s *session) []int {
-		return func(s *session) []int {
-			if over(s.server) != nil {
-				return nil
-			}
-			return asked(s)
-		}
+// trainAt is the place of trainStep among the steps.
+const trainAt = 3
+
+// asked returns the clients of a session that a step asks; none if the step is over. The clients of a session that has
+// its sum train again, too: their training counts.
+func (s *session) asked(step int) []int {
+	switch {
+	case step > trainAt:
+		return s.took
+	case step < trainAt && s.server.Finished() > step:
+		return nil
+	case step == 0:
+		return s.clients
 	}
+	return s.server.Clients()
+}
+
+func (r *round) steps() []step {
+	down := func(s *session, _ int) []byte { return s.down }
 	return []step{
-		{keysStep, sessionName, keysName, until((*secagg.Server).Joined, func(s *session) []int { return s.clients }),
+		{keysStep, sessionName, keysName,
 			func(s *session, _ int) []byte { return encodeParams(s.terms) },
 			decoded(secagg.DecodeJoining, (*secagg.Server).Join),
 			func(s *session) error {
@@ -206,16 +215,12 @@ func (r *round) steps() []step {
 				s.down = roster.Encode()
 				return err
 			}},
-		{sharesStep, rosterName, sharesName, until((*secagg.Server).Dealt,
-			func(s *session) []int { return s.server.Joined() }),
-			func(s *session, _ int) []byte { return s.down },
-			decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
+		{sharesStep, rosterName, sharesName, down, decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
 			func(s *session) (err error) {
 				s.inboxes, err = s.server.Inboxes()
 				return err
 			}},
-		{checkStep, inboxName, complaintsName, until((*secagg.Server).Senders,
-			func(s *session) []int { return s.server.Dealt() }),
+		{checkStep, inboxName, complaintsName,
 			func(s *session, id int) []byte { return s.inboxes[id].Encode() },
 			decoded(secagg.DecodeComplaints, (*secagg.Server).Check),
 			func(s *session) error {
@@ -223,16 +228,11 @@ func (r *round) steps() []step {
 				r.refuse(liars)
 				return err
 			}},
-		{trainStep, sendersName, maskedName, func(s *session) []int {
-			if made := s.server.Added(); made != nil {
-				return made
-			}
-			return s.server.Senders()
-		},
+		{trainStep, sendersName, maskedName,
 			func(s *session, _ int) []byte { return secagg.EncodeClients(s.server.Senders()) },
 			func(s *session, id int, b []byte) error {
 				y, err := s.terms.Ring.Decode(b)
-				if err != nil || s.server.Added() != nil { // keep the sum; the client's training still counts
+				if err != nil || s.server.Finished() > trainAt { // keep the sum
 					return err
 				}
 				return s.server.Add(id, y)
@@ -242,17 +242,14 @@ func (r *round) steps() []step {
 				s.down, s.took = q.Encode(), q.Survivors
 				return err
 			}},
-		{agreeStep, questionName, agreedName, func(s *session) []int { return s.took },
-			func(s *session, _ int) []byte { return s.down },
+		{agreeStep, questionName, agreedName, down,
 			func(s *session, id int, b []byte) error { return s.server.Agree(id, b) },
 			func(s *session) error {
 				signed, err := s.server.Signatures()
 				s.down = signed.Encode()
 				return err
 			}},
-		{revealStep, signedName, revealName, func(s *session) []int { return s.took },
-			func(s *session, _ int) []byte { return s.down },
-			decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
+		{revealStep, signedName, revealName, down, decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
 			func(*session) error { return nil }},
 	}
 }
@@ -270,8 +267,8 @@ func decoded[T any](decode func([]byte) (T, error), take func(*secagg.Server, in
 }
 
 func (r *round) run(ctx context.Context) error {
-	for _, x := range r.steps() {
-		if err := r.exchange(ctx, x); err != nil {
+	for i, x := range r.steps() {
+		if err := r.exchange(ctx, i, x); err != nil {
 			return err
 		}
 		for _, s := range r.sessions {
@@ -279,7 +276,7 @@ func (r *round) run(ctx context.Context) error {
 				s.err = x.end(s)
 			}
 		}
-		if x.name == agreeStep || x.name == revealStep {
+		if i > trainAt {
 			continue // these steps have no saved state
 		}
 		if err := r.save(); err != nil {
@@ -291,10 +288,10 @@ func (r *round) run(ctx context.Context) error {
 
 // exchange sends a step's messages to the clients of all sessions and checks their answers. An invalid answer counts as
 // none.
-func (r *round) exchange(ctx context.Context, x step) error {
+func (r *round) exchange(ctx context.Context, at int, x step) error {
 	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name, Total: r.order.Total,
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
-	if x.name == trainStep {
+	if at == trainAt {
 		o = r.order
 	}
 	o.Guarded = r.answer(x.up)
@@ -304,11 +301,11 @@ func (r *round) exchange(ctx context.Context, x step) error {
 		if s.err != nil {
 			continue
 		}
-		asked := x.clients(s)
+		asked := s.asked(at)
 		s.took = nil
 		for _, id := range asked {
 			o.Clients, of[id], o.PerClient[id] = append(o.Clients, id), s, pack(x.down, x.send(s, id))
-			if x.name == trainStep {
+			if at == trainAt {
 				maps.Copy(o.PerClient[id], r.order.PerClient[id])
 			}
 		}

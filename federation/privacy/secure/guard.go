@@ -145,12 +145,45 @@ func (g *Guard) Summary(id int) Summary {
 	return s
 }
 
+// answers holds a client's part of the steps other than training, by their names.
+var answers = map[string]func(*client, message.Instruction) (tensor.Map, error){
+	keysStep:   answer(sessionName, keysName, decodeParams, (*client).begin),
+	sharesStep: answer(rosterName, sharesName, secagg.DecodeRoster, (*client).share),
+	checkStep: answer(inboxName, complaintsName, secagg.DecodeEncryptedShares,
+		func(c *client, _ message.Instruction, in secagg.EncryptedShares) (secagg.Complaints, error) {
+			return c.session.Check(in)
+		}),
+	agreeStep: answer(questionName, agreedName, secagg.DecodeUnmaskRequest,
+		func(c *client, _ message.Instruction, q secagg.UnmaskRequest) (signature, error) {
+			return c.session.Agree(q)
+		}),
+	revealStep: answer(signedName, revealName, secagg.DecodeSignatures, (*client).reveal),
+}
+
+// signature is a client's message in agreeStep.
+type signature []byte
+
+func (s signature) Encode() []byte { return s }
+
+// answer returns a client's part of a step: it decodes the server's message and encodes the client's.
+func answer[Q any, A interface{ Encode() []byte }](down, up string, decode func([]byte) (Q, error),
+	do func(*client, message.Instruction, Q) (A, error)) func(*client, message.Instruction) (tensor.Map, error) {
+	return func(c *client, o message.Instruction) (tensor.Map, error) {
+		q, err := read(o.PerClient[c.id], down, decode)
+		if err != nil {
+			return nil, err
+		}
+		a, err := do(c, o, q)
+		if err != nil {
+			return nil, err
+		}
+		return pack(up, a.Encode()), nil
+	}
+}
+
 // Answer executes the steps other than training.
 func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
-	steps := map[string]func(*client, message.Instruction) (tensor.Map, error){keysStep: (*client).begin,
-		sharesStep: (*client).share, checkStep: (*client).check, agreeStep: (*client).agree,
-		revealStep: (*client).reveal}
-	step, ok := steps[o.Statistic]
+	step, ok := answers[o.Statistic]
 	if !ok {
 		return nil, false, nil
 	}
@@ -206,42 +239,35 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 }
 
 // begin starts the session that an instruction names, or repeats its answer. Each round has one session.
-func (c *client) begin(o message.Instruction) (tensor.Map, error) {
-	t, err := read(o.PerClient[c.id], sessionName, c.l.decodeParams)
-	if err != nil {
-		return nil, err
+func (c *client) begin(o message.Instruction, t secagg.Params) (j secagg.Joining, err error) {
+	t.Round, t.Clients, t.Context = o.Round, c.l.clients, c.p.context()
+	if t.Ring, err = c.l.ring(); err != nil {
+		return j, err
 	}
-	t.Round, t.Context = o.Round, c.p.context()
 	if o.Total != c.l.clients {
-		return nil, fmt.Errorf("the server states %d clients; this client's configuration has %d",
-			o.Total, c.l.clients)
+		return j, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total, c.l.clients)
 	}
 	least, groups := c.l.threshold(), c.l.c.Least
 	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
-		return nil, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of %d "+
+		return j, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of %d "+
 			"clients", t.Threshold, c.l.Facts().Least, c.l.round)
 	}
 	switch s := c.session; {
-	case s == nil || o.Round > s.Terms().Round:
+	case s == nil || t.Round > s.Terms().Round:
 		if s, err = secagg.NewClient(c.id, t, c.p.Who, c.peers, rand.Reader); err != nil {
-			return nil, err
+			return j, err
 		}
 		c.session = s
-	case o.Round < s.Terms().Round:
-		return nil, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
+	case t.Round < s.Terms().Round:
+		return j, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
 	case s.Terms() != t:
-		return nil, errors.New("a second session of the same round is refused; the sums of two sessions could reveal " +
+		return j, errors.New("a second session of the same round is refused; the sums of two sessions could reveal " +
 			"one client's vector")
 	}
-	j, err := c.session.Advertise()
-	return pack(keysName, j.Encode()), err
+	return c.session.Advertise()
 }
 
-func (c *client) share(o message.Instruction) (tensor.Map, error) {
-	r, err := read(o.PerClient[c.id], rosterName, secagg.DecodeRoster)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) share(_ message.Instruction, r secagg.Roster) (secagg.EncryptedShares, error) {
 	if len(r) > c.l.round {
 		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(r),
 			c.l.round)
@@ -250,50 +276,22 @@ func (c *client) share(o message.Instruction) (tensor.Map, error) {
 		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; this client's "+
 			"configuration requires %d", len(r), t, c.l.thresholdOf(len(r)))
 	}
-	e, err := c.session.Share(r)
-	return pack(sharesName, e.Encode()), err
+	return c.session.Share(r)
 }
 
-func (c *client) check(o message.Instruction) (tensor.Map, error) {
-	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeEncryptedShares)
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.session.Check(in)
-	return pack(complaintsName, out.Encode()), err
-}
-
-func (c *client) agree(o message.Instruction) (tensor.Map, error) {
-	q, err := read(o.PerClient[c.id], questionName, secagg.DecodeUnmaskRequest)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.session.Agree(q)
-	return pack(agreedName, s), err
-}
-
-func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
-	signed, err := read(o.PerClient[c.id], signedName, secagg.DecodeSignatures)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg.Shares, error) {
 	before := c.session.State().Revealed
 	a, err := c.session.Reveal(signed)
-	if err != nil {
-		return nil, err
+	if err != nil || before {
+		return a, err
 	}
-	if !before {
-		seen := c.session.Transcript()
-		n := len(seen.Survivors)
-		if c.Sums++; c.Fewest == 0 || n < c.Fewest {
-			c.Fewest = n
-		}
-		c.Most = max(c.Most, n)
-		if err := c.p.appendLog(seen); err != nil {
-			return nil, err
-		}
+	seen := c.session.Transcript()
+	n := len(seen.Survivors)
+	if c.Sums++; c.Fewest == 0 || n < c.Fewest {
+		c.Fewest = n
 	}
-	return pack(revealName, a.Encode()), nil
+	c.Most = max(c.Most, n)
+	return a, c.p.appendLog(seen)
 }
 
 // Protect masks an upload.
@@ -355,7 +353,7 @@ func encodeParams(t secagg.Params) []byte {
 }
 
 // decodeParams decodes the result of encodeParams; the other parameters follow from the configuration.
-func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
+func decodeParams(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
 	}
@@ -365,7 +363,6 @@ func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
 	if n > 1<<40 {
 		return t, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
 	}
-	t.Length, t.Clients = int(n), l.clients
-	t.Ring, err = l.ring()
-	return t, err
+	t.Length = int(n)
+	return t, nil
 }

@@ -3,6 +3,7 @@ package secure
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"promptfed/federation/engine/message"
 	"promptfed/runtime/tensor"
@@ -36,11 +37,7 @@ const (
 func pack(name string, b []byte) tensor.Map {
 	out := make([]int64, packed(len(b)))
 	out[0] = int64(len(b))
-	for i := range out[1:] {
-		var word [8]byte
-		copy(word[:], b[8*i:])
-		out[1+i] = int64(binary.LittleEndian.Uint64(word[:]))
-	}
+	binary.Decode(append(slices.Clone(b), make([]byte, 7)...), binary.LittleEndian, out[1:])
 	return tensor.Map{name: tensor.OfInts(out, len(out))}
 }
 
@@ -57,16 +54,11 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	if n < 0 || n > int64(8*(len(t.Ints)-1)) || n <= int64(8*(len(t.Ints)-2)) {
 		return nil, fmt.Errorf("%s states %d bytes in %d numbers", name, n, len(t.Ints)-1)
 	}
-	out := make([]byte, 0, 8*len(t.Ints))
-	for _, v := range t.Ints[1:] {
-		out = binary.LittleEndian.AppendUint64(out, uint64(v))
+	out, err := binary.Append(nil, binary.LittleEndian, t.Ints[1:])
+	if err == nil && slices.ContainsFunc(out[n:], func(b byte) bool { return b != 0 }) {
+		err = fmt.Errorf("%s has data after its %d bytes", name, n)
 	}
-	for _, b := range out[n:] {
-		if b != 0 {
-			return nil, fmt.Errorf("%s has data after its %d bytes", name, n)
-		}
-	}
-	return out[:n], nil
+	return out[:n], err
 }
 
 // read unpacks and decodes one of several tensors.
