@@ -74,7 +74,7 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 
 // embed starts a NATS server in this process.
 func (f ClusterFlags) embed(c *Cluster, address string) error {
-	token, err := f.token.read()
+	token, err := f.readToken()
 	if err != nil {
 		return err
 	}

@@ -12,24 +12,22 @@ import (
 
 // QueueOptions are the options of a connection to the work queue of a cluster.
 type QueueOptions struct {
+	Access
 	Queue string
-	TLS   string
 	creds string
-	token token
 }
 
 // add adds the flags to a command.
 func (o *QueueOptions) add(c *cobra.Command) {
 	l := c.Flags()
 	l.StringVar(&o.Queue, "queue", "default", "name of the work queue on the NATS server; workers must use the same")
-	o.token.add(c, "secret that both sides use")
+	o.Access.add(c, "secret that both sides use", "folder that promptfed certs made")
 	l.StringVar(&o.creds, "creds", "", "NATS credentials file")
-	l.StringVar(&o.TLS, "tls", "", "folder that promptfed certs made")
 }
 
 // connect returns the options of a connection of a user, who has the certificate of the same name.
 func (o QueueOptions) connect(user string) ([]nats.Option, error) {
-	token, err := o.token.read()
+	token, err := o.readToken()
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type joinFlags struct {
 	require     string
 	yes         bool
 	insecureDP  bool
-	link        serverOptions
+	link        Access
 
 	required []facts.Requirement
 }
@@ -69,8 +69,7 @@ func joinCommand() *cobra.Command {
 	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	f.link.add(c, "the server's secret")
-	l.StringVar(&f.link.TLS, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
+	f.link.add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
 		"makes it")
 	addRemoved(c, noRun, noCreds)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -163,8 +162,8 @@ func (f joinFlags) checkImages() error {
 
 // prepare opens the data and the backbone of this client and returns the client. done releases them; its argument is
 // the error with which the work ended.
-func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slog.Logger) (*remote.Client,
-	func(error) error, error) {
+func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slog.Logger) (a *remote.Client,
+	done func(error) error, err error) {
 	began := time.Now()
 	conf, err := f.configuration(inv)
 	if err != nil {
@@ -182,6 +181,12 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	if err != nil {
 		return nil, nil, cli.AsUsage(err)
 	}
+	release := func() { b.Close() }
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	if err := f.checkNoise(b, inv, log); err != nil {
 		return nil, nil, err
 	}
@@ -189,22 +194,15 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	if err := f.consent().take(ctx, terms, own); err != nil {
 		return nil, nil, err
 	}
-	if err := b.ChooseProvider(); err != nil {
-		return nil, nil, err
-	}
-	d.Opened(b)
-	d.Fallback(b.Fallback)
-	if err := b.Features(ctx, d.Work); err != nil {
+	if err := computeFeatures(ctx, b, d); err != nil {
 		return nil, nil, err
 	}
 	p, err := b.Participant(place)
 	if err != nil {
-		b.Close()
 		return nil, nil, err
 	}
 	computed, err := b.Numerics()
 	if err != nil {
-		b.Close()
 		return nil, nil, err
 	}
 	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
@@ -215,19 +213,22 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	}
 	printSummary, err := f.joinSecure(b, conf, inv)
 	if err != nil {
-		b.Close()
 		return nil, nil, err
 	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
 		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run)
 		if err != nil {
-			b.Close()
 			return nil, nil, err
 		}
 		set.Noise = func(int) *noise.Noise { return own }
 	}
 	worker := client.NewWorker(b.Engine, set.Settings)
+	release = func() {
+		printSummary()
+		worker.Close()
+		b.Close()
+	}
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
 			for _, line := range record.ZeroShotWarnings(found) {
@@ -237,26 +238,28 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	}
 	executor := remote.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
-	a, err := remote.NewClient(inv, request, f.state, executor, log)
-	if err == nil {
-		err = errors.Join(cli.WriteConfig(f.state, b.Config), cli.WriteInfo(f.state, runfolder.DataFile, b.Info))
-	}
-	end := func(error) error { return nil }
-	if err == nil {
-		end, err = runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
-	}
-	done := func(failed error) error {
-		printSummary()
-		worker.Close()
-		b.Close()
-		return end(failed)
-	}
-	if err != nil {
-		end = func(error) error { return nil }
-		done(err)
+	if a, err = remote.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
-	return a, done, nil
+	err = errors.Join(cli.WriteConfig(f.state, b.Config), cli.WriteInfo(f.state, runfolder.DataFile, b.Info))
+	if err != nil {
+		return nil, nil, err
+	}
+	end, err := runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
+	return a, func(failed error) error {
+		release()
+		return end(failed)
+	}, err
+}
+
+// computeFeatures chooses the provider of an opened experiment and computes its features.
+func computeFeatures(ctx context.Context, b *experiment.Built, d *progress.Display) error {
+	if err := b.ChooseProvider(); err != nil {
+		return err
+	}
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	return b.Features(ctx, d.Work)
 }
 
 // checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on

@@ -3,11 +3,9 @@ package distributed
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,12 +162,8 @@ func (f joinFlags) consent() consent {
 // take prints the terms and returns an error unless they are accepted.
 func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	var before []joinTerm
-	b, err := os.ReadFile(c.Path)
-	if err == nil {
-		err = json.Unmarshal(b, &before)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: %w; remove it to be asked again", c.Path, err)
+	if _, err := atomicfile.ReadJSON(c.Path, &before); err != nil {
+		return fmt.Errorf("%w; remove it to be asked again", err)
 	}
 	fmt.Fprintln(c.Out, joinTable("what will run, what leaves this machine, and what protects it", slices.Concat(terms,
 		own)))
@@ -194,7 +188,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 		fmt.Fprintf(c.Out, "there is no terminal to ask at: these terms are recorded in %s, and others will need "+
 			"--yes\n", c.Path)
 	}
-	return atomicfile.WritePrivate(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(terms) })
+	return atomicfile.WritePrivate(c.Path, atomicfile.JSON(terms, ""))
 }
 
 // changedTerms describes the differences between two lists of terms.

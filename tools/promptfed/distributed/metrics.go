@@ -21,14 +21,6 @@ import (
 	"promptfed/tools/promptfed/hostguard"
 )
 
-// gauge is one number of the status of a server.
-type gauge struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(m *meter, s *remote.Status) float64
-	size bool // the number reveals how many clients trained
-}
-
 // meter exports the status of a server to Prometheus. It exports only numbers about clients that the command status
 // shows.
 type meter struct {
@@ -36,49 +28,12 @@ type meter struct {
 	rounds   atomic.Int64 // committed
 	accuracy atomic.Value // float64, of the last evaluated round
 	loss     atomic.Value // float64
-	gauges   []gauge
-	client   map[string]*prometheus.Desc
 }
 
 func newMeter(server *remote.Server) *meter {
-	m := &meter{server: server, client: map[string]*prometheus.Desc{}}
+	m := &meter{server: server}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
-	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *remote.Status) float64) *gauge {
-		desc := prometheus.NewDesc("promptfed_"+name, help, nil, nil)
-		m.gauges = append(m.gauges, gauge{desc: desc, kind: kind, of: of})
-		return &m.gauges[len(m.gauges)-1]
-	}
-	count := func(name, help string, of func(s *remote.Status) int64) *gauge {
-		return add(prometheus.CounterValue, name, help, func(_ *meter, s *remote.Status) float64 {
-			return float64(of(s))
-		})
-	}
-	sized := func(name, help string, of func(s *remote.Status) int64) { count(name, help, of).size = true }
-	add(prometheus.CounterValue, "rounds_total", "Finished rounds.",
-		func(m *meter, _ *remote.Status) float64 { return float64(m.rounds.Load()) })
-	add(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
-		"evaluation that eval.view names; NaN before, and where the method does not have it.",
-		func(m *meter, _ *remote.Status) float64 { return m.accuracy.Load().(float64) })
-	add(prometheus.GaugeValue, "loss", "Mean training loss of the last round.",
-		func(m *meter, _ *remote.Status) float64 { return m.loss.Load().(float64) })
-	sized("upload_bytes_total", "Bytes of accepted replies, headers included.",
-		func(s *remote.Status) int64 { return s.BytesUp })
-	sized("download_bytes_total", "Bytes of instructions, headers included.",
-		func(s *remote.Status) int64 { return s.BytesDown })
-	sized("replies_total", "Accepted replies.", func(s *remote.Status) int64 { return s.Replies })
-	sized("late_replies_total", "Late and repeated replies, which are dropped.",
-		func(s *remote.Status) int64 { return s.Late })
-	sized("refused_replies_total", "Replies that were refused or hold no result.",
-		func(s *remote.Status) int64 { return s.Refused })
-	count("refused_joins_total", "Refused requests to join.", func(s *remote.Status) int64 { return s.RefusedJoins })
-	sized("repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
-		func(s *remote.Status) int64 { return s.Repeats })
-	for name, help := range map[string]string{"joined": "1 if a client has joined and not left.",
-		"seen_seconds": "Seconds since the connection of a client ended; 0 while it is connected, -1 for none.",
-		"lag":          "1 if a client has an instruction that it has not answered."} {
-		m.client[name] = prometheus.NewDesc("promptfed_client_"+name, help, []string{"client"}, nil)
-	}
 	return m
 }
 
@@ -95,14 +50,7 @@ func (m *meter) round(r record.Record) {
 }
 
 // Describe and Collect implement prometheus.Collector.
-func (m *meter) Describe(out chan<- *prometheus.Desc) {
-	for _, g := range m.gauges {
-		out <- g.desc
-	}
-	for _, d := range m.client {
-		out <- d
-	}
-}
+func (m *meter) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
 
 func (m *meter) Collect(out chan<- prometheus.Metric) {
 	s := m.server.Status()
@@ -111,19 +59,43 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 
 // collect is Collect for a given status.
 func (m *meter) collect(s *remote.Status, out chan<- prometheus.Metric) {
-	for _, g := range m.gauges {
-		if !g.size || !s.SecretSize {
-			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(m, s))
+	send := func(kind prometheus.ValueType, name, help string, v float64) {
+		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, v)
+	}
+	send(prometheus.CounterValue, "rounds_total", "Finished rounds.", float64(m.rounds.Load()))
+	send(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
+		"evaluation that eval.view names; NaN before, and where the method does not have it.",
+		m.accuracy.Load().(float64))
+	send(prometheus.GaugeValue, "loss", "Mean training loss of the last round.", m.loss.Load().(float64))
+	for _, c := range []struct {
+		name, help string
+		value      int64
+		size       bool // the number reveals how many clients trained
+	}{
+		{"upload_bytes_total", "Bytes of accepted replies, headers included.", s.BytesUp, true},
+		{"download_bytes_total", "Bytes of instructions, headers included.", s.BytesDown, true},
+		{"replies_total", "Accepted replies.", s.Replies, true},
+		{"late_replies_total", "Late and repeated replies, which are dropped.", s.Late, true},
+		{"refused_replies_total", "Replies that were refused or hold no result.", s.Refused, true},
+		{"refused_joins_total", "Refused requests to join.", s.RefusedJoins, false},
+		{"repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.", s.Repeats,
+			true},
+	} {
+		if !c.size || !s.SecretSize {
+			send(prometheus.CounterValue, c.name, c.help, float64(c.value))
 		}
 	}
 	yes := map[bool]float64{true: 1}
 	for _, c := range s.Clients {
-		id := strconv.Itoa(c.Client)
-		for name, v := range map[string]float64{"joined": yes[c.Joined && !c.Left], "seen_seconds": c.Seen,
-			"lag": yes[c.Asked && !c.Answered]} {
-			if name != "lag" || !s.Secret {
-				out <- prometheus.MustNewConstMetric(m.client[name], prometheus.GaugeValue, v, id)
-			}
+		of := func(name, help string, v float64) {
+			out <- prometheus.MustNewConstMetric(prometheus.NewDesc("promptfed_client_"+name, help,
+				[]string{"client"}, nil), prometheus.GaugeValue, v, strconv.Itoa(c.Client))
+		}
+		of("joined", "1 if a client has joined and not left.", yes[c.Joined && !c.Left])
+		of("seen_seconds", "Seconds since the connection of a client ended; 0 while it is connected, -1 for none.",
+			c.Seen)
+		if !s.Secret {
+			of("lag", "1 if a client has an instruction that it has not answered.", yes[c.Asked && !c.Answered])
 		}
 	}
 }

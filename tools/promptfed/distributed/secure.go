@@ -13,16 +13,12 @@ import (
 )
 
 // serveSecure starts or resumes the server side of secure aggregation, if the run uses it.
-func (f serveFlags) serveSecure(h *remote.Server, b *experiment.Built) error {
+func serveSecure(h *remote.Server, set remote.Settings, b *experiment.Built) error {
 	who, err := h.Signatures()
 	if err != nil {
 		return err
 	}
-	norm, err := bound("max-norm", f.maxNorm)
-	if err != nil {
-		return err
-	}
-	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who, MaxNorm: norm})
+	return b.ServeSecure(secure.Party{Run: set.ID, Dir: set.Dir, Who: who, MaxNorm: set.MaxNorm})
 }
 
 // joinSecure prepares the client side of secure aggregation, if the run uses it. printSummary prints a summary of the

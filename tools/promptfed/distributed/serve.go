@@ -34,7 +34,7 @@ type serveFlags struct {
 	sets           []string
 	out            string
 	listen         string
-	link           serverOptions
+	link           Access
 	classes        string
 	clients, wait  int
 	deadline       time.Duration
@@ -47,6 +47,9 @@ type serveFlags struct {
 	insecure       bool
 	log, metrics   string
 	outputs        cli.Outputs
+
+	norm     float64 // of maxNorm; 0 for auto, -1 for off
+	examples int     // of maxExamples, likewise
 }
 
 func serveCommand(o cli.Outputs) *cobra.Command {
@@ -59,9 +62,8 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
 	l.StringVar(&f.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default :8443 "+
 		"with --tls, 127.0.0.1:8443 without)")
-	f.link.add(c, "secret that clients must have")
-	l.StringVar(&f.link.TLS, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
-		"accepted, and each certificate names one client")
+	f.link.add(c, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
+		"certificates are accepted, and each certificate names one client")
 	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
 		"clients that join before the start)")
 	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
@@ -92,19 +94,32 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 }
 
 // check checks the ranges of flags.
-func (f serveFlags) check() error {
+func (f *serveFlags) check() (err error) {
 	const mostLimit = 32 << 20
 	switch {
 	case !(f.quorum > 0 && f.quorum <= 1):
 		return fmt.Errorf("--quorum %v: expected a number above 0, at most 1", f.quorum)
 	case f.deadline < 0:
 		return fmt.Errorf("--deadline %v: expected 0 or more", f.deadline)
+	case f.clients < 0 || f.clients > certs.MaxClients:
+		return fmt.Errorf("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
+			certs.MaxClients)
 	case f.limit < 1 || f.limit > mostLimit:
 		return fmt.Errorf("--limit %d: expected 1 to %d", f.limit, mostLimit)
 	case f.largest < 1:
 		return fmt.Errorf("--largest %d: expected 1 or more", f.largest)
 	}
-	return nil
+	if f.norm, err = bound("max-norm", f.maxNorm); err != nil {
+		return err
+	}
+	examples, err := bound("max-examples", f.maxExamples)
+	if f.examples = int(examples); err == nil && examples != math.Trunc(examples) {
+		err = fmt.Errorf("--max-examples %s: expected a whole number", f.maxExamples)
+	}
+	if err == nil {
+		f.listen, err = f.address()
+	}
+	return err
 }
 
 // address returns the address to listen on. Without certificates it must be a loopback one, unless --insecure is given.
@@ -141,9 +156,6 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := f.check(); err != nil {
 		return cli.Usage(err)
 	}
-	if f.listen, err = f.address(); err != nil {
-		return cli.Usage(err)
-	}
 	l, err := cli.LoadChecked(path, f.sets, configs.Loaded.CheckWithoutData)
 	if err != nil {
 		return err
@@ -152,13 +164,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
 	conf := l.Config
-	if f.clients < 0 || f.clients > certs.MaxClients {
-		return cli.Usagef("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
-			certs.MaxClients)
-	}
-	if f.clients == 0 {
-		f.clients = conf.Partition.Clients
-	}
+	f.clients = cmp.Or(f.clients, conf.Partition.Clients)
+	f.wait = cmp.Or(f.wait, f.clients)
 	conf.Partition.Clients = f.clients
 	b, err := experiment.OpenServer(conf)
 	if err != nil {
@@ -169,9 +176,6 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 			return cli.Usage(err)
 		}
 		log.Warn(seededNoise)
-	}
-	if f.wait == 0 {
-		f.wait = f.clients
 	}
 	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
 		return cli.Usagef("--clients %d, --wait %d: both must be 1 or more, and --wait at most "+
@@ -217,7 +221,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		m.round(r)
 		d.Round(r)
 	}
-	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
+	if err := f.train(ctx, h, set, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
@@ -231,15 +235,15 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *remote.Server, b *experiment.Built, dir string,
-	d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
+func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.Settings, b *experiment.Built,
+	dir string, d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
 		return err
 	}
 	b.SetRunSpec(terms)
-	if err := f.serveSecure(h, b); err != nil {
+	if err := serveSecure(h, served, b); err != nil {
 		return err
 	}
 	id, err := b.ServerIdentity()
@@ -265,8 +269,7 @@ func (f serveFlags) train(ctx context.Context, h *remote.Server, b *experiment.B
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound, set.OnWarning = round, d.Warn
 	if b.Private() && !f.insecureDP {
-		path := filepath.Join(dir, runfolder.ServerFolder, noiseFile)
-		if set.ServerNoise, err = noise.Open(path, h.Status().Run); err != nil {
+		if set.ServerNoise, err = noise.Open(filepath.Join(served.Dir, noiseFile), served.ID); err != nil {
 			return err
 		}
 	}

@@ -2,8 +2,8 @@ package distributed
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,23 +25,13 @@ import (
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (remote.Settings, error) {
 	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
 		Deadline: f.deadline, Quorum: f.quorum, Method: b.Method, RunSpec: b.Engine.RunSpec(), Limit: f.limit,
-		Largest: f.largest, Masked: b.Engine.Secure != "",
+		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: b.Engine.Secure != "",
 		Privacy: remote.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
 	if !f.insecureDP {
 		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
 	}
 	var err error
-	if set.Token, err = f.link.read(); err != nil {
-		return set, err
-	}
-	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
-		return set, err
-	}
-	examples, err := bound("max-examples", f.maxExamples)
-	if set.MaxExamples = int(examples); err == nil && examples != math.Trunc(examples) {
-		err = cli.Usagef("--max-examples %s: expected a whole number", f.maxExamples)
-	}
-	if err != nil {
+	if set.Token, err = f.link.readToken(); err != nil {
 		return set, err
 	}
 	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
@@ -124,7 +114,7 @@ func bound(flag, text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || !(v >= 0 && v <= 1<<53):
-		return 0, cli.Usagef("--%s %q: expected auto, off or a number above 0, at most 2^53", flag, text)
+		return 0, fmt.Errorf("--%s %q: expected auto, off or a number above 0, at most 2^53", flag, text)
 	case v == 0:
 		return -1, nil
 	}

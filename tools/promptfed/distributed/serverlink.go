@@ -2,43 +2,12 @@ package distributed
 
 import (
 	"errors"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/net/authority"
-	"promptfed/federation/net/certs"
 	"promptfed/federation/net/remote"
 	"promptfed/tools/promptfed/cli"
 )
-
-// serverOptions are the options of serve, join and status about certificates and the token.
-type serverOptions struct {
-	token
-	TLS string
-}
-
-// server returns the way to the server of a run for a user. Without --tls, state is the folder of the key; empty for a
-// new key.
-func (o serverOptions) server(url, user, state string, log *slog.Logger) (*remote.Link, error) {
-	token, err := o.read()
-	if err != nil {
-		return nil, err
-	}
-	who, err := o.certificate(user)
-	if err == nil {
-		who, err = who.WithKey(state)
-	}
-	return &remote.Link{URL: url, Name: user, Identity: who, Token: token, Log: log}, err
-}
-
-// certificate returns the identity of a user's certificate; without --tls an identity without a key.
-func (o serverOptions) certificate(user string) (certs.Identity, error) {
-	if o.TLS == "" {
-		return certs.Identity{}, nil
-	}
-	return authority.Identity(o.TLS, user)
-}
 
 // oneURL checks that the only argument of a command is the address of a server.
 func oneURL(c *cobra.Command, args []string) error {

@@ -17,27 +17,27 @@ import (
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/remote"
+	"promptfed/federation/net/wait"
 )
 
 func statusCommand() *cobra.Command {
-	var link serverOptions
-	var asJSON, once bool
+	var link Access
+	var asJSON bool
 	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]",
 		Args: oneURL, Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated " +
 			"live on a terminal"}
 	l := c.Flags()
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
-	l.BoolVar(&once, "once", false, "print the table once, even on a terminal")
-	link.add(c, "the server's secret")
-	l.StringVar(&link.TLS, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
-	addRemoved(c, noRun, noCreds)
+	link.add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
+	addRemoved(c, noRun, noCreds, removed{"once", "the table is printed once where the output is no terminal; add " +
+		"| cat"})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		server, err := link.server(args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
 		defer server.Close()
-		live := term.IsTerminal(int(os.Stdout.Fd())) && !asJSON && !once
+		live := term.IsTerminal(int(os.Stdout.Fd())) && !asJSON
 		for {
 			s, err := fetchStatus(cmd.Context(), server)
 			if err != nil {
@@ -50,12 +50,7 @@ func statusCommand() *cobra.Command {
 				fmt.Print("\033[H\033[2J")
 			}
 			fmt.Println(statusTable(s))
-			if !live {
-				return nil
-			}
-			select {
-			case <-time.After(time.Second):
-			case <-cmd.Context().Done():
+			if !live || wait.For(cmd.Context(), time.Second) != nil {
 				return nil
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,8 +118,7 @@ func (t *task) close() {
 
 // job executes an instruction for a client.
 func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
-	*message.ClientState,
-	error) {
+	*message.ClientState, error) {
 	c, err := t.built.Client(client)
 	if err != nil {
 		return message.Reply{}, nil, err
@@ -155,12 +154,7 @@ func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
-	if err := b.ChooseProvider(); err != nil {
-		return nil, err
-	}
-	d.Opened(b)
-	d.Fallback(b.Fallback)
-	if err := b.Features(ctx, d.Work); err != nil {
+	if err := computeFeatures(ctx, b, d); err != nil {
 		return nil, err
 	}
 	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
@@ -180,11 +174,5 @@ func hostName() string {
 	if err != nil {
 		return "unknown"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < 128 && (r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' &&
-			r <= 'z') {
-			return r
-		}
-		return '_'
-	}, name[:min(len(name), 60)])
+	return regexp.MustCompile(`[^-.\w]`).ReplaceAllString(name[:min(len(name), 60)], "_")
 }

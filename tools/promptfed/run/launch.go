@@ -90,7 +90,7 @@ func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-ce
 func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
 
 func (f launchFlags) queue() distributed.QueueOptions {
-	return distributed.QueueOptions{Queue: "default", TLS: f.certs()}
+	return distributed.QueueOptions{Queue: "default", Access: distributed.Access{TLS: f.certs()}}
 }
 
 // clear removes the folder of the meeting. A folder with other files is an error.
