@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wait"
 )
 
 // Executor executes the instructions to a client.
@@ -35,6 +36,7 @@ type Client struct {
 	seq     int64 // number of the newest instruction
 	task    *task // the newest instruction; nil before the first
 	dropped int   // invalid instructions
+	lost    bool  // the connection
 }
 
 // NewClient returns the client of an invitation with its state in the folder dir.
@@ -65,13 +67,8 @@ func (e endError) Unwrap() error { return e.error }
 // connection is lost.
 func (c *Client) Run(ctx context.Context) error {
 	defer func() { c.task.stop() }()
-	for lost := false; ; {
-		err := c.participate(ctx, func() {
-			if lost {
-				c.log.Info("connected again")
-			}
-			lost = false
-		})
+	for {
+		err := c.participate(ctx)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -92,11 +89,11 @@ func (c *Client) Run(ctx context.Context) error {
 		if c.task.late() {
 			return nil
 		}
-		if !lost {
+		if !c.lost {
 			c.log.Warn("the connection is lost; trying again", "error", err)
-			lost = true
+			c.lost = true
 		}
-		if err := sleep(ctx, reconnectPause+rand.N(reconnectPause)); err != nil {
+		if err := wait.For(ctx, reconnectPause+rand.N(reconnectPause)); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,6 @@ type collection struct {
 	got         map[int]message.Reply // by client
 	failed      map[int]string        // reason, by client without an answer
 	wake        chan struct{}         // something changed
-	again       map[int]bool          // clients to send the instruction to
 
 	once   sync.Once
 	common encoded // tensors of all clients
@@ -128,7 +127,7 @@ func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
 	error) {
 	c := &collection{instruction: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
-		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	for _, k := range o.Clients {
 		if why := h.clients[k].lapsed; why != "" {
@@ -149,11 +148,14 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 		}
 		h.mu.Lock()
 		n, need := len(c.got), h.need(c, quorum)
+		over := !late || n >= need || try == tries
+		if !over {
+			h.totals.Repeats++
+		}
 		h.mu.Unlock()
-		if !late || n >= need || try == tries {
+		if over {
 			return h.replied(c), nil
 		}
-		h.counters.repeats.Add(1)
 		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", o.Round+1, "kind", o.Kind,
 			"answered", n, "needed", need, "try", try+1)
 	}
@@ -169,13 +171,6 @@ func (h *Server) need(c *collection, quorum float64) int {
 
 // attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
 func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
-	h.mu.Lock()
-	for _, k := range c.instruction.Clients {
-		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
-			c.again[k] = true
-		}
-	}
-	h.mu.Unlock()
 	var over <-chan time.Time
 	limit := h.set.Deadline
 	if c.instruction.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
@@ -186,8 +181,8 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 		defer t.Stop()
 		over = t.C
 	}
-	for {
-		if err := h.sendAll(c); err != nil {
+	for again := true; ; again = false {
+		if err := h.sendAll(c, again); err != nil {
 			return false, err
 		}
 		if done, err := h.done(c, quorum); done || err != nil {
@@ -220,19 +215,19 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 			return false, nil
 		}
 	}
-	return len(c.got) >= h.need(c, quorum) && len(c.again) == 0, nil
+	return len(c.got) >= h.need(c, quorum), nil
 }
 
-// sendAll sends the instruction to all joined clients that need it.
-func (h *Server) sendAll(c *collection) error {
+// sendAll sends the instruction to the joined clients that do not have it, or with again to all without an answer.
+func (h *Server) sendAll(c *collection, again bool) error {
 	h.mu.Lock()
 	var to []int
-	for _, k := range slices.Sorted(maps.Keys(c.again)) {
-		if h.clients[k].Participant.Joined {
+	for _, k := range c.instruction.Clients {
+		_, answered := c.got[k]
+		if !answered && c.failed[k] == "" && (again || c.given[k] == "") && h.clients[k].Participant.Joined {
 			to = append(to, k)
 		}
 	}
-	clear(c.again)
 	h.mu.Unlock()
 	for _, k := range to {
 		if err := h.send(c, k); err != nil {
@@ -242,14 +237,11 @@ func (h *Server) sendAll(c *collection) error {
 	return nil
 }
 
-// wake makes the current collection check its state, and sends a client that joined its instruction. A stream itself
-// sends an instruction again that the client had before.
-func (h *Server) wake(client int) {
+// changed makes the current collection and Wait check their state after a client came or left. A stream itself sends an
+// instruction again that the client had before.
+func (h *Server) changed() {
 	h.mu.Lock()
 	c := h.current
-	if c != nil && slices.Contains(c.instruction.Clients, client) && c.given[client] == "" {
-		c.again[client] = true
-	}
 	h.mu.Unlock()
 	if c != nil {
 		notify(c.wake)

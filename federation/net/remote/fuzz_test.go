@@ -57,7 +57,7 @@ func (f *fuzzed) renew() *pending {
 	f.mu.Lock()
 	f.clients[0].finish()
 	f.current = &collection{instruction: f.o, given: map[int]string{}, got: map[int]message.Reply{},
-		failed: map[int]string{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
+		failed: map[int]string{}, wake: make(chan struct{}, 1)}
 	f.s.control, f.s.send = nil, nil
 	f.limited = message.Limited{}
 	f.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,6 +22,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/listen"
 	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wait"
 )
 
 // listen opens the server's port and serves its clients.
@@ -46,11 +46,7 @@ func (h *Server) listen() error {
 			MaxReceiveBufferPerStream: window, SendPingTimeout: pingPause, PingTimeout: pingTime},
 		ErrorLog: log.New(io.Discard, "", 0), // the listener logs what it refuses
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			t, ok := c.(*tls.Conn)
-			if !ok {
-				return ctx
-			}
-			return context.WithValue(ctx, connectionKey{}, t.NetConn())
+			return context.WithValue(ctx, connectionKey{}, c.(*tls.Conn).NetConn())
 		}}
 	h.stops = append(h.stops, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -87,9 +83,9 @@ type service struct{ *Server }
 func (h *Server) authenticated(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, ok := r.Context().Value(connectionKey{}).(*listen.Conn)
+		c := connectionOf(r.Context())
 		// no other form of messages: not JSON, and none that is compressed
-		if kind := r.Header.Get("Content-Type"); !ok || kind != "application/grpc" && kind != "application/grpc+proto" {
+		if kind := r.Header.Get("Content-Type"); kind != "application/grpc" && kind != "application/grpc+proto" {
 			http.Error(w, "promptfed speaks gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
@@ -158,8 +154,12 @@ const guessPause = 500 * time.Millisecond
 
 // connectionOf returns the connection of a call.
 func connectionOf(ctx context.Context) *listen.Conn {
-	c, _ := ctx.Value(connectionKey{}).(*listen.Conn)
-	return c
+	return ctx.Value(connectionKey{}).(*listen.Conn)
+}
+
+// denied returns the error of a call that its caller may not make.
+func denied(format string, a ...any) error {
+	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf(format, a...))
 }
 
 // caller returns the client that calls. A client without a certificate must have the key that it joined with.
@@ -167,19 +167,18 @@ func (h *Server) caller(ctx context.Context) (certs.Peer, int, error) {
 	p := connectionOf(ctx).Peer()
 	k, ok := certs.ClientOf(p.Name)
 	if !ok {
-		return p, 0, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%.60q is not a client", p.Name))
+		return p, 0, denied("%.60q is not a client", p.Name)
 	}
 	if k >= h.set.Clients {
 		if err := h.budgetOf(p).WaitN(ctx, questionCost); err != nil {
 			return p, 0, err
 		}
-		return p, 0, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the client's number is invalid: the "+
-			"run has clients 0 to %d", h.set.Clients-1))
+		return p, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.checkKey(k, p); err != nil {
-		return p, 0, connect.NewError(connect.CodePermissionDenied, err)
+		return p, 0, denied("%w", err)
 	}
 	return p, k, nil
 }
@@ -217,8 +216,7 @@ func (h service) Invite(ctx context.Context, r *protocol.InvitationRequest) (*pr
 // Status returns the status for the status user. It is encoded at most once every statusAge.
 func (h service) Status(ctx context.Context, _ *protocol.StatusRequest) (*protocol.StatusReply, error) {
 	if p := connectionOf(ctx).Peer(); p.Name != certs.StatusUser {
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%.60q may not ask for the status",
-			p.Name))
+		return nil, denied("%.60q may not ask for the status", p.Name)
 	}
 	if err := h.watchers.WaitN(ctx, statusCost); err != nil {
 		return nil, err
@@ -240,15 +238,8 @@ const statusAge = 100 * time.Millisecond
 
 // watch excludes clients whose certificates are no longer valid. The listener reads the list of revoked ones.
 func (h *Server) watch() {
-	t := time.NewTicker(watchTime)
-	defer t.Stop()
-	for {
-		select {
-		case <-h.over:
-			return
-		case <-t.C:
-			h.dropInvalid()
-		}
+	for wait.For(h.over, watchTime) == nil {
+		h.dropInvalid()
 	}
 }
 
@@ -283,13 +274,8 @@ func (h *Server) dropInvalid() {
 		if _, answered := c.got[k]; !answered {
 			c.failed[k] = m.lapsed
 			m.finish()
-			h.counters.refused.Add(1)
+			h.totals.Refused++
 			notify(c.wake)
 		}
 	}
-}
-
-// counters since the server was opened.
-type counters struct {
-	up, down, replies, late, refused, refusedJoins, repeats, dropped atomic.Int64
 }

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wait"
 )
 
 // Invitation is the server's description of a run for a client that wants to join.
@@ -51,7 +52,7 @@ func FetchInvitation(ctx context.Context, l *Link, largest int) (*Invitation, er
 			l.Log.Info("waiting for the server", "url", l.URL, "error", err)
 			said = true
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait.For(ctx, time.Second); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"promptfed/federation/net/certs"
@@ -27,6 +28,9 @@ func (s *session) join(m *protocol.Join) *protocol.JoinAnswer {
 		out.Reason, out.Later = protocol.Printable(err.Error()), errors.As(err, new(laterError))
 		k.reason = out.Reason
 		k.refused++
+		if !out.Later {
+			h.totals.RefusedJoins++
+		}
 	} else {
 		out.Ok, out.Accepted, out.Safe, out.Seq = true, h.accepted[s.client], h.safe[s.client], k.seq
 		k.reason = ""
@@ -41,9 +45,6 @@ func (s *session) join(m *protocol.Join) *protocol.JoinAnswer {
 		s.log.Warn("asked to wait", "reason", out.Reason)
 	default:
 		s.log.Warn("refused to join", "reason", out.Reason)
-	}
-	if err != nil && !out.Later {
-		h.counters.refusedJoins.Add(1)
 	}
 	if err == nil || out.Later { // the request of a client that waits counts for the majority
 		notify(h.joined)
@@ -82,10 +83,9 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 	} else if c.Examples < 1 || c.Examples > protocol.MaxExamples {
 		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples, protocol.MaxExamples)
 	}
-	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
-		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
-		t.Tokens < 0 || t.Tokens > 1<<16 ||
-		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
+	if min(t.Width, t.Dim) < 1 || min(t.Patches, t.ImageSize, t.Tokens, t.VisionWidth, t.VisionLayers) < 0 ||
+		max(t.Width, t.Dim, t.Patches, t.Tokens, t.VisionWidth) > 1<<16 || t.ImageSize > 1<<14 ||
+		t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone has impossible sizes: %+v", *t)
 	}
 	k := &h.clients[client]
@@ -143,7 +143,7 @@ type clientRecord struct {
 	left    bool           // its user stopped it
 	lapsed  string         // why its certificate is not valid any more
 	budget  *rate.Limiter
-	joining int // streams that are joining
+	joining *semaphore.Weighted // streams that are joining
 
 	replies, refused int
 	up, down         int64

@@ -41,10 +41,7 @@ type pastNorm struct {
 // extrasOf returns the extras that a reply may have, and whether they can be checked, which is impossible under secure
 // aggregation.
 func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.Extra, checked bool) {
-	h.mu.Lock()
-	task := h.clients[client].Participant.Task
-	h.mu.Unlock()
-	declared, ok := o.Extras(h.set.Method, task)
+	declared, ok := o.Extras(h.set.Method, h.taskOf(client))
 	return declared, ok && o.Guarded == nil
 }
 
@@ -128,27 +125,24 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		return
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	var claims []int
 	for _, k := range h.clients {
 		if k.Participant.Joined {
 			claims = append(claims, k.Examples)
 		}
 	}
-	h.mu.Unlock()
 	slices.Sort(claims)
 	for i := range replies {
-		r := &replies[i]
-		declared, checked := h.extrasOf(o, r.Client)
-		if !checked || refused[r.Client] != nil {
+		r, most := &replies[i], h.set.MaxExamples
+		k := &h.clients[r.Client]
+		declared, ok := o.Extras(h.set.Method, k.Participant.Task)
+		if !ok || o.Guarded != nil || refused[r.Client] != nil {
 			continue
 		}
-		h.mu.Lock()
-		k, most := &h.clients[r.Client], h.set.MaxExamples
-		joined, before := k.Examples, k.counted
-		h.mu.Unlock()
 		if most == 0 {
 			var err error
-			if most, err = maxWeight(claims, joined); err != nil {
+			if most, err = maxWeight(claims, k.Examples); err != nil {
 				refused[r.Client] = err
 				continue
 			}
@@ -163,16 +157,14 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 			}
 			continue
 		}
-		claimed := r.Upload.N
-		h.mu.Lock()
-		if k.counted = 0; claimed > most {
-			counts.Scale(float64(most) / float64(claimed))
-			r.Upload.N, k.counted = most, most
-			h.limited.Cut = append(h.limited.Cut, message.CappedUpload{Client: r.Client, Claimed: claimed,
-				Counted: most})
+		claimed, before := r.Upload.N, k.counted
+		if k.counted = 0; claimed <= most {
+			continue
 		}
-		h.mu.Unlock()
-		if claimed > most && before != most {
+		counts.Scale(float64(most) / float64(claimed))
+		r.Upload.N, k.counted = most, most
+		h.limited.Cut = append(h.limited.Cut, message.CappedUpload{Client: r.Client, Claimed: claimed, Counted: most})
+		if before != most {
 			h.set.Log.Warn("an upload claims more examples than its weight is capped at (--max-examples)", "round",
 				o.Round+1, "client", r.Client, "claimed", claimed, "counted", most)
 		}
@@ -226,6 +218,9 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.norms == nil {
+		h.norms = norms{}
+	}
 	kinds := slices.Sorted(maps.Keys(lengths))
 	for _, kind := range kinds {
 		of := lengths[kind]
@@ -257,7 +252,8 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 			}
 		}
 		if len(good) > 0 {
-			h.norms = h.norms.with(kind, pastNorm{lowerMedian(good), rate})
+			all := append(h.norms[kind], pastNorm{lowerMedian(good), rate})
+			h.norms[kind] = all[max(0, len(all)-maxPast):]
 		}
 	}
 }
@@ -306,15 +302,6 @@ func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 		most = max(most, lowerMedian(perRate)*rate)
 	}
 	return most
-}
-
-// with returns the norms with another one of a kind.
-func (n norms) with(kind string, p pastNorm) norms {
-	out := norms{}
-	maps.Copy(out, n)
-	all := append(slices.Clone(out[kind]), p)
-	out[kind] = all[max(0, len(all)-maxPast):]
-	return out
 }
 
 // refuseTests refuses test results with unlikely many examples, which would dominate means over examples.

@@ -297,13 +297,3 @@ func (l *Link) FetchStatus(ctx context.Context) (*Status, error) {
 	}
 	return readStatus(r.Status)
 }
-
-// sleep waits, or returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

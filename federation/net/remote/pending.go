@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/tensor"
 )
 
 // pending is an instruction to a client and the state of its reply. Server.mu guards it.
@@ -16,10 +17,8 @@ type pending struct {
 	reply                 *protocol.Reply // whose tensors come in chunks
 	upload                *partial        // these tensors
 	most                  int64           // largest size of the reply's tensors, in bytes
-	// read decodes a reply of size bytes. keep, called after the client has its receipt, makes it count.
-	read func(r *protocol.Reply, body []byte, size int) (keep func(), err error)
-	// fail reports that there is no answer. refused is why an answer was refused, or nil if the client has none.
-	fail func(why string, refused error)
+	forms                 tensor.Specs    // of these tensors
+	of                    *collection
 }
 
 // deliver makes an instruction the pending one of a client, or repeats it as a new attempt. The client's stream sends

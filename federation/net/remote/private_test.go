@@ -77,8 +77,8 @@ func TestStatusHidesTheSample(t *testing.T) {
 			d.replies, d.refused, d.up, d.down, d.reason = 1, 1, 9, 9, "reason"
 		}
 		h.current = c
-		h.counters.up.Add(int64(9 * len(trains)))
-		h.counters.replies.Add(int64(len(trains)))
+		h.totals.BytesUp += int64(9 * len(trains))
+		h.totals.Replies += int64(len(trains))
 		b, err := json.Marshal(h.Status())
 		if err != nil {
 			t.Fatal(err)

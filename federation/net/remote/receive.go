@@ -43,28 +43,30 @@ func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 	k.finish()
 	k.replies++
 	k.up += int64(size)
+	h.totals.BytesUp += int64(size)
+	h.totals.Replies++
 	h.mu.Unlock()
-	h.counters.up.Add(int64(size))
-	h.counters.replies.Add(1)
 	if h.set.OnReply != nil {
 		h.set.OnReply(c.instruction, client)
 	}
 	notify(c.wake)
 }
 
+// refuse records that a client has no answer to an instruction, since its reply is refused.
+func (h *Server) refuse(client int, id, what string, why error) {
+	h.recordRejection(client, why)
+	h.recordFailure(client, id, what+protocol.Printable(why.Error()))
+}
+
 // recordFailure records that a client has no answer.
 func (h *Server) recordFailure(client int, id, why string) {
+	h.countRefusal(client)
+	h.set.Log.Warn("no answer", "client", client, "reason", why) // before the instruction may end
 	h.mu.Lock()
-	c := h.current
-	if c != nil && c.given[client] == id {
+	defer h.mu.Unlock()
+	if c := h.current; c != nil && c.given[client] == id {
 		c.failed[client] = why
 		h.clients[client].finish()
-	}
-	h.clients[client].refused++
-	h.mu.Unlock()
-	h.counters.refused.Add(1)
-	h.set.Log.Warn("no answer", "client", client, "reason", why)
-	if c != nil {
 		notify(c.wake)
 	}
 }
@@ -75,12 +77,16 @@ func (h *Server) Rejected(round, client int, why error) {
 		return
 	}
 	h.recordRejection(client, why)
-	h.mu.Lock()
-	h.clients[client].refused++
-	h.mu.Unlock()
-	h.counters.refused.Add(1)
+	h.countRefusal(client)
 	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
 		protocol.Printable(why.Error()))
+}
+
+func (h *Server) countRefusal(client int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clients[client].refused++
+	h.totals.Refused++
 }
 
 // recordRejection records a refused reply for the round's record and the status.

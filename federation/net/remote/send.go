@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
 	"promptfed/federation/net/protocol"
 	"promptfed/runtime/tensor"
 )
@@ -36,12 +37,16 @@ func (c *collection) tensors(h *Server, client int) (encoded, error) {
 
 // forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
 func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
-	h.mu.Lock()
-	task := h.clients[client].Participant.Task
-	h.mu.Unlock()
-	forms = o.ReplySpecs(h.set.Method, h.terms, task)
+	forms = o.ReplySpecs(h.set.Method, h.terms, h.taskOf(client))
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
+}
+
+// taskOf returns the sizes of a client as it joined.
+func (h *Server) taskOf(client int) method.ClientSpec {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.clients[client].Participant.Task
 }
 
 // send sends one client its instruction.
@@ -50,20 +55,10 @@ func (h *Server) send(c *collection, client int) error {
 	if err != nil {
 		return err
 	}
-	x := &pending{body: what.body,
+	x := &pending{body: what.body, of: c,
 		Instruction: protocol.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
-	forms, most, err := h.forms(c.instruction, client)
-	x.most = min(most, int64(h.set.Largest))
-	x.read = func(r *protocol.Reply, body []byte, size int) (func(), error) {
-		answer, err := h.decodeReply(c.instruction, forms, client, r, body)
-		return func() { h.record(client, x, answer, size) }, err
-	}
-	x.fail = func(why string, refused error) {
-		if refused != nil {
-			h.recordRejection(client, refused)
-		}
-		h.recordFailure(client, x.Id, why)
-	}
+	x.forms, x.most, err = h.forms(c.instruction, client)
+	x.most = min(x.most, int64(h.set.Largest))
 	h.mu.Lock()
 	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
 	c.given[client] = x.Id
@@ -72,7 +67,7 @@ func (h *Server) send(c *collection, client int) error {
 	}
 	h.mu.Unlock()
 	if err != nil {
-		x.fail("no reply of its task is possible: "+err.Error(), err)
+		h.refuse(client, x.Id, "no reply of its task is possible: ", err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"promptfed/federation/engine/message"
@@ -31,7 +33,7 @@ type Settings struct {
 	ID       string        // identity of this run, from NewID; the same when it resumes
 	Dir      string        // folder of the server's key, its clients, and tensors in transfer
 	Resume   bool          // keep the clients of this run
-	Clients  int           // number of clients
+	Clients  int           // number of clients, 1 to certs.MaxClients
 	Deadline time.Duration // of every instruction; 0 for none
 	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see QuorumSize
 	Config   []byte        // the clients' configuration
@@ -82,10 +84,8 @@ type Server struct {
 	identity certs.Identity
 	listener *listen.Listener
 	http     *http.Server
-	counters counters
-	decoding chan struct{} // limits how many clients' tensors are in memory at a time
-	over     chan struct{} // closed when the server stops
-	once     sync.Once
+	decoding chan struct{}   // limits how many clients' tensors are in memory at a time
+	over     context.Context // ends when the server stops
 	stops    []func()
 
 	unknown, watchers *rate.Limiter // budgets of clients that the run does not have, and of the status user
@@ -105,6 +105,7 @@ type Server struct {
 	safe         map[int]string // likewise, in the last checkpoint
 	trained      map[int]string // by client: training instruction that it answered in the current round
 	current      *collection
+	totals       Totals
 	norms        norms
 	longest      map[string]float64 // by kind: largest accepted norm, relative to the usual one
 	limited      message.Limited    // since the last call of Limited
@@ -122,11 +123,6 @@ const maxDecoding = 4
 
 // Open starts the server of a run, new or resumed.
 func Open(set Settings) (*Server, error) {
-	if set.Clients < 1 || set.Clients > certs.MaxClients || !(set.Quorum > 0 && set.Quorum <= 1) ||
-		set.Deadline < 0 {
-		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: at least 1 client, a quorum above 0 and at most "+
-			"1, and a deadline of at least 0 are needed", set.Clients, set.Quorum, set.Deadline)
-	}
 	if set.Largest <= 0 {
 		set.Largest = DefaultLargest
 	}
@@ -137,13 +133,16 @@ func Open(set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, terms: method.TermNames(set.Method), clients: make([]clientRecord, set.Clients),
-		runSpec: set.RunSpec, decoding: make(chan struct{}, maxDecoding), over: make(chan struct{}),
+		runSpec: set.RunSpec, decoding: make(chan struct{}, maxDecoding),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	for k := range h.clients {
-		h.clients[k].budget = newBudget()
+		h.clients[k].budget, h.clients[k].joining = newBudget(), semaphore.NewWeighted(maxJoining)
 	}
 	h.unknown, h.watchers = newBudget(), newBudget()
+	var stop context.CancelFunc
+	h.over, stop = context.WithCancel(context.Background())
+	h.stops = append(h.stops, stop)
 	err := h.prepare()
 	if err == nil {
 		err = h.listen()
@@ -157,7 +156,6 @@ func Open(set Settings) (*Server, error) {
 
 // Close stops the server. Its files stay, so that the run can resume.
 func (h *Server) Close() {
-	h.once.Do(func() { close(h.over) })
 	for _, stop := range h.stops {
 		stop()
 	}
@@ -181,16 +179,12 @@ func (h *Server) prepare() error {
 		h.set.Dir = dir
 		h.stops = append(h.stops, func() { os.RemoveAll(dir) })
 	}
-	for _, d := range []string{dir, filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return fmt.Errorf("the server's folder: %w", err)
-		}
+	members, pieces := filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)
+	err := os.RemoveAll(pieces)
+	if !h.set.Resume {
+		err = errors.Join(err, os.RemoveAll(members))
 	}
-	err := clearDir(filepath.Join(dir, piecesDir))
-	if err == nil && !h.set.Resume {
-		err = clearDir(filepath.Join(dir, membersDir))
-	}
-	if err != nil {
+	if err = errors.Join(err, os.MkdirAll(members, 0o700), os.MkdirAll(pieces, 0o700)); err != nil {
 		return fmt.Errorf("the server's folder: %w", err)
 	}
 	if h.identity, err = h.set.Identity.WithKey(dir); err != nil {
@@ -244,19 +238,5 @@ func (h *Server) readMembers() error {
 	return nil
 }
 
-// clearDir removes an older process's files from a folder.
-func clearDir(dir string) error {
-	list, err := filepath.Glob(filepath.Join(dir, "*"))
-	for _, path := range list {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
-}
-
 // Signatures verifies the messages that clients signed for each other.
 func (h *Server) Signatures() (*certs.Signatures, error) { return h.set.Identity.Signatures("") }
-
-// ID returns the run's identity, and Dir the server's folder.
-func (h *Server) ID() string { return h.set.ID }
-
-func (h *Server) Dir() string { return h.set.Dir }

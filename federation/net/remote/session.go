@@ -51,7 +51,7 @@ func (h service) Participate(ctx context.Context,
 		return err
 	}
 	defer s.disconnected()
-	h.wake(client)
+	h.changed()
 	received := make(chan error, 1)
 	go func() { received <- s.receiveAll(ctx) }()
 	for {
@@ -65,7 +65,7 @@ func (h service) Participate(ctx context.Context,
 			continue
 		case err = <-received:
 		case err = <-s.ended:
-		case <-h.over:
+		case <-h.over.Done():
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -81,10 +81,11 @@ func (h service) Participate(ctx context.Context,
 // receiveJoin answers requests to join until the client is admitted. Few streams of a client may do so at a time, as
 // such a request is large.
 func (s *session) receiveJoin(ctx context.Context) error {
-	if !s.startJoining(1) {
+	joining := s.clients[s.client].joining
+	if !joining.TryAcquire(1) {
 		return connect.NewError(connect.CodeUnavailable, errors.New("other streams of this client are joining"))
 	}
-	defer s.startJoining(-1)
+	defer joining.Release(1)
 	for {
 		m, err := s.stream.Receive()
 		if err != nil {
@@ -100,7 +101,7 @@ func (s *session) receiveJoin(ctx context.Context) error {
 		answer := s.join(join)
 		err = s.stream.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Answer{Answer: answer}})
 		if err == nil && !answer.Ok && !answer.Later {
-			err = connect.NewError(connect.CodePermissionDenied, errors.New(answer.Reason))
+			err = denied("%s", answer.Reason)
 		}
 		if err != nil || answer.Ok {
 			if err != nil {
@@ -111,18 +112,7 @@ func (s *session) receiveJoin(ctx context.Context) error {
 	}
 }
 
-// startJoining changes the number of streams of the client that are joining, if the number stays within maxJoining.
-func (s *session) startJoining(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := &s.clients[s.client]
-	if k.joining+n > maxJoining {
-		return false
-	}
-	k.joining += n
-	return true
-}
-
+// maxJoining is how many streams of a client may be joining at a time.
 const maxJoining = 2
 
 // end ends the stream. Server.mu may be held.
@@ -187,7 +177,7 @@ func (s *session) next() *protocol.ServerMessage {
 		return nil
 	}
 	n := int64(protobuf.Size(m))
-	s.counters.down.Add(n)
+	s.totals.BytesDown += n
 	k.down += n
 	return m
 }
@@ -234,20 +224,14 @@ func (s *session) handle(ctx context.Context, m *protocol.ClientMessage) error {
 	case *protocol.ClientMessage_Chunk:
 		return s.receiveChunk(v.Chunk)
 	case *protocol.ClientMessage_Fetch:
-		err := s.allow(ctx, fetchCost)
-		if err == nil {
-			s.mu.Lock()
-			s.send = v.Fetch
-			s.mu.Unlock()
-			notify(s.wake)
-		}
-		return err
+		s.mu.Lock()
+		s.send = v.Fetch
+		s.mu.Unlock()
+		notify(s.wake)
+		return nil
 	case *protocol.ClientMessage_Leave:
-		err := s.allow(ctx, questionCost)
-		if err == nil {
-			s.leave()
-		}
-		return err
+		s.leave()
+		return nil
 	}
 	return s.drop(fmt.Errorf("a message of kind %T at this place", m.Kind))
 }
@@ -259,18 +243,14 @@ func (s *session) leave() {
 	if k.session == s {
 		k.left = true
 	}
-	c := s.current
 	s.mu.Unlock()
-	if c != nil {
-		notify(c.wake)
-	}
-	notify(s.joined)
+	s.changed()
 }
 
 // drop counts an invalid message.
 func (s *session) drop(err error) error {
-	s.counters.dropped.Add(1)
 	s.mu.Lock()
+	s.totals.Dropped++
 	s.clients[s.client].refused++
 	n := s.clients[s.client].refused
 	s.mu.Unlock()
@@ -295,10 +275,17 @@ const (
 // costOf returns the cost of a message. A message that is larger than any that an honest client sends after its request
 // to join costs as much as that: the server has it in memory as a whole.
 func (s *session) costOf(m *protocol.ClientMessage) int {
+	cost := messageCost
 	if protobuf.Size(m) > s.set.Limit+chunkSize+2*protocol.MaxScores {
-		return questionCost
+		cost = questionCost
 	}
-	return messageCost
+	switch m.Kind.(type) {
+	case *protocol.ClientMessage_Fetch:
+		cost += fetchCost
+	case *protocol.ClientMessage_Leave:
+		cost += questionCost
+	}
+	return cost
 }
 
 func newBudget() *rate.Limiter { return rate.NewLimiter(budgetRate, budgetBurst) }

@@ -64,18 +64,17 @@ type ClientStatus struct {
 
 // Totals returns the server's counts.
 func (h *Server) Totals() Totals {
-	c := &h.counters
-	return Totals{BytesUp: c.up.Load(), BytesDown: c.down.Load(), Replies: c.replies.Load(), Late: c.late.Load(),
-		Refused: c.refused.Load(), RefusedJoins: c.refusedJoins.Load(), Repeats: c.repeats.Load(),
-		Dropped: c.dropped.Load()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.totals
 }
 
 // Status returns the state of the run.
 func (h *Server) Status() Status {
-	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified(),
-		Totals: h.Totals()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified(),
+		Totals: h.totals}
 	if h.current != nil {
 		o := h.current.instruction
 		s.Round, s.Kind, s.Set, s.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic

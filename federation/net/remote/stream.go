@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wait"
 )
 
 // clientStream is a client's stream while it is connected. One goroutine receives, one sends, and the client's loop
@@ -27,9 +28,8 @@ type clientStream struct {
 	chunk *protocol.Fetch // the next chunk of the reply
 }
 
-// participate takes part over one stream. joined is called when the server has admitted the client. It returns nil when
-// the run is over.
-func (c *Client) participate(ctx context.Context, joined func()) error {
+// participate takes part over one stream. It returns nil when the run is over.
+func (c *Client) participate(ctx context.Context) error {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with a last message
 	defer c.link.cut()
 	defer cancel()
@@ -44,7 +44,10 @@ func (c *Client) participate(ctx context.Context, joined func()) error {
 	if err := s.askToJoin(ctx); err != nil {
 		return err
 	}
-	joined()
+	if c.lost {
+		c.log.Info("connected again")
+		c.lost = false
+	}
 	watch := time.NewTicker(time.Second)
 	defer watch.Stop()
 	for {
@@ -210,7 +213,7 @@ func (s *clientStream) askToJoin(ctx context.Context) error {
 			said = v.Reason
 			s.log.Info("not yet", "reason", protocol.Printable(said))
 		}
-		if err := sleep(ctx, joinPause); err != nil {
+		if err := wait.For(ctx, joinPause); err != nil {
 			return err
 		}
 	}

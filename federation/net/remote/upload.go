@@ -9,6 +9,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/net/protocol"
 )
 
@@ -19,16 +20,19 @@ func (s *session) receiveReply(ctx context.Context, r *protocol.Reply) error {
 	if x != nil && x.Id != r.GetId() {
 		x = nil
 	}
-	newest := x != nil && x.Attempt == r.Attempt
+	// a client whose failure is of an older attempt does not know of the newest one yet
+	late := x == nil || r.Error != "" && x.Attempt != r.Attempt
+	if late {
+		s.totals.Late++
+	}
 	s.mu.Unlock()
-	if x == nil || r.Error != "" && !newest { // the client does not know of the newest attempt yet
-		s.counters.late.Add(1)
+	if late {
 		s.log.Debug("a late or repeated reply is dropped")
 		return s.answer(receipt(r))
 	}
 	if r.Error != "" {
 		err := s.answer(receipt(r))
-		x.fail(protocol.Printable(r.Error), nil)
+		s.recordFailure(s.client, x.Id, protocol.Printable(r.Error))
 		return err
 	}
 	// an expected message that is no reply is the client's failure; the server does not wait for another
@@ -106,22 +110,22 @@ func (s *session) complete(ctx context.Context, x *pending, r *protocol.Reply, r
 	if !r.Content.Inline() {
 		size += len(body)
 	}
-	var keep func()
+	var answer message.Reply
 	if err == nil {
-		keep, err = x.read(r, body, size)
+		answer, err = s.decodeReply(x.of.instruction, x.forms, s.client, r, body)
 	}
 	if err != nil {
 		return s.refuse(x, r, err)
 	}
 	err = s.answer(receipt(r)) // before the reply counts: the server may end with it
-	keep()
+	s.record(s.client, x, answer, size)
 	return err
 }
 
 // refuse refuses a reply for good.
 func (s *session) refuse(x *pending, r *protocol.Reply, why error) error {
 	err := s.answer(receipt(r))
-	x.fail("its reply is refused: "+protocol.Printable(why.Error()), why)
+	s.Server.refuse(s.client, x.Id, "its reply is refused: ", why)
 	return err
 }
 

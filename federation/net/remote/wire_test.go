@@ -191,7 +191,7 @@ func (r *room) joinMessage() *protocol.Join {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &protocol.Join{Run: r.h.ID(), Instance: protocol.NewID(), Request: text}
+	return &protocol.Join{Run: r.h.Status().Run, Instance: protocol.NewID(), Request: text}
 }
 
 // join opens a stream as a client and joins. The stream reads all messages, or only the answer.
@@ -422,7 +422,7 @@ func (r *room) changed(change func(c *protocol.JoinRequest)) *protocol.Join {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return &protocol.Join{Run: r.h.ID(), Instance: protocol.NewID(), Request: text}
+	return &protocol.Join{Run: r.h.Status().Run, Instance: protocol.NewID(), Request: text}
 }
 
 // Clients that read nothing do not hold up the others, and the server holds no tensors in memory for them. A client
