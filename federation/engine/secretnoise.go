@@ -19,7 +19,7 @@ const noiseFile = "noise.json"
 // run without a folder is not kept.
 func runNoise(set Settings) (*noise.Noise, error) {
 	if set.Dir == "" {
-		return noise.New()
+		return noise.Open("", "")
 	}
 	dir := filepath.Join(set.Dir, record.CheckFolder)
 	path := filepath.Join(dir, noiseFile)

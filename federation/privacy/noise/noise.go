@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"slices"
@@ -35,21 +34,6 @@ type noiseFile struct {
 	Released map[int][]string `json:"released"` // by round: layers and digests of releases
 }
 
-// New returns Noise with a new key that is in no file.
-func New() (*Noise, error) {
-	n := &Noise{}
-	return n, n.renew("")
-}
-
-// renew forgets all releases and makes a new key.
-func (n *Noise) renew(run string) error {
-	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
-	if _, err := rand.Read(n.Key); err != nil {
-		return fmt.Errorf("cannot read the system's random source: %w", err)
-	}
-	return nil
-}
-
 // Client returns the noise of a client in the same process, with a key derived from this key and without a file. Such a
 // client only repeats an instruction to release the same bytes.
 func (n *Noise) Client(id int) *Noise {
@@ -57,7 +41,7 @@ func (n *Noise) Client(id int) *Noise {
 }
 
 // Open reads the file of a run. If there is none, or if it belongs to another run, Open writes one with a new
-// key.
+// key. A key without a path is in no file.
 func Open(path, run string) (*Noise, error) {
 	n := &Noise{path: path}
 	if _, err := atomicfile.ReadJSON(path, &n.noiseFile); err != nil {
@@ -66,9 +50,8 @@ func Open(path, run string) (*Noise, error) {
 	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
 		return n, nil
 	}
-	if err := n.renew(run); err != nil {
-		return nil, err
-	}
+	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
+	rand.Read(n.Key)
 	return n, n.write()
 }
 

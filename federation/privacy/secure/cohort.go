@@ -120,10 +120,8 @@ func (r *round) open() (err error) {
 	}
 	if old := r.saved.Sessions; len(old) > 0 && old[0].Progress.Terms.Round == r.order.Round {
 		for _, o := range old {
-			s := &session{clients: o.Clients}
-			if s.terms, err = r.terms(o.Progress.Terms.Threshold, o.Progress.Terms.Session); err != nil {
-				return err
-			}
+			s := &session{clients: o.Clients,
+				terms: r.terms(o.Progress.Terms.Threshold, o.Progress.Terms.Session)}
 			if s.terms != o.Progress.Terms {
 				s.err = errors.New("secure aggregation: the round began with other settings; its clients keep " +
 					"those")
@@ -141,14 +139,9 @@ func (r *round) open() (err error) {
 		if r.saved.Invalid.grouped(r.order.Round) {
 			threshold = r.l.groupThreshold(len(clients))
 		}
-		s := &session{clients: clients}
 		var name secagg.Session
-		if _, err := rand.Read(name[:]); err != nil {
-			return err
-		}
-		if s.terms, err = r.terms(threshold, name); err != nil {
-			return err
-		}
+		rand.Read(name[:])
+		s := &session{clients: clients, terms: r.terms(threshold, name)}
 		if s.server, err = secagg.NewServer(s.terms, r.p.Who, r.saved.Peers); err != nil {
 			return err
 		}
@@ -158,11 +151,9 @@ func (r *round) open() (err error) {
 	return r.save()
 }
 
-func (r *round) terms(threshold int, name secagg.Session) (t secagg.Params, err error) {
-	t = secagg.Params{Session: name, Round: r.order.Round, Clients: r.l.clients, Threshold: threshold,
-		Length: r.l.length(r.order.Shared), Context: r.p.context()}
-	t.Ring, err = r.l.ring()
-	return t, err
+func (r *round) terms(threshold int, name secagg.Session) secagg.Params {
+	return secagg.Params{Session: name, Round: r.order.Round, Clients: r.l.clients, Threshold: threshold,
+		Length: r.l.length(r.order.Shared), Ring: r.l.ring, Context: r.p.context()}
 }
 
 // save writes the finished steps. After that, clients must not be asked anything different in this round.

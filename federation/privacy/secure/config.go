@@ -82,13 +82,14 @@ type Layer struct {
 	extras    []string
 	clients   int
 	round     int
+	ring      secagg.Ring // holds the sums of all clients
 }
 
 // New returns the layer of a method with a weighting of its clients. extras are the prefixes of further uploads, each
 // with one tensor prefix/NAME for each shared parameter. clients is the number of clients, round how many of them a
 // round has.
 func New(c Config, weighting string, extras []string, clients, round int) (*Layer, error) {
-	l := &Layer{c, weighting, extras, clients, round}
+	l := &Layer{c: c, weighting: weighting, extras: extras, clients: clients, round: round}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -105,7 +106,8 @@ func New(c Config, weighting string, extras []string, clients, round int) (*Laye
 			"of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups", c.Least, round,
 			l.groupSize(), c.Threshold)
 	}
-	_, err := l.ring()
+	var err error
+	l.ring, err = l.smallestRing()
 	return l, err
 }
 
@@ -144,8 +146,8 @@ func (l *Layer) maxWeight() int {
 	return l.c.Examples
 }
 
-// ring returns the ring that holds the sums of all clients.
-func (l *Layer) ring() (secagg.Ring, error) {
+// smallestRing returns the smallest ring that holds the sums of all clients.
+func (l *Layer) smallestRing() (secagg.Ring, error) {
 	most := float64(l.maxInteger()) * float64(l.maxWeight()) * float64(l.clients)
 	if most >= math.MaxInt64 {
 		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+

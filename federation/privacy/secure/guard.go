@@ -240,10 +240,7 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 
 // begin starts the session that an instruction names, or repeats its answer. Each round has one session.
 func (c *client) begin(o message.Instruction, t secagg.Params) (j secagg.Joining, err error) {
-	t.Round, t.Clients, t.Context = o.Round, c.l.clients, c.p.context()
-	if t.Ring, err = c.l.ring(); err != nil {
-		return j, err
-	}
+	t.Round, t.Clients, t.Ring, t.Context = o.Round, c.l.clients, c.l.ring, c.p.context()
 	if o.Total != c.l.clients {
 		return j, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total, c.l.clients)
 	}

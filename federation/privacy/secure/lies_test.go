@@ -58,12 +58,8 @@ func (s *liar) restart(k int) {
 
 func (s *liar) terms(round int) secagg.Params {
 	t := secagg.Params{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared),
-		Context: s.place(0).context()}
+		Ring: s.l.ring, Context: s.place(0).context()}
 	rand.Read(t.Session[:])
-	var err error
-	if t.Ring, err = s.l.ring(); err != nil {
-		s.t.Fatal(err)
-	}
 	return t
 }
 
