@@ -26,9 +26,12 @@ const caName = "ca"
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
 
+// Say gets one line for each action.
+type Say func(format string, a ...any)
+
 // Make makes the missing certificates with their keys in one folder, and returns their number.
-func Make(dir, authority string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
-	m, err := open(dir, authority, now, life)
+func Make(dir, authority string, clients int, hosts []string, life time.Duration) (int, error) {
+	m, err := open(dir, authority, life)
 	if err != nil {
 		return m.made, err
 	}
@@ -64,7 +67,8 @@ type maker struct {
 }
 
 // open opens the authority of two folders, and makes a missing one.
-func open(dir, authority string, now time.Time, life time.Duration) (*maker, error) {
+func open(dir, authority string, life time.Duration) (*maker, error) {
+	now := time.Now()
 	m := &maker{dir: dir, folder: authority, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour),
 		to: now.Add(life)}
 	for _, d := range []string{dir, authority} {

@@ -25,7 +25,7 @@ func TestKeyStays(t *testing.T) {
 	root := t.TempDir()
 	dir, other, signer := filepath.Join(root, "one"), filepath.Join(root, "other"), filepath.Join(root, "signer")
 	start := func(dir string, clients int) (int, error) {
-		return Make(dir, signer, clients, []string{"localhost"}, time.Now(), time.Hour)
+		return Make(dir, signer, clients, []string{"localhost"}, time.Hour)
 	}
 	if n, err := start(dir, 1); err != nil || n != 5 { // ca, server, status, worker, client-0
 		t.Fatalf("%d certificates, %v", n, err)
@@ -42,7 +42,7 @@ func TestKeyStays(t *testing.T) {
 	if read(t, keyFile(signer, caName)) != key {
 		t.Error("the authority has another key")
 	}
-	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Now(), time.Hour,
+	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Hour,
 		func(string, ...any) {})
 	if err != nil {
 		t.Error(err)
@@ -52,11 +52,11 @@ func TestKeyStays(t *testing.T) {
 // The key that an older release left beside the certificates moves to the authority's folder.
 func TestKeyMoves(t *testing.T) {
 	dir, signer := t.TempDir(), t.TempDir()
-	if _, err := Make(dir, dir, 1, nil, time.Now(), time.Hour); err != nil {
+	if _, err := Make(dir, dir, 1, nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	key := read(t, keyFile(dir, caName))
-	if n, err := Make(dir, signer, 2, nil, time.Now(), time.Hour); err != nil || n != 1 {
+	if n, err := Make(dir, signer, 2, nil, time.Hour); err != nil || n != 1 {
 		t.Fatalf("%d more certificates, %v", n, err)
 	}
 	if read(t, keyFile(signer, caName)) != key || there(keyFile(dir, caName)) {
@@ -65,6 +65,6 @@ func TestKeyMoves(t *testing.T) {
 	if err := os.Remove(keyFile(signer, caName)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Make(dir, signer, 3, nil, time.Now(), time.Hour)
+	_, err := Make(dir, signer, 3, nil, time.Hour)
 	datatest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
 }

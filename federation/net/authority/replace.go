@@ -17,18 +17,17 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Replace revokes certificates, then makes new ones; a stolen key needs both. say gets one line for each action.
-func Replace(dir, authority string, revoke, renew []string, now time.Time, life time.Duration,
-	say func(format string, a ...any)) error {
+// Replace revokes certificates, then makes new ones; a stolen key needs both.
+func Replace(dir, authority string, revoke, renew []string, life time.Duration, say Say) error {
 	if _, err := os.Stat(keyFile(authority, caName)); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
 	}
-	m, err := open(dir, authority, now, life)
+	m, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
 	if len(revoke) > 0 {
-		if err := m.revoke(revoke, now, say); err != nil {
+		if err := m.revoke(revoke, say); err != nil {
 			return err
 		}
 	}
@@ -103,11 +102,12 @@ func lists(list *x509.RevocationList, c *x509.Certificate) bool {
 }
 
 // revoke adds the certificates of a name, or the certificate of a file, to the folder's list.
-func (m *maker) revoke(which []string, now time.Time, say func(format string, a ...any)) error {
+func (m *maker) revoke(which []string, say Say) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
 		return fmt.Errorf("%s was made by an older release and may not sign a list of revoked certificates; make a "+
 			"new authority in another folder", certFile(m.dir, caName))
 	}
+	now := time.Now()
 	list, err := m.revoked()
 	if err != nil {
 		return err

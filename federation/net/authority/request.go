@@ -124,13 +124,12 @@ func (r Request) Matches(digits string) bool {
 
 // Approve signs the certificate of a request. Of the request it uses the name and the key; hosts are the addresses of a
 // server. Approve refuses a key whose certificate is revoked. It replaces a valid certificate for another key only with
-// replace. say gets one line for each action.
-func Approve(dir, authority string, r Request, hosts []string, replace bool, now time.Time, life time.Duration,
-	say func(format string, a ...any)) error {
+// replace.
+func Approve(dir, authority string, r Request, hosts []string, replace bool, life time.Duration, say Say) error {
 	if err := r.checkHosts(hosts); err != nil {
 		return err
 	}
-	m, err := open(dir, authority, now, life)
+	m, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func Approve(dir, authority string, r Request, hosts []string, replace bool, now
 		if file != path {
 			continue
 		}
-		if old = c; !same && !revoked && !replace && now.Before(c.NotAfter) {
+		if old = c; !same && !revoked && !replace && time.Now().Before(c.NotAfter) {
 			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
 				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path, r.Name,
 				r.Name, r.Name)

@@ -69,7 +69,7 @@ func newHolder(t *testing.T) *holder {
 }
 
 func (h *holder) approve(r Request, replace bool, hosts ...string) error {
-	return Approve(h.dir, h.signer, r, hosts, replace, time.Now(), time.Hour, func(string, ...any) {})
+	return Approve(h.dir, h.signer, r, hosts, replace, time.Hour, func(string, ...any) {})
 }
 
 func (h *holder) mustApprove(r Request, replace bool, hosts ...string) *x509.Certificate {
@@ -85,7 +85,7 @@ func (h *holder) mustApprove(r Request, replace bool, hosts ...string) *x509.Cer
 }
 
 func (h *holder) replace(revoke, renew []string) error {
-	return Replace(h.dir, h.signer, revoke, renew, time.Now(), time.Hour, func(string, ...any) {})
+	return Replace(h.dir, h.signer, revoke, renew, time.Hour, func(string, ...any) {})
 }
 
 // Keys and folders are private; requests and certificates are not secret. A second request has the same key.
@@ -272,14 +272,14 @@ func TestSecondRequest(t *testing.T) {
 // is no reason to make a new one.
 func TestApproveBesideTrial(t *testing.T) {
 	h := newHolder(t)
-	if _, err := Make(h.dir, h.signer, 2, []string{"localhost"}, time.Now(), time.Hour); err != nil {
+	if _, err := Make(h.dir, h.signer, 2, []string{"localhost"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	r, _ := wantRequest(t, "client-1")
 	h.mustApprove(r, true)
 	before := read(t, keyFile(h.dir, "client-1"))
 	datatest.WantError(t, h.replace(nil, []string{"client-1"}), "private key does not match", "--request client-1")
-	if n, err := Make(h.dir, h.signer, 3, nil, time.Now(), time.Hour); err != nil || n != 1 {
+	if n, err := Make(h.dir, h.signer, 3, nil, time.Hour); err != nil || n != 1 {
 		t.Errorf("%d certificates made, %v", n, err)
 	}
 	if read(t, keyFile(h.dir, "client-1")) != before {

@@ -52,7 +52,7 @@ func (l *log) String() string {
 func folder(t *testing.T, life time.Duration, hosts ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "certs")
-	if _, err := authority.Make(dir, dir+"-ca", 20, hosts, time.Now(), life); err != nil {
+	if _, err := authority.Make(dir, dir+"-ca", 20, hosts, life); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -60,7 +60,7 @@ func folder(t *testing.T, life time.Duration, hosts ...string) string {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Now(), time.Hour,
+	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour,
 		func(string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestRefusedServers(t *testing.T) {
 	t.Parallel()
 	dir, other := folder(t, time.Hour, "127.0.0.1"), folder(t, time.Hour, "127.0.0.1")
 	before := identity(t, dir, "server")
-	if err := authority.Replace(dir, dir+"-ca", []string{"server"}, []string{"server"}, time.Now(), time.Hour,
+	if err := authority.Replace(dir, dir+"-ca", []string{"server"}, []string{"server"}, time.Hour,
 		func(string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -582,7 +582,7 @@ func TestRenew(t *testing.T) {
 			t.Error("another certificate than the server's is accepted")
 		}
 	}
-	if err := authority.Replace(dir, dir+"-ca", nil, []string{"server"}, time.Now(), time.Hour,
+	if err := authority.Replace(dir, dir+"-ca", nil, []string{"server"}, time.Hour,
 		func(string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}

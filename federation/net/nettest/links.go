@@ -29,7 +29,7 @@ func NewAuthority(t testing.TB, hosts ...string) *Authority {
 func (a *Authority) TLS(name string) *tls.Config {
 	a.t.Helper()
 	client, _ := certs.ClientOf(name)
-	_, err := authority.Make(a.dir, a.signer, client+1, a.hosts, time.Now(), time.Hour)
+	_, err := authority.Make(a.dir, a.signer, client+1, a.hosts, time.Hour)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -106,6 +106,7 @@ func TestReplacedProcess(t *testing.T) {
 // Without certificates a client keeps the key with which it joined. A stream with another key is refused, also if it
 // began before the first one joined.
 func TestOtherKey(t *testing.T) {
+	t.Parallel() // it waits for connections
 	r := newRoom(t, 1, func(s *remote.Settings) { s.Identity = certs.Identity{} })
 	key := func() protocol.FederationClient {
 		who, err := certs.Identity{}.WithKey(t.TempDir())
@@ -206,7 +207,7 @@ func TestRevokedServer(t *testing.T) {
 func certifiedSite(t *testing.T) (s *site, dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "certs")
-	if _, err := authority.Make(dir, dir+"-ca", 4, []string{"127.0.0.1"}, time.Now(), time.Hour); err != nil {
+	if _, err := authority.Make(dir, dir+"-ca", 4, []string{"127.0.0.1"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	identity := func(name string) certs.Identity {
@@ -235,7 +236,7 @@ func (s *site) waitFor(client int) {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Now(), time.Hour,
+	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour,
 		func(string, ...any) {}); err != nil {
 		t.Error(err)
 	}

@@ -94,13 +94,13 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 	case f.approve != "":
 		return f.sign(cmd, life)
 	case replaced:
-		return authority.Replace(f.dir, f.signer, f.revoke, f.renew, time.Now(), life, f.say)
+		return authority.Replace(f.dir, f.signer, f.revoke, f.renew, life, f.say)
 	case !cmd.Flags().Changed("clients"):
 		return cli.Needed("certs", "--request NAME, --approve FILE, --renew NAME, --revoke NAME or --clients N")
 	case f.clients < 1 || f.clients > 1<<16:
 		return cli.Usagef("--clients %d: expected 1 to %d", f.clients, 1<<16)
 	}
-	made, err := authority.Make(f.dir, f.signer, f.clients, f.hosts, time.Now(), life)
+	made, err := authority.Make(f.dir, f.signer, f.clients, f.hosts, life)
 	if err != nil {
 		return err
 	}
@@ -144,11 +144,11 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 			"another channel with --fingerprint, or --yes")
 	}
 	if len(f.revoke) > 0 {
-		if err := authority.Replace(f.dir, f.signer, f.revoke, nil, time.Now(), life, f.say); err != nil {
+		if err := authority.Replace(f.dir, f.signer, f.revoke, nil, life, f.say); err != nil {
 			return err
 		}
 	}
-	return authority.Approve(f.dir, f.signer, r, f.hosts, len(f.renew) > 0, time.Now(), life, f.say)
+	return authority.Approve(f.dir, f.signer, r, f.hosts, len(f.renew) > 0, life, f.say)
 }
 
 // onTerminal reports whether a stream is a terminal.

@@ -121,7 +121,7 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 		return fmt.Errorf("--meet: %w", err)
 	}
 	defer f.clear()
-	if _, err := authority.Make(f.certs(), f.signer(), 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
+	if _, err := authority.Make(f.certs(), f.signer(), 0, addresses(), 90*24*time.Hour); err != nil {
 		return fmt.Errorf("certificates of the job: %w", err)
 	}
 	if err := os.RemoveAll(f.signer()); err != nil {
