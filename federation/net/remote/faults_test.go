@@ -70,6 +70,7 @@ func (m late) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 // A server that dies between accepting uploads and its checkpoint continues the run. The clients roll back to the
 // checkpoint with it.
 func TestServerDies(t *testing.T) {
+	t.Parallel() // it waits for connections
 	scaffold := nettest.Method("promptfl", []string{"scaffold"}, nil)
 	want, _ := simulated(t, scaffold.Experiment(t), false)
 	for name, around := range map[string]func(m mortal) message.Remote{
@@ -100,6 +101,7 @@ func TestServerDies(t *testing.T) {
 
 // A client that joins after the first round gets the same result as a client that was away in that round.
 func TestLateJoiner(t *testing.T) {
+	t.Parallel() // it waits for connections
 	away := func(round, client int) bool { return round == 0 && client == 3 }
 	e := nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
@@ -142,6 +144,7 @@ func TestLateJoiner(t *testing.T) {
 // Methods with broadcasts per backbone have one for a client that joins later, too: it trains in every round from then
 // on, and no reply is refused.
 func TestLateJoinerOfAnotherBackbone(t *testing.T) {
+	t.Parallel() // it waits for connections
 	for _, m := range []nettest.Stack{
 		nettest.Method("coop", []string{"fedproto"}, map[string]any{"tokens": 2}),
 		nettest.Method("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1})} {
@@ -197,6 +200,7 @@ func (l leaver) Execute(ctx context.Context, o message.Instruction, s message.Cl
 // The server waits for a client that leaves in the middle of a round and comes back as another process, because the
 // quorum needs it.
 func TestClientComesBack(t *testing.T) {
+	t.Parallel() // it waits for connections
 	e := nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	want, _ := simulated(t, e, false)
@@ -235,6 +239,7 @@ func TestClientComesBack(t *testing.T) {
 
 // A client of an earlier run learns that the server started another run.
 func TestAnotherRun(t *testing.T) {
+	t.Parallel() // it waits for connections
 	s := newSite(t, nettest.FedPHA.Experiment(t))
 	ctx, cancel := context.WithCancel(nettest.TestContext(t))
 	defer cancel()

@@ -125,6 +125,7 @@ func (d dying) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 // A round continues in its session after the server and all clients were killed after any of its steps, and gives the
 // bytes of one process.
 func TestSealedRestarts(t *testing.T) {
+	t.Parallel() // it waits for connections
 	scaffold := nettest.Method("promptfl", []string{"scaffold"}, map[string]any{"tokens": 2,
 		"weighting": "uniform"})
 	config := secure.Defaults()
