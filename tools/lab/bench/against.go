@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -17,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -26,29 +24,12 @@ import (
 // torchScript is the hand-written training step in PyTorch.
 const torchScript = "tools/golden/step_torch.py"
 
-// PyTorchReport compares the training step with a hand-written step in PyTorch. The two take turns. Times are in
-// seconds.
-type PyTorchReport struct {
-	Torch   string          `json:"torch"` // version
-	Results []PyTorchResult `json:"results"`
-}
-
-// PyTorchResult is the result for one class list and one number of threads.
-type PyTorchResult struct {
-	Classes string             `json:"classes"`
-	Threads int                `json:"threads"`
-	Step    Timing             `json:"step"`
-	Torch   map[string]Timing  `json:"pytorch"` // by mode: eager, compile
-	Ratio   map[string]float64 `json:"ratio"`   // PyTorch's time divided by the step's time
-	// GradientError is the largest difference between the two gradients, divided by the largest entry.
-	GradientError float64 `json:"gradient_error"`
-}
-
 // ComparePyTorch measures the step and the PyTorch step of torchScript in turns, on the same random weights, prompts
 // and images. The PyTorch step runs in the given Python interpreter. The working folder must be a checkout of the
 // source, or lie below one.
-func ComparePyTorch(ctx context.Context, o Options, python string) (r PyTorchReport, err error) {
-	if o, err = o.complete(); err != nil {
+func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, err error) {
+	o, lists, err := o.complete()
+	if err != nil {
 		return r, err
 	}
 	if o.Backbone != nil {
@@ -66,81 +47,78 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r PyTorchRep
 		return r, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	for _, name := range o.Classes {
+	results := Table{Columns: []string{"classes", "threads", "step ms (min-max)", "PyTorch", "ms (min-max)",
+		"ours faster", "gradients differ"},
+		Notes: []string{"times are medians; \"faster\" is the median of ratios within a turn"}}
+	version := ""
+	for _, set := range lists {
 		for _, threads := range o.Threads {
-			res, version, err := o.against(ctx, t, find(name), threads, python, script)
-			if err != nil {
-				return r, fmt.Errorf("%s, %d threads: %w", name, threads, err)
+			if version, err = o.against(ctx, t, set, threads, python, script, &results); err != nil {
+				return r, fmt.Errorf("%s, %d threads: %w", set.name, threads, err)
 			}
-			r.Torch, r.Results = version, append(r.Results, res)
 		}
 	}
+	r.Title = fmt.Sprintf("the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, %s",
+		version, runtime.NumCPU(), platform())
+	r.Tables = []Table{results}
 	return r, nil
 }
 
-func (o Options) against(ctx context.Context, t tower, set, threads int, python, script string) (r PyTorchResult,
-	version string, err error) {
-	var open closer
-	defer func() { err = errors.Join(err, open.close()) }()
-	session := o.Session
-	session.IntraThreads = threads
-	classes := sets[set].classes.Names()
-	s, err := promptFL(t, classes, o.Tokens, session, nil)
-	if err != nil {
-		return r, "", err
+func (o Options) against(ctx context.Context, t *tower, set classSet, threads int, python, script string,
+	results *Table) (version string, err error) {
+	var open opened
+	defer open.close(&err)
+	session, classes := o.session(threads), set.classes.Names()
+	s := open.step(promptFL(t, classes, session, nil))
+	if open.err != nil {
+		return "", open.err
 	}
-	open.add(s.close)
 	if err := s.export(t); err != nil {
-		return r, "", err
+		return "", err
 	}
 	torch, err := startTorch(ctx, python, script, t.dir, threads)
 	if err != nil {
-		return r, "", err
+		return "", err
 	}
-	open.add(torch.close)
-	want, err := gradients(ctx, t, classes, o.Tokens, session)
+	open.add(torch.close, nil)
+	want, err := gradient(ctx, t, classes, session)
 	if err != nil {
-		return r, "", err
+		return "", err
 	}
 	got, err := torch.gradient(filepath.Join(t.dir, "gradient"), want.Shape)
 	if err != nil {
-		return r, "", err
+		return "", err
 	}
-	r = PyTorchResult{Classes: sets[set].name, Threads: threads, Torch: map[string]Timing{},
-		Ratio: map[string]float64{}, GradientError: distance(got, want)}
-	if r.GradientError > 1e-3 {
-		return r, "", fmt.Errorf("the gradients of the two steps differ by %.1g: they are not the same step",
-			r.GradientError)
+	differ := distance(got, want)
+	if differ > 1e-3 {
+		return "", fmt.Errorf("the gradients of the two steps differ by %.1g: they are not the same step", differ)
 	}
-	ours := &contestant{what: "step", run: s.run}
-	all := []*contestant{ours}
-	for _, mode := range torch.Modes {
-		all = append(all, &contestant{what: "PyTorch " + mode,
-			run: func(context.Context) error { return torch.ask(mode) }})
+	all := []*contestant{&s.contestant}
+	for _, mode := range slices.Sorted(slices.Values(torch.Modes)) {
+		all = append(all, &contestant{what: mode, run: func(context.Context) error { return torch.ask(mode) }})
 	}
-	if err := o.interleave(ctx, fmt.Sprintf("%s, threads %d", r.Classes, threads), all...); err != nil {
-		return r, "", err
+	if err := o.steps(ctx, fmt.Sprintf("%s, threads %d", set.name, threads), all...); err != nil {
+		return "", err
 	}
-	r.Step = summary(ours.seconds)
-	for i, mode := range torch.Modes {
-		r.Torch[mode], r.Ratio[mode] = summary(all[i+1].seconds), ratio(all[i+1], ours)
+	for _, c := range all[1:] {
+		results.add(set.name, threads, s.timing(), c.what, c.timing(), factor(ratio(c, all[0])), scientific(differ))
 	}
-	return r, torch.Version, nil
+	return torch.Version, nil
 }
 
 // export writes the inputs of a step, except the tower's weights, for torchScript.
-func (s *step) export(t tower) error {
+func (s *step) export(t *tower) error {
 	m, lengths := tensor.Map{}, []int64{}
 	var ids []int
 	for _, class := range s.set.IDs {
 		ids = append(ids, class...)
 		lengths = append(lengths, int64(len(class)))
 	}
-	start, err := t.embed([]int{t.sos})
+	start, err := t.Embed([]int{t.sos})
 	if err != nil {
 		return err
 	}
-	suffix, err := t.embed(ids)
+	suffix, err := t.Embed(ids)
 	if err != nil {
 		return err
 	}
@@ -154,9 +132,10 @@ func (s *step) export(t tower) error {
 		return err
 	}
 	m["ctx"], m["image"], m["label"] = s.order.Shared["ctx"], batch["image"], batch["label"]
-	m["start"], m["suffix"] = tensor.Of(start, 1, t.text.Width), tensor.Of(suffix, len(ids), t.text.Width)
+	m["start"], m["suffix"] = tensor.Of(start, 1, t.text().Width), tensor.Of(suffix, len(ids), t.text().Width)
 	m["lengths"] = tensor.OfInts(lengths, len(lengths))
-	m["scale"], m["heads"] = tensor.Of([]float32{float32(t.scale)}, 1), tensor.OfInts([]int64{int64(t.text.Heads)}, 1)
+	m["scale"] = tensor.Of([]float32{float32(t.LogitScale)}, 1)
+	m["heads"] = tensor.OfInts([]int64{int64(t.text().Heads)}, 1)
 	return safetensors.WriteFile(filepath.Join(t.dir, "step.safetensors"), m, nil)
 }
 
@@ -241,24 +220,3 @@ func (p *torch) close() error {
 	p.cmd.Wait()
 	return nil
 }
-
-// Table returns the report as text.
-func (r PyTorchReport) Table() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, "+
-		"%s/%s\n\n", r.Torch, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "classes\tthreads\tstep ms (min-max)\tPyTorch\tms (min-max)\tours faster\tgradients differ")
-	for _, x := range r.Results {
-		for _, mode := range slices.Sorted(maps.Keys(x.Torch)) {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%.2fx\t%.0e\n", x.Classes, x.Threads, ms(x.Step), mode,
-				ms(x.Torch[mode]), x.Ratio[mode], x.GradientError)
-		}
-	}
-	w.Flush()
-	fmt.Fprintln(&b, "times are medians; \"faster\" is the median of ratios within a turn")
-	return b.String()
-}
-
-// Missed returns no targets, because PyTorch's time depends on how PyTorch was built.
-func (PyTorchReport) Missed() []Target { return nil }

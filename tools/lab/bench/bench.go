@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/projection"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
@@ -16,16 +17,16 @@ import (
 // Options are the settings of a measurement. The zero value measures everything, with random weights of ViT-B/16's
 // size.
 type Options struct {
-	Quick    bool           // fewer repetitions, and at most quickClasses in the plain step
+	Quick    bool           // fewer repetitions; small towers where the measurement has no small part
 	Classes  []string       // names out of cifar10, cifar100 and thousand; empty means the first two
 	Threads  []int          // ONNX Runtime's threads within a step; empty means 1 and the number of cores
 	Backbone *bundle.Bundle // nil means random weights
-	Tokens   int            // length of each prompt; 0 means 16
 	Session  ort.Options    // options of every session; threads and weights are set per session
-	// PlainClasses is the largest number of classes in one plain step, which needs much memory. With more classes, the
-	// plain step runs over this number of classes and its time is scaled. 0 means as many classes as the free memory
-	// holds.
-	PlainClasses int
+	Only     []string       // methods of Methods (empty means all), or the one of Experiment
+	Image    string         // image tower of Methods: rn50, rn101, vit-b32 or vit-b16
+	Memory   int            // spec.Training.Memory for Methods
+	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
+	Rounds   int            // of Experiment, after a first round that compiles
 	// Progress is called before each run; may be nil.
 	Progress func(what string, done, total int)
 
@@ -35,18 +36,14 @@ type Options struct {
 // quickClasses is the largest number of classes in the plain step when Quick is set.
 const quickClasses = 10
 
-// batch is the number of images in a step.
-const batch = 32
-
-// sets are the available class lists.
-var sets = []struct {
+// classSet is a class list.
+type classSet struct {
 	name    string
 	classes clip.NamedClasses
 	speedup float64 // target: the plain step's time divided by the step's time
-}{{"cifar10", clip.CIFAR10, 7}, {"cifar100", clip.CIFAR100, 15}, {"thousand", thousand(), 15}}
+}
 
-// usualSets is the number of class lists that are measured by default.
-const usualSets = 2
+var sets = []classSet{{"cifar10", clip.CIFAR10, 7}, {"cifar100", clip.CIFAR100, 15}, {"thousand", thousand(), 15}}
 
 // thousand returns CIFAR-100's classes ten times, each copy with one more token before the name.
 func thousand() (out clip.NamedClasses) {
@@ -59,35 +56,31 @@ func thousand() (out clip.NamedClasses) {
 	return out
 }
 
-// ofGEMM is the target for the step's rate, in percent of the GEMM rate.
-const ofGEMM = 90
+// Targets of the project: a step's rate in percent of the GEMM rate, and the percent of the time that a training or an
+// image tower should spend in matrix products.
+const (
+	wantOfGEMM   = 90
+	wantProducts = 70
+)
 
-func (o Options) complete() (Options, error) {
+// complete returns the options with their defaults, and the class lists.
+func (o Options) complete() (Options, []classSet, error) {
 	if len(o.Classes) == 0 {
-		for _, s := range sets[:usualSets] {
-			o.Classes = append(o.Classes, s.name)
-		}
+		o.Classes = []string{"cifar10", "cifar100"}
 	}
+	var lists []classSet
 	for _, name := range o.Classes {
-		if find(name) < 0 {
-			return o, fmt.Errorf("classes: %q is not known; take cifar10, cifar100, thousand or several", name)
+		i := slices.IndexFunc(sets, func(s classSet) bool { return s.name == name })
+		if i < 0 {
+			return o, nil, fmt.Errorf("classes: %q is not known; take cifar10, cifar100, thousand or several", name)
 		}
+		lists = append(lists, sets[i])
 	}
 	if len(o.Threads) == 0 {
 		o.Threads = slices.Compact([]int{1, runtime.NumCPU()})
 	}
 	if i := slices.IndexFunc(o.Threads, func(n int) bool { return n < 1 }); i >= 0 {
-		return o, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
-	}
-	if o.Tokens < 0 || o.PlainClasses < 0 {
-		return o, fmt.Errorf("prompt tokens and classes of the plain step are %d and %d; neither may be negative",
-			o.Tokens, o.PlainClasses)
-	}
-	if o.Tokens == 0 {
-		o.Tokens = 16
-	}
-	if o.PlainClasses == 0 && o.Quick {
-		o.PlainClasses = quickClasses
+		return o, nil, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
 	}
 	if o.arch.Width == 0 {
 		o.arch = clip.TextB
@@ -95,21 +88,29 @@ func (o Options) complete() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	return o, nil
+	return o, lists, nil
 }
 
-func find(set string) int {
-	for i, s := range sets {
-		if s.name == set {
-			return i
-		}
-	}
-	return -1
+// session returns the options of a session with the given number of threads.
+func (o Options) session(threads int) ort.Options {
+	o.Session.IntraThreads = threads
+	return o.Session
 }
 
-// Run measures. It takes minutes, or about one minute with Quick. It stops with an error when ctx ends.
+func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+// resultColumns are the columns of Run's first table: for one class list and one number of threads the training step,
+// its plain form, and bare products with the step's shapes. GEMM are ONNX Runtime's products, own those of the step,
+// 1024³ one of square matrices. FedPHA is its step with three prompts and the projector, beside GEMM with its shapes.
+// Memory is per worker and without weights.
+var resultColumns = []string{"classes", "threads", "step ms (min-max)", "plain ms (min-max)", "faster", "step GFLOP/s",
+	"GEMM GFLOP/s", "of GEMM", "own GFLOP/s", "of own", "1024³ GFLOP/s", "FedPHA ms", "of its GEMM",
+	"gradients differ", "step MB", "plain MB"}
+
+// Run measures the training step. It takes minutes, or about one minute with Quick. It stops with an error when ctx
+// ends.
 func Run(ctx context.Context, o Options) (r Report, err error) {
-	o, err = o.complete()
+	o, lists, err := o.complete()
 	if err != nil {
 		return Report{}, err
 	}
@@ -120,29 +121,167 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	o.Progress("weights of the text tower", 1, 1)
-	r = Report{Backbone: t.name, Width: t.text.Width, Layers: t.text.Layers, Tokens: o.Tokens, Batch: batch,
-		Prepack: o.Session.Prepack, Quick: o.Quick, Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" +
-			runtime.GOARCH}
-	if r.Weights, err = backboneBytes(ctx, o, t, sets[0].classes.Names()); err != nil {
+	weights, err := o.backboneBytes(ctx, t)
+	if err != nil {
 		return r, fmt.Errorf("memory of the backbone: %w", err)
 	}
-	for _, name := range o.Classes {
+	r.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, "+
+		"prepacked weights %v, %d MB for the backbone", t.Name(), t.text().Width, t.text().Layers, tokens, batch,
+		runtime.NumCPU(), platform(), o.Session.Prepack, megabytes(weights))
+	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
+		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +
+		"step takes"}}
+	beside := Table{Columns: []string{"classes", "clients side by side", "ms of a step each", "in turn, on all threads",
+		"faster"}}
+	projectors := Table{Columns: []string{"projector of FedPHA", "ms"}}
+	var fedpha []float64
+	for _, set := range lists {
 		for _, threads := range o.Threads {
-			res, err := measure(ctx, o, t, find(name), threads)
+			label := fmt.Sprintf("%s, threads %d", set.name, threads)
+			seconds, err := o.measure(ctx, t, set, threads, label, &r, &results)
 			if err != nil {
-				return r, fmt.Errorf("%s, %d threads: %w", name, threads, err)
+				return r, fmt.Errorf("%s: %w", label, err)
 			}
-			r.Results = append(r.Results, res)
+			fedpha = append(fedpha, seconds)
+			projectors.Columns = append(projectors.Columns, "of "+label)
 		}
 		if n := slices.Max(o.Threads); n > 1 {
-			side, err := sideBySide(ctx, o, t, find(name), n)
-			if err != nil {
-				return r, fmt.Errorf("%s, clients side by side: %w", name, err)
+			if err := o.sideBySide(ctx, t, set, n, &beside); err != nil {
+				return r, fmt.Errorf("%s, clients side by side: %w", set.name, err)
 			}
-			r.SideBySide = append(r.SideBySide, side)
 		}
 	}
-	prompt := method.Draw(seed, 0, "global", []int{o.Tokens, t.text.Width}, promptStd)
-	r.Projectors, err = projectors(ctx, o, prompt)
+	r.Tables = append(r.Tables, results)
+	if len(beside.Rows) > 0 {
+		r.Tables = append(r.Tables, beside)
+	}
+	err = o.projectors(ctx, t.text().Width, fedpha, &projectors)
+	r.Tables = append(r.Tables, projectors)
 	return r, err
+}
+
+// backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the
+// weights that sessions share.
+func (o Options) backboneBytes(ctx context.Context, t *tower) (bytes int64, err error) {
+	before, err := held()
+	if err != nil {
+		return 0, err
+	}
+	s, err := promptFL(t, clip.CIFAR10.Names(), o.Session, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.run(ctx); err != nil {
+		return 0, err
+	}
+	after, err := held()
+	return max(0, after-before), err
+}
+
+// measure compares the step with the plain step and with bare products, on one class list and one number of threads. It
+// returns the seconds of a step of FedPHA.
+func (o Options) measure(ctx context.Context, t *tower, set classSet, threads int, label string, r *Report,
+	results *Table) (seconds float64, err error) {
+	session, classes := o.session(threads), set.classes.Names()
+	few := classes[:o.plainClasses(t.text().TextArch, len(classes))]
+	plainTower := t.asPlain()
+	got, err := gradient(ctx, t, few, session) // loads the weights, which both forms share
+	if err != nil {
+		return 0, err
+	}
+	want, err := gradient(ctx, plainTower, few, session)
+	if err != nil {
+		return 0, fmt.Errorf("plain step: %w", err)
+	}
+
+	var open opened
+	defer open.close(&err)
+	plain := open.step(promptFL(plainTower, few, session, nil))
+	step := open.step(promptFL(t, classes, session, nil))
+	three := open.step(fedPHA(t, classes, session))
+	if open.err != nil {
+		return 0, open.err
+	}
+	gemm := open.products(towerProducts(t, step.rows, true, session))
+	own := open.products(towerProducts(t, step.rows, false, session))
+	gemm3 := open.products(towerProducts(t, three.rows, true, session))
+	square := open.products(squareProduct(session))
+	if open.err != nil {
+		return 0, open.err
+	}
+	o.Progress(label+", plain form", 0, 1)
+	plainBytes, err := grown(ctx, false, plain.run)
+	if err != nil {
+		return 0, fmt.Errorf("plain step: %w", err)
+	}
+	o.Progress(label+", plain form", 1, 1)
+	stepBytes, err := grown(ctx, false, step.run)
+	if err != nil {
+		return 0, fmt.Errorf("step: %w", err)
+	}
+	plain.slow, plain.scale = true, float64(len(classes))/float64(len(few))
+	if err := o.steps(ctx, label, &step.contestant, &gemm.contestant, &own.contestant, &three.contestant,
+		&gemm3.contestant, &square.contestant, &plain.contestant); err != nil {
+		return 0, err
+	}
+
+	faster, ofGEMM := ratio(&plain.contestant, &step.contestant), step.ofRate(&gemm.contestant)
+	results.add(set.name, threads, step.timing(), plain.timing(), Number{faster, "%.1fx"}, tenths(step.rate()),
+		tenths(gemm.rate()), percent(ofGEMM), tenths(own.rate()), percent(step.ofRate(&own.contestant)),
+		tenths(square.rate()), tenths(1e3*median(three.seconds)), percent(three.ofRate(&gemm3.contestant)),
+		scientific(distance(got, want)), megabytes(stepBytes), megabytes(plainBytes))
+	if len(few) < len(classes) {
+		results.Notes = append(results.Notes, fmt.Sprintf("%s: the plain step ran on %d of %d classes at a time, to "+
+			"save memory and time; its time and memory are of those, the time scaled to all.", label, len(few),
+			len(classes)))
+	}
+	r.atLeast(set.speedup, faster, label+": times faster than the plain step")
+	r.atLeast(wantOfGEMM, ofGEMM, label+": % of the GEMM rate")
+	return median(three.seconds), nil
+}
+
+// sideBySide compares n clients of one thread each with one client of n threads, over n steps.
+func (o Options) sideBySide(ctx context.Context, t *tower, set classSet, n int, results *Table) (err error) {
+	var open opened
+	defer open.close(&err)
+	narrow := open.step(promptFL(t, set.classes.Names(), o.session(1), nil))
+	wide := open.step(promptFL(t, set.classes.Names(), o.session(n), nil))
+	if open.err != nil {
+		return open.err
+	}
+	if err := narrow.run(ctx); err != nil {
+		return err
+	}
+	together := &contestant{what: "clients side by side", run: parallel(n, n, narrow.run)}
+	inTurn := &contestant{what: "clients in turn", run: parallel(n, 1, wide.run)}
+	if err := o.steps(ctx, set.name+", clients side by side", together, inTurn); err != nil {
+		return err
+	}
+	results.add(set.name, n, together.timing(), inTurn.timing(), factor(ratio(inTurn, together)))
+	return nil
+}
+
+// projectors times FedPHA's projector Q [w,w] of a prompt [T,w] for each kind, beside steps of FedPHA.
+func (o Options) projectors(ctx context.Context, width int, steps []float64, results *Table) error {
+	const ratio = 0.8 // the paper's
+	prompt := method.Draw(seed, 0, "global", []int{tokens, width}, promptStd)
+	var all []*contestant
+	for _, kind := range projection.Kinds() {
+		all = append(all, &contestant{what: kind, run: func(context.Context) error {
+			_, err := projection.PackedFactors(prompt, kind, ratio)
+			return err
+		}})
+	}
+	if err := o.steps(ctx, "projectors", all...); err != nil {
+		return err
+	}
+	for _, c := range all {
+		row := []any{c.what, c.timing()}
+		for _, s := range steps {
+			row = append(row, Number{100 * median(c.seconds) / s, "%.1f %%"})
+		}
+		results.add(row...)
+	}
+	return nil
 }

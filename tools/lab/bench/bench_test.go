@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +19,32 @@ import (
 var small = clip.TextArch{Width: 32, Layers: 3, Heads: 2, Context: 77, EmbedDim: 16}
 
 func quick(o Options) Options {
-	o.Quick, o.arch, o.Tokens = true, small, 4
+	o.Quick, o.arch = true, small
 	return o
+}
+
+// cell returns a number of a report: of a Timing its median.
+func cell(t *testing.T, r Report, table, row int, column string) float64 {
+	t.Helper()
+	i := slices.Index(r.Tables[table].Columns, column)
+	if i < 0 {
+		t.Fatalf("no column %q in %q", column, r.Tables[table].Columns)
+	}
+	switch v := r.Tables[table].Rows[row][i].(type) {
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case Number:
+		return v.Value
+	case Timing:
+		if !(0 < v.Min && v.Min <= v.Median && v.Median <= v.Max) || v.Runs == 0 {
+			t.Errorf("%s of row %d is %+v", column, row, v)
+		}
+		return v.Median
+	}
+	t.Fatalf("%s of row %d is no number", column, row)
+	return 0
 }
 
 func TestRun(t *testing.T) {
@@ -46,56 +71,54 @@ func TestRun(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "promptfed*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if len(r.Results) != 4 || len(r.SideBySide) != 2 || len(r.Projectors) != 5 {
-		t.Fatalf("%d results, %d comparisons of clients, %d projectors", len(r.Results), len(r.SideBySide),
-			len(r.Projectors))
+	if len(r.Tables) != 3 || len(r.Tables[0].Rows) != 4 || len(r.Tables[1].Rows) != 2 || len(r.Tables[2].Rows) != 5 ||
+		len(r.Targets) != 8 {
+		t.Fatalf("%+v", r)
 	}
 	for i, want := range []struct {
-		classes              string
-		count, rows, threads int
-	}{
-		// Rows: SOS and 4 prompt tokens, and each class's name tokens, full stop and EOT. CIFAR-10's names are one
-		// token each; CIFAR-100's are 117 tokens, as openai/CLIP's simple_tokenizer cuts them.
-		{"cifar10", 10, 5 + 10*3, 1}, {"cifar10", 10, 5 + 10*3, 2},
-		{"cifar100", 100, 5 + nameTokens() + 200, 1}, {"cifar100", 100, 5 + nameTokens() + 200, 2},
-	} {
-		x := r.Results[i]
-		if x.Classes != want.classes || x.ClassCount != want.count || x.Rows != want.rows || x.Threads != want.threads {
-			t.Errorf("result %d is %s, %d classes, %d rows, %d threads; want %v", i, x.Classes, x.ClassCount, x.Rows,
-				x.Threads, want)
+		classes string
+		threads float64
+	}{{"cifar10", 1}, {"cifar10", 2}, {"cifar100", 1}, {"cifar100", 2}} {
+		if r.Tables[0].Rows[i][0] != want.classes || cell(t, r, 0, i, "threads") != want.threads {
+			t.Errorf("row %d is %v, want %v", i, r.Tables[0].Rows[i], want)
 		}
-		if x.GradientError > 1e-5 {
-			t.Errorf("%s: gradients of step and plain step differ by %g", x.Classes, x.GradientError)
+		if v := cell(t, r, 0, i, "gradients differ"); v > 1e-5 {
+			t.Errorf("%s: gradients of step and plain step differ by %g", want.classes, v)
 		}
-		for name, v := range map[string]float64{"speedup": x.Speedup, "of GEMM": x.OfGEMM, "step rate": x.StepRate,
-			"GEMM rate": x.GEMMRate, "own rate": x.OwnRate, "of own": x.OfOwn,
-			"plain rate": x.PlainRate, "square rate": x.SquareRate, "FedPHA rate": x.FedPHARate,
-			"FedPHA of GEMM": x.FedPHAOfGEMM} {
-			if !(v > 0) || math.IsInf(v, 0) {
-				t.Errorf("%s: %s is %v", x.Classes, name, v)
+		for _, name := range resultColumns[2 : len(resultColumns)-3] {
+			if v := cell(t, r, 0, i, name); !(v > 0) || math.IsInf(v, 0) {
+				t.Errorf("%s: %s is %v", want.classes, name, v)
 			}
 		}
-		for name, v := range map[string]Timing{"step": x.Step, "plain": x.Plain, "GEMM": x.GEMM, "own": x.Own,
-			"FedPHA": x.FedPHA} {
-			if !(0 < v.Min && v.Min <= v.Median && v.Median <= v.Max) || v.Runs == 0 {
-				t.Errorf("%s: %s took %+v", x.Classes, name, v)
-			}
-		}
-		if len(x.Targets) != 2 || x.Targets[0].Got != x.Speedup || x.Targets[1].Got != x.OfGEMM ||
-			x.PlainClasses != 10 { // quickClasses
-			t.Errorf("%s: targets %+v, plain step of %d classes", x.Classes, x.Targets, x.PlainClasses)
+		if faster, rate := r.Targets[2*i], r.Targets[2*i+1]; faster.Got != cell(t, r, 0, i, "faster") ||
+			rate.Got != cell(t, r, 0, i, "of GEMM") || faster.Met != (faster.Got >= faster.Want) {
+			t.Errorf("%s: targets %+v and %+v", want.classes, faster, rate)
 		}
 	}
 	checkForms(t, r)
 }
 
-// nameTokens counts the tokens of CIFAR-100's names without full stops and EOT.
-func nameTokens() int {
-	n := 0
-	for _, c := range clip.CIFAR100 {
-		n += len(c.IDs)
+// Rows: SOS and 16 prompt tokens, and each class's name tokens, full stop and EOT. CIFAR-10's names are one token each;
+// CIFAR-100's are 117 tokens, as openai/CLIP's simple_tokenizer cuts them.
+func TestRows(t *testing.T) {
+	tower, err := randomTower("random", small, clip.VisionArch{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n
+	names := 0
+	for _, c := range clip.CIFAR100 {
+		names += len(c.IDs)
+	}
+	for want, classes := range map[int]clip.NamedClasses{17 + 10*3: clip.CIFAR10, 17 + names + 200: clip.CIFAR100} {
+		s, err := promptFL(tower, classes.Names(), ort.Options{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		if s.rows != want {
+			t.Errorf("%d rows, want %d", s.rows, want)
+		}
+	}
 }
 
 func checkForms(t *testing.T, r Report) {
@@ -104,44 +127,28 @@ func checkForms(t *testing.T, r Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back Report
-	if err := json.Unmarshal(raw, &back); err != nil || back.Results[3].Step != r.Results[3].Step {
+	var back struct {
+		Tables []struct {
+			Columns []string
+			Rows    [][]any
+		}
+	}
+	if err := json.Unmarshal(raw, &back); err != nil || len(back.Tables) != 3 ||
+		back.Tables[0].Rows[3][4] != cell(t, r, 0, 3, "faster") {
 		t.Errorf("JSON does not give the report back: %v", err)
 	}
-	table := r.Table()
-	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 90", "side by side",
-		"exact-null"} {
-		if !strings.Contains(table, want) {
-			t.Errorf("the table does not say %q:\n%s", want, table)
+	text := r.Text()
+	for _, want := range []string{"cifar10 ", "cifar100 ", "of cifar10, threads 1", "side by side", "exact-null",
+		"10 of 100 classes"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text does not say %q:\n%s", want, text)
 		}
 	}
-	missed := 0
-	for _, x := range r.Results {
-		for _, g := range x.Targets {
-			if g.Got < g.Want {
-				missed++
-			}
+	r.Targets = []Target{{"steps", 7, 8.25, true}, {"rate", 90, 12, false}}
+	for _, line := range []string{`steps +8\.25 +7 +met`, `rate +12 +90 +missed`} {
+		if !regexp.MustCompile(line).MatchString(r.Text()) {
+			t.Errorf("the text does not say %q:\n%s", line, r.Text())
 		}
-	}
-	if len(r.Missed()) != missed {
-		t.Errorf("Missed lists %d of %d missed targets", len(r.Missed()), missed)
-	}
-}
-
-// TestFewerPlainClasses runs the plain form with fewer classes at a time.
-func TestFewerPlainClasses(t *testing.T) {
-	r, err := Run(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1},
-		PlainClasses: 4}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := r.Results[0]
-	if x.PlainClasses != 4 || x.GradientError > 1e-5 || len(r.SideBySide) != 0 {
-		t.Errorf("plain step of %d classes, gradients differ by %g, %d comparisons of clients", x.PlainClasses,
-			x.GradientError, len(r.SideBySide))
-	}
-	if !strings.Contains(r.Table(), "4 of 10 classes") {
-		t.Error("the table does not say that the plain step took fewer classes")
 	}
 }
 
@@ -150,17 +157,16 @@ func TestFewerPlainClasses(t *testing.T) {
 func TestClients(t *testing.T) {
 	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
 	r, err := Clients(context.Background(), o, []int{1, 3})
-	if err != nil || len(r.Results) != 2 {
-		t.Fatalf("%d results, %v", len(r.Results), err)
+	if err != nil || len(r.Tables[0].Rows) != 2 {
+		t.Fatalf("%+v, %v", r, err)
 	}
-	for i, x := range r.Results {
-		if x.Clients != []int{1, 3}[i] || x.Error > 1e-3 || x.Run.Runs == 0 || x.Speedup <= 0 ||
-			math.Abs(x.PerSecond*x.Run.Median-float64(x.Clients)) > 1e-9 {
-			t.Errorf("%+v", x)
+	for i, clients := range []float64{1, 3} {
+		seconds := cell(t, r, 0, i, "ms a run (min-max)")
+		if cell(t, r, 0, i, "clients") != clients || cell(t, r, 0, i, "differ") > 1e-3 ||
+			cell(t, r, 0, i, "faster") <= 0 ||
+			math.Abs(cell(t, r, 0, i, "client-steps a second")*seconds-clients) > 1e-9 {
+			t.Errorf("%+v", r.Tables[0].Rows[i])
 		}
-	}
-	if !strings.Contains(r.Table(), "client-steps a second") {
-		t.Errorf("the table:\n%s", r.Table())
 	}
 	if _, err := Clients(context.Background(), quick(Options{}), []int{0}); err == nil {
 		t.Error("a run of no clients was measured")
@@ -172,12 +178,12 @@ func TestClients(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
+	short := small
+	short.Context = 19
 	for want, o := range map[string]Options{
 		`"cifar20" is not known`: {Classes: []string{"cifar20"}},
 		"threads: 0":             {Threads: []int{0}},
-		"are -1 and 0":           {Tokens: -1},
-		"are 16 and -2":          {Tokens: 16, PlainClasses: -2},
-		"needs 92 positions":     {Classes: []string{"cifar10"}, Threads: []int{1}, Tokens: 88, arch: small},
+		"needs 20 positions":     {Classes: []string{"cifar10"}, Threads: []int{1}, arch: short},
 		"a memory limit of 1 bytes on p": {Classes: []string{"cifar10"}, Threads: []int{1}, arch: small,
 			Session: ort.Options{MemoryLimit: 1}},
 	} {
@@ -225,7 +231,8 @@ func TestInterleave(t *testing.T) {
 		}}
 	}
 	a, b, s := c("a", false), c("b", false), c("s", true)
-	if err := interleave(context.Background(), "", func(string, int, int) {}, 2, 2, a, b, s); err != nil {
+	o := Options{Progress: func(string, int, int) {}}
+	if err := o.interleave(context.Background(), "", 2, 2, a, b, s); err != nil {
 		t.Fatal(err)
 	}
 	if want := strings.Split("a b s a b s a b s a b a b s a b", " "); !slices.Equal(order, want) {
@@ -238,7 +245,7 @@ func TestInterleave(t *testing.T) {
 
 // BenchmarkStep measures the step of a federation at ViT-B/16 size.
 func BenchmarkStep(b *testing.B) {
-	o, err := Options{}.complete()
+	o, _, err := Options{}.complete()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -249,7 +256,7 @@ func BenchmarkStep(b *testing.B) {
 	defer remove()
 	for _, set := range sets {
 		b.Run(set.name, func(b *testing.B) {
-			s, err := promptFL(t, set.classes.Names(), o.Tokens, ort.Options{Prepack: true}, nil)
+			s, err := promptFL(t, set.classes.Names(), ort.Options{Prepack: true}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -262,7 +269,7 @@ func BenchmarkStep(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(s.flops(t)/(b.Elapsed().Seconds()/float64(b.N))/1e9, "GFLOP/s")
+			b.ReportMetric(s.flops/(b.Elapsed().Seconds()/float64(b.N))/1e9, "GFLOP/s")
 		})
 	}
 }

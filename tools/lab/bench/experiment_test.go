@@ -2,14 +2,13 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-
-	"promptfed/federation/engine/record"
-	"promptfed/federation/methods"
 )
 
 // TestExperiment runs the quick form: 1 + 2 rounds of Table S5's protocol and the cost of clients.
@@ -18,51 +17,61 @@ func TestExperiment(t *testing.T) {
 		t.Skip("runs a few small federations")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	r, err := Experiment(context.Background(), ExperimentOptions{Quick: true, Rounds: 2, Workers: 1})
+	r, err := Experiment(context.Background(), Options{Quick: true, Rounds: 2, Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// from the protocol: 20 of 100 clients, and 101 classes
-	if r.Clients != 100 || r.Trained != 20 || r.Classes != 101 || r.Images != 6593 || len(r.Rounds) != 3 {
-		t.Errorf("%d clients, %d trained, %d classes, %d images, %d rounds", r.Clients, r.Trained, r.Classes, r.Images,
-			len(r.Rounds))
+	if len(r.Tables) != 4 || len(r.Tables[0].Rows) != 4 || len(r.Targets) != 2 {
+		t.Fatalf("%+v", r)
 	}
-	for i, p := range r.Rounds {
-		sum := p.Training + p.Statistics + p.Evaluation + p.Server + p.Messages + p.Disk
-		if p.Training <= 0 || p.Evaluation <= 0 || p.Messages <= 0 || p.Disk <= 0 || sum > r.Seconds[i]+1e-6 ||
-			sum < r.Seconds[i]/2 {
-			t.Errorf("round %d of %g s: %+v", i, r.Seconds[i], p)
+	for i := range 3 {
+		sum, together := 0.0, cell(t, r, 0, i, "together")
+		for _, name := range phaseNames {
+			v := cell(t, r, 0, i, name)
+			if sum += v; v < 0 || v == 0 && name != "statistics" && name != "server" {
+				t.Errorf("round %d: %s takes %g s", i, name, v)
+			}
+		}
+		if sum > together+1e-6 || sum < together/2 {
+			t.Errorf("round %d of %g s: %v", i, together, r.Tables[0].Rows[i])
 		}
 	}
-	pub := r.Published
-	if pub.Text <= 0 || pub.TextOnly <= 0 || pub.Training < 20*pub.Text || pub.Evaluation < 100*pub.TextOnly {
-		t.Errorf("published form: %+v; 20 clients take a step or more, 100 are tested on a batch or more", pub)
+	for column := range phaseNames { // the median of the two rounds that count
+		name := r.Tables[0].Columns[1+column]
+		want := (cell(t, r, 0, 1, name) + cell(t, r, 0, 2, name)) / 2
+		if got := cell(t, r, 0, 3, name); math.Abs(got-want) > 1e-12 {
+			t.Errorf("the median of %s is %g, want %g", name, got, want)
+		}
 	}
-	c := r.Cost
-	if c.Clients != 200 || c.Rounds != 20 || c.Trainings != 19*20 || c.OverheadCPU <= 0 || c.NativeSeconds <= 0 ||
-		c.Heap[1] <= 0 || math.Abs(c.Overhead*380+c.NativeSeconds-c.Seconds) > 1e-6 ||
-		c.OverheadCPU > c.Overhead+c.NativeSeconds/380 {
-		t.Errorf("cost of clients: %+v", c)
+	ratio := 1 + cell(t, r, 0, 3, "evaluation")/cell(t, r, 0, 3, "training")
+	if x := r.Targets[0]; x.Got != ratio || x.Met != (ratio <= 1.4) {
+		t.Errorf("%+v, want %g", x, ratio)
 	}
-	for _, want := range []string{"20 train in a round", "evaluation", "published form", "200 clients, 20 rounds"} {
-		if !strings.Contains(r.Table(), want) {
-			t.Errorf("the table does not say %q:\n%s", want, r.Table())
+	// 20 clients take a step or more, 100 are tested on a batch or more
+	training, evaluation := cell(t, r, 1, 0, "s"), cell(t, r, 1, 1, "s")
+	if step, test := cell(t, r, 1, 2, "s"), cell(t, r, 1, 3, "s"); step <= 0 || test <= 0 || training < 20*step ||
+		evaluation < 100*test {
+		t.Errorf("published form: %v", r.Tables[1].Rows)
+	}
+	cost := func(row int) float64 { return cell(t, r, 2, row, "") }
+	clients, rounds, turns, seconds, inside := cost(0), cost(1), cost(2), cost(3), cost(4)
+	rest, own := cost(5)/1e3, cost(6)/1e3
+	if clients != 200 || rounds != 20 || turns != 19*20 || own <= 0 || inside <= 0 ||
+		math.Abs(rest*turns+inside-seconds) > 1e-6 || own > rest+inside/turns || r.Targets[1].Got != own {
+		t.Errorf("cost of clients: %v, %+v", r.Tables[2].Rows, r.Targets[1])
+	}
+	if len(r.Tables[3].Rows) != 2 || cell(t, r, 3, 1, "heap MB") <= 0 {
+		t.Errorf("memory: %v", r.Tables[3].Rows)
+	}
+	// from the protocol: 20 of 100 clients, and 101 classes
+	for _, want := range []string{"100 clients, 20 train in a round", "101 classes, 6593 images", "evaluation",
+		"published form", "cost of clients"} {
+		if !strings.Contains(r.Text(), want) {
+			t.Errorf("the text does not say %q:\n%s", want, r.Text())
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "promptfed*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-// TestExperimentMisses checks targets computed by hand.
-func TestExperimentMisses(t *testing.T) {
-	r := ExperimentReport{Median: record.Phases{Training: 2, Evaluation: 1}, Cost: Cost{OverheadCPU: 0.001}}
-	if m := r.Missed(); len(m) != 1 || m[0].Got != 1.5 {
-		t.Errorf("missed %+v", m)
-	}
-	if m := medianPhases([]record.Phases{{Training: 3, Disk: 1}, {Training: 1, Disk: 5}, {Training: 2, Disk: 3}}); m !=
-		(record.Phases{Training: 2, Disk: 3}) {
-		t.Errorf("medians %+v", m)
 	}
 }
 
@@ -74,30 +83,28 @@ func TestMethods(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	only := []string{"promptfl", "fedvpt", "fedotp", "gptfl", "zeroshot", "ggtpc"}
-	r, err := Methods(context.Background(), MethodsOptions{Quick: true, Only: only})
+	r, err := Methods(context.Background(), Options{Quick: true, Only: only})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, s := range r.Steps {
+	for i, row := range r.Tables[0].Rows {
 		if only[i] == "zeroshot" {
-			if !strings.Contains(s.Error, "learns nothing") {
-				t.Errorf("zeroshot: %+v", s)
+			if !strings.Contains(fmt.Sprint(row...), "learns nothing") {
+				t.Errorf("zeroshot: %v", row)
 			}
 			continue
 		}
-		if strings.TrimPrefix(s.Method, "+ ") != only[i] || s.Error != "" || s.Turn.Runs != 6 || s.Products <= 0 ||
-			s.Products > 100 || len(s.Operators) != 3 {
-			t.Errorf("%s: %+v", only[i], s)
+		if strings.TrimPrefix(row[0].(string), "+ ") != only[i] || len(row) != 6 || row[1].(Timing).Runs != 6 ||
+			cell(t, r, 0, i, "products") <= 0 || cell(t, r, 0, i, "products") > 100 ||
+			strings.Count(row[5].(string), "%") != 3 {
+			t.Errorf("%s: %v", only[i], row)
 		}
 	}
-	if !strings.Contains(r.Table(), "+ ggtpc") || len(r.Missed()) > 0 {
-		t.Errorf("missed %v:\n%s", r.Missed(), r.Table())
+	if !strings.Contains(r.Text(), "+ ggtpc") || len(r.Targets) > 0 {
+		t.Errorf("targets %v:\n%s", r.Targets, r.Text())
 	}
-	if _, err := Methods(context.Background(), MethodsOptions{Only: []string{"fedmagic"}}); err == nil {
+	if _, err := Methods(context.Background(), Options{Only: []string{"fedmagic"}}); err == nil {
 		t.Error("an unknown method was measured")
-	}
-	if n, err := methodNames(nil); err != nil || len(n) != len(methods.Table()) {
-		t.Errorf("%d of %d methods, %v", len(n), len(methods.Table()), err)
 	}
 }
 
@@ -121,11 +128,10 @@ func TestProfile(t *testing.T) {
 		len(left) != 1 || left["Add"] != 2 {
 		t.Fatalf("spent %v, left to the CPU %v, %v", spent, left, err)
 	}
-	var s MethodStep
-	s.shares(spent, 0.5) // 60 % products, 30 % Add, 10 % elsewhere
-	if math.Abs(s.Products-60) > 1e-9 || len(s.Operators) != 2 || s.Operators[0].What != "Add" ||
-		math.Abs(s.Operators[1].Percent-10) > 1e-9 {
-		t.Errorf("shares %+v", s)
+	// 60 % products, 30 % Add, 10 % elsewhere
+	if products, slowest := shares(spent, 0.5); math.Abs(products-60) > 1e-9 ||
+		!slices.Equal(slowest, []string{"Add 30 %", "other 10 %"}) {
+		t.Errorf("%g %% in products, %q", products, slowest)
 	}
 	if _, _, err := readProfiles(prefix, 2); err != nil {
 		t.Errorf("the profile was not removed: %v", err)

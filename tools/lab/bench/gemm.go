@@ -10,33 +10,26 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// compiled is a compiled graph with its inputs.
-type compiled struct {
+// products is a graph without a method: bare matrix products, or a tower.
+type products struct {
+	contestant
 	session *ort.Session
-	feed    tensor.Map
 }
 
-func compile(n graph.Node, feed tensor.Map, o ort.Options) (*compiled, error) {
+// compile returns runs of a graph on an input.
+func compile(what string, n graph.Node, feed tensor.Map, flops float64, o ort.Options) (*products, error) {
 	model, err := graph.Model(graph.Output{Name: "out", Node: n})
 	if err != nil {
-		return nil, err
+		return &products{}, err
 	}
 	s, err := ort.NewSession(model, o)
-	return &compiled{s, feed}, err
+	return &products{session: s, contestant: contestant{what: what, flops: flops, run: func(ctx context.Context) error {
+		_, err := s.Run(ctx, feed)
+		return err
+	}}}, err
 }
 
-func (c *compiled) run(ctx context.Context) error {
-	_, err := c.session.Run(ctx, c.feed)
-	return err
-}
-
-func (c *compiled) close() error { return c.session.Close() }
-
-// products are bare matrix products.
-type products struct {
-	*compiled
-	flops float64
-}
+func (p *products) close() error { return p.session.Close() }
 
 // chain collects products and reads one number of each result, so that the optimizer removes none of them.
 type chain struct {
@@ -52,8 +45,8 @@ func newChain() *chain {
 }
 
 // x returns a random input [rows,n].
-func (c *chain) x(rows, n int) graph.Node {
-	name := fmt.Sprintf("x%dx%d", rows, n)
+func (c *chain) x(name string, rows, n int) graph.Node {
+	name = fmt.Sprintf("%s%dx%d", name, rows, n)
 	if c.in[name] == nil {
 		c.in[name] = method.Draw(seed, 0, name, []int{rows, n}, 1)
 	}
@@ -65,22 +58,17 @@ func (c *chain) add(y graph.Node, inner int) {
 	c.flops += 2 * float64(y.Dim(0)) * float64(y.Dim(1)) * float64(inner)
 }
 
-func (c *chain) compile(o ort.Options) (*products, error) {
-	p, err := compile(c.sum, c.in, o)
-	return &products{p, c.flops}, err
-}
-
 // towerProducts multiplies every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on the
 // step's rows. Shapes, weights and order equal those of the step's matrix products. With plain it uses ONNX Runtime's
 // products where the step uses promptfed's own.
-func towerProducts(t tower, rows int, plain bool, o ort.Options) (*products, error) {
-	c, w := newChain(), t.text.Width
+func towerProducts(t *tower, rows int, plain bool, o ort.Options) (*products, error) {
+	c, w := newChain(), t.text().Width
 	linear := func(name string, out, in int) {
 		m := t.weights.Node(c.g, name, out, in)
-		c.add(c.x(rows, in).Linear(m, graph.Node{}), in)
-		c.add(c.x(rows, out).MatMul(m), out)
+		c.add(c.x("x", rows, in).Linear(m, graph.Node{}), in)
+		c.add(c.x("x", rows, out).MatMul(m), out)
 	}
-	for i := range t.text.Layers {
+	for i := range t.text().Layers {
 		p := fmt.Sprintf("transformer.resblocks.%d.", i)
 		if t.weights.Has(p + "attn.in_proj_weight") {
 			linear(p+"attn.in_proj_weight", 3*w, w)
@@ -94,17 +82,13 @@ func towerProducts(t tower, rows int, plain bool, o ort.Options) (*products, err
 		linear(p+"mlp.c_proj.weight", w, 4*w)
 	}
 	o.WeightsDir, o.PlainProducts = t.dir, plain
-	return c.compile(o)
+	return compile("matrix products", c.sum, c.in, c.flops, o)
 }
-
-// side is the size of the square matrices in squareProduct.
-const side = 1024
 
 // squareProduct multiplies two square matrices, both of them inputs.
 func squareProduct(o ort.Options) (*products, error) {
+	const side = 1024
 	c := newChain()
-	a := c.x(side, side)
-	c.in["b"] = method.Draw(seed, 0, "b", []int{side, side}, 1)
-	c.add(a.MatMul(c.g.Input("b", graph.Float, graph.Static(side, side))), side)
-	return c.compile(o)
+	c.add(c.x("a", side, side).MatMul(c.x("b", side, side)), side)
+	return compile("square product", c.sum, c.in, c.flops, o)
 }

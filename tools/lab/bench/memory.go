@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -14,16 +13,15 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// plainClasses returns the number of classes that one plain step can hold: all classes, or as many as fit into four
-// fifths of the free memory.
-func (o Options) plainClasses(a clip.Text, classes int) int {
-	n := o.PlainClasses
-	if free := procNumber("/proc/meminfo", "MemAvailable:"); n == 0 && free > 0 {
-		n = int(0.8 * float64(free) / plainBytes(a.TextArch))
-	} else if n == 0 {
-		n = classes
+// plainClasses returns the number of classes that one plain step can hold: as many as fit into four fifths of the free
+// memory, and with Quick at most quickClasses.
+func (o Options) plainClasses(a clip.TextArch, classes int) int {
+	if free := procNumber("/proc/meminfo", "MemAvailable:"); o.Quick {
+		classes = min(classes, quickClasses)
+	} else if free > 0 {
+		classes = min(classes, int(0.8*float64(free)/plainBytes(a)))
 	}
-	return max(1, min(n, classes))
+	return max(1, classes)
 }
 
 // plainBytes estimates the memory of the plain form's gradient graph per class. Every layer keeps 28 rows of the width
@@ -48,33 +46,19 @@ func held() (int64, error) {
 	return resident(), err
 }
 
-// grown returns the increase of resident memory after a run, in bytes.
-func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
+// grown returns the increase of resident memory over what is held before a run, in bytes: after the run, or with peak
+// the largest during the run.
+func grown(ctx context.Context, peak bool, run func(context.Context) error) (int64, error) {
 	before, err := held()
 	if err != nil {
 		return 0, err
 	}
+	resetPeak()
 	err = run(ctx)
+	if peak {
+		return max(0, peakResident()-before), err
+	}
 	return max(0, resident()-before), err
-}
-
-// backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the
-// weights that sessions share.
-func backboneBytes(ctx context.Context, o Options, t tower, classes []string) (bytes int64, err error) {
-	before, err := held()
-	if err != nil {
-		return 0, err
-	}
-	s, err := promptFL(t, classes, o.Tokens, o.Session, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.run(ctx); err != nil {
-		return 0, err
-	}
-	after, err := held()
-	return max(0, after-before), err
 }
 
 // resetPeak restarts the measurement of peakResident.

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"promptfed/federation/engine"
@@ -20,54 +18,8 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
-	"promptfed/models/bundle"
 	"promptfed/models/clip"
-	"promptfed/runtime/ort"
 )
-
-// MethodsOptions are the settings of Methods.
-type MethodsOptions struct {
-	Quick    bool     // towers of one and two blocks
-	Only     []string // methods and wrappers; empty means all
-	Threads  int      // ONNX Runtime's threads; 0 means one per core
-	Image    string   // image tower: rn50, rn101, vit-b32 (default) or vit-b16
-	Memory   int      // spec.Training.Memory
-	Workers  int      // clients that train in parallel; 0 means 1
-	Session  ort.Options
-	Progress func(what string, done, total int) // may be nil
-}
-
-// MethodsReport is the result of Methods.
-type MethodsReport struct {
-	Quick   bool         `json:"quick"`
-	Image   string       `json:"image_tower"`
-	Threads int          `json:"threads"`
-	Steps   []MethodStep `json:"steps"`
-}
-
-// MethodStep is one client training of a single step, on 32 images and 10 classes.
-type MethodStep struct {
-	Method   string  `json:"method"`   // with a plus in front: a wrapper over promptfl
-	Turn     Timing  `json:"turn"`     // seconds between the starts of two trainings of one step
-	Products float64 `json:"products"` // percent of Turn spent in matrix products and convolutions
-	// Operators are the slowest operators beside products, in percent of Turn. The entry other is the time outside ONNX
-	// Runtime.
-	Operators []Share `json:"operators"`
-	// BackboneBytes is the memory that stays resident between trainings, once for any number of workers: weights,
-	// packed weights, compiled graphs and data. WorkerBytes is the largest additional memory during a training, divided
-	// by the number of workers. Both are 0 on systems without these numbers.
-	BackboneBytes int64 `json:"backbone_bytes"`
-	WorkerBytes   int64 `json:"worker_bytes"`
-	// LeftToCPU lists operators that another provider leaves to the CPU.
-	LeftToCPU []string `json:"left_to_cpu,omitempty"`
-	Error     string   `json:"error,omitempty"`
-}
-
-// Share is one operator's share of a training.
-type Share struct {
-	What    string  `json:"what"`
-	Percent float64 `json:"percent"`
-}
 
 const (
 	methodRounds  = 4 // the first round compiles
@@ -75,30 +27,37 @@ const (
 )
 
 // Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on
-// full-size towers with random weights.
-func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error) {
-	if o.Progress == nil {
-		o.Progress = func(string, int, int) {}
+// full-size towers with random weights, or with Quick on towers of one and two blocks.
+func Methods(ctx context.Context, o Options) (r Report, err error) {
+	threads := o.firstThreads()
+	if o, _, err = o.complete(); err != nil {
+		return r, err
 	}
-	o.Session.IntraThreads = cmp.Or(o.Threads, runtime.NumCPU())
-	vision, text := clip.VisionArch{}, clip.TextB
-	r.Quick, r.Image, r.Threads = o.Quick, cmp.Or(o.Image, "vit-b32"), o.Session.IntraThreads
+	o.Session, o.Workers = o.session(threads), max(1, o.Workers)
+	image, text, vision := cmp.Or(o.Image, "vit-b32"), clip.TextB, clip.VisionArch{}
 	for _, b := range fullBackbones {
-		if b.name == r.Image {
+		if b.name == image {
 			vision = b.vision
 		}
 	}
 	switch {
 	case o.Quick:
-		r.Image = "two blocks"
-		text, vision = oneBlock, clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
+		image, text = "two blocks", oneBlock
+		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
 	case vision.Width == 0:
 		return r, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32 or vit-b16", o.Image)
 	}
 	text.EmbedDim = vision.EmbedDim
-	todo, err := methodNames(o.Only)
-	if err != nil {
-		return r, err
+	todo := methods.Table()
+	if len(o.Only) > 0 {
+		todo = nil
+	}
+	for _, name := range o.Only {
+		d, err := methods.Find(name)
+		if err != nil {
+			return r, err
+		}
+		todo = append(todo, d)
 	}
 	dir, remove, err := scratch("600 MB")
 	if err != nil {
@@ -109,79 +68,74 @@ func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error)
 	if err != nil {
 		return r, err
 	}
-	words, err := bundle.Find("tiny-vit-b16")
-	if err != nil {
-		return r, err
-	}
+	t.tokens = nil // methods put words beside class names
+	r.Title = fmt.Sprintf("a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text "+
+		"tower and %s, %d threads, %s", batch, image, threads, platform())
+	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
+		"beside products, of the turn"}, Notes: []string{"times are medians; products are matrix products and " +
+		"convolutions; a method with + is a wrapper, over promptfl; other is outside ONNX Runtime; backbone MB are " +
+		"there once for all workers, worker MB in each"}}
 	for i, d := range todo {
 		o.Progress("methods", i, len(todo))
-		step, err := o.method(ctx, fullSizeOf(t, words), d, filepath.Join(dir, d.Name))
+		name := d.Name
+		if d.Wrapper() {
+			name = "+ " + name
+		}
+		row, share, err := o.method(ctx, t, d, filepath.Join(dir, d.Name))
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
 		if err != nil {
-			step.Error = err.Error()
+			results.add(name, "not measured: "+err.Error())
+			continue
 		}
-		r.Steps = append(r.Steps, step)
+		results.add(append([]any{name}, row...)...)
+		if share < wantProducts && !o.Quick {
+			r.atLeast(wantProducts, share, "share of products of "+name+", in percent")
+		}
 	}
 	o.Progress("methods", len(todo), len(todo))
+	r.Tables = []Table{results}
 	return r, nil
 }
 
-// methodNames returns the definitions of the methods to measure.
-func methodNames(only []string) ([]layer.Def, error) {
-	if len(only) == 0 {
-		return methods.Table(), nil
-	}
-	var out []layer.Def
-	for _, name := range only {
-		d, err := methods.Find(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, nil
-}
-
-// method measures one method.
-func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, profile string) (s MethodStep,
+// method measures one method. It returns a row without the method's name, and the percent of the time in products.
+func (o Options) method(ctx context.Context, t *tower, d layer.Def, profile string) (row []any, share float64,
 	err error) {
-	s.Method = d.Name
-	base, with := d.Name, []string(nil)
+	p := protocol{method: d.Name, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1, batch: batch,
+		rounds: methodRounds, testEvery: methodRounds}
 	if d.Wrapper() {
-		s.Method, base, with = "+ "+d.Name, "promptfl", []string{d.Name}
+		p.method, p.with = "promptfl", []string{d.Name}
 	}
-	p := protocol{method: base, with: with, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1,
-		batch: batch, rounds: methodRounds, testEvery: methodRounds}
 	e, err := p.describe()
 	if err != nil {
-		return s, err
+		return nil, 0, err
 	}
 	e.Training.Memory = o.Memory
-	if len(e.Method.Params(b.Task())) == 0 {
-		return s, errors.New("it learns nothing")
+	if len(e.Method.Params(t.Task())) == 0 {
+		return nil, 0, errors.New("it learns nothing")
 	}
-	drawn, reads := examples{}, e.Reads(b)
+	drawn, reads := examples{}, e.Reads(t)
+	random := func(client int, name string) *spec.Features {
+		return drawn.of(t.Task(), client, name, inTurn(len(p.classes)), reads)
+	}
 	for i := range methodClients {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: b,
-			Train: drawn.of(b.Task(), i, "train", inTurn(len(p.classes)), reads),
-			Test:  drawn.of(b.Task(), i, "test", inTurn(len(p.classes)), reads)})
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t, Train: random(i, "train"),
+			Test: random(i, "test")})
 	}
 	if methods.NeedsSynthetic(e.Method) {
-		e.Synthetic = &spec.Synthetic{Backbone: b, Epochs: 1,
-			Data: drawn.of(b.Task(), -1, "synthetic", inTurn(len(p.classes)), reads)}
+		e.Synthetic = &spec.Synthetic{Backbone: t, Epochs: 1, Data: random(-1, "synthetic")}
 	}
 	before, err := held()
 	if err != nil {
-		return s, err
+		return nil, 0, err
 	}
 	session := o.Session
 	session.Profile = profile
-	var turns []float64
-	var between int64
+	var turns []float64 // between the starts of two trainings of one step
+	var between int64   // memory that stays resident between trainings, once for any number of workers
 	var unheld error
-	workers, done, last := max(1, o.Workers), 0, time.Now()
+	done, last := 0, time.Now()
 	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would enter the profile
 	defer stop()
 	var mu sync.Mutex
@@ -205,81 +159,42 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, pro
 		last = time.Now()
 	}
 	_, err = engine.Run(enough, e, engine.Settings{Settings: client.Settings{Session: session, PrefixBytes: -1},
-		Workers: workers, OnTurn: timed})
+		Workers: o.Workers, OnTurn: timed})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
-		return s, errors.Join(unheld, err)
+		return nil, 0, errors.Join(unheld, err)
 	}
-	s.BackboneBytes = max(0, between-before)
-	if peak := peakResident(); peak > 0 {
-		s.WorkerBytes = max(0, peak-between) / int64(workers)
-	}
-	s.Turn = summary(turns)
+	worker := max(0, peakResident()-between) / int64(o.Workers)
 	spent, left, err := readProfiles(profile, methodRounds)
 	if err != nil {
-		return s, err
+		return nil, 0, err
 	}
-	s.LeftToCPU = slices.Sorted(maps.Keys(left))
 	total := 0.0
 	for _, t := range turns {
-		total += t
+		total += t * float64(o.Workers)
 	}
-	s.shares(spent, total*float64(workers))
-	return s, nil
+	share, operators := shares(spent, total)
+	if len(left) > 0 {
+		operators = append(operators, "left to the CPU: "+strings.Join(slices.Sorted(maps.Keys(left)), " "))
+	}
+	return []any{summary(turns), percent(share), megabytes(max(0, between-before)), megabytes(worker),
+		strings.Join(operators, ", ")}, share, nil
 }
 
-// shares divides the seconds of the trainings among operators.
-func (s *MethodStep) shares(spent map[string]float64, total float64) {
+// shares divides the seconds of trainings among operators. It returns the percent in matrix products and convolutions,
+// and the three slowest other operators. Other is the time outside ONNX Runtime.
+func shares(spent map[string]float64, total float64) (products float64, slowest []string) {
 	multiplying, all := inProducts(spent)
-	s.Products = 100 * multiplying / total
+	percents := map[string]float64{"other": max(0, 100*(1-all/total))}
 	for op, seconds := range spent {
 		if !multiplies[op] {
-			s.Operators = append(s.Operators, Share{op, 100 * seconds / total})
+			percents[op] = 100 * seconds / total
 		}
 	}
-	s.Operators = append(s.Operators, Share{"other", max(0, 100*(1-all/total))})
-	slices.SortFunc(s.Operators, func(a, b Share) int { return cmp.Compare(b.Percent, a.Percent) })
-	s.Operators = s.Operators[:min(3, len(s.Operators))]
-}
-
-// Table returns the report as text.
-func (r MethodsReport) Table() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and "+
-		"%s, %d threads, %s/%s\n\n", batch, r.Image, r.Threads, runtime.GOOS, runtime.GOARCH)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "method\tms (min-max)\tproducts\tbackbone MB\tworker MB\tbeside products, of the turn")
-	for _, s := range r.Steps {
-		if s.Error != "" {
-			fmt.Fprintf(w, "%s\tnot measured: %s\n", s.Method, s.Error)
-			continue
-		}
-		var ops []string
-		for _, o := range s.Operators {
-			ops = append(ops, fmt.Sprintf("%s %.0f %%", o.What, o.Percent))
-		}
-		if len(s.LeftToCPU) > 0 {
-			ops = append(ops, "left to the CPU: "+strings.Join(s.LeftToCPU, " "))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.BackboneBytes/1e6,
-			s.WorkerBytes/1e6, strings.Join(ops, ", "))
+	order := slices.SortedFunc(maps.Keys(percents), func(a, b string) int {
+		return cmp.Or(cmp.Compare(percents[b], percents[a]), cmp.Compare(a, b))
+	})
+	for _, op := range order[:min(3, len(order))] {
+		slowest = append(slowest, fmt.Sprintf("%s %.0f %%", op, percents[op]))
 	}
-	w.Flush()
-	fmt.Fprintln(&b, "times are medians; products are matrix products and convolutions; a method with + is a wrapper, "+
-		"over promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each")
-	return b.String()
+	return 100 * multiplying / total, slowest
 }
-
-// Missed returns the methods on full-size towers below wantProducts.
-func (r MethodsReport) Missed() []Target {
-	var out []Target
-	for _, s := range r.Steps {
-		if !r.Quick && s.Error == "" && s.Products < wantProducts {
-			out = append(out, Target{What: "share of products of " + s.Method + ", in percent,", Want: wantProducts,
-				Got: s.Products})
-		}
-	}
-	return out
-}
-
-// wantProducts is the target for the share of matrix products and convolutions in a training, in percent.
-const wantProducts = 70

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/clip"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -45,8 +44,7 @@ func (p protocol) describe() (*spec.Experiment, error) {
 	}
 	return &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
 		Template: "a photo of a {}.",
-		Training: spec.Training{Epochs: 1, Batch: p.batch, Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9,
-			WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}},
+		Training: training(p.batch, 0.001),
 		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery),
 			Seed: seed}}, nil
 }

@@ -18,37 +18,41 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+const (
+	batch     = 32 // images in a step
+	tokens    = 16 // length of each prompt
+	promptStd = 0.02
+)
+
 // step is one optimizer step of a client, as a federation runs it: client.Worker trains on one batch of image features
 // [32,D].
 type step struct {
+	contestant
 	of     *spec.Experiment
 	worker *client.Worker
 	client *spec.Client
 	order  message.Instruction
-	tokens []int // lengths of the prompts that pass through the tower
 	set    *clip.Suffixes
+	rows   int // tokens in the linear layers: prefixes, and the suffixes of all classes
 }
 
-// newStep returns a step of a method over some classes. The first run compiles it.
-func newStep(t tower, name string, options map[string]any, classes []string, tokens []int, o ort.Options,
+// newStep returns a step of a method over some classes, with so many prompts that pass through the tower. The first run
+// compiles it.
+func newStep(t *tower, name string, options map[string]any, classes []string, prompts int, o ort.Options,
 	trace trace.Tracer) (*step, error) {
 	m, err := methods.Build(name, nil, options)
 	if err != nil {
-		return nil, err
+		return &step{}, err
 	}
 	set, err := t.suffixes(classes)
 	if err != nil {
-		return nil, err
+		return &step{}, err
 	}
-	e := &spec.Experiment{Method: m, Classes: classes,
-		Training: spec.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9,
-			WeightDecay: 5e-4},
-			Schedule: optim.Schedule{Kind: "constant"}}}
+	e := &spec.Experiment{Method: m, Classes: classes, Training: training(batch, 0.002)}
 	e.Plan.Seed = seed
 	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
-		tokens: tokens, set: set}
+		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
 	s.client = &spec.Client{Backbone: t, Train: new(examples).of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
-	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
 	for _, p := range m.Params(task) {
@@ -56,18 +60,34 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			s.order.Shared[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
 		}
 	}
+	g, placeholders := graph.New(), []clip.Prompt(nil) // to count operations
+	for i := range prompts {
+		in := g.Input(fmt.Sprint(i), graph.Float, graph.Static(tokens, task.Width))
+		placeholders = append(placeholders, clip.Prompt{Ctx: in})
+		s.rows += 1 + tokens
+		for _, ids := range set.IDs {
+			s.rows += len(ids)
+		}
+	}
+	s.contestant = contestant{what: "step of " + name, run: s.train, flops: t.text().StepFLOPs(set, placeholders)}
 	return s, nil
 }
 
+// training returns the settings of one epoch with SGD.
+func training(batch int, rate float64) spec.Training {
+	return spec.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: rate, Momentum: 0.9,
+		WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}}
+}
+
 // promptFL returns the step with one prompt.
-func promptFL(t tower, classes []string, tokens int, o ort.Options, trace trace.Tracer) (*step, error) {
-	return newStep(t, "promptfl", map[string]any{"tokens": tokens}, classes, []int{tokens}, o, trace)
+func promptFL(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error) {
+	return newStep(t, "promptfl", map[string]any{"tokens": tokens}, classes, 1, o, trace)
 }
 
 // fedPHA returns the step with three prompts, including the projector's singular value decomposition.
-func fedPHA(t tower, classes []string, tokens int, o ort.Options) (*step, error) {
-	return newStep(t, "fedpha", map[string]any{"global_tokens": tokens, "local_tokens": []int{tokens}},
-		classes, []int{tokens, tokens, tokens}, o, nil)
+func fedPHA(t *tower, classes []string, o ort.Options) (*step, error) {
+	return newStep(t, "fedpha", map[string]any{"global_tokens": tokens, "local_tokens": []int{tokens}}, classes, 3, o,
+		nil)
 }
 
 // inTurn returns the labels of a batch that cycles through all classes.
@@ -79,7 +99,7 @@ func inTurn(classes int) []int64 {
 	return label
 }
 
-func (s *step) run(ctx context.Context) error {
+func (s *step) train(ctx context.Context) error {
 	_, _, stats, err := s.worker.Train(ctx, s.client, s.order, message.ClientState{})
 	if err == nil && stats.Steps != 1 {
 		err = fmt.Errorf("a turn of %d steps instead of one", stats.Steps)
@@ -89,35 +109,10 @@ func (s *step) run(ctx context.Context) error {
 
 func (s *step) close() error { return s.worker.Close() }
 
-// prompts returns placeholder prompts for counting operations.
-func (s *step) prompts(width int) []clip.Prompt {
-	g := graph.New()
-	var out []clip.Prompt
-	for i, n := range s.tokens {
-		out = append(out, clip.Prompt{Ctx: g.Input(fmt.Sprint(i), graph.Float, graph.Static(n, width))})
-	}
-	return out
-}
-
-// flops returns the number of necessary operations of the step.
-func (s *step) flops(t tower) float64 { return t.text.StepFLOPs(s.set, s.prompts(t.text.Width)) }
-
-// rows returns the number of tokens in the linear layers: prefixes, and the suffixes of all classes.
-func (s *step) rows() int {
-	n := 0
-	for _, p := range s.tokens {
-		n += 1 + p
-		for _, ids := range s.set.IDs {
-			n += len(ids)
-		}
-	}
-	return n
-}
-
-// gradients returns the gradient of the prompt from one traced run.
-func gradients(ctx context.Context, t tower, classes []string, tokens int, o ort.Options) (*tensor.Tensor, error) {
+// gradient returns the gradient of the prompt from one traced run.
+func gradient(ctx context.Context, t *tower, classes []string, o ort.Options) (g *tensor.Tensor, err error) {
 	rec := trace.NewRecorder()
-	s, err := promptFL(t, classes, tokens, o, rec)
+	s, err := promptFL(t, classes, o, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +120,7 @@ func gradients(ctx context.Context, t tower, classes []string, tokens int, o ort
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	return traced(rec)
-}
-
-func traced(rec *trace.Recorder) (*tensor.Tensor, error) {
-	g := rec.Tensors["r0/c0/s0/grad/ctx"]
-	if g == nil {
+	if g = rec.Tensors["r0/c0/s0/grad/ctx"]; g == nil {
 		return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())
 	}
 	return g, nil

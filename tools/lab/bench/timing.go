@@ -2,9 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Timing summarises the seconds of repeated runs.
@@ -13,6 +16,10 @@ type Timing struct {
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 	Runs   int     `json:"runs"`
+}
+
+func (t Timing) String() string {
+	return fmt.Sprintf("%.1f (%.1f-%.1f)", 1e3*t.Median, 1e3*t.Min, 1e3*t.Max)
 }
 
 func summary(seconds []float64) Timing {
@@ -28,6 +35,26 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
+// contestant is one of the measured alternatives.
+type contestant struct {
+	what    string
+	run     func(context.Context) error
+	slow    bool      // runs once per round instead of perRound times
+	flops   float64   // necessary operations of a run; 0 if not counted
+	scale   float64   // factor of the times of a run over a part of the work; 0 means 1
+	seconds []float64 // of the counted runs
+}
+
+func (c *contestant) timing() Timing { return summary(c.seconds) }
+
+// rate returns GFLOP/s.
+func (c *contestant) rate() float64 { return c.flops / median(c.seconds) / 1e9 }
+
+// ofRate returns the rate of c as a part of another's rate, in percent.
+func (c *contestant) ofRate(other *contestant) float64 {
+	return 100 * ratio(other, c) * c.flops / other.flops
+}
+
 // ratio returns a's time divided by b's time: the median over pairs of runs from the same turn. When a is slow the
 // pairs come from the same round. Runs of one turn or round meet the same load of the machine.
 func ratio(a, b *contestant) float64 {
@@ -39,53 +66,84 @@ func ratio(a, b *contestant) float64 {
 	return median(r)
 }
 
-// scaled returns t with all times multiplied.
-func (t Timing) scaled(by float64) Timing {
-	t.Median, t.Min, t.Max = by*t.Median, by*t.Min, by*t.Max
-	return t
-}
-
-// contestant is one of the measured alternatives.
-type contestant struct {
-	what    string
-	run     func(context.Context) error
-	slow    bool // runs once per round instead of perRound times
-	seconds []float64
-}
-
-func (c *contestant) once(ctx context.Context) (float64, error) {
-	begin := time.Now()
-	err := c.run(ctx)
-	return time.Since(begin).Seconds(), err
-}
-
 // warmUps is the number of runs before times count. In the first run ONNX Runtime learns the memory needs, and in the
 // second it allocates the memory as one piece.
 const warmUps = 2
 
 // interleave runs all contestants in turns. After warmUps come rounds in which slow contestants run once and others
 // perRound times, in the order A B C A B C. Other load on the machine therefore affects all contestants equally.
-func interleave(ctx context.Context, label string, progress func(string, int, int), rounds, perRound int,
-	all ...*contestant) error {
-	total, done := rounds+warmUps, 0
-	for round := -warmUps; round < rounds; round++ {
-		progress(label, done, total)
+func (o Options) interleave(ctx context.Context, label string, rounds, perRound int, all ...*contestant) error {
+	total := rounds + warmUps
+	for round := range total {
+		o.Progress(label, round, total)
+		counted := round >= warmUps
 		for turn := range perRound {
 			for _, c := range all {
-				if turn > 0 && (c.slow || round < 0) {
+				if turn > 0 && (c.slow || !counted) {
 					continue
 				}
-				s, err := c.once(ctx)
-				if err != nil {
+				begin := time.Now()
+				if err := c.run(ctx); err != nil {
 					return fmt.Errorf("%s: %w", c.what, err)
 				}
-				if round >= 0 {
-					c.seconds = append(c.seconds, s)
+				if counted {
+					c.seconds = append(c.seconds, max(1, c.scale)*time.Since(begin).Seconds())
 				}
 			}
 		}
-		done++
 	}
-	progress(label, done, total)
+	o.Progress(label, total, total)
 	return nil
+}
+
+// steps interleaves training steps. The number of rounds is the same with Quick, so that the plain form is equally
+// warm. Each round has so many runs that its median is not the run right after the plain form, which meets the plain
+// form's memory.
+func (o Options) steps(ctx context.Context, label string, all ...*contestant) error {
+	if o.Quick {
+		return o.interleave(ctx, label, 3, 3, all...)
+	}
+	return o.interleave(ctx, label, 3, 7, all...)
+}
+
+// opened is what a measurement opened, and the first error. After an error the other opened values must not be used.
+type opened struct {
+	list []func() error
+	err  error
+}
+
+func (o *opened) add(what func() error, err error) {
+	o.err = errors.Join(o.err, err)
+	if err == nil {
+		o.list = append(o.list, what)
+	}
+}
+
+func (o *opened) step(s *step, err error) *step {
+	o.add(s.close, err)
+	return s
+}
+
+func (o *opened) products(p *products, err error) *products {
+	o.add(p.close, err)
+	return p
+}
+
+// close closes everything, the last first, and adds errors to err.
+func (o *opened) close(err *error) {
+	for _, f := range slices.Backward(o.list) {
+		*err = errors.Join(*err, f())
+	}
+}
+
+// parallel returns a run of several runs, at most limit of them side by side.
+func parallel(runs, limit int, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		all, ctx := errgroup.WithContext(ctx)
+		all.SetLimit(limit)
+		for range runs {
+			all.Go(func() error { return run(ctx) })
+		}
+		return all.Wait()
+	}
 }

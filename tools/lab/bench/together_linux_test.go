@@ -38,11 +38,11 @@ func TestTogether(t *testing.T) {
 		if of := os.Getenv("BENCH_CLASSES"); of != "" && of != name {
 			continue
 		}
-		s, err := promptFL(tower, classes, 16, o, nil)
+		s, err := promptFL(tower, classes, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare, err := towerProducts(tower, s.rows(), true, o)
+		bare, err := towerProducts(tower, s.rows, true, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestTogether(t *testing.T) {
 			all := slices.Sorted(slices.Values(slices.Concat(v[0], v[1])))
 			return 1e3 * all[len(all)/2]
 		}
-		products := median(used[0]) / bare.flops * s.flops(tower)
+		products := median(used[0]) / bare.flops * s.flops
 		t.Logf("%s: products of one step %.1f ms of a processor", name, products)
 		for i, k := range append(sizes, sizes...) {
 			own, what := median(used[i+1])/float64(k), "other prompts"

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,7 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
 	"promptfed/federation/method"
+	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -17,27 +21,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-const (
-	seed      = 1
-	promptStd = 0.02
-)
+const seed = 1
 
-// tower is a text tower for the engine with its weights in a file. It has an image tower if vision is set.
+// tower is a backbone of a federation with the weights of its text tower.
 type tower struct {
-	name    string
-	text    clip.Text
-	vision  clip.Vision
+	experiment.Backbone
+	dir     string // folder of the weights
 	weights clip.Weights
-	dir     string  // folder of the weights
-	scale   float64 // exp(logit_scale)
 	sos     int
-	tokens  func(classes []string) ([][]int, error) // tokens [name . EOT] of each class
-	embed   func(ids []int) ([]float32, error)
-	plain   bool // use the plain form over the whole context
+	// tokens returns the tokens [name . EOT] of each class; nil for the tokens of the bundle's vocabulary
+	tokens func(classes []string) ([][]int, error)
+	plain  bool // use the plain form over the whole context
 }
 
 // openTower opens the tower to measure. remove deletes the tower's temporary files.
-func openTower(o Options) (t tower, remove func() error, err error) {
+func openTower(o Options) (t *tower, remove func() error, err error) {
 	if b := o.Backbone; b != nil {
 		words, err := b.Tokenizer()
 		if err != nil {
@@ -48,9 +46,8 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 			return t, nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
 				"one that promptfed convert made", b.Name)
 		}
-		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: weights, dir: b.WeightsDir(),
-				scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed},
-			func() error { return nil }, nil
+		return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: b.WeightsDir(), weights: weights, sos: words.SOS(),
+			tokens: b.ClassTokens}, func() error { return nil }, nil
 	}
 	dir, remove, err := scratch("200 MB")
 	if err != nil {
@@ -70,31 +67,91 @@ func scratch(room string) (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
-// randomTower draws initial weights as CLIP's training does (Radford et al. 2021, initialize_parameters of the
-// published code) and writes them to dir. It draws an image tower only if v has an architecture.
-func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (tower, error) {
+// randomTower returns a tower with the classes of package clip and with random weights, which it writes to dir.
+func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*tower, error) {
+	words, err := bundle.Find("tiny-vit-b16")
+	if err != nil {
+		return nil, err
+	}
+	t, err := fullSize(name, a, v, words, dir)
+	if err == nil {
+		t.tokens = named
+	}
+	return t, err
+}
+
+// fullSize draws initial weights as CLIP's training does (Radford et al. 2021, initialize_parameters of the published
+// code) and writes them to dir. It draws only towers that have an architecture. The tokenizer of words splits texts
+// into tokens, and the token numbers select rows of a random table.
+func fullSize(name string, a clip.TextArch, v clip.VisionArch, words *bundle.Bundle, dir string) (*tower, error) {
 	w := stored{}
 	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
 	if err == nil && v.Width > 0 {
 		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
 	}
 	if err != nil {
-		return tower{}, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
+		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
 	}
-	embed := func(ids []int) ([]float32, error) {
-		var rows []float32
-		for _, id := range ids {
-			rows = append(rows, method.Draw(seed, 0, "token "+strconv.Itoa(id), []int{a.Width}, 0.02).Data...)
-		}
-		return rows, nil
-	}
-	return tower{name: name, text: clip.Text{TextArch: a}, vision: clip.Vision{VisionArch: v}, weights: w, dir: dir,
-		scale: 100, sos: clip.StartID, tokens: named, embed: embed}, nil
+	b := &bundle.Bundle{Name: name, Text: a, Vision: v, LogitScale: 100, Dir: words.Dir, Vocabulary: words.Vocabulary,
+		Texts: words.Texts, TokenRows: words.TokenRows,
+		Towers: random{words.Towers, clip.Text{TextArch: a}, clip.Vision{VisionArch: v}, w}}
+	b.Preprocess.Size = cmp.Or(v.Image, 224)
+	return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: dir, weights: w, sos: clip.StartID}, nil
 }
 
-// start returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
+// random are towers with random weights. The rest of a bundle, which no measurement uses, is another bundle's.
+type random struct {
+	bundle.Towers
+	text    clip.Text
+	vision  clip.Vision
+	weights stored
+}
+
+func (r random) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
+	if r.vision.Width == 0 {
+		return image, patches, fmt.Errorf("it has no image tower here")
+	}
+	image, patches = r.vision.PromptedFeatures(g, r.weights, pixels, p)
+	return image, patches, g.Err()
+}
+
+func (r random) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+	return r.text.Prompts(g, r.weights, s, prompts), nil
+}
+
+func (r random) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
+	return r.text.Sequences(g, r.weights, ids, r.Embed), nil
+}
+
+func (r random) Embed(ids []int) (rows []float32, err error) {
+	for _, id := range ids {
+		rows = append(rows, method.Draw(seed, 0, "token "+strconv.Itoa(id), []int{r.text.Width}, 0.02).Data...)
+	}
+	return rows, nil
+}
+
+// Patches returns the patches per image. Without an image tower it returns the number of ViT-B/32 and RN50 at 224
+// pixels.
+func (r random) Patches() int {
+	if r.vision.Width == 0 {
+		return 49
+	}
+	return r.vision.Patches()
+}
+
+// Tokens returns the tokens per image, or 0 without an image tower.
+func (r random) Tokens() int {
+	if r.vision.Width == 0 {
+		return 0
+	}
+	return r.vision.Tokens()
+}
+
+func (random) TakesPromptTokens() bool { return true }
+
+// initial returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
 // number of blocks. A ResNet has no blocks.
-func start(name string, shape []int, width, layers int) (mean float32, std float64) {
+func initial(name string, shape []int, width, layers int) (mean float32, std float64) {
 	w := 1 / math.Sqrt(float64(width))
 	switch {
 	case len(shape) == 4: // He et al. 2015, so that activations keep their size
@@ -135,7 +192,7 @@ type stored map[string]graph.External
 func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
 	m := tensor.Map{}
 	for name, shape := range shapes {
-		mean, std := start(name, shape, width, layers)
+		mean, std := initial(name, shape, width, layers)
 		m[name] = method.Draw(seed, 0, name, shape, std)
 		for i := range m[name].Data {
 			m[name].Data[i] += mean
@@ -170,38 +227,40 @@ func (s stored) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return g.Weight(name, graph.Float, at, shape...)
 }
 
+// asPlain returns the tower in the plain form.
+func (t *tower) asPlain() *tower {
+	plain := *t
+	plain.plain = true
+	return &plain
+}
+
+// Name returns a name that distinguishes the plain form from the fast form.
+func (t *tower) Name() string {
+	if t.plain {
+		return t.Bundle.Name + ", plain form"
+	}
+	return t.Bundle.Name
+}
+
+// WeightsDir returns the folder of the weights, which is not the one of the vocabulary.
+func (t *tower) WeightsDir() string { return t.dir }
+
+func (t *tower) text() clip.Text { return clip.Text{TextArch: t.Bundle.Text} }
+
 // suffixes returns the constant parts of class prompts.
-func (t tower) suffixes(classes []string) (*clip.Suffixes, error) {
+func (t *tower) suffixes(classes []string) (*clip.Suffixes, error) {
 	ids, err := t.tokens(classes)
 	if err != nil {
 		return nil, err
 	}
-	return clip.NewSuffixes(classes, ids, t.sos, t.text.Width, t.embed)
+	return clip.NewSuffixes(classes, ids, t.sos, t.text().Width, t.Embed)
 }
-
-// Name returns a name that distinguishes the plain form from the fast form.
-func (t tower) Name() string {
-	if t.plain {
-		return t.name + ", plain form"
-	}
-	return t.name
-}
-
-// Task returns the client specification for which the engine builds a method.
-func (t tower) Task() method.ClientSpec {
-	task := method.ClientSpec{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
-	if t.vision.Width > 0 {
-		task.Patches, task.ImageSize = t.vision.Patches(), t.vision.Image
-		task.VisionWidth, task.VisionLayers = t.vision.Width, t.vision.Layers
-	}
-	return task
-}
-
-// WeightsDir returns the folder of the weights.
-func (t tower) WeightsDir() string { return t.dir }
 
 // Text builds the tower over all classes and prompts.
-func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
+func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
+	if t.tokens == nil {
+		return t.Backbone.Text(g, classes, prompts)
+	}
 	s, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
@@ -211,28 +270,28 @@ func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) (
 		ps[i] = clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
 	}
 	if !t.plain {
-		return t.text.Prompts(g, t.weights, s, ps), g.Err()
+		return t.text().Prompts(g, t.weights, s, ps), g.Err()
 	}
 	out := make([]graph.Node, len(ps))
 	for i, p := range ps {
-		if err := s.CheckLength(t.text.TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
+		if err := s.CheckLength(t.text().TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
 			return nil, err
 		}
 		emb, read, err := t.sentences(g, s, p)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = t.text.Plain(t.weights, emb, read)
+		out[i] = t.text().Plain(t.weights, emb, read)
 	}
 	return out, g.Err()
 }
 
 // sentences puts a prompt before every class as public code does. It returns embeddings [C,Context,width], padded after
 // EOT, and the position [C] of EOT.
-func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
-	n, w, c := p.Ctx.Dim(0), t.text.Width, len(s.IDs)
-	behind := t.text.Context - 1 - n
-	start, err := t.embed([]int{t.sos})
+func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
+	n, w, c := p.Ctx.Dim(0), t.text().Width, len(s.IDs)
+	behind := t.text().Context - 1 - n
+	start, err := t.Embed([]int{t.sos})
 	if err != nil {
 		return emb, read, err
 	}
@@ -244,7 +303,7 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 		for len(padded) < behind {
 			padded = append(padded, clip.PadID)
 		}
-		rows, err := t.embed(padded)
+		rows, err := t.Embed(padded)
 		if err != nil {
 			return emb, read, err
 		}
@@ -255,24 +314,22 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 	return emb, g.Ints(last...), nil
 }
 
-// StepBytesForImage is unused, because no measured method has a prompt per image.
-func (t tower) StepBytesForImage([]string, int) (int, error) { return 0, nil }
-
-// Words is unused, because no measured method starts from words.
-func (t tower) Words(string) (*tensor.Tensor, error) {
-	return nil, fmt.Errorf("bench: the measured methods begin with no words")
-}
-
-// Vision builds the image tower if the tower has one.
-func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	if t.vision.Width == 0 {
-		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
+// FullSize replaces the backbone of every client of an experiment by a full-size backbone whose weights lie in dir. It
+// also replaces images and patches by random unit rows. Labels stay. Evaluation sets are removed.
+func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
+	b, err := fullSize("random-vit-b16", clip.TextB, clip.VisionArch{}, words, dir)
+	if err != nil {
+		return err
 	}
-	n, _ := t.vision.PromptedFeatures(g, t.weights, pixels, p)
-	return n, g.Err()
-}
-
-// Sentences is unused, because no measured method uses hand-written prompts.
-func (t tower) Sentences(*graph.Graph, []string) (graph.Node, error) {
-	return graph.Node{}, fmt.Errorf("bench: the measured methods have no hand-written prompts")
+	drawn, task, patches := examples{}, b.Task(), []string{method.PatchesInput}
+	for _, c := range e.Clients {
+		c.Backbone = b
+		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
+		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
+	}
+	if s := e.Synthetic; s != nil {
+		s.Backbone, s.Data = b, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
+	}
+	e.EvaluationSets = nil
+	return nil
 }

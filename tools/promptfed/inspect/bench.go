@@ -1,12 +1,12 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/lab/bench"
@@ -17,23 +17,12 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
-	backbone, file string
-	experiment     bool
-	methods        bool
-	features       bool
-	image          string
-	memory         float64
-	only           []string
-	against        string
-	clients        []int
-	rounds         int
-	set            []string
-}
-
-// measurement is the result of bench.
-type measurement interface {
-	Table() string
-	Missed() []bench.Target
+	backbone, file                string
+	experiment, methods, features bool
+	memory                        float64
+	against                       string
+	clients                       []int
+	set                           []string
 }
 
 func benchCommand() *cobra.Command {
@@ -55,11 +44,11 @@ func benchCommand() *cobra.Command {
 	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods (default 4)")
 	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
 		"instead")
-	c.Flags().StringSliceVar(&f.only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
+	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
 		"(default promptfl)")
-	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
+	c.Flags().StringVar(&f.Image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
 		"vit-b16")
-	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds for --experiment, after a first one that compiles")
+	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds for --experiment, after a first one that compiles")
 	c.Flags().StringVar(&f.against, "against", "", "Python with PyTorch, such as python3: compare with the step "+
 		"written by hand in PyTorch (needs a source checkout)")
 	c.Flags().IntSliceVar(&f.clients, "clients", nil, "measure the steps of this many clients in one call, such as "+
@@ -90,53 +79,34 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if !f.experiment {
 		conf.Runtime.Workers = max(1, conf.Runtime.Workers)
 	}
-	f.Session, f.Progress = conf.Runtime.Session(), d.Steps
-	r, err := f.measure(cmd, conf)
+	f.Session, f.Workers, f.Progress = conf.Runtime.Session(), conf.Runtime.Workers, d.Steps
+	f.Memory = int(f.memory * (1 << 30))
+	r, err := f.measure(cmd.Context())
 	d.Close()
 	if err != nil {
 		return err
 	}
-	fmt.Print(r.Table())
-	for _, t := range r.Missed() {
-		fmt.Printf("missed: %s is %.3g, expected %.3g\n", t.What, t.Got, t.Want)
-	}
+	fmt.Print(r.Text())
 	if f.file == "" {
 		return nil
 	}
 	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
 }
 
-// threads returns the first value of --threads, or 0.
-func (f benchFlags) threads() int {
-	if len(f.Threads) == 0 {
-		return 0
+func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
+	switch {
+	case f.against != "":
+		return bench.ComparePyTorch(ctx, f.Options, f.against)
+	case len(f.clients) > 0:
+		return bench.Clients(ctx, f.Options, f.clients)
+	case f.methods:
+		return bench.Methods(ctx, f.Options)
+	case f.features:
+		return bench.Features(ctx, f.Options)
+	case f.experiment && len(f.Only) > 1:
+		return bench.Report{}, cli.Usagef("--experiment runs one method, not --only %s", strings.Join(f.Only, ","))
+	case f.experiment:
+		return bench.Experiment(ctx, f.Options)
 	}
-	return f.Threads[0]
-}
-
-func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
-	if f.against != "" {
-		return bench.ComparePyTorch(cmd.Context(), f.Options, f.against)
-	}
-	if len(f.clients) > 0 {
-		return bench.Clients(cmd.Context(), f.Options, f.clients)
-	}
-	if f.methods {
-		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session,
-			Memory: int(f.memory * (1 << 30)), Workers: conf.Runtime.Workers, Threads: f.threads(),
-			Progress: f.Progress}
-		return bench.Methods(cmd.Context(), o)
-	}
-	if f.features {
-		return bench.Features(cmd.Context(), bench.FeaturesOptions{Quick: f.Quick, Threads: f.threads(),
-			Session: f.Session, Progress: f.Progress})
-	}
-	if f.experiment {
-		if len(f.only) > 1 {
-			return nil, cli.Usagef("--experiment runs one method, not --only %s", strings.Join(f.only, ","))
-		}
-		return bench.Experiment(cmd.Context(), bench.ExperimentOptions{Quick: f.Quick, Method: strings.Join(f.only, ""),
-			Rounds: f.rounds, Workers: conf.Runtime.Workers, Session: f.Session, Progress: f.Progress})
-	}
-	return bench.Run(cmd.Context(), f.Options)
+	return bench.Run(ctx, f.Options)
 }
