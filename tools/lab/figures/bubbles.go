@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -21,7 +22,6 @@ type BubblePanel struct {
 // count. pFedDC's figure 2 (a) shows the same numbers as shades. More than 100 clients or classes are merged into bins.
 type Bubbles struct {
 	Title   string
-	Columns int      // of panels; 0: automatic
 	Classes []string // nil: numbers
 	Panels  []BubblePanel
 }
@@ -29,13 +29,10 @@ type Bubbles struct {
 // maxBins is the largest number of separate rows or columns of bubbles.
 const maxBins = 100
 
-// Draw implements Drawer.
-func (f Bubbles) Draw() (*Figure, error) {
-	return drawn("bubbles", len(f.Panels), f.draw)
-}
+func (f Bubbles) kind() (string, int) { return "bubbles", len(f.Panels) }
 
-func (f Bubbles) draw() (*Figure, error) {
-	s := sheet{title: f.Title, columns: f.Columns}
+func (f Bubbles) draw() (*sheet, error) {
+	s := &sheet{title: f.Title}
 	var domains numbering
 	var drawn []bubbles
 	most, clients, classes := 0, 1, 1
@@ -45,16 +42,13 @@ func (f Bubbles) draw() (*Figure, error) {
 		}
 		b := binned(in)
 		clients, classes = max(clients, len(b.counts)), max(classes, len(b.counts[0]))
-		for _, row := range b.counts {
-			for _, n := range row {
-				most = max(most, n)
-			}
-		}
-		b.domains = make([]int, len(b.counts))
-		for k := range b.domains {
+		for k, row := range b.counts {
+			domain := 0
 			if in.Domains != nil {
-				b.domains[k] = domains.of(in.Domains[k*b.clientBin])
+				domain = domains.of(in.Domains[k*b.clientBin])
 			}
+			b.domains = append(b.domains, domain)
+			most = max(most, slices.Max(row))
 		}
 		drawn = append(drawn, b)
 	}
@@ -67,31 +61,42 @@ func (f Bubbles) draw() (*Figure, error) {
 	}
 	cell := max(5.2, min(18, side/vg.Length(max(clients, classes))))
 	s.width, s.height = max(90, cell*vg.Length(clients)), max(70, cell*vg.Length(classes))
+	radius := func(n int, x, y vg.Length) vg.Length { // of a bubble in a cell
+		return 0.49 * min(x, y, 22) * vg.Length(math.Sqrt(float64(n)/float64(most)))
+	}
 	for i, b := range drawn {
-		b.most = float64(most)
 		n, m := len(b.counts), len(b.counts[0])
-		p := newPlot()
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.5, float64(n)-0.5, -0.5, float64(m)-0.5
-		p.X.Tick.Length, p.Y.Tick.Length = 2, 2
+		rows := make([]string, m)
+		for j := range rows {
+			if rows[j] = binName(j, b.classBin, len(f.Panels[i].Counts[0])); b.classBin == 1 && f.Classes != nil {
+				rows[j] = f.Classes[j]
+			}
+		}
+		columns := make([]string, n)
+		for k := range columns {
+			columns[k] = binName(k, b.clientBin, len(f.Panels[i].Counts))
+		}
+		p := newMatrixPlot(nil, columns, s.width, s.height)
+		nameY(&p.Y, rows, s.height, false)
+		p.Y.Max = float64(m) - 0.5
 		p.X.Label.Text, p.Y.Label.Text = binLabel("client", b.clientBin), binLabel("class", b.classBin)
-		nameX(&p.X, binNames(nil, n, b.clientBin, len(f.Panels[i].Counts)), s.width)
-		nameY(&p.Y, binNames(f.Classes, m, b.classBin, len(f.Panels[i].Counts[0])), s.height, false)
-		p.Add(b)
-		s.panels = append(s.panels, &panel{Plot: p, title: f.Panels[i].Title})
+		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { b.plot(c, p, radius) }))
+		s.add(p, f.Panels[i].Title)
 	}
 	for i, label := range domains.labels {
-		s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: hues[i%len(hues)], Radius: 4,
-			Shape: draw.CircleGlyph{}}))
+		s.legend = append(s.legend, dotEntry(label, hues[i%len(hues)], 4))
 	}
-	radius := bubbleRadius(s.width/vg.Length(clients), s.height/vg.Length(classes))
-	// fits is the part of the largest count whose bubble fits into a row of the legend
-	fits := min(1, math.Pow(float64(rowHeight/2/radius), 2))
-	for _, n := range sizesShown(int(fits * float64(most))) {
-		r := radius * vg.Length(math.Sqrt(float64(n)/float64(most)))
-		s.legend = append(s.legend, glyphEntry(strconv.Itoa(n)+" examples", draw.GlyphStyle{Color: grey, Radius: r,
-			Shape: draw.CircleGlyph{}}))
+	// about the largest count whose bubble fits into a row of the legend, a quarter and a twentieth of it
+	x, y := s.width/vg.Length(clients), s.height/vg.Length(classes)
+	fits, last := float64(most)*min(1, math.Pow(float64(rowHeight/2/radius(most, x, y)), 2)), 0
+	for _, part := range []float64{1, 0.25, 0.05} {
+		unit := math.Pow(10, math.Floor(math.Log10(max(1, part*fits))))
+		if n := int(math.Floor(part*fits/unit) * unit); n > 0 && n != last {
+			s.legend = append(s.legend, dotEntry(strconv.Itoa(n)+" examples", grey, radius(n, x, y)))
+			last = n
+		}
 	}
-	return s.figure()
+	return s, nil
 }
 
 func (in *BubblePanel) check(names []string) error {
@@ -122,20 +127,6 @@ func (in *BubblePanel) check(names []string) error {
 	return nil
 }
 
-// sizesShown returns round counts for the legend: about the largest count, a quarter and a twentieth of it.
-func sizesShown(most int) []int {
-	var out []int
-	for _, part := range []float64{1, 0.25, 0.05} {
-		v := part * float64(most)
-		unit := math.Pow(10, math.Floor(math.Log10(max(1, v))))
-		n := int(math.Floor(v/unit) * unit)
-		if n > 0 && (len(out) == 0 || n < out[len(out)-1]) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 func binLabel(what string, bin int) string {
 	if bin == 1 {
 		return what
@@ -143,22 +134,13 @@ func binLabel(what string, bin int) string {
 	return fmt.Sprintf("%s (in bins of %d)", what, bin)
 }
 
-// binNames returns the names of bins: the name of a single member, or the numbers of the first and the last member,
-// counted from 1.
-func binNames(names []string, bins, bin, all int) []string {
-	out := make([]string, bins)
-	for i := range out {
-		first, last := i*bin, min(all, (i+1)*bin)-1
-		switch {
-		case bin == 1 && names != nil:
-			out[i] = names[i]
-		case first == last:
-			out[i] = strconv.Itoa(first)
-		default:
-			out[i] = fmt.Sprintf("%d–%d", first, last)
-		}
+// binName returns the number of a bin's single member, or of its first and last.
+func binName(i, bin, all int) string {
+	first, last := i*bin, min(all, (i+1)*bin)-1
+	if first == last {
+		return strconv.Itoa(first)
 	}
-	return out
+	return fmt.Sprintf("%d–%d", first, last)
 }
 
 // bubbles are the counts of bins of clients and classes.
@@ -166,7 +148,6 @@ type bubbles struct {
 	counts              [][]int
 	domains             []int // of each bin's first client
 	clientBin, classBin int
-	most                float64
 }
 
 // binned adds up counts so that at most maxBins of clients and of classes remain.
@@ -184,11 +165,8 @@ func binned(in BubblePanel) bubbles {
 	return b
 }
 
-// bubbleRadius returns the radius of the largest bubble.
-func bubbleRadius(cellX, cellY vg.Length) vg.Length { return 0.49 * min(cellX, cellY, 22) }
-
-// Plot implements plot.Plotter.
-func (b bubbles) Plot(c draw.Canvas, p *plot.Plot) {
+// plot draws circles on a grid.
+func (b bubbles) plot(c draw.Canvas, p *plot.Plot, radius func(n int, x, y vg.Length) vg.Length) {
 	toX, toY := p.Transforms(&c)
 	line := draw.LineStyle{Color: paler, Width: 0.5}
 	for k := range b.counts {
@@ -197,12 +175,11 @@ func (b bubbles) Plot(c draw.Canvas, p *plot.Plot) {
 	for j := range b.counts[0] {
 		c.StrokeLine2(line, c.Min.X, toY(float64(j)), c.Max.X, toY(float64(j)))
 	}
-	radius := bubbleRadius(toX(1)-toX(0), toY(1)-toY(0))
 	for k, row := range b.counts {
 		glyph := draw.GlyphStyle{Color: hues[b.domains[k]%len(hues)], Shape: draw.CircleGlyph{}}
 		for j, n := range row {
 			if n > 0 {
-				glyph.Radius = max(0.35, radius*vg.Length(math.Sqrt(float64(n)/b.most)))
+				glyph.Radius = max(0.35, radius(n, toX(1)-toX(0), toY(1)-toY(0)))
 				c.DrawGlyphNoClip(glyph, vg.Point{X: toX(float64(k)), Y: toY(float64(j))})
 			}
 		}

@@ -20,8 +20,25 @@ import (
 
 // Drawer is a kind of figure with its numbers.
 type Drawer interface {
-	// Draw lays out the figure. The error is one line that names the kind, the panel and the defect of the numbers.
-	Draw() (*Figure, error)
+	kind() (name string, panels int)
+	draw() (*sheet, error)
+}
+
+// Draw lays out a figure. The error is one line that names the kind, the panel and the defect of the numbers.
+func Draw(d Drawer) (*Figure, error) {
+	kind, panels := d.kind()
+	var f *Figure
+	s, err := (*sheet)(nil), ErrEmpty
+	if panels > 0 {
+		s, err = d.draw()
+	}
+	if err == nil {
+		f, err = s.figure()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	return f, nil
 }
 
 // ErrEmpty is the error for a figure without panels or rows. A caller may take it for nothing to draw.
@@ -36,18 +53,6 @@ type Figure struct {
 
 // Size returns the width and height of the figure in points.
 func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
-
-// drawn lays out a figure with the given number of panels. Its errors name the figure's kind.
-func drawn(kind string, panels int, draw func() (*Figure, error)) (*Figure, error) {
-	f, err := (*Figure)(nil), ErrEmpty
-	if panels > 0 {
-		f, err = draw()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
-	}
-	return f, nil
-}
 
 // pngDPI is twice the usual resolution of screens.
 const pngDPI = 192

@@ -59,7 +59,7 @@ func TestSameBytes(t *testing.T) {
 		wait.Go(func() {
 			var svg, images [2][]byte
 			for j, d := range []Drawer{first[i], second[i]} {
-				f, err := d.Draw()
+				f, err := Draw(d)
 				if err != nil {
 					t.Errorf("%s: %v", first[i].name, err)
 					return
@@ -83,7 +83,7 @@ func TestSameBytes(t *testing.T) {
 
 func TestSave(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plots")
-	f, err := Curves{Title: `a < b & "c"`, Panels: invented().curves(1, 2, 5)}.Draw()
+	f, err := Draw(Curves{Title: `a < b & "c"`, Panels: invented().curves(1, 2, 5)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,12 +178,11 @@ func TestOddInputs(t *testing.T) {
 		{"one point in space", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{1, 1, 1, 1}}}}}, ""},
 		{"coloured but nowhere", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{nan, 1, 1, 1}}}}}, ""},
 		{"no clients", Strips{Panels: []StripPanel{{}}}, "strips: panel 1 has 0 clients"},
-		{"unknown strips", Strips{As: "x", Panels: []StripPanel{{}}}, `unknown form "x"`},
 		{"no strips", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{nan}}}}}},
 			"no client has a value"},
-		{"one client", Strips{As: StripBars, Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{-3}}}}}},
+		{"one client", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{-3}}}}}},
 			""},
-		{"clients on a log axis", Strips{As: StripBars, Y: Axis{Log: true},
+		{"clients on a log axis", Strips{Y: Axis{Log: true},
 			Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{0, 3}}}}}}, "no logarithmic axis"},
 		{"an empty group", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Label: "none"}, {Label: "one",
 			Values: []float64{1}}}}}}, ""},
@@ -208,9 +207,8 @@ func TestOddInputs(t *testing.T) {
 		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}},
 			"client 1 has counts of 2 classes"},
 		{"one bubble", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{math.MaxInt}}}}}, ""},
-		{"unknown costs", Cost{Rows: []CostRow{{"a", 0, nan, 1}}}, "no method has a cost"},
-		{"one cost", Cost{Log: true, Rows: []CostRow{{long, 1, 0, 1}}}, ""},
-		{"cost against one", Cost{Against: true, Rows: []CostRow{{long, 1, 1, 1}}}, ""},
+		{"unknown costs", Cost{Rows: []CostRow{{"a", 0, nan}}}, "no method has a cost"},
+		{"one cost", Cost{Rows: []CostRow{{long, 1, 0}}}, ""},
 		{"one method", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{1}}}, ""},
 		{"impossible p", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{2}}},
 			"give 0 to 1"},
@@ -222,7 +220,7 @@ func TestOddInputs(t *testing.T) {
 		{"equal ranks", invented().ranked(named("method", 52), 51), ""},
 	}
 	for _, c := range cases {
-		f, err := c.Draw()
+		f, err := Draw(c)
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: error %v, expected %q", c.name, err, c.want)
@@ -266,7 +264,7 @@ func TestHeatMapRuns(t *testing.T) {
 		f.RowNames = append(f.RowNames, fmt.Sprint("class ", i))
 	}
 	f.ColumnNames = f.RowNames
-	drawn, err := f.Draw()
+	drawn, err := Draw(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +281,7 @@ func TestHeatMapRuns(t *testing.T) {
 func TestErrEmpty(t *testing.T) {
 	for _, d := range []Drawer{Curves{}, Sensitivity{}, HeatMap{}, Scatter3{}, Box{}, Strips{}, TSNE{}, PCA{},
 		Bubbles{}, Cost{}, Significance{}, Ranks{}} {
-		if _, err := d.Draw(); !errors.Is(err, ErrEmpty) {
+		if _, err := Draw(d); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%T: %v", d, err)
 		}
 	}

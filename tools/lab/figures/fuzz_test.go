@@ -5,8 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-
-	"promptfed/tools/lab/figures/embedding"
 )
 
 // source draws numbers, sizes and labels from bytes, and zeros after their end.
@@ -80,7 +78,7 @@ func (s *source) axis() Axis {
 }
 
 func (s *source) drawer() Drawer {
-	kind, title, columns, panels := s.byte()%12, s.label(), s.byte()%4, s.size(8)
+	kind, title, panels := s.byte()%12, s.label(), s.size(8)
 	var lines []LinePanel
 	switch kind {
 	case 0, 1:
@@ -100,11 +98,11 @@ func (s *source) drawer() Drawer {
 			lines = append(lines, p)
 		}
 		if kind == 0 {
-			return Curves{Title: title, Columns: columns, SameY: s.byte() > 99, Panels: lines}
+			return Curves{Title: title, SameY: s.byte() > 99, Panels: lines}
 		}
-		return Sensitivity{Title: title, Columns: columns, SameY: s.byte() > 99, Panels: lines}
+		return Sensitivity{Title: title, SameY: s.byte() > 99, Panels: lines}
 	case 2:
-		h := HeatMap{Title: title, Columns: columns, X: s.label(), Y: s.label(), ColumnNames: s.labels(s.size(40)),
+		h := HeatMap{Title: title, X: s.label(), Y: s.label(), ColumnNames: s.labels(s.size(40)),
 			RowNames: s.labels(s.size(40)), Value: s.label(), Scale: [2]float64{s.number(), s.number()}}
 		for range panels {
 			h.Panels = append(h.Panels, HeatPanel{Title: s.label(), Values: s.table(len(h.RowNames),
@@ -112,7 +110,7 @@ func (s *source) drawer() Drawer {
 		}
 		return h
 	case 3:
-		b := Box{Title: title, Columns: columns, Y: s.axis(), SameY: s.byte() > 99}
+		b := Box{Title: title, Y: s.axis()}
 		for range panels {
 			p := BoxPanel{Title: s.label(), X: s.label()}
 			for range s.size(40) {
@@ -122,7 +120,7 @@ func (s *source) drawer() Drawer {
 		}
 		return b
 	case 4:
-		f := Scatter3{Title: title, Columns: columns, Value: s.label()}
+		f := Scatter3{Title: title, Value: s.label()}
 		for range panels {
 			p := Scatter3Panel{Title: s.label(), X: s.label(), Y: s.label(), Z: s.label()}
 			for range s.size(100) {
@@ -132,8 +130,7 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 5:
-		f := Strips{Title: title, Columns: columns, Y: s.axis(), As: []string{"", StripPoints, StripBars,
-			StripBlocks}[s.byte()%4]}
+		f := Strips{Title: title, Y: s.axis()}
 		for range panels {
 			p := StripPanel{Title: s.label()}
 			for range s.size(6) {
@@ -143,15 +140,14 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 6:
-		f := TSNE{Title: title, Columns: columns, Options: embedding.Options{Iterations: 10,
-			Perplexity: float64(s.byte())}}
+		f := TSNE{Title: title}
 		for range panels {
 			rows := s.table(s.size(30), 1+s.byte()%3)
 			f.Panels = append(f.Panels, TSNEPanel{s.label(), rows, s.labels(len(rows))})
 		}
 		return f
 	case 7:
-		f := PCA{Title: title, Columns: columns, Classes: s.labels(1 + s.byte()%5), PerClass: s.byte() > 128}
+		f := PCA{Title: title, Classes: s.labels(1 + s.byte()%5), PerClass: s.byte() > 128}
 		for range panels {
 			width := 1 + s.byte()%4
 			p := PCAPanel{Title: s.label(), Images: s.table(s.size(40), width), Before: s.table(len(f.Classes), width),
@@ -163,7 +159,7 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 8:
-		f := Bubbles{Title: title, Columns: columns}
+		f := Bubbles{Title: title}
 		for range panels {
 			p := BubblePanel{Title: s.label()}
 			classes := s.size(250)
@@ -181,9 +177,9 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 9:
-		f := Cost{Title: title, Bytes: s.label(), Seconds: s.label(), Log: s.byte() > 128, Against: s.byte() > 128}
+		f := Cost{Title: title, Bytes: s.label(), Seconds: s.label()}
 		for range s.size(50) {
-			f.Rows = append(f.Rows, CostRow{s.label(), s.number(), s.number(), s.number()})
+			f.Rows = append(f.Rows, CostRow{s.label(), s.number(), s.number()})
 		}
 		return f
 	}
@@ -219,7 +215,7 @@ func FuzzDraw(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := source{data}
-		fig, err := s.drawer().Draw()
+		fig, err := Draw(s.drawer())
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("an error of several lines: %q", err)

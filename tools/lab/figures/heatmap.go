@@ -24,7 +24,6 @@ type HeatPanel struct {
 // (FedPHA's figures 4 and 8, SDFed's figure 5), with a panel for each length of the first domain.
 type HeatMap struct {
 	Title         string
-	Columns       int    // of panels; 0: automatic
 	X, Y          string // meaning of columns and rows
 	ColumnNames   []string
 	RowNames      []string
@@ -38,12 +37,9 @@ type HeatMap struct {
 // maxCells is the largest number of rows or columns of a matrix.
 const maxCells = 512
 
-// Draw implements Drawer.
-func (f HeatMap) Draw() (*Figure, error) {
-	return drawn("heat map", len(f.Panels), f.draw)
-}
+func (f HeatMap) kind() (string, int) { return "heat map", len(f.Panels) }
 
-func (f HeatMap) draw() (*Figure, error) {
+func (f HeatMap) draw() (*sheet, error) {
 	rows, cols := len(f.RowNames), len(f.ColumnNames)
 	if rows == 0 || cols == 0 || rows > maxCells || cols > maxCells {
 		return nil, fmt.Errorf("%d row names and %d column names: give 1 to %d of each", rows, cols, maxCells)
@@ -68,21 +64,20 @@ func (f HeatMap) draw() (*Figure, error) {
 		return nil, err
 	}
 	w, h := cellSize(len(f.Panels), rows, cols)
-	s := sheet{title: f.Title, columns: f.Columns, width: w * vg.Length(cols), height: h * vg.Length(rows),
+	s := &sheet{title: f.Title, width: w * vg.Length(cols), height: h * vg.Length(rows),
 		bar: &colourBar{colours, f.Value}}
 	digits, fit := places(f.Panels, w, h)
-	for i := range f.Panels {
+	for _, in := range f.Panels {
 		p := newMatrixPlot(f.RowNames, f.ColumnNames, s.width, s.height)
 		p.X.Label.Text, p.Y.Label.Text = f.X, f.Y
-		values := f.Panels[i].Values
-		cells := heat{values: values, frames: f.Panels[i].Frames, colour: colours.colour, runs: f.WithoutValues}
+		cells := heat{values: in.Values, frames: in.Frames, colour: colours.colour, runs: f.WithoutValues}
 		if fit && !f.WithoutValues {
-			cells.text = func(row, column int) []string { return []string{number(values[row][column], digits)} }
+			cells.text = func(row, column int) []string { return []string{number(in.Values[row][column], digits)} }
 		}
 		p.Add(cells)
-		s.panels = append(s.panels, &panel{Plot: p, title: f.Panels[i].Title})
+		s.add(p, in.Title)
 	}
-	return s.figure()
+	return s, nil
 }
 
 // rectangular checks the size of a matrix.
@@ -181,9 +176,8 @@ func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
 				hatch(c, area)
 				continue
 			}
-			fill := m.colour(v)
-			c.SetColor(fill)
-			c.Fill(inset(area, 0.25).Path())
+			colour := m.colour(v)
+			fill(c, inset(area, 0.25), colour)
 			var lines []string
 			if m.text != nil {
 				lines = m.text(i, j)
@@ -191,7 +185,7 @@ func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
 			centre := area.Min.Add(area.Max).Scale(0.5)
 			for k, line := range lines {
 				up := vg.Length(float64(len(lines)-1)/2-float64(k)) * lineHeight(smallSize)
-				c.FillText(coloured(style, over(fill)), vg.Point{X: centre.X, Y: centre.Y + up}, line)
+				c.FillText(coloured(style, over(colour)), vg.Point{X: centre.X, Y: centre.Y + up}, line)
 			}
 		}
 	}
@@ -201,6 +195,12 @@ func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
+// fill fills a rectangle.
+func fill(c draw.Canvas, r vg.Rectangle, colour color.Color) {
+	c.SetColor(colour)
+	c.Fill(r.Path())
+}
+
 func inset(r vg.Rectangle, by vg.Length) vg.Rectangle {
 	return vg.Rectangle{Min: r.Min.Add(vg.Point{X: by, Y: by}), Max: r.Max.Sub(vg.Point{X: by, Y: by})}
 }
@@ -208,8 +208,7 @@ func inset(r vg.Rectangle, by vg.Length) vg.Rectangle {
 // hatch marks a cell without a value: grey with slanted lines.
 func hatch(c draw.Canvas, r vg.Rectangle) {
 	r = inset(r, 0.25)
-	c.SetColor(paler)
-	c.Fill(r.Path())
+	fill(c, r, paler)
 	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
 	step := max(2.5, (w+h)/10)
 	for d := step; d < w+h; d += step {

@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -15,7 +16,7 @@ type entry struct {
 	sample func(c draw.Canvas) // the canvas is the sample's rectangle
 }
 
-// legend lists entries, beside a single panel or in rows above several. It shows at most maxEntries.
+// legend lists entries in rows above the panels. It shows at most maxEntries.
 type legend []entry
 
 const (
@@ -28,93 +29,42 @@ const (
 
 var legendStyle = letters(tickSize, draw.XLeft, middle)
 
-// listed returns the visible entries with shortened labels. A last entry counts the omitted ones.
-func (l legend) listed() []entry {
-	shown := append([]entry(nil), l...)
+func (e entry) width() vg.Length { return e.room + sampleGap + legendStyle.Width(e.label) + entryGap }
+
+// rows breaks the entries into rows, with shortened labels and a last entry that counts the omitted ones. The rows have
+// the given width, or as much as one entry needs.
+func (l legend) rows(width vg.Length) (rows [][]entry, widest vg.Length) {
+	shown := slices.Clone(l)
 	if n := len(l); n > maxEntries {
-		shown = append(shown[:maxEntries-1:maxEntries-1], entry{label: fmt.Sprintf("and %d more", n-maxEntries+1),
+		shown = append(shown[:maxEntries-1], entry{label: fmt.Sprintf("and %d more", n-maxEntries+1),
 			sample: func(draw.Canvas) {}})
 	}
 	for i := range shown {
 		shown[i].label = shorten(shown[i].label, legendStyle, labelRoom)
+		widest = max(widest, shown[i].width()-entryGap)
 	}
-	return shown
-}
-
-func (e entry) width() vg.Length { return e.room + sampleGap + legendStyle.Width(e.label) }
-
-func (l legend) widest() vg.Length {
-	w := vg.Length(0)
-	for _, e := range l.aligned() {
-		w = max(w, e.width())
-	}
-	return w
-}
-
-// aligned returns the listed entries for one column, all samples as wide as the widest.
-func (l legend) aligned() []entry {
-	list, room := l.listed(), vg.Length(0)
-	for _, e := range list {
-		room = max(room, e.room)
-	}
-	for i := range list {
-		list[i].room = room
-	}
-	return list
-}
-
-// fits reports whether the legend can stand beside a panel of the given height without being much higher.
-func (l legend) fits(height vg.Length) bool {
-	return vg.Length(len(l.listed()))*rowHeight <= height+2*rowHeight
-}
-
-// beside returns the size of the legend in one column.
-func (l legend) beside() vg.Point {
-	if len(l) == 0 {
-		return vg.Point{}
-	}
-	return vg.Point{X: l.widest() + entryGap, Y: vg.Length(len(l.listed()))*rowHeight + 8}
-}
-
-// rows breaks the entries into rows of the given width.
-func (l legend) rows(width vg.Length) [][]entry {
-	var rows [][]entry
+	width = max(width, widest)
 	room := vg.Length(0)
-	for _, e := range l.listed() {
-		w := e.width() + entryGap
-		if len(rows) == 0 || room+w-entryGap > width {
+	for _, e := range shown {
+		if len(rows) == 0 || room+e.width()-entryGap > width {
 			rows, room = append(rows, nil), 0
 		}
 		rows[len(rows)-1] = append(rows[len(rows)-1], e)
-		room += w
+		room += e.width()
 	}
-	return rows
+	return rows, width
 }
 
-// above returns the size of the legend in rows.
-func (l legend) above(width vg.Length) vg.Point {
-	if len(l) == 0 {
-		return vg.Point{}
-	}
-	return vg.Point{X: width, Y: vg.Length(len(l.rows(width)))*rowHeight + 4}
-}
-
-func (l legend) paintBeside(c draw.Canvas, at vg.Point) {
-	for i, e := range l.aligned() {
-		e.paint(c, vg.Point{X: at.X + entryGap, Y: at.Y - vg.Length(i)*rowHeight - 8})
-	}
-}
-
-func (l legend) paintAbove(c draw.Canvas, at vg.Point, width vg.Length) {
-	for i, row := range l.rows(width) {
-		room := -entryGap
+// paintRows draws rows of entries below a point, each in the middle of the width.
+func paintRows(c draw.Canvas, rows [][]entry, at vg.Point, width vg.Length) {
+	for i, row := range rows {
+		x := at.X + (width+entryGap)/2
 		for _, e := range row {
-			room += e.width() + entryGap
+			x -= e.width() / 2
 		}
-		x := at.X + (width-room)/2
 		for _, e := range row {
 			e.paint(c, vg.Point{X: x, Y: at.Y - vg.Length(i)*rowHeight})
-			x += e.width() + entryGap
+			x += e.width()
 		}
 	}
 }
@@ -136,6 +86,11 @@ func lineEntry(label string, line draw.LineStyle, glyph draw.GlyphStyle) entry {
 			stamp(&c, glyph, c.Center())
 		}
 	}}
+}
+
+// dotEntry returns an entry with a filled circle.
+func dotEntry(label string, c color.Color, radius vg.Length) entry {
+	return glyphEntry(label, draw.GlyphStyle{Color: c, Radius: radius, Shape: draw.CircleGlyph{}})
 }
 
 func glyphEntry(label string, glyph draw.GlyphStyle) entry {

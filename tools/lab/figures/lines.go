@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
@@ -29,7 +31,7 @@ type Line struct {
 	Spread []float64
 }
 
-// Reference is a horizontal line.
+// Reference is a horizontal dashed line.
 type Reference struct {
 	Label string
 	Y     float64
@@ -42,6 +44,29 @@ type LinePanel struct {
 	Lines      []Line
 	References []Reference
 }
+
+// lineFigure is a figure of lines.
+type lineFigure struct {
+	Title   string
+	SameY   bool // all panels have one range of y
+	Colours Colours
+	Panels  []LinePanel
+}
+
+// Curves are lines over rounds with a band for their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's
+// figures 1 (a) and S1.
+type Curves lineFigure
+
+// Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's
+// figure 3, SDFed's figure 4), hyper-parameters, also on a logarithmic axis (FedAPPR's figures 4 and S2), numbers of
+// clients, participation and rounds (pFedDC's figure 3). Each panel has its own x axis.
+type Sensitivity lineFigure
+
+func (f Curves) kind() (string, int)      { return "curves", len(f.Panels) }
+func (f Curves) draw() (*sheet, error)    { return lineFigure(f).lines(curve.band, curve.markedLine) }
+func (f Sensitivity) kind() (string, int) { return "sensitivity", len(f.Panels) }
+
+func (f Sensitivity) draw() (*sheet, error) { return lineFigure(f).lines(curve.whiskers) }
 
 // maxPoints is the largest number of drawn points in a line.
 const maxPoints = 100_000
@@ -70,50 +95,46 @@ func (p *LinePanel) check() error {
 	return nil
 }
 
-// spread returns the spread of a point, or 0 if unknown.
-func (l *Line) spread(i int) float64 {
-	if l.Spread == nil || !usable(l.Spread[i]) {
-		return 0
-	}
-	return max(0, l.Spread[i])
-}
+// shows reports whether the axis can show a value.
+func (a Axis) shows(v float64) bool { return usable(v) && !(a.Log && !onLog(v)) }
 
-// shown reports whether the panel's axes can show a point.
-func (p *LinePanel) shown(l *Line, i int) bool {
-	return usable(l.X[i]) && usable(l.Y[i]) && !(p.X.Log && !onLog(l.X[i])) && !(p.Y.Log && !onLog(l.Y[i]))
+// ends returns the lower and the upper end of a point's band, inside the possible values, and whether it has one.
+func (l *Line) ends(i int, y Axis) (low, high float64, wide bool) {
+	v := l.Y[i]
+	if l.Spread == nil || !usable(l.Spread[i]) || l.Spread[i] <= 0 {
+		return v, v, false
+	}
+	low, high = v-l.Spread[i], v+l.Spread[i]
+	if y.Bounds[0] < y.Bounds[1] {
+		low, high = max(low, min(y.Bounds[0], v)), min(high, max(y.Bounds[1], v))
+	}
+	return low, high, true
 }
 
 // spans returns the ranges of the panel's points, bands and reference lines.
 func (p *LinePanel) spans() (x, y span, values []float64) {
 	x, y = noSpan(), noSpan()
+	add := func(v float64) {
+		if p.Y.shows(v) {
+			y.add(v)
+		}
+	}
 	for _, l := range p.Lines {
 		for i := range l.X {
-			if p.shown(&l, i) {
+			if p.X.shows(l.X[i]) && p.Y.shows(l.Y[i]) {
+				low, high, _ := l.ends(i, p.Y)
 				x.add(l.X[i])
-				y.add(l.Y[i])
-				for _, end := range []float64{l.Y[i] - l.spread(i), l.Y[i] + l.spread(i)} {
-					if !p.Y.Log || onLog(end) {
-						y.add(p.Y.bounded(l.Y[i], end))
-					}
-				}
+				add(l.Y[i])
+				add(low)
+				add(high)
 				values = append(values, l.X[i])
 			}
 		}
 	}
 	for _, r := range p.References {
-		if !p.Y.Log || onLog(r.Y) {
-			y.add(r.Y)
-		}
+		add(r.Y)
 	}
 	return x, y, values
-}
-
-// bounded moves the end of a band around a value into the range of possible values, but not across the value.
-func (a Axis) bounded(value, end float64) float64 {
-	if a.Bounds[0] < a.Bounds[1] {
-		return min(max(a.Bounds[1], value), max(min(a.Bounds[0], value), end))
-	}
-	return end
 }
 
 // apply sets the range, the label and about n ticks of a plot's axis.
@@ -128,41 +149,203 @@ func (a Axis) apply(to *plot.Axis, s span, n int) {
 }
 
 // gridLines are pale lines at the labelled ticks, behind everything; vertical ones only with x.
-type gridLines struct{ x, y bool }
-
-// Plot implements plot.Plotter.
-func (g gridLines) Plot(c draw.Canvas, p *plot.Plot) {
+func gridLines(x, y bool) *plotter.Grid {
+	g := &plotter.Grid{}
 	style := draw.LineStyle{Color: pale, Width: 0.5}
-	toX, toY := p.Transforms(&c)
-	if g.x {
-		for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
-			if x := toX(t.Value); !t.IsMinor() && c.ContainsX(x) {
-				c.StrokeLine2(style, x, c.Min.Y, x, c.Max.Y)
-			}
-		}
+	if x {
+		g.Vertical = style
 	}
-	if g.y {
-		for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-			if y := toY(t.Value); !t.IsMinor() && c.ContainsY(y) {
-				c.StrokeLine2(style, c.Min.X, y, c.Max.X, y)
-			}
-		}
+	if y {
+		g.Horizontal = style
 	}
+	return g
 }
-
-// referenceLines are dashed lines across the panel.
-type referenceLines []Reference
 
 func referenceStyle(i int) draw.LineStyle {
 	return draw.LineStyle{Color: grey, Width: 1, Dashes: dashes[1+i%(len(dashes)-1)]}
 }
 
-// Plot implements plot.Plotter.
-func (r referenceLines) Plot(c draw.Canvas, p *plot.Plot) {
-	for i, line := range r {
-		if usable(line.Y) && line.Y >= p.Y.Min && line.Y <= p.Y.Max {
-			y := c.Y(p.Y.Norm(line.Y))
-			c.StrokeLine2(referenceStyle(i), c.Min.X, y, c.Max.X, y)
+// lines lays out panels of lines. The last mark of a line draws the line itself. Drawings of the other marks lie under
+// all lines.
+func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet, error) {
+	s := &sheet{title: f.Title}
+	s.width, s.height = panelSize(len(f.Panels))
+	var order, references numbering
+	any := false
+	common := map[bool]span{false: noSpan(), true: noSpan()} // of y, over logarithmic panels and over linear ones
+	for i := range f.Panels {
+		in := &f.Panels[i]
+		if err := in.check(); err != nil {
+			return nil, fmt.Errorf("panel %d: %w", i+1, err)
+		}
+		_, y, _ := in.spans()
+		all := common[in.Y.Log]
+		all.add(y.low, y.high)
+		common[in.Y.Log] = all
+	}
+	for i := range f.Panels {
+		in := &f.Panels[i]
+		x, y, values := in.spans()
+		any = any || !x.empty()
+		if f.SameY {
+			y = common[in.Y.Log]
+		}
+		p := newPlot()
+		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
+		if names := in.X.Names; len(names) > 0 {
+			Axis{Label: in.X.Label}.apply(&p.X, span{-0.4, float64(len(names)) - 0.6}, 0)
+			nameX(&p.X, names, s.width)
+		} else {
+			in.X.apply(&p.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
+			if t := dataTicks(values); in.X.Format != nil {
+				p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, s.width)
+			} else if t != nil {
+				p.X.Tick.Marker = roomy(p, t, s.width)
+			}
+		}
+		p.Add(gridLines(len(in.X.Names) == 0, true))
+		for j, r := range in.References {
+			p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
+				if usable(r.Y) && r.Y >= p.Y.Min && r.Y <= p.Y.Max {
+					c.StrokeLine2(referenceStyle(j), c.Min.X, c.Y(p.Y.Norm(r.Y)), c.Max.X, c.Y(p.Y.Norm(r.Y)))
+				}
+			}))
+		}
+		for _, mark := range marks {
+			for j := range in.Lines {
+				l := &in.Lines[j]
+				v := curve{in, l, j, len(in.Lines), f.Colours.style(l.Label, order.of(l.Label))}
+				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { mark(v, c, p) }))
+			}
+		}
+		s.add(p, in.Title)
+	}
+	if !any {
+		return nil, fmt.Errorf("no line has a point: every value is missing or not a number")
+	}
+	for i, label := range order.labels {
+		if label != "" || len(order.labels) > 1 {
+			l := f.Colours.style(label, i)
+			s.legend = append(s.legend, lineEntry(label, l.line(1.4), l.glyph(2.6)))
 		}
 	}
+	for _, in := range f.Panels {
+		for j, r := range in.References {
+			if n := len(references.labels); references.of(r.Label) == n { // first use
+				s.legend = append(s.legend, lineEntry(r.Label, referenceStyle(j), draw.GlyphStyle{}))
+			}
+		}
+	}
+	return s, nil
+}
+
+// panelSize returns the size of a data area among n.
+func panelSize(n int) (width, height vg.Length) {
+	switch {
+	case n <= 1:
+		return 290, 190
+	case n == 2:
+		return 220, 160
+	case n <= 4:
+		return 170, 130
+	}
+	return 140, 112
+}
+
+// curve is one line of a panel.
+type curve struct {
+	in     *LinePanel
+	line   *Line
+	number int // among the panel's lines
+	of     int
+	style  style
+}
+
+// pieces calls f with the indices and the places of each run of points without a gap.
+func (v curve) pieces(c draw.Canvas, p *plot.Plot, f func(index []int, at []vg.Point)) {
+	toX, toY := p.Transforms(&c)
+	var index []int
+	var at []vg.Point
+	for i := range v.line.X {
+		if v.in.X.shows(v.line.X[i]) && v.in.Y.shows(v.line.Y[i]) {
+			index, at = append(index, i), append(at, vg.Point{X: toX(v.line.X[i]), Y: toY(v.line.Y[i])})
+		} else if index != nil {
+			f(index, at)
+			index, at = nil, nil
+		}
+	}
+	if index != nil {
+		f(index, at)
+	}
+}
+
+// ends returns the places of the ends of a point's band, inside the panel, and whether it has one.
+func (v curve) ends(i int, c draw.Canvas, p *plot.Plot) (low, high vg.Length, wide bool) {
+	a, b, wide := v.line.ends(i, v.in.Y)
+	_, toY := p.Transforms(&c)
+	return toY(max(p.Y.Min, a)), toY(min(p.Y.Max, b)), wide
+}
+
+// fewBands is the largest number of lines in a panel with bands. More bands would hide each other.
+const fewBands = 4
+
+// band fills the spread around a line.
+func (v curve) band(c draw.Canvas, p *plot.Plot) {
+	if v.of > fewBands {
+		return
+	}
+	v.pieces(c, p, func(index []int, at []vg.Point) {
+		edge, any := make([]vg.Point, 2*len(at)), false
+		for j, i := range index {
+			low, high, wide := v.ends(i, c, p)
+			edge[j], edge[len(edge)-1-j] = vg.Point{X: at[j].X, Y: high}, vg.Point{X: at[j].X, Y: low}
+			any = any || wide
+		}
+		if any && len(at) > 1 {
+			c.FillPolygon(faint(v.style.color, 46), edge)
+		}
+	})
+}
+
+// markedLine draws a line with markers at some of its points.
+func (v curve) markedLine(c draw.Canvas, p *plot.Plot) {
+	// Each line has about eight markers, at places of its own, so that overlapping lines remain visible.
+	every := max(1, len(v.line.X)/8)
+	first := 0
+	if every > 1 {
+		first = every * v.number / max(1, v.of)
+	}
+	v.pieces(c, p, func(index []int, at []vg.Point) {
+		c.StrokeLines(v.style.line(1.4), at)
+		for j, i := range index {
+			if i%every == first || len(at) == 1 {
+				stamp(&c, v.style.glyph(2.2), at[j])
+			}
+		}
+	})
+}
+
+// whiskers draws a line with a marker and an error bar at every point. Lines with error bars are shifted a little
+// sideways to separate the bars.
+func (v curve) whiskers(c draw.Canvas, p *plot.Plot) {
+	aside := vg.Length(0)
+	if v.line.Spread != nil {
+		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.of-1)/2)
+	}
+	bar := draw.LineStyle{Color: v.style.color, Width: 0.9}
+	v.pieces(c, p, func(index []int, at []vg.Point) {
+		for j := range at {
+			at[j].X += aside
+		}
+		c.StrokeLines(v.style.line(1.3), at)
+		for j, i := range index {
+			if low, high, wide := v.ends(i, c, p); wide {
+				x := at[j].X
+				c.StrokeLine2(bar, x, low, x, high)
+				c.StrokeLine2(bar, x-2, low, x+2, low)
+				c.StrokeLine2(bar, x-2, high, x+2, high)
+			}
+			stamp(&c, v.style.glyph(2.6), at[j])
+		}
+	})
 }

@@ -25,50 +25,64 @@ type PCAPanel struct {
 // draws a panel for every class, as in that figure.
 type PCA struct {
 	Title    string
-	Columns  int // of panels; 0: automatic
 	Classes  []string
 	PerClass bool
 	Panels   []PCAPanel
 }
 
-// Draw implements Drawer.
-func (f PCA) Draw() (*Figure, error) {
-	return drawn("PCA", len(f.Panels), f.draw)
-}
+func (f PCA) kind() (string, int) { return "PCA", len(f.Panels) }
 
-func (f PCA) draw() (*Figure, error) {
-	s := sheet{title: f.Title, columns: f.Columns, width: 260, height: 215}
+// The glyphs of a panel for one class.
+var (
+	imageGlyph  = draw.GlyphStyle{Color: hues[0], Radius: 2.4, Shape: draw.CircleGlyph{}}
+	meanGlyph   = draw.GlyphStyle{Color: hues[7], Radius: 2.6, Shape: draw.CircleGlyph{}}
+	beforeGlyph = draw.GlyphStyle{Color: hues[1], Radius: 4.4, Shape: shapes[5]}
+	afterGlyph  = draw.GlyphStyle{Color: hues[2], Radius: 4.4, Shape: shapes[5]}
+)
+
+func (f PCA) draw() (*sheet, error) {
+	s := &sheet{title: f.Title, width: 260, height: 215}
 	if n := len(f.Panels); n > 1 || f.PerClass && len(f.Classes) > 1 {
 		s.width, s.height = 165, 140
 	}
 	for i, in := range f.Panels {
-		plane, err := f.plane(in)
+		places, err := f.places(in)
 		if err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
-		if !f.PerClass {
-			s.panels = append(s.panels, plane.panel(in.Title, s.width, s.height, -1))
-			continue
+		classes := []int{-1}
+		if f.PerClass {
+			classes = nil
+			for c := range f.Classes {
+				classes = append(classes, c)
+			}
 		}
-		if len(f.Classes) > maxPanels {
+		if len(classes) > maxPanels {
 			return nil, fmt.Errorf("panel %d: %d classes are too many for a panel each: give at most %d", i+1,
 				len(f.Classes), maxPanels)
 		}
-		for c, name := range f.Classes {
-			title := name
-			if in.Title != "" {
-				title = in.Title + ": " + name
+		for _, class := range classes {
+			p := mapPlot(s.width, s.height, places.images, places.before, places.after)
+			for k, a := range []*plot.Axis{&p.X, &p.Y} {
+				a.Label.Text = fmt.Sprintf("component %d (%.1f %%)", k+1, 100*places.explained[k])
+				a.Tick.Marker = evenTicks{n: 4}
 			}
-			s.panels = append(s.panels, plane.panel(title, s.width, s.height, c))
+			title := in.Title
+			if p.Add(gridLines(true, true)); class < 0 {
+				p.Add(plotted(places.all))
+			} else {
+				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { places.one(c, p, class) }))
+				if title = f.Classes[class]; in.Title != "" {
+					title = in.Title + ": " + title
+				}
+			}
+			s.add(p, title)
 		}
 	}
 	if f.PerClass {
-		s.legend = legend{
-			glyphEntry("image features", draw.GlyphStyle{Color: hues[0], Radius: 2.4, Shape: draw.CircleGlyph{}}),
-			glyphEntry("their mean", meanGlyph), glyphEntry("text before", beforeGlyph), glyphEntry("text after",
-				afterGlyph),
-		}
-		return s.figure()
+		s.legend = legend{glyphEntry("image features", imageGlyph), glyphEntry("their mean", meanGlyph),
+			glyphEntry("text before", beforeGlyph), glyphEntry("text after", afterGlyph)}
+		return s, nil
 	}
 	for c, name := range f.Classes {
 		s.legend = append(s.legend, glyphEntry(name, seriesStyle(c).glyph(3)))
@@ -76,25 +90,18 @@ func (f PCA) draw() (*Figure, error) {
 	s.legend = append(s.legend,
 		glyphEntry("text before", draw.GlyphStyle{Color: grey, Radius: 4, Shape: hollowStar{}}),
 		glyphEntry("text after", draw.GlyphStyle{Color: grey, Radius: 4, Shape: star()}))
-	return s.figure()
+	return s, nil
 }
-
-// Glyphs of panels for one class, in the colours of GGTPC's figure but without its shades.
-var (
-	meanGlyph   = draw.GlyphStyle{Color: hues[7], Radius: 2.6, Shape: draw.CircleGlyph{}}
-	beforeGlyph = draw.GlyphStyle{Color: hues[1], Radius: 4.4, Shape: shapes[5]}
-	afterGlyph  = draw.GlyphStyle{Color: hues[2], Radius: 4.4, Shape: shapes[5]}
-)
 
 // plane is the features of a panel in two coordinates.
 type plane struct {
-	images        [][2]float64
-	labels        []int
-	before, after [][2]float64
-	explained     [2]float64
+	images, before, after [][2]float64
+	labels                []int
+	explained             [2]float64
 }
 
-func (f PCA) plane(in PCAPanel) (*plane, error) {
+// places projects the features of a panel.
+func (f PCA) places(in PCAPanel) (*plane, error) {
 	switch {
 	case len(in.Labels) != len(in.Images):
 		return nil, fmt.Errorf("%d labels for %d images", len(in.Labels), len(in.Images))
@@ -111,85 +118,60 @@ func (f PCA) plane(in PCAPanel) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &plane{labels: in.Labels, explained: basis.Explained}
-	for _, part := range []struct {
-		rows [][]float64
-		to   *[][2]float64
-		what string
-	}{{in.Images, &out.images, "image"}, {in.Before, &out.before, "text before"}, {in.After, &out.after,
-		"text after"}} {
-		for i, r := range part.rows {
-			at, err := basis.Project(r)
-			if err == nil && !(usable(at[0]) && usable(at[1])) {
-				err = fmt.Errorf("holds what is not a number")
+	project := func(what string, rows [][]float64) (out [][2]float64) {
+		for i, r := range rows {
+			at, e := basis.Project(r)
+			if e == nil && !(usable(at[0]) && usable(at[1])) {
+				e = fmt.Errorf("holds what is not a number")
 			}
-			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w", part.what, i, err)
+			if e != nil && err == nil {
+				err = fmt.Errorf("%s %d: %w", what, i, e)
 			}
-			*part.to = append(*part.to, at)
+			out = append(out, at)
 		}
+		return out
 	}
-	return out, nil
+	return &plane{project("image", in.Images), project("text before", in.Before), project("text after", in.After),
+		in.Labels, basis.Explained}, err
 }
 
-// panel draws all classes, or only the given class.
-func (f *plane) panel(title string, width, height vg.Length, class int) *panel {
-	p := newPlot()
-	x, y := noSpan(), noSpan()
-	for _, list := range [][][2]float64{f.images, f.before, f.after} {
-		for _, at := range list {
-			x.add(at[0])
-			y.add(at[1])
-		}
-	}
-	x, y = x.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
-	Axis{Label: fmt.Sprintf("component 1 (%.1f %%)", 100*f.explained[0])}.apply(&p.X, x, 4)
-	Axis{Label: fmt.Sprintf("component 2 (%.1f %%)", 100*f.explained[1])}.apply(&p.Y, y, 4)
-	equalScales(p, width, height)
-	p.Add(gridLines{x: true, y: true}, planePoints{f, class})
-	return &panel{Plot: p, title: title}
-}
-
-// planePoints draws the points of a plane, of one class or, with a negative class, of all.
-type planePoints struct {
-	*plane
-	class int
-}
-
-// Plot implements plot.Plotter.
-func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
-	toX, toY := p.Transforms(&c)
-	at := func(v [2]float64) vg.Point { return vg.Point{X: toX(v[0]), Y: toY(v[1])} }
-	var sum [2]float64
-	n := 0.0
+// all draws all classes.
+func (f *plane) all(c draw.Canvas, p *plot.Plot) {
 	for i, v := range f.images {
-		if f.class < 0 {
-			glyph := seriesStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
-			glyph.Color = faint(seriesStyle(f.labels[i]).color, 150)
-			c.DrawGlyphNoClip(glyph, at(v))
-		} else if f.labels[i] == f.class {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: faint(hues[0], 120), Radius: cloudRadius(len(f.images)),
-				Shape: draw.CircleGlyph{}}, at(v))
-			sum[0] += v[0]
-			sum[1] += v[1]
+		glyph := seriesStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
+		glyph.Color = faint(seriesStyle(f.labels[i]).color, 150)
+		c.DrawGlyphNoClip(glyph, place(c, p, v))
+	}
+	for k := range f.before {
+		arrow(c, place(c, p, f.before[k]), place(c, p, f.after[k]))
+	}
+	for k := range f.before {
+		colour := seriesStyle(k).color
+		c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 5, Shape: hollowStar{}}, place(c, p, f.before[k]))
+		stamp(&c, draw.GlyphStyle{Color: colour, Radius: 5, Shape: star()}, place(c, p, f.after[k]))
+	}
+}
+
+// one draws a class.
+func (f *plane) one(c draw.Canvas, p *plot.Plot, class int) {
+	var mean [2]float64
+	n := 0.0
+	glyph := imageGlyph
+	glyph.Color, glyph.Radius = faint(hues[0], 120), cloudRadius(len(f.images))
+	for i, v := range f.images {
+		if f.labels[i] == class {
+			c.DrawGlyphNoClip(glyph, place(c, p, v))
 			n++
+			mean[0] += (v[0] - mean[0]) / n
+			mean[1] += (v[1] - mean[1]) / n
 		}
 	}
-	if f.class >= 0 {
-		arrow(c, at(f.before[f.class]), at(f.after[f.class]))
-		stamp(&c, beforeGlyph, at(f.before[f.class]))
-		stamp(&c, afterGlyph, at(f.after[f.class]))
-		if n > 0 { // on top, because training aims at this place
-			stamp(&c, meanGlyph, at([2]float64{sum[0] / n, sum[1] / n}))
-		}
-		return
-	}
-	for k := range f.before {
-		arrow(c, at(f.before[k]), at(f.after[k]))
-	}
-	for k := range f.before {
-		c.DrawGlyphNoClip(draw.GlyphStyle{Color: seriesStyle(k).color, Radius: 5, Shape: hollowStar{}}, at(f.before[k]))
-		stamp(&c, draw.GlyphStyle{Color: seriesStyle(k).color, Radius: 5, Shape: star()}, at(f.after[k]))
+	before, after := place(c, p, f.before[class]), place(c, p, f.after[class])
+	arrow(c, before, after)
+	stamp(&c, beforeGlyph, before)
+	stamp(&c, afterGlyph, after)
+	if n > 0 { // on top, because training aims at this place
+		stamp(&c, meanGlyph, place(c, p, mean))
 	}
 }
 

@@ -1,50 +1,38 @@
 package figures
 
 import (
-	"strings"
-
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// scatter is a set of points in the plane, each with a style.
-type scatter struct {
-	x, y   []float64
-	styles []style
-	radius vg.Length
-}
-
-func (s *scatter) add(x, y float64, l style) {
-	s.x, s.y, s.styles = append(s.x, x), append(s.y, y), append(s.styles, l)
-}
+// plotted is a plot.Plotter.
+type plotted func(c draw.Canvas, p *plot.Plot)
 
 // Plot implements plot.Plotter.
-func (s scatter) Plot(c draw.Canvas, p *plot.Plot) {
-	toX, toY := p.Transforms(&c)
-	for i := range s.x {
-		stamp(&c, s.styles[i].glyph(s.radius), vg.Point{X: toX(s.x[i]), Y: toY(s.y[i])})
-	}
-}
+func (f plotted) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
 
-// equalScales widens one of a plot's ranges so that x and y have equal units.
-func equalScales(p *plot.Plot, width, height vg.Length) {
-	x, y := p.X.Max-p.X.Min, p.Y.Max-p.Y.Min
+// mapPlot returns a plot around points of the plane, with equal units on x and y.
+func mapPlot(width, height vg.Length, points ...[][2]float64) *plot.Plot {
+	x, y := noSpan(), noSpan()
+	for _, list := range points {
+		for _, at := range list {
+			x.add(at[0])
+			y.add(at[1])
+		}
+	}
+	x, y = x.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
 	want := float64(width / height)
-	if x < y*want {
-		p.X.Min, p.X.Max = p.X.Min-(y*want-x)/2, p.X.Max+(y*want-x)/2
-	} else {
-		p.Y.Min, p.Y.Max = p.Y.Min-(x/want-y)/2, p.Y.Max+(x/want-y)/2
-	}
+	moreX, moreY := max(0, (y.high-y.low)*want-(x.high-x.low))/2, max(0, (x.high-x.low)/want-(y.high-y.low))/2
+	p := newPlot()
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.low-moreX, x.high+moreX, y.low-moreY, y.high+moreY
+	return p
 }
 
-// frame is a thin rectangle around the data area, for axes without ticks.
-type frame struct{}
-
-// Plot implements plot.Plotter.
-func (frame) Plot(c draw.Canvas, _ *plot.Plot) {
-	c.SetLineStyle(draw.LineStyle{Color: grey, Width: 0.6})
-	c.Stroke(c.Rectangle.Path())
+// place returns the place of a point of the plane.
+func place(c draw.Canvas, p *plot.Plot, at [2]float64) vg.Point {
+	toX, toY := p.Transforms(&c)
+	return vg.Point{X: toX(at[0]), Y: toY(at[1])}
 }
 
 // cloudRadius returns the radius of the points in a cloud: smaller for more points.
@@ -56,13 +44,4 @@ func cloudRadius(n int) vg.Length {
 		return 2
 	}
 	return 1.4
-}
-
-// trimmed formats a number with at most the given number of decimals and no trailing zeros.
-func trimmed(v float64, places int) string {
-	text := number(v, places)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
 }

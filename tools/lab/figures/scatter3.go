@@ -25,19 +25,14 @@ type Scatter3Panel struct {
 // -60 degrees, elevation 30): all combinations of three prompt lengths in FedPHA's figures 7 and 9.
 type Scatter3 struct {
 	Title   string
-	Columns int        // of panels; 0: automatic
-	Value   string     // meaning of the colour
-	Scale   [2]float64 // of the colours; equal numbers: the range of all values
-	Palette string     // Viridis or BlueRed
+	Value   string // meaning of the colour
+	Palette string // Viridis or BlueRed
 	Panels  []Scatter3Panel
 }
 
-// Draw implements Drawer.
-func (f Scatter3) Draw() (*Figure, error) {
-	return drawn("scatter3", len(f.Panels), f.draw)
-}
+func (f Scatter3) kind() (string, int) { return "scatter3", len(f.Panels) }
 
-func (f Scatter3) draw() (*Figure, error) {
+func (f Scatter3) draw() (*sheet, error) {
 	values := noSpan()
 	for i, in := range f.Panels {
 		if len(in.Points) > maxPoints {
@@ -47,11 +42,11 @@ func (f Scatter3) draw() (*Figure, error) {
 			values.add(p.Value)
 		}
 	}
-	colours, err := newScale(f.Palette, values, f.Scale)
+	colours, err := newScale(f.Palette, values, [2]float64{})
 	if err != nil {
 		return nil, err
 	}
-	s := sheet{title: f.Title, columns: f.Columns, width: 285, height: 280, bar: &colourBar{colours, f.Value}}
+	s := &sheet{title: f.Title, width: 285, height: 280, bar: &colourBar{colours, f.Value}}
 	if len(f.Panels) > 1 {
 		s.width, s.height = 220, 218
 	}
@@ -60,9 +55,9 @@ func (f Scatter3) draw() (*Figure, error) {
 		p.HideAxes()
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 		p.Add(newSpace(in, colours))
-		s.panels = append(s.panels, &panel{Plot: p, title: in.Title})
+		s.add(p, in.Title)
 	}
-	return s.figure()
+	return s, nil
 }
 
 // vector is a place in the unit cube of the axes.
@@ -80,148 +75,118 @@ func (v vector) dot(w vector) float64 { return v[0]*w[0] + v[1]*w[1] + v[2]*w[2]
 
 // space is a box of axes with its points, the farthest first.
 type space struct {
-	axes   [3]plot.Axis // ranges, labels and ticks
-	points []Point3
+	axes   [3]plot.Axis   // ranges and labels
+	marks  [3][]plot.Tick // of each axis, with values in the unit cube
+	widest [3]vg.Length   // label of each axis's marks
+	points []vector       // in the unit cube
+	values []float64
 	scale  *scale
 }
 
 func newSpace(in Scatter3Panel, colours *scale) space {
 	sp := space{scale: colours}
-	for i, label := range []string{in.X, in.Y, in.Z} {
+	points := slices.DeleteFunc(slices.Clone(in.Points), func(p Point3) bool {
+		return !usable(p.X) || !usable(p.Y) || !usable(p.Z) || !usable(p.Value)
+	})
+	style := letters(smallSize, 0, 0)
+	for k, label := range []string{in.X, in.Y, in.Z} {
 		s := noSpan()
 		var values []float64
-		for _, p := range in.Points {
-			if v := (vector{p.X, p.Y, p.Z})[i]; usable(v) {
-				s.add(v)
-				values = append(values, v)
+		for _, p := range points {
+			values = append(values, vector{p.X, p.Y, p.Z}[k])
+		}
+		s.add(values...)
+		s = s.padded(0.06, [2]float64{}, false)
+		a := &sp.axes[k]
+		a.Label.Text, a.Scale, a.Min, a.Max = label, plot.LinearScale{}, s.low, s.high
+		ticks := plot.Ticker(evenTicks{n: 5})
+		if t := dataTicks(values); t != nil && len(t.Ticks(0, 0)) <= 8 {
+			ticks = t
+		}
+		for _, t := range ticks.Ticks(a.Min, a.Max) {
+			if v := a.Norm(t.Value); !t.IsMinor() && v >= 0 && v <= 1 {
+				text := shorten(t.Label, style, 36)
+				sp.widest[k] = max(sp.widest[k], style.Width(text))
+				sp.marks[k] = append(sp.marks[k], plot.Tick{Value: v, Label: text})
 			}
 		}
-		a := &sp.axes[i]
-		a.Label.Text, a.Scale = label, plot.LinearScale{}
-		s = s.padded(0.06, [2]float64{}, false)
-		a.Min, a.Max = s.low, s.high
-		a.Tick.Marker = evenTicks{n: 5}
-		if t := dataTicks(values); t != nil && len(t.Ticks(0, 0)) <= 8 {
-			a.Tick.Marker = t
-		}
 	}
-	for _, p := range in.Points {
-		if usable(p.X) && usable(p.Y) && usable(p.Z) && usable(p.Value) {
-			sp.points = append(sp.points, p)
-		}
+	unit := func(p Point3) vector {
+		return vector{sp.axes[0].Norm(p.X), sp.axes[1].Norm(p.Y), sp.axes[2].Norm(p.Z)}
 	}
-	slices.SortStableFunc(sp.points, func(a, b Point3) int { return cmp.Compare(sp.depth(a), sp.depth(b)) })
+	slices.SortStableFunc(points, func(a, b Point3) int {
+		return cmp.Compare(unit(a).dot(viewEye), unit(b).dot(viewEye))
+	})
+	for _, p := range points {
+		sp.points, sp.values = append(sp.points, unit(p)), append(sp.values, p.Value)
+	}
 	return sp
 }
-
-func (s space) unit(p Point3) vector {
-	return vector{s.axes[0].Norm(p.X), s.axes[1].Norm(p.Y), s.axes[2].Norm(p.Z)}
-}
-
-// depth returns a point's depth, growing towards the eye.
-func (s space) depth(p Point3) float64 { return s.unit(p).dot(viewEye) }
 
 // Plot implements plot.Plotter.
 func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 	// The projected cube is 1.37 wide and 1.55 high; the margins hold the ticks and labels.
-	left, right := 24+s.widest(2), 12+max(0.65*s.widest(1), 10)
-	width, height := c.Max.X-c.Min.X, c.Max.Y-c.Min.Y
-	size := min((width-left-right)/1.37, (height-22)/1.55)
+	left, right := 24+s.widest[2], 12+max(0.65*s.widest[1], 10)
+	size := min((c.Max.X-c.Min.X-left-right)/1.37, (c.Max.Y-c.Min.Y-22)/1.55)
 	centre := c.Center().Add(vg.Point{X: (left - right) / 2, Y: 9})
 	to := func(v vector) vg.Point {
 		v = vector{v[0] - 0.5, v[1] - 0.5, v[2] - 0.5}
 		return centre.Add(vg.Point{X: size * vg.Length(v.dot(viewRight)), Y: size * vg.Length(v.dot(viewUp))})
 	}
-	line := func(style draw.LineStyle, a, b vector) {
-		p, q := to(a), to(b)
-		c.StrokeLine2(style, p.X, p.Y, q.X, q.Y)
-	}
 	// The three back walls: x = 0, y = 1, z = 0, with lines at the ticks of their two axes.
 	wall := draw.LineStyle{Color: pale, Width: 0.5}
 	for axis, at := range (vector{0, 1, 0}) {
-		corner := func(u, v float64) vector {
+		corner := func(u, v float64) vg.Point {
 			var w vector
 			w[axis], w[(axis+1)%3], w[(axis+2)%3] = at, u, v
-			return w
+			return to(w)
 		}
-		c.FillPolygon(paler, []vg.Point{to(corner(0, 0)), to(corner(1, 0)), to(corner(1, 1)), to(corner(0, 1))})
-		for _, u := range s.marks((axis + 1) % 3) {
-			line(wall, corner(u.Value, 0), corner(u.Value, 1))
+		corners := []vg.Point{corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)}
+		c.FillPolygon(paler, corners)
+		for _, u := range s.marks[(axis+1)%3] {
+			c.StrokeLines(wall, []vg.Point{corner(u.Value, 0), corner(u.Value, 1)})
 		}
-		for _, v := range s.marks((axis + 2) % 3) {
-			line(wall, corner(0, v.Value), corner(1, v.Value))
+		for _, v := range s.marks[(axis+2)%3] {
+			c.StrokeLines(wall, []vg.Point{corner(0, v.Value), corner(1, v.Value)})
 		}
-		for k := range 4 {
-			ends := [][2]float64{{0, 0}, {1, 0}, {1, 1}, {0, 1}}
-			line(draw.LineStyle{Color: grey, Width: 0.5}, corner(ends[k][0], ends[k][1]), corner(ends[(k+1)%4][0],
-				ends[(k+1)%4][1]))
-		}
+		c.StrokeLines(draw.LineStyle{Color: grey, Width: 0.5}, append(corners, corners[0]))
 	}
-	s.axisAt(c, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
-	s.axisAt(c, to, 1, vector{1, 0, 0}, vector{1, 0, 0})
-	s.axisAt(c, to, 2, vector{0, 0, 0}, vector{-0.6, -0.6, 0})
+	s.axis(c, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
+	s.axis(c, to, 1, vector{1, 0, 0}, vector{1, 0, 0})
+	s.axis(c, to, 2, vector{0, 0, 0}, vector{-0.6, -0.6, 0})
 	radius := min(4.2, max(1.6, size*0.55/vg.Length(math.Cbrt(float64(len(s.points)+1)))/4))
-	for _, p := range s.points {
-		near := 0.85 + 0.15*vg.Length(s.depth(p))
-		stamp(&c, draw.GlyphStyle{Color: s.scale.colour(p.Value), Radius: radius * near, Shape: draw.CircleGlyph{}},
-			to(s.unit(p)))
+	for i, p := range s.points {
+		near := 0.85 + 0.15*vg.Length(p.dot(viewEye))
+		stamp(&c, draw.GlyphStyle{Color: s.scale.colour(s.values[i]), Radius: radius * near, Shape: draw.CircleGlyph{}},
+			to(p))
 	}
 }
 
-// marks returns the labelled ticks of an axis, with values in the unit cube.
-func (s space) marks(axis int) []plot.Tick {
-	a := s.axes[axis]
-	var out []plot.Tick
-	for _, t := range a.Tick.Marker.Ticks(a.Min, a.Max) {
-		if v := a.Norm(t.Value); !t.IsMinor() && v >= 0 && v <= 1 {
-			out = append(out, plot.Tick{Value: v, Label: shorten(t.Label, letters(smallSize, 0, 0), 36)})
-		}
-	}
-	return out
-}
-
-// widest returns the width of the widest tick label of an axis.
-func (s space) widest(axis int) vg.Length {
-	w := vg.Length(0)
-	for _, t := range s.marks(axis) {
-		w = max(w, letters(smallSize, 0, 0).Width(t.Label))
-	}
-	return w
-}
-
-// axisAt draws an edge of the box from a corner, with ticks in the given direction and the label along the edge.
-func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
+// axis draws an edge of the box from a corner, with ticks in the given direction and the label along the edge.
+func (s space) axis(c draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
 	style := draw.LineStyle{Color: ink, Width: 0.7}
-	at := func(u float64) vector {
-		v := corner
-		v[axis] = u
-		return v
+	a := to(corner)
+	corner[axis] = 1
+	edge := to(corner).Sub(a)
+	for i := range corner {
+		corner[i] += outwards[i]
 	}
+	out := to(corner).Sub(a).Sub(edge)
+	length := func(p vg.Point) vg.Length { return vg.Length(math.Hypot(float64(p.X), float64(p.Y))) }
+	out = out.Scale(1 / length(out))
 	away := func(u float64, by vg.Length) vg.Point { // points outside the edge
-		v, p := at(u), to(at(u))
-		for i := range v {
-			v[i] += outwards[i]
-		}
-		d := to(v).Sub(p)
-		return p.Add(d.Scale(by / vg.Length(math.Hypot(float64(d.X), float64(d.Y)))))
+		return a.Add(edge.Scale(vg.Length(u))).Add(out.Scale(by))
 	}
-	a, b := to(at(0)), to(at(1))
-	c.StrokeLine2(style, a.X, a.Y, b.X, b.Y)
-	anchor := [3]draw.XAlignment{-0.65, -0.35, draw.XRight}[axis]
-	words := letters(smallSize, anchor, middle)
-	marks := s.marks(axis)
-	every := everyNth(12, vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y)))/vg.Length(max(1, len(marks))))
-	for i, t := range marks {
-		if i%every > 0 {
-			continue
+	c.StrokeLines(style, []vg.Point{a, a.Add(edge)})
+	words := letters(smallSize, [3]draw.XAlignment{-0.65, -0.35, draw.XRight}[axis], middle)
+	every := everyNth(12, length(edge)/vg.Length(max(1, len(s.marks[axis]))))
+	for i, t := range s.marks[axis] {
+		if i%every == 0 {
+			c.StrokeLines(style, []vg.Point{away(t.Value, 0), away(t.Value, 3)})
+			c.FillText(words, away(t.Value, [3]vg.Length{8, 8, 5}[axis]), t.Label)
 		}
-		p, q := to(at(t.Value)), away(t.Value, 3)
-		c.StrokeLine2(style, p.X, p.Y, q.X, q.Y)
-		c.FillText(words, away(t.Value, [3]vg.Length{8, 8, 5}[axis]), t.Label)
 	}
-	angle := math.Atan2(float64(b.Y-a.Y), float64(b.X-a.X))
-	label := letters(labelSize, draw.XCenter, middle)
-	room := vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y))) + 20
-	c.FillText(turned(label, angle), away(0.5, [3]vg.Length{22, 22, 14 + s.widest(2)}[axis]),
-		shorten(s.axes[axis].Label.Text, label, room))
+	label := turned(letters(labelSize, draw.XCenter, middle), math.Atan2(float64(edge.Y), float64(edge.X)))
+	c.FillText(label, away(0.5, [3]vg.Length{22, 22, 14 + s.widest[2]}[axis]),
+		shorten(s.axes[axis].Label.Text, label, length(edge)+20))
 }

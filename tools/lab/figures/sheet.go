@@ -1,8 +1,10 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -31,7 +33,7 @@ type panel struct {
 // sheet is a grid of panels of one size, with a shared title above, legend, colour bar, and note below.
 type sheet struct {
 	title   string
-	columns int
+	columns int       // at most so many panels side by side; 0: up to five
 	width   vg.Length // of the data area of each panel
 	height  vg.Length
 	panels  []*panel
@@ -40,25 +42,19 @@ type sheet struct {
 	note    string
 }
 
-// gridColumns returns the number of panels side by side. Unless asked sets it, there are up to five, in as few
-// well-filled rows as possible.
-func gridColumns(n, asked int) int {
-	if asked > 0 {
-		return min(asked, max(1, n))
-	}
-	if n <= 5 {
-		return max(1, n)
-	}
-	best := 4
-	for _, c := range []int{5, 3} {
-		if spare(n, c) < spare(n, best) {
-			best = c
-		}
-	}
-	return best
+// add adds a panel.
+func (s *sheet) add(p *plot.Plot, title string) {
+	s.panels = append(s.panels, &panel{Plot: p, title: title})
 }
 
-func spare(n, columns int) int { return (columns - n%columns) % columns }
+// gridColumns returns the number of panels side by side, for as few well-filled rows as possible.
+func (s *sheet) gridColumns() int {
+	n := len(s.panels)
+	if s.columns > 0 || n <= 5 {
+		return min(cmp.Or(s.columns, n), n)
+	}
+	return slices.MinFunc([]int{4, 5, 3}, func(a, b int) int { return cmp.Compare((a-n%a)%a, (b-n%b)%b) })
+}
 
 // margins are the sizes of the axes around a data area.
 type margins struct{ left, right, bottom, top vg.Length }
@@ -96,7 +92,7 @@ type grid struct {
 }
 
 func (s *sheet) arrange() grid {
-	cols := gridColumns(len(s.panels), s.columns)
+	cols := s.gridColumns()
 	rows := (len(s.panels) + cols - 1) / cols
 	s.shareLabels(cols)
 	var g grid
@@ -163,17 +159,13 @@ func (s *sheet) figure() (*Figure, error) {
 	barRoom := s.bar.width()
 	width += barRoom
 
-	beside := gridColumns(len(s.panels), s.columns) == 1 && s.legend.fits(g.height)
-	var legendSize vg.Point
-	if beside {
-		legendSize = s.legend.beside()
-		width += legendSize.X
-		height = max(height, legendSize.Y)
-	} else {
-		width = max(width, min(s.legend.widest(), 260))
-		legendSize = s.legend.above(width)
-		height += legendSize.Y
+	rows, legendWidth := s.legend.rows(width)
+	legendHeight := vg.Length(0)
+	if len(rows) > 0 {
+		width = max(width, legendWidth)
+		legendHeight = vg.Length(len(rows))*rowHeight + 4
 	}
+	height += legendHeight
 	titleStyle := bold(letters(titleSize, draw.XCenter, draw.YTop))
 	title := wrap(s.title, titleStyle, width, 2)
 	titleHeight := vg.Length(len(title)) * lineHeight(titleSize)
@@ -198,14 +190,9 @@ func (s *sheet) figure() (*Figure, error) {
 			c.FillText(titleStyle, vg.Point{X: width / 2, Y: top - vg.Length(i)*lineHeight(titleSize)}, line)
 		}
 		top -= titleHeight
-		gridLeft := edge
-		if beside {
-			s.legend.paintBeside(c, vg.Point{X: width - edge - legendSize.X, Y: top})
-		} else {
-			s.legend.paintAbove(c, vg.Point{X: edge, Y: top}, width-2*edge)
-			top -= legendSize.Y
-			gridLeft += (width - 2*edge - g.width - barRoom) / 2
-		}
+		paintRows(c, rows, vg.Point{X: edge, Y: top}, width-2*edge)
+		top -= legendHeight
+		gridLeft := edge + (width-2*edge-g.width-barRoom)/2
 		cols := len(g.x)
 		for i, p := range s.panels {
 			x, y := gridLeft+g.x[i%cols], top-g.y[i/cols]

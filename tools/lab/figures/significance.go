@@ -22,41 +22,34 @@ type Significance struct {
 	Test       string      // the test, or the reason for its absence; may be empty
 }
 
-// Draw implements Drawer.
-func (f Significance) Draw() (*Figure, error) {
-	return drawn("significance", len(f.Names), f.draw)
-}
+func (f Significance) kind() (string, int) { return "significance", len(f.Names) }
 
 // key explains the stars, or is empty if no cell can have stars.
 func (f Significance) key() string {
+	const key = "* p < 0.05, ** p < 0.01, *** p < 0.001"
 	tested := slices.ContainsFunc(f.P, func(row []float64) bool { return slices.ContainsFunc(row, usable) })
 	switch {
 	case f.Test == "":
-		return "* p < 0.05, ** p < 0.01, *** p < 0.001."
+		return key + "."
 	case !tested:
 		return f.Test + "."
 	}
-	return "* p < 0.05, ** p < 0.01, *** p < 0.001: " + f.Test + "."
+	return key + ": " + f.Test + "."
 }
 
-// stars returns the stars of a p value.
-func stars(p float64) string {
-	switch {
-	case math.IsNaN(p):
-		return ""
-	case p < 0.001:
-		return "***"
-	case p < 0.01:
-		return "**"
-	case p < 0.05:
-		return "*"
+// stars returns the stars of a p value, none for NaN.
+func stars(p float64) (out string) {
+	for _, level := range []float64{0.05, 0.01, 0.001} {
+		if p < level {
+			out += "*"
+		}
 	}
-	return ""
+	return out
 }
 
-func (f Significance) draw() (*Figure, error) {
+func (f Significance) draw() (*sheet, error) {
 	n := len(f.Names)
-	if n == 0 || n > maxRows {
+	if n > maxRows {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", n, maxRows)
 	}
 	if err := rectangular(f.Difference, n, n); err != nil {
@@ -68,7 +61,7 @@ func (f Significance) draw() (*Figure, error) {
 	values := make([][]float64, n)
 	s := noSpan()
 	for i := range values {
-		values[i] = append([]float64(nil), f.Difference[i]...)
+		values[i] = slices.Clone(f.Difference[i])
 		values[i][i] = math.NaN() // a method against itself
 		for j, v := range values[i] {
 			if p := f.P[i][j]; p < 0 || p > 1 {
@@ -88,9 +81,8 @@ func (f Significance) draw() (*Figure, error) {
 		return nil, err
 	}
 	side := max(15, min(34, 330/vg.Length(n)))
-	sh := sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n), bar: &colourBar{colours,
-		f.Value},
-		note: "Row minus column. " + f.key()}
+	sh := &sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n),
+		bar: &colourBar{colours, f.Value}, note: "Row minus column. " + f.key()}
 	p := newMatrixPlot(f.Names, f.Names, sh.width, sh.height)
 	digits, fit := places([]HeatPanel{{Values: values}}, side-3, side/2)
 	p.Add(heat{values: values, colour: colours.colour, text: func(i, j int) []string {
@@ -107,8 +99,8 @@ func (f Significance) draw() (*Figure, error) {
 		}
 		return []string{text, mark}
 	}})
-	sh.panels = []*panel{{Plot: p}}
-	return sh.figure()
+	sh.add(p, "")
+	return sh, nil
 }
 
 // Ranks is a critical-difference diagram (Demsar, JMLR 7, 2006, figure 1): methods on an axis of mean ranks, the best
@@ -124,18 +116,16 @@ type Ranks struct {
 // Distances of a diagram, in points.
 const (
 	rankAxis   vg.Length = 330 // length of the axis
+	rankHead   vg.Length = 34  // above the axis, for its numbers and the critical difference
 	rankRow    vg.Length = 10  // from a name to the next
 	rankBar    vg.Length = 5   // from a bar to the next
 	rankName   vg.Length = 130 // largest width of a name
 	rankNumber vg.Length = 22  // room of a mean rank beside a name
 )
 
-// Draw implements Drawer.
-func (f Ranks) Draw() (*Figure, error) {
-	return drawn("ranks", len(f.Names), f.draw)
-}
+func (f Ranks) kind() (string, int) { return "ranks", len(f.Names) }
 
-func (f Ranks) draw() (*Figure, error) {
+func (f Ranks) draw() (*sheet, error) {
 	n := len(f.Names)
 	if n < 2 || n > maxRows || len(f.Mean) != n {
 		return nil, fmt.Errorf("%d methods and %d mean ranks: give 2 to %d of each", n, len(f.Mean), maxRows)
@@ -164,9 +154,10 @@ func (f Ranks) draw() (*Figure, error) {
 	p := newPlot()
 	p.HideAxes()
 	p.Add(d)
-	s := sheet{title: f.Title, width: rankAxis + 2*d.side, panels: []*panel{{Plot: p}}, note: f.Note,
-		height: d.head() + d.below() + vg.Length((n+1)/2)*rankRow}
-	return s.figure()
+	s := &sheet{title: f.Title, width: rankAxis + 2*d.side, note: f.Note,
+		height: rankHead + d.below() + vg.Length((n+1)/2)*rankRow}
+	s.add(p, "")
+	return s, nil
 }
 
 // alike returns the first and last indices of the longest runs of two or more sorted mean ranks that lie closer
@@ -196,9 +187,6 @@ type diagram struct {
 	side       vg.Length // room for names on each side of the axis
 }
 
-// head returns the height above the axis, for its numbers and the critical difference.
-func (d diagram) head() vg.Length { return 34 }
-
 // below returns the height between the axis and the first names.
 func (d diagram) below() vg.Length { return vg.Length(len(d.bars))*rankBar + 12 }
 
@@ -207,7 +195,7 @@ func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
 	n := len(d.mean)
 	left, right := c.Min.X+d.side, c.Max.X-d.side
 	x := func(rank float64) vg.Length { return left + (right-left)*vg.Length((rank-1)/float64(n-1)) }
-	axis := c.Max.Y - d.head()
+	axis := c.Max.Y - rankHead
 	thin, thick := draw.LineStyle{Color: ink, Width: 0.6}, draw.LineStyle{Color: ink, Width: 2}
 	leader := draw.LineStyle{Color: grey, Width: 0.5}
 	rows := axis - d.below()

@@ -114,7 +114,7 @@ func (w written) inside(f *Figure) bool {
 // No two texts of a gallery figure overlap, and none leaves its figure.
 func TestTextsDoNotOverlap(t *testing.T) {
 	for _, m := range gallery() {
-		f, err := m.Draw()
+		f, err := Draw(m.Drawer)
 		if err != nil {
 			t.Errorf("%s: %v", m.name, err)
 			continue

@@ -234,3 +234,24 @@ func counted(n int) []string {
 	}
 	return names
 }
+
+// roomy removes tick labels that would overlap the previous label.
+func roomy(p *plot.Plot, t plot.Ticker, width vg.Length) plot.Ticker {
+	var out plot.ConstantTicks
+	last := -width
+	for _, m := range t.Ticks(p.X.Min, p.X.Max) {
+		if m.IsMinor() {
+			out = append(out, m)
+			continue
+		}
+		half := p.X.Tick.Label.Width(m.Label) / 2
+		at := width * vg.Length(p.X.Norm(m.Value))
+		if at-half < last+3 {
+			m.Label = ""
+		} else {
+			last = at + half
+		}
+		out = append(out, m)
+	}
+	return out
+}

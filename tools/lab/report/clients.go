@@ -38,7 +38,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	if isAxis {
 		axis = f.Group
 	}
-	out := figures.Box{Title: f.Title, Y: y, SameY: true, Colours: v.colours(axis)}
+	out := figures.Box{Title: f.Title, Y: y, Colours: v.colours(axis)}
 	for _, p := range facets(v.groups, f.Panel) {
 		switch {
 		case isAxis:

@@ -124,7 +124,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	d, err := v.drawer(f, m)
 	var drawn *figures.Figure
 	if err == nil {
-		drawn, err = d.Draw()
+		drawn, err = figures.Draw(d)
 	}
 	if errors.Is(err, figures.ErrEmpty) {
 		return

@@ -191,11 +191,9 @@ func wide(lines []figures.Line) bool {
 func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients",
 		Seconds: "per round"}
-	factor, _ := scale(m)
 	for _, l := range facets(v.groups, v.axis) {
 		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.WithDefinition(metrics.Bytes, "")).Mean(),
-			Seconds:  stat(l.groups, m.WithDefinition(metrics.Seconds, "")).Mean(),
-			Accuracy: factor * stat(l.groups, m).Mean()}
+			Seconds: stat(l.groups, m.WithDefinition(metrics.Seconds, "")).Mean()}
 		if row.Bytes > 0 || row.Seconds > 0 {
 			out.Rows = append(out.Rows, row)
 		}

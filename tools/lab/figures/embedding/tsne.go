@@ -8,17 +8,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Options are the settings of t-SNE. Zero values mean the defaults.
-type Options struct {
-	Perplexity float64 // default 30; at most a third of the other rows
-	Iterations int     // default 1000
-	Seed       uint64
-}
-
 // Map is the result of t-SNE.
 type Map struct {
-	Points     [][2]float64
-	Perplexity float64 // perplexity in use
+	Points [][2]float64
 	// Divergence is the Kullback-Leibler divergence between P and Q in nats: before the first iteration, after every
 	// 50th iteration and after the last.
 	Divergence []float64
@@ -28,6 +20,8 @@ type Map struct {
 // stronger and longer exaggeration, the learning rate n / exaggeration and the start at the principal components that
 // later work found better (Belkina et al. 2019; Kobak and Berens 2019).
 const (
+	perplexity     = 30.0 // at most a third of the other rows
+	iterations     = 1000
 	exaggeration   = 12.0
 	exaggerated    = 250 // iterations
 	earlyMomentum  = 0.5
@@ -38,36 +32,21 @@ const (
 
 // TSNE maps rows [N, D] to the plane by exact t-SNE. Its time grows with the square of N. The Go libraries for t-SNE
 // start from an unseeded generator, so their pictures are not reproducible.
-func TSNE(rows [][]float64, o Options) (*Map, error) {
+func TSNE(rows [][]float64) (*Map, error) { return tsne(rows, perplexity, iterations, 0) }
+
+func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) (*Map, error) {
 	if _, err := check(rows, MaxRows); err != nil {
 		return nil, err
 	}
-	if o.Perplexity < 0 || math.IsNaN(o.Perplexity) || o.Iterations < 0 || o.Iterations > 100_000 {
-		return nil, fmt.Errorf("perplexity %g and %d iterations: give numbers above 0, at most 100000 iterations",
-			o.Perplexity, o.Iterations)
-	}
-	if o.Perplexity == 0 {
-		o.Perplexity = 30
-	}
-	if o.Iterations == 0 {
-		o.Iterations = 1000
-	}
 	n := len(rows)
-	m := &Map{Perplexity: min(o.Perplexity, float64(n-1)/3)}
 	distances := squaredDistances(rows)
 	start, err := components(distances, n)
-	if err != nil {
-		return nil, err
+	if err != nil || n < 4 { // too few for a perplexity
+		return &Map{Points: start}, err
 	}
-	if n < 4 { // too few for a perplexity
-		m.Points = start
-		return m, nil
-	}
-	p := Affinities(distances, n, m.Perplexity)
-	y := scatterStart(start, o.Seed)
-	m.Divergence = append(m.Divergence, divergence(p, y))
-	descend(p, y, o.Iterations, func() { m.Divergence = append(m.Divergence, divergence(p, y)) })
-	m.Points = y
+	p, y := Affinities(distances, n, min(perplexity, float64(n-1)/3)), scatterStart(start, seed)
+	m := &Map{Points: y, Divergence: []float64{divergence(p, y)}}
+	descend(p, y, iterations, func() { m.Divergence = append(m.Divergence, divergence(p, y)) })
 	return m, nil
 }
 
@@ -185,13 +164,7 @@ func descend(p []float64, y [][2]float64, iterations int, report func()) {
 
 // gradient computes the gradient of the divergence with respect to every point (Equation 5), with P multiplied by more.
 func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
-	n := len(y)
-	total := 0.0 // the sum of all student weights
-	for i := range n {
-		for j := range i {
-			total += 2 / (1 + squared(y[i], y[j]))
-		}
-	}
+	n, total := len(y), weights(y)
 	clear(g)
 	for i := range n {
 		for j := range i {
@@ -206,6 +179,16 @@ func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
 	}
 }
 
+// weights returns the sum of all student weights.
+func weights(y [][2]float64) (total float64) {
+	for i := range y {
+		for j := range i {
+			total += 2 / (1 + squared(y[i], y[j]))
+		}
+	}
+	return total
+}
+
 func squared(a, b [2]float64) float64 {
 	dx, dy := a[0]-b[0], a[1]-b[1]
 	return dx*dx + dy*dy
@@ -213,13 +196,7 @@ func squared(a, b [2]float64) float64 {
 
 // divergence returns KL(P || Q) in nats (Equation 2 with Q of Equation 4).
 func divergence(p []float64, y [][2]float64) float64 {
-	n := len(y)
-	total := 0.0
-	for i := range n {
-		for j := range i {
-			total += 2 / (1 + squared(y[i], y[j]))
-		}
-	}
+	n, total := len(y), weights(y)
 	kl := 0.0
 	for i := range n {
 		for j := range i {
