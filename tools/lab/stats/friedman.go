@@ -1,9 +1,7 @@
 package stats
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/integrate/quad"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -30,11 +28,13 @@ func Friedman(values [][]float64) Ranking {
 		CriticalDifference: CriticalDifference(len(values[0]), len(values), 0.05)}
 	ties := 0.0
 	for _, block := range values {
-		ranks, t := descendingRanks(block)
-		out.Ranks, ties = append(out.Ranks, ranks), ties+t
-		for i, r := range ranks {
-			out.Mean[i] += r / n
+		doubled, t := doubledRanks(block)
+		ranks := make([]float64, len(block))
+		for i, r := range doubled {
+			ranks[i] = k + 1 - float64(r)/2
+			out.Mean[i] += ranks[i] / n
 		}
+		out.Ranks, ties = append(out.Ranks, ranks), ties+t
 	}
 	correction := 1 - ties/(n*k*(k*k-1))
 	if correction <= 0 {
@@ -51,28 +51,6 @@ func Friedman(values [][]float64) Ranking {
 		out.ImanDavenport = Test{f, distuv.F{D1: k - 1, D2: (k - 1) * (n - 1)}.Survival(f)}
 	}
 	return out
-}
-
-// descendingRanks returns ranks from 1 for the highest value, and the sum of t^3-t over groups of t equal values.
-func descendingRanks(values []float64) (ranks []float64, ties float64) {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[b], values[a]) })
-	ranks = make([]float64, len(values))
-	for i := 0; i < len(order); {
-		j := i
-		for j < len(order) && values[order[j]] == values[order[i]] {
-			j++
-		}
-		t, shared := float64(j-i), float64(i+j+1)/2
-		ties += t*t*t - t
-		for ; i < j; i++ {
-			ranks[order[i]] = shared
-		}
-	}
-	return ranks, ties
 }
 
 // CriticalDifference returns Nemenyi's critical difference. Two of k mean ranks over n blocks differ at level alpha if

@@ -13,11 +13,10 @@ import (
 // PairedT returns Student's t test of differences. It is NaN for fewer than two differences and for equal differences.
 func PairedT(d []float64) Test {
 	n := float64(len(d))
-	if n < 2 || slices.Min(d) == slices.Max(d) {
-		return Test{math.NaN(), math.NaN()}
+	t := CohensD(d) * math.Sqrt(n)
+	if math.IsNaN(t) {
+		return Test{t, t}
 	}
-	mean, std := stat.MeanStdDev(d, nil)
-	t := mean / (std / math.Sqrt(n))
 	return Test{t, min(1, 2*distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Survival(math.Abs(t)))}
 }
 

@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -52,26 +51,36 @@ func RankBiserial(d []float64) float64 {
 	return 2*float64(plus)/float64(len(ranks)*(len(ranks)+1)) - 1
 }
 
-// signedRanks returns twice the ranks of the absolute differences other than 0 (doubled ranks are whole numbers, even
-// for ties), the sum of the doubled ranks of positive differences, and the sum of t^3-t over groups of t equal sizes.
+// signedRanks returns twice the ranks of the absolute differences other than 0, ascending, the sum of the doubled ranks
+// of positive differences, and the sum of t^3-t over groups of t equal sizes.
 func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	d = slices.DeleteFunc(slices.Clone(d), func(v float64) bool { return v == 0 })
-	slices.SortFunc(d, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
-	for i := 0; i < len(d); {
-		j := i
-		for j < len(d) && math.Abs(d[j]) == math.Abs(d[i]) {
-			j++
-		}
-		t, rank := float64(j-i), i+j+1
-		ties += t*t*t - t
-		for ; i < j; i++ {
-			ranks = append(ranks, rank)
-			if d[i] > 0 {
-				plus += rank
-			}
+	sizes := make([]float64, len(d))
+	for i, v := range d {
+		sizes[i] = math.Abs(v)
+	}
+	ranks, ties = doubledRanks(sizes)
+	for i, v := range d {
+		if v > 0 {
+			plus += ranks[i]
 		}
 	}
+	slices.Sort(ranks)
 	return ranks, plus, ties
+}
+
+// doubledRanks returns twice the rank of each value from the lowest, where equal values share their mean rank (doubled
+// ranks are whole numbers, even for ties), and the sum of t^3-t over groups of t equal values.
+func doubledRanks(values []float64) (_ []int, ties float64) {
+	ranks, sorted := make([]int, len(values)), slices.Sorted(slices.Values(values))
+	for i, v := range values {
+		lower, _ := slices.BinarySearch(sorted, v)
+		upper, _ := slices.BinarySearch(sorted, math.Nextafter(v, math.Inf(1)))
+		ranks[i] = lower + upper + 1
+		t := float64(upper - lower)
+		ties += t*t - 1 // the part of each of the t values
+	}
+	return ranks, ties
 }
 
 // atMost returns the probability that the sum of the positive ranks is at most s, if each rank is positive with
