@@ -22,14 +22,6 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestRounds(t *testing.T) {
-	got, err := json.Marshal([]rounds{{1, 2, 3}, {0, 5, 10}, {0, 5, 11}, {7}, nil})
-	const want = `[{"from":1,"to":3,"step":1},{"from":0,"to":10,"step":5},[0,5,11],[7],[]]`
-	if err != nil || string(got) != want {
-		t.Errorf("got  %s, %v\nwant %s", got, err, want)
-	}
-}
-
 func TestBlockSharesAndSums(t *testing.T) {
 	clients := []Client{{Domain: "a", Train: []int{3, 0, 2}}, {Domain: "b", Train: []int{0, 0, 7}, Test: []int{0, 0,
 		0}}}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -112,32 +111,20 @@ func ConfigDifferences(runs []Run) (keys []string, values [][]*string, same [][2
 	return keys, values, same
 }
 
-// configLine is a line of a configuration. It is marked if its setting differs in other runs.
-type configLine struct {
-	Text   string
-	Marked bool
-}
-
-// MarshalJSON encodes a line as its text, and a marked line as a list with the text.
-func (l configLine) MarshalJSON() ([]byte, error) {
-	if l.Marked {
-		return json.Marshal([]string{l.Text})
-	}
-	return json.Marshal(l.Text)
-}
-
-// configLines returns the lines of a configuration. Lines of differing settings are marked.
-func configLines(text string, differs map[string]bool) []configLine {
+// configLines returns the lines of a configuration. A line of a differing setting is a list with its text.
+func configLines(text string, differs []string) []any {
 	if text == "" {
 		return nil
 	}
-	var out []configLine
+	var out []any
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		out = append(out, configLine{Text: line})
+		out = append(out, line)
 	}
 	for _, l := range settings(text) {
-		for n := l.first; differs[l.key] && n <= l.last && n <= len(out); n++ {
-			out[n-1].Marked = true
+		for n := l.first; slices.Contains(differs, l.key) && n <= l.last && n <= len(out); n++ {
+			if line, ok := out[n-1].(string); ok {
+				out[n-1] = []string{line}
+			}
 		}
 	}
 	return out

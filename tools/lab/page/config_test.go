@@ -58,13 +58,9 @@ func TestDifferences(t *testing.T) {
 func TestMarkedLines(t *testing.T) {
 	marked := func(runs []Run, of int) (out []string) {
 		keys, _, _ := ConfigDifferences(runs)
-		differs := map[string]bool{}
-		for _, k := range keys {
-			differs[k] = true
-		}
-		for _, l := range configLines(runs[of].Config, differs) {
-			if l.Marked {
-				out = append(out, l.Text)
+		for _, l := range configLines(runs[of].Config, keys) {
+			if marked, ok := l.([]string); ok {
+				out = append(out, marked[0])
 			}
 		}
 		return out

@@ -1,5 +1,7 @@
 package page
 
+import "encoding/json"
+
 // Report is the content of a page. Empty fields leave their sections out. All texts are plain texts, which the page
 // escapes. Numbers have the unit in which they are shown (accuracies in percent).
 type Report struct {
@@ -68,37 +70,38 @@ type Figure struct {
 
 // Metric is a quantity over the rounds.
 type Metric struct {
-	Name  string // such as "accuracy"; Curve.Metric refers to it
-	Title string // such as "Accuracy"; empty means Name
-	Unit  string // "%", "bytes", "s" or empty
+	Name  string `json:"name"`  // such as "accuracy"; Curve.Metric refers to it
+	Title string `json:"title"` // such as "Accuracy"; empty means Name
+	Unit  string `json:"unit"`  // "%", "bytes", "s" or empty
 }
 
 // Run is one training run.
 type Run struct {
-	ID      string // unique in the report and stable between reports; empty means Name
-	Name    string // unique in the report
-	Method  string // for runs without a label "method"
-	Sweep   string
-	State   string // "done", or the progress
-	Why     string // reason of a state other than done, one line
-	Planned int    // rounds; 0 if unknown
-	Tags    []string
-	Group   string // name of the experiment; empty means Name
+	ID    string `json:"id"`    // unique in the report and stable between reports; empty means Name
+	Name  string `json:"name"`  // unique in the report
+	Group string `json:"group"` // name of the experiment; empty means Name
 	// Experiment is equal exactly for runs that differ only in the seed. It is empty for a run that is not one of
 	// several seeds.
-	Experiment string
-	Seed       int64
-	Labels     []Pair // the sweep's axes, such as method: FedPHA
-	Config     string // YAML
-	Curves     []Curve
+	Experiment string   `json:"experiment"`
+	Method     string   `json:"method"` // for runs without a label "method"
+	Sweep      string   `json:"sweep"`
+	Seed       int64    `json:"seed"`
+	State      string   `json:"state"`   // "done", or the progress
+	Why        string   `json:"why"`     // reason of a state other than done, one line
+	Planned    int      `json:"planned"` // rounds; 0 if unknown
+	Tags       []string `json:"tags"`
+	Labels     labels   `json:"labels"` // the sweep's axes, such as method: FedPHA
+
+	Config string  `json:"-"` // YAML
+	Curves []Curve `json:"-"`
 	// PerClient is one metric of every client; nil if it was not recorded.
-	PerClient *ClientCurves
-	Classes   []string
-	Clients   []Client
-	Facts     []Pair   // other facts about the run, such as its start
-	Log       []string // lines
-	Confusion *Confusion
-	Terms     []Term
+	PerClient *ClientCurves `json:"-"`
+	Classes   []string      `json:"-"`
+	Clients   []Client      `json:"-"`
+	Facts     []Pair        `json:"-"` // other facts about the run, such as its start
+	Log       []string      `json:"-"` // lines
+	Confusion *Confusion    `json:"-"`
+	Terms     []Term        `json:"-"`
 }
 
 // Confusion holds the entries of a confusion matrix: true class, predicted class, examples.
@@ -110,9 +113,11 @@ type Confusion struct {
 
 // Term is one term of the loss over rounds. Unknown values are NaN.
 type Term struct {
-	Name                  string
-	Rounds                []int
-	Value, Norm, Relative []float64 // Norm is the gradient's norm; Relative is Norm divided by cross entropy's norm
+	Name     string  `json:"name"`
+	Rounds   []int   `json:"x"`
+	Value    numbers `json:"value"`
+	Norm     numbers `json:"norm"`     // of the gradient
+	Relative numbers `json:"relative"` // Norm divided by cross entropy's norm
 }
 
 // Curve is one metric over the rounds of a run.
@@ -140,6 +145,17 @@ type Client struct {
 
 // Pair is a name and its value.
 type Pair struct{ Name, Value string }
+
+type labels []Pair
+
+// MarshalJSON writes an object.
+func (l labels) MarshalJSON() ([]byte, error) {
+	out := map[string]string{}
+	for _, p := range l {
+		out[p.Name] = p.Value
+	}
+	return json.Marshal(out)
+}
 
 // Failure is a run that ended with an error.
 type Failure struct {

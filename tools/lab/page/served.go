@@ -75,9 +75,5 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 
 // Details returns the page's data about a single run as JSON.
 func (s *Served) Details(run Run) ([]byte, error) {
-	differs := map[string]bool{}
-	for _, k := range s.block.Keys {
-		differs[k] = true
-	}
-	return json.Marshal(newDetails(run, differs))
+	return details(run, s.block.Keys)
 }

@@ -3,8 +3,7 @@ let data;
 const lists = new Map();
 
 // intern makes equal lists of rounds one array, so that charts put lines side by side without joining them.
-function intern(x) {
-  const list = Array.isArray(x) ? x : Array.from({ length: (x.to - x.from) / x.step + 1 }, (_, i) => x.from + i * x.step);
+function intern(list) {
   const key = list.length > 2 ? `${list[0]}:${list[1]}:${list.length}:${list[list.length - 1]}` : list.join();
   const same = lists.get(key);
   if (same && same.every((v, i) => v === list[i])) return same;
