@@ -211,12 +211,12 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 		return 0, open.err
 	}
 	o.Progress(label+", plain form", 0, 1)
-	plainBytes, err := grown(ctx, false, plain.run)
+	plainBytes, err := grown(ctx, plain.run)
 	if err != nil {
 		return 0, fmt.Errorf("plain step: %w", err)
 	}
 	o.Progress(label+", plain form", 1, 1)
-	stepBytes, err := grown(ctx, false, step.run)
+	stepBytes, err := grown(ctx, step.run)
 	if err != nil {
 		return 0, fmt.Errorf("step: %w", err)
 	}

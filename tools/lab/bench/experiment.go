@@ -276,19 +276,15 @@ func (o Options) cost(ctx context.Context, dir string, r *Report) error {
 	if err != nil {
 		return err
 	}
-	turns, sum := 0, make([]float64, len(phaseNames))
+	turns := 0
 	memory := Table{Columns: []string{"rounds", "heap MB", "resident MB"}}
 	began, native, outside := time.Now(), ort.NativeTime(), ort.GoTime()
-	last := began
 	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.session(1)},
 		Dir: filepath.Join(at, "run"), Workers: 1, Encode: true, OnRound: func(rec record.Record) {
 			if rec.Round == 0 {
 				began, native, outside = time.Now(), ort.NativeTime(), ort.GoTime()
 			} else {
 				turns += len(rec.Clients)
-				for i, v := range phases(rec, time.Since(last).Seconds()) {
-					sum[i] += v
-				}
 			}
 			if n := rec.Round + 1; n == p.rounds/10 || n == p.rounds {
 				runtime.GC()
@@ -297,7 +293,6 @@ func (o Options) cost(ctx context.Context, dir string, r *Report) error {
 				memory.add(n, megabytes(int64(m.HeapAlloc)), megabytes(resident()))
 			}
 			o.Progress("cost of clients", rec.Round+1, p.rounds)
-			last = time.Now()
 		}})
 	if err != nil {
 		return err
@@ -317,9 +312,6 @@ func (o Options) cost(ctx context.Context, dir string, r *Report) error {
 	cost.add("s of them in ONNX Runtime", Number{inside, "%.2f"})
 	cost.add("ms of the rest of a turn", Number{1e3 * rest, "%.2f"})
 	cost.add("ms of the processor of the rest", Number{1e3 * own, "%.2f"})
-	for i, name := range phaseNames {
-		cost.add("ms of a turn for "+name, Number{1e3 * sum[i] / float64(turns), "%.2f"})
-	}
 	r.Tables = append(r.Tables, cost, memory)
 	r.atMost(wantOwn, own, "processor time of a client and round beside computing, in seconds")
 	return nil

@@ -28,8 +28,7 @@ func (o Options) firstThreads() int {
 
 // Features measures full-size image towers with random weights in the way that image features are computed: parallel
 // calls of one thread, each with a batch of images, through the tower up to the image feature. These calls take turns
-// with sequential calls of larger batches on all threads, and with a bare matrix product. Quick measures RN50 and
-// ViT-B/32 only.
+// with a bare matrix product. Quick measures RN50 and ViT-B/32 only.
 func Features(ctx context.Context, o Options) (r Report, err error) {
 	threads := o.firstThreads()
 	if o, _, err = o.complete(); err != nil {
@@ -38,12 +37,10 @@ func Features(ctx context.Context, o Options) (r Report, err error) {
 	o.Session.Prepack = false
 	r.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by side, "+
 		"%s", features.BatchOnCPU, threads, platform())
-	results := Table{Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products",
-		"one call", "MB", "MB of one call"},
+	results := Table{
+		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
 		Notes: []string{"of GEMM is the rate of products and convolutions beside that of a product of two matrices " +
-			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time; one call is the " +
-			"time, beside this, of batches of 32 images on as many threads, one after the other; MB is what calls " +
-			"take beyond the weights"}}
+			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
 	for _, b := range fullBackbones {
 		if o.Quick && b.name != "rn50" && b.name != "vit-b32" {
 			continue
@@ -77,39 +74,26 @@ func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, thr
 	if err := w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers); err != nil {
 		return 0, err
 	}
-	profile, narrow, wide := filepath.Join(dir, "profile"), o.session(1), o.session(threads)
-	narrow.WeightsDir, narrow.Profile, wide.WeightsDir = dir, profile, dir
+	profile, session := filepath.Join(dir, "profile"), o.session(1)
+	session.WeightsDir, session.Profile = dir, profile
 	var open opened
-	many := open.products(pixelsThrough(v, w, features.BatchOnCPU, narrow))
-	one := open.products(pixelsThrough(v, w, batch, wide))
+	many := open.products(pixelsThrough(v, w, features.BatchOnCPU, session))
 	square := open.products(squareProduct(o.session(threads)))
-	turns := (threads*features.BatchOnCPU + batch - 1) / batch // batches of one call
-	calls := turns * batch / features.BatchOnCPU
-	sideBySide := &contestant{what: name, slow: true, run: parallel(calls, threads, many.run),
-		flops: float64(calls) * many.flops}
-	inTurn := &contestant{what: "one call", slow: true, run: parallel(turns, 1, one.run)}
-	var bytes, oneBytes int64
-	err = open.err
-	if err == nil {
-		err = o.interleave(ctx, "features of "+name, featureRounds, 5, sideBySide, inTurn, &square.contestant)
-	}
-	if err == nil {
-		bytes, err = grown(ctx, true, sideBySide.run)
-	}
-	if err == nil {
-		oneBytes, err = grown(ctx, true, inTurn.run)
+	tower := &contestant{what: name, slow: true, run: parallel(threads, threads, many.run),
+		flops: float64(threads) * many.flops}
+	if err = open.err; err == nil {
+		err = o.interleave(ctx, "features of "+name, featureRounds, 5, tower, &square.contestant)
 	}
 	if open.close(&err); err != nil { // a profile is complete when its session is closed
 		return 0, err
 	}
-	spent, _, err := readProfiles(profile, (featureRounds+warmUps+1)*calls)
+	spent, _, err := readProfiles(profile, (featureRounds+warmUps)*threads)
 	if err != nil {
 		return 0, err
 	}
 	multiplying, all := inProducts(spent)
-	ofGEMM = sideBySide.ofRate(&square.contestant)
-	results.add(name, tenths(float64(turns*batch)/median(sideBySide.seconds)), tenths(v.FLOPs(0, false)/1e9),
-		tenths(sideBySide.rate()), percent(ofGEMM), percent(100*multiplying/all), factor(ratio(inTurn, sideBySide)),
-		megabytes(bytes), megabytes(oneBytes))
+	ofGEMM = tower.ofRate(&square.contestant)
+	results.add(name, tenths(float64(threads*features.BatchOnCPU)/median(tower.seconds)), tenths(v.FLOPs(0, false)/1e9),
+		tenths(tower.rate()), percent(ofGEMM), percent(100*multiplying/all))
 	return ofGEMM, nil
 }

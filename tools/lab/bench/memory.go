@@ -46,18 +46,13 @@ func held() (int64, error) {
 	return resident(), err
 }
 
-// grown returns the increase of resident memory over what is held before a run, in bytes: after the run, or with peak
-// the largest during the run.
-func grown(ctx context.Context, peak bool, run func(context.Context) error) (int64, error) {
+// grown returns the increase of resident memory after a run, in bytes.
+func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
 	before, err := held()
 	if err != nil {
 		return 0, err
 	}
-	resetPeak()
 	err = run(ctx)
-	if peak {
-		return max(0, peakResident()-before), err
-	}
 	return max(0, resident()-before), err
 }
 

@@ -34,8 +34,8 @@ var hues = func() []color.NRGBA {
 var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}, {9, 3}}
 
 var shapes = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, polygon(4, math.Pi/4), polygon(3, math.Pi/2), polygon(4, 0), polygon(3, -math.Pi/2),
-	bars(math.Pi / 4), bars(0),
+	draw.CircleGlyph{}, radial(4, math.Pi/4, 1.2), radial(3, math.Pi/2, 1.35), radial(4, 0, 1.2),
+	radial(3, -math.Pi/2, 1.35), radial(8, math.Pi/4, 1.5, 0.5), radial(8, 0, 1.5, 0.5),
 }
 
 // style is the drawing style of the i-th line or group.
@@ -115,45 +115,17 @@ func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	c.FillPolygon(style.Color, corners)
 }
 
-func onCircle(radius, angle float64) vg.Point {
-	return vg.Point{X: vg.Length(radius * math.Cos(angle)), Y: vg.Length(radius * math.Sin(angle))}
-}
-
-// polygon returns a shape with n corners, the first at the given angle, with about the area of the circle.
-func polygon(n int, angle float64) outline {
-	var o outline
-	radius := map[int]float64{3: 1.35, 4: 1.2}[n]
+// radial returns a shape with n corners at even angles, the first at the given angle, at the given radii in turns.
+func radial(n int, angle float64, radii ...float64) (o outline) {
 	for i := range n {
-		o = append(o, onCircle(radius, angle+2*math.Pi*float64(i)/float64(n)))
+		sin, cos := math.Sincos(angle + 2*math.Pi*float64(i)/float64(n))
+		o = append(o, vg.Point{X: vg.Length(cos), Y: vg.Length(sin)}.Scale(vg.Length(radii[i%len(radii)])))
 	}
 	return o
 }
 
 // star returns a five-pointed star with one point up.
-func star() outline {
-	var o outline
-	for i := range 10 {
-		radius := 1.35
-		if i%2 == 1 {
-			radius = 0.55
-		}
-		o = append(o, onCircle(radius, math.Pi/2+math.Pi*float64(i)/5))
-	}
-	return o
-}
-
-// bars returns two crossed bars, upright at angle 0.
-func bars(angle float64) outline {
-	const long, wide = 1.2, 0.38
-	var o outline
-	for i := range 4 {
-		turn := angle + math.Pi/2*float64(i)
-		r := math.Hypot(long, wide)
-		d := math.Atan2(wide, long)
-		o = append(o, onCircle(r, turn-d), onCircle(r, turn+d), onCircle(wide*math.Sqrt2, turn+math.Pi/4))
-	}
-	return o
-}
+func star() outline { return radial(10, math.Pi/2, 1.35, 0.55) }
 
 // stamp draws a glyph with a thin white edge, which separates overlapping glyphs.
 func stamp(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {

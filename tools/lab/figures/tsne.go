@@ -35,25 +35,25 @@ func (f TSNE) draw() (*sheet, error) {
 		if in.Groups != nil && len(in.Groups) != len(in.Rows) {
 			return nil, fmt.Errorf("panel %d: %d groups for %d rows", i+1, len(in.Groups), len(in.Rows))
 		}
-		m, err := embedding.TSNE(in.Rows)
+		points, err := embedding.TSNE(in.Rows)
 		if err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
-		styles := make([]style, len(m.Points))
-		for j := range m.Points {
+		styles := make([]style, len(points))
+		for j := range points {
 			group := ""
 			if in.Groups != nil {
 				group = in.Groups[j]
 			}
 			styles[j] = seriesStyle(groups.of(group))
 		}
-		p := mapPlot(s.width, s.height, m.Points)
+		p := mapPlot(s.width, s.height, points)
 		p.HideAxes()
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
 			c.SetLineStyle(draw.LineStyle{Color: grey, Width: 0.6})
 			c.Stroke(c.Rectangle.Path())
-			for j, at := range m.Points {
-				stamp(&c, styles[j].glyph(cloudRadius(len(m.Points))), place(c, p, at))
+			for j, at := range points {
+				stamp(&c, styles[j].glyph(cloudRadius(len(points))), place(c, p, at))
 			}
 		}))
 		s.add(p, in.Title)

@@ -310,27 +310,22 @@ func params(config []byte) map[string]string {
 	if err := yaml.Unmarshal(config, &root); err != nil || len(root.Content) == 0 {
 		return out
 	}
-	addParams(out, "", root.Content[0])
-	return out
-}
-
-func addParams(out map[string]string, at string, n *yaml.Node) {
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i].Value
-			if at != "" {
-				key = at + "." + key
+	var add func(at string, n *yaml.Node)
+	add = func(at string, n *yaml.Node) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				add(strings.TrimPrefix(at+"."+n.Content[i].Value, "."), n.Content[i+1])
 			}
-			addParams(out, key, n.Content[i+1])
+		case yaml.ScalarNode:
+			out[at] = n.Value
+		default:
+			n.Style = yaml.FlowStyle
+			if text, err := yaml.Marshal(n); err == nil {
+				out[at] = strings.Join(strings.Fields(string(text)), " ")
+			}
 		}
-		return
 	}
-	if n.Kind == yaml.ScalarNode {
-		out[at] = n.Value
-		return
-	}
-	n.Style = yaml.FlowStyle
-	if text, err := yaml.Marshal(n); err == nil {
-		out[at] = strings.Join(strings.Fields(string(text)), " ")
-	}
+	add("", root.Content[0])
+	return out
 }

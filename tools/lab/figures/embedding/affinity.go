@@ -2,10 +2,10 @@ package embedding
 
 import "math"
 
-// Affinities returns the joint probabilities P [N, N] of t-SNE: the mean of p(j|i) and p(i|j), divided by N. Each row
+// affinities returns the joint probabilities P [N, N] of t-SNE: the mean of p(j|i) and p(i|j), divided by N. Each row
 // of conditional probabilities is a Gaussian over squared distances [N, N], whose width produces the perplexity (van
 // der Maaten and Hinton 2008, Equation 1 and section 3.1).
-func Affinities(squaredDistances []float64, n int, perplexity float64) []float64 {
+func affinities(squaredDistances []float64, n int, perplexity float64) []float64 {
 	conditional := make([]float64, n*n)
 	for i := range n {
 		calibrate(squaredDistances[i*n:(i+1)*n], i, perplexity, conditional[i*n:(i+1)*n])

@@ -8,14 +8,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Map is the result of t-SNE.
-type Map struct {
-	Points [][2]float64
-	// Divergence is the Kullback-Leibler divergence between P and Q in nats: before the first iteration, after every
-	// 50th iteration and after the last.
-	Divergence []float64
-}
-
 // Settings after van der Maaten and Hinton, "Visualizing Data using t-SNE" (JMLR 9, 2008), section 3.4, with the
 // stronger and longer exaggeration, the learning rate n / exaggeration and the start at the principal components that
 // later work found better (Belkina et al. 2019; Kobak and Berens 2019).
@@ -32,9 +24,9 @@ const (
 
 // TSNE maps rows [N, D] to the plane by exact t-SNE. Its time grows with the square of N. The Go libraries for t-SNE
 // start from an unseeded generator, so their pictures are not reproducible.
-func TSNE(rows [][]float64) (*Map, error) { return tsne(rows, perplexity, iterations, 0) }
+func TSNE(rows [][]float64) ([][2]float64, error) { return tsne(rows, perplexity, iterations, 0) }
 
-func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) (*Map, error) {
+func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) ([][2]float64, error) {
 	if _, err := check(rows, MaxRows); err != nil {
 		return nil, err
 	}
@@ -42,12 +34,11 @@ func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) (*M
 	distances := squaredDistances(rows)
 	start, err := components(distances, n)
 	if err != nil || n < 4 { // too few for a perplexity
-		return &Map{Points: start}, err
+		return start, err
 	}
-	p, y := Affinities(distances, n, min(perplexity, float64(n-1)/3)), scatterStart(start, seed)
-	m := &Map{Points: y, Divergence: []float64{divergence(p, y)}}
-	descend(p, y, iterations, func() { m.Divergence = append(m.Divergence, divergence(p, y)) })
-	return m, nil
+	y := scatterStart(start, seed)
+	descend(affinities(distances, n, min(perplexity, float64(n-1)/3)), y, iterations)
+	return y, nil
 }
 
 // squaredDistances returns the matrix [N, N] of squared Euclidean distances, row by row.
@@ -122,9 +113,8 @@ func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 	return y
 }
 
-// descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4). It
-// calls report every 50 iterations and at the end.
-func descend(p []float64, y [][2]float64, iterations int, report func()) {
+// descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4).
+func descend(p []float64, y [][2]float64, iterations int) {
 	n := len(y)
 	rate := max(float64(n)/exaggeration/4, 50) // for a gradient with its factor 4
 	speed, gain := make([][2]float64, n), make([][2]float64, n)
@@ -156,15 +146,17 @@ func descend(p []float64, y [][2]float64, iterations int, report func()) {
 			y[i][0] -= centre[0]
 			y[i][1] -= centre[1]
 		}
-		if (t+1)%50 == 0 || t+1 == iterations {
-			report()
-		}
 	}
 }
 
 // gradient computes the gradient of the divergence with respect to every point (Equation 5), with P multiplied by more.
 func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
-	n, total := len(y), weights(y)
+	n, total := len(y), 0.0 // the sum of all student weights
+	for i := range n {
+		for j := range i {
+			total += 2 / (1 + squared(y[i], y[j]))
+		}
+	}
 	clear(g)
 	for i := range n {
 		for j := range i {
@@ -179,31 +171,7 @@ func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
 	}
 }
 
-// weights returns the sum of all student weights.
-func weights(y [][2]float64) (total float64) {
-	for i := range y {
-		for j := range i {
-			total += 2 / (1 + squared(y[i], y[j]))
-		}
-	}
-	return total
-}
-
 func squared(a, b [2]float64) float64 {
 	dx, dy := a[0]-b[0], a[1]-b[1]
 	return dx*dx + dy*dy
-}
-
-// divergence returns KL(P || Q) in nats (Equation 2 with Q of Equation 4).
-func divergence(p []float64, y [][2]float64) float64 {
-	n, total := len(y), weights(y)
-	kl := 0.0
-	for i := range n {
-		for j := range i {
-			if v := p[i*n+j]; v > 0 {
-				kl += 2 * v * math.Log(v*(1+squared(y[i], y[j]))*total)
-			}
-		}
-	}
-	return kl
 }

@@ -1,7 +1,6 @@
 package mlflow
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"os/user"
@@ -42,32 +42,8 @@ func (f folder) URI() string { return f.root }
 
 const metaFile = "meta.yaml"
 
-// experimentMeta and runMeta are the contents of metaFile for an experiment and for a run.
-type experimentMeta struct {
-	ArtifactLocation string `yaml:"artifact_location"`
-	CreationTime     int64  `yaml:"creation_time"`
-	ID               string `yaml:"experiment_id"`
-	LastUpdateTime   int64  `yaml:"last_update_time"`
-	LifecycleStage   string `yaml:"lifecycle_stage"`
-	Name             string `yaml:"name"`
-}
-
-type runMeta struct {
-	ArtifactURI    string   `yaml:"artifact_uri"`
-	EndTime        *int64   `yaml:"end_time"`
-	EntryPointName string   `yaml:"entry_point_name"`
-	ExperimentID   string   `yaml:"experiment_id"`
-	LifecycleStage string   `yaml:"lifecycle_stage"`
-	ID             string   `yaml:"run_id"`
-	Name           string   `yaml:"run_name"`
-	SourceName     string   `yaml:"source_name"`
-	SourceType     int      `yaml:"source_type"`
-	SourceVersion  string   `yaml:"source_version"`
-	StartTime      int64    `yaml:"start_time"`
-	Status         Status   `yaml:"status"`
-	Tags           []string `yaml:"tags"`
-	UserID         string   `yaml:"user_id"`
-}
+// meta is the content of metaFile.
+type meta = map[string]any
 
 const (
 	active      = "active"
@@ -87,13 +63,9 @@ func fileURI(path string) string {
 // Begin implements Store.
 func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 	if id != "" {
-		dir, meta, err := f.run(id)
-		if err == nil {
-			meta.Status, meta.EndTime = Running, nil
-			return id, writeMeta(dir, meta)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+		err := f.update(id, meta{"status": Running, "end_time": nil})
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return id, err
 		}
 	}
 	if err := f.experiment(defaultID, defaultName); err != nil { // MLflow requires it
@@ -122,13 +94,15 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 			}
 		}
 	}
-	meta := runMeta{ArtifactURI: fileURI(filepath.Join(dir, "artifacts")), ExperimentID: experiment,
-		LifecycleStage: active, ID: id, Name: r.Name, SourceType: localSource, StartTime: r.Start.UnixMilli(),
-		Status: Running, Tags: []string{}}
+	name := ""
 	if u, err := user.Current(); err == nil {
-		meta.UserID = u.Username
+		name = u.Username
 	}
-	return id, writeMeta(dir, meta) // this file makes the run visible
+	// this file makes the run visible
+	return id, writeMeta(dir, meta{"artifact_uri": fileURI(filepath.Join(dir, "artifacts")), "end_time": nil,
+		"entry_point_name": "", "experiment_id": experiment, "lifecycle_stage": active, "run_id": id,
+		"run_name": r.Name, "source_name": "", "source_type": localSource, "source_version": "",
+		"start_time": r.Start.UnixMilli(), "status": Running, "tags": []string{}, "user_id": name})
 }
 
 // experimentOf finds or creates an experiment by its name. The id is derived from the name, so that two concurrent
@@ -139,13 +113,12 @@ func (f folder) experimentOf(name string) (string, error) {
 		return "", fmt.Errorf("mlflow: %w", err)
 	}
 	for _, path := range list {
-		var m experimentMeta
-		if text, err := os.ReadFile(path); err == nil && yaml.Unmarshal(text, &m) == nil && m.Name == name {
-			if m.LifecycleStage != active {
+		if m, err := readMeta(path); err == nil && m["name"] == name {
+			if m["lifecycle_stage"] != active {
 				return "", fmt.Errorf("mlflow: the experiment %q of %s was deleted: restore it, or give another one "+
 					"in MLFLOW_EXPERIMENT_NAME", name, f.root)
 			}
-			return m.ID, nil
+			return fmt.Sprint(m["experiment_id"]), nil
 		}
 	}
 	sum := sha256.Sum256([]byte(name))
@@ -159,32 +132,37 @@ func (f folder) experiment(id, name string) error {
 	if _, err := os.Stat(filepath.Join(dir, metaFile)); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("mlflow: %w", err)
-	}
 	now := time.Now().UnixMilli()
-	return writeMeta(dir, experimentMeta{fileURI(dir), now, id, now, active, name})
+	return writeMeta(dir, meta{"artifact_location": fileURI(dir), "creation_time": now, "experiment_id": id,
+		"last_update_time": now, "lifecycle_stage": active, "name": name})
 }
 
-// run finds a run by its id.
-func (f folder) run(id string) (dir string, m runMeta, err error) {
+// run returns the folder of a run.
+func (f folder) run(id string) (string, error) {
 	list, err := filepath.Glob(filepath.Join(f.root, "*", id, metaFile))
 	if err != nil || len(list) == 0 {
-		return "", m, fmt.Errorf("mlflow: %s has no run %s: %w", f.root, id, fs.ErrNotExist)
+		return "", fmt.Errorf("mlflow: %s has no run %s: %w", f.root, id, fs.ErrNotExist)
 	}
-	text, err := os.ReadFile(list[0])
-	if err == nil {
-		err = yaml.Unmarshal(text, &m)
-	}
+	return filepath.Dir(list[0]), nil
+}
+
+// update changes values in the metaFile of a run.
+func (f folder) update(id string, values meta) error {
+	dir, err := f.run(id)
 	if err != nil {
-		return "", m, fmt.Errorf("mlflow: %s: %w", list[0], err)
+		return err
 	}
-	return filepath.Dir(list[0]), m, nil
+	m, err := readMeta(filepath.Join(dir, metaFile))
+	if err != nil {
+		return err
+	}
+	maps.Copy(m, values)
+	return writeMeta(dir, m)
 }
 
 // Log implements Store.
 func (f folder) Log(_ context.Context, id string, list []Metric) error {
-	dir, _, err := f.run(id)
+	dir, err := f.run(id)
 	if err != nil {
 		return err
 	}
@@ -207,22 +185,27 @@ func (f folder) Log(_ context.Context, id string, list []Metric) error {
 
 // End implements Store.
 func (f folder) End(_ context.Context, id string, s Status, at time.Time) error {
-	dir, m, err := f.run(id)
-	if err != nil {
-		return err
-	}
-	end := at.UnixMilli()
-	m.Status, m.EndTime = s, &end
-	return writeMeta(dir, m)
+	return f.update(id, meta{"status": s, "end_time": at.UnixMilli()})
 }
 
-func writeMeta(dir string, v any) error {
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	if err := e.Encode(v); err != nil {
+func readMeta(path string) (meta, error) {
+	m := meta{}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mlflow: %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func writeMeta(dir string, m meta) error {
+	text, err := yaml.Marshal(m)
+	if err != nil {
 		return fmt.Errorf("mlflow: %w", err)
 	}
-	return writeFile(filepath.Join(dir, metaFile), b.Bytes())
+	return writeFile(filepath.Join(dir, metaFile), text)
 }
 
 func writeFile(path string, text []byte) error {

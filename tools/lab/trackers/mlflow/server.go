@@ -56,6 +56,12 @@ type replyError struct {
 
 func (e replyError) Error() string { return e.Code + ": " + e.Message }
 
+// isCode reports whether an error is a server's answer with the given code.
+func isCode(err error, code string) bool {
+	e := replyError{}
+	return errors.As(err, &e) && e.Code == code
+}
+
 // notThere is the error code for an experiment or a run that a server does not have.
 const notThere = "RESOURCE_DOES_NOT_EXIST"
 
@@ -105,8 +111,9 @@ func (s *server) call(ctx context.Context, method, name string, query url.Values
 	return nil
 }
 
-func (s *server) post(ctx context.Context, name string, body, out any) error {
-	return s.call(ctx, http.MethodPost, name, nil, body, out)
+// post makes a call whose reply does not matter.
+func (s *server) post(ctx context.Context, name string, body map[string]any) error {
+	return s.call(ctx, http.MethodPost, name, nil, body, &struct{}{})
 }
 
 type pair struct {
@@ -125,7 +132,7 @@ func pairs(m map[string]string, most int) []pair {
 // Begin implements Store.
 func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 	if id != "" {
-		err := s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": Running.String()}, &struct{}{})
+		err := s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": Running.String()})
 		if err == nil { // a changed parameter keeps its first value, as in MLflow
 			err = s.params(ctx, id, r.Params)
 			if errors.As(err, new(replyError)) {
@@ -133,7 +140,7 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 			}
 			return id, err
 		}
-		if e := (replyError{}); !errors.As(err, &e) || e.Code != notThere {
+		if !isCode(err, notThere) {
 			return id, err
 		}
 	}
@@ -145,11 +152,11 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 		Run struct {
 			Info struct {
 				ID string `json:"run_id"`
-			} `json:"info"`
-		} `json:"run"`
+			}
+		}
 	}
-	err = s.post(ctx, "runs/create", map[string]any{"experiment_id": experiment, "run_name": r.Name,
-		"start_time": r.Start.UnixMilli(), "tags": pairs(r.Tags, maxTag)}, &made)
+	err = s.call(ctx, http.MethodPost, "runs/create", nil, map[string]any{"experiment_id": experiment,
+		"run_name": r.Name, "start_time": r.Start.UnixMilli(), "tags": pairs(r.Tags, maxTag)}, &made)
 	if id = made.Run.Info.ID; err != nil || id == "" {
 		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: the new run has no run_id", s.url))
 	}
@@ -157,9 +164,13 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 }
 
 func (s *server) params(ctx context.Context, id string, m map[string]string) error {
-	for part := range slices.Chunk(pairs(m, maxParam), paramsOfCall) {
-		if err := s.post(ctx, "runs/log-batch", map[string]any{"run_id": id, "params": part},
-			&struct{}{}); err != nil {
+	return batches(ctx, s, id, "params", pairs(m, maxParam), paramsOfCall)
+}
+
+// batches logs a list of values in calls of at most so many.
+func batches[T any](ctx context.Context, s *server, id, kind string, list []T, most int) error {
+	for part := range slices.Chunk(list, most) {
+		if err := s.post(ctx, "runs/log-batch", map[string]any{"run_id": id, kind: part}); err != nil {
 			return err
 		}
 	}
@@ -171,23 +182,23 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	var found struct {
 		Experiment struct {
 			ID string `json:"experiment_id"`
-		} `json:"experiment"`
+		}
 	}
-	find := func() error {
-		return s.call(ctx, http.MethodGet, "experiments/get-by-name", url.Values{"experiment_name": {name}}, nil,
-			&found)
-	}
-	err := find()
-	if e := (replyError{}); !errors.As(err, &e) || e.Code != notThere {
+	find := func() (string, error) {
+		query := url.Values{"experiment_name": {name}}
+		err := s.call(ctx, http.MethodGet, "experiments/get-by-name", query, nil, &found)
 		return found.Experiment.ID, err
+	}
+	id, err := find()
+	if !isCode(err, notThere) {
+		return id, err
 	}
 	var made struct {
 		ID string `json:"experiment_id"`
 	}
-	err = s.post(ctx, "experiments/create", map[string]any{"name": name}, &made)
-	if e := (replyError{}); errors.As(err, &e) && e.Code == "RESOURCE_ALREADY_EXISTS" { // a concurrent run created it
-		err := find()
-		return found.Experiment.ID, err
+	err = s.call(ctx, http.MethodPost, "experiments/create", nil, map[string]any{"name": name}, &made)
+	if isCode(err, "RESOURCE_ALREADY_EXISTS") { // a concurrent run created it
+		return find()
 	}
 	return made.ID, err
 }
@@ -205,17 +216,11 @@ func (s *server) Log(ctx context.Context, id string, list []Metric) error {
 	for _, m := range list {
 		all = append(all, metric{m.Key, m.Value, m.At.UnixMilli(), m.Step})
 	}
-	for part := range slices.Chunk(all, metricsOfCall) {
-		err := s.post(ctx, "runs/log-batch", map[string]any{"run_id": id, "metrics": part}, &struct{}{})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return batches(ctx, s, id, "metrics", all, metricsOfCall)
 }
 
 // End implements Store.
 func (s *server) End(ctx context.Context, id string, status Status, at time.Time) error {
 	return s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": status.String(),
-		"end_time": at.UnixMilli()}, &struct{}{})
+		"end_time": at.UnixMilli()})
 }
