@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -32,6 +33,9 @@ type HeatMap struct {
 	Palette       string     // Viridis or BlueRed
 	WithoutValues bool       // do not write values into cells, even where they fit
 	Panels        []HeatPanel
+
+	marks [][]string // of the only panel's cells, under their values, which then have a sign
+	note  string
 }
 
 // maxCells is the largest number of rows or columns of a matrix.
@@ -63,18 +67,14 @@ func (f HeatMap) draw() (*sheet, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, h := cellSize(len(f.Panels), rows, cols)
+	w, h := f.cellSize()
 	s := &sheet{title: f.Title, width: w * vg.Length(cols), height: h * vg.Length(rows),
-		bar: &colourBar{colours, f.Value}}
-	digits, fit := places(f.Panels, w, h)
+		bar: &colourBar{colours, f.Value}, note: f.note}
+	places := f.places(w, h)
 	for _, in := range f.Panels {
 		p := newMatrixPlot(f.RowNames, f.ColumnNames, s.width, s.height)
 		p.X.Label.Text, p.Y.Label.Text = f.X, f.Y
-		cells := heat{values: in.Values, frames: in.Frames, colour: colours.colour, runs: f.WithoutValues}
-		if fit && !f.WithoutValues {
-			cells.text = func(row, column int) []string { return []string{number(in.Values[row][column], digits)} }
-		}
-		p.Add(cells)
+		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { f.plot(c, p, in, colours, places) }))
 		s.add(p, in.Title)
 	}
 	return s, nil
@@ -93,10 +93,13 @@ func rectangular(values [][]float64, rows, cols int) error {
 	return nil
 }
 
-// cellSize returns the size of a cell of n matrices: nearly square, and smaller for more cells.
-func cellSize(n, rows, cols int) (w, h vg.Length) {
+// cellSize returns the size of a cell: nearly square, and smaller for more cells and panels.
+func (f HeatMap) cellSize() (w, h vg.Length) {
+	n, rows, cols := len(f.Panels), len(f.RowNames), len(f.ColumnNames)
 	side := vg.Length(280)
 	switch {
+	case f.marks != nil:
+		side = max(330, 15*vg.Length(cols)) // two lines of text
 	case n > 4:
 		side = 150
 	case n > 1:
@@ -118,57 +121,44 @@ func newMatrixPlot(rows, cols []string, width, height vg.Length) *plot.Plot {
 	return p
 }
 
-// heat is a matrix of coloured cells with a text in each.
-type heat struct {
-	values [][]float64
-	frames []Cell
-	colour func(float64) color.NRGBA
-	text   func(row, column int) []string // lines, from top to bottom; nil for none
-	// merge equal neighbouring cells into one area: large matrices with few values stay small files
-	runs bool
-}
-
-// places returns the number of decimals that fit into every cell: one or none. It returns false if even whole numbers
-// do not fit.
-func places(panels []HeatPanel, width, height vg.Length) (int, bool) {
-	style := letters(smallSize, 0, 0)
-	if height < smallSize+1 {
-		return 0, false
+// places returns the number of decimals that fit into every cell: one, none, or -1 for no value at all.
+func (f HeatMap) places(width, height vg.Length) int {
+	if f.marks != nil {
+		width, height = width-3, height/2
+	}
+	if height < smallSize+1 || f.WithoutValues {
+		return -1
 	}
 	for _, n := range []int{1, 0} {
 		widest := vg.Length(0)
-		for _, p := range panels {
-			for _, row := range p.Values {
-				for _, v := range row {
-					if usable(v) {
-						widest = max(widest, style.Width(number(v, n)))
-					}
+		for _, p := range f.Panels {
+			for _, v := range slices.Concat(p.Values...) {
+				if usable(v) {
+					widest = max(widest, letters(smallSize, 0, 0).Width(number(v, n)))
 				}
 			}
 		}
 		if widest+1.5 <= width {
-			return n, true
+			return n
 		}
 	}
-	return 0, false
+	return -1
 }
 
-// Plot implements plot.Plotter.
-func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
+// plot draws a panel. Without values it merges equal neighbouring cells into one area: large matrices with few values
+// stay small files.
+func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale, places int) {
 	toX, toY := p.Transforms(&c)
-	rows := len(m.values)
 	at := func(row, column int) vg.Rectangle {
-		y := float64(rows - 1 - row)
-		return vg.Rectangle{
-			Min: vg.Point{X: toX(float64(column) - 0.5), Y: toY(y - 0.5)},
-			Max: vg.Point{X: toX(float64(column) + 0.5), Y: toY(y + 0.5)},
-		}
+		x, y := float64(column), float64(len(in.Values)-1-row)
+		return vg.Rectangle{Min: vg.Point{X: toX(x - 0.5), Y: toY(y - 0.5)},
+			Max: vg.Point{X: toX(x + 0.5), Y: toY(y + 0.5)}}
 	}
 	style := letters(smallSize, draw.XCenter, middle)
-	for i, row := range m.values {
+	for i, row := range in.Values {
 		for j := 0; j < len(row); j++ {
 			v, area := row[j], at(i, j)
-			for m.runs && j+1 < len(row) && (row[j+1] == v || !usable(v) && !usable(row[j+1])) {
+			for f.WithoutValues && j+1 < len(row) && (row[j+1] == v || !usable(v) && !usable(row[j+1])) {
 				j++
 				area.Max = at(i, j).Max
 			}
@@ -176,22 +166,27 @@ func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
 				hatch(c, area)
 				continue
 			}
-			colour := m.colour(v)
-			fill(c, inset(area, 0.25), colour)
+			fill(c, inset(area, 0.25), colours.colour(v))
 			var lines []string
-			if m.text != nil {
-				lines = m.text(i, j)
+			if places >= 0 {
+				lines = []string{number(v, places)}
+			}
+			if f.marks != nil && v > 0 && lines != nil {
+				lines[0] = "+" + lines[0]
+			}
+			if f.marks != nil && f.marks[i][j] != "" {
+				lines = append(lines, f.marks[i][j])
 			}
 			centre := area.Min.Add(area.Max).Scale(0.5)
 			for k, line := range lines {
 				up := vg.Length(float64(len(lines)-1)/2-float64(k)) * lineHeight(smallSize)
-				c.FillText(coloured(style, over(colour)), vg.Point{X: centre.X, Y: centre.Y + up}, line)
+				c.FillText(coloured(style, over(colours.colour(v))), vg.Point{X: centre.X, Y: centre.Y + up}, line)
 			}
 		}
 	}
 	c.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})
-	for _, f := range m.frames {
-		c.Stroke(inset(at(f.Row, f.Column), 0.5).Path())
+	for _, cell := range in.Frames {
+		c.Stroke(inset(at(cell.Row, cell.Column), 0.5).Path())
 	}
 }
 

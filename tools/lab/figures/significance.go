@@ -58,49 +58,29 @@ func (f Significance) draw() (*sheet, error) {
 	if err := rectangular(f.P, n, n); err != nil {
 		return nil, fmt.Errorf("p values: %w", err)
 	}
-	values := make([][]float64, n)
-	s := noSpan()
-	for i := range values {
-		values[i] = slices.Clone(f.Difference[i])
-		values[i][i] = math.NaN() // a method against itself
-		for j, v := range values[i] {
-			if p := f.P[i][j]; p < 0 || p > 1 {
+	h := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, Palette: BlueRed,
+		note: "Row minus column. " + f.key(), Panels: []HeatPanel{{}}}
+	largest := 0.0
+	for i, row := range f.Difference {
+		row = slices.Clone(row)
+		row[i] = math.NaN() // a method against itself
+		marks := make([]string, n)
+		for j, p := range f.P[i] {
+			if p < 0 || p > 1 {
 				return nil, fmt.Errorf("the p value of %q against %q is %g: give 0 to 1", clean(f.Names[i]),
 					clean(f.Names[j]), p)
 			}
-			if usable(v) {
-				s.add(v, -v)
+			if marks[j] = stars(p); usable(row[j]) {
+				largest = max(largest, math.Abs(row[j]))
 			}
 		}
+		h.Panels[0].Values, h.marks = append(h.Panels[0].Values, row), append(h.marks, marks)
 	}
-	if s.empty() {
-		s = span{-1, 1}
+	if largest == 0 {
+		largest = 1
 	}
-	colours, err := newScale(BlueRed, s, [2]float64{})
-	if err != nil {
-		return nil, err
-	}
-	side := max(15, min(34, 330/vg.Length(n)))
-	sh := &sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n),
-		bar: &colourBar{colours, f.Value}, note: "Row minus column. " + f.key()}
-	p := newMatrixPlot(f.Names, f.Names, sh.width, sh.height)
-	digits, fit := places([]HeatPanel{{Values: values}}, side-3, side/2)
-	p.Add(heat{values: values, colour: colours.colour, text: func(i, j int) []string {
-		mark := stars(f.P[i][j])
-		if !fit {
-			return []string{mark}
-		}
-		text := number(values[i][j], digits)
-		if values[i][j] > 0 {
-			text = "+" + text
-		}
-		if mark == "" {
-			return []string{text}
-		}
-		return []string{text, mark}
-	}})
-	sh.add(p, "")
-	return sh, nil
+	h.Scale = [2]float64{-largest, largest}
+	return h.draw()
 }
 
 // Ranks is a critical-difference diagram (Demsar, JMLR 7, 2006, figure 1): methods on an axis of mean ranks, the best

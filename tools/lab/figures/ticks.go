@@ -4,8 +4,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -100,28 +102,24 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 type logTicks struct{ format func(float64) string }
 
 // Ticks implements plot.Ticker.
-func (l logTicks) Ticks(low, high float64) []plot.Tick {
+func (l logTicks) Ticks(low, high float64) (out []plot.Tick) {
 	if !(low > 0) || !usable(high) {
 		return nil
 	}
-	from, to := int(math.Floor(math.Log10(low))), int(math.Ceil(math.Log10(high)))
+	if l.format == nil {
+		l.format = short
+	}
 	decades := math.Log10(high / low)
 	every := 1 + int(decades/7)
-	var out []plot.Tick
-	for d := from; d <= to; d++ {
+	for d := int(math.Floor(math.Log10(low))); d <= int(math.Ceil(math.Log10(high))); d++ {
 		for m := 1; m < 10; m++ {
-			v := float64(m) * math.Pow10(d)
-			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+			t := plot.Tick{Value: float64(m) * math.Pow10(d)}
+			labelled := m == 1 && d%every == 0 || decades < 1.2 && (m == 2 || m == 5) || decades < 0.5
+			if t.Value < low*(1-1e-9) || t.Value > high*(1+1e-9) || !labelled && decades > 5 {
 				continue
 			}
-			t := plot.Tick{Value: v}
-			if (m == 1 && d%every == 0) || decades < 1.2 && (m == 2 || m == 5) || decades < 0.5 {
-				t.Label = short(v)
-				if l.format != nil {
-					t.Label = l.format(v)
-				}
-			} else if decades > 5 {
-				continue
+			if labelled {
+				t.Label = l.format(t.Value)
 			}
 			out = append(out, t)
 		}
@@ -145,8 +143,8 @@ func dataTicks(values []float64) plot.Ticker {
 // number formats a value with a fixed number of decimals, and zero without a sign.
 func number(v float64, places int) string {
 	text := strconv.FormatFloat(v, 'f', places, 64)
-	if f, err := strconv.ParseFloat(text, 64); err == nil && f == 0 {
-		text = strconv.FormatFloat(0, 'f', places, 64)
+	if strings.Trim(text, "-0.") == "" {
+		text = strings.TrimPrefix(text, "-")
 	}
 	return text
 }
@@ -160,41 +158,35 @@ const longest vg.Length = 96
 // nameX puts names under an axis of the given length, at 0, 1, 2 and so on. Overlapping names are rotated. Overlapping
 // short names, such as the numbers of a hundred clients, are thinned out instead.
 func nameX(a *plot.Axis, names []string, length vg.Length) {
-	style := a.Tick.Label
-	cell := length / vg.Length(max(1, len(names)))
-	widest := vg.Length(0)
-	for _, n := range names {
-		widest = max(widest, style.Width(shorten(n, style, longest)))
+	marks, style := nameTicks(names, a.Tick.Label), &a.Tick.Label
+	cell, widest := length/vg.Length(max(1, len(names))), vg.Length(0)
+	for _, m := range marks {
+		widest = max(widest, style.Width(m.Label))
 	}
-	every := 1
-	switch high := vg.Length(tickSize + 1); {
+	every, high := 1, vg.Length(tickSize+1)
+	switch {
 	case widest+3 <= cell:
 	case widest <= 18:
 		every = everyNth(widest+4, cell)
 	case cell >= high*1.4:
-		a.Tick.Label.Rotation = math.Pi / 4
-		a.Tick.Label.XAlign, a.Tick.Label.YAlign = draw.XRight, -0.8
+		style.Rotation, style.XAlign, style.YAlign = math.Pi/4, draw.XRight, -0.8
 	default:
-		a.Tick.Label.Rotation = math.Pi / 2
-		a.Tick.Label.XAlign, a.Tick.Label.YAlign = draw.XRight, -0.35
+		style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XRight, -0.35
 		every = everyNth(high, cell)
 	}
-	marks := nameTicks(names, every, func(n string) string { return shorten(n, style, longest) })
-	if a.Tick.Label.Rotation != 0 {
+	if style.Rotation != 0 {
 		for i := range marks {
 			marks[i].Label += " " // the library sets turned labels too close to the axis
 		}
 	}
-	a.Tick.Marker = marks
+	a.Tick.Marker = thinned(marks, every)
 }
 
 // nameY puts names beside an upright axis of the given length; with down the first is on top.
 func nameY(a *plot.Axis, names []string, length vg.Length, down bool) {
-	style := a.Tick.Label
-	every := everyNth(tickSize+0.5, length/vg.Length(max(1, len(names))))
-	marks := nameTicks(names, every, func(n string) string { return shorten(n, style, longest) })
-	if down {
-		for i := range marks {
+	marks := thinned(nameTicks(names, a.Tick.Label), everyNth(tickSize+0.5, length/vg.Length(max(1, len(names)))))
+	for i := range marks {
+		if down {
 			marks[i].Value = float64(len(names)-1) - marks[i].Value
 		}
 	}
@@ -213,17 +205,26 @@ func everyNth(label, cell vg.Length) int {
 	return 1e6
 }
 
-// nameTicks labels one of every few names. Names that count from 1 are labelled at round numbers.
-func nameTicks(names []string, every int, cut func(string) string) plot.ConstantTicks {
-	marks := plot.ConstantTicks{}
-	start := 0
-	if len(names) > 0 && names[0] == "1" && every <= len(names) && names[every-1] == strconv.Itoa(every) {
-		start = every - 1
-	}
-	for i := start; i < len(names); i += every {
-		marks = append(marks, plot.Tick{Value: float64(i), Label: cut(names[i])})
+// nameTicks marks 0, 1, 2 and so on with names.
+func nameTicks(names []string, style text.Style) plot.ConstantTicks {
+	marks := make(plot.ConstantTicks, len(names))
+	for i, n := range names {
+		marks[i] = plot.Tick{Value: float64(i), Label: shorten(n, style, longest)}
 	}
 	return marks
+}
+
+// thinned keeps one of every few marks. Names that count from 1 stay at round numbers.
+func thinned(marks plot.ConstantTicks, every int) (out plot.ConstantTicks) {
+	start := 0
+	if every <= len(marks) && strings.TrimSpace(marks[0].Label) == "1" &&
+		strings.TrimSpace(marks[every-1].Label) == strconv.Itoa(every) {
+		start = every - 1
+	}
+	for i := start; i < len(marks); i += every {
+		out = append(out, marks[i])
+	}
+	return out
 }
 
 // counted returns the names 1, 2, ... n.
