@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,10 +121,9 @@ func (s *step) export(t *tower) error {
 	if err != nil {
 		return err
 	}
-	n := s.client.Train.Len()
-	rows := make([]int, n)
-	for i := range rows {
-		rows[i] = i
+	var rows []int
+	for i := range s.client.Train.Len() {
+		rows = append(rows, i)
 	}
 	batch, err := s.client.Train.Batch(rows, nil)
 	if err != nil {
@@ -203,14 +201,11 @@ func (p *torch) gradient(file string, shape []int) (*tensor.Tensor, error) {
 	}
 	raw, err := os.ReadFile(file)
 	g := tensor.New(shape...)
-	if err == nil && len(raw) != 4*len(g.Data) {
-		err = fmt.Errorf("%s holds %d bytes, not a gradient %v", file, len(raw), shape)
+	if err == nil {
+		_, err = binary.Decode(raw, binary.LittleEndian, g.Data)
 	}
 	if err != nil {
-		return nil, err
-	}
-	for i := range g.Data {
-		g.Data[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		return nil, fmt.Errorf("%s is not a gradient %v: %w", file, shape, err)
 	}
 	return g, nil
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,14 +81,13 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*
 	return t, err
 }
 
-// fullSize draws initial weights as CLIP's training does (Radford et al. 2021, initialize_parameters of the published
-// code) and writes them to dir. It draws only towers that have an architecture. The tokenizer of words splits texts
-// into tokens, and the token numbers select rows of a random table.
+// fullSize draws initial weights and writes them to dir. It draws only towers that have an architecture. The tokenizer
+// of words splits texts into tokens, and the token numbers select rows of a random table.
 func fullSize(name string, a clip.TextArch, v clip.VisionArch, words *bundle.Bundle, dir string) (*tower, error) {
 	w := stored{}
-	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
+	err := w.draw(dir, "text.safetensors", a.Shapes())
 	if err == nil && v.Width > 0 {
-		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
+		err = w.draw(dir, "image.safetensors", v.Shapes())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
@@ -149,23 +149,18 @@ func (r random) Tokens() int {
 
 func (random) TakesPromptTokens() bool { return true }
 
-// initial returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
-// number of blocks. A ResNet has no blocks.
-func initial(name string, shape []int, width, layers int) (mean float32, std float64) {
-	w := 1 / math.Sqrt(float64(width))
+// initial returns the mean and the standard deviation of a tensor's initial values, so that activations keep their
+// size.
+func initial(name string, shape []int) (mean float32, std float64) {
 	switch {
-	case len(shape) == 4: // He et al. 2015, so that activations keep their size
-		return 0, math.Sqrt(2 / float64(tensor.Size(shape[1:])))
-	case strings.HasSuffix(name, "_proj.weight") && layers > 0:
-		return 0, w / math.Sqrt(2*float64(layers))
-	case strings.HasSuffix(name, "c_fc.weight"):
-		return 0, w / math.Sqrt2
-	case strings.HasSuffix(name, "bias"), name == "positional_embedding":
+	case strings.HasSuffix(name, "bias"), strings.HasSuffix(name, "_embedding"):
 		return 0, 0.01
-	case len(shape) == 2, strings.HasSuffix(name, "_embedding"):
-		return 0, w
+	case len(shape) == 1:
+		return 1, 0 // gains of layer norms
+	case len(shape) == 4: // He et al. 2015
+		return 0, math.Sqrt(2 / float64(tensor.Size(shape[1:])))
 	}
-	return 1, 0 // gains of layer norms
+	return 0, 1 / math.Sqrt(2*float64(shape[1]))
 }
 
 // named returns the tokens of class names that package clip knows.
@@ -189,10 +184,10 @@ func named(classes []string) ([][]int, error) {
 type stored map[string]graph.External
 
 // draw writes random weights of the given shapes into a file of dir.
-func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
+func (s stored) draw(dir, file string, shapes map[string][]int) error {
 	m := tensor.Map{}
 	for name, shape := range shapes {
-		mean, std := initial(name, shape, width, layers)
+		mean, std := initial(name, shape)
 		m[name] = method.Draw(seed, 0, name, shape, std)
 		for i := range m[name].Data {
 			m[name].Data[i] += mean
@@ -291,26 +286,21 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
 	n, w, c := p.Ctx.Dim(0), t.text().Width, len(s.IDs)
 	behind := t.text().Context - 1 - n
-	start, err := t.Embed([]int{t.sos})
+	var all, last []int
+	for _, ids := range s.IDs {
+		all = append(append(all, ids...), slices.Repeat([]int{clip.PadID}, behind-len(ids))...)
+		last = append(last, n+len(ids)+p.ReadOffset)
+	}
+	start, err := t.Embed(slices.Repeat([]int{t.sos}, c))
 	if err != nil {
 		return emb, read, err
 	}
-	first, rest := tensor.New(c, 1, w), tensor.New(c, behind, w)
-	last := make([]int, c)
-	for i, ids := range s.IDs {
-		copy(first.Row(i).Data, start)
-		padded := append([]int{}, ids...)
-		for len(padded) < behind {
-			padded = append(padded, clip.PadID)
-		}
-		rows, err := t.Embed(padded)
-		if err != nil {
-			return emb, read, err
-		}
-		copy(rest.Row(i).Data, rows)
-		last[i] = n + len(ids) + p.ReadOffset
+	rest, err := t.Embed(all)
+	if err != nil {
+		return emb, read, err
 	}
-	emb = graph.Concat(1, g.Const(first), p.Ctx.Reshape(1, n, w).Expand(c, n, w), g.Const(rest))
+	emb = graph.Concat(1, g.Const(tensor.Of(start, c, 1, w)), p.Ctx.Reshape(1, n, w).Expand(c, n, w),
+		g.Const(tensor.Of(rest, c, behind, w)))
 	return emb, g.Ints(last...), nil
 }
 
