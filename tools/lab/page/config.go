@@ -7,54 +7,38 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// leaf is one setting of a configuration: a scalar, or a list as a whole.
-type leaf struct {
-	key, value  string
-	first, last int // lines of the text, from 1
+// Setting is one setting of a configuration: a scalar, or a list as a whole.
+type Setting struct {
+	Key         string // such as train.lr
+	Value       string // on one line
+	first, last int    // lines of the text, from 1
 }
 
-// settings returns the leaves of a YAML text in the order of the text, or none for a text that is not a YAML mapping.
-func settings(text string) []leaf {
+// Settings returns the settings of a YAML text in the order of the text, or none for a text that is not a YAML mapping.
+func Settings(text string) (out []Setting) {
 	var doc yaml.Node
-	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 {
+	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil
 	}
-	var out []leaf
 	var walk func(prefix string, n *yaml.Node)
 	walk = func(prefix string, n *yaml.Node) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
-			name := prefix + key.Value
 			if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
-				walk(name+".", value)
+				walk(prefix+key.Value+".", value)
 				continue
 			}
-			out = append(out, leaf{name, inline(value), key.Line, lastLine(value)})
+			s := Setting{prefix + key.Value, value.Value, key.Line, lastLine(value)}
+			if value.Kind != yaml.ScalarNode {
+				value.Style = yaml.FlowStyle
+				line, _ := yaml.Marshal(value) // of a node that was just read
+				s.Value = strings.Join(strings.Fields(string(line)), " ")
+			}
+			out = append(out, s)
 		}
 	}
-	if doc.Content[0].Kind == yaml.MappingNode {
-		walk("", doc.Content[0])
-	}
+	walk("", doc.Content[0])
 	return out
-}
-
-// inline formats a value on one line.
-func inline(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.SequenceNode:
-		items := make([]string, len(n.Content))
-		for i, c := range n.Content {
-			items[i] = inline(c)
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	case yaml.MappingNode:
-		var items []string
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			items = append(items, n.Content[i].Value+": "+inline(n.Content[i+1]))
-		}
-		return "{" + strings.Join(items, ", ") + "}"
-	}
-	return n.Value
 }
 
 func lastLine(n *yaml.Node) int {
@@ -80,11 +64,11 @@ func ConfigDifferences(runs []Run) (keys []string, values [][]*string, same [][2
 		if all[i] = map[string]string{}; first < 0 {
 			first = i
 		}
-		for _, l := range settings(r.Config) {
-			all[i][l.key] = l.value
-			if !seen[l.key] && l.key != "name" {
-				seen[l.key] = true
-				order = append(order, l.key)
+		for _, l := range Settings(r.Config) {
+			all[i][l.Key] = l.Value
+			if !seen[l.Key] && l.Key != "name" {
+				seen[l.Key] = true
+				order = append(order, l.Key)
 			}
 		}
 	}
@@ -120,8 +104,8 @@ func configLines(text string, differs []string) []any {
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		out = append(out, line)
 	}
-	for _, l := range settings(text) {
-		for n := l.first; slices.Contains(differs, l.key) && n <= l.last && n <= len(out); n++ {
+	for _, l := range Settings(text) {
+		for n := l.first; slices.Contains(differs, l.Key) && n <= l.last && n <= len(out); n++ {
 			if line, ok := out[n-1].(string); ok {
 				out[n-1] = []string{line}
 			}

@@ -16,20 +16,17 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendNumber(out, v)
+		switch a := math.Abs(v); {
+		case !finite(v):
+			out = append(out, "null"...)
+		case a >= 1e4 && a < 1e15: // up to here 123500 is shorter than 1.235e+05, and exact
+			unit := math.Pow(10, math.Floor(math.Log10(a))-3)
+			out = strconv.AppendFloat(out, math.Round(v/unit)*unit, 'f', 0, 64)
+		default:
+			out = strconv.AppendFloat(out, v, 'g', 4, 64)
+		}
 	}
 	return append(out, ']'), nil
-}
-
-func appendNumber(out []byte, v float64) []byte {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return append(out, "null"...)
-	}
-	if a := math.Abs(v); a >= 1e4 && a < 1e15 { // up to here 123500 is shorter than 1.235e+05, and exact
-		unit := math.Pow(10, math.Floor(math.Log10(a))-3)
-		return strconv.AppendFloat(out, math.Round(v/unit)*unit, 'f', 0, 64)
-	}
-	return strconv.AppendFloat(out, v, 'g', 4, 64)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

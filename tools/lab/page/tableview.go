@@ -27,10 +27,9 @@ type headView struct {
 
 type cellView struct {
 	Cell
-	Key  string // sort key; empty means the text
-	Text bool
-	Head bool
-	Mark string // letter of the footnote
+	Key        string // sort key; empty means the text
+	Text, Head bool
+	Mark       string // letter of the footnote
 }
 
 type noteView struct{ Mark, Text string }
@@ -118,20 +117,11 @@ func letters(n int) string {
 	return s
 }
 
-func viewTables(prefix string, tables []Table) ([]tableView, error) {
-	var out []tableView
-	for i, t := range tables {
-		v, err := viewTable(fmt.Sprintf("%s-%d", prefix, i+1), t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
+// failureTables returns a table with a column per axis of the failed runs, or none.
+func failureTables(failures []Failure) []Table {
+	if len(failures) == 0 {
+		return nil
 	}
-	return out, nil
-}
-
-// failureTable returns a table with a column per axis of the failed runs.
-func failureTable(failures []Failure) Table {
 	t := Table{Columns: []Column{{Name: "run", Text: true}}}
 	column := map[string]int{}
 	for _, f := range failures {
@@ -152,5 +142,5 @@ func failureTable(failures []Failure) Table {
 		cells[len(cells)-1].Text = f.Error
 		t.Rows = append(t.Rows, Row{Cells: cells})
 	}
-	return t
+	return []Table{t}
 }

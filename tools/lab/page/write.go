@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 )
 
 //go:embed page.html
@@ -25,27 +26,20 @@ var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", 
 	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "grid.js", "partition.js", "run.js", "compare.js",
 	"live.js", "keys.js", "start.js"}
 
-var pageTemplate = template.Must(template.New("page").Parse(source))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"image": func(svg []byte) template.URL {
+		return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg))
+	}}).Parse(source))
 
 // view is the input of the template.
 type view struct {
 	Report
-	Policy    string // Content-Security-Policy
-	Style     template.CSS
-	Script    template.JS
-	Data      template.JS
-	Results   []tableView
-	Tests     []tableView
-	Drawings  []drawing
-	Failed    *tableView
-	HasCurves bool
-	Left      []string
-}
-
-// drawing is a figure as an image with embedded bytes.
-type drawing struct {
-	Title, Caption string
-	Source         template.URL
+	Policy                 string // Content-Security-Policy
+	Style                  template.CSS
+	Script, Data           template.JS
+	Results, Tests, Failed []tableView
+	HasCurves              bool
+	Left                   []string
 }
 
 // Write writes the page. The same report produces the same bytes.
@@ -58,83 +52,59 @@ func Write(w io.Writer, r Report) error {
 }
 
 // newView returns the input of the template and the data of its script.
-func newView(r Report) (view, block, error) {
-	v := view{Report: r}
-	var err error
-	if v.Results, err = viewTables("results", r.Tables); err != nil {
-		return view{}, block{}, err
-	}
-	if v.Tests, err = viewTables("significance", r.Significance); err != nil {
-		return view{}, block{}, err
-	}
-	if len(r.Failures) > 0 {
-		f, err := viewTable("failures-1", failureTable(r.Failures))
-		if err != nil {
-			return view{}, block{}, err
+func newView(r Report) (v view, data block, err error) {
+	v = view{Report: r, HasCurves: r.Live, Style: template.CSS(style()), Script: template.JS(script())}
+	for _, part := range []struct {
+		to     *[]tableView
+		prefix string
+		tables []Table
+	}{{&v.Results, "results", r.Tables}, {&v.Tests, "significance", r.Significance},
+		{&v.Failed, "failures", failureTables(r.Failures)}} {
+		for i, t := range part.tables {
+			table, err := viewTable(fmt.Sprintf("%s-%d", part.prefix, i+1), t)
+			if err != nil {
+				return v, data, err
+			}
+			*part.to = append(*part.to, table)
 		}
-		v.Failed = &f
 	}
-	for _, f := range r.Figures {
-		data := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(f.SVG)
-		v.Drawings = append(v.Drawings, drawing{f.Title, f.Caption, template.URL(data)})
+	if data, v.Left, err = newBlock(r); err != nil {
+		return v, data, err
 	}
-	data, left, err := newBlock(r)
-	if err != nil {
-		return view{}, block{}, err
-	}
-	v.Left, v.HasCurves = left, r.Live
 	for _, run := range data.Runs {
 		v.HasCurves = v.HasCurves || len(run.Curves) > 0
 	}
 	packed, err := json.Marshal(data) // escapes <, > and &
-	if err != nil {
-		return view{}, block{}, err
-	}
 	v.Data = template.JS(packed)
-	return v, data, v.embed()
+	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
+		"form-action 'none'", sum(style()), sum(script()))
+	if v.Live {
+		v.Policy += "; connect-src 'self'"
+	}
+	return v, data, err
 }
 
-// embed puts style and script into the page, with a policy that allows only these two.
-func (v *view) embed() error {
-	style, err := texts("uplot/uPlot.min.css", "page.css")
-	if err != nil {
-		return err
-	}
-	library, err := texts("uplot/LICENSE", "uplot/uPlot.iife.min.js")
-	if err != nil {
-		return err
-	}
-	before, err := texts("language.js")
-	if err != nil {
-		return err
-	}
-	own, err := texts(scripts...)
-	if err != nil {
-		return err
-	}
-	licence, code, _ := strings.Cut(library, "/*!")
-	script := before + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" + own + "})();\n"
-	v.Style, v.Script = template.CSS(style), template.JS(script)
-	asks := ""
-	if v.Live {
-		asks = "; connect-src 'self'"
-	}
-	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
-		"form-action 'none'%s", sum(style), sum(script), asks)
-	return nil
-}
+// style and script are the page's; its policy allows only these two.
+var (
+	style  = sync.OnceValue(func() string { return texts("uplot/uPlot.min.css", "page.css") })
+	script = sync.OnceValue(func() string {
+		licence, code, _ := strings.Cut(texts("uplot/LICENSE", "uplot/uPlot.iife.min.js"), "/*!")
+		return texts("language.js") + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" +
+			texts(scripts...) + "})();\n"
+	})
+)
 
 // texts concatenates embedded files.
-func texts(names ...string) (string, error) {
+func texts(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
 		text, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			return "", err
+			panic(err) // a name above
 		}
 		b.Write(text)
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // sum returns the hash of an inline element for the policy.

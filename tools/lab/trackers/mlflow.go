@@ -15,12 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/version"
+	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/trackers/mlflow"
 	"promptfed/tools/lab/trackers/numbers"
 	"promptfed/tools/promptfed/runfolder"
@@ -58,10 +57,10 @@ type tracker struct {
 	ended   *ended
 }
 
-// sent is the numbers of a round.
+// sent is a round and its time.
 type sent struct {
-	round int
-	list  []mlflow.Metric
+	record.Record
+	at time.Time
 }
 
 // ended is the end of a run.
@@ -121,13 +120,8 @@ func (t *tracker) loop() {
 }
 
 func (t *tracker) round(r record.Record) {
-	s, err := sentOf(r)
-	if err != nil {
-		t.warn(err.Error())
-		return
-	}
 	t.mu.Lock()
-	t.pending = append(t.pending, s)
+	t.pending = append(t.pending, sent{r, time.Now()})
 	t.mu.Unlock()
 	t.nudge()
 }
@@ -159,25 +153,15 @@ func (t *tracker) close(err error) error {
 	return nil
 }
 
-// sentOf returns the numbers of a round that belong to no single client, in their sent form.
-func sentOf(r record.Record) (sent, error) {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return sent{}, fmt.Errorf("round %d: %w", r.Round+1, err)
-	}
-	list, err := numbers.Parse(line, "round")
-	return sent{r.Round, metricsOf(list, r.Round)}, err
-}
-
-func metricsOf(list []numbers.Number, step int) []mlflow.Metric {
+// log sends the numbers of a round or of a summary that belong to no single client.
+func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, step int, at time.Time) error {
 	var out []mlflow.Metric
-	now := time.Now()
 	for _, n := range list {
 		if n.Client == numbers.NoClient {
-			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step, At: now})
+			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step, At: at})
 		}
 	}
-	return out
+	return t.store.Log(ctx, run, out)
 }
 
 // send sends pending rounds. It records accepted rounds, so that no round is sent twice.
@@ -206,12 +190,20 @@ func (t *tracker) send(ctx context.Context) error {
 			}
 			return t.end(ctx, s, *end)
 		}
-		if next := pending[0]; next.round >= s.Rounds {
-			if err := t.store.Log(ctx, s.Run, next.list); err != nil {
+		if next := pending[0]; next.Round >= s.Rounds {
+			line, err := json.Marshal(next.Record)
+			if err != nil {
 				return err
 			}
-			s.Rounds, s.Ended = next.round+1, false
-			if err := t.save(s); err != nil {
+			list, err := numbers.Parse(line, "round")
+			if err == nil {
+				err = t.log(ctx, s.Run, list, next.Round, next.at)
+			}
+			s.Rounds, s.Ended = next.Round+1, false
+			if err == nil {
+				err = t.save(s)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -226,13 +218,12 @@ func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
 	if e.status == mlflow.Finished && !s.Ended {
 		list, err := numbers.ParseSummary(t.run.Dir)
 		if err == nil {
-			err = t.store.Log(ctx, s.Run, metricsOf(list, max(0, s.Rounds-1)))
+			err = t.log(ctx, s.Run, list, max(0, s.Rounds-1), e.at)
+		}
+		if s.Ended = true; err == nil {
+			err = t.save(s)
 		}
 		if err != nil {
-			return err
-		}
-		s.Ended = true
-		if err := t.save(s); err != nil {
 			return err
 		}
 	}
@@ -260,11 +251,7 @@ func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record
 		return 0, err
 	}
 	for _, r := range rounds {
-		s, err := sentOf(r)
-		if err != nil {
-			return 0, err
-		}
-		t.pending = append(t.pending, s)
+		t.pending = append(t.pending, sent{r, time.Now()})
 	}
 	t.ended = &ended{mlflow.Failed, time.Now()}
 	if done {
@@ -306,26 +293,10 @@ func (r Run) mlflow() mlflow.Run {
 // params returns the keys of a configuration, such as train.lr, with their values as one-line YAML.
 func params(config []byte) map[string]string {
 	out := map[string]string{}
-	var root yaml.Node
-	if err := yaml.Unmarshal(config, &root); err != nil || len(root.Content) == 0 {
-		return out
-	}
-	var add func(at string, n *yaml.Node)
-	add = func(at string, n *yaml.Node) {
-		switch n.Kind {
-		case yaml.MappingNode:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				add(strings.TrimPrefix(at+"."+n.Content[i].Value, "."), n.Content[i+1])
-			}
-		case yaml.ScalarNode:
-			out[at] = n.Value
-		default:
-			n.Style = yaml.FlowStyle
-			if text, err := yaml.Marshal(n); err == nil {
-				out[at] = strings.Join(strings.Fields(string(text)), " ")
-			}
+	for _, s := range page.Settings(string(config)) {
+		if s.Value != "{}" {
+			out[s.Key] = s.Value
 		}
 	}
-	add("", root.Content[0])
 	return out
 }
