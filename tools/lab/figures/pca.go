@@ -2,7 +2,6 @@ package figures
 
 import (
 	"fmt"
-	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -31,6 +30,9 @@ type PCA struct {
 }
 
 func (f PCA) kind() (string, int) { return "PCA", len(f.Panels) }
+
+// moveLine leads from a text before training to the text after training.
+var moveLine = draw.LineStyle{Color: ink, Width: 0.8}
 
 // The glyphs of a panel for one class.
 var (
@@ -143,7 +145,7 @@ func (f *plane) all(c draw.Canvas, p *plot.Plot) {
 		c.DrawGlyphNoClip(glyph, place(c, p, v))
 	}
 	for k := range f.before {
-		arrow(c, place(c, p, f.before[k]), place(c, p, f.after[k]))
+		c.StrokeLines(moveLine, []vg.Point{place(c, p, f.before[k]), place(c, p, f.after[k])})
 	}
 	for k := range f.before {
 		colour := seriesStyle(k).color
@@ -167,27 +169,12 @@ func (f *plane) one(c draw.Canvas, p *plot.Plot, class int) {
 		}
 	}
 	before, after := place(c, p, f.before[class]), place(c, p, f.after[class])
-	arrow(c, before, after)
+	c.StrokeLines(moveLine, []vg.Point{before, after})
 	stamp(&c, beforeGlyph, before)
 	stamp(&c, afterGlyph, after)
 	if n > 0 { // on top, because training aims at this place
 		stamp(&c, meanGlyph, place(c, p, mean))
 	}
-}
-
-// arrow draws an arrow between two different places.
-func arrow(c draw.Canvas, from, to vg.Point) {
-	d := to.Sub(from)
-	length := math.Hypot(float64(d.X), float64(d.Y))
-	if length < 8 {
-		return
-	}
-	d = d.Scale(vg.Length(1 / length))
-	side := vg.Point{X: -d.Y, Y: d.X}
-	tip := to.Sub(d.Scale(4))
-	c.StrokeLines(draw.LineStyle{Color: ink, Width: 0.8}, []vg.Point{from, tip})
-	back := tip.Sub(d.Scale(5))
-	c.FillPolygon(ink, []vg.Point{tip, back.Add(side.Scale(2)), back.Sub(side.Scale(2))})
 }
 
 // hollowStar is a star with a coloured edge.
