@@ -85,7 +85,7 @@ func (s *step) jobs(t *tower, clients int) []client.Job {
 	out := make([]client.Job, clients)
 	for i := range out {
 		out[i].Client = &spec.Client{ID: i, Backbone: t,
-			Train: new(examples).of(t.Task(), i, "step", s.client.Train.Labels(), nil)}
+			Train: examples{}.of(t.Task(), i, "step", s.client.Train.Labels(), nil)}
 		out[i].Instruction = s.order
 		out[i].Instruction.Shared = tensor.Map{}
 		for name, p := range s.order.Shared {

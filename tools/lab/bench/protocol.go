@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/clip"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -44,7 +45,8 @@ func (p protocol) describe() (*spec.Experiment, error) {
 	}
 	return &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
 		Template: "a photo of a {}.",
-		Training: training(p.batch, 0.001),
+		Training: spec.Training{Epochs: 1, Batch: p.batch, Schedule: optim.Schedule{Kind: "constant"},
+			Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9, WeightDecay: 5e-4}},
 		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery),
 			Seed: seed}}, nil
 }
@@ -66,15 +68,14 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 		return nil, err
 	}
 	assign, drawn := method.Rand(seed, "backbones"), examples{}
+	labels := func(of []int) (out []int64) {
+		for _, j := range of {
+			out = append(out, int64(set.Pool[j].Label))
+		}
+		return out
+	}
 	for i, part := range parts {
 		t := towers[assign.IntN(len(towers))]
-		labels := func(of []int) []int64 {
-			out := make([]int64, len(of))
-			for k, j := range of {
-				out[k] = int64(set.Pool[j].Label)
-			}
-			return out
-		}
 		reads := e.Reads(t)
 		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t,
 			Train: drawn.of(t.Task(), i, "train", labels(part.Train), reads),
@@ -83,13 +84,9 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	return e, nil
 }
 
-// examples generates random rows in place of images. Their values do not influence the time.
-type examples struct {
-	heavy map[string]spec.RowReader // by kind and shape: a few rows of large data, repeated for all clients
-}
-
-// fewRows is the number of different rows of patches or pixels.
-const fewRows = 8
+// examples generates random rows in place of images. Their values do not influence the time. It keeps a few rows of
+// large data by kind and shape, which all clients repeat.
+type examples map[string]spec.RowReader
 
 // repeated repeats a few rows cyclically.
 type repeated struct{ spec.InMemory }
@@ -104,30 +101,27 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 }
 
 // of returns a data set for the given labels, with unit rows of images and the other inputs in reads.
-func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
+func (x examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
 	f := &spec.Features{Class: labels}
 	f.Add(method.ImageInput, []spec.RowReader{spec.InMemory{Tensor: features.L2Normalize(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
-	if x.heavy == nil {
-		x.heavy = map[string]spec.RowReader{}
-	}
 	for _, kind := range reads {
-		shape := []int{fewRows, 3, t.ImageSize, t.ImageSize}
+		shape := []int{8, 3, t.ImageSize, t.ImageSize} // of eight different images
 		switch kind {
 		case method.PatchesInput:
-			shape = []int{fewRows, t.Patches, t.Dim}
+			shape = []int{8, t.Patches, t.Dim}
 		case method.TokensInput:
-			shape = []int{fewRows, t.Tokens, t.VisionWidth}
+			shape = []int{8, t.Tokens, t.VisionWidth}
 		}
 		key := fmt.Sprint(kind, shape)
-		if x.heavy[key] == nil {
+		if x[key] == nil {
 			rows := method.Draw(seed, 0, key, shape, 1)
 			if kind == method.PatchesInput {
 				features.L2Normalize(rows)
 			}
-			x.heavy[key] = repeated{spec.InMemory{Tensor: rows}}
+			x[key] = repeated{spec.InMemory{Tensor: rows}}
 		}
-		f.Add(kind, []spec.RowReader{x.heavy[key]})
+		f.Add(kind, []spec.RowReader{x[key]})
 	}
 	return f
 }

@@ -10,10 +10,8 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -40,22 +38,20 @@ type step struct {
 // compiles it.
 func newStep(t *tower, name string, options map[string]any, classes []string, prompts int, o ort.Options,
 	trace trace.Tracer) (*step, error) {
-	m, err := methods.Build(name, nil, options)
-	if err != nil {
-		return &step{}, err
-	}
 	set, err := t.suffixes(classes)
 	if err != nil {
 		return &step{}, err
 	}
-	e := &spec.Experiment{Method: m, Classes: classes, Training: training(batch, 0.002)}
-	e.Plan.Seed = seed
+	e, err := protocol{method: name, options: options, classes: classes, batch: batch}.describe()
+	if err != nil {
+		return &step{}, err
+	}
 	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
-	s.client = &spec.Client{Backbone: t, Train: new(examples).of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
+	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
-	for _, p := range m.Params(task) {
+	for _, p := range e.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.order.Shared[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
 		}
@@ -71,12 +67,6 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 	}
 	s.contestant = contestant{what: "step of " + name, run: s.train, flops: t.text().StepFLOPs(set, placeholders)}
 	return s, nil
-}
-
-// training returns the settings of one epoch with SGD.
-func training(batch int, rate float64) spec.Training {
-	return spec.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: rate, Momentum: 0.9,
-		WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}}
 }
 
 // promptFL returns the step with one prompt.

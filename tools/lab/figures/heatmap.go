@@ -177,11 +177,9 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 			if f.marks != nil && f.marks[i][j] != "" {
 				lines = append(lines, f.marks[i][j])
 			}
-			centre := area.Min.Add(area.Max).Scale(0.5)
-			for k, line := range lines {
-				up := vg.Length(float64(len(lines)-1)/2-float64(k)) * lineHeight(smallSize)
-				c.FillText(coloured(style, over(colours.colour(v))), vg.Point{X: centre.X, Y: centre.Y + up}, line)
-			}
+			at := area.Min.Add(area.Max).Scale(0.5)
+			at.Y += vg.Length(len(lines)-1) / 2 * lineHeight(smallSize)
+			write(c, coloured(style, over(colours.colour(v))), at, lines)
 		}
 	}
 	c.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})

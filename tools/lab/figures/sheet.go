@@ -99,8 +99,8 @@ func (s *sheet) arrange() grid {
 	left, right := make([]vg.Length, cols), make([]vg.Length, cols)
 	top, bottom := make([]vg.Length, rows), make([]vg.Length, rows)
 	for i, p := range s.panels {
-		limitLabel(&p.X, s.width+30)
-		limitLabel(&p.Y, s.height+20)
+		p.X.Label.Text = shorten(p.X.Label.Text, p.X.Label.TextStyle, s.width+30)
+		p.Y.Label.Text = shorten(p.Y.Label.Text, p.Y.Label.TextStyle, s.height+20)
 		m := p.margins(s.width, s.height)
 		lines := wrap(p.title, panelTitle, s.width+10, 2)
 		c, r := i%cols, i/cols
@@ -123,13 +123,6 @@ func (s *sheet) arrange() grid {
 }
 
 var panelTitle = bold(letters(labelSize, draw.XCenter, draw.YBottom))
-
-// limitLabel shortens the label of an axis to the available length.
-func limitLabel(a *plot.Axis, room vg.Length) {
-	if a.Label.Text = clean(a.Label.Text); a.Label.Text != "" {
-		a.Label.Text = shorten(a.Label.Text, a.Label.TextStyle, room)
-	}
-}
 
 // shareLabels keeps a label common to all panels only below the last panel of a column, or beside the first panel of a
 // row.
@@ -178,17 +171,14 @@ func (s *sheet) figure() (*Figure, error) {
 	width, height = width+2*edge, height+2*edge
 	if width > maxSide || height > maxSide {
 		return nil, fmt.Errorf("the figure would be %.0f x %.0f points, more than %.0f: give fewer panels or smaller "+
-			"ones",
-			width.Points(), height.Points(), maxSide.Points())
+			"ones", width.Points(), height.Points(), maxSide.Points())
 	}
 
 	paint := func(c draw.Canvas) {
 		c.SetColor(color.White)
 		c.Fill(c.Rectangle.Path())
 		top := height - edge
-		for i, line := range title {
-			c.FillText(titleStyle, vg.Point{X: width / 2, Y: top - vg.Length(i)*lineHeight(titleSize)}, line)
-		}
+		write(c, titleStyle, vg.Point{X: width / 2, Y: top}, title)
 		top -= titleHeight
 		paintRows(c, rows, vg.Point{X: edge, Y: top}, width-2*edge)
 		top -= legendHeight
@@ -201,10 +191,8 @@ func (s *sheet) figure() (*Figure, error) {
 			area.Min = vg.Point{X: x - m.left, Y: y - s.height - m.bottom}
 			area.Max = vg.Point{X: x + s.width + m.right, Y: y + m.top}
 			p.Draw(area)
-			for j, line := range g.titles[i] {
-				up := vg.Length(len(g.titles[i])-1-j) * lineHeight(labelSize)
-				c.FillText(panelTitle, vg.Point{X: x + s.width/2, Y: y + p.above + 3 + up}, line)
-			}
+			up := p.above + 3 + vg.Length(len(g.titles[i])-1)*lineHeight(labelSize)
+			write(c, panelTitle, vg.Point{X: x + s.width/2, Y: y + up}, g.titles[i])
 		}
 		if s.bar != nil {
 			area := draw.Canvas{Canvas: c.Canvas}
@@ -212,9 +200,7 @@ func (s *sheet) figure() (*Figure, error) {
 			area.Max = vg.Point{X: area.Min.X + barRoom, Y: top - g.y[0]}
 			s.bar.paint(area)
 		}
-		for i, line := range note {
-			c.FillText(noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note)-i)*lineHeight(smallSize)}, line)
-		}
+		write(c, noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note))*lineHeight(smallSize)}, note)
 	}
 	return &Figure{width: width, height: height, title: clean(s.title), paint: paint}, nil
 }

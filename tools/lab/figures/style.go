@@ -132,5 +132,12 @@ func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 	return out
 }
 
+// write draws lines of text, the first at a point.
+func write(c draw.Canvas, style text.Style, at vg.Point, lines []string) {
+	for i, line := range lines {
+		c.FillText(style, vg.Point{X: at.X, Y: at.Y - vg.Length(i)*lineHeight(style.Font.Size.Points())}, line)
+	}
+}
+
 // lineHeight returns the distance between two lines of text.
 func lineHeight(size float64) vg.Length { return vg.Length(1.25 * size) }

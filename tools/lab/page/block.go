@@ -110,8 +110,8 @@ func newBlock(r Report) (_ block, left []string, err error) {
 	}
 	if total > maxCurveNumbers {
 		b.stride = (total + maxCurveNumbers - 1) / maxCurveNumbers
-		left = append(left, fmt.Sprintf("The curves show every %d%s round: all of them would make the page too large.",
-			b.stride, ordinal(b.stride)))
+		left = append(left, fmt.Sprintf("The curves show one round in %d: all of them would make the page too large.",
+			b.stride))
 	}
 	var values [][]*string
 	b.Keys, values, b.Same = ConfigDifferences(r.Runs)
@@ -288,11 +288,4 @@ func every[T any](s []T, stride int) []T {
 		}
 	}
 	return out
-}
-
-func ordinal(n int) string {
-	if n%100/10 != 1 && n%10 <= 3 {
-		return []string{"th", "st", "nd", "rd"}[n%10]
-	}
-	return "th"
 }

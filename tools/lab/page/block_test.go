@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 	if len(b.Parts) != 20 || b.Runs[24].Part != -1 {
 		t.Errorf("%d partitions", len(b.Parts))
 	}
-	want := []string{"The curves show every 3rd round: all of them would make the page too large.",
+	want := []string{"The curves show one round in 3: all of them would make the page too large.",
 		"The lines of single clients of 1 of 25 runs are left out, to keep the page small.",
 		"The partitions of 5 of 25 runs are left out, to keep the page small."}
 	if d := cmp.Diff(want, left); d != "" {
@@ -131,14 +131,6 @@ func TestErrors(t *testing.T) {
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got the error %v; want one line with %q", err, want)
-		}
-	}
-}
-
-func TestOrdinal(t *testing.T) {
-	for n, want := range map[int]string{2: "nd", 3: "rd", 4: "th", 11: "th", 12: "th", 21: "st", 112: "th", 122: "nd"} {
-		if got := ordinal(n); got != want {
-			t.Errorf("%d%s", n, got)
 		}
 	}
 }

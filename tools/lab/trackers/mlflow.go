@@ -158,7 +158,8 @@ func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, st
 	var out []mlflow.Metric
 	for _, n := range list {
 		if n.Client == numbers.NoClient {
-			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step, At: at})
+			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step,
+				At: at.UnixMilli()})
 		}
 	}
 	return t.store.Log(ctx, run, out)

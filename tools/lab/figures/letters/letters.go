@@ -36,10 +36,9 @@ func (h Handler) pieces(txt string, fnt font.Font) []piece {
 	var out []piece
 	for _, r := range txt {
 		index, err := face.Face.GlyphIndex(&buffer, r)
-		p := piece{text: string(r), bitmap: (err != nil || index == 0) && has(r)}
-		if p.bitmap {
-			advance, _ := bitmapfont.FaceSC.GlyphAdvance(r)
-			p.width = fnt.Size * vg.Length(advance.Ceil()) / pixels
+		p := piece{text: string(r)}
+		if advance, ok := bitmapfont.FaceSC.GlyphAdvance(r); ok && (err != nil || index == 0) {
+			p.bitmap, p.width = true, fnt.Size*vg.Length(advance.Ceil())/pixels
 		}
 		if n := len(out); n > 0 && out[n-1].bitmap == p.bitmap {
 			out[n-1].text += p.text
@@ -54,11 +53,6 @@ func (h Handler) pieces(txt string, fnt font.Font) []piece {
 		}
 	}
 	return out
-}
-
-func has(r rune) bool {
-	_, ok := bitmapfont.FaceSC.GlyphAdvance(r)
-	return ok
 }
 
 // Box implements text.Handler.
@@ -79,22 +73,19 @@ func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
 	}
 	face := h.Fonts.Lookup(sty.Font, sty.Font.Size)
 	width, height, _ := h.Box(txt, sty.Font)
-	c.SetColor(sty.Color)
-	if sty.Rotation != 0 {
-		c.Push()
-		defer c.Pop()
-		c.Rotate(sty.Rotation)
+	if inner, ok := c.(*draw.Canvas); ok {
+		if _, ok := inner.Canvas.(*vgsvg.Canvas); ok {
+			list = []piece{{text: txt}}
+		}
 	}
+	c.Push()
+	defer c.Pop()
+	c.SetColor(sty.Color)
+	c.Rotate(sty.Rotation)
 	sin, cos := math.Sincos(sty.Rotation)
 	at := vg.Point{X: pt.Y*vg.Length(sin) + pt.X*vg.Length(cos), Y: pt.Y*vg.Length(cos) - pt.X*vg.Length(sin)}
 	at.X += vg.Length(sty.XAlign) * width
 	at.Y += height*vg.Length(sty.YAlign) - face.Extents().Ascent + sty.Font.Size
-	if inner, ok := c.(*draw.Canvas); ok {
-		if _, ok := inner.Canvas.(*vgsvg.Canvas); ok {
-			c.FillString(face, at, txt)
-			return
-		}
-	}
 	for _, p := range list {
 		if p.bitmap {
 			paint(c, p.text, at, sty.Font.Size/pixels)

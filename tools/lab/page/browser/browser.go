@@ -14,28 +14,20 @@ import (
 // Find returns the path of a Chromium: the value of PROMPTFED_CHROMIUM, else an installed one, else the copy from
 // tools/fetch-chromium.sh in bin/chromium of the checkout that contains the working directory.
 func Find() (string, error) {
-	if path := os.Getenv("PROMPTFED_CHROMIUM"); path != "" {
-		if _, err := exec.LookPath(path); err != nil {
-			return "", fmt.Errorf("PROMPTFED_CHROMIUM names %s, which is no program: correct it or unset it", path)
-		}
-		return path, nil
+	names := []string{"chromium", "chromium-browser", "google-chrome"}
+	dir, err := os.Getwd()
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		names = append(names, filepath.Join(dir, "bin", "chromium", "chromium"))
 	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	if name := os.Getenv("PROMPTFED_CHROMIUM"); name != "" {
+		names = []string{name}
+	}
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		path := filepath.Join(dir, "bin", "chromium", "chromium")
-		if _, err := exec.LookPath(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("no Chromium: install one, run tools/fetch-chromium.sh, or set PROMPTFED_CHROMIUM")
+	return "", fmt.Errorf("no Chromium: install one, run tools/fetch-chromium.sh, or correct PROMPTFED_CHROMIUM")
 }
 
 // Start starts the browser at path with its own empty profile. stop ends it and removes the profile.
@@ -51,7 +43,8 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 		options = append(options, chromedp.NoSandbox)
 	}
 	// the fetched copy includes its libraries and a font
-	if place := filepath.Dir(path); exists(filepath.Join(place, "fonts.conf")) {
+	place := filepath.Dir(path)
+	if _, err := os.Stat(filepath.Join(place, "fonts.conf")); err == nil {
 		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+
 			place))
 	}
@@ -68,9 +61,4 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 		return nil, nil, fmt.Errorf("%s does not start: %w", path, err)
 	}
 	return browser, stop, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

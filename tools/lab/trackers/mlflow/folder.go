@@ -175,7 +175,7 @@ func (f folder) Log(_ context.Context, id string, list []Metric) error {
 		if err != nil {
 			return fmt.Errorf("mlflow: %w", err)
 		}
-		_, err = fmt.Fprintf(file, "%d %s %d\n", m.At.UnixMilli(), strconv.FormatFloat(m.Value, 'g', -1, 64), m.Step)
+		_, err = fmt.Fprintf(file, "%d %s %d\n", m.At, strconv.FormatFloat(m.Value, 'g', -1, 64), m.Step)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("mlflow: %w", err)
 		}

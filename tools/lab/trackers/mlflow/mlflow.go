@@ -21,10 +21,10 @@ type Run struct {
 
 // Metric is one value.
 type Metric struct {
-	Key   string // see Key
-	Value float64
-	Step  int
-	At    time.Time
+	Key   string  `json:"key"` // see Key
+	Value float64 `json:"value"`
+	Step  int     `json:"step"`
+	At    int64   `json:"timestamp"` // milliseconds since 1970
 }
 
 // Status is the state of a run, with the file store's number.

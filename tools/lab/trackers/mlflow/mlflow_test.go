@@ -38,7 +38,7 @@ func TestFolder(t *testing.T) {
 		t.Fatal(id, err)
 	}
 	for step, v := range []float64{0.5, 0.75} {
-		if err := s.Log(ctx, id, []Metric{{"evaluations/global/accuracy", v, step, at}}); err != nil {
+		if err := s.Log(ctx, id, []Metric{{"evaluations/global/accuracy", v, step, at.UnixMilli()}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ type fake struct {
 	mu          sync.Mutex
 	experiments map[string]string
 	status      map[string]string
-	metrics     map[string][]metric
+	metrics     map[string][]Metric
 	params      map[string]string
 	user        string
 	largest     int
@@ -123,7 +123,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name, Status string
 		RunID        string `json:"run_id"`
-		Metrics      []metric
+		Metrics      []Metric
 		Params       []pair
 	}
 	json.NewDecoder(r.Body).Decode(&in)
@@ -167,7 +167,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestServer(t *testing.T) {
-	f := &fake{experiments: map[string]string{}, status: map[string]string{}, metrics: map[string][]metric{},
+	f := &fake{experiments: map[string]string{}, status: map[string]string{}, metrics: map[string][]Metric{},
 		params: map[string]string{}, user: "me"}
 	web := httptest.NewServer(f)
 	defer web.Close()
@@ -191,10 +191,10 @@ func TestServer(t *testing.T) {
 	}
 	many := make([]Metric, 2500)
 	for i := range many {
-		many[i] = Metric{"loss", float64(i), i, at}
+		many[i] = Metric{"loss", float64(i), i, at.UnixMilli()}
 	}
 	if err := s.Log(ctx, id, many); err != nil || len(f.metrics[id]) != 2500 || f.largest != 1000 ||
-		f.metrics[id][1001] != (metric{"loss", 1001, 1700000000123, 1001}) {
+		f.metrics[id][1001] != (Metric{"loss", 1001, 1001, 1700000000123}) {
 		t.Error(err, len(f.metrics[id]), f.largest)
 	}
 	if err := s.End(ctx, id, Finished, at); err != nil || f.status[id] != "FINISHED" {

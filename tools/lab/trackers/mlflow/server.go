@@ -203,20 +203,9 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	return made.ID, err
 }
 
-type metric struct {
-	Key   string  `json:"key"`
-	Value float64 `json:"value"`
-	At    int64   `json:"timestamp"`
-	Step  int     `json:"step"`
-}
-
 // Log implements Store.
 func (s *server) Log(ctx context.Context, id string, list []Metric) error {
-	var all []metric
-	for _, m := range list {
-		all = append(all, metric{m.Key, m.Value, m.At.UnixMilli(), m.Step})
-	}
-	return batches(ctx, s, id, "metrics", all, metricsOfCall)
+	return batches(ctx, s, id, "metrics", list, metricsOfCall)
 }
 
 // End implements Store.

@@ -61,13 +61,12 @@ const rowsInGroup = 1 << 17
 // parquetTable has its columns in alphabetical order, as a parquet-go schema does.
 type parquetTable struct {
 	w     *parquet.GenericWriter[any]
-	place []int  // index in the file of each column of a row
-	may   []bool // whether the column is optional
-	row   parquet.Row
+	row   *parquet.RowBuilder
+	place []int // index in the file of each column of a row
 }
 
 func newParquet(w io.Writer, columns []string) *parquetTable {
-	group, t := parquet.Group{}, &parquetTable{row: make(parquet.Row, len(columns))}
+	group, t := parquet.Group{}, &parquetTable{}
 	sorted := slices.Sorted(slices.Values(columns))
 	for _, name := range columns {
 		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
@@ -77,28 +76,26 @@ func newParquet(w io.Writer, columns []string) *parquetTable {
 		case valueColumn:
 			node = parquet.Leaf(parquet.DoubleType)
 		}
-		may := slices.Contains([]string{sweepColumn, roundColumn, clientColumn}, name) ||
-			strings.HasPrefix(name, axisColumn)
-		if may {
+		if slices.Contains([]string{sweepColumn, roundColumn, clientColumn}, name) ||
+			strings.HasPrefix(name, axisColumn) {
 			node = parquet.Optional(node)
 		}
-		group[name] = node
-		t.place, t.may = append(t.place, slices.Index(sorted, name)), append(t.may, may)
+		group[name], t.place = node, append(t.place, slices.Index(sorted, name))
 	}
+	t.row = parquet.NewRowBuilder(group)
 	t.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
 		parquet.MaxRowsPerRowGroup(rowsInGroup))
 	return t
 }
 
 func (t *parquetTable) add(row []any) error {
+	t.row.Reset()
 	for i, v := range row {
-		level := 0
-		if t.may[i] && v != nil {
-			level = 1
+		if v != nil {
+			t.row.Add(t.place[i], parquet.ValueOf(v))
 		}
-		t.row[t.place[i]] = parquet.ValueOf(v).Level(0, level, t.place[i])
 	}
-	_, err := t.w.WriteRows([]parquet.Row{t.row})
+	_, err := t.w.WriteRows([]parquet.Row{t.row.Row()})
 	return err
 }
 
