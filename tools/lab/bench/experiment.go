@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +24,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// fullBackbones are the backbones of Table S5.
-var fullBackbones = []struct {
-	name   string
-	vision clip.VisionArch
-}{{"rn50", clip.RN50}, {"rn101", clip.RN101}, {"vit-b32", clip.VisionB32}, {"vit-b16", clip.VisionB16}}
+// fullBackbones are the image towers of the backbones of Table S5.
+var fullBackbones = map[string]clip.VisionArch{"rn50": clip.RN50, "rn101": clip.RN101, "vit-b32": clip.VisionB32,
+	"vit-b16": clip.VisionB16}
 
 // oneBlock is a text tower with almost no cost, whose prompts have CLIP's width.
 var oneBlock = clip.TextArch{Width: 512, Layers: 1, Heads: 8, MLP: 64, Context: 77, EmbedDim: 512}
@@ -70,21 +70,20 @@ func (o Options) experimentTowers(dir string) ([]*tower, error) {
 		return []*tower{t}, err
 	}
 	var out []*tower
-	for i, b := range fullBackbones {
-		o.Progress("random weights", i, len(fullBackbones))
-		at := filepath.Join(dir, b.name)
+	for _, name := range slices.Sorted(maps.Keys(fullBackbones)) {
+		o.Progress("random weights", len(out), len(fullBackbones))
+		at, text := filepath.Join(dir, name), clip.TextB
 		if err := os.Mkdir(at, 0o700); err != nil {
 			return nil, err
 		}
-		text := clip.TextB
-		text.EmbedDim = b.vision.EmbedDim
-		t, err := randomTower(b.name, text, b.vision, at)
+		text.EmbedDim = fullBackbones[name].EmbedDim
+		t, err := randomTower(name, text, fullBackbones[name], at)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
-	o.Progress("random weights", len(fullBackbones), len(fullBackbones))
+	o.Progress("random weights", len(out), len(out))
 	return out, nil
 }
 

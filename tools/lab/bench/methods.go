@@ -34,17 +34,13 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	o.Session, o.Workers = o.session(threads), max(1, o.Workers)
-	image, text, vision := cmp.Or(o.Image, "vit-b32"), clip.TextB, clip.VisionArch{}
-	for _, b := range fullBackbones {
-		if b.name == image {
-			vision = b.vision
-		}
-	}
-	switch {
-	case o.Quick:
+	image, text := cmp.Or(o.Image, "vit-b32"), clip.TextB
+	vision := fullBackbones[image]
+	if o.Quick {
 		image, text = "two blocks", oneBlock
 		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
-	case vision.Width == 0:
+	}
+	if vision.Width == 0 {
 		return r, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32 or vit-b16", o.Image)
 	}
 	text.EmbedDim = vision.EmbedDim

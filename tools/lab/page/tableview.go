@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,29 +37,21 @@ type noteView struct{ Mark, Text string }
 
 func viewTable(id string, t Table) (tableView, error) {
 	v := tableView{ID: id, Title: t.Title, Caption: t.Caption}
-	two := false
-	for _, c := range t.Columns {
-		two = two || c.Over != ""
-	}
+	two := slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Over != "" })
 	for i, c := range t.Columns {
 		head := headView{Name: c.Name, Column: i, Columns: 1, Lines: 1, Text: c.Text}
 		switch {
-		case !two:
-			v.Head = append(v.Head, head)
-		case c.Over == "":
+		case two && c.Over == "":
 			head.Lines = 2
 			v.Over = append(v.Over, head)
-		default:
-			if n := len(v.Over); n > 0 && v.Over[n-1].Column < 0 && v.Over[n-1].Name == c.Over &&
-				t.Columns[i-1].Over == c.Over {
-				v.Over[n-1].Columns++
-			} else {
-				v.Over = append(v.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
-			}
-			v.Head = append(v.Head, head)
+			continue
+		case two && i > 0 && t.Columns[i-1].Over == c.Over:
+			v.Over[len(v.Over)-1].Columns++
+		case two:
+			v.Over = append(v.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
 		}
+		v.Head = append(v.Head, head)
 	}
-	marks := map[string]string{}
 	for ri, r := range t.Rows {
 		if len(r.Cells) > len(t.Columns) {
 			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", t.Title, ri, len(r.Cells),
@@ -76,11 +69,11 @@ func viewTable(id string, t Table) (tableView, error) {
 				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
 			}
 			if cell.Note != "" {
-				if marks[cell.Note] == "" {
-					marks[cell.Note] = letters(len(v.Notes))
-					v.Notes = append(v.Notes, noteView{marks[cell.Note], cell.Note})
+				k := slices.IndexFunc(v.Notes, func(n noteView) bool { return n.Text == cell.Note })
+				if k < 0 {
+					k, v.Notes = len(v.Notes), append(v.Notes, noteView{letters(len(v.Notes)), cell.Note})
 				}
-				row[i].Mark = marks[cell.Note]
+				row[i].Mark = v.Notes[k].Mark
 			}
 		}
 		if r.Summary {

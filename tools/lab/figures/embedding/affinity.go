@@ -51,20 +51,19 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 		entropy(0)
 		return
 	}
-	low, high := 0.0, 1/(farthest-nearest)
-	for range 200 {
-		if !(entropy(high) > want) || math.IsInf(2*high, 0) {
-			break
+	beta, low, high := 1/(farthest-nearest), 0.0, math.Inf(1)
+	for range 300 {
+		switch h := entropy(beta); {
+		case h <= want:
+			high = beta
+		case math.IsInf(2*beta, 0):
+			return
+		default:
+			low = beta
 		}
-		low, high = high, 2*high
-	}
-	for range 100 {
-		middle := low + (high-low)/2
-		if h := entropy(middle); h > want {
-			low = middle
-		} else {
-			high = middle
+		if beta = low + (high-low)/2; math.IsInf(high, 1) {
+			beta = 2 * low
 		}
 	}
-	entropy(low + (high-low)/2)
+	entropy(beta)
 }

@@ -57,13 +57,19 @@ func Write(w io.Writer, form string, r *results.Results, from string) error {
 				of[1] = g.Plan.Name
 			}
 			for _, a := range axes {
+				of = append(of, nil)
 				if label, ok := g.Labels[a]; ok {
-					of = append(of, label)
-				} else {
-					of = append(of, nil)
+					of[len(of)-1] = label
 				}
 			}
-			if err := addRun(t, run, of); err != nil {
+			err := each(run, func(round any, n Number) error {
+				var client any
+				if n.Client != NoClient {
+					client = int64(n.Client)
+				}
+				return t.add(append(slices.Clip(of), round, n.Name("."), client, n.Value))
+			})
+			if err != nil {
 				return fmt.Errorf("%s: %w", run.Dir, err)
 			}
 		}
@@ -71,25 +77,30 @@ func Write(w io.Writer, form string, r *results.Results, from string) error {
 	return t.close()
 }
 
-// addRun adds the valid rounds of a run, and its summary if it has one.
-func addRun(t table, run *results.Run, of []any) error {
+// each calls f for the numbers of the valid rounds of a run and, with a nil round, of its summary if it has one.
+func each(run *results.Run, f func(round any, n Number) error) error {
+	all := func(round any, list []Number, err error) error {
+		for _, n := range list {
+			if err == nil {
+				err = f(round, n)
+			}
+		}
+		return err
+	}
 	if len(run.Rounds) > 0 {
-		f, err := os.Open(filepath.Join(run.Dir, record.RoundsFile))
+		file, err := os.Open(filepath.Join(run.Dir, record.RoundsFile))
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		in := bufio.NewReader(f)
+		defer file.Close()
+		in := bufio.NewReader(file)
 		for i := range run.Rounds {
 			line, err := in.ReadBytes('\n')
 			if err != nil {
 				return err
 			}
 			list, err := Parse(line, "round")
-			if err != nil {
-				return err
-			}
-			if err := addAll(t, list, append(slices.Clip(of), int64(i))); err != nil {
+			if err := all(int64(i), list, err); err != nil {
 				return err
 			}
 		}
@@ -98,10 +109,7 @@ func addRun(t table, run *results.Run, of []any) error {
 		return nil
 	}
 	list, err := ParseSummary(run.Dir)
-	if err != nil {
-		return err
-	}
-	return addAll(t, list, append(slices.Clip(of), nil))
+	return all(nil, list, err)
 }
 
 // ParseSummary lists the numbers of the summary of a finished run, each below SummaryKey.
@@ -115,17 +123,4 @@ func ParseSummary(dir string) ([]Number, error) {
 		list[i].Path = append([]string{SummaryKey}, n.Path...)
 	}
 	return list, err
-}
-
-func addAll(t table, list []Number, of []any) error {
-	for _, n := range list {
-		var client any
-		if n.Client != NoClient {
-			client = int64(n.Client)
-		}
-		if err := t.add(append(slices.Clip(of), n.Name("."), client, n.Value)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
