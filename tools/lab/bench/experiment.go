@@ -160,7 +160,7 @@ func (o Options) rounds(ctx context.Context, dir string, r *Report) error {
 		"are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained, len(p.classes),
 		p.images, p.method, strings.Join(names, ", "), o.Workers)
 	r.Tables = append(r.Tables, results)
-	r.atMost(wantEvaluation, multiple, "a round with its test, in times of its training")
+	r.target("a round with its test, in times of its training", wantEvaluation, multiple, multiple <= wantEvaluation)
 	return o.published(ctx, towers, published, p.classes, training, evaluation, r)
 }
 
@@ -312,6 +312,6 @@ func (o Options) cost(ctx context.Context, dir string, r *Report) error {
 	cost.add("ms of the rest of a turn", Number{1e3 * rest, "%.2f"})
 	cost.add("ms of the processor of the rest", Number{1e3 * own, "%.2f"})
 	r.Tables = append(r.Tables, cost, memory)
-	r.atMost(wantOwn, own, "processor time of a client and round beside computing, in seconds")
+	r.target("processor time of a client and round beside computing, in seconds", wantOwn, own, own <= wantOwn)
 	return nil
 }

@@ -50,7 +50,7 @@ func Features(ctx context.Context, o Options) (r Report, err error) {
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", name, err)
 		}
-		r.atLeast(wantProducts, ofGEMM, "rate of "+name+", in percent of GEMM")
+		r.target("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM, ofGEMM >= wantProducts)
 	}
 	r.Tables = []Table{results}
 	return r, nil

@@ -87,7 +87,7 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		}
 		results.add(append([]any{name}, row...)...)
 		if share < wantProducts && !o.Quick {
-			r.atLeast(wantProducts, share, "share of products of "+name+", in percent")
+			r.target("share of products of "+name+", in percent", wantProducts, share, share >= wantProducts)
 		}
 	}
 	o.Progress("methods", len(todo), len(todo))

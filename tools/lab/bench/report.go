@@ -51,14 +51,9 @@ type Target struct {
 	Met  bool    `json:"met"`
 }
 
-// atLeast adds a target.
-func (r *Report) atLeast(want, got float64, what string) {
-	r.Targets = append(r.Targets, Target{what, want, got, got >= want})
-}
-
-// atMost adds a target.
-func (r *Report) atMost(want, got float64, what string) {
-	r.Targets = append(r.Targets, Target{what, want, got, got <= want})
+// target adds a target.
+func (r *Report) target(what string, want, got float64, met bool) {
+	r.Targets = append(r.Targets, Target{what, want, got, met})
 }
 
 // Text returns the report for a terminal.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
@@ -51,9 +50,6 @@ type Figure struct {
 	paint         func(draw.Canvas)
 }
 
-// Size returns the width and height of the figure in points.
-func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
-
 // pngDPI is twice the usual resolution of screens.
 const pngDPI = 192
 
@@ -83,22 +79,18 @@ func (f *Figure) SVG() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// onDark maps colours of SVG to colours on a dark background; series use LineColours.
-var onDark = []struct{ from, to string }{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"},
-	{"#F4F4F4", "#1c232e"}}
-
 // darkRules are the CSS rules of an SVG file for dark pages.
 var darkRules = func() string {
 	var b strings.Builder
 	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
 		` path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
-	rules := slices.Clone(onDark)
+	rules := [][2]string{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"}, {"#F4F4F4", "#1c232e"}}
 	for i, light := range LineColours[0] {
-		rules = append(rules, struct{ from, to string }{strings.ToUpper(light), LineColours[1][i]})
+		rules = append(rules, [2]string{strings.ToUpper(light), LineColours[1][i]})
 	}
 	for _, r := range rules {
 		for _, property := range []string{"fill", "stroke"} {
-			fmt.Fprintf(&b, ` [style*="%[1]s:%[2]s"] { %[1]s: %[3]s !important }`, property, r.from, r.to)
+			fmt.Fprintf(&b, ` [style*="%[1]s:%[2]s"] { %[1]s: %[3]s !important }`, property, r[0], r[1])
 		}
 	}
 	b.WriteString(" }</style>")
@@ -125,16 +117,13 @@ func Save(f *Figure, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, format := range []struct {
-		ext    string
-		encode func() ([]byte, error)
-	}{{".png", f.PNG}, {".svg", f.SVG}} {
-		data, err := format.encode()
+	for ext, encode := range map[string]func() ([]byte, error){".png": f.PNG, ".svg": f.SVG} {
+		path := filepath.Join(dir, name+ext)
+		data, err := encode()
 		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		err = atomicfile.Write(filepath.Join(dir, name+format.ext), atomicfile.Bytes(data))
-		if err != nil {
+		if err := atomicfile.Write(path, atomicfile.Bytes(data)); err != nil {
 			return err
 		}
 	}

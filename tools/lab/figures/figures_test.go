@@ -103,7 +103,7 @@ func TestSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	width, height := f.Size() // points; twice 96 dots to the inch
+	width, height := f.width.Points(), f.height.Points() // twice 96 dots to the inch
 	if size := picture.Bounds().Size(); math.Abs(float64(size.X)-width*192/72) > 1 ||
 		math.Abs(float64(size.Y)-height*192/72) > 1 {
 		t.Errorf("%v dots for %g x %g points", size, width, height)

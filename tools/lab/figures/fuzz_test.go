@@ -98,9 +98,9 @@ func (s *source) drawer() Drawer {
 			lines = append(lines, p)
 		}
 		if kind == 0 {
-			return Curves{Title: title, SameY: s.byte() > 99, Panels: lines}
+			return Curves{Title: title, Panels: lines}
 		}
-		return Sensitivity{Title: title, SameY: s.byte() > 99, Panels: lines}
+		return Sensitivity{Title: title, Panels: lines}
 	case 2:
 		h := HeatMap{Title: title, X: s.label(), Y: s.label(), ColumnNames: s.labels(s.size(40)),
 			RowNames: s.labels(s.size(40)), Value: s.label(), Scale: [2]float64{s.number(), s.number()}}

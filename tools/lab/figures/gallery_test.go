@@ -292,7 +292,7 @@ func gallery() []made {
 			"well, so that nothing overlaps anything", Panels: wide}},
 		{"shots-5", Sensitivity{Panels: shotPanels}},
 		{"shots-1", Sensitivity{Panels: shotPanels[:1]}},
-		{"sensitivity-3", Sensitivity{Title: "Made-up numbers: sensitivity of a method", SameY: true,
+		{"sensitivity-3", Sensitivity{Title: "Made-up numbers: sensitivity of a method",
 			Panels: []LinePanel{lots,
 				{Title: "(b) adversarial weight", X: Axis{Label: "λₐ", Log: true}, Y: Axis{Label: "accuracy (%)"},
 					Lines: []Line{r.sweep("method F", decades, 90, 0.1)}, References: []Reference{{"method A", 86.5},

@@ -48,7 +48,6 @@ type LinePanel struct {
 // lineFigure is a figure of lines.
 type lineFigure struct {
 	Title   string
-	SameY   bool // all panels have one range of y
 	Colours Colours
 	Panels  []LinePanel
 }
@@ -172,24 +171,13 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 	s.width, s.height = panelSize(len(f.Panels))
 	var order, references numbering
 	any := false
-	common := map[bool]span{false: noSpan(), true: noSpan()} // of y, over logarithmic panels and over linear ones
 	for i := range f.Panels {
 		in := &f.Panels[i]
 		if err := in.check(); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
-		_, y, _ := in.spans()
-		all := common[in.Y.Log]
-		all.add(y.low, y.high)
-		common[in.Y.Log] = all
-	}
-	for i := range f.Panels {
-		in := &f.Panels[i]
 		x, y, values := in.spans()
 		any = any || !x.empty()
-		if f.SameY {
-			y = common[in.Y.Log]
-		}
 		p := newPlot()
 		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
 		if names := in.X.Names; len(names) > 0 {

@@ -24,11 +24,11 @@ type eventLog struct {
 
 // newEventLog creates the file.
 func newEventLog(dir string) (*eventLog, error) {
-	dir = filepath.Join(dir, TensorBoard)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	path := filepath.Join(dir, TensorBoard, tensorboard.FileName)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, tensorboard.FileName))
+	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}

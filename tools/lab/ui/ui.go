@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -154,41 +155,32 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		known = nil // the page has an older version
 		wake <- struct{}{}
 	}
-	write := func(format string, a ...any) bool {
-		_, err := fmt.Fprintf(w, format, a...)
-		return err == nil && flush.Flush() == nil
-	}
-	if !write(": \n\n") {
-		return
-	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	const nothing = ": \n\n"
+	message := nothing
 	for {
+		if _, err := io.WriteString(w, message); err != nil || flush.Flush() != nil {
+			return
+		}
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
-			if !write(": \n\n") {
-				return
-			}
-			continue
 		case <-wake:
 		}
 		s.mu.Lock()
 		now := s.now
 		s.mu.Unlock()
-		if now == nil { // the first page does not exist yet
+		if message = nothing; now == nil { // the first page does not exist yet
 			continue
 		}
-		runs, all := now.Since(known)
-		ok := true
-		if all {
-			ok = write("id: %s\nevent: page\ndata: \n\n", now.Version)
-		} else if runs != nil {
-			ok = write("id: %s\nevent: runs\ndata: %s\n\n", now.Version, runs)
+		switch runs, all := now.Since(known); {
+		case all:
+			message = fmt.Sprintf("id: %s\nevent: page\ndata: \n\n", now.Version)
+		case runs != nil:
+			message = fmt.Sprintf("id: %s\nevent: runs\ndata: %s\n\n", now.Version, runs)
 		}
-		if known = now; !ok {
-			return
-		}
+		known = now
 	}
 }
