@@ -107,20 +107,16 @@ func (o Options) against(ctx context.Context, t *tower, set classSet, threads in
 
 // export writes the inputs of a step, except the tower's weights, for torchScript.
 func (s *step) export(t *tower) error {
-	m, lengths := tensor.Map{}, []int64{}
-	var ids []int
+	m, lengths, ids := tensor.Map{}, []int64{}, []int{t.sos}
 	for _, class := range s.set.IDs {
 		ids = append(ids, class...)
 		lengths = append(lengths, int64(len(class)))
 	}
-	start, err := t.Embed([]int{t.sos})
+	tokens, err := t.Embed(ids)
 	if err != nil {
 		return err
 	}
-	suffix, err := t.Embed(ids)
-	if err != nil {
-		return err
-	}
+	w := t.text().Width
 	var rows []int
 	for i := range s.client.Train.Len() {
 		rows = append(rows, i)
@@ -130,7 +126,7 @@ func (s *step) export(t *tower) error {
 		return err
 	}
 	m["ctx"], m["image"], m["label"] = s.order.Shared["ctx"], batch["image"], batch["label"]
-	m["start"], m["suffix"] = tensor.Of(start, 1, t.text().Width), tensor.Of(suffix, len(ids), t.text().Width)
+	m["start"], m["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
 	m["lengths"] = tensor.OfInts(lengths, len(lengths))
 	m["scale"] = tensor.Of([]float32{float32(t.LogitScale)}, 1)
 	m["heads"] = tensor.OfInts([]int64{int64(t.text().Heads)}, 1)

@@ -103,25 +103,21 @@ func (in *BubblePanel) check(names []string) error {
 	if len(in.Counts) == 0 || len(in.Counts[0]) == 0 {
 		return fmt.Errorf("no clients or no classes")
 	}
-	if len(in.Counts) > maxClients || len(in.Counts[0]) > maxClients {
-		return fmt.Errorf("%d clients and %d classes: give at most %d of each", len(in.Counts), len(in.Counts[0]),
-			maxClients)
-	}
-	classes := len(in.Counts[0])
-	if names != nil && len(names) != classes {
+	clients, classes := len(in.Counts), len(in.Counts[0])
+	switch {
+	case clients > maxClients || classes > maxClients:
+		return fmt.Errorf("%d clients and %d classes: give at most %d of each", clients, classes, maxClients)
+	case names != nil && len(names) != classes:
 		return fmt.Errorf("%d class names for %d classes", len(names), classes)
-	}
-	if in.Domains != nil && len(in.Domains) != len(in.Counts) {
-		return fmt.Errorf("%d domains for %d clients", len(in.Domains), len(in.Counts))
+	case in.Domains != nil && len(in.Domains) != clients:
+		return fmt.Errorf("%d domains for %d clients", len(in.Domains), clients)
 	}
 	for k, row := range in.Counts {
-		if len(row) != classes {
+		switch {
+		case len(row) != classes:
 			return fmt.Errorf("client %d has counts of %d classes, client 0 of %d", k, len(row), classes)
-		}
-		for _, n := range row {
-			if n < 0 {
-				return fmt.Errorf("client %d has a count below 0", k)
-			}
+		case slices.Min(row) < 0:
+			return fmt.Errorf("client %d has a count below 0", k)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/moreland"
 	"gonum.org/v1/plot/vg"
@@ -98,22 +99,25 @@ const (
 
 var barStyle = letters(tickSize, draw.XLeft, middle)
 
-func (b *colourBar) ticks() evenTicks { return evenTicks{n: 5} }
+// ticks returns the labelled values and the width of the widest label.
+func (b *colourBar) ticks() (ticks []plot.Tick, widest vg.Length) {
+	ticks = evenTicks{n: 5}.Ticks(b.low, b.high)
+	for _, t := range ticks {
+		widest = max(widest, barStyle.Width(t.Label))
+	}
+	return ticks, widest
+}
 
 // width returns the width of the bar with its margins, or 0 without a bar.
 func (b *colourBar) width() vg.Length {
 	if b == nil {
 		return 0
 	}
-	widest := vg.Length(0)
-	for _, t := range b.ticks().Ticks(b.low, b.high) {
-		widest = max(widest, barStyle.Width(t.Label))
-	}
-	w := barGap + barWide + 5 + widest
+	_, widest := b.ticks()
 	if b.label != "" {
-		w += lineHeight(labelSize)
+		widest += lineHeight(labelSize)
 	}
-	return w + 2
+	return barGap + barWide + 7 + widest
 }
 
 // paint draws the bar in the middle of an area's height.
@@ -125,17 +129,16 @@ func (b *colourBar) paint(area draw.Canvas) {
 	for i := range barSteps { // each step covers the rest of the bar, so that no seam is visible
 		part := frame
 		part.Min.Y = bottom + high*vg.Length(i)/barSteps
-		area.SetColor(b.colour(b.low + (b.high-b.low)*(float64(i)+0.5)/barSteps))
-		area.Fill(part.Path())
+		fill(area, part, b.colour(b.low+(b.high-b.low)*(float64(i)+0.5)/barSteps))
 	}
-	area.SetLineStyle(draw.LineStyle{Color: ink, Width: 0.5})
+	line := draw.LineStyle{Color: ink, Width: 0.5}
+	area.SetLineStyle(line)
 	area.Stroke(frame.Path())
-	widest := vg.Length(0)
-	for _, t := range b.ticks().Ticks(b.low, b.high) {
+	ticks, widest := b.ticks()
+	for _, t := range ticks {
 		y := bottom + high*vg.Length((t.Value-b.low)/(b.high-b.low))
-		area.StrokeLine2(draw.LineStyle{Color: ink, Width: 0.5}, frame.Max.X, y, frame.Max.X+2.5, y)
+		area.StrokeLine2(line, frame.Max.X, y, frame.Max.X+2.5, y)
 		area.FillText(barStyle, vg.Point{X: frame.Max.X + 5, Y: y}, t.Label)
-		widest = max(widest, barStyle.Width(t.Label))
 	}
 	if b.label != "" {
 		style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
