@@ -14,7 +14,6 @@ type Served struct {
 	Version string            // version of the report
 	shape   []byte            // everything except the runs' numbers
 	runs    map[string][]byte // JSON of each run by its name
-	order   []string
 	block   block
 }
 
@@ -34,7 +33,6 @@ func Serve(r Report) (*Served, error) {
 		if s.runs[run.ID], err = json.Marshal(run); err != nil {
 			return nil, err
 		}
-		s.order = append(s.order, run.ID)
 	}
 	b.Runs, b.Version = nil, ""
 	common, err := json.Marshal(b)
@@ -61,9 +59,9 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 		return nil, true
 	}
 	var changed []json.RawMessage
-	for _, id := range s.order {
-		if !bytes.Equal(s.runs[id], old.runs[id]) {
-			changed = append(changed, s.runs[id])
+	for _, run := range s.block.Runs {
+		if !bytes.Equal(s.runs[run.ID], old.runs[run.ID]) {
+			changed = append(changed, s.runs[run.ID])
 		}
 	}
 	if changed == nil {

@@ -112,12 +112,11 @@ func count(name string, with []string) (traffic, error) {
 	for i := range 2 * sizedClasses {
 		data.Class = append(data.Class, int64(i/2))
 	}
-	data.Patches = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
-		sizedWidth}, 1)}}
-	data.Tokens = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "tokens", []int{2 * sizedClasses,
-		sizedTokens, sizedVision}, 1)}}
-	data.Pixels = []spec.RowReader{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16},
-		1)}}
+	for kind, shape := range map[string][]int{method.PatchesInput: {4, sizedWidth},
+		method.TokensInput: {sizedTokens, sizedVision}, method.PixelsInput: {3, 16, 16}} {
+		rows := method.Draw(1, 0, kind, append([]int{2 * sizedClasses}, shape...), 1)
+		data.Add(kind, []spec.RowReader{spec.InMemory{Tensor: rows}})
+	}
 	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
 		TestEvery: 2},
 		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
