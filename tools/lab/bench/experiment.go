@@ -45,9 +45,6 @@ func Experiment(ctx context.Context, o Options) (r Report, err error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.NumCPU()
 	}
-	if o.Rounds == 0 {
-		o.Rounds = 3
-	}
 	if o, _, err = o.complete(); err != nil {
 		return r, err
 	}
@@ -99,7 +96,7 @@ func phases(rec record.Record, seconds float64) []float64 {
 // rounds measures rounds of Table S5's protocol.
 func (o Options) rounds(ctx context.Context, dir string, r *Report) error {
 	p := tableS5()
-	p.rounds = 1 + o.Rounds
+	p.rounds = 1 + max(1, o.Rounds)
 	if len(o.Only) > 0 && o.Only[0] != p.method {
 		p.method, p.options = o.Only[0], nil
 	}
@@ -303,14 +300,11 @@ func (o Options) cost(ctx context.Context, dir string, r *Report) error {
 		own = rest
 	}
 	cost := Table{Columns: []string{"cost of clients", ""}, Notes: []string{"a text tower of one block, one worker; " +
-		"the rest of a turn is beside ONNX Runtime and has its share of tests and of the server"}}
-	cost.add("clients", p.clients)
-	cost.add("rounds", p.rounds)
-	cost.add("clients' turns of training", turns)
-	cost.add("s for them and their tests", tenths(seconds))
-	cost.add("s of them in ONNX Runtime", Number{inside, "%.2f"})
-	cost.add("ms of the rest of a turn", Number{1e3 * rest, "%.2f"})
-	cost.add("ms of the processor of the rest", Number{1e3 * own, "%.2f"})
+		"the rest of a turn is beside ONNX Runtime and has its share of tests and of the server"},
+		Rows: [][]any{{"clients", p.clients}, {"rounds", p.rounds}, {"clients' turns of training", turns},
+			{"s for them and their tests", tenths(seconds)}, {"s of them in ONNX Runtime", Number{inside, "%.2f"}},
+			{"ms of the rest of a turn", Number{1e3 * rest, "%.2f"}},
+			{"ms of the processor of the rest", Number{1e3 * own, "%.2f"}}}}
 	r.Tables = append(r.Tables, cost, memory)
 	r.target("processor time of a client and round beside computing, in seconds", wantOwn, own, own <= wantOwn)
 	return nil

@@ -125,7 +125,7 @@ func TestProfile(t *testing.T) {
 	}
 	spent, left, err := readProfiles(prefix, 2)
 	if err != nil || math.Abs(spent["MatMul"]-0.3) > 1e-9 || math.Abs(spent["Add"]-0.15) > 1e-9 || len(spent) != 2 ||
-		len(left) != 1 || left["Add"] != 2 {
+		len(left) != 1 || !left["Add"] {
 		t.Fatalf("spent %v, left to the CPU %v, %v", spent, left, err)
 	}
 	// 60 % products, 30 % Add, 10 % elsewhere

@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,14 +25,14 @@ func inProducts(spent map[string]float64) (products, all float64) {
 }
 
 // readProfiles reads ONNX Runtime's profiles whose names begin with prefix. It returns the seconds of each operator
-// over all runs of each graph, without the first of the given number of equal parts. It also counts the operators that
+// over all runs of each graph, without the first of the given number of equal parts. It also lists the operators that
 // ran on the CPU in graphs for another provider. It removes the files.
-func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]int, err error) {
+func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]bool, err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
 		return nil, nil, err
 	}
-	spent, left = map[string]float64{}, map[string]int{}
+	spent, left = map[string]float64{}, map[string]bool{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
@@ -48,7 +49,7 @@ func readProfiles(prefix string, parts int) (spent map[string]float64, left map[
 }
 
 // addProfile adds the operators of one file. In a profile the operators of a run come before the run.
-func addProfile(spent map[string]float64, left map[string]int, raw []byte, parts int) error {
+func addProfile(spent map[string]float64, left map[string]bool, raw []byte, parts int) error {
 	type event struct {
 		Cat, Name string
 		Dur       float64 // microseconds
@@ -62,7 +63,7 @@ func addProfile(spent map[string]float64, left map[string]int, raw []byte, parts
 		return err
 	}
 	run := func(e event) bool { return e.Cat == "Session" && e.Name == "model_run" }
-	runs, done, on, host := 0, 0, map[string]int{}, map[string]int{}
+	runs, done, on, host := 0, 0, map[string]bool{}, map[string]bool{}
 	for _, e := range events {
 		if run(e) {
 			runs++
@@ -74,16 +75,14 @@ func addProfile(spent map[string]float64, left map[string]int, raw []byte, parts
 		}
 		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && done*parts >= runs {
 			spent[e.Args.Op] += e.Dur / 1e6
-			on[e.Args.Provider]++
+			on[e.Args.Provider] = true
 			if e.Args.Provider == "CPUExecutionProvider" {
-				host[e.Args.Op]++
+				host[e.Args.Op] = true
 			}
 		}
 	}
 	if len(on) > 1 {
-		for op, n := range host {
-			left[op] += n
-		}
+		maps.Copy(left, host)
 	}
 	return nil
 }

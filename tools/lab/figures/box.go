@@ -80,10 +80,9 @@ func (f Box) draw() (*sheet, error) {
 		s.add(p, in.Title)
 	}
 	if len(groups.labels) > 1 {
-		for i, label := range groups.labels {
-			c := seriesStyle(i).color
-			s.legend = append(s.legend, patchEntry(label, faint(c, 90), draw.LineStyle{Color: c, Width: 0.8}))
-		}
+		s.legend = groups.legend(func(label string, of style) entry {
+			return patchEntry(label, faint(of.color, 90), draw.LineStyle{Color: of.color, Width: 0.8})
+		})
 	}
 	return s, nil
 }

@@ -83,9 +83,7 @@ func (f Bubbles) draw() (*sheet, error) {
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { b.plot(c, p, radius) }))
 		s.add(p, f.Panels[i].Title)
 	}
-	for i, label := range domains.labels {
-		s.legend = append(s.legend, dotEntry(label, hues[i%len(hues)], 4))
-	}
+	s.legend = domains.legend(func(label string, of style) entry { return dotEntry(label, of.color, 4) })
 	// about the largest count whose bubble fits into a row of the legend, a quarter and a twentieth of it
 	x, y := s.width/vg.Length(clients), s.height/vg.Length(classes)
 	fits, last := float64(most)*min(1, math.Pow(float64(rowHeight/2/radius(most, x, y)), 2)), 0

@@ -94,6 +94,17 @@ func (n *numbering) of(label string) int {
 	return len(n.labels) - 1
 }
 
+// named reports whether the labels tell something: several, or one that is not empty.
+func (n *numbering) named() bool { return len(n.labels) > 1 || len(n.labels) == 1 && n.labels[0] != "" }
+
+// legend returns an entry for every label.
+func (n *numbering) legend(of func(label string, s style) entry) (l legend) {
+	for i, label := range n.labels {
+		l = append(l, of(label, seriesStyle(i)))
+	}
+	return l
+}
+
 // style returns the style of a label, the i-th of its figure.
 func (c Colours) style(label string, i int) style {
 	s := seriesStyle(i)

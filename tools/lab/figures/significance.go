@@ -24,17 +24,15 @@ type Significance struct {
 
 func (f Significance) kind() (string, int) { return "significance", len(f.Names) }
 
-// key explains the stars, or is empty if no cell can have stars.
+// key explains the stars, or states why no cell can have stars.
 func (f Significance) key() string {
-	const key = "* p < 0.05, ** p < 0.01, *** p < 0.001"
-	tested := slices.ContainsFunc(f.P, func(row []float64) bool { return slices.ContainsFunc(row, usable) })
-	switch {
-	case f.Test == "":
-		return key + "."
-	case !tested:
-		return f.Test + "."
+	key := "* p < 0.05, ** p < 0.01, *** p < 0.001"
+	if tested := slices.ContainsFunc(slices.Concat(f.P...), usable); f.Test != "" && tested {
+		key += ": " + f.Test
+	} else if f.Test != "" {
+		key = f.Test
 	}
-	return key + ": " + f.Test + "."
+	return key + "."
 }
 
 // stars returns the stars of a p value, none for NaN.

@@ -73,7 +73,7 @@ func (f Strips) draw() (*sheet, error) {
 		}
 		s.add(p, in.Title)
 	}
-	named := len(groups.labels) > 1 || groups.labels[0] != ""
+	named := groups.named()
 	for i, p := range s.panels {
 		if named && written {
 			p.above = nameRoom
@@ -81,9 +81,7 @@ func (f Strips) draw() (*sheet, error) {
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { f.Panels[i].plot(c, p, &groups, named && written) }))
 	}
 	if named && !written {
-		for i, label := range groups.labels {
-			s.legend = append(s.legend, dotEntry(label, seriesStyle(i).color, 3))
-		}
+		s.legend = groups.legend(func(label string, of style) entry { return dotEntry(label, of.color, 3) })
 	}
 	return s, nil
 }

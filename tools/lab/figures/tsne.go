@@ -58,10 +58,8 @@ func (f TSNE) draw() (*sheet, error) {
 		}))
 		s.add(p, in.Title)
 	}
-	if len(groups.labels) > 1 || len(groups.labels) == 1 && groups.labels[0] != "" {
-		for i, label := range groups.labels {
-			s.legend = append(s.legend, glyphEntry(label, seriesStyle(i).glyph(3)))
-		}
+	if groups.named() {
+		s.legend = groups.legend(func(label string, of style) entry { return glyphEntry(label, of.glyph(3)) })
 	}
 	return s, nil
 }

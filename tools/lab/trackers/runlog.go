@@ -63,9 +63,7 @@ type target interface {
 // continues without that target.
 func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 	l := &Log{}
-	targets = slices.Clone(targets)
-	slices.Sort(targets)
-	for _, name := range slices.Compact(targets) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(targets))) {
 		var t target
 		var err error
 		if uri, ok := strings.CutPrefix(name, MLflow); ok {

@@ -19,7 +19,6 @@ type eventLog struct {
 	file    *os.File
 	w       *tensorboard.Writer
 	metrics results.RunningMetrics
-	err     error
 }
 
 // newEventLog creates the file.
@@ -32,15 +31,11 @@ func newEventLog(dir string) (*eventLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := tensorboard.NewWriter(f, time.Now())
-	return &eventLog{file: f, w: w, err: err}, nil
+	return &eventLog{file: f, w: tensorboard.NewWriter(f, time.Now())}, nil
 }
 
 // round adds a round: its metrics by their names, where domain:Art becomes domain/Art, and the values of each client.
 func (l *eventLog) round(r record.Record) {
-	if l.err != nil {
-		return
-	}
 	values := map[string]float64{"learning rate": r.LR, "bytes/up": float64(r.BytesUp),
 		"bytes/down": float64(r.BytesDown)}
 	for name, v := range l.metrics.Values(r) {
@@ -54,12 +49,12 @@ func (l *eventLog) round(r record.Record) {
 			values[fmt.Sprintf("clients/%d", i)] = v
 		}
 	}
-	l.err = l.w.Add(r.Round, time.Now(), values)
+	l.w.Add(r.Round, time.Now(), values)
 }
 
 // close ends the file and returns the first error.
 func (l *eventLog) close(error) error {
-	if err := errors.Join(l.err, l.file.Close()); err != nil {
+	if err := errors.Join(l.w.Err, l.file.Close()); err != nil {
 		return fmt.Errorf("%s: %w", l.file.Name(), err)
 	}
 	return nil

@@ -16,11 +16,11 @@ func check(rows [][]float64, most int) (int, error) {
 	if len(rows) == 0 {
 		return 0, fmt.Errorf("there are no rows")
 	}
-	if len(rows) > most {
-		return 0, fmt.Errorf("%d rows are too many: give at most %d", len(rows), most)
-	}
 	width := len(rows[0])
-	if width == 0 || width > maxWidth {
+	switch {
+	case len(rows) > most:
+		return 0, fmt.Errorf("%d rows are too many: give at most %d", len(rows), most)
+	case width == 0 || width > maxWidth:
 		return 0, fmt.Errorf("rows of %d numbers: give 1 to %d", width, maxWidth)
 	}
 	for i, r := range rows {

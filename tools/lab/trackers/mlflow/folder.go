@@ -48,8 +48,6 @@ type meta = map[string]any
 const (
 	active      = "active"
 	localSource = 4 // a run of a program instead of an MLflow project
-	defaultID   = "0"
-	defaultName = "Default"
 )
 
 func fileURI(path string) string {
@@ -68,15 +66,12 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 			return id, err
 		}
 	}
-	if err := f.experiment(defaultID, defaultName); err != nil { // MLflow requires it
+	if err := f.experiment("0", "Default"); err != nil { // MLflow requires it
 		return "", err
 	}
-	experiment := defaultID
-	if r.Experiment != defaultName {
-		var err error
-		if experiment, err = f.experimentOf(r.Experiment); err != nil {
-			return "", err
-		}
+	experiment, err := f.experimentOf(r.Experiment)
+	if err != nil {
+		return "", err
 	}
 	var b [16]byte
 	rand.Read(b[:])

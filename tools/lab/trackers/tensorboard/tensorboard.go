@@ -7,7 +7,6 @@ package tensorboard
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"maps"
@@ -32,19 +31,23 @@ const (
 	valueSimple      = 2 // float
 )
 
-// Writer writes events.
-type Writer struct{ w io.Writer }
+// Writer writes events until the first error, which Err holds.
+type Writer struct {
+	w   io.Writer
+	Err error
+}
 
 // NewWriter starts a file.
-func NewWriter(w io.Writer, at time.Time) (*Writer, error) {
-	out := &Writer{w}
+func NewWriter(w io.Writer, at time.Time) *Writer {
+	out := &Writer{w: w}
 	e := event(at)
 	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
-	return out, out.record(protowire.AppendString(e, "brain.Event:2"))
+	out.record(protowire.AppendString(e, "brain.Event:2"))
+	return out
 }
 
 // Add writes the values of one step, one event each, sorted by tag.
-func (w *Writer) Add(step int, at time.Time, values map[string]float64) error {
+func (w *Writer) Add(step int, at time.Time, values map[string]float64) {
 	for _, tag := range slices.Sorted(maps.Keys(values)) {
 		var value, summary []byte
 		value = protowire.AppendTag(value, valueTag, protowire.BytesType)
@@ -59,11 +62,8 @@ func (w *Writer) Add(step int, at time.Time, values map[string]float64) error {
 			e = protowire.AppendVarint(e, uint64(step))
 		}
 		e = protowire.AppendTag(e, eventSummary, protowire.BytesType)
-		if err := w.record(protowire.AppendBytes(e, summary)); err != nil {
-			return err
-		}
+		w.record(protowire.AppendBytes(e, summary))
 	}
-	return nil
 }
 
 func event(at time.Time) []byte {
@@ -71,15 +71,14 @@ func event(at time.Time) []byte {
 	return protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
-func (w *Writer) record(data []byte) error {
+func (w *Writer) record(data []byte) {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))
 	b = append(b, data...)
 	b = binary.LittleEndian.AppendUint32(b, masked(data))
-	if _, err := w.w.Write(b); err != nil {
-		return fmt.Errorf("tensorboard: %w", err)
+	if w.Err == nil {
+		_, w.Err = w.w.Write(b)
 	}
-	return nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -16,15 +16,11 @@ func TestAgainstTensorBoard(t *testing.T) {
 	}
 	var got bytes.Buffer
 	at := func(ms int64) time.Time { return time.UnixMilli(1_700_000_000_000 + ms) }
-	w, err := NewWriter(&got, at(0))
-	if err == nil {
-		err = w.Add(0, at(250), map[string]float64{"loss": 2.5, "accuracy": 0.125})
-	}
-	if err == nil {
-		err = w.Add(300, at(500), map[string]float64{"accuracy": 0.7})
-	}
-	if err != nil {
-		t.Fatal(err)
+	w := NewWriter(&got, at(0))
+	w.Add(0, at(250), map[string]float64{"loss": 2.5, "accuracy": 0.125})
+	w.Add(300, at(500), map[string]float64{"accuracy": 0.7})
+	if w.Err != nil {
+		t.Fatal(w.Err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("got\n%x\nwant\n%x", got.Bytes(), want)
