@@ -120,7 +120,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 			for _, q := range pieces {
 				some, err := p.model.encode(q.text)
 				if err != nil {
-					return nil, fmt.Errorf("piece %s: %w", quote(q.text), err)
+					return nil, fmt.Errorf("word %s: %w", quote(q.text), err)
 				}
 				ids = append(ids, some...)
 			}

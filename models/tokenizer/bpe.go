@@ -13,34 +13,39 @@ type model interface {
 
 // bpe is byte-pair encoding (Sennrich et al. 2016) over characters, as in tokenizer.json.
 type bpe struct {
-	ids                    map[string]int
-	join                   map[[2]int]merge
-	unknown                int // -1 means none: characters without a token are dropped
-	fuse, fallback, ignore bool
-	prefix, suffix         string
+	ids            map[string]int
+	join           map[[2]int]merge
+	whole          map[string]int // pieces that are tokens without any merging
+	unknown        int            // -1 means none: characters without a token are dropped
+	strict         bool           // characters without a token are an error
+	fuse, fallback bool
+	prefix, suffix string
 }
 
 func (f hfModel) bpe() (*bpe, error) {
 	b := &bpe{ids: f.Vocab, join: make(map[[2]int]merge, len(f.Merges)), unknown: -1, fuse: f.FuseUnknown,
-		fallback: f.ByteFallback, ignore: f.IgnoreMerges, prefix: f.Prefix, suffix: f.EndOfWord}
+		fallback: f.ByteFallback, prefix: f.Prefix, suffix: f.EndOfWord}
+	if f.IgnoreMerges {
+		b.whole = b.ids
+	}
 	if f.Dropout > 0 {
 		return nil, fmt.Errorf("BPE with dropout %g has random results", f.Dropout)
 	}
 	if f.Unknown != "" {
-		id, ok := b.ids[f.Unknown]
-		if !ok {
-			return nil, fmt.Errorf("the unknown token %s is not in the vocabulary", quote(f.Unknown))
+		var err error
+		if b.unknown, err = f.unknownID(); err != nil {
+			return nil, err
 		}
-		b.unknown = id
 	}
 	for i, m := range f.Merges {
-		if err := parts(b.ids, i, pair(m)); err != nil {
+		if err := parts(b.ids, i, m); err != nil {
 			return nil, err
 		}
 		made := m.left + strings.TrimPrefix(m.right, b.prefix)
 		id, ok := b.ids[made]
 		if !ok {
-			return nil, fmt.Errorf("merge %d makes %s, which is not a token", i+1, quote(made))
+			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
+				"together", i+1, quote(made))
 		}
 		b.join[[2]int{b.ids[m.left], b.ids[m.right]}] = merge{rank: i, id: id}
 	}
@@ -61,14 +66,15 @@ func byteTokens(ids map[string]int, s string) []int {
 }
 
 func (b *bpe) encode(s string) ([]int, error) {
-	if id, ok := b.ids[s]; ok && b.ignore {
+	if id, ok := b.whole[s]; ok {
 		return []int{id}, nil
 	}
-	return b.merge(b.symbols(s)), nil
+	ids, err := b.symbols(s)
+	return b.merge(ids), err
 }
 
 // symbols returns the tokens of single characters.
-func (b *bpe) symbols(s string) (out []int) {
+func (b *bpe) symbols(s string) (out []int, err error) {
 	pending := false // the last of out is an unknown character
 	for i, r := range s {
 		c := string(r)
@@ -91,9 +97,11 @@ func (b *bpe) symbols(s string) (out []int) {
 			out, pending = append(out, bytes...), false
 		case b.unknown >= 0 && !(pending && b.fuse):
 			out, pending = append(out, b.unknown), true
+		case b.strict:
+			return nil, fmt.Errorf("the vocabulary has no token for %s", quote(c))
 		}
 	}
-	return out
+	return out, nil
 }
 
 // candidate is a pair that can be joined. The lowest rank comes first, and among equal ranks the first in the text.

@@ -51,7 +51,7 @@ type hfModel struct {
 	IgnoreMerges bool            `json:"ignore_merges"`
 	MaxInput     *int            `json:"max_input_chars_per_word"`
 	RawVocab     json.RawMessage `json:"vocab"`
-	Merges       []hfPair        `json:"merges"`
+	Merges       []pair          `json:"merges"`
 	Vocab        vocabulary      `json:"-"`
 }
 
@@ -92,27 +92,6 @@ func (v *vocabulary) UnmarshalJSON(data []byte) error {
 		}
 		(*v)[token] = id
 	}
-	return nil
-}
-
-// hfPair is "left right" in older releases and ["left","right"] in newer ones.
-type hfPair pair
-
-func (p *hfPair) UnmarshalJSON(data []byte) error {
-	var line string
-	if json.Unmarshal(data, &line) == nil {
-		m, err := splitPair(line)
-		*p = hfPair(m)
-		return err
-	}
-	var list []string
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	if len(list) != 2 {
-		return fmt.Errorf("merges hold %.60s where two tokens are wanted", data)
-	}
-	*p = hfPair{list[0], list[1]}
 	return nil
 }
 

@@ -57,11 +57,7 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 		for _, a := range f.Added {
 			vocab[a.Content] = a.ID
 		}
-		merges := make([]pair, len(f.Model.Merges))
-		for i, m := range f.Model.Merges {
-			merges[i] = pair(m)
-		}
-		return build(vocab, merges)
+		return build(vocab, f.Model.Merges)
 	}
 	t, err := f.tokenizer(list)
 	if err == nil {
@@ -84,6 +80,11 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	p := &pipeline{}
 	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
 		sep: -1}
+	for token, id := range f.Model.Vocab {
+		if err := t.add(token, id); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	if p.model, err = f.Model.build(list); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
@@ -94,20 +95,8 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	if p.pre, err = readPreTokenizer(f.Pre, 0); err != nil {
 		return nil, err
 	}
-	name := func(token string, id int) error {
-		if id < 0 || id >= maxID {
-			return fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
-		}
-		t.ids[token], t.tokens[id], t.size = id, token, max(t.size, id+1)
-		return nil
-	}
-	for token, id := range f.Model.Vocab {
-		if err := name(token, id); err != nil {
-			return nil, err
-		}
-	}
 	for _, a := range f.Added {
-		if err := name(a.Content, a.ID); err != nil {
+		if err := t.add(a.Content, a.ID); err != nil {
 			return nil, err
 		}
 		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
@@ -154,11 +143,6 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 }
 
 func (m hfModel) build(list []scored) (model, error) {
-	for token, id := range m.Vocab {
-		if id < 0 || id >= maxID {
-			return nil, fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
-		}
-	}
 	switch m.Type {
 	case "BPE":
 		return m.bpe()

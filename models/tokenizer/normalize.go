@@ -74,11 +74,15 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	form := func(f norm.Form) (normalizer, error) {
-		return func(s string) (string, error) { return f.String(s), nil }, nil
+	whole := func(f func(string) string) (normalizer, error) {
+		return func(s string) (string, error) { return f(s), nil }, nil
 	}
 	each := func(f func(r rune) string) (normalizer, error) {
-		return func(s string) (string, error) { return mapped(s, f), nil }, nil
+		return whole(func(s string) string { return mapped(s, f) })
+	}
+	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+	if form, ok := forms[c.Type]; ok {
+		return whole(form.String)
 	}
 	switch c.Type {
 	case "":
@@ -100,14 +104,6 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 			}
 			return s, nil
 		}, nil
-	case "NFC":
-		return form(norm.NFC)
-	case "NFD":
-		return form(norm.NFD)
-	case "NFKC":
-		return form(norm.NFKC)
-	case "NFKD":
-		return form(norm.NFKD)
 	case "Lowercase":
 		return each(lower)
 	case "StripAccents":
@@ -115,24 +111,24 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	case "Nmt":
 		return each(nmt)
 	case "ByteLevel":
-		return func(s string) (string, error) { return visible(s), nil }, nil
+		return whole(visible)
 	case "Prepend":
-		return func(s string) (string, error) {
+		return whole(func(s string) string {
 			if s != "" {
 				s = c.Prepend + s
 			}
-			return s, nil
-		}, nil
+			return s
+		})
 	case "Strip":
-		return func(s string) (string, error) {
+		return whole(func(s string) string {
 			if orTrue(c.Left) {
 				s = strings.TrimLeftFunc(s, unicode.IsSpace)
 			}
 			if orTrue(c.Right) {
 				s = strings.TrimRightFunc(s, unicode.IsSpace)
 			}
-			return s, nil
-		}, nil
+			return s
+		})
 	case "Replace":
 		find, err := c.Pattern.finder()
 		if err != nil {
@@ -161,9 +157,9 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("normalizer Precompiled: %w", err)
 		}
-		return func(s string) (string, error) { return m.normalize(s), nil }, nil
+		return whole(m.normalize)
 	case "BertNormalizer":
-		return c.bert(), nil
+		return whole(c.bert())
 	}
 	return nil, fmt.Errorf("normalizer %.40q is not supported", c.Type)
 }
@@ -200,12 +196,12 @@ func unless(drop bool, r rune) string {
 // bert is Devlin et al.'s basic tokenizer without the splitting: it removes control characters, makes white space
 // plain, separates Chinese characters, and removes accents and capitals. Unless the file says otherwise, accents are
 // removed with lower case.
-func (c component) bert() normalizer {
+func (c component) bert() func(string) string {
 	accents := orTrue(c.Lowercase)
 	if c.StripAccents != nil {
 		accents = *c.StripAccents
 	}
-	return func(s string) (string, error) {
+	return func(s string) string {
 		if orTrue(c.CleanText) {
 			s = mapped(s, func(r rune) string {
 				switch {
@@ -231,7 +227,7 @@ func (c component) bert() normalizer {
 		if orTrue(c.Lowercase) {
 			s = mapped(s, lower)
 		}
-		return s, nil
+		return s
 	}
 }
 

@@ -1,12 +1,15 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
 )
@@ -41,23 +44,45 @@ const maxMatch = 2 * time.Second
 func (p pattern) finder() (finder, error) {
 	switch {
 	case p.String != nil && *p.String != "":
-		return func(s string) ([]piece, error) {
-			var out []piece
-			for i, part := range strings.Split(s, *p.String) {
-				if i > 0 {
-					out = append(out, piece{text: *p.String, match: true})
-				}
-				if part != "" {
-					out = append(out, piece{text: part})
-				}
-			}
-			return out, nil
-		}, nil
+		return plain(*p.String), nil
 	case p.Regex != nil:
 		return expression(*p.Regex)
 	}
 	return nil, errors.New("a pattern must be {\"String\": TEXT} or {\"Regex\": EXPRESSION}")
 }
+
+// matches returns a finder of matches, which are ranges of bytes in the order of the text.
+func matches(find func(s string) [][]int) finder {
+	return func(s string) (out []piece, err error) {
+		from := 0
+		for _, m := range find(s) {
+			if m[0] > from {
+				out = append(out, piece{text: s[from:m[0]]})
+			}
+			from = m[1]
+			out = append(out, piece{text: s[m[0]:from], match: true})
+		}
+		if from < len(s) {
+			out = append(out, piece{text: s[from:]})
+		}
+		return out, nil
+	}
+}
+
+// plain matches a text.
+func plain(text string) finder {
+	re := regexp.MustCompile(regexp.QuoteMeta(text))
+	return matches(func(s string) [][]int { return re.FindAllStringIndex(s, -1) })
+}
+
+// clipWords splits cleaned text with the pattern that OpenAI published into special tokens, English contractions, runs
+// of letters, single number characters, and runs of other characters. Only special tokens and contractions ignore case:
+// case folding would treat some non-letters as letters. After Clean, plain spaces are the only white space.
+var clipWords = func() finder {
+	re := regexp.MustCompile(`(?i:<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d)` +
+		`|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+`)
+	return matches(func(s string) [][]int { return re.FindAllStringIndex(s, -1) })
+}()
 
 func expression(text string) (finder, error) {
 	if len(text) > 4096 {
@@ -70,46 +95,31 @@ func expression(text string) (finder, error) {
 	re.MatchTimeout = maxMatch
 	return func(s string) ([]piece, error) {
 		runes := []rune(s)
-		var out []piece
-		from := 0
+		var found [][]int
+		from, at := 0, 0 // in runes and bytes
 		m, err := re.FindRunesMatch(runes)
 		for ; m != nil && err == nil; m, err = re.FindNextMatch(m) {
-			if m.Index > from {
-				out = append(out, piece{text: string(runes[from:m.Index])})
-			}
-			from = m.Index + m.Length
-			out = append(out, piece{text: string(runes[m.Index:from]), match: true})
+			at += len(string(runes[from:m.Index]))
+			found = append(found, []int{at, at + len(m.String())})
+			from, at = m.Index+m.Length, at+len(m.String())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("regular expression %s: %w", quote(text), err)
 		}
-		if from < len(runes) {
-			out = append(out, piece{text: string(runes[from:])})
-		}
-		return out, nil
+		return matches(func(string) [][]int { return found })(s)
 	}, nil
 }
 
 // single matches every single character that f accepts.
 func single(f func(rune) bool) finder {
-	return func(s string) ([]piece, error) {
-		var out []piece
-		from := 0
+	return matches(func(s string) (found [][]int) {
 		for i, r := range s {
-			if !f(r) {
-				continue
+			if f(r) {
+				found = append(found, []int{i, i + utf8.RuneLen(r)})
 			}
-			if i > from {
-				out = append(out, piece{text: s[from:i]})
-			}
-			from = i + len(string(r))
-			out = append(out, piece{text: s[i:from], match: true})
 		}
-		if from < len(s) {
-			out = append(out, piece{text: s[from:]})
-		}
-		return out, nil
-	}
+		return found
+	})
 }
 
 // runs matches runs of characters of one class; class 0 does not match.
@@ -205,22 +215,17 @@ func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
 		marks, _ := cut(single(isPunct), "Isolated", false)
 		return chain(spaces, marks), nil
 	case "Punctuation":
-		behavior := "Isolated"
-		if c.Behavior != "" {
-			behavior = c.Behavior
-		}
-		return cut(single(isPunct), behavior, false)
+		return cut(single(isPunct), cmp.Or(c.Behavior, "Isolated"), false)
 	case "Digits":
 		if c.Individual {
 			return cut(single(unicode.IsNumber), "Isolated", false)
 		}
 		return cut(single(unicode.IsNumber), "Contiguous", false)
 	case "CharDelimiterSplit":
-		find, err := pattern{String: &c.Delimiter}.finder()
-		if err != nil {
-			return nil, err
+		if c.Delimiter == "" {
+			return nil, errors.New("pre_tokenizer CharDelimiterSplit has no delimiter")
 		}
-		return cut(find, "Removed", false)
+		return cut(plain(c.Delimiter), "Removed", false)
 	case "Split":
 		find, err := c.Pattern.finder()
 		if err != nil {
@@ -309,11 +314,7 @@ func (c component) metaspace() (preTokenizer, error) {
 		return text
 	})}
 	if orTrue(c.Split) {
-		find, err := pattern{String: &mark}.finder()
-		if err != nil {
-			return nil, err
-		}
-		words, err := cut(find, "MergedWithNext", false)
+		words, err := cut(plain(mark), "MergedWithNext", false)
 		if err != nil {
 			return nil, err
 		}

@@ -149,7 +149,7 @@ func readConfig(path string) (c hfConfig) {
 // configured sets the separator of tokenizer_config.json, and its padding token or a token with a usual name for
 // padding.
 func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
-	if t == nil || t.pipe == nil {
+	if t == nil || t.clip {
 		return t
 	}
 	if c.Sep != "" {

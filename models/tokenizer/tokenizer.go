@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
@@ -20,39 +19,43 @@ const (
 
 	wordEnd = "</w>"
 
-	// maxText limits the work of one Encode, in bytes: the merge loop may take time quadratic in the length of a word.
-	maxText = 16 << 10
-	// maxCached limits the number of cached words.
-	maxCached = 1 << 15
+	maxText = 16 << 10 // bytes of one Encode
 )
 
 // Tokenizer converts text to token ids and back. It is safe for concurrent use.
 type Tokenizer struct {
 	tokens   map[int]string
 	ids      map[string]int
-	merges   []pair
-	join     map[[2]int]merge
-	inner    [256]int // id of a byte inside a word, or -1
-	final    [256]int // id of a byte that ends a word
+	merges   []pair // of CLIP's
+	clip     bool   // OpenAI's tokenizer
 	size     int
 	sos, eot int // sos is -1 if texts have no start token
 	pad      int // -1 if the file names none
 	sep      int // -1 if there is none, see WithCleaning
 
 	treatment TextCleaning
-	strip     int                        // the separator that becomes 0, if the treatment says so
-	pipe      *pipeline                  // of a tokenizer other than CLIP's
-	file      map[string]json.RawMessage // the file that was read
-	cache     *wordCache                 // of CLIP's tokenizer
+	strip     int // the separator that becomes 0, if the treatment says so
+	pipe      *pipeline
+	file      map[string]json.RawMessage // the file that was read, unless it is CLIP's
 }
 
-// wordCache caches the pieces of words, for every treatment of texts.
-type wordCache struct {
-	sync.RWMutex
-	pieces map[string][]int
-}
-
+// pair is a merge of two tokens. In files it is "left right" in older releases and ["left","right"] in newer ones.
 type pair struct{ left, right string }
+
+func (p *pair) UnmarshalJSON(data []byte) error {
+	var line string
+	var list []string
+	if json.Unmarshal(data, &line) == nil {
+		list = strings.Fields(line)
+	} else if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	if len(list) != 2 {
+		return fmt.Errorf("merges hold %.60s where two tokens are wanted", data)
+	}
+	*p = pair{list[0], list[1]}
+	return nil
+}
 
 type merge struct{ rank, id int }
 
@@ -66,7 +69,7 @@ func (t *Tokenizer) EOT() int { return t.shown(t.eot) }
 func (t *Tokenizer) Pad() int { return max(t.shown(t.pad), 0) }
 
 // CLIP reports whether this is OpenAI's tokenizer, whose cleaning of texts no file describes.
-func (t *Tokenizer) CLIP() bool { return t.pipe == nil }
+func (t *Tokenizer) CLIP() bool { return t.clip }
 
 // WithPad returns a tokenizer, which must not be CLIP's, with another padding token, which Write stores too.
 func (t *Tokenizer) WithPad(id int) *Tokenizer {
@@ -91,23 +94,12 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))
 	}
-	if t.pipe != nil {
-		ids, err := t.pipe.encode(t.clean(text))
-		if err != nil {
-			return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
-		}
-		for i, id := range ids {
-			ids[i] = t.shown(id)
-		}
-		return ids, nil
+	ids, err := t.pipe.encode(t.clean(text))
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
 	}
-	ids := []int{}
-	for _, w := range words(t.clean(text)) {
-		pieces, err := t.word(w)
-		if err != nil {
-			return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
-		}
-		ids = append(ids, pieces...)
+	for i, id := range ids {
+		ids[i] = t.shown(id)
 	}
 	return ids, nil
 }
@@ -144,7 +136,7 @@ func (t *Tokenizer) Decode(ids []int) string {
 		switch {
 		case !ok:
 			out = append(out, "\ufffd"...)
-		case t.pipe != nil || id == t.sos || id == t.eot:
+		case !t.clip || id == t.sos || id == t.eot:
 			out = append(append(out, token...), ' ')
 		default:
 			body, ends := strings.CutSuffix(token, wordEnd)
@@ -161,69 +153,6 @@ func (t *Tokenizer) Decode(ids []int) string {
 		}
 	}
 	return strings.TrimSuffix(strings.ToValidUTF8(string(out), "\ufffd"), " ")
-}
-
-// word returns the pieces of one word, which is not empty.
-func (t *Tokenizer) word(w string) ([]int, error) {
-	switch w {
-	case StartOfText:
-		return []int{t.sos}, nil
-	case EndOfText:
-		return []int{t.eot}, nil
-	}
-	t.cache.RLock()
-	ids, ok := t.cache.pieces[w]
-	t.cache.RUnlock()
-	if ok {
-		return ids, nil
-	}
-	ids = t.split(w)
-	for i, id := range ids {
-		if id < 0 {
-			return nil, fmt.Errorf("word %s: the vocabulary has no token for piece %d of %d", quote(w), i+1, len(ids))
-		}
-	}
-	t.cache.Lock()
-	if len(t.cache.pieces) < maxCached {
-		t.cache.pieces[strings.Clone(w)] = ids
-	}
-	t.cache.Unlock()
-	return ids, nil
-}
-
-// split runs the merge loop: it joins the pair of the lowest rank everywhere, from left to right, until no known pair
-// is left. A byte without token is -1.
-func (t *Tokenizer) split(w string) []int {
-	ids := make([]int, len(w))
-	for i := range len(w) {
-		ids[i] = t.inner[w[i]]
-	}
-	ids[len(w)-1] = t.final[w[len(w)-1]]
-	for {
-		var best [2]int
-		var found merge
-		ok := false
-		for i := 0; i+1 < len(ids); i++ {
-			p := [2]int{ids[i], ids[i+1]}
-			if m, known := t.join[p]; known && (!ok || m.rank < found.rank) {
-				best, found, ok = p, m, true
-			}
-		}
-		if !ok {
-			return ids
-		}
-		n := 0
-		for i := 0; i < len(ids); i++ {
-			if i+1 < len(ids) && ids[i] == best[0] && ids[i+1] == best[1] {
-				ids[n] = found.id
-				i++
-			} else {
-				ids[n] = ids[i]
-			}
-			n++
-		}
-		ids = ids[:n]
-	}
 }
 
 // quote quotes at most the first 60 characters of a text.

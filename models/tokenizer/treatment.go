@@ -73,7 +73,7 @@ func (t *Tokenizer) WithCleaning(x TextCleaning) (*Tokenizer, error) {
 		out.strip = t.find(x.Sep)
 	}
 	switch {
-	case t.pipe == nil:
+	case t.clip:
 		return nil, errors.New("tokenizer: strip_sep_token: CLIP's own tokenizer has no separator; leave it out")
 	case out.strip < 0 && x.Sep != "":
 		return nil, fmt.Errorf("tokenizer: sep_token %s is not in the vocabulary", quote(x.Sep))

@@ -1,6 +1,10 @@
 package tokenizer
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // maxID limits the ids in a vocabulary file.
 const maxID = 1 << 22
@@ -42,28 +46,19 @@ func fromMerges(merges []pair) (*Tokenizer, error) {
 			vocab[alphabet[b]+end] = len(vocab)
 		}
 	}
-	for i, m := range merges {
-		if err := parts(vocab, i, m); err != nil {
-			return nil, err
+	for i, m := range append(slices.Clone(merges), pair{StartOfText, ""}, pair{EndOfText, ""}) {
+		token := m.left + m.right
+		if _, twice := vocab[token]; twice {
+			return nil, fmt.Errorf("merge %d: token %s is made a second time", i+1, quote(token))
 		}
-		if err := added(vocab, m.left+m.right); err != nil {
-			return nil, fmt.Errorf("merge %d: %w", i+1, err)
+		if i < len(merges) {
+			if err := parts(vocab, i, m); err != nil {
+				return nil, err
+			}
 		}
-	}
-	for _, s := range []string{StartOfText, EndOfText} {
-		if err := added(vocab, s); err != nil {
-			return nil, err
-		}
+		vocab[token] = len(vocab)
 	}
 	return build(vocab, merges)
-}
-
-func added(vocab map[string]int, token string) error {
-	if _, ok := vocab[token]; ok {
-		return fmt.Errorf("token %s is made a second time", quote(token))
-	}
-	vocab[token] = len(vocab)
-	return nil
 }
 
 // parts checks that both sides of a merge are tokens.
@@ -77,52 +72,39 @@ func parts(vocab map[string]int, i int, m pair) error {
 	return nil
 }
 
-// build checks and indexes a vocabulary. Ids may have gaps.
+// build checks and indexes the vocabulary of a CLIP. Ids may have gaps.
 func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
-	t := &Tokenizer{
-		tokens: make(map[int]string, len(vocab)),
-		ids:    vocab,
-		merges: merges,
-		join:   make(map[[2]int]merge, len(merges)),
-		sep:    -1,
-		cache:  &wordCache{pieces: map[string][]int{}},
-	}
+	t := &Tokenizer{ids: map[string]int{}, tokens: map[int]string{}, merges: merges, clip: true, sep: -1}
 	for token, id := range vocab {
-		if id < 0 || id >= maxID {
-			return nil, fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
-		}
 		if twin, ok := t.tokens[id]; ok {
 			return nil, fmt.Errorf("tokens %s and %s share id %d", quote(min(token, twin)), quote(max(token, twin)), id)
 		}
-		t.tokens[id] = token
-		t.size = max(t.size, id+1)
-	}
-	var ok bool
-	if t.sos, ok = vocab[StartOfText]; !ok {
-		return nil, fmt.Errorf("no token %s: not a CLIP vocabulary", StartOfText)
-	}
-	if t.eot, ok = vocab[EndOfText]; !ok {
-		return nil, fmt.Errorf("no token %s: not a CLIP vocabulary", EndOfText)
-	}
-	for b := range 256 {
-		t.inner[b] = t.find(alphabet[b])
-		t.final[b] = t.find(alphabet[b] + wordEnd)
-	}
-	for i, m := range merges {
-		if err := parts(vocab, i, m); err != nil {
+		if err := t.add(token, id); err != nil {
 			return nil, err
 		}
-		id := t.find(m.left + m.right)
-		if id < 0 {
-			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
-				"together",
-				i+1, quote(m.left+m.right))
-		}
-		p := [2]int{vocab[m.left], vocab[m.right]}
-		if _, ok := t.join[p]; ok {
-			return nil, fmt.Errorf("merge %d (%s and %s) is listed a second time", i+1, quote(m.left), quote(m.right))
-		}
-		t.join[p] = merge{rank: i, id: id}
 	}
-	return t, nil
+	t.sos, t.eot = t.find(StartOfText), t.find(EndOfText)
+	if t.sos < 0 || t.eot < 0 {
+		return nil, fmt.Errorf("no token %s or %s: not a CLIP vocabulary", StartOfText, EndOfText)
+	}
+	model, err := hfModel{Vocab: vocab, Merges: merges, EndOfWord: wordEnd}.bpe()
+	if err != nil {
+		return nil, err
+	}
+	if len(model.join) < len(merges) {
+		return nil, errors.New("a merge is listed a second time: the file is damaged")
+	}
+	model.strict, model.whole = true, map[string]int{StartOfText: t.sos, EndOfText: t.eot}
+	words, err := cut(clipWords, "Removed", true)
+	t.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model}
+	return t, err
+}
+
+// add gives a token its id.
+func (t *Tokenizer) add(token string, id int) error {
+	if id < 0 || id >= maxID {
+		return fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
+	}
+	t.ids[token], t.tokens[id], t.size = id, token, max(t.size, id+1)
+	return nil
 }
