@@ -125,7 +125,8 @@ func TestExport(t *testing.T) {
 	if len(a.Warnings) > 0 {
 		t.Errorf("the reader had to guess: %v", a.Warnings)
 	}
-	if a.Kind != checkpoint.ViT || a.ImageSize != 16 || a.Patch != 8 || a.EmbedDim != 8 || a.Context != 77 ||
+	if a.Vision.ResNet() || a.Vision.Image != 16 || a.Vision.Patch != 8 || a.Text.EmbedDim != 8 ||
+		a.Text.Context != 77 ||
 		a.Vision.Heads != 1 || a.Text.Heads != 1 || a.Text.Activation != checkpoint.QuickGELU || a.Vocab != 1514 {
 		t.Errorf("read back as %+v", a)
 	}

@@ -8,81 +8,41 @@ import (
 	"promptfed/models/clip"
 )
 
-// Weights are the tensors of a CLIP, unread, in one structure for all naming schemes.
+// Weights are the tensors of a CLIP, unread. Their names, shapes and order are the same for all naming schemes.
 type Weights struct {
 	Arch       Arch
-	Text       TextTower
-	Vision     VisionTower // zero for a ResNet
-	ResNet     ResNetTower // zero for a ViT
-	LogitScale *Handle     // the natural logarithm of Arch.LogitScale
-	LogitBias  *Handle     // of a sigmoid loss, or nil
+	Tensors    []Tensor // of both towers
+	LogitScale *Handle  // the natural logarithm of Arch.LogitScale
+	LogitBias  *Handle  // of a sigmoid loss, or nil
 }
 
-// Linear maps rows x to x W^T + Bias. Weight is W [out,in], or its transpose [in,out] if Transposed is set.
-type Linear struct {
-	Weight, Bias *Handle // Bias [out], or nil
-	Transposed   bool
+// TokenEmbedding is the name of the token embedding [vocabulary,width].
+const TokenEmbedding = "token_embedding.weight"
+
+// Tensor is a tensor with a name of clip.Weights, or TokenEmbedding. The bias of a convolution to patches is part of
+// the positions; layer scale is part of the linear layer before it; the batch normalisations of a ResNet are folded
+// into its convolutions.
+type Tensor struct {
+	Name string
+	*Handle
 }
 
-// Norm is a layer norm: Weight and Bias are [width].
-type Norm struct{ Weight, Bias *Handle }
-
-// Attention is multi-head self-attention. Q, K, V and Out are [width,width]. If a checkpoint stores the first three in
-// one tensor [3*width,width], they are parts of it, and Fused is that tensor.
-type Attention struct {
-	Q, K, V, Out Linear
-	fused        *Linear
-}
-
-// Fused returns the projection to [Q K V], [3*width,width]: the stored tensor, or a concatenation on Load.
-func (a Attention) Fused() Linear {
-	if a.fused != nil {
-		return *a.fused
+// Fused returns the tensors with the projections of queries, keys and values as one tensor, which saves matrix
+// products. Separately stored ones are concatenated on Load.
+func (w *Weights) Fused() []Tensor {
+	var out []Tensor
+	for i := 0; i < len(w.Tensors); i++ {
+		stem, ok := strings.CutSuffix(w.Tensors[i].Name, "attn.q_proj.weight")
+		if !ok {
+			out = append(out, w.Tensors[i])
+			continue
+		}
+		part := w.Tensors[i : i+6] // weight and bias of each
+		out = append(out, Tensor{stem + "attn.in_proj_weight", concat(part[0].Handle, part[2].Handle, part[4].Handle)},
+			Tensor{stem + "attn.in_proj_bias", concat(part[1].Handle, part[3].Handle, part[5].Handle)})
+		i += 5
 	}
-	return Linear{Weight: concat("qkv of "+a.Q.Weight.Name, a.Q.Weight, a.K.Weight, a.V.Weight),
-		Bias: concat("qkv of "+a.Q.Bias.Name, a.Q.Bias, a.K.Bias, a.V.Bias)}
-}
-
-// StoredFused reports whether Fused is one tensor of the checkpoint.
-func (a Attention) StoredFused() bool { return a.fused != nil }
-
-// Block is a pre-norm residual block: x += attention(Norm1(x)); x += Down(activation(Up(Norm2(x)))).
-type Block struct {
-	Norm1     Norm
-	Attention Attention
-	Norm2     Norm
-	Up, Down  Linear // [mlp,width], [width,mlp]
-}
-
-// TextTower holds Tokens [vocab,width], Positions [context,width] and the rest of the text tower.
-type TextTower struct {
-	Tokens, Positions *Handle
-	Blocks            []Block
-	Pre               Norm    // of a BERT: after the embeddings
-	Final             Norm    // absent in a BERT
-	Pooler            *Linear // of a BERT whose features pass through a layer and tanh: [width,width]
-	Hidden            *Linear // before Projection, with a GELU between them and without bias, or nil
-	Projection        Linear  // to the space of image and text features, if the architecture has it
-}
-
-// VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
-// [grid*grid+1,width] and the rest of the image tower. The bias of a convolution is part of the positions. Class, Pre
-// and Projection are absent if the architecture says so.
-type VisionTower struct {
-	Patches, Class, Positions *Handle
-	Pre                       Norm
-	Blocks                    []Block
-	Post                      Norm
-	Projection                Linear // to the space of image and text features
-	Pool                      *AttentionPool
-}
-
-// AttentionPool reads the features of an image with one query, Probe [1,1,width] (Zhai et al., SigLIP, ICCV 2023).
-type AttentionPool struct {
-	Probe     *Handle
-	Attention Attention
-	Norm      Norm
-	Up, Down  Linear
+	return out
 }
 
 // CLIP finds every tensor of a CLIP in a checkpoint with OpenAI's, OpenCLIP's or Hugging Face's names, and checks every
@@ -102,21 +62,21 @@ func find(c *Checkpoint) (*Weights, error) {
 		return nil, err
 	}
 	f := &finder{c: c, used: map[string]bool{}}
-	w := &Weights{}
+	w := &Weights{LogitScale: f.find("logit_scale")}
 	a := &w.Arch
-	w.LogitScale = f.find("logit_scale")
 	if c.Has("logit_bias") {
 		w.LogitBias = f.find("logit_bias")
 	}
-	w.readText(f, s)
+	f.text(s, a)
 	if s.resnet {
-		w.readResNet(f, s.visual)
+		f.resnet(s.visual, a)
 	} else {
-		w.readVision(f, s)
+		f.vision(s, a)
 	}
 	if f.err != nil {
 		return nil, f.err
 	}
+	w.Tensors = f.found
 	if err := settings(c, s, a); err != nil {
 		return nil, err
 	}
@@ -140,142 +100,148 @@ func find(c *Checkpoint) (*Weights, error) {
 	return w, nil
 }
 
-func (w *Weights) readText(f *finder, s scheme) {
-	a := &w.Arch
-	w.Text.Tokens = f.find(s.tokens, -1, -1)
-	w.Text.Positions = f.find(s.textPositions, -1, -1)
+func (f *finder) text(s scheme, a *Arch) {
+	t := &a.Text
+	tokens, positions := f.find(s.tokens, -1, -1), f.find(s.textPositions, -1, -1)
 	if f.err != nil {
 		return
 	}
-	a.Vocab, a.Text.Width = w.Text.Tokens.Shape[0], w.Text.Tokens.Shape[1]
-	width := a.Text.Width
-	f.shape(w.Text.Positions, -1, width)
+	a.Vocab, t.Width = tokens.Shape[0], tokens.Shape[1]
+	f.shape(positions, -1, t.Width)
+	norm, names := "ln_final.", s.textFinal
 	if s.bert {
-		w.readBERT(f, s)
-	} else {
-		w.Text.Final = f.norm(s.textFinal, width)
+		norm, names = "ln_pre.", s.textEmbeddings()+"LayerNorm."
+		positions = f.bert(s, a, positions)
+	}
+	f.put(TokenEmbedding, tokens)
+	f.put("positional_embedding", positions)
+	t.Layers, t.MLP = f.blocks("", s.text, s.textBlocks, t.Width)
+	f.pair(norm, names, t.Width)
+	if t.Pooler = s.pooler; t.Pooler {
+		f.pair("pooler.", strings.TrimSuffix(s.textEmbeddings(), "embeddings.")+"pooler.dense.", t.Width, t.Width)
 	}
 	if f.err != nil {
 		return
 	}
-	a.Context = w.Text.Positions.Shape[0]
-	from := width
-	if hidden := strings.TrimSuffix(s.textProjection, "weight") + "0.weight"; s.bert && f.c.Has(hidden) {
-		h := f.find(hidden, -1, width)
-		if f.err != nil {
-			return
+	t.Context = positions.Shape[0]
+	from, projection := t.Width, s.textProjection
+	if stem := strings.TrimSuffix(projection, "weight"); s.bert && f.c.Has(stem+"0.weight") {
+		if h := f.take("text_hidden.weight", stem+"0.weight", -1, t.Width); h != nil {
+			t.Hidden = h.Shape[0]
 		}
-		w.Text.Hidden, a.TextHidden = &Linear{Weight: h}, h.Shape[0]
-		from, s.textProjection = a.TextHidden, strings.TrimSuffix(s.textProjection, "weight")+"2.weight"
+		from, projection = t.Hidden, stem+"2.weight"
 	}
-	if a.NoTextProjection = f.c.format == OpenCLIP && !s.bert && !f.c.Has(s.textProjection); a.NoTextProjection {
-		a.EmbedDim = width
+	if t.NoProjection = f.c.format == OpenCLIP && !s.bert && !f.c.Has(projection); t.NoProjection {
+		t.EmbedDim = t.Width
 	} else {
-		w.Text.Projection = f.projection(s.textProjection, s.linearProjection, from, 0)
+		t.EmbedDim, t.ProjectionBias = f.projection("text_projection", "text_projection.", projection,
+			s.linearProjection, from, -1)
 	}
-	if bias := strings.TrimSuffix(s.textProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
-		w.Text.Projection.Bias = f.find(bias, projected(w.Text.Projection))
-	}
-	if f.err != nil {
-		return
-	}
-	if !a.NoTextProjection {
-		a.EmbedDim = projected(w.Text.Projection)
-	}
-	if s.bert {
-		w.Text.Blocks, a.Text.MLP = f.bertBlocks(s.textBlocks, width)
-	} else {
-		w.Text.Blocks, a.Text.MLP = f.blocks(s.text, s.textBlocks, width)
-	}
-	a.Text.Layers = len(w.Text.Blocks)
 }
 
-// readBERT reads the parts of a BERT or RoBERTa outside its blocks. A RoBERTa, whose tokens have only one type, numbers
-// its positions after the padding index, 1.
-func (w *Weights) readBERT(f *finder, s scheme) {
-	a, prefix := &w.Arch, strings.TrimSuffix(s.tokens, "word_embeddings.weight")
-	a.Bidirectional, a.Masked, a.PostNorm, a.TextPool = true, true, true, clip.FirstPool
-	types := f.find(prefix+"token_type_embeddings.weight", -1, a.Text.Width)
+// bert sets the properties of a BERT or RoBERTa, and returns its positions with the embedding of the only type of
+// tokens. A RoBERTa, whose tokens have only one type, numbers its positions after the padding index, 1.
+func (f *finder) bert(s scheme, a *Arch, positions *Handle) *Handle {
+	t := &a.Text
+	t.Bidirectional, t.Masked, t.PostNorm, t.Pool = true, true, true, clip.FirstPool
+	name := s.textEmbeddings() + "token_type_embeddings.weight"
+	types := f.find(name, -1, t.Width)
 	if f.err != nil {
-		return
+		return nil
 	}
-	first, n := 0, w.Text.Positions.Shape[0]
+	first, n := 0, positions.Shape[0]
 	if a.RoBERTa = types.Shape[0] == 1 && !s.huggingface; a.RoBERTa {
 		first = 2
 	}
 	if s.context > 0 {
 		n = min(n, first+s.context)
 	}
-	rows, err := w.Text.Positions.Rows(first, max(first, n))
+	rows, err := positions.Rows(first, max(first, n))
 	if err != nil || n <= first {
 		f.fail("tensor %q has %d positions, want more", s.textPositions, n)
-		return
+		return nil
 	}
-	w.Text.Positions = f.biased(rows, prefix+"token_type_embeddings.weight", a.Text.Width, 0)
-	w.Text.Pre = f.norm(prefix+"LayerNorm.", a.Text.Width)
-	if dense := strings.TrimSuffix(prefix, "embeddings.") + "pooler.dense."; s.pooler {
-		w.Text.Pooler = new(f.linear(dense, a.Text.Width, a.Text.Width))
-	}
+	return f.biased(rows, name, t.Width, 0)
 }
 
-func (w *Weights) readVision(f *finder, s scheme) {
-	a, v := &w.Arch, &w.Vision
-	a.Kind = ViT
-	v.Patches = f.find(s.patches, -1, 3, -1, -1)
-	v.Positions = f.rows(s.visionPositions, 0)
+func (f *finder) vision(s scheme, a *Arch) {
+	v := &a.Vision
+	patches, positions := f.find(s.patches, -1, 3, -1, -1), f.rows(s.visionPositions, 0)
 	if f.err != nil {
 		return
 	}
-	width := v.Patches.Shape[0]
-	a.Vision.Width, a.Patch = width, v.Patches.Shape[3]
-	f.shape(v.Patches, width, 3, a.Patch, a.Patch)
+	v.Width, v.Patch, v.EmbedDim = patches.Shape[0], patches.Shape[3], a.Text.EmbedDim
+	f.shape(patches, v.Width, 3, v.Patch, v.Patch)
 	class, what := 1, "one for the class and a square number of patches"
-	if a.NoClass = s.siglip || s.trunk && !f.c.Has(s.class); a.NoClass {
+	if v.NoClass = s.siglip || s.trunk && !f.c.Has(s.class); v.NoClass {
 		class, what = 0, "a square number of patches"
 	}
-	n := v.Positions.Shape[0] - class
-	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
-	if grid == 0 || grid*grid != n || a.Patch == 0 {
+	n := positions.Shape[0] - class
+	if v.Image = side(n) * v.Patch; v.Image == 0 {
 		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
 		return
 	}
-	a.ImageSize = grid * a.Patch // unless a configuration states a margin
-	f.shape(v.Positions, n+class, width)
-	v.Post = f.norm(s.visionPost, width)
-	a.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
-	if !a.NoClass {
-		if v.Class = f.rows(s.class, width); f.err == nil {
-			v.Class = v.Class.reshaped(width)
-		}
-	}
-	if a.NoPreNorm = s.siglip || f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !a.NoPreNorm {
-		v.Pre = f.norm(s.visionPre, width)
-	}
+	f.shape(positions, n+class, v.Width)
 	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.c.Has(bias) {
-		v.Positions = f.biased(v.Positions, bias, width, class)
+		positions = f.biased(positions, bias, v.Width, class)
 	}
-	pool := s.siglip || s.trunk && f.c.Has(trunk+"attn_pool.latent")
-	if a.NoProjection = s.siglip || s.trunk && !f.c.Has(s.visionProjection); !a.NoProjection {
-		v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
-		if bias := strings.TrimSuffix(s.visionProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
-			v.Projection.Bias = f.find(bias, a.EmbedDim)
+	f.put("visual.conv1.weight", patches)
+	if !v.NoClass {
+		if h := f.rows(s.class, v.Width); f.err == nil {
+			f.put("visual.class_embedding", h.reshaped(v.Width))
 		}
-	} else if f.err == nil && a.EmbedDim != width {
-		f.fail("features of texts have %d numbers, those of images %d", a.EmbedDim, width)
+	}
+	f.put("visual.positional_embedding", positions)
+	if v.NoPreNorm = s.siglip || f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !v.NoPreNorm {
+		f.pair("visual.ln_pre.", s.visionPre, v.Width)
+	}
+	v.Layers, v.MLP = f.blocks("visual.", s.vision, s.visionBlocks, v.Width)
+	f.pair("visual.ln_post.", s.visionPost, v.Width)
+	v.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
+	if v.NoProjection = s.siglip || s.trunk && !f.c.Has(s.visionProjection); !v.NoProjection {
+		_, v.ProjectionBias = f.projection("visual.proj", "visual_projection.", s.visionProjection,
+			s.linearProjection, v.Width, v.EmbedDim)
+	} else if f.err == nil && v.EmbedDim != v.Width {
+		f.fail("features of texts have %d numbers, those of images %d", v.EmbedDim, v.Width)
 	}
 	if s.siglip {
-		a.Bidirectional, a.TextPool = true, clip.LastPool
+		a.Text.Bidirectional, a.Text.Pool = true, clip.LastPool
 	}
-	v.Blocks, a.Vision.MLP = f.blocks(s.vision, s.visionBlocks, width)
-	a.Vision.Layers = len(v.Blocks)
-	if pool && f.err == nil {
-		a.VisionPool, v.Pool = clip.AttentionPool, f.attentionPool(s.trunk, width, a.Vision.MLP)
+	if s.siglip || s.trunk && f.c.Has(trunk+"attn_pool.latent") {
+		v.Pool = clip.AttentionPool
+		f.attentionPool(s.trunk, v.Width, v.Units())
 	}
 }
 
-func projected(l Linear) int {
-	if l.Transposed {
-		return l.Weight.Shape[1]
+// side returns the side of a square of n cells, or 0 if there is none.
+func side(n int) int {
+	if s := int(math.Round(math.Sqrt(float64(max(n, 0))))); s*s == n {
+		return s
 	}
-	return l.Weight.Shape[0]
+	return 0
+}
+
+// attentionPool reads the attention pooling (Zhai et al., SigLIP, ICCV 2023) of transformers, or that of timm.
+func (f *finder) attentionPool(timm bool, width, mlp int) {
+	const to = "visual.attn_pool."
+	from, probe, norm, out := "vision_model.head.", "probe", "layernorm.", "attention.out_proj."
+	if timm {
+		from, probe, norm, out = trunk+"attn_pool.", "latent", "norm.", "proj."
+	}
+	f.take(to+"probe", from+probe, 1, 1, width)
+	if timm {
+		q, kv := f.find(from+"q.weight", width, width), f.find(from+"kv.weight", 2*width, width)
+		qBias, kvBias := f.find(from+"q.bias", width), f.find(from+"kv.bias", 2*width)
+		if f.err != nil {
+			return
+		}
+		f.put(to+"attn.in_proj_weight", concat(q, kv))
+		f.put(to+"attn.in_proj_bias", concat(qBias, kvBias))
+	} else {
+		f.pair(to+"attn.in_proj_", from+"attention.in_proj_", 3*width, width)
+	}
+	f.pair(to+"attn.out_proj.", from+out, width, width)
+	f.pair(to+"ln_2.", from+norm, width)
+	f.pair(to+"mlp.c_fc.", from+"mlp.fc1.", mlp, width)
+	f.pair(to+"mlp.c_proj.", from+"mlp.fc2.", width, mlp)
 }

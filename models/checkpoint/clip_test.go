@@ -3,22 +3,26 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"promptfed/models/clip"
 	"promptfed/runtime/tensor"
 )
 
 // small is the model of tools/golden/checkpoint.py; logit_scale is 4.6052, whose exponential is 100.0003.
 func small(act string, layers, visionHeads, textHeads int) Arch {
-	return Arch{Kind: ViT, ImageSize: 8, EmbedDim: 6, Patch: 4, Context: 7, Vocab: 20,
-		Vision:  Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
-		Text:    Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
-		Variant: Variant{EndToken: AnyToken, PadToken: AnyToken}, LogitScale: math.Exp(4.6052)}
+	return Arch{Vocab: 20, EndToken: AnyToken, PadToken: AnyToken, LogitScale: math.Exp(4.6052),
+		Vision: clip.VisionArch{Width: 12, Layers: layers, Heads: visionHeads, Patch: 4, Image: 8, EmbedDim: 6,
+			Activation: act, Eps: 1e-5},
+		Text: clip.TextArch{Width: 8, Layers: layers, Heads: textHeads, Context: 7, EmbedDim: 6, Activation: act,
+			Eps: 1e-5}}
 }
 
 // ending returns a with the token at which its configuration reads texts.
@@ -67,61 +71,34 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// list returns every tensor of w under the same name for all schemes; projections are [width,embed].
+// list returns every tensor of w with fused projections of attention; projections to features are [width,embed].
 func list(t *testing.T, w *Weights) tensor.Map {
 	m := tensor.Map{}
-	put := func(name string, h *Handle, transpose bool) {
+	for _, h := range w.Fused() {
 		x, err := h.Load()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if fmt.Sprint(x.Shape) != fmt.Sprint(h.Shape) {
-			t.Errorf("%s: shape %v, handle says %v", name, x.Shape, h.Shape)
+			t.Errorf("%s: shape %v, handle says %v", h.Name, x.Shape, h.Shape)
 		}
-		if transpose {
+		if plain, ok := map[string]string{"text_projection.weight": "text_projection",
+			"visual_projection.weight": "visual.proj"}[h.Name]; ok {
 			y := tensor.New(x.Shape[1], x.Shape[0])
 			for i := range x.Shape[0] {
 				for j := range x.Shape[1] {
 					y.Data[j*x.Shape[0]+i] = x.Data[i*x.Shape[1]+j]
 				}
 			}
-			x = y
+			x, h.Name = y, plain
 		}
-		m[name] = x
+		m[h.Name] = x
 	}
-	linear := func(name string, l Linear) {
-		put(name+".weight", l.Weight, false)
-		put(name+".bias", l.Bias, false)
-	}
-	blocks := func(tower string, bs []Block) {
-		for i, b := range bs {
-			p := fmt.Sprintf("%s.%d.", tower, i)
-			for name, l := range map[string]Linear{"q": b.Attention.Q, "k": b.Attention.K, "v": b.Attention.V,
-				"out": b.Attention.Out,
-				"qkv": b.Attention.Fused(), "up": b.Up, "down": b.Down, "norm1": {Weight: b.Norm1.Weight,
-					Bias: b.Norm1.Bias},
-				"norm2": {Weight: b.Norm2.Weight, Bias: b.Norm2.Bias}} {
-				linear(p+name, l)
-			}
-		}
-	}
-	blocks("text", w.Text.Blocks)
-	blocks("vision", w.Vision.Blocks)
-	for name, h := range map[string]*Handle{"tokens": w.Text.Tokens, "positions": w.Text.Positions,
-		"class":   w.Vision.Class,
-		"patches": w.Vision.Patches, "grid": w.Vision.Positions, "scale": w.LogitScale, "final": w.Text.Final.Weight,
-		"final.bias": w.Text.Final.Bias, "pre": w.Vision.Pre.Weight, "pre.bias": w.Vision.Pre.Bias,
-		"post":      w.Vision.Post.Weight,
-		"post.bias": w.Vision.Post.Bias} {
-		put(name, h, false)
-	}
-	put("text projection", w.Text.Projection.Weight, !w.Text.Projection.Transposed)
-	put("vision projection", w.Vision.Projection.Weight, !w.Vision.Projection.Transposed)
 	return m
 }
 
 // The Hugging Face and the OpenCLIP folder hold the same model: tools/golden/checkpoint.py renames, splits and
-// transposes.
+// transposes. The names and shapes are those that the towers need.
 func TestNamingSchemesAgree(t *testing.T) {
 	read := func(path string) (*Weights, tensor.Map) {
 		w, err := CLIP(open(t, path, Options{}))
@@ -135,13 +112,31 @@ func TestNamingSchemesAgree(t *testing.T) {
 	if d := cmp.Diff(oc, hf); d != "" {
 		t.Error(d)
 	}
-	if len(oc) != 4*18+14 {
-		t.Errorf("%d tensors compared", len(oc))
+	need := ow.Arch.Text.Shapes()
+	maps.Copy(need, ow.Arch.Vision.Shapes())
+	need[TokenEmbedding] = []int{ow.Arch.Vocab, ow.Arch.Text.Width}
+	have := map[string][]int{}
+	for name, x := range oc {
+		have[name] = x.Shape
 	}
-	q := ow.Text.Blocks[1].Attention
-	if !q.StoredFused() || q.K.Weight.File == "" || q.K.Weight.Offset != q.Fused().Weight.Offset+8*8*4 ||
-		hw.Text.Blocks[0].Attention.StoredFused() {
-		t.Errorf("k of the fused projection lies at %s:%d", q.K.Weight.File, q.K.Weight.Offset)
+	if d := cmp.Diff(need, have); d != "" {
+		t.Error(d)
+	}
+	const q, fused = "transformer.resblocks.1.attn.q_proj.weight", "transformer.resblocks.1.attn.in_proj_weight"
+	find := func(list []Tensor, name string) *Handle {
+		if i := slices.IndexFunc(list, func(h Tensor) bool { return h.Name == name }); i >= 0 {
+			return list[i].Handle
+		}
+		return nil
+	}
+	if h := find(ow.Tensors, fused); h == nil || h.File == "" || h.Computed {
+		t.Errorf("the stored fused projection is %+v", h)
+	}
+	if h := find(hw.Tensors, q); h == nil || h.File == "" || find(hw.Tensors, fused) != nil {
+		t.Errorf("the separately stored queries are %+v", h)
+	}
+	if h := find(hw.Fused(), fused); h == nil || !h.Computed {
+		t.Errorf("the concatenated projection is %+v", h)
 	}
 }
 
@@ -360,7 +355,7 @@ func TestSettings(t *testing.T) {
 			continue
 		}
 		if got := [2]int{a.Text.Heads, a.Vision.Heads}; got != c.heads || a.Text.Activation != c.act ||
-			a.Vision.Activation != c.act || a.Text.Epsilon != c.eps {
+			a.Vision.Activation != c.act || a.Text.Eps != c.eps {
 			t.Errorf("%s: %+v", c.config, a)
 		}
 	}
@@ -368,8 +363,8 @@ func TestSettings(t *testing.T) {
 	ckpt, _ := FromMap(OpenCLIP, oc, config(t,
 		strings.Replace(openclipConfigOf(`,"head_width":6,"norm_kwargs":{"eps":1e-6}`, `,"heads":8`), `"vision_cfg"`,
 			`"quick_gelu":true,"vision_cfg"`, 1)), Options{})
-	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Epsilon != 1e-6 ||
-		a.Text.Epsilon != 1e-5 || a.Text.Activation != QuickGELU {
+	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Eps != 1e-6 ||
+		a.Text.Eps != 1e-5 || a.Text.Activation != QuickGELU {
 		t.Errorf("%+v %v", a, err)
 	}
 	n := json.Number("x")

@@ -181,13 +181,15 @@ func (f *fields) ignore(keys ...string) {
 	}
 }
 
-// done refuses the fields that were not read, and returns the first failure.
-func (f *fields) done() error {
-	for _, k := range keys(f.m) {
-		if !f.asked[k] {
-			f.fail("%s = %s is unknown and may change what is computed: remove it if it does not, or %s", oneLine(k),
-				oneLine(fmt.Sprint(f.m[k])), otherwise)
+// done refuses the fields of objects of one file that were not read, and returns the first failure.
+func done(list ...*fields) error {
+	for _, f := range list {
+		for _, k := range keys(f.m) {
+			if !f.asked[k] {
+				f.fail("%s = %s is unknown and may change what is computed: remove it if it does not, or %s",
+					oneLine(k), oneLine(fmt.Sprint(f.m[k])), otherwise)
+			}
 		}
 	}
-	return *f.err
+	return *list[0].err
 }

@@ -9,11 +9,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// finder looks up tensors, checks their shapes, and keeps the first failure.
+// finder looks up tensors, checks their shapes, collects them under the names of clip.Weights, and keeps the first
+// failure.
 type finder struct {
-	c    *Checkpoint
-	used map[string]bool
-	err  error
+	c     *Checkpoint
+	used  map[string]bool
+	found []Tensor
+	err   error
 }
 
 func (f *finder) fail(format string, args ...any) {
@@ -60,24 +62,39 @@ func (f *finder) shape(h *Handle, want ...int) {
 	}
 }
 
-func (f *finder) norm(prefix string, width int) Norm {
-	return Norm{Weight: f.find(prefix+"weight", width), Bias: f.find(prefix+"bias", width)}
+// put adds a tensor under a name of clip.Weights.
+func (f *finder) put(to string, h *Handle) { f.found = append(f.found, Tensor{to, h}) }
+
+// take adds the tensor called name.
+func (f *finder) take(to, name string, shape ...int) *Handle {
+	h := f.find(name, shape...)
+	f.put(to, h)
+	return h
 }
 
-func (f *finder) linear(prefix string, out, in int) Linear {
-	return Linear{Weight: f.find(prefix+"weight", out, in), Bias: f.find(prefix+"bias", out)}
+// pair adds weight and bias of a linear layer [out,in] or of a norm [width].
+func (f *finder) pair(to, from string, shape ...int) {
+	f.take(to+"weight", from+"weight", shape...)
+	f.take(to+"bias", from+"bias", shape[0])
 }
 
-// projection returns a map from width to embed (any, if embed is 0) without bias. A parameter [width,embed] is used as
-// x @ P; a Linear is [embed,width].
-func (f *finder) projection(name string, linear bool, width, embed int) Linear {
-	if embed == 0 {
-		embed = -1
+// projection adds a map from width to embed (-1 means any), which it returns. A parameter [width,embed] is called plain
+// and used as x @ P; a Linear is [embed,width], may have a bias, and is called rows with the ending weight.
+func (f *finder) projection(plain, rows, name string, linear bool, width, embed int) (size int, bias bool) {
+	if !linear && !strings.HasSuffix(name, ".weight") {
+		if h := f.take(plain, name, width, embed); f.err == nil {
+			size = h.Shape[1]
+		}
+		return size, false
 	}
-	if linear || strings.HasSuffix(name, ".weight") {
-		return Linear{Weight: f.find(name, embed, width)}
+	if h := f.take(rows+"weight", name, embed, width); f.err == nil {
+		size = h.Shape[0]
 	}
-	return Linear{Weight: f.find(name, width, embed), Transposed: true}
+	name = strings.TrimSuffix(name, "weight") + "bias"
+	if bias = f.err == nil && f.c.Has(name); bias {
+		f.take(rows+"bias", name, size)
+	}
+	return size, bias
 }
 
 // count returns the number of children 0, 1, ... under a prefix; a gap is a failure.
@@ -100,62 +117,63 @@ func (f *finder) count(prefix string) int {
 	return len(seen)
 }
 
-// blocks reads the residual blocks under a prefix and returns the width of their feed-forward layers.
-func (f *finder) blocks(s blockNames, prefix string, width int) ([]Block, int) {
-	n := f.count(prefix)
-	if f.err != nil {
-		return nil, 0
-	}
+// blocks adds the residual blocks under a prefix and returns their number and the units of their feed-forward layers,
+// with 0 for the usual 4*width, so that each architecture has one notation.
+func (f *finder) blocks(tower string, s blockNames, prefix string, width int) (n, units int) {
+	n = f.count(prefix)
 	if n == 0 {
 		f.fail("no blocks under %q; %s", prefix, expected)
-		return nil, 0
 	}
 	up := f.find(prefix+"0."+s.up+"weight", -1, width)
 	if f.err != nil {
-		return nil, 0
+		return 0, 0
 	}
 	mlp := up.Shape[0]
-	out := make([]Block, n)
-	for i := range out {
-		p := fmt.Sprintf("%s%d.", prefix, i)
-		out[i] = Block{Norm1: f.norm(p+s.norm1, width), Attention: f.attention(s, p, width), Norm2: f.norm(p+s.norm2,
-			width),
-			Up: f.linear(p+s.up, mlp, width), Down: f.linear(p+s.down, width, mlp)}
-		for _, scale := range []struct {
-			name string
-			of   *Linear
-		}{{p + s.scales[0], &out[i].Attention.Out}, {p + s.scales[1], &out[i].Down}} {
-			if f.c.Has(scale.name) {
-				*scale.of = f.scaled(*scale.of, scale.name, width)
+	for i := range n {
+		from, to := fmt.Sprintf("%s%d.", prefix, i), fmt.Sprintf("%stransformer.resblocks.%d.", tower, i)
+		f.pair(to+"ln_1.", from+s.norm1, width)
+		if s.fused != "" {
+			f.pair(to+"attn.in_proj_", from+s.fused, 3*width, width)
+		} else {
+			for k, name := range []string{"attn.q_proj.", "attn.k_proj.", "attn.v_proj."} {
+				f.pair(to+name, from+s.parts[k], width, width)
 			}
 		}
+		f.pair(to+"attn.out_proj.", from+s.out, width, width)
+		f.scale(from+s.scales[0], width)
+		f.pair(to+"ln_2.", from+s.norm2, width)
+		f.pair(to+"mlp.c_fc.", from+s.up, mlp, width)
+		f.pair(to+"mlp.c_proj.", from+s.down, width, mlp)
+		f.scale(from+s.scales[1], width)
 		if f.err != nil {
-			return nil, 0
+			return 0, 0
 		}
 	}
-	return out, mlp
+	if mlp != 4*width {
+		units = mlp
+	}
+	return n, units
 }
 
-// scaled returns a linear layer whose outputs are multiplied with a tensor (layer scale: Touvron et al., ICCV 2021) as
-// one linear layer.
-func (f *finder) scaled(l Linear, name string, width int) Linear {
+// scale multiplies the outputs of the last linear layer with a tensor (layer scale: Touvron et al., ICCV 2021), if
+// there is one with this name.
+func (f *finder) scale(name string, width int) {
+	if !f.c.Has(name) {
+		return
+	}
 	gamma := f.find(name, width)
 	if f.err != nil {
-		return l
+		return
 	}
-	scale := func(t *tensor.Tensor) error {
-		by, err := finite(gamma)
-		if err != nil {
+	for i := len(f.found) - 2; i < len(f.found); i++ {
+		f.found[i].Handle = computed(f.found[i].Handle, func(t *tensor.Tensor) error {
+			by, err := finite(gamma)
+			if err == nil {
+				scaleRows(t, by.Data)
+			}
 			return err
-		}
-		s := make([]float64, width)
-		for i, v := range by.Data {
-			s[i] = float64(v)
-		}
-		scaleRows(t, s)
-		return nil
+		})
 	}
-	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
 }
 
 // biased adds the first row of a tensor [any,width] or [width] to the positions [n,width], except to the first ones.
@@ -174,86 +192,6 @@ func (f *finder) biased(positions *Handle, name string, width, first int) *Handl
 		}
 		return nil
 	})
-}
-
-// attentionPool reads the attention pooling of SigLIP in transformers, or that of timm.
-func (f *finder) attentionPool(timm bool, width, mlp int) *AttentionPool {
-	prefix, probe, norm, out := "vision_model.head.", "probe", "layernorm.", "attention.out_proj."
-	if timm {
-		prefix, probe, norm, out = trunk+"attn_pool.", "latent", "norm.", "proj."
-	}
-	p := &AttentionPool{Probe: f.find(prefix+probe, 1, 1, width), Norm: f.norm(prefix+norm, width),
-		Up: f.linear(prefix+"mlp.fc1.", mlp, width), Down: f.linear(prefix+"mlp.fc2.", width, mlp)}
-	if timm {
-		p.Attention.Q = f.linear(prefix+"q.", width, width)
-		f.split(prefix+"kv.", width, &p.Attention.K, &p.Attention.V)
-	} else {
-		p.Attention = f.fused(prefix+"attention.in_proj_", width)
-	}
-	p.Attention.Out = f.linear(prefix+out, width, width)
-	return p
-}
-
-// bertBlocks reads the residual blocks of a BERT, whose norms follow the sums, and returns the width of their
-// feed-forward layers.
-func (f *finder) bertBlocks(prefix string, width int) ([]Block, int) {
-	n := f.count(prefix)
-	up := f.find(prefix+"0.intermediate.dense.weight", -1, width)
-	if f.err != nil {
-		return nil, 0
-	}
-	mlp, out := up.Shape[0], make([]Block, n)
-	for i := range out {
-		p := fmt.Sprintf("%s%d.", prefix, i)
-		self := p + "attention.self."
-		out[i] = Block{Norm1: f.norm(p+"attention.output.LayerNorm.", width),
-			Attention: Attention{Q: f.linear(self+"query.", width, width), K: f.linear(self+"key.", width, width),
-				V: f.linear(self+"value.", width, width), Out: f.linear(p+"attention.output.dense.", width, width)},
-			Norm2: f.norm(p+"output.LayerNorm.", width), Up: f.linear(p+"intermediate.dense.", mlp, width),
-			Down: f.linear(p+"output.dense.", width, mlp)}
-		if f.err != nil {
-			return nil, 0
-		}
-	}
-	return out, mlp
-}
-
-func (f *finder) attention(s blockNames, prefix string, width int) Attention {
-	if s.fused == "" {
-		a := Attention{Out: f.linear(prefix+s.out, width, width)}
-		a.Q = f.linear(prefix+"self_attn.q_proj.", width, width)
-		a.K = f.linear(prefix+"self_attn.k_proj.", width, width)
-		a.V = f.linear(prefix+"self_attn.v_proj.", width, width)
-		return a
-	}
-	a := f.fused(prefix+s.fused, width)
-	a.Out = f.linear(prefix+s.out, width, width)
-	return a
-}
-
-// fused reads queries, keys and values that are stored as one tensor.
-func (f *finder) fused(name string, width int) (a Attention) {
-	in := f.split(name, width, &a.Q, &a.K, &a.V)
-	a.fused = &in
-	return a
-}
-
-// split reads linear layers of the same input that are stored as one tensor.
-func (f *finder) split(name string, width int, parts ...*Linear) Linear {
-	in := f.linear(name, len(parts)*width, width)
-	for i, part := range parts {
-		if f.err != nil {
-			return in
-		}
-		var err error
-		if part.Weight, err = in.Weight.Rows(i*width, (i+1)*width); err == nil {
-			part.Bias, err = in.Bias.Rows(i*width, (i+1)*width)
-		}
-		if err != nil {
-			f.fail("%w", err)
-		}
-	}
-	return in
 }
 
 // rows returns a tensor as [n,width]; it may be stored with axes of size 1 in front, or without the first axis if n is

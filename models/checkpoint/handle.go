@@ -91,8 +91,8 @@ func (h *Handle) reshaped(shape ...int) *Handle {
 }
 
 // concat concatenates handles of equal trailing shape along the first axis; no file holds the result.
-func concat(name string, parts ...*Handle) *Handle {
-	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
+func concat(parts ...*Handle) *Handle {
+	h := &Handle{Name: parts[0].Name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
 	for _, p := range parts[1:] {
 		h.Shape[0] += p.Shape[0]
 	}

@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"fmt"
 	"slices"
+
+	"promptfed/models/clip"
 )
 
 // modelTypes lists the model_type values of config.json that were compared with transformers 5.23 (TestArchitectures).
@@ -37,24 +39,28 @@ func (f *fields) usual() {
 	f.only("num_channels", "3")
 }
 
-// transformer reads the fields of a tower in configurations of transformers.
-func (f *fields) transformer(t *Transformer, usual Transformer) {
+// transformer reads the fields of a tower in configurations of transformers, whose defaults are those of usual.
+func (f *fields) transformer(t tower, usual clip.TextArch) {
 	f.usual()
-	f.same("hidden_size", t.Width, usual.Width)
-	f.same("num_hidden_layers", t.Layers, usual.Layers)
-	f.same("intermediate_size", t.MLP, usual.MLP)
-	t.Heads = read(f, "num_attention_heads", usual.Heads)
-	t.Epsilon = read(f, "layer_norm_eps", usual.Epsilon)
-	t.Activation = read(f, "hidden_act", usual.Activation)
-	if t.Activation == "gelu_pytorch_tanh" {
-		t.Activation = GELUTanh
+	f.same("hidden_size", t.width, usual.Width)
+	f.same("num_hidden_layers", t.layers, usual.Layers)
+	f.same("intermediate_size", t.units, usual.Units())
+	act := read(f, "hidden_act", usual.Activation)
+	if act == "gelu_pytorch_tanh" {
+		act = GELUTanh
 	}
+	t.set(read(f, "num_attention_heads", usual.Heads), act, read(f, "layer_norm_eps", usual.Eps))
 	switch {
-	case !slices.Contains(activations, t.Activation):
-		f.fail("hidden_act %q is not supported, want one of %v", oneLine(t.Activation), activations)
-	case t.Heads < 1 || !(t.Epsilon > 0):
-		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", t.Heads, t.Epsilon)
+	case !slices.Contains(activations, act):
+		f.fail("hidden_act %q is not supported, want one of %v", oneLine(act), activations)
+	case *t.heads < 1 || !(*t.epsilon > 0):
+		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", *t.heads, *t.epsilon)
 	}
+}
+
+// base returns the defaults of most towers in transformers.
+func base(activation string, epsilon float64) clip.TextArch {
+	return clip.TextArch{Width: 768, Layers: 12, Heads: 12, Activation: activation, Eps: epsilon}
 }
 
 // bert reads a BertConfig, RobertaConfig or XLMRobertaConfig; positions is the number of its positions.
@@ -63,7 +69,7 @@ func (f *fields) bert(a *Arch, positions int) {
 	if a.RoBERTa {
 		pad = 1
 	}
-	f.transformer(&a.Text, Transformer{768, 12, 12, 3072, GELU, 1e-12})
+	f.transformer(a.textTower(), base(GELU, 1e-12))
 	f.same("vocab_size", a.Vocab, 0)
 	f.same("max_position_embeddings", positions, 0)
 	f.only("position_embedding_type", "absolute")
@@ -89,27 +95,24 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 	kind := read(top, "model_type", "clip")
 	top.usual()
 	vision.ignore("pad_token_id", "eos_token_id")
-	a.Vision.Activation = ""
+	patch := 32
 	switch {
-	case a.Kind == ResNet:
-		a.Vision.Heads, a.Vision.Epsilon = headsOf(a.Vision.Width), normEpsilon
+	case a.Vision.ResNet():
+		a.imageTower().set(headsOf(a.Vision.Width), "", normEpsilon)
 		vision.usual()
-		a.margin(vision, "image_size", a.ImageSize)
+		a.margin(vision, "image_size", a.Vision.Image)
 		vision.stages("layers", a)
 		vision.stages("depths", a)
 	case s.siglip:
-		vision.transformer(&a.Vision, Transformer{768, 12, 12, 3072, GELUTanh, 1e-6})
+		vision.transformer(a.imageTower(), base(GELUTanh, 1e-6))
 		vision.only("vision_use_head", "true")
+		patch = 16
 	default:
-		vision.transformer(&a.Vision, Transformer{768, 12, 12, 3072, QuickGELU, 1e-5})
+		vision.transformer(a.imageTower(), base(QuickGELU, 1e-5))
 		vision.ignore("projection_dim")
 	}
-	if a.Kind == ViT {
-		patch := 32
-		if s.siglip {
-			patch = 16
-		}
-		vision.same("patch_size", a.Patch, patch)
+	if !a.Vision.ResNet() {
+		vision.same("patch_size", a.Vision.Patch, patch)
 		a.margin(vision, "image_size", 224)
 	}
 	switch {
@@ -118,36 +121,32 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 		text.ignore("projection_dim")
 		a.PadToken = AnyToken // the tokenizer states the masked token
 	case s.siglip:
-		text.transformer(&a.Text, Transformer{768, 12, 12, 3072, GELUTanh, 1e-6})
+		text.transformer(a.textTower(), base(GELUTanh, 1e-6))
 		text.same("vocab_size", a.Vocab, 32000)
-		text.same("max_position_embeddings", a.Context, 64)
-		text.same("projection_size", a.EmbedDim, a.Text.Width)
+		text.same("max_position_embeddings", a.Text.Context, 64)
+		text.same("projection_size", a.Text.EmbedDim, a.Text.Width)
 		text.ignore("pad_token_id", "eos_token_id")
 	default:
-		text.transformer(&a.Text, Transformer{512, 12, 8, 2048, QuickGELU, 1e-5})
+		text.transformer(a.textTower(), clip.TextArch{Width: 512, Layers: 12, Heads: 8, Activation: QuickGELU,
+			Eps: 1e-5})
 		text.same("vocab_size", a.Vocab, 49408)
-		text.same("max_position_embeddings", a.Context, 77)
+		text.same("max_position_embeddings", a.Text.Context, 77)
 		text.ignore("projection_dim", "pad_token_id")
 		if a.EndToken = read(text, "eos_token_id", 49407); a.EndToken == 2 && kind != "metaclip_2" {
 			a.EndToken = LargestToken // in old files, CLIPTextModel reads at the largest id
 		}
 	}
 	if !s.siglip {
-		top.same("projection_dim", a.EmbedDim, 512)
+		top.same("projection_dim", a.Text.EmbedDim, 512)
 	}
 	top.ignore("initializer_range", "pad_token_id", "eos_token_id")
-	for _, f := range []*fields{text, vision, top} {
-		if err := f.done(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return done(text, vision, top)
 }
 
 // stages compares the blocks of a ResNet's stages with a configuration, if it lists them.
 func (f *fields) stages(key string, a *Arch) {
 	f.asked[key] = true
-	if f.has(key) && fmt.Sprint(f.m[key]) != fmt.Sprint(a.Stages) {
-		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.m[key])), a.Stages)
+	if f.has(key) && fmt.Sprint(f.m[key]) != fmt.Sprint(a.Vision.Stages) {
+		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.m[key])), a.Vision.Stages)
 	}
 }

@@ -33,9 +33,9 @@ func (s scheme) insideOpenCLIP(c *Checkpoint) scheme {
 			s.visionProjection = trunk + "head.weight"
 		}
 	}
-	if s.bert = c.Has(bertInside + "embeddings.word_embeddings.weight"); s.bert {
-		s.tokens, s.textBlocks = bertInside+"embeddings.word_embeddings.weight", bertInside+"encoder.layer."
-		s.textPositions, s.textProjection = bertInside+"embeddings.position_embeddings.weight", "text.proj.weight"
+	if c.Has(bertInside + wordEmbeddings) {
+		s = s.withBERT(bertInside)
+		s.textProjection = "text.proj.weight"
 		text := section(section(c.config, "model_cfg"), "text_cfg")
 		s.context, _ = setting(text, "context_length", 77)
 		s.pooler = text["hf_pooler_type"] == "cls_pooler" && c.Has(bertInside+"pooler.dense.weight")
@@ -142,24 +142,25 @@ func (f *fields) timm(a *Arch) {
 		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneLine(name), known.Width,
 			a.Vision.Width)
 	}
-	a.Vision.Heads, a.Vision.Activation, a.Vision.Epsilon = known.Heads, known.Activation, known.Epsilon
+	v := &a.Vision
+	a.imageTower().set(known.Heads, known.Activation, known.Epsilon)
 	a.margin(f, "image_size", 224)
 	f.only("timm_proj", "linear", "none", "")
-	pool, attention := read(f, "timm_pool", "avg"), a.VisionPool == clip.AttentionPool
+	pool, attention := read(f, "timm_pool", "avg"), v.Pool == clip.AttentionPool
 	ok := false
 	switch pool {
 	case "": // the pooling of the model itself
 		if ok = true; !attention {
-			if a.VisionPool = ""; a.NoClass {
-				a.VisionPool = clip.MeanPool
+			if v.Pool = ""; v.NoClass {
+				v.Pool = clip.MeanPool
 			}
 		}
 	case "map":
 		ok = attention
 	case "token":
-		a.VisionPool, ok = "", !attention && !a.NoClass
+		v.Pool, ok = "", !attention && !v.NoClass
 	case "avg":
-		a.VisionPool, ok = clip.MeanPool, !attention
+		v.Pool, ok = clip.MeanPool, !attention
 	}
 	if !ok {
 		f.fail("timm_pool %q is not supported, or the weights have another pooling; want token, avg or map: %s",

@@ -25,7 +25,7 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 		top.fail("model_cfg with vision_cfg and text_cfg is missing")
 	}
 	vision, text := model.object("vision_cfg"), model.object("text_cfg")
-	model.same("embed_dim", a.EmbedDim, 0)
+	model.same("embed_dim", a.Text.EmbedDim, 0)
 	model.ignore("custom_text", "init_logit_bias", "init_logit_scale", "nonscalar_logit_scale", "cast_dtype",
 		"output_dict")
 	act := GELU
@@ -36,7 +36,7 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	switch {
 	case s.trunk:
 		vision.timm(a)
-	case a.Kind == ResNet:
+	case a.Vision.ResNet():
 		vision.resnet(a)
 	default:
 		vision.vit(a, act)
@@ -52,50 +52,45 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 		top.fail("%w", err)
 	}
 	text.ignore("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
-	for _, f := range []*fields{vision, text, model, top} {
-		if err := f.done(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return done(vision, text, model, top)
 }
 
 // towerBlocks reads the common fields of OpenCLIP's own transformers.
-func (f *fields) towerBlocks(t *Transformer, act string) {
+func (f *fields) towerBlocks(t tower, act string) {
 	for _, key := range slices.Sorted(maps.Keys(plainBlock)) {
 		f.only(key, plainBlock[key]...)
 	}
-	if units := int(float64(t.Width) * read(f, "mlp_ratio", 4.0)); units != t.MLP {
-		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.MLP)
+	if units := int(float64(t.width) * read(f, "mlp_ratio", 4.0)); units != t.units {
+		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.units)
 	}
 	f.ignore("ls_init_value") // layer scale follows from the weights
 	norm, activation := f.object("norm_kwargs"), f.object("act_kwargs")
-	t.Epsilon, t.Activation = read(norm, "eps", 1e-5), act
+	*t.epsilon, *t.activation = read(norm, "eps", 1e-5), act
 	norm.only("elementwise_affine", "true")
 	norm.only("bias", "true")
-	if !(t.Epsilon > 0) {
-		norm.fail("eps is %g, want a positive number", t.Epsilon)
+	if !(*t.epsilon > 0) {
+		norm.fail("eps is %g, want a positive number", *t.epsilon)
 	}
 	approximate := read(activation, "approximate", "none")
 	switch {
 	case approximate == "tanh" && act == GELU:
-		t.Activation = GELUTanh
+		*t.activation = GELUTanh
 	case approximate != "none" || act != GELU && f.has("act_kwargs"):
 		activation.fail("approximate %q is not supported with activation %s, want none or tanh with %s",
 			oneLine(approximate), act, GELU)
 	}
-	norm.done()
-	activation.done()
+	done(norm, activation)
 }
 
 // vit reads the vision_cfg of OpenCLIP's own vision transformer.
 func (f *fields) vit(a *Arch, act string) {
-	f.same("width", a.Vision.Width, 768)
-	f.same("layers", a.Vision.Layers, 12)
-	f.same("patch_size", a.Patch, 16)
+	v := &a.Vision
+	f.same("width", v.Width, 768)
+	f.same("layers", v.Layers, 12)
+	f.same("patch_size", v.Patch, 16)
 	a.margin(f, "image_size", 224)
-	f.towerBlocks(&a.Vision, act)
-	f.headWidth(&a.Vision)
+	f.towerBlocks(a.imageTower(), act)
+	f.headWidth(a)
 	f.only("attentional_pool", "false")
 	f.only("pos_embed_type", "learnable")
 	f.ignore("attn_pooler_queries", "attn_pooler_heads") // belong to attentional_pool
@@ -103,12 +98,11 @@ func (f *fields) vit(a *Arch, act string) {
 	f.ignore("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path")
 	f.only("global_average_pool", "false") // of old releases, like the next one
 	f.only("input_patchnorm", "false")
-	a.NormPooled = read(f, "final_ln_after_pool", false)
-	if bare := read(f, "no_ln_pre", false); bare != a.NoPreNorm {
-		f.fail("no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
+	v.NormPooled = read(f, "final_ln_after_pool", false)
+	if bare := read(f, "no_ln_pre", false); bare != v.NoPreNorm {
+		f.fail("no_ln_pre is %v, but the weights say %v", bare, v.NoPreNorm)
 	}
-	a.VisionPool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "",
-		"avg": clip.MeanPool})
+	v.Pool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "", "avg": clip.MeanPool})
 }
 
 // resnet reads the vision_cfg of CLIP's ResNet.
@@ -116,32 +110,33 @@ func (f *fields) resnet(a *Arch) {
 	f.same("width", a.Vision.Width/32, 64)
 	f.stages("layers", a)
 	a.margin(f, "image_size", 224)
-	f.headWidth(&a.Vision)
-	a.Vision.Epsilon = normEpsilon
+	f.headWidth(a)
+	a.Vision.Eps = normEpsilon
 	f.ignore("patch_size", "mlp_ratio") // belong to transformers
 }
 
-func (f *fields) headWidth(t *Transformer) {
-	one := read(f, "head_width", 64)
-	if one < 1 || t.Width%one != 0 {
-		f.fail("head_width %d does not divide the width %d", one, t.Width)
+func (f *fields) headWidth(a *Arch) {
+	width, one := a.Vision.Width, read(f, "head_width", 64)
+	if one < 1 || width%one != 0 {
+		f.fail("head_width %d does not divide the width %d", one, width)
 		return
 	}
-	t.Heads = t.Width / one
+	a.Vision.Heads = width / one
 }
 
 // transformerText reads the text_cfg of OpenCLIP's own text tower.
 func (f *fields) transformerText(a *Arch, act string) {
-	f.same("context_length", a.Context, 77)
+	t := &a.Text
+	f.same("context_length", t.Context, 77)
 	f.same("vocab_size", a.Vocab, 49408)
-	f.same("width", a.Text.Width, 512)
-	f.same("layers", a.Text.Layers, 12)
-	a.Text.Heads = read(f, "heads", 8)
-	f.towerBlocks(&a.Text, act)
+	f.same("width", t.Width, 512)
+	f.same("layers", t.Layers, 12)
+	t.Heads = read(f, "heads", 8)
+	f.towerBlocks(a.textTower(), act)
 	f.only("embed_cls", "false")
 	f.only("final_ln_after_pool", "false")
 	want := "linear"
-	if a.NoTextProjection {
+	if t.NoProjection {
 		want = "none"
 	}
 	if kind := read(f, "proj_type", "linear"); kind != want {
@@ -149,9 +144,9 @@ func (f *fields) transformerText(a *Arch, act string) {
 	}
 	f.absent("hf_model_name")
 	f.ignore("pad_id", "proj_bias", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
-	a.Bidirectional = read(f, "no_causal_mask", false)
+	t.Bidirectional = read(f, "no_causal_mask", false)
 	pool := read(f, "pool_type", "argmax")
-	a.TextPool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
+	t.Pool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
 		"last": clip.LastPool})
 	end := read(f, "eos_id", 2)
 	switch pool {
@@ -173,13 +168,13 @@ func pooling(f *fields, key, name string, known map[string]string) string {
 
 // knownText lists text towers of transformers by their names in OpenCLIP's configurations, with width, heads and
 // epsilon of their config.json on the Hub.
-var knownText = map[string]Transformer{
-	"roberta-base":      {Width: 768, Heads: 12, Epsilon: 1e-5},
-	"xlm-roberta-base":  {Width: 768, Heads: 12, Epsilon: 1e-5},
-	"xlm-roberta-large": {Width: 1024, Heads: 16, Epsilon: 1e-5},
-	"bert-base-uncased": {Width: 768, Heads: 12, Epsilon: 1e-12},
-	"microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Epsilon: 1e-12},
-	"microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Epsilon: 1e-12},
+var knownText = map[string]clip.TextArch{
+	"roberta-base":      {Width: 768, Heads: 12, Eps: 1e-5},
+	"xlm-roberta-base":  {Width: 768, Heads: 12, Eps: 1e-5},
+	"xlm-roberta-large": {Width: 1024, Heads: 16, Eps: 1e-5},
+	"bert-base-uncased": {Width: 768, Heads: 12, Eps: 1e-12},
+	"microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Eps: 1e-12},
+	"microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Eps: 1e-12},
 }
 
 // huggingface reads the text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights or the entry
@@ -201,20 +196,20 @@ func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
 			own.fail("model_type %q is not that of the weights", kind)
 		}
 		own.bert(a, c.handles[s.textPositions].Shape[0])
-		if err := own.done(); err != nil {
+		if err := done(own); err != nil {
 			f.fail("hf_model_name %q: %w", oneLine(name), err)
 		}
 	case !ok || known.Width != a.Text.Width:
 		f.fail("hf_model_name %q with a width of %d is not among those that are known by name (%v): put its %s beside "+
 			"the weights", oneLine(name), a.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
 	default:
-		a.Text.Heads, a.Text.Epsilon, a.Text.Activation = known.Heads, known.Epsilon, GELU
+		a.textTower().set(known.Heads, GELU, known.Eps)
 		if a.PadToken = 0; a.RoBERTa {
 			a.PadToken = 1
 		}
 	}
 	kind, want := read(f, "hf_proj_type", "mlp"), "linear"
-	if a.TextHidden > 0 {
+	if a.Text.Hidden > 0 {
 		want = "mlp"
 	}
 	if kind != want {
@@ -224,6 +219,6 @@ func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
 	if _, there := f.m["hf_pooler_type"]; there && !a.RoBERTa {
 		usual = "cls_pooler" // OpenCLIP's table of architectures has this for null
 	}
-	a.TextPool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
+	a.Text.Pool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
 		"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"promptfed/models/clip"
 	"promptfed/runtime/tensor"
 )
 
@@ -57,38 +58,37 @@ func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *
 
 // Sizes are those of tables 19 and 20 of Radford et al. 2021; heads of the attention pooling have width 64.
 func TestDetectPublished(t *testing.T) {
-	vit := func(width, layers int) Transformer {
-		return Transformer{Width: width, Layers: layers, Heads: width / 64, MLP: 4 * width, Activation: QuickGELU,
-			Epsilon: 1e-5}
+	vit := func(width, layers, patch, image int) clip.VisionArch {
+		return clip.VisionArch{Width: width, Layers: layers, Heads: width / 64, Patch: patch, Image: image,
+			Activation: QuickGELU, Eps: 1e-5}
 	}
-	pool := func(width int) Transformer { return Transformer{Width: width, Heads: width / 64, Epsilon: 1e-5} }
-	want := map[string]Arch{
-		"RN50": {ImageSize: 224, EmbedDim: 1024, Vision: pool(2048), Stages: []int{3, 4, 6, 3}, Text: vit(512,
-			12)},
-		"RN101": {ImageSize: 224, EmbedDim: 512, Vision: pool(2048), Stages: []int{3, 4, 23, 3}, Text: vit(512,
-			12)},
-		"RN50x4": {ImageSize: 288, EmbedDim: 640, Vision: pool(2560), Stages: []int{4, 6, 10, 6}, Text: vit(640,
-			12)},
-		"RN50x16": {ImageSize: 384, EmbedDim: 768, Vision: pool(3072), Stages: []int{6, 8, 18, 8}, Text: vit(768,
-			12)},
-		"RN50x64": {ImageSize: 448, EmbedDim: 1024, Vision: pool(4096), Stages: []int{3, 15, 36, 10},
-			Text: vit(1024, 12)},
-		"ViT-B/32":     {ImageSize: 224, EmbedDim: 512, Vision: vit(768, 12), Patch: 32, Text: vit(512, 12)},
-		"ViT-B/16":     {ImageSize: 224, EmbedDim: 512, Vision: vit(768, 12), Patch: 16, Text: vit(512, 12)},
-		"ViT-L/14":     {ImageSize: 224, EmbedDim: 768, Vision: vit(1024, 24), Patch: 14, Text: vit(768, 12)},
-		"ViT-L/14@336": {ImageSize: 336, EmbedDim: 768, Vision: vit(1024, 24), Patch: 14, Text: vit(768, 12)},
+	resnet := func(width, image int, stages ...int) clip.VisionArch {
+		return clip.VisionArch{Width: width, Heads: width / 64, Patch: 32, Image: image, Stages: stages, Eps: 1e-5}
+	}
+	want := map[string]struct {
+		embed, text int
+		vision      clip.VisionArch
+	}{
+		"RN50":         {1024, 512, resnet(2048, 224, 3, 4, 6, 3)},
+		"RN101":        {512, 512, resnet(2048, 224, 3, 4, 23, 3)},
+		"RN50x4":       {640, 640, resnet(2560, 288, 4, 6, 10, 6)},
+		"RN50x16":      {768, 768, resnet(3072, 384, 6, 8, 18, 8)},
+		"RN50x64":      {1024, 1024, resnet(4096, 448, 3, 15, 36, 10)},
+		"ViT-B/32":     {512, 512, vit(768, 12, 32, 224)},
+		"ViT-B/16":     {512, 512, vit(768, 12, 16, 224)},
+		"ViT-L/14":     {768, 768, vit(1024, 24, 14, 224)},
+		"ViT-L/14@336": {768, 768, vit(1024, 24, 14, 336)},
 	}
 	all := published(t)
 	if len(all) != len(want) {
 		t.Errorf("%d architectures", len(all))
 	}
 	for name, shapes := range all {
-		w := want[name]
-		w.Kind, w.Context, w.Vocab, w.LogitScale = ViT, 77, 49408, 100
-		w.EndToken, w.PadToken = AnyToken, AnyToken
-		if w.Stages != nil {
-			w.Kind, w.Patch = ResNet, 32
-		}
+		known := want[name]
+		w := Arch{Vision: known.vision, Vocab: 49408, LogitScale: 100, EndToken: AnyToken, PadToken: AnyToken,
+			Text: clip.TextArch{Width: known.text, Layers: 12, Heads: known.text / 64, Context: 77,
+				EmbedDim: known.embed, Activation: QuickGELU, Eps: 1e-5}}
+		w.Vision.EmbedDim = known.embed
 		got, err := Detect(shapesOnly(OpenAI, shapes, nil))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -105,12 +105,11 @@ func TestDetectPublished(t *testing.T) {
 
 // Sizes without a usual name are written out.
 func TestOtherSizes(t *testing.T) {
-	for want, a := range map[string]Arch{
-		"ResNet, stages of [1 1 4 1] blocks, width 512": {Kind: ResNet, Stages: []int{1, 1, 4, 1}, Patch: 32,
-			Vision: Transformer{Width: 512}},
-		"ViT, 4 layers, width 96, patch size 8": {Kind: ViT, Patch: 8, Vision: Transformer{Width: 96, Layers: 4}},
+	for want, v := range map[string]clip.VisionArch{
+		"ResNet, stages of [1 1 4 1] blocks, width 512": {Stages: []int{1, 1, 4, 1}, Patch: 32, Width: 512},
+		"ViT, 4 layers, width 96, patch size 8":         {Patch: 8, Width: 96, Layers: 4},
 	} {
-		if got := a.Name(); got != want {
+		if got := (Arch{Vision: v}).Name(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -180,14 +179,14 @@ func TestResNetNames(t *testing.T) {
 			continue
 		}
 		if a.Name() != "RN50" || a.Text.Activation != c.act || a.Vision.Activation != "" || a.Text.Heads != 8 ||
-			a.Vision.Heads != 32 || a.EmbedDim != 1024 {
+			a.Vision.Heads != 32 || a.Vision.EmbedDim != 1024 {
 			t.Errorf("%s: %+v", c.name, a)
 		}
 	}
 	projection := named("visual.", true)
 	projection["text_projection"] = []int{512, 1024}
 	delete(projection, "text_projection.weight")
-	if a, err := Detect(shapesOnly(HuggingFace, projection, nil)); err != nil || a.EmbedDim != 1024 {
+	if a, err := Detect(shapesOnly(HuggingFace, projection, nil)); err != nil || a.Vision.EmbedDim != 1024 {
 		t.Errorf("text_projection as a parameter: %+v, %v", a, err)
 	}
 	for what, c := range map[string]struct {
@@ -236,9 +235,8 @@ func TestFolded(t *testing.T) {
 	}
 	kernel := one("w", 1, 2, -4, 8)
 	kernel.Shape = []int{2, 2, 1, 1}
-	c := Convolution{Name: "c", Weight: kernel, Gain: one("gain", 3, 1), Bias: one("bias", 1, 0), Mean: one("mean", 2,
-		0), Variance: one("var", 4-1e-5, 0.25-1e-5)}
-	w, b := c.Folded()
+	w, b := convolution{weight: kernel, gain: one("gain", 3, 1), bias: one("bias", 1, 0), mean: one("mean", 2, 0),
+		variance: one("var", 4-1e-5, 0.25-1e-5)}.folded()
 	weight, err := w.Load()
 	if err != nil {
 		t.Fatal(err)

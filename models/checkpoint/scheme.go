@@ -31,19 +31,24 @@ type scheme struct {
 }
 
 // blockNames holds the names of the tensors of a residual block. fused is the common projection of queries, keys and
-// values; it is empty if there are three, self_attn.q_proj and so on. scales are the names of layer scale.
+// values, or parts are the three. scales are the names of layer scale.
 type blockNames struct {
 	norm1, norm2, up, down, out, fused string
+	parts                              [3]string
 	scales                             [2]string
 }
 
 var (
 	openaiBlock = blockNames{"ln_1.", "ln_2.", "mlp.c_fc.", "mlp.c_proj.", "attn.out_proj.", "attn.in_proj_",
-		[2]string{"ls_1.gamma", "ls_2.gamma"}}
-	huggingfaceBlock = blockNames{norm1: "layer_norm1.", norm2: "layer_norm2.", up: "mlp.fc1.", down: "mlp.fc2.",
-		out: "self_attn.out_proj."}
+		[3]string{}, [2]string{"ls_1.gamma", "ls_2.gamma"}}
+	huggingfaceBlock = blockNames{"layer_norm1.", "layer_norm2.", "mlp.fc1.", "mlp.fc2.", "self_attn.out_proj.", "",
+		[3]string{"self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."}, [2]string{}}
 	timmBlock = blockNames{"norm1.", "norm2.", "mlp.fc1.", "mlp.fc2.", "attn.proj.", "attn.qkv.",
-		[2]string{"ls1.gamma", "ls2.gamma"}}
+		[3]string{}, [2]string{"ls1.gamma", "ls2.gamma"}}
+	// the norms of a BERT follow the sums
+	bertBlock = blockNames{"attention.output.LayerNorm.", "output.LayerNorm.", "intermediate.dense.", "output.dense.",
+		"attention.output.dense.", "",
+		[3]string{"attention.self.query.", "attention.self.key.", "attention.self.value."}, [2]string{}}
 )
 
 // openaiScheme returns the names of OpenAI's CLIP and of OpenCLIP. OpenCLIP's "custom text" models put text. before the
@@ -84,12 +89,22 @@ var siglipScheme = func() scheme {
 }()
 
 // chineseScheme is the scheme of transformers' ChineseCLIPModel: Hugging Face's, with a BERT as text tower.
-var chineseScheme = func() scheme {
-	s := huggingfaceScheme
-	s.bert, s.tokens = true, "text_model.embeddings.word_embeddings.weight"
-	s.textPositions, s.textBlocks = "text_model.embeddings.position_embeddings.weight", "text_model.encoder.layer."
+var chineseScheme = huggingfaceScheme.withBERT("text_model.")
+
+// wordEmbeddings ends the name of the token embedding of a BERT.
+const wordEmbeddings = "embeddings.word_embeddings.weight"
+
+// withBERT returns the scheme with the text tower replaced by a BERT with a prefix.
+func (s scheme) withBERT(prefix string) scheme {
+	s.bert, s.text, s.textBlocks = true, bertBlock, prefix+"encoder.layer."
+	s.tokens, s.textPositions = prefix+wordEmbeddings, prefix+"embeddings.position_embeddings.weight"
 	return s
-}()
+}
+
+// textEmbeddings returns the prefix of the embeddings of a BERT.
+func (s scheme) textEmbeddings() string {
+	return strings.TrimSuffix(s.tokens, "word_embeddings.weight")
+}
 
 // unsupported lists parts of tensor names and the architectures that they indicate.
 var unsupported = []struct{ part, what string }{
@@ -129,8 +144,7 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
 	resnet = resnet && !hfVision
 	vision := c.Has("visual.conv1.weight") || resnet || c.Has(trunk+"patch_embed.proj.weight")
-	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight") ||
-		c.Has(bertInside+"embeddings.word_embeddings.weight")
+	text, custom := c.Has(TokenEmbedding), c.Has("text."+TokenEmbedding) || c.Has(bertInside+wordEmbeddings)
 	var s scheme
 	switch {
 	case bert && hfVision:

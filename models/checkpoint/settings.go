@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -21,27 +22,23 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 	if err != nil {
 		return err
 	}
-	for _, tower := range []struct {
+	for _, t := range []struct {
 		name, option string
 		heads        int
-		*Transformer
-	}{{"text", "--text-heads", c.opts.TextHeads, &a.Text}, {"image", "--vision-heads", c.opts.VisionHeads, &a.Vision}} {
-		if tower.heads > 0 {
-			tower.Heads = tower.heads
+		tower
+	}{{"text", "--text-heads", c.opts.TextHeads, a.textTower()},
+		{"image", "--vision-heads", c.opts.VisionHeads, a.imageTower()}} {
+		if t.heads > 0 {
+			*t.tower.heads = t.heads
 		}
-		if tower.Heads < 1 || tower.Width%tower.Heads != 0 {
+		if heads := *t.tower.heads; heads < 1 || t.width%heads != 0 {
 			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; give their number with %s",
-				tower.name, tower.Width, tower.Heads, tower.option)
+				t.name, t.width, heads, t.option)
 		}
-		if tower.Transformer == &a.Vision && a.Kind == ResNet {
+		if t.name == "image" && a.Vision.ResNet() {
 			continue
 		}
-		if c.opts.Activation != "" {
-			tower.Activation = c.opts.Activation
-		}
-		if c.opts.Epsilon > 0 {
-			tower.Epsilon = c.opts.Epsilon
-		}
+		*t.activation, *t.epsilon = cmp.Or(c.opts.Activation, *t.activation), cmp.Or(c.opts.Epsilon, *t.epsilon)
 	}
 	return nil
 }
@@ -54,20 +51,21 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
 			openclipFiles[0], openclipFiles[2])
 	}
-	act, text, vision := QuickGELU, 1e-5, 1e-5
+	act, epsilon := QuickGELU, 1e-5
 	switch {
 	case s.siglip:
-		act, text, vision = GELUTanh, 1e-6, 1e-6
+		act, epsilon = GELUTanh, 1e-6
 	case !s.huggingface && (c.training || strings.HasPrefix(s.tokens, "text.")):
 		act = GELU // as trained by OpenCLIP
 	}
-	a.Text = Transformer{a.Text.Width, a.Text.Layers, headsOf(a.Text.Width), a.Text.MLP, act, text}
-	a.Vision = Transformer{a.Vision.Width, a.Vision.Layers, headsOf(a.Vision.Width), a.Vision.MLP, act, vision}
-	if s.bert {
-		a.Text.Activation, a.Text.Epsilon = GELU, 1e-12
+	for _, t := range []tower{a.textTower(), a.imageTower()} {
+		t.set(headsOf(t.width), act, epsilon)
 	}
-	if a.Kind == ResNet {
-		a.Vision.Activation, a.Vision.Epsilon = "", normEpsilon
+	if s.bert {
+		a.Text.Activation, a.Text.Eps = GELU, 1e-12
+	}
+	if a.Vision.ResNet() {
+		a.Vision.Activation, a.Vision.Eps = "", normEpsilon
 	}
 	if c.format == OpenAI || c.Has("input_resolution") && c.Has("vocab_size") || c.mixedHalf(s) {
 		return nil
@@ -80,7 +78,7 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 		{c.opts.Activation != "", fmt.Sprintf("activation %s (--activation; OpenAI's and Hugging Face's CLIP use %s, "+
 			"models trained by OpenCLIP %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
 		{c.opts.Epsilon > 0, fmt.Sprintf("epsilon %g of the text tower, %g of the image tower (--epsilon)",
-			a.Text.Epsilon, a.Vision.Epsilon)},
+			a.Text.Eps, a.Vision.Eps)},
 		{c.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", a.Text.Heads)},
 		{c.opts.VisionHeads > 0, fmt.Sprintf("%d heads of the image tower (--vision-heads)", a.Vision.Heads)},
 	} {
@@ -109,18 +107,19 @@ func (c *Checkpoint) mixedHalf(s scheme) bool {
 // margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
 // beyond the last whole patch are ignored, as in a convolution without padding.
 func (a *Arch) margin(f *fields, key string, def int) {
-	if a.Kind == ResNet || a.Patch == 0 {
-		f.same(key, a.ImageSize, def)
+	v := &a.Vision
+	if v.ResNet() || v.Patch == 0 {
+		f.same(key, v.Image, def)
 		return
 	}
 	f.asked[key] = true
 	size, err := setting(map[string]any{key: f.side(key)}, key, def)
 	if err != nil {
 		f.fail("%w", err)
-	} else if size/a.Patch != a.Grid() {
-		f.fail("%s is %d, but the weights have positions for %d patches of %d pixels on a side", key, size, a.Grid(),
-			a.Patch)
+	} else if grid := v.Image / v.Patch; size/v.Patch != grid {
+		f.fail("%s is %d, but the weights have positions for %d patches of %d pixels on a side", key, size, grid,
+			v.Patch)
 	} else {
-		a.ImageSize = size
+		v.Image = size
 	}
 }

@@ -42,8 +42,8 @@ func TestBackbones(t *testing.T) {
 		if len(a.Warnings) > 0 {
 			t.Errorf("%s: the reader had to guess: %v", name, a.Warnings)
 		}
-		if (a.Kind == checkpoint.ResNet) != strings.HasPrefix(name, "tiny-rn") || a.ImageSize != 64 ||
-			a.Context != 77 || a.Text.Activation != checkpoint.QuickGELU {
+		if a.Vision.ResNet() != strings.HasPrefix(name, "tiny-rn") || a.Vision.Image != 64 ||
+			a.Text.Context != 77 || a.Text.Activation != checkpoint.QuickGELU {
 			t.Errorf("%s is %+v", name, a)
 		}
 		arch = append(arch, a)
@@ -68,12 +68,13 @@ func TestBackbones(t *testing.T) {
 		}
 	}
 	deep, shallow, fine, coarse := arch[0], arch[1], arch[2], arch[3]
-	if coarse.Patch != 2*fine.Patch || deep.Stages[2] <= shallow.Stages[2] {
-		t.Errorf("patches %d and %d, stages %v and %v", fine.Patch, coarse.Patch, shallow.Stages, deep.Stages)
+	if coarse.Vision.Patch != 2*fine.Vision.Patch || deep.Vision.Stages[2] <= shallow.Vision.Stages[2] {
+		t.Errorf("patches %d and %d, stages %v and %v", fine.Vision.Patch, coarse.Vision.Patch, shallow.Vision.Stages,
+			deep.Vision.Stages)
 	}
 	joint := map[int]bool{}
 	for _, a := range arch {
-		if joint[a.EmbedDim] = true; a.Text.Width != fine.Text.Width {
+		if joint[a.Text.EmbedDim] = true; a.Text.Width != fine.Text.Width {
 			t.Errorf("prompt widths %d and %d", a.Text.Width, fine.Text.Width)
 		}
 	}

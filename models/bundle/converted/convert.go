@@ -12,7 +12,6 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
-	"promptfed/models/clip"
 	"promptfed/runtime/atomicfile"
 )
 
@@ -115,22 +114,12 @@ func (j *conversion) describe() error {
 	a := j.w.Arch
 	j.m = Manifest{
 		Version: bundle.Version, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
-		TextWidth: a.Text.Width, EmbedDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
+		TextWidth: a.Text.Width, EmbedDim: a.Text.EmbedDim, ImageSize: a.Vision.Image, Context: a.Text.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
-		TokenizerFile: tokenizerFile,
-		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
-			Context: a.Context, EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon,
-			Bidirectional: a.Bidirectional, Masked: a.Masked, PostNorm: a.PostNorm, Pool: a.TextPool,
-			Pooler: j.w.Text.Pooler != nil, Hidden: a.TextHidden, ProjectionBias: j.w.Text.Projection.Bias != nil,
-			NoProjection: a.NoTextProjection},
-		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages,
-			MLP: mlp(a.Vision), Patch: a.Patch, Image: a.ImageSize, EmbedDim: a.EmbedDim,
-			Activation: a.Vision.Activation, Eps: a.Vision.Epsilon, Pool: a.VisionPool, NoClass: a.NoClass,
-			NoPreNorm: a.NoPreNorm, NormPooled: a.NormPooled, NoProjection: a.NoProjection,
-			ProjectionBias: j.w.Vision.Projection.Bias != nil},
+		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,
 		Files: map[string]bundle.File{}, Notes: a.Warnings,
 	}
-	if a.Bidirectional {
+	if a.Text.Bidirectional {
 		j.note("the text tower has no causal mask: every class and prompt passes through it completely, and classes " +
 			"share no computation")
 	}
@@ -138,15 +127,6 @@ func (j *conversion) describe() error {
 		return err
 	}
 	return j.preprocessing()
-}
-
-// mlp returns the width of the feed-forward layers in the notation of clip: 0 for the usual width, so that each
-// architecture has one notation.
-func mlp(t checkpoint.Transformer) int {
-	if t.MLP == 4*t.Width {
-		return 0
-	}
-	return t.MLP
 }
 
 // write fills the folder of the bundle.

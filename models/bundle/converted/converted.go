@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"promptfed/models/bundle"
+	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -154,7 +155,7 @@ func (t towers) Report(r *bundle.Report) {
 	for _, name := range t.m.fileNames() {
 		r.Files = append(r.Files, bundle.FileReport{Name: name, Size: t.m.Files[name].Size})
 	}
-	r.Add(tokensName, t.m.Tokens.DType, t.m.Tokens.Shape, "")
+	r.Add(checkpoint.TokenEmbedding, t.m.Tokens.DType, t.m.Tokens.Shape, "")
 	for name, p := range t.m.Weights {
 		r.Add(name, p.DType, p.Shape, "")
 	}

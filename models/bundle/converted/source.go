@@ -116,20 +116,20 @@ func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
 // weights links the checkpoint's weights into the folder, or converts them. Tensors that the checkpoint does not store
 // are computed and written to a file beside the linked ones.
 func (j *conversion) weights(dir string) error {
-	items := collect(j.w, false)
+	items := j.w.Tensors
 	files := inPlace(items)
 	if files == nil {
-		items = collect(j.w, true)
+		items = j.w.Fused()
 	}
 	total := int64(0)
 	for _, it := range items {
-		total += bytesOf(it.from)
+		total += 4 * int64(tensor.Size(it.Shape))
 	}
 	progress := func(done int64) { j.Progress(done, total) }
 	places := map[string]TensorLocation{}
 	if files != nil {
-		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.from.Computed })
-		items = slices.DeleteFunc(items, func(it item) bool { return !it.from.Computed })
+		stored := slices.DeleteFunc(slices.Clone(items), func(t checkpoint.Tensor) bool { return t.Computed })
+		items = slices.DeleteFunc(slices.Clone(items), func(t checkpoint.Tensor) bool { return !t.Computed })
 		done, err := j.link(dir, stored, files, places, progress)
 		if err != nil {
 			return err
@@ -143,28 +143,19 @@ func (j *conversion) weights(dir string) error {
 		}
 		maps.Copy(places, written)
 	}
-	j.m.Tokens = places[tokensName]
-	delete(places, tokensName)
+	j.m.Tokens = places[checkpoint.TokenEmbedding]
+	delete(places, checkpoint.TokenEmbedding)
 	j.m.Weights = places
 	return nil
 }
 
-func bytesOf(h *checkpoint.Handle) int64 {
-	n := int64(4)
-	for _, d := range h.Shape {
-		n *= int64(d)
-	}
-	return n
-}
-
 // inPlace returns the files that hold every stored item as float32 in a .safetensors file, or nil if some item is
 // stored differently. ONNX Runtime could also read pickles, but a bundle must not hold executable content.
-func inPlace(items []item) []string {
+func inPlace(items []checkpoint.Tensor) []string {
 	var files []string
 	making := false
-	for _, it := range items {
-		h := it.from
-		if it.from.Computed {
+	for _, h := range items {
+		if h.Computed {
 			making = true
 			continue
 		}
@@ -183,7 +174,7 @@ func inPlace(items []item) []string {
 
 // link links files into the folder, checks the items in them and adds their places. It returns the number of their
 // bytes.
-func (j *conversion) link(dir string, items []item, files []string, places map[string]TensorLocation,
+func (j *conversion) link(dir string, items []checkpoint.Tensor, files []string, places map[string]TensorLocation,
 	progress func(int64)) (int64, error) {
 	for _, path := range files {
 		copied, err := atomicfile.LinkOrCopy(j.Context, path, filepath.Join(dir, filepath.Base(path)))
@@ -195,14 +186,13 @@ func (j *conversion) link(dir string, items []item, files []string, places map[s
 		}
 	}
 	done := int64(0)
-	for _, it := range items {
-		h := it.from
-		if err := parts(j.Context, h, func(*tensor.Tensor) error { return nil }); err != nil {
+	for _, h := range items {
+		if err := parts(j.Context, h.Handle, func(*tensor.Tensor) error { return nil }); err != nil {
 			return 0, err
 		}
 		done += h.Length
 		progress(done)
-		places[it.name] = TensorLocation{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length,
+		places[h.Name] = TensorLocation{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length,
 			DType: h.DType, Shape: h.Shape}
 	}
 	return done, nil

@@ -11,12 +11,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// item is a tensor of a checkpoint and its name in the bundle.
-type item struct {
-	name string
-	from *checkpoint.Handle
-}
-
 // maxPart limits how many elements of a tensor are in memory at once, if its format allows partial reads.
 const maxPart = 1 << 22
 
@@ -25,11 +19,11 @@ const startsAt = 64
 
 // writeWeights writes tensors as float32 to a .safetensors file, part by part, and returns their places. progress gets
 // the number of bytes written so far.
-func writeWeights(ctx context.Context, path, file string, items []item,
+func writeWeights(ctx context.Context, path, file string, items []checkpoint.Tensor,
 	progress func(int64)) (map[string]TensorLocation, error) {
 	entries := make([]safetensors.Entry, len(items))
 	for i, it := range items {
-		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}
+		entries[i] = safetensors.Entry{Name: it.Name, DType: "F32", Shape: it.Shape}
 	}
 	places, done := map[string]TensorLocation{}, int64(0)
 	err := atomicfile.Write(path, func(w io.Writer) error {
@@ -38,12 +32,12 @@ func writeWeights(ctx context.Context, path, file string, items []item,
 			return err
 		}
 		for i, at := range out.Infos() {
-			places[items[i].name] = TensorLocation{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
+			places[items[i].Name] = TensorLocation{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
 				Shape: at.Shape}
 		}
 		for _, it := range items {
-			err := parts(ctx, it.from, func(t *tensor.Tensor) error {
-				if err := out.Put(it.name, t); err != nil {
+			err := parts(ctx, it.Handle, func(t *tensor.Tensor) error {
+				if err := out.Put(it.Name, t); err != nil {
 					return err
 				}
 				done += int64(t.Bytes())
