@@ -32,9 +32,12 @@ func rasterOf(img image.Image) *raster {
 	}
 	b := img.Bounds()
 	r := newRaster(b.Dx(), b.Dy())
-	row := rowReader(img)
-	for y := range r.h {
-		row(b.Min.Y+y, r.pix[3*r.w*y:][:3*r.w])
+	at, to := reader(img), r.pix
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			to[0], to[1], to[2] = at(x, y)
+			to = to[3:]
+		}
 	}
 	return r
 }
@@ -45,83 +48,54 @@ func RGB(img image.Image) (pixels []byte, width, height int) {
 	return r.pix, r.w, r.h
 }
 
-// rowReader returns a function that writes row y as red, green and blue.
-func rowReader(img image.Image) func(y int, to []byte) {
-	b := img.Bounds()
-	x0 := b.Min.X
+// reader returns a function that reads a pixel as red, green and blue.
+func reader(img image.Image) func(x, y int) (r, g, b byte) {
 	switch m := img.(type) {
 	case *image.Gray:
-		return func(y int, to []byte) {
-			grey(to, m.Pix[m.PixOffset(x0, y):], 1)
-		}
-	case *image.Gray16:
-		return func(y int, to []byte) {
-			grey(to, m.Pix[m.PixOffset(x0, y):], 2)
-		}
-	case *image.NRGBA:
-		return func(y int, to []byte) {
-			from := m.Pix[m.PixOffset(x0, y):]
-			for i := 0; i < len(to)/3; i++ {
-				copy(to[3*i:3*i+3], from[4*i:])
-			}
+		return func(x, y int) (byte, byte, byte) {
+			v := m.Pix[m.PixOffset(x, y)]
+			return v, v, v
 		}
 	case *image.NRGBA64:
-		return func(y int, to []byte) {
-			from := m.Pix[m.PixOffset(x0, y):]
-			for i := 0; i < len(to)/3; i++ {
-				to[3*i], to[3*i+1], to[3*i+2] = from[8*i], from[8*i+2], from[8*i+4]
-			}
+		return func(x, y int) (byte, byte, byte) {
+			p := m.Pix[m.PixOffset(x, y):]
+			return p[0], p[2], p[4]
 		}
 	case *image.YCbCr:
-		return func(y int, to []byte) {
-			for i := 0; i < len(to)/3; i++ {
-				at, c := m.YOffset(x0+i, y), m.COffset(x0+i, y)
-				to[3*i], to[3*i+1], to[3*i+2] = color.YCbCrToRGB(m.Y[at], m.Cb[c], m.Cr[c])
-			}
+		return func(x, y int) (byte, byte, byte) {
+			at, c := m.YOffset(x, y), m.COffset(x, y)
+			return color.YCbCrToRGB(m.Y[at], m.Cb[c], m.Cr[c])
 		}
 	case studio:
-		return func(y int, to []byte) {
-			for i := 0; i < len(to)/3; i++ {
-				at, c := m.YOffset(x0+i, y), m.COffset(x0+i, y)
-				to[3*i], to[3*i+1], to[3*i+2] = m.rgb(m.Y[at], m.Cb[c], m.Cr[c])
-			}
+		return func(x, y int) (byte, byte, byte) {
+			at, c := m.YOffset(x, y), m.COffset(x, y)
+			return m.rgb(m.Y[at], m.Cb[c], m.Cr[c])
 		}
 	case *image.NYCbCrA:
-		return rowReader(&m.YCbCr)
+		return reader(&m.YCbCr)
 	case *image.CMYK:
-		return func(y int, to []byte) {
-			from := m.Pix[m.PixOffset(x0, y):]
-			for i := 0; i < len(to)/3; i++ {
-				for c := range 3 {
-					to[3*i+c] = ink(from[4*i+c], from[4*i+3])
-				}
-			}
+		return func(x, y int) (byte, byte, byte) {
+			c := m.CMYKAt(x, y)
+			return ink(c.C, c.K), ink(c.M, c.K), ink(c.Y, c.K)
 		}
 	case *image.Paletted:
-		table := make([][3]byte, 256)
-		for i, c := range m.Palette[:min(len(m.Palette), 256)] {
-			n := color.NRGBAModel.Convert(c).(color.NRGBA)
-			table[i] = [3]byte{n.R, n.G, n.B}
+		var table [256]color.NRGBA // a damaged file has indices without a colour
+		for i, c := range m.Palette[:min(len(m.Palette), len(table))] {
+			table[i] = color.NRGBAModel.Convert(c).(color.NRGBA)
 		}
-		return func(y int, to []byte) {
-			from := m.Pix[m.PixOffset(x0, y):]
-			for i := 0; i < len(to)/3; i++ {
-				copy(to[3*i:], table[from[i]][:])
-			}
+		return func(x, y int) (byte, byte, byte) {
+			c := table[m.ColorIndexAt(x, y)]
+			return c.R, c.G, c.B
 		}
-	}
-	return func(y int, to []byte) {
-		for i := 0; i < len(to)/3; i++ {
-			n := color.NRGBAModel.Convert(img.At(x0+i, y)).(color.NRGBA)
-			to[3*i], to[3*i+1], to[3*i+2] = n.R, n.G, n.B
+	case *image.NRGBA:
+		return func(x, y int) (byte, byte, byte) {
+			c := m.NRGBAAt(x, y)
+			return c.R, c.G, c.B
 		}
 	}
-}
-
-func grey(to, from []byte, step int) {
-	for i := 0; i < len(to)/3; i++ {
-		v := from[step*i]
-		to[3*i], to[3*i+1], to[3*i+2] = v, v, v
+	return func(x, y int) (byte, byte, byte) {
+		c := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+		return c.R, c.G, c.B
 	}
 }
 
@@ -130,4 +104,26 @@ func ink(c, k byte) byte {
 	white := 255 - int(k)
 	t := int(c)*white + 128
 	return byte(white - (t>>8+t)>>8)
+}
+
+// studio is an image whose luma ranges from 16 to 235 and whose chroma ranges from 16 to 240 (ITU-R BT.601), as lossy
+// WebP stores it; image.YCbCr means JPEG's full range, and golang.org/x/image/webp does not convert.
+type studio struct{ *image.YCbCr }
+
+func studioRange(m image.Image) image.Image {
+	switch m := m.(type) {
+	case *image.YCbCr:
+		return studio{m}
+	case *image.NYCbCrA:
+		return studio{&m.YCbCr}
+	}
+	return m
+}
+
+// rgb is libwebp's conversion in its fixed-point arithmetic: factors have 14 bits, of which each product drops 8, and
+// the offsets of 16 and 128 are combined.
+func (s studio) rgb(y, cb, cr byte) (r, g, b byte) {
+	l, u, v := int(y)*19077>>8, int(cb), int(cr)
+	to := func(v int) byte { return byte(min(max(v>>6, 0), 255)) }
+	return to(l + v*26149>>8 - 14234), to(l - u*6419>>8 - v*13320>>8 + 8708), to(l + u*33050>>8 - 17685)
 }
