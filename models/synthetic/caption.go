@@ -8,7 +8,7 @@ import (
 // Caption describes the sample in one of many ways. It always names the class, and sometimes domain, colour, texture
 // and background, always truthfully. It draws its choices from rng.
 func (s Sample) Caption(rng *rand.Rand) string {
-	d, _ := domainOf(s.Domain)
+	d, _ := named(domains, s.Domain)
 	lead := ""
 	switch k := rng.IntN(10); {
 	case k < 6:
@@ -36,7 +36,7 @@ func (s Sample) Caption(rng *rand.Rand) string {
 
 // pattern reports whether the sample is a pattern over the whole image, and not an object.
 func (s Sample) pattern() bool {
-	_, ok := textureOf(s.Class)
+	_, ok := named(textures, s.Class)
 	return ok
 }
 
@@ -50,7 +50,7 @@ func (s Sample) object(rng *rand.Rand) string {
 	if s.coloured() && rng.IntN(5) < 2 {
 		words = append(words, s.Colour)
 	}
-	if t, ok := textureOf(s.Texture); ok && rng.IntN(5) < 3 {
+	if t, ok := named(textures, s.Texture); ok && rng.IntN(5) < 3 {
 		words = append(words, t.adjective)
 	}
 	noun := strings.Join(append(words, s.Class), " ")
@@ -71,7 +71,7 @@ func (s Sample) surface(rng *rand.Rand) string {
 		colour = s.Colour + " "
 	}
 	if rng.IntN(3) == 0 {
-		t, _ := textureOf(s.Class)
+		t, _ := named(textures, s.Class)
 		return article(colour + t.adjective + " pattern")
 	}
 	return colour + s.Class

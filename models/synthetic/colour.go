@@ -20,25 +20,6 @@ var palette = []namedColour{
 	{"white", rgb{240, 240, 240}}, {"black", rgb{35, 35, 38}}, {"gray", rgb{130, 132, 136}},
 }
 
-// Colours returns the names of the colours in captions.
-func Colours() []string {
-	out := make([]string, len(palette))
-	for i, c := range palette {
-		out[i] = c.name
-	}
-	return out
-}
-
-// colourOf returns the colour with a name in Colours.
-func colourOf(name string) (c rgb) {
-	for _, known := range palette {
-		if known.name == name {
-			c = known.value
-		}
-	}
-	return c
-}
-
 func clamp(v int32) uint8 { return uint8(min(255, max(0, v))) }
 
 // mix returns a + (b-a)*t/256.

@@ -11,26 +11,13 @@ type domain struct {
 }
 
 // domains is the table of visual domains.
-var domains []domain
-
-func init() {
-	domains = []domain{
-		{"photo", []string{"a photo of", "a photograph of", "a picture of"}, nil, photo},
-		{"cartoon", []string{"a cartoon of", "a cartoon drawing of", "a comic picture of"}, nil, cartoon},
-		{"sketch", []string{"a sketch of", "a pencil sketch of", "a line drawing of"}, &rgb{238, 234, 224}, sketch},
-		{"neon", []string{"a neon sign of", "a glowing neon outline of", "a neon picture of"}, &rgb{14, 12, 26}, neon},
-		{"mosaic", []string{"a mosaic of", "a tiled mosaic of", "a mosaic picture of"}, nil, mosaic},
-		{"silhouette", []string{"a silhouette of", "a shadow picture of", "the silhouette of"}, nil, silhouette},
-	}
-}
-
-func domainOf(name string) (domain, bool) {
-	for _, d := range domains {
-		if d.name == name {
-			return d, true
-		}
-	}
-	return domain{}, false
+var domains = []domain{
+	{"photo", []string{"a photo of", "a photograph of", "a picture of"}, nil, photo},
+	{"cartoon", []string{"a cartoon of", "a cartoon drawing of", "a comic picture of"}, nil, cartoon},
+	{"sketch", []string{"a sketch of", "a pencil sketch of", "a line drawing of"}, &rgb{238, 234, 224}, sketch},
+	{"neon", []string{"a neon sign of", "a glowing neon outline of", "a neon picture of"}, &rgb{14, 12, 26}, neon},
+	{"mosaic", []string{"a mosaic of", "a tiled mosaic of", "a mosaic picture of"}, nil, mosaic},
+	{"silhouette", []string{"a silhouette of", "a shadow picture of", "the silhouette of"}, nil, silhouette},
 }
 
 // shade returns the flat colour of a role; the body has the texture.

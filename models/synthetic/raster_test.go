@@ -82,7 +82,7 @@ func TestTexturesHavePeriod(t *testing.T) {
 			t.Errorf("%s: second colour on %.0f %%", x.name, 100*share)
 		}
 	}
-	checks, _ := textureOf("checks")
+	checks, _ := named(textures, "checks")
 	for _, c := range [][3]float64{{0.5, 0.5, 1}, {0.5, 1, -1}, {1, 1, 1}, {1, 0.5, -1}} {
 		if got := checks.at(c[0], c[1]); got*c[2] <= 0 {
 			t.Errorf("checks at %v is %g", c[:2], got)

@@ -38,7 +38,7 @@ func (s Sample) Image(size int) (*image.RGBA, error) {
 	if size < 4 || size > maxSize {
 		return nil, fmt.Errorf("synthetic: image size %d: take 4 to %d", size, maxSize)
 	}
-	d, ok := domainOf(s.Domain)
+	d, ok := named(domains, s.Domain)
 	if !ok {
 		return nil, fmt.Errorf("synthetic: no domain %q: make samples with New", s.Domain)
 	}
@@ -51,13 +51,12 @@ func (s Sample) scene(d domain, size int) *scene {
 	rng := s.source(1)
 	v := &scene{Sample: s, size: size, img: image.NewRGBA(image.Rect(0, 0, size, size)), raster: newRaster(size),
 		rng: s.source(2), unit: float64(size) / 64}
-	main := colourOf(s.Colour)
-	ground := colourOf(s.Ground)
+	main, _ := named(palette, s.Colour)
+	ground, _ := named(palette, s.Ground)
 	if d.ground != nil {
-		ground = *d.ground
+		ground.value = *d.ground
 	}
-	v.ground = ground.jitter(rng, 18)
-	v.main = main.jitter(rng, 18)
+	v.ground, v.main = ground.value.jitter(rng, 18), main.value.jitter(rng, 18)
 	v.second = against(rng, 70, v.main, v.ground).value.jitter(rng, 18)
 	v.lay(rng)
 	return v
@@ -69,17 +68,12 @@ func (v *scene) lay(rng *rand.Rand) {
 	size := float64(v.size)
 	p := &pen{rng: rng}
 	period := size * (0.09 + 0.07*rng.Float64())
-	if t, ok := textureOf(v.Class); ok {
+	v.weave.texture, _ = named(textures, v.Texture)
+	if f, ok := named(figures, v.Class); ok {
+		f.draw(p)
+	} else { // a pattern
 		p.fill(body, rect(-3, -3, 3, 3))
 		period = size * (0.12 + 0.14*rng.Float64())
-		v.weave.texture = t
-	} else {
-		for _, f := range figures {
-			if f.name == v.Class {
-				f.draw(p)
-			}
-		}
-		v.weave.texture, _ = textureOf(v.Texture)
 	}
 	s, c := math.Sincos(rng.Float64() * 2 * math.Pi)
 	v.weave.cos, v.weave.sin, v.weave.sharp = c/period, s/period, period

@@ -29,7 +29,7 @@ func TestSheet(t *testing.T) {
 	for i, c := range classes {
 		for j, d := range doms {
 			for k := range n {
-				img, err := Draw(c, d, uint64(k), size)
+				img, err := sample(c, d, uint64(k)).Image(size)
 				if err != nil {
 					t.Fatal(err)
 				}

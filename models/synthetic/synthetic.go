@@ -25,41 +25,45 @@ var (
 	known   = slices.Concat(Classes(), Textures())
 )
 
-// Classes returns the names of the objects, in a fixed order.
-func Classes() []string {
+// entry is a row of a table with a name.
+type entry interface{ label() string }
+
+func (f figure) label() string      { return f.name }
+func (t texture) label() string     { return t.name }
+func (d domain) label() string      { return d.name }
+func (c namedColour) label() string { return c.name }
+
+func names[T entry](table []T) []string {
 	var out []string
-	for _, f := range figures {
-		out = append(out, f.name)
+	for _, e := range table {
+		out = append(out, e.label())
 	}
 	return out
 }
+
+func named[T entry](table []T, name string) (e T, ok bool) {
+	if i := slices.IndexFunc(table, func(e T) bool { return e.label() == name }); i >= 0 {
+		return table[i], true
+	}
+	return e, false
+}
+
+// Classes returns the names of the objects, in a fixed order.
+func Classes() []string { return names(figures) }
 
 // Textures returns the names of the patterns. Patterns fill objects, and are also classes that fill the whole image.
-func Textures() []string {
-	var out []string
-	for _, t := range textures {
-		out = append(out, t.name)
-	}
-	return out
-}
+func Textures() []string { return names(textures) }
 
 // Domains returns the names of the visual domains, in a fixed order.
-func Domains() []string {
-	var out []string
-	for _, d := range domains {
-		out = append(out, d.name)
-	}
-	return out
-}
+func Domains() []string { return names(domains) }
 
 // New draws the attributes of a sample of the class in the domain. Equal seeds of different classes and domains give
 // independent samples. For an unknown class or domain, the error lists the known ones.
 func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if !slices.Contains(known, class) {
-		return Sample{}, fmt.Errorf("synthetic: no class %q: take one of %s", class,
-			strings.Join(known, ", "))
+		return Sample{}, fmt.Errorf("synthetic: no class %q: take one of %s", class, strings.Join(known, ", "))
 	}
-	d, ok := domainOf(domain)
+	d, ok := named(domains, domain)
 	if !ok {
 		return Sample{}, fmt.Errorf("synthetic: no domain %q: take one of %s", domain, strings.Join(Domains(), ", "))
 	}
@@ -75,7 +79,7 @@ func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if t := textures[rng.IntN(len(textures))]; textured {
 		s.Texture = t.name
 	}
-	if _, ok := textureOf(class); ok {
+	if s.pattern() {
 		s.Texture = class
 	}
 	return s, nil
@@ -100,3 +104,39 @@ func (s Sample) source(purpose uint64) *rand.Rand {
 	}
 	return rand.New(rand.NewPCG(h, hash2(h, 1)))
 }
+
+// Style sets how much samples of one class differ. Lengths are fractions of the image side, angles are degrees, shares
+// are probabilities.
+type Style struct {
+	Scale    [2]float64 // minimal and maximal diameter of the figure
+	Shift    float64    // maximal distance of the figure's centre from the image's centre, as a share of the free space
+	Rotate   float64    // maximal rotation in both directions
+	Stretch  float64    // maximal unequal scaling and shear
+	Warp     float64    // smooth deformation of the outline, in units of the figure's radius
+	Textured float64    // share of figures filled with a texture
+	Clutter  int        // maximal number of small distractors
+	Contrast int32      // minimal difference between figure and background, 0 to about 200
+	Grain    int32      // pixel noise, 0 to 255, in domains with noise
+	Occlude  float64    // probability that a distractor may cover the figure
+}
+
+// Level interpolates between an easy style at 0 and a hard one at 1; other values are clamped. Level(0.5) is Default.
+func Level(difficulty float64) Style {
+	d := min(1, max(0, difficulty))
+	at := func(easy, hard float64) float64 { return easy + float64(d*(hard-easy)) }
+	return Style{
+		Scale:    [2]float64{at(0.7, 0.4), at(0.85, 0.9)},
+		Shift:    at(0.3, 1),
+		Rotate:   at(8, 42),
+		Stretch:  at(0.05, 0.35),
+		Warp:     at(0.02, 0.12),
+		Textured: at(0.15, 0.65),
+		Clutter:  int(at(0, 6) + 0.5),
+		Contrast: int32(at(90, 40)),
+		Grain:    int32(at(6, 40)),
+		Occlude:  at(0, 0.5),
+	}
+}
+
+// Default returns the style of medium difficulty.
+func Default() Style { return Level(0.5) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"image"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -13,6 +12,15 @@ import (
 )
 
 func all() []string { return slices.Concat(Classes(), Textures()) }
+
+// sample is a sample of the default style.
+func sample(class, domain string, seed uint64) Sample {
+	s, err := New(class, domain, seed, Default())
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
 
 func TestNamesAreDistinct(t *testing.T) {
 	names := slices.Sorted(slices.Values(all()))
@@ -28,11 +36,11 @@ func TestNamesAreDistinct(t *testing.T) {
 // state. The digest fixes the pictures on which the bundled backbones were trained (computed by this program on amd64).
 func TestSameArgumentsSameBytes(t *testing.T) {
 	render := func(c, d string) []byte {
-		img, err := Draw(c, d, 7, 32)
+		img, err := sample(c, d, 7).Image(32)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return img.(*image.RGBA).Pix
+		return img.Pix
 	}
 	sum := sha256.New()
 	var first [][]byte
@@ -80,15 +88,15 @@ func TestSeedsDiffer(t *testing.T) {
 }
 
 func TestErrorsListWhatThereIs(t *testing.T) {
-	if _, err := Draw("blob", "photo", 0, 64); err == nil || !strings.Contains(err.Error(), `"blob"`) ||
+	if _, err := New("blob", "photo", 0, Default()); err == nil || !strings.Contains(err.Error(), `"blob"`) ||
 		!strings.Contains(err.Error(), "crescent moon") {
 		t.Errorf("unknown class: %v", err)
 	}
-	if _, err := Draw("star", "fresco", 0, 64); err == nil || !strings.Contains(err.Error(), "mosaic") {
+	if _, err := New("star", "fresco", 0, Default()); err == nil || !strings.Contains(err.Error(), "mosaic") {
 		t.Errorf("unknown domain: %v", err)
 	}
 	for _, size := range []int{-1, 0, 3, maxSize + 1} {
-		if _, err := Draw("star", "photo", 0, size); err == nil {
+		if _, err := sample("star", "photo", 0).Image(size); err == nil {
 			t.Errorf("size %d: no error", size)
 		}
 	}
@@ -97,7 +105,7 @@ func TestErrorsListWhatThereIs(t *testing.T) {
 	}
 	for _, size := range []int{4, 5, 17, 300} {
 		for _, d := range Domains() {
-			if _, err := Draw("cat", d, 1, size); err != nil {
+			if _, err := sample("cat", d, 1).Image(size); err != nil {
 				t.Errorf("%s at size %d: %v", d, size, err)
 			}
 		}
@@ -117,7 +125,7 @@ func TestFigureIsThere(t *testing.T) {
 				if s.Colour == s.Ground {
 					t.Errorf("%s seed %d: %s on %s", c, seed, s.Colour, s.Ground)
 				}
-				d, _ := domainOf("cartoon")
+				d, _ := named(domains, "cartoon")
 				v := s.scene(d, 64)
 				n := 0
 				for _, m := range v.silhouette() {
@@ -204,7 +212,7 @@ func TestCaptionsTellTheTruth(t *testing.T) {
 				}
 				text := s.Caption(rng)
 				distinct[text] = true
-				tx, pattern := textureOf(c)
+				tx, pattern := named(textures, c)
 				if !strings.Contains(text, c) && !(pattern && strings.Contains(text, tx.adjective)) {
 					t.Fatalf("%q does not name %s", text, c)
 				}
@@ -212,7 +220,7 @@ func TestCaptionsTellTheTruth(t *testing.T) {
 					t.Fatalf("%q has odd spaces", text)
 				}
 				words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '.' })
-				for _, colour := range Colours() {
+				for _, colour := range names(palette) {
 					if slices.Contains(words, colour) && colour != s.Colour && colour != s.Ground {
 						t.Fatalf("%q names %s: the sample is %s on %s", text, colour, s.Colour, s.Ground)
 					}
@@ -244,7 +252,7 @@ func BenchmarkDraw64(b *testing.B) {
 	for _, d := range Domains() {
 		b.Run(d, func(b *testing.B) {
 			for i := range b.N {
-				if _, err := Draw(classes[i%len(classes)], d, uint64(i), 64); err != nil {
+				if _, err := sample(classes[i%len(classes)], d, uint64(i)).Image(64); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -260,10 +268,11 @@ func TestPatternHasItsColour(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, _ := domainOf("cartoon")
+			d, _ := named(domains, "cartoon")
 			v := s.scene(d, 64)
 			d.render(v)
-			want := colourOf(s.Colour)
+			c, _ := named(palette, s.Colour)
+			want := c.value
 			for i := range 64 * 64 {
 				if v.weave.level(i%64, i/64) < 256 {
 					continue

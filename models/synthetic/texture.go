@@ -64,15 +64,6 @@ func hash2(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-func textureOf(name string) (texture, bool) {
-	for _, t := range textures {
-		if t.name == name {
-			return t, true
-		}
-	}
-	return texture{}, false
-}
-
 // weave is a texture in pixel coordinates.
 type weave struct {
 	texture
