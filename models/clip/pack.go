@@ -29,10 +29,7 @@ func pack(lengths []int) packing {
 	if total <= maxBlock {
 		return fill(lengths, iota(len(lengths)), total)
 	}
-	order := make([]int, len(lengths))
-	for i := range order {
-		order[i] = i
-	}
+	order := iota(len(lengths))
 	slices.SortStableFunc(order, func(a, b int) int { return lengths[b] - lengths[a] })
 	var best packing
 	cost := 0
@@ -67,11 +64,11 @@ func fill(lengths, order []int, size int) packing {
 	return p
 }
 
-// last returns the row of each class from which its features are read.
-func (p packing) last() []int {
+// last returns the row of each class from which its features are read, after the given number of other rows.
+func (p packing) last(before int) []int {
 	out := make([]int, len(p.start))
 	for c := range out {
-		out[c] = p.start[c] + p.length[c] - 1
+		out[c] = before + p.start[c] + p.length[c] - 1
 	}
 	return out
 }

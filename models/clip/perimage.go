@@ -21,18 +21,15 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 			x = b.rest(x, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], r.masked)))
 			continue
 		}
-		q, k, v := h[0].Split(2, r.prefix, r.p.rows()), h[1].Split(2, r.prefix, r.p.rows()), h[2].Split(2, r.prefix,
-			r.p.rows())
+		part := func(x graph.Node) []graph.Node { return x.Split(2, r.prefix, r.p.rows()) }
+		q, k, v := part(h[0]), part(h[1]), part(h[2])
 		x = b.rest(x, nn.MergeHeads(graph.Concat(2, nn.Attend(q[0], k[0], v[0], r.causal),
 			r.attendShared(b, q[1], k[0], v[0], k[1], v[1], r.masked))))
 	}
 	b := tw.block(t.Layers - 1)
 	h := b.norm1(x)
 	kv := b.project(h, 1, 3).heads(b, -1, n)
-	read := r.p.last()
-	for i := range read {
-		read[i] += r.prefix
-	}
+	read := r.p.last(r.prefix)
 	pick := func(x graph.Node, index []int) graph.Node { // the indexed rows of every image
 		return x.Reshape(-1, n, t.Width).Gather(1, tw.g.Ints(index...)).Reshape(-1, t.Width)
 	}
@@ -41,11 +38,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 		q := b.project(pick(h, read), 0, 1).heads(b, -1, classes)[0]
 		attended = nn.MergeHeads(nn.Attend(q, kv[0], kv[1], s.pairsOfLast(tw.g, r.p, 0, r.prefix)))
 	} else {
-		queries := make([]int, len(r.take))
-		for i, c := range r.take {
-			queries[i] = read[c]
-		}
-		q := b.project(pick(h, queries), 0, 1).heads(b, -1, len(queries))[0]
+		q := b.project(pick(h, r.queries(r.prefix)), 0, 1).heads(b, -1, len(r.take))[0]
 		k, v := kv[0].Split(2, r.prefix, r.p.rows()), kv[1].Split(2, r.prefix, r.p.rows())
 		out := r.attendShared(b, q, k[0], v[0], k[1], v[1], r.maskOfLast(tw.g))
 		if !isIota(r.place) {

@@ -159,14 +159,3 @@ func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 	}
 	return y
 }
-
-// attentionShapes lists the tensors of an attention pooling.
-func (a VisionArch) attentionShapes(s map[string][]int) {
-	w, mlp, p := a.Width, a.Units(), "visual.attn_pool."
-	s[p+"probe"] = []int{1, 1, w}
-	for name, shape := range map[string][]int{"attn.in_proj_weight": {3 * w, w}, "attn.in_proj_bias": {3 * w},
-		"attn.out_proj.weight": {w, w}, "attn.out_proj.bias": {w}, "ln_2.weight": {w}, "ln_2.bias": {w},
-		"mlp.c_fc.weight": {mlp, w}, "mlp.c_fc.bias": {mlp}, "mlp.c_proj.weight": {w, mlp}, "mlp.c_proj.bias": {w}} {
-		s[p+name] = shape
-	}
-}

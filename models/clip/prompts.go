@@ -371,3 +371,110 @@ func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, 
 	out := a[0].Reshape(-1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
 	return out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(-1, b.heads, r.p.blocks*n, d))
 }
+
+// checkDeep returns an error if the deep prompts do not fit a prompt of the given number of tokens.
+func (t Text) checkDeep(p Prompt, tokens int) error {
+	switch {
+	case len(p.Deep) > max(t.Layers-1, 0):
+		return fmt.Errorf("text tower: %d deep prompts for %d blocks after the first", len(p.Deep), t.Layers-1)
+	case len(p.Deep) > 0 && p.Class != "" && p.Class != End:
+		return fmt.Errorf("text tower: deep prompts precede the class name; its position is %s", p.Class)
+	}
+	for i, d := range p.Deep {
+		if d.OK() && (!matrix(d, -1, t.Width) || d.Dim(0) < 1 || d.Dim(0) > tokens) {
+			return fmt.Errorf("text tower: the deep prompt of block %d is %v, must be [1 to %d,%d]", i+1, d.Shape(),
+				tokens, t.Width)
+		}
+	}
+	return nil
+}
+
+// deepened replaces the first prompt rows of x, the rows of all prompts, by the deep prompts of block i. They are the
+// same for every class, like [SOS, prompt], so all classes still share one prefix.
+func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
+	var parts []graph.Node
+	from, at, changed := 0, 0, false
+	for _, r := range rs {
+		if i > 0 && i <= len(r.deep) && r.deep[i-1].OK() {
+			parts = append(parts, x.Slice(0, from, at+1), r.deep[i-1])
+			from, changed = at+1+r.deep[i-1].Dim(0), true
+		}
+		at += r.all()
+	}
+	if !changed {
+		return x
+	}
+	return graph.Concat(0, append(parts, x.Slice(0, from, at))...)
+}
+
+// finish computes the last block and the projection. x and h are the residual rows and their norm; kv holds keys and
+// values of all rows, in the order of shared. Only the rows that are read have queries. If this is also the first block
+// (headsFirst), the rows of h have another order: all prefixes, then all suffixes.
+func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
+	g := b.g
+	var read, readNorm, counts []int
+	at, prefixes, suffixes := 0, 0, 0
+	for _, r := range rs {
+		prefixes += r.prefix
+	}
+	for _, r := range rs {
+		for _, row := range r.p.last(0) {
+			read = append(read, at+r.prefix+row)
+			readNorm = append(readNorm, prefixes+suffixes+row)
+		}
+		at += r.all()
+		suffixes += r.p.rows()
+		counts = append(counts, len(r.p.start))
+	}
+	if !headsFirst {
+		readNorm = read
+	}
+	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
+	attended := make([]graph.Node, len(rs))
+	for j, r := range rs {
+		if r.dense {
+			h := kv[0].heads(b, 1, r.all())
+			query := q[j].heads(b, 1, len(r.p.start))[0]
+			attended[j], kv = nn.MergeHeads(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after,
+				r.prefix))), kv[1:]
+		} else {
+			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
+		}
+	}
+	y := b.rest(x.Rows(g.Ints(read...)), join(attended))
+	f := t.head(b.tower, y)
+	if len(rs) == 1 {
+		return []graph.Node{f}
+	}
+	return f.Split(0, counts...)
+}
+
+// attendLast returns attention with one query per class, q [C,width], as [C,width].
+func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node {
+	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
+	rows := q.nodes[0]
+	if !isIota(r.take) {
+		rows = rows.Rows(b.g.Ints(r.take...))
+	}
+	query := nn.SplitHeads(rows, 1, 1, len(r.take), b.heads)[0]
+	out := nn.MergeHeads(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
+	if !isIota(r.place) {
+		out = out.Rows(b.g.Ints(r.place...))
+	}
+	return out
+}
+
+// queries returns the rows that are read for the classes in take, after the given number of other rows.
+func (r *promptRows) queries(before int) []int {
+	last := r.p.last(before)
+	out := make([]int, len(r.take))
+	for i, c := range r.take {
+		out[i] = last[c]
+	}
+	return out
+}
+
+// maskOfLast returns the mask of the queries in take.
+func (r *promptRows) maskOfLast(g *graph.Graph) graph.Node {
+	return r.s.mask(g, fmt.Sprintf("last+%d", r.after), r.p, r.queries(0))
+}

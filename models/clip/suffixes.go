@@ -179,11 +179,7 @@ func (s *Suffixes) pairs(g *graph.Graph, p packing, after, prefix int) graph.Nod
 // pairsOfLast returns the rows of pairs, [classes,rows], from which the features are read.
 func (s *Suffixes) pairsOfLast(g *graph.Graph, p packing, after, prefix int) graph.Node {
 	return s.constant(g, fmt.Sprintf("pairs of last+%d/%d", after, prefix), func() *tensor.Tensor {
-		rows := p.last()
-		for i := range rows {
-			rows[i] += prefix
-		}
-		return pairMask(p, prefix).Rows(rows)
+		return pairMask(p, prefix).Rows(p.last(prefix))
 	})
 }
 
