@@ -166,15 +166,14 @@ func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches gr
 	if t.batch == 0 || n == t.batch {
 		return t.once(g, pixels)
 	}
-	starts, err := chunks(n, t.batch)
+	parts, err := chunks(n, t.batch)
 	if err != nil {
-		return graph.Node{}, graph.Node{}, err
+		return image, patches, err
 	}
 	var images, others []graph.Node
-	for _, rows := range starts {
-		image, patches, err := t.once(g, pixels.Rows(g.Ints(rows...)))
-		if err != nil {
-			return graph.Node{}, graph.Node{}, err
+	for _, rows := range parts {
+		if image, patches, err = t.once(g, pixels.Rows(g.Ints(rows...))); err != nil {
+			return image, patches, err
 		}
 		images, others = append(images, image), append(others, patches)
 	}
@@ -190,20 +189,15 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	if t.patches.OK() {
 		roots = append(roots, t.patches)
 	}
-	replace := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
-	var out []graph.Node
-	if t.open != nil {
-		out, err = t.open.inline(g, roots, replace, staticAxis(pixels, 0))
-	} else {
-		out, err = graph.Inline(g, roots, replace)
-	}
+	feed := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
+	out, err := t.open.inline(g, roots, feed, staticAxis(pixels, 0))
 	if err != nil {
-		return graph.Node{}, graph.Node{}, err
+		return image, patches, err
 	}
-	if out[0] = out[0].Cast(graph.Float); len(out) > 1 {
+	if len(out) > 1 {
 		patches = out[1].Cast(graph.Float)
 	}
-	return out[0], patches, g.Err()
+	return out[0].Cast(graph.Float), patches, g.Err()
 }
 
 // feed converts pixels to the element type and the layout of the input.

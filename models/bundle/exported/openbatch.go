@@ -37,10 +37,13 @@ type spot struct{ axis, outer int }
 
 var errLost = errors.New("the batch is not an axis of its own any more")
 
-// inline is graph.Inline with an open batch, which is the first axis of the inputs; batch is its size in g if it is
-// static, and else 0.
+// inline is graph.Inline, with an open batch unless o is nil; the batch is the first axis of the inputs, and batch is
+// its size in g if it is static, and else 0.
 func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
 	batch int) ([]graph.Node, error) {
+	if o == nil || batch == o.n {
+		return graph.Inline(g, roots, replace)
+	}
 	var feed graph.Node
 	spots := map[graph.Node]spot{}
 	for old, now := range replace {
@@ -50,9 +53,6 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 				feed = now
 			}
 		}
-	}
-	if batch == o.n {
-		return graph.Inline(g, roots, replace)
 	}
 	c := &opening{n: o.n, choice: o.choice, feed: feed}
 	out, err := graph.InlineWith(g, roots, replace, func(op *graph.Op, in []graph.Node,
@@ -287,25 +287,40 @@ const (
 	maxProven = 8
 )
 
+// twoForms holds two features of the same inputs, which should be equal.
+type twoForms struct {
+	got, want graph.Node
+	in        tensor.Map
+}
+
+// compare runs both forms and returns an error if they differ.
+func (f twoForms) compare(dir string, run Runner) error {
+	m, err := graph.Model(graph.Output{Name: "got", Node: f.got}, graph.Output{Name: "want", Node: f.want})
+	if err != nil {
+		return err
+	}
+	out, err := run(m, dir, f.in)
+	if err != nil {
+		return err
+	}
+	return sameFeatures(out["got"], out["want"])
+}
+
 // searchOpening looks for choices with which a tower of a fixed batch has the same features with an open batch. build
-// makes a model with the outputs fixed and opened, for the same rows.
-func searchOpening(n int, dir string, run Runner, build func(*opening) (*onnx.ModelProto, tensor.Map, error)) (*opening,
-	error) {
+// returns the features of both.
+func searchOpening(n int, dir string, run Runner, build func(*opening) (twoForms, error)) (*opening, error) {
 	if run == nil || n > maxOpened {
 		return nil, errors.New("it was not tried")
 	}
 	o := &opening{n: n, choice: map[string]int{}, search: true}
 	var last error
 	for built, proven := 0, 0; built < maxBuilt && proven < maxProven; built++ {
-		m, in, err := build(o)
+		forms, err := build(o)
 		if err == nil {
 			proven++
-			var out tensor.Map
-			if out, err = run(m, dir, in); err == nil {
-				if err = sameFeatures(out["opened"], out["fixed"]); err == nil {
-					o.search = false
-					return o, nil
-				}
+			if err = forms.compare(dir, run); err == nil {
+				o.search = false
+				return o, nil
 			}
 		}
 		last = err
@@ -347,7 +362,7 @@ func (m *model) openBatches(run Runner) {
 		what      string
 		batch     *int
 		open      **opening
-		bothForms func(*opening) (*onnx.ModelProto, tensor.Map, error)
+		bothForms func(*opening) (twoForms, error)
 	}{{"images", &m.image.batch, &m.image.open, m.image.bothForms},
 		{"texts", &m.text.batch, &m.text.open, m.text.bothForms}} {
 		n := *t.batch
@@ -366,26 +381,21 @@ func (m *model) openBatches(run Runner) {
 	}
 }
 
-// bothForms returns a model of the tower with the exported batch and with an open one, on the same rows.
-func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
+// bothForms returns the features of the tower with an open batch and with the exported one.
+func (t *imageTower) bothForms(o *opening) (f twoForms, err error) {
 	rows := t.batch + 2
 	g := graph.New()
 	pixels := bundle.AddPixelsInput(g, rows, t.size)
-	fixed, _, err := t.build(g, pixels)
-	if err != nil {
-		return nil, nil, err
+	if f.want, _, err = t.build(g, pixels); err != nil {
+		return f, err
 	}
 	other := *t
 	other.batch, other.open = 0, o
-	opened, _, err := other.once(g, pixels)
-	if err == nil {
+	if f.got, _, err = other.build(g, pixels); err == nil {
 		_, err = other.model()
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
-	return m, tensor.Map{bundle.PixelsInput: t.example(rows)}, err
+	f.in = tensor.Map{bundle.PixelsInput: t.example(rows)}
+	return f, err
 }
 
 // example returns images of noise, as levels if the graph normalises them.
@@ -399,7 +409,7 @@ func (t *imageTower) example(rows int) *tensor.Tensor {
 	return in
 }
 
-func (t *textTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
+func (t *textTower) bothForms(o *opening) (f twoForms, err error) {
 	rows := t.batch + 2
 	g := graph.New()
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(rows, t.context, t.table.width))
@@ -408,16 +418,12 @@ func (t *textTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) 
 		tokens[i] = make([]int, t.context)
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
-	fixed, err := t.build(g, emb, tokens, read)
-	if err != nil {
-		return nil, nil, err
+	if f.want, err = t.build(g, emb, tokens, read); err != nil {
+		return f, err
 	}
 	other := *t
 	other.batch, other.open = 0, o
-	opened, err := other.once(g, emb, tokens, read)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
-	return m, tensor.Map{bundle.EmbeddingsInput: noise(rows, t.context, t.table.width)}, err
+	f.got, err = other.build(g, emb, tokens, read)
+	f.in = tensor.Map{bundle.EmbeddingsInput: noise(rows, t.context, t.table.width)}
+	return f, err
 }

@@ -203,27 +203,20 @@ func (m *model) prove(r *recognised, run Runner) error {
 	if err != nil {
 		return err
 	}
-	var out []graph.Output
+	features := []graph.Node{r.Prompts(g, r, s, prompts)[0].L2Normalize(), plain[0].L2Normalize()}
 	weigh := g.Const(noise(len(ids), t.embedDim))
-	for i, f := range []graph.Node{plain[0].L2Normalize(), r.Prompts(g, r, s, prompts)[0].L2Normalize()} {
+	var gradients []graph.Node
+	for _, f := range features {
 		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
 		if err != nil {
 			return err
 		}
-		form := []string{"plain", "shared"}[i]
-		out = append(out, graph.Output{Name: form, Node: f}, graph.Output{Name: form + " gradient", Node: dx[0]})
+		gradients = append(gradients, dx[0])
 	}
-	model, err := graph.Model(out...)
-	if err != nil {
-		return err
-	}
-	got, err := run(model, m.b.Dir, tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)})
-	if err != nil {
-		return err
-	}
-	for _, what := range []string{"", " gradient"} {
-		if err := sameFeatures(got["shared"+what], got["plain"+what]); err != nil {
-			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", what, err)
+	in := tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)}
+	for i, forms := range []twoForms{{features[0], features[1], in}, {gradients[0], gradients[1], in}} {
+		if err := forms.compare(m.b.Dir, run); err != nil {
+			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", []string{"", " gradient"}[i], err)
 		}
 	}
 	return nil
@@ -275,16 +268,7 @@ func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
 	if err != nil {
 		return err
 	}
-	model, err := graph.Model(graph.Output{Name: "plain", Node: plain.L2Normalize()}, graph.Output{Name: "vit",
-		Node: vit.L2Normalize()})
-	if err != nil {
-		return err
-	}
-	out, err := run(model, dir, tensor.Map{bundle.PixelsInput: in})
-	if err != nil {
-		return err
-	}
-	return sameFeatures(out["vit"], out["plain"])
+	return twoForms{vit.L2Normalize(), plain.L2Normalize(), tensor.Map{bundle.PixelsInput: in}}.compare(dir, run)
 }
 
 // tokens adds the recognised tower with prompts to g.

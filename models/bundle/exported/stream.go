@@ -209,16 +209,8 @@ func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
 	if err != nil {
 		return err
 	}
-	model, err := graph.Model(graph.Output{Name: "once", Node: list[1].Cast(graph.Float).L2Normalize()}, graph.Output{
-		Name: "twice", Node: twice.L2Normalize()})
-	if err != nil {
-		return err
-	}
-	out, err := run(model, dir, tensor.Map{bundle.PixelsInput: in})
-	if err == nil {
-		err = sameFeatures(out["twice"], out["once"])
-	}
-	if err != nil {
+	forms := twoForms{twice.L2Normalize(), list[1].Cast(graph.Float).L2Normalize(), tensor.Map{bundle.PixelsInput: in}}
+	if err := forms.compare(dir, run); err != nil {
 		return fmt.Errorf("with all tokens twice, %w", err)
 	}
 	return nil

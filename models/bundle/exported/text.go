@@ -327,13 +327,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	var out []graph.Node
-	var err error
-	if roots := []graph.Node{t.output}; t.open != nil {
-		out, err = t.open.inline(g, roots, feed, n)
-	} else {
-		out, err = graph.Inline(g, roots, feed)
-	}
+	out, err := t.open.inline(g, []graph.Node{t.output}, feed, n)
 	if err != nil {
 		return graph.Node{}, err
 	}
