@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -81,11 +80,7 @@ func (a *archive) load() (any, error) {
 		return nil, fmt.Errorf("%.200q: %w", f.Name, err)
 	}
 	defer r.Close()
-	data, err := readPickle(bufio.NewReader(r))
-	if err != nil {
-		return nil, fmt.Errorf("%.200q: %w", f.Name, err)
-	}
-	v, err := unpickle(data, a.persistent, a.scripted())
+	v, _, err := readPickle(r, a.persistent, a.scripted())
 	if err != nil {
 		return nil, fmt.Errorf("%.200q: %w", f.Name, err)
 	}

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -260,12 +259,7 @@ func FuzzPickle(f *testing.F) {
 	f.Add([]byte("\x80\x02(" + strings.Repeat("(", 300) + "t."))
 	f.Add([]byte("\x80\x02}(" + str("w") + "K\x01" + str("w") + "K\x02u."))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		data, err := readPickle(bufio.NewReader(bytes.NewReader(b)))
-		if err != nil {
-			oneLined(t, err)
-			return
-		}
-		v, err := unpickle(data, func(id any) (any, error) { return parseStorage(id) }, true)
+		v, _, err := readPickle(bytes.NewReader(b), func(id any) (any, error) { return parseStorage(id) }, true)
 		if err != nil {
 			oneLined(t, err)
 			return

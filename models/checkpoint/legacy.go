@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,12 +27,9 @@ type legacy struct {
 func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 	at := int64(0)
 	next := func(persistent func(any) (any, error)) (any, error) {
-		data, err := readPickle(bufio.NewReader(io.NewSectionReader(r, at, size-at)))
-		if err != nil {
-			return nil, err
-		}
-		at += int64(len(data))
-		return unpickle(data, persistent, false)
+		v, n, err := readPickle(io.NewSectionReader(r, at, size-at), persistent, false)
+		at += n
+		return v, err
 	}
 	magic, err := next(nil)
 	if err != nil {

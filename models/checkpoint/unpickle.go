@@ -1,36 +1,27 @@
 package checkpoint
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 	"strings"
 
-	"github.com/nlpodyssey/gopickle/pickle"
 	"github.com/nlpodyssey/gopickle/types"
+
+	"promptfed/runtime/unpickle"
 )
 
-// unpickle runs one pickle (see readPickle) with gopickle's stack machine, which executes no code: a global is a Go
-// value of this package or an error. persistent converts a persistent id to a storage; scripted allows the classes of a
-// TorchScript archive.
-func unpickle(data []byte, persistent func(any) (any, error), scripted bool) (v any, err error) {
-	defer func() {
-		if r := recover(); r != nil { // gopickle asserts types and indexes without checks
-			v, err = nil, fmt.Errorf("pickle is malformed (%v)", r)
-		}
-		if err != nil {
-			err = errors.New(oneLine(err.Error()))
-		}
-	}()
-	u := pickle.NewUnpickler(bytes.NewReader(data))
-	u.PersistentLoad = persistent
-	u.FindClass = func(module, name string) (any, error) { return global(module, name, scripted) }
-	v, err = u.Load()
-	if err != nil {
-		return nil, fmt.Errorf("pickle: %w", err)
-	}
-	return v, nil
+// maxName limits the bytes of a tensor's or storage's name, so that an error can quote it; published ones have fewer
+// than 100.
+const maxName = 512
+
+// readPickle reads the pickle at the start of r; the largest CLIP needs half a megabyte, and a tensor takes about ten
+// objects. A global is a Go value of this package or an error. persistent converts a persistent id to a storage;
+// scripted allows the classes of a TorchScript archive.
+func readPickle(r io.Reader, persistent func(any) (any, error), scripted bool) (v any, size int64, err error) {
+	return unpickle.Options{Bytes: 16 << 20, Line: 4096, Marks: 256, Objects: 1 << 19, Persistent: persistent,
+		Global: func(module, name string) (any, error) { return global(module, name, scripted) }}.Read(r)
 }
 
 // storageType is a class such as torch.FloatStorage; dtypeValue is a value such as torch.float16; both hold a
@@ -143,13 +134,7 @@ func (m *module) PySetState(state any) error {
 	return nil
 }
 
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
-	if len(s) > 400 {
-		s = strings.ToValidUTF8(s[:400], "") + "..."
-	}
-	return s
-}
+func oneLine(s string) string { return unpickle.OneLine(s) }
 
 // storage is a flat little-endian buffer of a PyTorch checkpoint: count elements of dtype under a key.
 type storage struct {

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/nlpodyssey/gopickle/types"
+
+	"promptfed/runtime/unpickle"
 )
 
 // DType is a numpy dtype: a letter of numpy's array protocol and the number of bytes of an element.
@@ -76,7 +78,7 @@ func pickleLatin1(args ...any) (any, error) {
 		return nil, errors.New("bytes in an encoding other than latin1")
 	}
 	switch v := args[0].(type) {
-	case blob:
+	case unpickle.Outside:
 		return v, nil
 	case string:
 		out := make([]byte, 0, len(v))
@@ -193,8 +195,8 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 	}
 	length := int64(-1)
 	switch v := elements.(type) {
-	case blob:
-		a.File, length = &v, v.length
+	case unpickle.Outside:
+		a.File, length = &blob{v}, v.Length
 	case *types.ByteArray:
 		a.Raw = *v
 	case []byte:

@@ -117,7 +117,7 @@ func FuzzPickle(f *testing.F) {
 				t.Fatalf("%q is more than a line", err)
 			}
 			if x, ok := v.(*Array); ok && x.File != nil && (x.File.At < 0 ||
-				x.File.At+x.File.length > int64(len(raw))) {
+				x.File.At+x.File.Length > int64(len(raw))) {
 				t.Fatalf("%+v lies outside of %d bytes", *x.File, len(raw))
 			}
 		}

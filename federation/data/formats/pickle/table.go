@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/nlpodyssey/gopickle/types"
+
+	"promptfed/runtime/unpickle"
 )
 
 // ReadPathsAndLabels reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with
@@ -155,5 +157,5 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newNpArray(dtype, shape, blob{At: at, length: size - at}, m[3] == "True")
+	return newNpArray(dtype, shape, unpickle.Outside{At: at, Length: size - at}, m[3] == "True")
 }
