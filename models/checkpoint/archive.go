@@ -104,27 +104,38 @@ func (a *archive) persistent(id any) (any, error) {
 	return st, nil
 }
 
-// data returns the bytes of a storage. A stored member is read in place, and at is its offset in the file; a compressed
-// one is decompressed into memory, and at is -1.
-func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
-	f := a.members[a.prefix+"data/"+st.key]
-	size := st.count * int64(elementSize(st.dtype))
-	if f.Method == zip.Store {
-		if f.CompressedSize64 != f.UncompressedSize64 {
-			return nil, 0, fmt.Errorf("storage %q is stored with two sizes", st.key)
-		}
-		at, err := f.DataOffset()
-		if err != nil {
-			return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
-		}
-		if at > a.size || size > a.size-at {
-			return nil, 0, fmt.Errorf("storage %q is said to have %d bytes at %d of a file of %d; the file is "+
-				"truncated or damaged", st.key, size, at, a.size)
-		}
-		return a.r, at, nil
+func (a *archive) member(st *storage) (f *zip.File, size int64) {
+	return a.members[a.prefix+"data/"+st.key], st.count * int64(elementSize(st.dtype))
+}
+
+func (a *archive) place(st *storage) (at int64, stored bool, err error) {
+	f, size := a.member(st)
+	if f.Method != zip.Store {
+		return 0, false, nil
+	}
+	if f.CompressedSize64 != f.UncompressedSize64 {
+		return 0, false, fmt.Errorf("storage %q is stored with two sizes", st.key)
+	}
+	at, err = f.DataOffset()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("storage %q: %w", st.key, err)
+	case at > a.size || size > a.size-at:
+		err = fmt.Errorf("storage %q is said to have %d bytes at %d of a file of %d; the file is truncated or damaged",
+			st.key, size, at, a.size)
+	}
+	return at, true, err
+}
+
+// open decompresses a member that is not stored into memory.
+func (a *archive) open(st *storage) (r io.ReaderAt, at int64, err error) {
+	at, stored, err := a.place(st)
+	if stored || err != nil {
+		return a.r, at, err
 	}
 	// Weights hardly compress; a member that expands to twenty times its size is an attack on memory. The archive
 	// itself states both sizes, so the size of the file counts too.
+	f, size := a.member(st)
 	if packed := min(f.CompressedSize64, uint64(a.size)); size > 1<<20 && uint64(size)/20 > packed {
 		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, as no weights do", st.key, f.CompressedSize64,
 			size)
@@ -141,7 +152,7 @@ func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
 	}
-	return bytes.NewReader(b), -1, nil
+	return bytes.NewReader(b), 0, nil
 }
 
 var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it " +
@@ -162,10 +173,4 @@ func openFile(name string) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	return f, st.Size(), nil
-}
-
-// stored reports whether the archive holds the bytes of a storage uncompressed.
-func (a *archive) stored(st *storage) bool {
-	f := a.members[a.prefix+"data/"+st.key]
-	return f.Method == zip.Store
 }

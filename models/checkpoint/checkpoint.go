@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,8 +43,7 @@ func (o Options) check() error {
 
 // sideFiles lists the files beside the weights in a Hugging Face or OpenCLIP folder.
 var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
-	"special_tokens_map.json",
-	"preprocessor_config.json", "spiece.model", "vocab.txt"}
+	"special_tokens_map.json", "preprocessor_config.json", "spiece.model", "vocab.txt"}
 
 // Checkpoint is an open checkpoint. Its methods are safe for concurrent use.
 type Checkpoint struct {
@@ -123,12 +123,10 @@ func (c *Checkpoint) Preprocessor() (map[string]any, error) {
 
 // Close closes the files; handles cannot be loaded afterwards.
 func (c *Checkpoint) Close() error {
-	var first error
+	var err error
 	for _, f := range c.closers {
-		if err := f.Close(); err != nil && first == nil {
-			first = err
-		}
+		err = errors.Join(err, f.Close())
 	}
 	c.closers = nil
-	return first
+	return err
 }

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ func flattenModule(root *module) (map[string]*view, error) {
 	out := map[string]*view{}
 	budget := maxNodes
 	var walk func(m *module, prefix string, depth int) error
-	walk = func(m *module, prefix string, depth int) error {
+	walk = func(m *module, prefix string, depth int) (err error) {
 		if depth > maxDepth {
 			return fmt.Errorf("modules nest more than %d deep", maxDepth)
 		}
@@ -32,17 +33,14 @@ func flattenModule(root *module) (map[string]*view, error) {
 			case *view:
 				out[prefix+a.name] = v
 			case *module:
-				if err := walk(v, prefix+a.name+".", depth+1); err != nil {
+				if err = walk(v, prefix+a.name+".", depth+1); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	if err := walk(root, "", 0); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, walk(root, "", 0)
 }
 
 // flattenDict returns the tensors of a state dict, which is the object itself or, in a training checkpoint, its entry
@@ -111,32 +109,18 @@ func kindOf(v any) string {
 // (torch.compile).
 func trimPrefixes[V any](m map[string]V) map[string]V {
 	for range 4 {
-		trimmed := false
 		for _, prefix := range []string{"module.", "_orig_mod."} {
-			if len(m) == 0 || slices.ContainsFunc(keys(m), func(k string) bool {
-				return !strings.HasPrefix(k,
-					prefix)
-			}) {
+			if slices.ContainsFunc(keys(m), func(k string) bool { return !strings.HasPrefix(k, prefix) }) {
 				continue
 			}
 			out := make(map[string]V, len(m))
 			for k, v := range m {
 				out[strings.TrimPrefix(k, prefix)] = v
 			}
-			m, trimmed = out, true
-		}
-		if !trimmed {
-			break
+			m = out
 		}
 	}
 	return m
 }
 
-func keys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -120,36 +120,34 @@ func inFile(name, path string, r io.ReaderAt, info safetensors.Info) *Handle {
 		r:      r, load: func() (*tensor.Tensor, error) { return safetensors.ReadTensor(r, info) }}
 }
 
-// buffers returns the bytes of storages. at is the offset of a storage in r and in the file; a negative at means that r
-// holds only the storage.
+// buffers returns the bytes of storages.
 type buffers interface {
-	data(*storage) (r io.ReaderAt, at int64, err error)
+	// place returns the offset of a storage in the file; stored is false if the file holds it compressed.
+	place(*storage) (at int64, stored bool, err error)
+	// open returns the bytes of a storage, which begin at an offset of r.
+	open(*storage) (r io.ReaderAt, at int64, err error)
 }
 
 // handle returns the handle of a view of a PyTorch storage in the file called path.
 func (v *view) handle(name, path string, from buffers) (*Handle, error) {
-	unit := int64(elementSize(v.dtype))
-	if v.contiguous() && v.inPlace(from) {
-		r, at, err := from.data(v.storage)
+	h := &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {
+		r, at, err := from.open(v.storage)
 		if err != nil {
 			return nil, err
 		}
-		info := safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit,
-			Length: int64(tensor.Size(v.shape)) * unit}
-		return inFile(name, path, r, info), nil
+		return v.gather(r, at)
+	}}
+	if !v.contiguous() {
+		return h, nil
 	}
-	return &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {
-		r, at, err := from.data(v.storage)
-		if err != nil {
-			return nil, err
-		}
-		return v.gather(r, max(at, 0))
-	}}, nil
-}
-
-func (v *view) inPlace(from buffers) bool {
-	a, ok := from.(*archive)
-	return !ok || a.stored(v.storage)
+	at, stored, err := from.place(v.storage)
+	if err != nil || !stored {
+		return h, err
+	}
+	r, _, err := from.open(v.storage)
+	unit := int64(elementSize(v.dtype))
+	return inFile(name, path, r, safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit,
+		Length: int64(tensor.Size(v.shape)) * unit}), err
 }
 
 // gather copies the elements of a view in row-major order. It reads only the part of the storage that the view covers.

@@ -133,8 +133,13 @@ func (l *legacy) locate(keys []any, at, size int64) error {
 	return nil
 }
 
-func (l *legacy) data(st *storage) (io.ReaderAt, int64, error) {
-	return l.r, l.offsets[st.key] + st.start*int64(elementSize(st.dtype)), nil
+func (l *legacy) place(st *storage) (at int64, stored bool, err error) {
+	return l.offsets[st.key] + st.start*int64(elementSize(st.dtype)), true, nil
+}
+
+func (l *legacy) open(st *storage) (r io.ReaderAt, at int64, err error) {
+	at, _, err = l.place(st)
+	return l.r, at, err
 }
 
 // parseStorage reads a persistent id ("storage", type, key, device, count, ...).

@@ -14,18 +14,24 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// Weight files in the order in which they are searched in a folder: safetensors first, since they hold no executable
-// content.
-var (
-	huggingfaceFiles = []string{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-		"pytorch_model.bin.index.json"}
-	openclipFiles = []string{"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
-		"open_clip_pytorch_model.bin"}
-)
-
 const (
 	huggingfaceConfig = "config.json"
 	openclipConfig    = "open_clip_config.json"
+)
+
+// layout is the content of a folder: a configuration, and the weight files in the order in which they are searched,
+// safetensors first, since they hold no executable content.
+type layout struct {
+	format Format
+	config string
+	files  []string
+}
+
+var (
+	huggingface = layout{HuggingFace, huggingfaceConfig, []string{"model.safetensors", "model.safetensors.index.json",
+		"pytorch_model.bin", "pytorch_model.bin.index.json"}}
+	openclip = layout{OpenCLIP, openclipConfig, []string{"open_clip_model.safetensors",
+		"open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"}}
 )
 
 // Open reads the layout of the checkpoint at path, which is a file or a folder (see the package comment). Tensors are
@@ -56,7 +62,7 @@ func Open(path string, opts Options) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) openFolder() error {
-	hf, oc := c.first(huggingfaceFiles), c.first(openclipFiles)
+	hf, oc := c.first(huggingface.files), c.first(openclip.files)
 	if !exists(filepath.Join(c.dir, openclipConfig)) {
 		if hf == "" && oc != "" {
 			return fmt.Errorf("%s: %s is there, but %s is missing", c.dir, oc, openclipConfig)
@@ -73,12 +79,12 @@ func (c *Checkpoint) openFolder() error {
 	}
 	switch {
 	case hf != "":
-		return c.openNamed(HuggingFace, hf, huggingfaceConfig)
+		return c.openNamed(huggingface, hf)
 	case oc != "":
-		return c.openNamed(OpenCLIP, oc, openclipConfig)
+		return c.openNamed(openclip, oc)
 	}
 	return fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", c.dir,
-		strings.Join(huggingfaceFiles, ", "), openclipConfig, strings.Join(openclipFiles, ", "))
+		strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
 }
 
 func isSafe(name string) bool { return strings.Contains(name, ".safetensors") }
@@ -94,33 +100,26 @@ func (c *Checkpoint) first(names []string) string {
 
 // openSingle opens one weights file. A file with a standard name beside its configuration is read like its folder.
 func (c *Checkpoint) openSingle(base string) error {
-	for _, n := range huggingfaceFiles {
-		if base == n && exists(filepath.Join(c.dir, huggingfaceConfig)) {
-			return c.openNamed(HuggingFace, base, huggingfaceConfig)
-		}
-	}
-	for _, n := range openclipFiles {
-		if base == n && exists(filepath.Join(c.dir, openclipConfig)) {
-			return c.openNamed(OpenCLIP, base, openclipConfig)
+	for _, l := range []layout{huggingface, openclip} {
+		if slices.Contains(l.files, base) && exists(filepath.Join(c.dir, l.config)) {
+			return c.openNamed(l, base)
 		}
 	}
 	c.format = StateDict
 	return c.weights(base)
 }
 
-func (c *Checkpoint) openNamed(format Format, weights, config string) error {
-	c.format = format
-	path := filepath.Join(c.dir, config)
-	if exists(path) {
+func (c *Checkpoint) openNamed(l layout, weights string) error {
+	c.format = l.format
+	for _, name := range append([]string{l.config}, sideFiles...) {
+		if exists(filepath.Join(c.dir, name)) {
+			c.side = append(c.side, name)
+		}
+	}
+	if path := c.File(l.config); path != "" {
 		var err error
 		if c.config, err = readJSON(path); err != nil {
 			return err
-		}
-		c.side = append(c.side, config)
-	}
-	for _, name := range sideFiles {
-		if exists(filepath.Join(c.dir, name)) {
-			c.side = append(c.side, name)
 		}
 	}
 	return c.weights(weights)
@@ -209,7 +208,12 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	case len(head) == 0:
 		return nil, errors.New("the file is empty")
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return c.readArchive(path, r, size)
+		a, err := openArchive(r, size)
+		if err != nil {
+			return nil, err
+		}
+		object, err := a.load()
+		return c.pickled(path, object, a, err)
 	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
 		return nil, errors.New("the file is a Git LFS pointer, not the weights; fetch them with git lfs pull")
 	case len(head) > 262 && string(head[257:262]) == "ustar":
@@ -217,7 +221,8 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	case len(head) > 8 && head[8] == '{' || strings.HasSuffix(path, ".safetensors"):
 		return readSafetensors(path, r, size)
 	case head[0] == 0x80:
-		return c.readLegacy(path, r, size)
+		object, l, err := openLegacy(r, size)
+		return c.pickled(path, object, l, err)
 	}
 	return nil, errors.New("not a checkpoint: want safetensors, a TorchScript archive or a file of torch.save")
 }
@@ -238,40 +243,21 @@ func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle
 	return out, nil
 }
 
-func (c *Checkpoint) readArchive(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
-	a, err := openArchive(r, size)
-	if err != nil {
-		return nil, err
-	}
-	object, err := a.load()
-	if err != nil {
-		return nil, err
-	}
+// pickled returns the tensors of an object that PyTorch saved.
+func (c *Checkpoint) pickled(path string, object any, from buffers, err error) (map[string]*Handle, error) {
 	var found map[string]*view
-	if root, ok := object.(*module); ok {
+	if root, ok := object.(*module); ok && err == nil {
 		if c.format == StateDict {
 			c.format = OpenAI
 		}
 		found, err = flattenModule(root)
-	} else {
+	} else if err == nil {
 		found, c.training, err = flattenDict(object)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return handlesOf(found, path, a)
-}
-
-func (c *Checkpoint) readLegacy(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
-	object, l, err := openLegacy(r, size)
-	if err != nil {
-		return nil, err
-	}
-	var found map[string]*view
-	if found, c.training, err = flattenDict(object); err != nil {
-		return nil, err
-	}
-	return handlesOf(found, path, l)
+	return handlesOf(found, path, from)
 }
 
 func handlesOf(found map[string]*view, path string, from buffers) (map[string]*Handle, error) {

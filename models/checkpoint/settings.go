@@ -49,7 +49,7 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 	if s.trunk || s.bert && !s.huggingface {
 		return fmt.Errorf("weights do not determine how towers of timm or transformers inside an OpenCLIP "+
 			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
-			openclipFiles[0], openclipFiles[2])
+			openclip.files[0], openclip.files[2])
 	}
 	act, epsilon := QuickGELU, 1e-5
 	switch {
