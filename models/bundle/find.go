@@ -72,8 +72,7 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		known = append(known, e.Name)
 	}
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
-		"convert and put it there",
-		name, strings.Join(dirs, ", "), JoinOrNone(known))
+		"convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
 }
 
 // JoinOrNone joins names for a message.

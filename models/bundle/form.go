@@ -105,13 +105,11 @@ func Inspect(path string) (r Report, err error) {
 	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
 		r, err = inspectONNX(path)
 	default:
-		err = fmt.Errorf("%s: no known format", path)
-		for _, f := range forms {
-			if f.Inspect != nil {
-				r, err = f.Inspect(path)
-				break
-			}
+		i := slices.IndexFunc(forms, func(f Format) bool { return f.Inspect != nil })
+		if i < 0 {
+			return Report{}, fmt.Errorf("%s: no known format", path)
 		}
+		r, err = forms[i].Inspect(path)
 	}
 	r.count()
 	return r, err

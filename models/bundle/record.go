@@ -112,14 +112,14 @@ func forget(dir string) {
 	if err != nil || len(list) <= maxFolders {
 		return
 	}
-	age := map[string]time.Time{}
-	for _, e := range list {
+	age := func(e os.DirEntry) (t time.Time) {
 		if st, err := e.Info(); err == nil {
-			age[e.Name()] = st.ModTime()
+			t = st.ModTime()
 		}
+		return t
 	}
-	names := slices.SortedFunc(maps.Keys(age), func(a, b string) int { return age[a].Compare(age[b]) })
-	for _, name := range names[:max(0, len(names)-maxFolders)] {
-		os.Remove(filepath.Join(dir, name))
+	slices.SortFunc(list, func(a, b os.DirEntry) int { return age(a).Compare(age(b)) })
+	for _, e := range list[:len(list)-maxFolders] {
+		os.Remove(filepath.Join(dir, e.Name()))
 	}
 }

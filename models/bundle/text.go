@@ -3,10 +3,12 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,7 +23,7 @@ const maxSuffixes = 16
 //
 // If a class and its prompt exceed the context, the error names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
-	s, err := b.classTokens(classes)
+	s, err := b.suffixesOf(classes, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +54,7 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 		}
 		if len(ids[i]) > b.Text.Context {
 			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context "+
-				"has %d: shorten it",
-				b.Name, text, len(ids[i]), b.Text.Context)
+				"has %d: shorten it", b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
 	n, err := b.TextFeatures(g, ids)
@@ -127,19 +128,15 @@ func (b *Bundle) EmptySuffix() (*clip.Suffixes, error) { return b.suffixesOf([]s
 // StepBytesForImage returns about how much memory a training step takes for each image that has its own prompt of the
 // given number of tokens.
 func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {
-	s, err := b.classTokens(classes)
+	s, err := b.suffixesOf(classes, ".")
 	if err != nil {
 		return 0, err
 	}
 	return clip.Text{TextArch: b.Text}.StepBytesForImage(s, tokens), nil
 }
 
-// classTokens returns the embeddings of a list of classes. They are cached, so that graphs intern them.
-func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
-	return b.suffixesOf(classes, ".")
-}
-
-// suffixesOf is classTokens with another text than a full stop after the class.
+// suffixesOf returns the embeddings of a list of classes with a text after each. They are cached, so that graphs intern
+// them.
 func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, error) {
 	ids, err := b.tokensOf(classes, behind)
 	if err != nil {
@@ -166,4 +163,23 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	}
 	b.suffixes[key] = s
 	return s, nil
+}
+
+// EmbeddingRows reads the rows of tokens from an embedding [vocabulary,width] at an offset of a file.
+func EmbeddingRows(r io.ReaderAt, offset int64, dtype string, vocabulary, width int, ids []int) ([]float32, error) {
+	row := make([]byte, width*safetensors.ElementSize(dtype))
+	out := tensor.New(len(ids), width)
+	for i, id := range ids {
+		if id < 0 || id >= vocabulary {
+			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, vocabulary)
+		}
+		_, err := r.ReadAt(row, offset+int64(id)*int64(len(row)))
+		if err == nil {
+			err = safetensors.Decode(dtype, row, out, i*width)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("token %d: %w", id, err)
+		}
+	}
+	return out.Data, nil
 }

@@ -29,8 +29,7 @@ func (a VisionArch) checkResNet() error {
 		return fmt.Errorf("vision tower: patch %d of a ResNet, must be %d", a.Patch, cell)
 	case a.Width < 1 || a.Width%headWidth != 0 || a.Heads != a.Width/headWidth || a.EmbedDim < 1:
 		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and embed_dim %d: the width must be a "+
-			"multiple of %d, and the heads %d wide",
-			a.Width, a.Heads, a.EmbedDim, headWidth, headWidth)
+			"multiple of %d, and the heads %d wide", a.Width, a.Heads, a.EmbedDim, headWidth, headWidth)
 	}
 	for i, n := range a.Stages {
 		if n < 1 || n > 1000 {

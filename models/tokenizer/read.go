@@ -82,34 +82,33 @@ func loadFile(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	defer f.Close()
-	switch {
+	var t *Tokenizer
+	c := readConfig(path)
+	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
 	case strings.HasSuffix(path, ".model"):
-		c := readConfig(path)
-		t, err := readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
-		return t.configured(c), err
-	case filepath.Base(path) == bertName:
-		c := readConfig(path)
-		t, err := readBERT(f, c.Lower)
-		return t.configured(c), err
-	case strings.HasSuffix(path, ".json") && filepath.Base(path) != vocabName:
-		t, err := readHF(f)
-		return t.configured(readConfig(path)), err
-	case !strings.HasSuffix(path, ".json"):
+		t, err = readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
+	case base == bertName:
+		t, err = readBERT(f, c.Lower)
+	case base == vocabName:
+		m, err := os.Open(filepath.Join(filepath.Dir(path), mergesName))
+		if err != nil {
+			return nil, fmt.Errorf("%s must lie beside it: %w", mergesName, err)
+		}
+		defer m.Close()
+		return readVocab(f, m)
+	case isJSON:
+		t, err = readHF(f)
+	default:
 		merges, err := readMerges(f, CLIPMerges)
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(filepath.Base(path), openAIName) && len(merges) < CLIPMerges {
+		if strings.HasPrefix(base, openAIName) && len(merges) < CLIPMerges {
 			return nil, fmt.Errorf("%d merges, OpenAI's list has %d and more: it is cut short", len(merges), CLIPMerges)
 		}
 		return fromMerges(merges)
 	}
-	m, err := os.Open(filepath.Join(filepath.Dir(path), mergesName))
-	if err != nil {
-		return nil, fmt.Errorf("%s must lie beside it: %w", mergesName, err)
-	}
-	defer m.Close()
-	return readVocab(f, m)
+	return t.configured(c), err
 }
 
 // hfConfig holds the fields of tokenizer_config.json that are used.

@@ -2,12 +2,9 @@ package converted
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 
@@ -116,21 +113,7 @@ func (t towers) Embed(ids []int) ([]float32, error) {
 		return nil, err
 	}
 	defer f.Close()
-	width := p.Shape[1]
-	out := make([]float32, 0, len(ids)*width)
-	row := make([]byte, 4*width)
-	for _, id := range ids {
-		if id < 0 || id >= p.Shape[0] {
-			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, p.Shape[0])
-		}
-		if _, err := f.ReadAt(row, p.Offset+int64(id)*int64(len(row))); err != nil {
-			return nil, fmt.Errorf("token %d: %w", id, err)
-		}
-		for i := range width {
-			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(row[4*i:])))
-		}
-	}
-	return out, nil
+	return bundle.EmbeddingRows(f, p.Offset, p.DType, p.Shape[0], p.Shape[1], ids)
 }
 
 func (t towers) Verify() error { return bundle.Verify(t.dir, t.m.Files, true, remedy) }

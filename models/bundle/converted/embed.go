@@ -3,6 +3,7 @@ package converted
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -23,14 +24,19 @@ func Embed(name string, files fs.FS) {
 // its contents and the version of bundles. It is written beside this path and renamed: if several processes do this at
 // the same time, the first one wins, and none reads an incomplete bundle. A cached bundle is used only if its contents
 // are right.
-func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
+func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("bundle %s: %w", name, err)
+		}
+	}()
 	cache, err := bundle.CacheDir()
 	if err != nil {
 		return nil, err
 	}
 	key, err := contentKey(files)
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", name, err)
+		return nil, err
 	}
 	dir := filepath.Join(cache, "embedded", key, name)
 	if b, err := open(dir); err == nil {
@@ -38,15 +44,15 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 	}
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o777); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", name, err)
+		return nil, err
 	}
 	src, err := os.MkdirTemp(parent, atomicfile.PartialPrefix+"source-")
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", name, err)
+		return nil, err
 	}
 	defer os.RemoveAll(src)
 	if err := os.CopyFS(src, files); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", name, explain(err))
+		return nil, explain(err)
 	}
 	fresh := filepath.Join(src, "bundle")
 	if _, err := Convert(src, fresh, Options{Name: name}); err != nil {
@@ -56,11 +62,8 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 		if b, err := open(dir); err == nil {
 			return b, nil // another process was faster
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("bundle %s: %w", name, err)
-		}
-		if err := os.Rename(fresh, dir); err != nil {
-			return nil, fmt.Errorf("bundle %s: %w", name, err)
+		if err := errors.Join(os.RemoveAll(dir), os.Rename(fresh, dir)); err != nil {
+			return nil, err
 		}
 	}
 	atomicfile.SyncFolder(parent)

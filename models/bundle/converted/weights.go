@@ -3,6 +3,7 @@ package converted
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
@@ -24,7 +25,7 @@ var alternatives = []struct {
 // forms returns the names and shapes of the alternative form of name [shape], or nil.
 func forms(name string, shape []int) map[string][]int {
 	for _, a := range alternatives {
-		stem, ok := cutSuffix(name, a.name)
+		stem, ok := strings.CutSuffix(name, a.name)
 		if !ok {
 			continue
 		}
@@ -39,15 +40,6 @@ func forms(name string, shape []int) map[string][]int {
 		return out
 	}
 	return nil
-}
-
-// cutSuffix removes suffix from a name that equals it or ends with it after a dot.
-func cutSuffix(name, suffix string) (stem string, ok bool) {
-	n := len(name) - len(suffix)
-	if n < 0 || name[n:] != suffix || n > 0 && name[n-1] != '.' {
-		return "", false
-	}
-	return name[:n], true
 }
 
 // checkWeights returns an error if a tensor of the architecture is missing or has another shape.

@@ -1,11 +1,11 @@
 package exported
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -198,31 +198,15 @@ func (e *embeddingTable) place() onnx.External {
 
 // lookUp returns the rows of the ids, width numbers each.
 func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
-	row := int64(e.width * safetensors.ElementSize(e.dtype))
-	var from io.ReaderAt
 	if e.file == "" {
-		from = strings.NewReader(string(e.inline))
-	} else {
-		f, err := onnx.OpenExternal(dir, e.place())
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		from = f
+		return bundle.EmbeddingRows(bytes.NewReader(e.inline), 0, e.dtype, e.rows, e.width, ids)
 	}
-	out, raw := tensor.New(len(ids), e.width), make([]byte, row)
-	for i, id := range ids {
-		if id < 0 || id >= e.rows {
-			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, e.rows)
-		}
-		if _, err := from.ReadAt(raw, e.offset+int64(id)*row); err != nil {
-			return nil, fmt.Errorf("token %d: %w", id, err)
-		}
-		if err := safetensors.Decode(e.dtype, raw, out, i*e.width); err != nil {
-			return nil, err
-		}
+	f, err := onnx.OpenExternal(dir, e.place())
+	if err != nil {
+		return nil, err
 	}
-	return out.Data, nil
+	defer f.Close()
+	return bundle.EmbeddingRows(f, e.offset, e.dtype, e.rows, e.width, ids)
 }
 
 // floatsOf returns the values of a constant of a graph, if it takes at most a megabyte.
