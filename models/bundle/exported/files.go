@@ -21,33 +21,25 @@ import (
 
 // list collects the files that the towers use, and prepares the digest.
 func (m *model) list() error {
-	add := func(name string) {
-		if name != "" && !slices.Contains(m.files, name) {
-			m.files = append(m.files, name)
-		}
+	m.files = append(slices.Clone(m.read), m.image.name, m.text.name)
+	if file := m.text.table.file; file != "" {
+		m.files = append(m.files, file)
 	}
-	for _, name := range m.read {
-		add(name)
-	}
-	add(m.image.name)
-	add(m.text.name)
-	add(m.text.table.file)
 	for _, f := range []*graph.File{m.image.file, m.text.file} {
 		files, err := onnx.ExternalFiles(f.Proto)
 		if err != nil {
 			return err
 		}
-		for _, name := range files {
-			add(name)
-		}
+		m.files = append(m.files, files...)
 	}
 	slices.Sort(m.files)
+	m.files = slices.Compact(m.files)
 	for _, name := range m.files {
 		if _, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil {
 			return err
 		}
 	}
-	m.digest = sync.OnceValue(func() string { return m.sum() })
+	m.digest = sync.OnceValue(m.sum)
 	return nil
 }
 
@@ -141,7 +133,7 @@ func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 					name, err, bundle.ManifestFile)
 			}
 			if x != (checkpoint.Texts{}) {
-				m.depend(name)
+				m.read = append(m.read, name)
 				break
 			}
 		}

@@ -44,7 +44,7 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 		in := reached(f, t.output)
 		if len(in) != 1 {
 			return nil, fmt.Errorf("output %s depends on %s; the image tower must take %s, and nothing else: export "+
-				"it so, with constants for the rest", t.output.Name(), describe(in), imageRole.takes)
+				"it so, with constants for the rest", t.output.Name(), describe(in...), imageRole.takes)
 		}
 		t.input = in[0]
 	}
@@ -53,8 +53,8 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 	}
 	c := []int{staticAxis(t.input, 1), staticAxis(t.input, 3)}
 	if t.last = c[1] == 3 && c[0] != 3; !isPixels(t.input) || !t.last && c[0] != 3 && c[0] != 0 {
-		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe([]graph.Node{
-			t.input}), imageRole.takes)
+		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe(t.input),
+			imageRole.takes)
 	}
 	t.levels = normalised(dir, t.input, t.output)
 	t.batch = staticAxis(t.input, 0)
@@ -65,7 +65,7 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 		o, ok := f.Output(p.Patches)
 		if !ok {
 			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, bundle.ManifestFile,
-				describe(outputs(f.Outputs)))
+				describe(outputs(f.Outputs)...))
 		}
 		t.patches = o
 	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
@@ -151,53 +151,45 @@ func (t *imageTower) guess() (int, error) {
 		return fit[0], nil
 	}
 	return 0, fmt.Errorf("input %s leaves the image size open: write \"image_size\" in %s",
-		describe([]graph.Node{t.input}), bundle.ManifestFile)
+		describe(t.input), bundle.ManifestFile)
 }
 
 func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
 	g := graph.New()
-	return t.build(g, bundle.AddPixelsInput(g, 2, size))
+	image, patches = t.build(g, bundle.AddPixelsInput(g, 2, size))
+	return image, patches, g.Err()
 }
 
 // build adds the tower to g and returns the features of pixels [B,3,S,S]. If the export fixed the batch, B must be
 // static.
-func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches graph.Node, err error) {
+func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches graph.Node) {
 	n := staticAxis(pixels, 0)
 	if t.batch == 0 || n == t.batch {
 		return t.once(g, pixels)
 	}
-	parts, err := chunks(n, t.batch)
-	if err != nil {
-		return image, patches, err
-	}
 	var images, others []graph.Node
-	for _, rows := range parts {
-		if image, patches, err = t.once(g, pixels.Rows(g.Ints(rows...))); err != nil {
-			return image, patches, err
-		}
+	for _, rows := range chunks(g, n, t.batch) {
+		image, patches = t.once(g, pixels.Rows(g.Ints(rows...)))
 		images, others = append(images, image), append(others, patches)
 	}
 	image = graph.Concat(0, images...).Slice(0, 0, n)
 	if t.patches.OK() {
 		patches = graph.Concat(0, others...).Slice(0, 0, n)
 	}
-	return image, patches, g.Err()
+	return image, patches
 }
 
-func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches graph.Node, err error) {
+func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches graph.Node) {
 	roots := []graph.Node{t.output}
 	if t.patches.OK() {
 		roots = append(roots, t.patches)
 	}
 	feed := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
-	out, err := t.open.inline(g, roots, feed, staticAxis(pixels, 0))
-	if err != nil {
-		return image, patches, err
-	}
+	out := t.open.inline(g, roots, feed, staticAxis(pixels, 0))
 	if len(out) > 1 {
 		patches = out[1].Cast(graph.Float)
 	}
-	return out[0].Cast(graph.Float), patches, g.Err()
+	return out[0].Cast(graph.Float), patches
 }
 
 // feed converts pixels to the element type and the layout of the input.
@@ -214,8 +206,8 @@ func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
 // model returns the tower with the input and output names of bundles, and with the batch of the export.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	g := graph.New()
-	image, patches, err := t.once(g, bundle.AddPixelsInput(g, t.batch, t.size))
-	if err != nil {
+	image, patches := t.once(g, bundle.AddPixelsInput(g, t.batch, t.size))
+	if err := g.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	list := []graph.Output{{Name: bundle.ImageOutput, Node: image}}
@@ -236,22 +228,22 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	}
 	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.LastTokens; {
 	case plain:
-		image, patches, err = t.build(g, pixels)
+		image, patches = t.build(g, pixels)
 	case t.vit == nil && t.stream == nil:
 		return image, patches, errNoPromptTokens
 	case t.vit != nil:
 		if err := t.vit.proof(); err != nil {
 			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
 		}
-		image, patches, err = t.tokens(g, t.vit, pixels, p)
+		image, patches = t.tokens(g, t.vit, pixels, p)
 	default:
 		if err := t.stream.proof(); err != nil {
 			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
 		}
-		image, err = t.streamed(g, t.stream, pixels, p)
+		image = t.streamed(g, t.stream, pixels, p)
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", t.name, err)
+	if err := g.Err(); err != nil {
+		return image, patches, fmt.Errorf("%s: %w", t.name, err)
 	}
-	return image, patches, err
+	return image, patches, nil
 }

@@ -16,25 +16,26 @@ import (
 // extension .onnx, where * matches any characters except a slash. All files may lie in a folder onnx/.
 type layout struct {
 	origin      string
-	image, text string // of the towers
-	both        string // of one file with both towers
+	image, text string // of the towers; equal if one file holds both
 }
+
+func (l layout) combined() bool { return l.image == l.text }
 
 // layouts is the table of layouts: another exporter is one more entry. File names only select the files; their inputs
 // and outputs are determined from the graphs.
 var layouts = []layout{
-	{origin: "two towers", image: "image", text: "text"},
-	{origin: "transformers.js or optimum, split", image: "vision_model", text: "text_model"},
-	{origin: "immich", image: "visual/model", text: "textual/model"},
-	{origin: "clip-as-service or Roboflow", image: "visual", text: "textual"},
-	{origin: "CLIP-ONNX", image: "clip_visual", text: "clip_textual"},
-	{origin: "lakera", image: "clip_image_model*", text: "clip_text_model*"},
-	{origin: "Chinese-CLIP", image: "*.img", text: "*.txt"},
-	{origin: "MobileCLIP of ente", image: "mobileclip*_image*", text: "mobileclip*_text*"},
-	{origin: "WinML", image: "image-encoder", text: "text-encoder"},
-	{origin: "usls", image: "*-visual", text: "*-textual"},
-	{origin: "transformers.js or optimum, combined", both: "model"},
-	{origin: "openai/CLIP", both: "clip"},
+	{"two towers", "image", "text"},
+	{"transformers.js or optimum, split", "vision_model", "text_model"},
+	{"immich", "visual/model", "textual/model"},
+	{"clip-as-service or Roboflow", "visual", "textual"},
+	{"CLIP-ONNX", "clip_visual", "clip_textual"},
+	{"lakera", "clip_image_model*", "clip_text_model*"},
+	{"Chinese-CLIP", "*.img", "*.txt"},
+	{"MobileCLIP of ente", "mobileclip*_image*", "mobileclip*_text*"},
+	{"WinML", "image-encoder", "text-encoder"},
+	{"usls", "*-visual", "*-textual"},
+	{"transformers.js or optimum, combined", "model", "model"},
+	{"openai/CLIP", "clip", "clip"},
 }
 
 // export is an .onnx file of a folder.
@@ -96,17 +97,14 @@ func exportsIn(dir string) []export {
 func matching(list []export, pattern string) []export {
 	return slices.DeleteFunc(slices.Clone(list), func(e export) bool {
 		ok, err := path.Match(pattern, e.stem)
-		return pattern == "" || err != nil || !ok
+		return err != nil || !ok
 	})
 }
 
 // choose returns the only file of a role with the requested variant, or else with the highest precision. It is an error
 // if there are two.
 func choose(role string, list []export, variant string) (export, error) {
-	best := 3
-	for _, e := range list {
-		best = min(best, e.rank())
-	}
+	best := slices.MinFunc(list, func(a, b export) int { return a.rank() - b.rank() }).rank()
 	fit := slices.DeleteFunc(slices.Clone(list), func(e export) bool {
 		return variant == "" && e.rank() != best || variant != "" && !strings.EqualFold(e.variant, variant)
 	})
@@ -142,23 +140,20 @@ func findTowers(dir, variant string) (f found, err error) {
 	list := exportsIn(dir)
 	var fit []layout
 	var half string
-	for _, split := range []bool{true, false} {
-		for _, l := range layouts {
-			image, text, both := matching(list, l.image), matching(list, l.text), matching(list, l.both)
-			switch {
-			case split && len(image) > 0 && len(text) > 0, !split && len(both) > 0:
-				fit = append(fit, l)
-			case split && len(image) > 0:
-				half = fmt.Sprintf("%s is the image tower (%s), and there is no text tower %s.onnx", image[0].file,
-					l.origin, l.text)
-			case split && len(text) > 0:
-				half = fmt.Sprintf("%s is the text tower (%s), and there is no image tower %s.onnx", text[0].file,
-					l.origin, l.image)
-			}
+	for _, l := range layouts {
+		switch image, text := matching(list, l.image), matching(list, l.text); {
+		case len(image) > 0 && len(text) > 0:
+			fit = append(fit, l)
+		case len(image) > 0:
+			half = fmt.Sprintf("%s is the image tower (%s), and there is no text tower %s.onnx", image[0].file,
+				l.origin, l.text)
+		case len(text) > 0:
+			half = fmt.Sprintf("%s is the text tower (%s), and there is no image tower %s.onnx", text[0].file,
+				l.origin, l.image)
 		}
-		if len(fit) > 0 {
-			break
-		}
+	}
+	if len(fit) > 0 && !fit[0].combined() { // layouts of two files come first in the table
+		fit = slices.DeleteFunc(fit, layout.combined)
 	}
 	two := pairs(dir)
 	switch {
@@ -178,9 +173,6 @@ func findTowers(dir, variant string) (f found, err error) {
 	l := fit[0]
 	f.origin = l.origin
 	image, text := matching(list, l.image), matching(list, l.text)
-	if l.both != "" {
-		image, text = matching(list, l.both), matching(list, l.both)
-	}
 	if f.image, err = choose("image tower", image, variant); err != nil {
 		return f, err
 	}
@@ -209,7 +201,7 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 		if image {
 			own = l.image
 		}
-		if fit := matching(list, own); len(fit) > 0 {
+		if fit := matching(list, own); len(fit) > 0 && !l.combined() {
 			e, err = choose(role, fit, variant)
 			return e, l.origin, err
 		}
@@ -228,7 +220,7 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 func looksExported(dir string) bool {
 	list := exportsIn(dir)
 	return slices.ContainsFunc(layouts, func(l layout) bool {
-		return len(matching(list, l.image))+len(matching(list, l.text))+len(matching(list, l.both)) > 0
+		return len(matching(list, l.image))+len(matching(list, l.text)) > 0
 	})
 }
 

@@ -19,8 +19,8 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 		tokens[i], read[i] = make([]int, length), length-1
 	}
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
-	f, err := t.build(g, emb, tokens, read)
-	if err != nil {
+	f := t.build(g, emb, tokens, read)
+	if err := g.Err(); err != nil {
 		return nil, err
 	}
 	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
@@ -103,32 +103,6 @@ func (t *textTower) findContext() error {
 		"in %s", could, bundle.ManifestFile)
 }
 
-// features adds the tower to g once for several lists of sequences, and splits the result into these lists.
-func (t *textTower) features(g *graph.Graph, parts []sequences) ([]graph.Node, error) {
-	var emb []graph.Node
-	var tokens [][]int
-	var read, counts []int
-	for _, p := range parts {
-		emb, tokens, read, counts = append(emb, p.emb), append(tokens, p.tokens...), append(read, p.read...),
-			append(counts, len(p.tokens))
-	}
-	all := emb[0]
-	if len(emb) > 1 {
-		all = graph.Concat(0, emb...)
-	}
-	f, err := t.build(g, all, tokens, read)
-	if err != nil || len(parts) == 1 {
-		return []graph.Node{f}, err
-	}
-	return f.Split(0, counts...), g.Err()
-}
-
-type sequences struct {
-	emb    graph.Node
-	tokens [][]int
-	read   []int
-}
-
 // extent returns the length of sequences if the longest needs the given number of positions.
 func (t *textTower) extent(longest int) int {
 	if t.short {
@@ -138,19 +112,25 @@ func (t *textTower) extent(longest int) int {
 }
 
 // prompts implements model.ClassFeatures with whole sequences, all prompts in one pass.
-func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) ([]graph.Node, error) {
+func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) []graph.Node {
 	longest := 0
 	for _, p := range list {
-		if err := (clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}).CheckPrompt(s,
-			p); err != nil {
-			return nil, err
+		text := clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}
+		if err := text.CheckPrompt(s, p); err != nil {
+			return slices.Repeat([]graph.Node{g.Fail("%w", err)}, len(list))
 		}
 		longest = max(longest, slices.Max(s.Lengths(p)))
 	}
-	var parts []sequences
+	var parts []graph.Node
+	var tokens [][]int
+	var read, counts []int
 	for _, p := range list {
-		emb, tokens, read := s.Sequences(p, t.extent(longest))
-		parts = append(parts, sequences{emb, tokens, read})
+		emb, ids, at := s.Sequences(p, t.extent(longest))
+		parts, tokens, read, counts = append(parts, emb), append(tokens, ids...), append(read, at...),
+			append(counts, len(ids))
 	}
-	return t.features(g, parts)
+	if len(parts) == 1 {
+		return []graph.Node{t.build(g, parts[0], tokens, read)}
+	}
+	return t.build(g, graph.Concat(0, parts...), tokens, read).Split(0, counts...)
 }

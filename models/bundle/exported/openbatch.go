@@ -37,32 +37,40 @@ type spot struct{ axis, outer int }
 
 var errLost = errors.New("the batch is not an axis of its own any more")
 
-// inline is graph.Inline, with an open batch unless o is nil; the batch is the first axis of the inputs, and batch is
-// its size in g if it is static, and else 0.
-func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
-	batch int) ([]graph.Node, error) {
-	if o == nil || batch == o.n {
-		return graph.Inline(g, roots, replace)
+// inlined is graph.Inline whose error becomes that of g.
+func inlined(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
+	transform graph.OpTransform) []graph.Node {
+	out, err := graph.InlineWith(g, roots, replace, transform)
+	if err != nil {
+		return slices.Repeat([]graph.Node{g.Fail("%w", err)}, len(roots))
 	}
-	var feed graph.Node
-	spots := map[graph.Node]spot{}
+	return out
+}
+
+// inline inlines nodes, with an open batch unless o is nil; the batch is the first axis of the inputs, and batch is its
+// size in g if it is static, and else 0.
+func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
+	batch int) []graph.Node {
+	if o == nil || batch == o.n {
+		return inlined(g, roots, replace, nil)
+	}
+	c, spots := &opening{n: o.n, choice: o.choice}, map[graph.Node]spot{}
 	for old, now := range replace {
 		if size := staticAxis(old, 0); size > 0 && size%o.n == 0 && now.Rank() > 0 && !now.Shape()[0].Is(size) {
 			spots[old] = spot{0, 1}
 			if size == o.n {
-				feed = now
+				c.feed = now
 			}
 		}
 	}
-	c := &opening{n: o.n, choice: o.choice, feed: feed}
-	out, err := graph.InlineWith(g, roots, replace, func(op *graph.Op, in []graph.Node,
+	out := inlined(g, roots, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		return c.transform(g, spots, op, slices.Clone(in), apply)
 	})
 	if o.search {
 		o.met = c.met
 	}
-	return out, err
+	return out
 }
 
 // take returns the chosen candidate for a form.
@@ -177,8 +185,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 		}
 		for i, n := range op.In {
 			if _, carries := spots[n]; carries || staticAxis(n, at.axis) != o.n || along == at.axis ||
-				in[i].Rank() < 0 ||
-				in[i].Dim(at.axis) != o.n {
+				in[i].Rank() < 0 || in[i].Dim(at.axis) != o.n {
 				continue
 			}
 			// One row for each element of the batch: use the first row for all of them.
@@ -386,12 +393,11 @@ func (t *imageTower) bothForms(o *opening) (f twoForms, err error) {
 	rows := t.batch + 2
 	g := graph.New()
 	pixels := bundle.AddPixelsInput(g, rows, t.size)
-	if f.want, _, err = t.build(g, pixels); err != nil {
-		return f, err
-	}
 	other := *t
 	other.batch, other.open = 0, o
-	if f.got, _, err = other.build(g, pixels); err == nil {
+	f.want, _ = t.build(g, pixels)
+	f.got, _ = other.build(g, pixels)
+	if err = g.Err(); err == nil {
 		_, err = other.model()
 	}
 	f.in = tensor.Map{bundle.PixelsInput: t.example(rows)}
@@ -418,12 +424,9 @@ func (t *textTower) bothForms(o *opening) (f twoForms, err error) {
 		tokens[i] = make([]int, t.context)
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
-	if f.want, err = t.build(g, emb, tokens, read); err != nil {
-		return f, err
-	}
 	other := *t
 	other.batch, other.open = 0, o
-	f.got, err = other.build(g, emb, tokens, read)
+	f.want, f.got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
 	f.in = tensor.Map{bundle.EmbeddingsInput: noise(rows, t.context, t.table.width)}
-	return f, err
+	return f, g.Err()
 }

@@ -98,16 +98,9 @@ func places(dir, file string) []string {
 func (m *model) beside(at []string, file string) (name string, data []byte, err error) {
 	name, data, err = m.look(at, file)
 	if name != "" && err == nil {
-		m.depend(name)
-	}
-	return name, data, err
-}
-
-// depend adds a file to those that the bundle depends on.
-func (m *model) depend(name string) {
-	if !slices.Contains(m.read, name) {
 		m.read = append(m.read, name)
 	}
+	return name, data, err
 }
 
 // look reads a file in one of the places; name is relative to the folder of the bundle, or empty if there is no such

@@ -199,11 +199,7 @@ func (m *model) prove(r *recognised, run Runner) error {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(length, t.table.width))
 	prompts := []clip.Prompt{{Ctx: ctx}}
-	plain, err := t.prompts(g, s, prompts)
-	if err != nil {
-		return err
-	}
-	features := []graph.Node{r.Prompts(g, r, s, prompts)[0].L2Normalize(), plain[0].L2Normalize()}
+	features := []graph.Node{r.Prompts(g, r, s, prompts)[0].L2Normalize(), t.prompts(g, s, prompts)[0].L2Normalize()}
 	weigh := g.Const(noise(len(ids), t.embedDim))
 	var gradients []graph.Node
 	for _, f := range features {
@@ -258,27 +254,18 @@ func (m *model) recogniseImage(run Runner) (*recognisedViT, error) {
 
 // prove runs both forms of the image tower on an image of noise.
 func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
-	g, in := graph.New(), t.example(1)
+	g := graph.New()
 	pixels := bundle.AddPixelsInput(g, 1, t.size)
-	plain, _, err := t.build(g, pixels)
-	if err != nil {
-		return err
-	}
-	vit, _, err := t.tokens(g, r, pixels, clip.VisionPrompts{})
-	if err != nil {
-		return err
-	}
-	return twoForms{vit.L2Normalize(), plain.L2Normalize(), tensor.Map{bundle.PixelsInput: in}}.compare(dir, run)
+	plain, _ := t.build(g, pixels)
+	vit, _ := t.tokens(g, r, pixels, clip.VisionPrompts{})
+	in := tensor.Map{bundle.PixelsInput: t.example(1)}
+	return twoForms{vit.L2Normalize(), plain.L2Normalize(), in}.compare(dir, run)
 }
 
 // tokens adds the recognised tower with prompts to g.
 func (t *imageTower) tokens(g *graph.Graph, r *recognisedViT, pixels graph.Node, p clip.VisionPrompts) (image,
-	patches graph.Node, err error) {
-	front, err := graph.Inline(g, []graph.Node{r.front}, map[graph.Node]graph.Node{t.input: t.feed(g, pixels)})
-	if err != nil {
-		return image, patches, err
-	}
+	patches graph.Node) {
+	front := inlined(g, []graph.Node{r.front}, map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}, nil)
 	p.Pixels = graph.Node{} // already added to pixels
-	image, patches = r.PromptedFeatures(g, r, front[0].Cast(graph.Float), p)
-	return image, patches, g.Err()
+	return r.PromptedFeatures(g, r, front[0].Cast(graph.Float), p)
 }

@@ -17,25 +17,24 @@ func (m *model) Report(r *bundle.Report) {
 		r.Found = append(r.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
 	}
 	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.embedDim)
-	found("pixels", "%s", describe([]graph.Node{i.input}))
-	found("image features", "%s", describe([]graph.Node{i.output}))
+	found("pixels", "%s", describe(i.input))
+	found("image features", "%s", describe(i.output))
 	if i.patches.OK() {
-		found("patch features", "%s: %d of an image", describe([]graph.Node{i.patches}), i.count)
+		found("patch features", "%s: %d of an image", describe(i.patches), i.count)
 	}
 	length := fmt.Sprintf("texts run at %d tokens", t.context)
 	if t.short {
 		length = "texts are padded only to the longest one"
 	}
 	found("text tower", "%s: width %d, context %d, features of size %d; %s", t.name, t.table.width, t.context,
-		t.embedDim,
-		length)
+		t.embedDim, length)
 	for _, p := range []struct {
 		what string
 		n    graph.Node
 	}{{"embeddings", t.embeddings}, {"token ids", t.ids}, {"end token index", t.eot},
 		{"attention mask (ones up to the end token)", t.mask}, {"position ids", t.positions}} {
 		if p.n.OK() {
-			found(p.what, "%s", describe([]graph.Node{p.n}))
+			found(p.what, "%s", describe(p.n))
 		}
 	}
 	if len(t.cut) > 0 {
@@ -46,7 +45,7 @@ func (m *model) Report(r *bundle.Report) {
 		found("prompts replace the output of", "%s", strings.Join(labels, ", "))
 	}
 	found("causal", "%t", t.causal)
-	found("text features", "%s", describe([]graph.Node{t.output}))
+	found("text features", "%s", describe(t.output))
 	where := t.table.file
 	if where == "" {
 		where = t.name

@@ -68,7 +68,9 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 	}
 	var whole []export
 	for _, l := range layouts {
-		whole = append(whole, matching(exportsIn(root), l.both)...)
+		if l.combined() {
+			whole = append(whole, matching(exportsIn(root), l.image)...)
+		}
 	}
 	slices.SortStableFunc(whole, func(a, b export) int { return cmp.Compare(size(a.file), size(b.file)) })
 	for _, e := range whole {

@@ -141,18 +141,16 @@ func (m *matcher) dominates(n, output graph.Node) bool {
 }
 
 // streamed returns the tower with prompt tokens after those of the image, with the blocks as exported.
-func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p clip.VisionPrompts) (graph.Node, error) {
+func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p clip.VisionPrompts) graph.Node {
 	switch {
 	case !p.Changes.None():
-		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-			"supports prompt tokens and prompts of pixels, but no low-rank changes or adapters; convert the " +
-			"checkpoint for those")
+		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer supports prompt " +
+			"tokens and prompts of pixels, but no low-rank changes or adapters; convert the checkpoint for those")
 	case p.LastTokens:
-		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-			"has no accessible tokens after its last block; convert the checkpoint for those")
+		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer has no accessible " +
+			"tokens after its last block; convert the checkpoint for those")
 	case len(p.Deep) >= len(s.values):
-		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
-			len(s.values))
+		return g.Fail("%d deep prompts for the %d blocks that were found", len(p.Deep), len(s.values))
 	}
 	tokens := p.Tokens
 	if tokens.OK() && s.norm != nil && !p.Normed {
@@ -160,11 +158,8 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", s.width), w.Node(g, "ln_pre.bias", s.width), s.eps)
 	}
 	feed := t.feed(g, pixels)
-	list, err := graph.Inline(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed})
-	if err != nil {
-		return graph.Node{}, err
-	}
-	return s.through(g, t, list[0], s.n, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
+	first := inlined(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed}, nil)[0]
+	return s.through(g, t, first, s.n, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
 		now := tokens
 		if block > 0 {
 			if now = (graph.Node{}); block <= len(p.Deep) {
@@ -180,37 +175,28 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 
 // through passes x, the input of the first block, through all blocks; enter may change the input of each block.
 func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int, feed graph.Node,
-	enter func(block int, x graph.Node, count int) (graph.Node, int)) (graph.Node, error) {
+	enter func(block int, x graph.Node, count int) (graph.Node, int)) graph.Node {
 	for i, from := range s.values {
 		to := t.output
 		if i+1 < len(s.values) {
 			to = s.values[i+1]
 		}
 		x, count = enter(i, x, count)
-		var err error
-		if x, err = s.rest(g, x, from, to, count, t.input, feed); err != nil {
-			return graph.Node{}, err
-		}
+		x = s.rest(g, x, from, to, count, t.input, feed)
 	}
-	return x.Cast(graph.Float), g.Err()
+	return x.Cast(graph.Float)
 }
 
 // proveStream compares the features of images with those of images whose tokens are all duplicated.
 func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
-	g, in := graph.New(), t.example(2)
-	pixels := bundle.AddPixelsInput(g, 2, t.size)
-	feed := t.feed(g, pixels)
-	list, err := graph.Inline(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed})
-	if err != nil {
-		return err
-	}
-	twice, err := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.n, feed,
+	g := graph.New()
+	feed := t.feed(g, bundle.AddPixelsInput(g, 2, t.size))
+	list := inlined(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed}, nil)
+	twice := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.n, feed,
 		func(_ int, x graph.Node, count int) (graph.Node, int) { return x, count })
+	in := tensor.Map{bundle.PixelsInput: t.example(2)}
+	err := twoForms{twice.L2Normalize(), list[1].Cast(graph.Float).L2Normalize(), in}.compare(dir, run)
 	if err != nil {
-		return err
-	}
-	forms := twoForms{twice.L2Normalize(), list[1].Cast(graph.Float).L2Normalize(), tensor.Map{bundle.PixelsInput: in}}
-	if err := forms.compare(dir, run); err != nil {
 		return fmt.Errorf("with all tokens twice, %w", err)
 	}
 	return nil
@@ -240,7 +226,7 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 }
 
 // rest computes a later value of the export from x, which replaces an earlier value, with count tokens and not n.
-func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) (graph.Node, error) {
+func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) graph.Node {
 	targets := map[*graph.Op][]int{}
 	if count != s.n {
 		// The changes are determined with refBatch images, for which all sizes are static.
@@ -250,20 +236,19 @@ func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, 
 		fixed := map[graph.Node]graph.Node{from: h.Input("x", graph.Float, graph.Static(sizes...)),
 			input: h.Input("feed", feed.DType(), s.input)}
 		w := &widening{s, count, map[graph.Node][]spot{from: {{s.axis, 1}}}, targets}
-		if _, err := graph.InlineWith(h, []graph.Node{to}, fixed, w.transform); err != nil {
-			return graph.Node{}, err
+		if inlined(h, []graph.Node{to}, fixed, w.transform); h.Err() != nil {
+			return g.Fail("%w", h.Err())
 		}
 	}
 	replace := map[graph.Node]graph.Node{from: x, input: feed}
-	out, err := graph.InlineWith(g, []graph.Node{to}, replace, func(op *graph.Op, in []graph.Node,
+	return inlined(g, []graph.Node{to}, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		if sizes, ok := targets[op]; ok {
 			in = slices.Clone(in)
 			in[1] = g.Ints(sizes...)
 		}
 		return apply(in)
-	})
-	return append(out, graph.Node{})[0], err
+	})[0]
 }
 
 // widening follows which axes of each value count tokens when there are count tokens and not n, and finds the targets

@@ -121,17 +121,15 @@ func (t *textTower) roles(p textConfig) error {
 	}
 	const hint = `write "text": {"embeddings" or "ids", "eot", "attention_mask", "position_ids": NAME} in ` +
 		bundle.ManifestFile
-	switch {
+	switch all := describe(reached(t.file, t.output)...); {
 	case len(unclear) > 0:
 		return fmt.Errorf("the role of its input %s is not clear among %s: %s, or export the tower without it, as it "+
-			"takes %s", describe(unclear[:1]), describe(reached(t.file, t.output)), hint, textRole.takes)
+			"takes %s", describe(unclear[0]), all, hint, textRole.takes)
 	case !t.embeddings.OK() && !t.ids.OK():
-		return fmt.Errorf("it takes %s; the text tower must take %s: export it so", describe(reached(t.file, t.output)),
-			textRole.takes)
+		return fmt.Errorf("it takes %s; the text tower must take %s: export it so", all, textRole.takes)
 	case t.embeddings.OK() && !t.eot.OK() && !t.ids.OK() && !t.mask.OK():
 		return fmt.Errorf("it has %s, but none marks the end of a text: export it with the index of the end token "+
-			"[classes] or with the token ids beside the embeddings",
-			describe(reached(t.file, t.output)))
+			"[classes] or with the token ids beside the embeddings", all)
 	}
 	return nil
 }
@@ -152,8 +150,7 @@ func (t *textTower) cutOff() error {
 			if rows := tableBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 &&
 				op.Attrs.Int("axis", 0) == 0 {
 				if t.table.source.OK() && t.table.source != rows {
-					return fmt.Errorf("token ids look up two tables, %s and %s", describe([]graph.Node{t.table.source}),
-						describe([]graph.Node{rows}))
+					return fmt.Errorf("token ids look up two tables, %s", describe(t.table.source, rows))
 				}
 				t.table.source = rows
 				t.cut = append(t.cut, op.Out[0])
@@ -162,8 +159,7 @@ func (t *textTower) cutOff() error {
 	}
 	if len(t.cut) == 0 {
 		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the "+
-			"tower with embeddings [classes,length,width] as input",
-			describe([]graph.Node{t.ids}))
+			"tower with embeddings [classes,length,width] as input", describe(t.ids))
 	}
 	return nil
 }
@@ -245,31 +241,23 @@ func looksCausal(dir string, output graph.Node) bool {
 
 // build adds the tower to g and returns the features [N,embedDim] of sequences with embeddings [N,L,w], their tokens,
 // and the position at which each is read.
-func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
+func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) graph.Node {
 	if t.batch == 0 {
 		return t.once(g, emb, tokens, read)
 	}
-	parts, err := chunks(len(tokens), t.batch)
-	if err != nil {
-		return graph.Node{}, err
-	}
 	var out []graph.Node
-	for _, rows := range parts {
+	for _, rows := range chunks(g, len(tokens), t.batch) {
 		var some [][]int
 		var at []int
 		for _, r := range rows {
 			some, at = append(some, tokens[r]), append(at, read[r])
 		}
-		f, err := t.once(g, emb.Rows(g.Ints(rows...)), some, at)
-		if err != nil {
-			return graph.Node{}, err
-		}
-		out = append(out, f)
+		out = append(out, t.once(g, emb.Rows(g.Ints(rows...)), some, at))
 	}
-	return graph.Concat(0, out...).Slice(0, 0, len(tokens)), g.Err()
+	return graph.Concat(0, out...).Slice(0, 0, len(tokens))
 }
 
-func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
+func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) graph.Node {
 	n, length := len(tokens), emb.Dim(1)
 	integers := func(like graph.Node, f func(c, i int) int) graph.Node {
 		var v []int64
@@ -327,11 +315,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := t.open.inline(g, []graph.Node{t.output}, feed, n)
-	if err != nil {
-		return graph.Node{}, err
-	}
-	return out[0].Cast(graph.Float), g.Err()
+	return t.open.inline(g, []graph.Node{t.output}, feed, n)[0].Cast(graph.Float)
 }
 
 // wide returns x in the element type that represents the type of an input: float32 for half precision.

@@ -43,7 +43,7 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 			"prompts for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); " +
 			"convert a checkpoint of the model (promptfed convert)")
 	}
-	return m.text.prompts(g, s, prompts)
+	return m.text.prompts(g, s, prompts), g.Err()
 }
 
 func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
@@ -66,7 +66,7 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 		return graph.Node{}, err
 	}
 	emb := g.Const(tensor.Of(rows, len(ids), length, m.text.table.width))
-	return m.text.build(g, emb, tokens, read)
+	return m.text.build(g, emb, tokens, read), g.Err()
 }
 
 func (m *model) Embed(ids []int) ([]float32, error) { return m.text.table.lookUp(m.b.Dir, ids) }

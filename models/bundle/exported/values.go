@@ -11,7 +11,7 @@ import (
 )
 
 // describe lists values for messages, each with name, type and shape.
-func describe(list []graph.Node) string {
+func describe(list ...graph.Node) string {
 	var out []string
 	for _, n := range list {
 		out = append(out, fmt.Sprintf("%s %s%v", n.Name(), strings.ToLower(n.DType().String()), n.Shape()))
@@ -35,7 +35,7 @@ func namedInput(f *graph.File, key, name string) (graph.Node, error) {
 		}
 	}
 	return graph.Node{}, fmt.Errorf("%s %q in %s is none of its inputs %s", key, name, bundle.ManifestFile,
-		describe(f.Inputs()))
+		describe(f.Inputs()...))
 }
 
 // role describes the features of a tower.
@@ -79,7 +79,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 	}
 	if name != "" {
 		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
-			describe(outputs(f.Outputs)))
+			describe(outputs(f.Outputs)...))
 	}
 	if len(fit) == 1 {
 		return fit[0].Node, scale, bias, nil
@@ -96,7 +96,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 		return n, 0, 0, r.missing(f)
 	}
 	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
-		"{\"output\": NAME} in %s", describe(outputs(fit)), r.key, bundle.ManifestFile)
+		"{\"output\": NAME} in %s", describe(outputs(fit)...), r.key, bundle.ManifestFile)
 }
 
 // missing returns an error that says why no output of a file can hold the features of a tower.
@@ -118,16 +118,16 @@ func (r role) missing(f *graph.File) error {
 	switch {
 	case len(could) > 0:
 		return fmt.Errorf("no output holds features, which are floating-point [batch,size]; it has %s: export the %s "+
-			"tower with its projected features, one row for each %s", describe(outputs(could)), r.key, r.key)
+			"tower with its projected features, one row for each %s", describe(outputs(could)...), r.key, r.key)
 	case pixels && ids:
 		return fmt.Errorf("every output depends on images and on texts (%s): write the value that holds the features "+
-			"of %ss as \"%s\": {\"output\": NAME} in %s", describe(in), r.key, r.key, bundle.ManifestFile)
+			"of %ss as \"%s\": {\"output\": NAME} in %s", describe(in...), r.key, r.key, bundle.ManifestFile)
 	case pixels && r.key == "text" || ids && r.key == "image":
 		return fmt.Errorf("it is not the %s tower, because it takes %s: swap both towers, or name their files, with "+
 			"image=IMAGE.onnx,text=TEXT.onnx or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...} in %s",
-			r.key, describe(in), bundle.ManifestFile)
+			r.key, describe(in...), bundle.ManifestFile)
 	}
-	return fmt.Errorf("it takes %s; the %s tower must take %s: export it so", describe(in), r.key, r.takes)
+	return fmt.Errorf("it takes %s; the %s tower must take %s: export it so", describe(in...), r.key, r.takes)
 }
 
 // checkSizes refuses inputs with a size of 0, which is not a symbolic size.
@@ -135,7 +135,7 @@ func checkSizes(list ...graph.Node) error {
 	for _, n := range list {
 		if slices.ContainsFunc(n.Shape(), func(d graph.Dim) bool { return d.Is(0) }) {
 			return fmt.Errorf("input %s has a size of 0, which accepts no data: export it with that size open, that "+
-				"is, with a name or no value (dynamic_axes or dynamic_shapes), or above 0", describe([]graph.Node{n}))
+				"is, with a name or no value (dynamic_axes or dynamic_shapes), or above 0", describe(n))
 		}
 	}
 	return nil
@@ -321,13 +321,13 @@ func checkBatch(in graph.Node, batch int, sizes ...int) error {
 	const hint = "export it with an open batch (dynamic_axes or dynamic_shapes), or a smaller one"
 	if batch > maxBatch {
 		return fmt.Errorf("input %s: its batch is fixed at %d, and at most %d are supported, since memory always "+
-			"holds that many rows: %s", describe([]graph.Node{in}), batch, maxBatch, hint)
+			"holds that many rows: %s", describe(in), batch, maxBatch, hint)
 	}
 	n := max(1, batch)
 	for _, s := range sizes {
 		if s > maxInput/n {
 			return fmt.Errorf("input %s: a batch of %d times %v numbers is more than the %d that are supported: %s",
-				describe([]graph.Node{in}), max(1, batch), sizes, maxInput, hint)
+				describe(in), max(1, batch), sizes, maxInput, hint)
 		}
 		n *= max(1, s)
 	}
@@ -337,11 +337,13 @@ func checkBatch(in graph.Node, batch int, sizes ...int) error {
 // maxChunks limits the copies of a tower with a fixed batch in one graph.
 const maxChunks = 256
 
-// chunks splits the rows 0 to n-1 into parts of a fixed batch; the last part is padded with its last row.
-func chunks(n, batch int) ([][]int, error) {
+// chunks splits the rows 0 to n-1 into parts of a fixed batch; the last part is padded with its last row. If g would
+// have too many parts, it fails and has one.
+func chunks(g *graph.Graph, n, batch int) [][]int {
 	if n < 1 || (n-1)/batch >= maxChunks {
-		return nil, fmt.Errorf("its batch is fixed at %d, which would take too many copies of it for %d rows: export "+
-			"it with an open batch (dynamic_axes or dynamic_shapes)", batch, n)
+		g.Fail("its batch is fixed at %d, which would take too many copies of it for %d rows: export it with an open "+
+			"batch (dynamic_axes or dynamic_shapes)", batch, n)
+		n = 1
 	}
 	out := make([][]int, (n+batch-1)/batch)
 	for i := range out {
@@ -349,5 +351,5 @@ func chunks(n, batch int) ([][]int, error) {
 			out[i] = append(out[i], min(i*batch+j, n-1))
 		}
 	}
-	return out, nil
+	return out
 }
