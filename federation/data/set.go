@@ -155,9 +155,9 @@ func Labels(examples []Example) []int {
 	return out
 }
 
-// Pick returns the examples at the given indices of a list, in that order.
-func Pick(list []Example, index []int) []Example {
-	out := make([]Example, len(index))
+// Pick returns the elements at the given indices of a list, in that order.
+func Pick[T any](list []T, index []int) []T {
+	out := make([]T, len(index))
 	for i, j := range index {
 		out[i] = list[j]
 	}

@@ -63,7 +63,6 @@ var banned = []struct {
 	{"configs", true, []string{"github.com/nats-io"}},
 	{"federation/net", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 	{"federation/experiment/facts", true, []string{Module + "/federation/engine"}},
-	{"federation/data/partition/internal", true, []string{Module + "/federation/data/partition/pyrand"}},
 	{"federation/net/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/net/listen", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/net/remote", true, []string{"github.com/nats-io"}},

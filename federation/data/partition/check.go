@@ -68,23 +68,6 @@ func check(p Config, s *data.Set) (Kind, error) {
 	return kind, checkLeaveOut(p, s)
 }
 
-func checkLeaveOut(p Config, s *data.Set) error {
-	for _, name := range p.LeaveOut {
-		if len(s.Domains) == 0 {
-			return fmt.Errorf("partition.leave_out: %q: the set %s has no domains", name, s.Name)
-		}
-		if !slices.Contains(s.Domains, name) {
-			return fmt.Errorf("partition.leave_out: %q is not a domain of %s: its domains are %s", name, s.Name,
-				strings.Join(s.Domains, ", "))
-		}
-	}
-	if len(s.Domains) > 0 && len(p.KeptDomains(s)) == 0 {
-		return fmt.Errorf("partition.leave_out: no domain is left for the clients: hold out fewer of %s",
-			strings.Join(s.Domains, ", "))
-	}
-	return nil
-}
-
 // checkComplete returns an error if a client has no training or no test examples.
 func checkComplete(kind Kind, clients []Client) error {
 	change := "lower partition.clients"
@@ -95,14 +78,16 @@ func checkComplete(kind Kind, clients []Client) error {
 		change += " or raise partition.beta"
 	}
 	for i, c := range clients {
-		for _, l := range []struct {
-			what  string
-			count int
-		}{{"training", len(c.Train)}, {"test", len(c.Test)}} {
-			if l.count == 0 {
-				return fmt.Errorf("client %d of %d has no %s example: %s", i, len(clients), l.what, change)
-			}
+		what := ""
+		switch {
+		case len(c.Train) == 0:
+			what = "training"
+		case len(c.Test) == 0:
+			what = "test"
+		default:
+			continue
 		}
+		return fmt.Errorf("client %d of %d has no %s example: %s", i, len(clients), what, change)
 	}
 	return nil
 }

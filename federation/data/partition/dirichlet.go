@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distmv"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // dirichlet cuts the examples of every class by proportions p ~ Dirichlet(beta) over the clients, the same for all
@@ -17,32 +17,30 @@ import (
 // above n. Unless p.Uncap, a client that already has its 1/clients of the first list gets proportion 0 (as in the code
 // of FedOTP and FedPHA). The draw is repeated with a new seed until every client has p.MinSize examples of the first
 // and of the last list; with p.Fill, the last draw is filled up.
-func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
-	if err := p.CheckFits(lists); err != nil {
+func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+	if err := p.checkFits(lists); err != nil {
 		return nil, err
 	}
-	grouped := make([][][]int, len(lists))
-	for l := range lists {
-		grouped[l] = lists[l].ByClass(classes)
-	}
-	most := allocation.MaxTries(p.Clients, classes)
+	grouped := byClass(lists, classes)
+	most := maxTries(p.Clients, classes)
 	for try := range most {
-		out := allocation.NewShares(p.Clients, len(lists))
+		out := newShares(p.Clients, len(lists))
 		rng := data.NewRand(seed, "dirichlet", try)
 		for k := range classes {
-			share := proportions(out, len(lists[0].Index), p, rng)
+			share := proportions(out, len(lists[0].index), p, rng)
 			for l := range lists {
 				index := slices.Clone(grouped[l][k])
-				allocation.Shuffle(index, rng)
-				allocation.AssignParts(out, l, index, allocation.Boundaries(share, len(index)))
+				shuffle(index, rng)
+				assignParts(out, l, nil, index, boundaries(share, len(index)))
 			}
 		}
-		if allocation.AllHave(out, p.MinSize) {
-			return allocation.Sorted(out), nil
-		}
-		if p.Fill && try == most-1 {
+		full := allHave(out, p.MinSize)
+		if !full && p.Fill && try == most-1 {
 			fill(out, lists, classes, p.MinSize)
-			return allocation.Sorted(out), nil
+			full = true
+		}
+		if full {
+			return out, nil
 		}
 	}
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
@@ -53,7 +51,7 @@ func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]a
 // fill moves examples from the client with the most examples of a list to clients with fewer than size. In the last
 // list it prefers examples of a class that the receiving client trains on. It terminates, because there are at least
 // size examples for each client.
-func fill(out []allocation.Shares, lists []allocation.List, classes, size int) {
+func fill(out []shares, lists []list, classes, size int) {
 	for _, l := range []int{0, len(lists) - 1} {
 		for c := range out {
 			for len(out[c][l]) < size {
@@ -65,80 +63,176 @@ func fill(out []allocation.Shares, lists []allocation.List, classes, size int) {
 				}
 				trains := make([]bool, classes)
 				for _, i := range out[c][0] {
-					trains[lists[0].Label[i]] = true
+					trains[lists[0].label[i]] = true
 				}
-				list := out[from][l]
-				at := len(list) - 1
+				have := out[from][l]
+				at := len(have) - 1
 				if l > 0 {
-					at = max(slices.IndexFunc(list, func(i int) bool { return trains[lists[l].Label[i]] }), 0)
+					at = max(slices.IndexFunc(have, func(i int) bool { return trains[lists[l].label[i]] }), 0)
 				}
-				out[c][l] = append(out[c][l], list[at])
-				out[from][l] = slices.Delete(list, at, at+1)
+				out[c][l] = append(out[c][l], have[at])
+				out[from][l] = slices.Delete(have, at, at+1)
 			}
 		}
 	}
 }
 
-// proportions draws the share of every client in one class. total is the length of the first list.
-func proportions(out []allocation.Shares, total int, p Config, rng *rand.Rand) []float64 {
+// proportions draws the share of every client in one class. size is the length of the first list.
+func proportions(out []shares, size int, p Config, rng *rand.Rand) []float64 {
 	n := len(out)
 	share := symmetric(p.Beta, n, rng)
-	if !p.Uncap {
-		for c := range share {
-			if float64(len(out[c][0])) >= float64(total)/float64(n) {
-				share[c] = 0
-			}
+	room := func(c int) bool { return p.Uncap || float64(len(out[c][0])) < float64(size)/float64(n) }
+	var free, everyone []int
+	for c := range share {
+		everyone = append(everyone, c)
+		if room(c) {
+			free = append(free, c)
+		} else {
+			share[c] = 0
 		}
 	}
-	sum := 0.0
-	for _, x := range share {
-		sum += x
-	}
-	if sum > 0 && !math.IsInf(sum, 0) {
-		for c := range share {
-			share[c] /= sum
-		}
+	if sum := total(share); sum > 0 && !math.IsInf(sum, 0) {
+		divide(share, sum)
 		return share
 	}
 	// For tiny beta all draws underflow, or all mass lies on full clients. The limit of the distribution is one client
 	// drawn uniformly; if there is a cap, among the clients with room.
-	var free []int
-	for c := range share {
-		if p.Uncap || float64(len(out[c][0])) < float64(total)/float64(n) {
-			free = append(free, c)
-		}
-		share[c] = 0
-	}
 	if len(free) == 0 {
-		for c := range share {
-			free = append(free, c)
-		}
+		free = everyone
 	}
+	clear(share)
 	share[free[rng.IntN(len(free))]] = 1
 	return share
 }
 
 // symmetric draws from Dirichlet(beta) over n; for tiny beta the numbers may be NaN or all 0.
 func symmetric(beta float64, n int, rng *rand.Rand) []float64 {
-	alpha := make([]float64, n)
-	for i := range alpha {
-		alpha[i] = beta
-	}
-	return distmv.NewDirichlet(alpha, rng).Rand(nil)
+	return distmv.NewDirichlet(slices.Repeat([]float64{beta}, n), rng).Rand(nil)
 }
 
 // dirichletOrOneHot is symmetric with the limit of the distribution for tiny beta: all mass on one of n, drawn
 // uniformly.
 func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 	out := symmetric(beta, n, rng)
-	sum := 0.0
-	for _, x := range out {
-		sum += x
-	}
-	if sum > 0.5 && sum < 1.5 {
+	if sum := total(out); sum > 0.5 && sum < 1.5 {
 		return out
 	}
 	clear(out)
 	out[rng.IntN(n)] = 1
+	return out
+}
+
+// codeDirichlet is "noniid-labeldir" of the public code.
+func codeDirichlet(j *job) ([]Client, error) {
+	rng, err := j.numpy()
+	if err != nil {
+		return nil, err
+	}
+	if err := j.checkFits(j.lists); err != nil {
+		return nil, err
+	}
+	got, err := j.cutClasses(j.lists, j.Clients, j.Beta, maxTries(j.Clients, len(j.set.Classes)),
+		func() *pyrand.NumPy { return rng })
+	if err != nil {
+		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
+			"partition.code to false and partition.fill", err)
+	}
+	return j.newClients(got, "", 0), nil
+}
+
+// codeDomainDirichlet is Dataset_partition_domain: one domain after the other, with the generator seeded with 0 before
+// each class. One domain may get several of the remaining clients.
+func codeDomainDirichlet(j *job) ([]Client, error) { return j.codeEachDomain(j.Beta) }
+
+// codeDomain is codeDomainDirichlet with beta 0, which means even parts.
+func codeDomain(j *job) ([]Client, error) { return j.codeEachDomain(0) }
+
+func (j *job) codeEachDomain(beta float64) ([]Client, error) {
+	rng, err := j.numpy()
+	if err != nil {
+		return nil, err
+	}
+	count, err := j.clientsPerDomain(func() int { return rng.IntN(len(j.domains)) })
+	if err != nil {
+		return nil, err
+	}
+	seed := j.seedOr(0)
+	var out []Client
+	for i, d := range j.domains {
+		q := j.Config
+		q.Clients = count[i]
+		lists := j.inDomain(d)
+		if err := q.checkFits(lists); err != nil {
+			return nil, fmt.Errorf("domain %s: %w", j.set.Domains[d], err)
+		}
+		got, err := j.cutClasses(lists, count[i], beta, 1, func() *pyrand.NumPy {
+			again, _ := pyrand.NewNumPy(seed) // numpy has checked the only seed that could be too large
+			return again
+		})
+		if err != nil {
+			return nil, fmt.Errorf("domain %s: %w: the code seeds its generator with %d before every class, so each "+
+				"further try draws the same and it would never end: set partition.seed to another number, raise "+
+				"partition.beta, lower partition.clients or partition.min_size, or set partition.code to false",
+				j.set.Domains[d], err, seed)
+		}
+		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
+	}
+	return out, nil
+}
+
+// cutClasses cuts every class by Dirichlet(beta) proportions, in which full clients have 0, until all clients have
+// j.MinSize examples of the first and of the last list; beta 0 cuts evenly. next returns the generator of a class, and
+// most bounds the tries.
+func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next func() *pyrand.NumPy) ([]shares,
+	error) {
+	grouped := j.codeGroups(lists)
+	room := float64(len(lists[0].index)) / float64(clients)
+	for range most {
+		out := newShares(clients, len(lists))
+		for k := range j.set.Classes {
+			rng := next()
+			index := make([][]int, len(lists))
+			for l := range lists {
+				index[l] = grouped[l][k]
+			}
+			for _, l := range codeLists(lists) {
+				index[l] = slices.Clone(index[l])
+				rng.Shuffle(index[l])
+			}
+			ends := func(n int) []int { return evenEnds(n, clients) }
+			if beta != 0 {
+				share := rng.Dirichlet(beta, clients)
+				for c := range share {
+					if float64(len(out[c][0])) >= room {
+						share[c] *= 0 // not = 0: NaN stays NaN
+					}
+				}
+				divide(share, pyrand.Sum(share))
+				ends = func(n int) []int { return truncatedEnds(share, n) }
+			}
+			for l := range lists {
+				assignParts(out, l, nil, index[l], ends(len(index[l])))
+			}
+		}
+		if allHave(out, j.MinSize) {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples",
+		most, beta, clients, j.MinSize, j.MinSize)
+}
+
+// truncatedEnds returns (cumsum(share) * n).astype(int), and n as the last end. If no share is a number, because the
+// draw underflowed or all shares were set to 0, the last client gets everything.
+func truncatedEnds(share []float64, n int) []int {
+	out := make([]int, len(share))
+	sum := 0.0
+	for i, x := range share {
+		sum += x
+		if !math.IsNaN(sum) {
+			out[i] = min(n, int(sum*float64(n)))
+		}
+	}
+	out[len(out)-1] = n
 	return out
 }

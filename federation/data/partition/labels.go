@@ -6,56 +6,44 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // labelUniform cuts every class among its owners by shares drawn from U(0.4, 0.6) and normalised, the same for all
 // lists.
-func labelUniform(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+func labelUniform(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	return labelSkew(lists, classes, p, seed, func(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() })
 }
 
 // labelClasses cuts every class among its owners evenly.
-func labelClasses(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+func labelClasses(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	return labelSkew(lists, classes, p, seed, func(*rand.Rand) float64 { return 1 })
 }
 
 // labelSkew assigns p.Classes classes to every client, so that the numbers of owners of classes differ by at most one,
 // and cuts the shuffled examples of a class among its owners by weights. A class without owner is an error.
-func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
-	weight func(*rand.Rand) float64) ([]allocation.Shares, error) {
+func labelSkew(lists []list, classes int, p Config, seed uint64, weight func(*rand.Rand) float64) ([]shares, error) {
 	if p.Clients*p.Classes < classes {
 		return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: raise "+
 			"partition.classes or partition.clients", p.Clients, p.Classes, classes)
 	}
 	rng := data.NewRand(seed, "owned")
 	owners := owners(p.Clients, p.Classes, classes, rng)
-	grouped := make([][][]int, len(lists))
-	for l := range lists {
-		grouped[l] = lists[l].ByClass(classes)
-	}
-	out := allocation.NewShares(p.Clients, len(lists))
+	grouped := byClass(lists, classes)
+	out := newShares(p.Clients, len(lists))
 	for k, own := range owners {
 		share := make([]float64, len(own))
-		sum := 0.0
 		for i := range share {
 			share[i] = weight(rng)
-			sum += share[i]
 		}
-		for i := range share {
-			share[i] /= sum
-		}
+		divide(share, total(share))
 		for l := range lists {
 			index := grouped[l][k]
-			allocation.Shuffle(index, rng)
-			start := 0
-			for i, end := range allocation.Boundaries(share, len(index)) {
-				out[own[i]][l] = append(out[own[i]][l], index[start:end]...)
-				start = end
-			}
+			shuffle(index, rng)
+			assignParts(out, l, own, index, boundaries(share, len(index)))
 		}
 	}
-	return allocation.Sorted(out), nil
+	return out, nil
 }
 
 // owners returns the clients of every class. Each client in turn takes the classes with the most places left, with ties
@@ -78,4 +66,105 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 		}
 	}
 	return out
+}
+
+// codeLabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay
+// unused, and a client may draw one class twice.
+func codeLabelUniform(j *job) ([]Client, error) {
+	rng, err := j.numpy()
+	if err != nil {
+		return nil, err
+	}
+	classes := len(j.set.Classes)
+	if j.Classes*j.Clients%classes != 0 {
+		return nil, fmt.Errorf("the public code needs clients*classes (%d*%d) to be a multiple of the set's %d "+
+			"classes: change partition.clients or partition.classes", j.Clients, j.Classes, classes)
+	}
+	places := j.Classes * j.Clients / classes
+	left := slices.Repeat([]int{places}, classes)
+	weights := make([][]float64, classes)
+	for k := range weights {
+		for range places {
+			weights[k] = append(weights[k], rng.Uniform(0.4, 0.6))
+		}
+		divide(weights[k], pyrand.Sum(weights[k]))
+	}
+	own := make([][]int, j.Clients)
+	share := make([][]float64, j.Clients)
+	for c := range own {
+		for range j.Classes {
+			most := slices.Max(left)
+			var may []int
+			for k, n := range left {
+				if n == most {
+					may = append(may, k)
+				}
+			}
+			k := may[rng.IntN(len(may))]
+			left[k]--
+			own[c] = append(own[c], k)
+		}
+		for _, k := range own[c] { // taken from the end of the class's weights
+			last := len(weights[k]) - 1
+			share[c] = append(share[c], weights[k][last])
+			weights[k] = weights[k][:last]
+		}
+	}
+	rest := j.codeGroups(j.lists)
+	shuffler := pyrand.NewPython(j.seed)
+	for _, l := range codeLists(j.lists) {
+		for _, index := range rest[l] {
+			pyrand.Shuffle(shuffler, index)
+		}
+	}
+	counts := byClass(j.lists, classes)
+	out := newShares(j.Clients, len(j.lists))
+	for c := range out {
+		for i, k := range own[c] {
+			for l := range j.lists {
+				take := min(int(float64(len(counts[l][k]))*share[c][i]), len(rest[l][k]))
+				out[c][l] = append(out[c][l], rest[l][k][:take]...)
+				rest[l][k] = rest[l][k][take:]
+			}
+		}
+	}
+	return j.newClients(out, "", 0), nil
+}
+
+// codeLabelClasses is "noniid-#labelK": client i holds class i mod C and further classes that it draws; a repeated
+// class is drawn again.
+func codeLabelClasses(j *job) ([]Client, error) {
+	rng, err := j.numpy()
+	if err != nil {
+		return nil, err
+	}
+	classes := len(j.set.Classes)
+	python := pyrand.NewPython(j.seed)
+	owners := make([][]int, classes)
+	for c := range j.Clients {
+		own := []int{c % classes}
+		for len(own) < j.Classes {
+			if k := python.RandBelow(classes); !slices.Contains(own, k) {
+				own = append(own, k)
+			}
+		}
+		for _, k := range own {
+			owners[k] = append(owners[k], c)
+		}
+	}
+	grouped := j.codeGroups(j.lists)
+	out := newShares(j.Clients, len(j.lists))
+	for k, own := range owners {
+		if len(own) == 0 {
+			return nil, fmt.Errorf("no client holds class %s, which the public code cannot split: raise "+
+				"partition.clients to %d or more", j.set.Classes[k], classes)
+		}
+		for _, l := range codeLists(j.lists) {
+			rng.Shuffle(grouped[l][k])
+		}
+		for l := range j.lists {
+			assignParts(out, l, own, grouped[l][k], evenEnds(len(grouped[l][k]), len(own)))
+		}
+	}
+	return j.newClients(out, "", 0), nil
 }

@@ -1,47 +1,95 @@
 package partition
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // lds draws shares p[.][c] ~ Dirichlet(beta) over all clients for every class c. Client k takes int(p[k][c] n) of the n
 // examples of class c in its own domain, of every list; clients of one domain take different examples. Since the shares
 // of a class sum to 1 over all domains, most examples stay unused.
-func lds(j *allocation.Job) ([]Client, error) {
-	count, err := j.ClientsPerDomain()
+func lds(j *job) ([]Client, error) {
+	count, err := j.clientsPerDomain(j.distinctDomains())
 	if err != nil {
 		return nil, err
 	}
-	classes := len(j.Set.Classes)
-	rng := data.NewRand(j.Seed, "lds")
+	classes := len(j.set.Classes)
+	rng := data.NewRand(j.seed, "lds")
 	share := make([][]float64, classes)
 	for k := range share {
 		share[k] = dirichletOrOneHot(j.Beta, j.Clients, rng)
 	}
 	var out []Client
-	for i, d := range j.Domains {
-		got := allocation.NewShares(count[i], len(j.Lists))
-		for l, list := range j.InDomain(d) {
-			shuffler := data.NewRand(j.Seed, "lds/shuffle", d, l)
-			for k, index := range list.ByClass(classes) {
+	for i, d := range j.domains {
+		got := newShares(count[i], len(j.lists))
+		for l, groups := range byClass(j.inDomain(d), classes) {
+			shuffler := data.NewRand(j.seed, "lds/shuffle", d, l)
+			for k, index := range groups {
 				takeShares(got, l, index, share[k][len(out):len(out)+count[i]], shuffler)
 			}
 		}
-		out = append(out, j.NewClients(allocation.Sorted(got), j.Set.Domains[d], len(out))...)
+		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
 	}
 	return out, nil
 }
 
 // takeShares assigns int(share n) of the n shuffled indices to each client, one after the other.
-func takeShares(out []allocation.Shares, l int, index []int, share []float64, rng *rand.Rand) {
-	allocation.Shuffle(index, rng)
+func takeShares(out []shares, l int, index []int, share []float64, rng *rand.Rand) {
+	shuffle(index, rng)
 	n := float64(len(index))
 	for c, s := range share {
 		take := min(len(index), int(s*n+1e-9))
 		out[c][l] = append(out[c][l], index[:take]...)
 		index = index[take:]
 	}
+}
+
+// codeLDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class. The
+// only client of a domain gets the first int(share n) training examples of a class, and is tested on all test examples
+// of the domain. A pooled set is first permuted and cut 70/30, domain by domain. The public code sets no seed; here the
+// experiment's seed is used.
+func codeLDS(j *job) ([]Client, error) {
+	if j.Clients != len(j.domains) {
+		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d", len(j.domains))
+	}
+	rng, err := j.numpy()
+	if err != nil {
+		return nil, err
+	}
+	classes := len(j.set.Classes)
+	share := make([][]float64, classes)
+	for k := range share {
+		share[k] = rng.Dirichlet(j.Beta, j.Clients)
+		if sum := pyrand.Sum(share[k]); sum != sum {
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
+				"partition.beta or set partition.code to false", j.Beta)
+		}
+	}
+	var out []Client
+	for n, d := range j.domains {
+		first := func(groups [][]int) (kept []int) {
+			for k, index := range groups {
+				kept = append(kept, index[:min(len(index), int(share[k][n]*float64(len(index))))]...)
+			}
+			return kept
+		}
+		lists := j.inDomain(d)
+		train := lists[0]
+		c := Client{Domain: j.set.Domains[d], Test: lists[len(lists)-1].index}
+		if j.set.Pool != nil {
+			order := data.Pick(train.index, rng.Permutation(len(train.index)))
+			cut := int(0.7 * float64(len(order)))
+			train.index, c.Test = order[:cut], order[cut:]
+		}
+		c.Train = first(train.byClass(classes))
+		if l := valList(lists); l >= 0 {
+			c.Val = first(j.codeGroups(lists)[l])
+		}
+		sorted([]shares{{c.Train, c.Val, c.Test}})
+		out = append(out, c)
+	}
+	return out, nil
 }

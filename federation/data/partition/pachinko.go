@@ -1,39 +1,61 @@
 package partition
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
+	"promptfed/federation/data/partition/pyrand"
 )
+
+// joined is a sequence of lists as one list: example start[n]+i is entry i of list of[n].
+type joined struct {
+	of, start []int
+	label     []int // of every example
+	lists     []list
+}
+
+func (j *job) join(of []int) joined {
+	all := joined{of: of, start: []int{0}, lists: j.lists}
+	for _, l := range of {
+		for _, i := range j.lists[l].index {
+			all.label = append(all.label, j.lists[l].label[i])
+		}
+		all.start = append(all.start, len(all.label))
+	}
+	return all
+}
+
+// assign assigns an example to a client.
+func (a joined) assign(to shares, example int) {
+	n, _ := slices.BinarySearch(a.start, example+1)
+	l := a.of[n-1]
+	to[l] = append(to[l], a.lists[l].index[example-a.start[n-1]])
+}
 
 // pachinko lets one client after the other draw examples from all lists together. Each draw takes a superclass from the
 // client's Dirichlet(beta) over the remaining superclasses, a class from its Dirichlet(fine_beta) over the superclass's
 // remaining classes, and an example of the class uniformly. All clients draw the same number; if it does not divide,
 // the first clients draw one more.
-func pachinko(j *allocation.Job) ([]Client, error) {
-	classes := len(j.Set.Classes)
-	rng := data.NewRand(j.Seed, "pachinko")
-	// all lists in sequence: example start[l]+i is entry i of list l
-	start, label := []int{0}, []int{}
-	for _, l := range j.Lists {
-		for _, i := range l.Index {
-			label = append(label, l.Label[i])
-		}
-		start = append(start, len(label))
+func pachinko(j *job) ([]Client, error) {
+	rng := data.NewRand(j.seed, "pachinko")
+	var every []int
+	for l := range j.lists {
+		every = append(every, l)
 	}
-	left := make([][]int, classes)
-	for i, k := range label {
+	all := j.join(every)
+	left := make([][]int, len(j.set.Classes))
+	for i, k := range all.label {
 		left[k] = append(left[k], i)
 	}
-	fine := make([][]int, len(j.Set.Superclasses))
-	for k, c := range j.Set.Coarse {
+	fine := make([][]int, len(j.set.Superclasses))
+	for k, c := range j.set.Coarse {
 		if len(left[k]) > 0 {
 			fine[c] = append(fine[c], k)
 		}
 	}
-	out := allocation.NewShares(j.Clients, len(j.Lists))
+	out := newShares(j.Clients, len(j.lists))
 	for c := range out {
 		mass := make([]float64, len(fine)) // 0 for superclasses without remaining examples
 		inside := make([][]float64, len(fine))
@@ -50,21 +72,18 @@ func pachinko(j *allocation.Job) ([]Client, error) {
 		for i, w := range dirichletOrOneHot(j.Beta, len(open), rng) {
 			mass[open[i]] = w
 		}
-		size := len(label) / j.Clients
-		if c < len(label)%j.Clients {
+		size := len(all.label) / j.Clients
+		if c < len(all.label)%j.Clients {
 			size++
 		}
 		for range size {
 			s := category(mass, func(s int) bool { return len(fine[s]) > 0 }, rng)
 			at := category(inside[s], func(int) bool { return true }, rng)
 			k := fine[s][at]
-			n := rng.IntN(len(left[k]))
-			example := left[k][n]
-			left[k][n] = left[k][len(left[k])-1]
-			left[k] = left[k][:len(left[k])-1]
-			l, _ := slices.BinarySearch(start, example+1)
-			out[c][l-1] = append(out[c][l-1], j.Lists[l-1].Index[example-start[l-1]])
-			if len(left[k]) == 0 {
+			n, last := rng.IntN(len(left[k])), len(left[k])-1
+			all.assign(out[c], left[k][n])
+			left[k][n] = left[k][last]
+			if left[k] = left[k][:last]; last == 0 {
 				fine[s] = slices.Delete(fine[s], at, at+1)
 				inside[s] = slices.Delete(inside[s], at, at+1)
 				if len(fine[s]) == 0 {
@@ -73,33 +92,156 @@ func pachinko(j *allocation.Job) ([]Client, error) {
 			}
 		}
 	}
-	return j.NewClients(allocation.Sorted(out), "", 0), nil
+	return j.newClients(out, "", 0), nil
 }
 
 // category draws an index with probability weight/sum. If no weight is left, it draws uniformly among the indices that
 // may still be drawn; there must be at least one.
 func category(weight []float64, may func(int) bool, rng *rand.Rand) int {
-	sum := 0.0
-	for _, w := range weight {
-		sum += w
-	}
-	last := -1
-	if u := rng.Float64() * sum; sum > 0 {
-		for i, w := range weight {
-			if w > 0 {
-				last = i
-				if u -= w; u < 0 {
-					break
-				}
-			}
-		}
-		return last
-	}
+	sum := total(weight)
+	u := rng.Float64() * sum
 	var open []int
-	for i := range weight {
+	last := -1
+	for i, w := range weight {
 		if may(i) {
 			open = append(open, i)
 		}
+		if w > 0 {
+			last = i
+			if u -= w; u < 0 {
+				break
+			}
+		}
+	}
+	if sum > 0 {
+		return last
 	}
 	return open[rng.IntN(len(open))]
+}
+
+// pachinkoSeed seeds both generators of the Pachinko split, whatever the experiment's seed.
+const pachinkoSeed = 12345
+
+// codePachinko is "noniid-labeldir100" for any two levels of classes: train and test form one list, every client draws
+// total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
+func codePachinko(j *job) ([]Client, error) {
+	seed := j.seedOr(pachinkoSeed)
+	weights, err := pyrand.NewNumPy(seed)
+	if err != nil {
+		return nil, fmt.Errorf("partition.code: %w", err)
+	}
+	t := &tree{job: j, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int, len(j.set.Classes)),
+		fine: map[int][]int{}}
+	all := j.join(codeLists(j.lists))
+	for _, i := range t.examples.Sample(len(all.label), len(all.label)) {
+		t.left[all.label[i]] = append(t.left[all.label[i]], i)
+	}
+	for k, s := range j.set.Coarse {
+		t.fine[s] = append(t.fine[s], k)
+	}
+	for s := range j.set.Superclasses {
+		if len(t.fine[s]) > 0 { // a subset of the classes may leave superclasses without any
+			t.coarse = append(t.coarse, s)
+		}
+	}
+	drawnBy := make([][]int, j.Clients)
+	for c := range drawnBy {
+		if drawnBy[c], err = t.draw(len(all.label) / j.Clients); err != nil {
+			return nil, err
+		}
+	}
+	pyrand.Shuffle(pyrand.NewPython(j.seed), drawnBy)
+	out := newShares(j.Clients, len(j.lists))
+	for c, own := range drawnBy {
+		for _, i := range own {
+			all.assign(out[c], i)
+		}
+	}
+	if l := valList(j.lists); l >= 0 { // the public code has no val list: split as train, class by class
+		j.likeTrain(out, l)
+	}
+	return j.newClients(out, "", 0), nil
+}
+
+// likeTrain splits list l so that clients hold each class in proportion to their training examples of it.
+func (j *job) likeTrain(out []shares, l int) {
+	for k, index := range j.codeGroups(j.lists)[l] {
+		share := make([]float64, len(out))
+		for c := range out {
+			for _, i := range out[c][0] {
+				if j.lists[0].label[i] == k {
+					share[c]++
+				}
+			}
+		}
+		if sum := total(share); sum > 0 {
+			divide(share, sum)
+			assignParts(out, l, nil, index, boundaries(share, len(index)))
+		}
+	}
+}
+
+// tree holds the superclasses with remaining examples, the remaining classes of each, and the remaining examples of
+// each class.
+type tree struct {
+	*job
+	weights  *pyrand.NumPy
+	examples *pyrand.Python
+	coarse   []int
+	fine     map[int][]int
+	left     [][]int
+}
+
+// draw draws n examples of one client and removes them.
+func (t *tree) draw(n int) ([]int, error) {
+	mass := t.weights.Dirichlet(t.Beta, len(t.coarse))
+	inside := map[int][]float64{}
+	for _, s := range t.coarse {
+		inside[s] = t.weights.Dirichlet(t.FineBeta, len(t.fine[s]))
+	}
+	category := func(p []float64, beta float64, key string) (int, error) {
+		at := t.weights.Category(p)
+		if at < 0 {
+			return at, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
+				"partition.%s or set partition.code to false", beta, key)
+		}
+		return at, nil
+	}
+	var out []int
+	for range n {
+		at, err := category(mass, t.Beta, "beta")
+		if err != nil {
+			return nil, err
+		}
+		s := t.coarse[at]
+		fineAt, err := category(inside[s], t.FineBeta, "fine_beta")
+		if err != nil {
+			return nil, err
+		}
+		k := t.fine[s][fineAt]
+		if len(t.left[k]) == 0 { // only if a class has no example from the start
+			return nil, fmt.Errorf("class %d has no example, where the public code fails: set partition.code to false",
+				k)
+		}
+		i := t.examples.RandBelow(len(t.left[k]))
+		out = append(out, t.left[k][i])
+		t.left[k] = slices.Delete(t.left[k], i, i+1)
+		if len(t.left[k]) > 0 {
+			continue
+		}
+		t.fine[s] = slices.Delete(t.fine[s], fineAt, fineAt+1)
+		inside[s] = dropAndRenormalise(inside[s], fineAt)
+		if len(t.fine[s]) == 0 {
+			t.coarse = slices.Delete(t.coarse, at, at+1)
+			mass = dropAndRenormalise(mass, at)
+		}
+	}
+	return out, nil
+}
+
+// dropAndRenormalise removes an entry and makes the rest sum to 1.
+func dropAndRenormalise(p []float64, at int) []float64 {
+	p = slices.Delete(p, at, at+1)
+	divide(p, pyrand.Sum(p))
+	return p
 }

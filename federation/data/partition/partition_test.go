@@ -14,7 +14,6 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
-	"promptfed/federation/data/partition/internal/allocation"
 )
 
 // toy returns a set without images: train and test examples per class and domain, in mixed order (class fastest).
@@ -207,7 +206,7 @@ func TestCuts(t *testing.T) {
 		want  []int
 	}{{[]float64{0.25, 0.3, 0.45}, 10, []int{2, 5, 10}}, {[]float64{0.1, 0.2, 0.7, 0}, 10, []int{1, 3, 10, 10}},
 		{[]float64{1}, 3, []int{3}}, {[]float64{0.5, 0.5}, 0, []int{0, 0}}} {
-		if got := allocation.Boundaries(c.share, c.n); !slices.Equal(got, c.want) {
+		if got := boundaries(c.share, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("cuts(%v, %d) = %v, want %v", c.share, c.n, got, c.want)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
-	"promptfed/federation/data/partition/internal/allocation"
 )
 
 // codeCase is a partition that tools/golden/partition.py computed: a second implementation of the public code's
@@ -95,7 +94,7 @@ func (c codeCase) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := kind.published(allocation.NewJob(p, s, c.Shots, c.Seed))
+	got, err := kind.published(newJob(p, s, c.Shots, c.Seed))
 	if c.Never {
 		datatest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
 		return

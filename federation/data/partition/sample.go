@@ -7,25 +7,23 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
 )
 
 // sample lets every client draw a share p.Share of every list, independently of the other clients. Client c's class
 // proportions are q ~ Dirichlet(beta). Of class k it takes q[k] of its size, or all examples of the class if there are
 // fewer; the rest comes from the classes with remaining examples, again in proportion to q. The proportions are the
 // same for all lists.
-func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
-	total := 0
-	grouped := make([][][]int, len(lists))
-	for l := range lists {
-		grouped[l] = lists[l].ByClass(classes)
-		total += len(lists[l].Index)
+func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+	examples := 0
+	for _, l := range lists {
+		examples += len(l.index)
 	}
-	if p.Share*float64(total)*float64(p.Clients) > allocation.MaxOverlap {
+	if p.Share*float64(examples)*float64(p.Clients) > maxOverlap {
 		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
-			"or partition.share", p.Clients, p.Share, total)
+			"or partition.share", p.Clients, p.Share, examples)
 	}
-	out := allocation.NewShares(p.Clients, len(lists))
+	grouped := byClass(lists, classes)
+	out := newShares(p.Clients, len(lists))
 	for c := range out {
 		rng := data.NewRand(seed, "sample", c)
 		q := dirichletOrOneHot(p.Beta, classes, rng)
@@ -34,26 +32,20 @@ func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allo
 			for k := range have {
 				have[k] = len(grouped[l][k])
 			}
-			size := int(math.Round(p.Share * float64(len(lists[l].Index))))
+			size := int(math.Round(p.Share * float64(len(lists[l].index))))
 			for k, n := range quotas(q, have, size) {
-				for _, i := range rng.Perm(have[k])[:n] {
-					out[c][l] = append(out[c][l], grouped[l][k][i])
-				}
+				out[c][l] = append(out[c][l], data.Pick(grouped[l][k], rng.Perm(have[k])[:n])...)
 			}
 		}
 	}
-	return allocation.Sorted(out), nil
+	return out, nil
 }
 
 // quotas splits size among classes in proportion to q, at most have[k] each; the part of a full class goes to the
 // others. Fractions are rounded by the largest remainder. The sum is size, or the sum of have if size is larger.
 func quotas(q []float64, have []int, size int) []int {
 	out := make([]int, len(q))
-	left := 0
-	for _, n := range have {
-		left += n
-	}
-	left = min(left, size)
+	left := min(total(have), size)
 	for left > 0 {
 		weight, sum := openWeights(q, out, have)
 		given, full := 0, false
@@ -90,23 +82,14 @@ func quotas(q []float64, have []int, size int) []int {
 // openWeights returns the weights of the classes with room, and their sum. If no mass is left, all classes with room
 // have the same weight.
 func openWeights(q []float64, out, have []int) ([]float64, float64) {
-	weight := make([]float64, len(q))
-	sum := 0.0
+	weight, even := make([]float64, len(q)), make([]float64, len(q))
 	for k := range q {
 		if out[k] < have[k] {
-			weight[k] = q[k]
-			sum += q[k]
+			weight[k], even[k] = q[k], 1
 		}
 	}
-	for k := range q {
-		if sum == 0 && out[k] < have[k] {
-			weight[k] = 1
-		}
+	if total(weight) == 0 {
+		weight = even
 	}
-	if sum == 0 {
-		for _, w := range weight {
-			sum += w
-		}
-	}
-	return weight, sum
+	return weight, total(weight)
 }

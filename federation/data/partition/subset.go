@@ -2,17 +2,19 @@ package partition
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"promptfed/federation/data"
 )
 
-// Classes returns the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the first half, rounded up) or
-// new (the others).
-func Classes(n int, part string) ([]int, error) {
+// classRange returns the range [from, to) of the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the
+// first half, rounded up) or new (the others).
+func classRange(n int, part string) (from, to int, err error) {
 	if err := data.OneOf("data.classes", part, "all", "base", "new"); err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	from, to := 0, n
+	to = n
 	switch part {
 	case "base":
 		to = (n + 1) / 2
@@ -20,26 +22,21 @@ func Classes(n int, part string) ([]int, error) {
 		from = (n + 1) / 2
 	}
 	if from >= to {
-		return nil, fmt.Errorf("data.classes: %d classes leave none for the part %q: set it to all", n, part)
+		return 0, 0, fmt.Errorf("data.classes: %d classes leave none for the part %q: set it to all", n, part)
 	}
-	out := make([]int, to-from)
-	for i := range out {
-		out[i] = from + i
-	}
-	return out, nil
+	return from, to, nil
 }
 
-// ClassSubset returns the set of one part of the classes, with labels counted from 0; s is unchanged. See Classes.
+// ClassSubset returns the set of one part of the classes, with labels counted from 0; s is unchanged. See classRange.
 func ClassSubset(s *data.Set, part string) (*data.Set, error) {
-	labels, err := Classes(len(s.Classes), part)
+	from, to, err := classRange(len(s.Classes), part)
 	if err != nil {
 		return nil, err
 	}
 	out := *s
-	first := labels[0]
-	out.Classes = s.Classes[first : first+len(labels)]
+	out.Classes = s.Classes[from:to]
 	if s.Coarse != nil {
-		out.Coarse = s.Coarse[first : first+len(labels)]
+		out.Coarse = s.Coarse[from:to]
 	}
 	for _, l := range []*[]data.Example{&out.Train, &out.Val, &out.Test, &out.Pool} {
 		if *l == nil {
@@ -47,12 +44,69 @@ func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 		}
 		kept := []data.Example{}
 		for _, e := range *l {
-			if e.Label >= first && e.Label < first+len(labels) {
-				e.Label -= first
+			if e.Label >= from && e.Label < to {
+				e.Label -= from
 				kept = append(kept, e)
 			}
 		}
 		*l = kept
 	}
 	return &out, nil
+}
+
+// keptDomains returns the indices of the domains that are not left out; for a set without domains, only 0.
+func (p Config) keptDomains(s *data.Set) []int {
+	if len(s.Domains) == 0 {
+		return []int{0}
+	}
+	var out []int
+	for d, name := range s.Domains {
+		if !slices.Contains(p.LeaveOut, name) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func checkLeaveOut(p Config, s *data.Set) error {
+	for _, name := range p.LeaveOut {
+		if len(s.Domains) == 0 {
+			return fmt.Errorf("partition.leave_out: %q: the set %s has no domains", name, s.Name)
+		}
+		if !slices.Contains(s.Domains, name) {
+			return fmt.Errorf("partition.leave_out: %q is not a domain of %s: its domains are %s", name, s.Name,
+				strings.Join(s.Domains, ", "))
+		}
+	}
+	if len(p.keptDomains(s)) == 0 {
+		return fmt.Errorf("partition.leave_out: no domain is left for the clients: hold out fewer of %s",
+			strings.Join(s.Domains, ", "))
+	}
+	return nil
+}
+
+// LeftOut returns the examples that no client gets: for every domain of partition.leave_out, in the set's order, its
+// examples in each list of the set. For a pooled set all of them are Test, as indices into Set.Pool. Domain is the
+// domain's name.
+func LeftOut(p Config, s *data.Set) ([]Client, error) {
+	if err := checkLeaveOut(p, s); err != nil {
+		return nil, err
+	}
+	var out []Client
+	for d, name := range s.Domains {
+		if !slices.Contains(p.LeaveOut, name) {
+			continue
+		}
+		c := Client{Domain: name}
+		for _, sp := range s.Splits() {
+			to := c.In(sp.Name)
+			for i, e := range *sp.Examples {
+				if e.Domain == d {
+					*to = append(*to, i)
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
 }

@@ -73,24 +73,17 @@ func rangeOf(n []int) Range {
 }
 
 func skew(counts [][]int, all []int) float64 {
-	total, sum := sumOf(all), 0.0
+	whole, sum := total(all), 0.0
 	for _, own := range counts {
-		size := sumOf(own)
+		size := total(own)
 		if size == 0 {
 			continue
 		}
 		for k, n := range own {
-			sum += max(0, float64(n)/float64(size)-float64(all[k])/float64(total))
+			sum += max(0, float64(n)/float64(size)-float64(all[k])/float64(whole))
 		}
 	}
 	return sum / float64(len(counts))
-}
-
-func sumOf(n []int) (sum int) {
-	for _, x := range n {
-		sum += x
-	}
-	return sum
 }
 
 func gini(sizes []int) float64 {
@@ -117,11 +110,12 @@ func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 	for _, sp := range s.Splits() {
 		times := make([]int, len(*sp.Examples))
 		for _, c := range clients {
-			for _, l := range map[string][][]int{"train": {c.Train}, "val": {c.Val}, "test": {c.Test}, "pool": {c.Train,
-				c.Val, c.Test}}[sp.Name] {
-				for _, i := range l {
-					times[i]++
-				}
+			used := *c.In(sp.Name)
+			if s.Pool != nil {
+				used = slices.Concat(c.Train, c.Val, c.Test)
+			}
+			for _, i := range used {
+				times[i]++
 			}
 		}
 		for i, n := range times {

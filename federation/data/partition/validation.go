@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/partition/internal/allocation"
 )
 
 // MaxValidationShare is the largest share of its training examples that a client may use for validation.
@@ -28,11 +27,12 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 		return fmt.Errorf("data.val_share: the set already has %d validation images; remove it to use those",
 			len(s.Val))
 	}
+	labels := data.Labels(s.Train)
 	at := map[int]int{} // training index to its place in Val
 	for i := range clients {
 		c := &clients[i]
 		var val []int
-		c.Train, val = stratified(c.Train, s.Train, share, data.NewRand(seed, "validation", i).Uint64())
+		c.Train, val = stratified(c.Train, labels, share, data.NewRand(seed, "validation", i).Uint64())
 		c.Val = nil
 		for _, k := range val {
 			if _, ok := at[k]; !ok {
@@ -48,27 +48,19 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 
 // stratified draws a share of some examples. Example j (from 0) of the n of its class, in random order, has the place
 // (j+1/2)/n. The examples with the lowest places are cut; classes with equal places are in random order.
-func stratified(index []int, list []data.Example, share float64, seed uint64) (keep, cut []int) {
+func stratified(index, labels []int, share float64, seed uint64) (keep, cut []int) {
 	type placed struct {
 		index, tie int
 		place      float64
 	}
-	groups := map[int][]int{}
-	for _, i := range index {
-		groups[list[i].Label] = append(groups[list[i].Label], i)
-	}
-	var labels []int
-	for y := range groups {
-		labels = append(labels, y)
-	}
-	slices.Sort(labels)
-	ties := data.NewRand(seed, "classes").Perm(len(labels))
+	gs := groups(list{index, labels})
+	slices.SortFunc(gs, func(a, b group) int { return a.class - b.class })
+	ties := data.NewRand(seed, "classes").Perm(len(gs))
 	var all []placed
-	for k, y := range labels {
-		g := groups[y]
-		allocation.Shuffle(g, data.NewRand(seed, "class", y))
-		for j, i := range g {
-			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g))})
+	for k, g := range gs {
+		shuffle(g.index, data.NewRand(seed, "class", g.class))
+		for j, i := range g.index {
+			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g.index))})
 		}
 	}
 	slices.SortFunc(all, func(a, b placed) int {

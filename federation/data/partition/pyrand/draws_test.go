@@ -53,14 +53,6 @@ func whole(n int, draw func(int) int) []string {
 
 func list(s []int) []string { return whole(len(s), func(i int) int { return s[i] }) }
 
-func upTo(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
 func golden(t *testing.T) (g map[string]map[string]map[string]recorded) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/draws.json")
@@ -101,12 +93,12 @@ func TestPython(t *testing.T) {
 		s := upTo(1500)
 		Shuffle(p, s)
 		want["shuffle"].check(t, "shuffle", list(s))
-		want["choice"].check(t, "choice", whole(1000, func(int) int { return Choice(p, s) }))
+		want["choice"].check(t, "choice", whole(1000, func(int) int { return s[p.RandBelow(len(s))] }))
 		var taken []int
 		for _, c := range [][2]int{{20, 3}, {21, 5}, {22, 5}, {85, 6}, {86, 6}, {100, 16}, {277, 16}, {278, 16},
 			{500, 21}, {1045, 100},
 			{5000, 340}, {5000, 341}, {60, 60}} {
-			taken = append(taken, Sample(p, upTo(c[0]), c[1])...)
+			taken = append(taken, p.Sample(c[0], c[1])...)
 		}
 		want["sample"].check(t, "sample", list(taken))
 		want["after"].check(t, "after", floats(1, func(int) float64 { return p.Float64() }))
@@ -198,7 +190,7 @@ func TestEdges(t *testing.T) {
 	if k := p.RandBelow(0); k != 0 {
 		t.Errorf("Below(0) = %d", k)
 	}
-	if s := Sample(p, upTo(3), 0); len(s) != 0 {
+	if s := p.Sample(3, 0); len(s) != 0 {
 		t.Errorf("Sample of 0: %v", s)
 	}
 }

@@ -58,10 +58,7 @@ func (n *NumPy) Shuffle(s []int) {
 // Permutation is permutation(k): the numbers from 0 to k-1, shuffled. The first m of them are choice(k, m,
 // replace=False).
 func (n *NumPy) Permutation(k int) []int {
-	out := make([]int, k)
-	for i := range out {
-		out[i] = i
-	}
+	out := upTo(k)
 	n.Shuffle(out)
 	return out
 }

@@ -57,9 +57,6 @@ func (p *Python) word(k int) uint64 {
 	return low | uint64(p.mt.Uint32()>>(64-k))<<32
 }
 
-// Choice is choice(s). s must not be empty.
-func Choice[T any](p *Python, s []T) T { return s[p.RandBelow(len(s))] }
-
 // Shuffle is shuffle(s), in place.
 func Shuffle[T any](p *Python, s []T) {
 	for i := len(s) - 1; i > 0; i-- {
@@ -68,12 +65,27 @@ func Shuffle[T any](p *Python, s []T) {
 	}
 }
 
-// Sample is sample(s, k): k elements at different places, in the order of the draws. k must lie between 0 and len(s).
-func Sample[T any](p *Python, s []T, k int) []T {
-	out := make([]T, k)
-	n := len(s)
+// Permutation is list(range(n)), shuffled.
+func (p *Python) Permutation(n int) []int {
+	out := upTo(n)
+	Shuffle(p, out)
+	return out
+}
+
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Sample is sample(range(n), k): k different numbers below n, in the order of the draws. k must lie between 0 and n.
+func (p *Python) Sample(n, k int) []int {
+	out := make([]int, k)
 	if n <= poolSize(k) {
-		pool := append([]T{}, s...)
+		pool := upTo(n)
 		for i := range out {
 			j := p.RandBelow(n - i)
 			out[i] = pool[j]
@@ -88,7 +100,7 @@ func Sample[T any](p *Python, s []T, k int) []T {
 			j = p.RandBelow(n)
 		}
 		taken[j] = true
-		out[i] = s[j]
+		out[i] = j
 	}
 	return out
 }

@@ -1,0 +1,166 @@
+package partition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"promptfed/federation/data"
+)
+
+// Client holds the examples of one client: indices into the lists of the set, ascending. With split "pooled" all three
+// index Set.Pool.
+type Client struct {
+	Train  []int  `json:"train"`
+	Val    []int  `json:"val"`
+	Test   []int  `json:"test"`
+	Domain string `json:"domain"` // for kinds with domains, otherwise ""
+}
+
+// In returns the client's indices in a split of the set: train, val or test.
+func (c *Client) In(split string) *[]int {
+	switch split {
+	case "train":
+		return &c.Train
+	case "val":
+		return &c.Val
+	}
+	return &c.Test
+}
+
+// Of returns the client's examples of s.
+func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
+	return data.Pick(s.PoolOr(s.Train), c.Train), data.Pick(s.PoolOr(s.Val), c.Val), data.Pick(s.PoolOr(s.Test), c.Test)
+}
+
+// cutPool splits the client's part of the pool into 60 % train, 20 % val and 20 % test (FedAPPR), in random order.
+func (c *Client) cutPool(index []int, rng *rand.Rand) {
+	index = slices.Clone(index)
+	shuffle(index, rng)
+	a, b := len(index)*6/10, len(index)*8/10
+	c.Train, c.Val, c.Test = index[:a:a], index[a:b:b], index[b:]
+	sorted([]shares{{c.Train, c.Val, c.Test}})
+}
+
+// list is a part of one split: indices into the split, and the label of every index of the split.
+type list struct{ index, label []int }
+
+// byClass groups the indices of a list by class and keeps their order.
+func (l list) byClass(classes int) [][]int {
+	out := make([][]int, classes)
+	for _, i := range l.index {
+		out[l.label[i]] = append(out[l.label[i]], i)
+	}
+	return out
+}
+
+// byClass groups the indices of every list by class.
+func byClass(lists []list, classes int) [][][]int {
+	out := make([][][]int, len(lists))
+	for l := range lists {
+		out[l] = lists[l].byClass(classes)
+	}
+	return out
+}
+
+// job is one partition to compute: the configuration, and the set without the domains that are left out.
+type job struct {
+	Config
+	set     *data.Set
+	seed    uint64
+	shots   int
+	domains []int  // that clients may hold
+	lists   []list // of the splits of the set: train, val if it exists, and test; or pool
+}
+
+func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
+	if p.Seed != 0 {
+		seed = p.Seed
+	}
+	j := &job{Config: p, set: s, seed: seed, shots: shots, domains: p.keptDomains(s)}
+	for _, sp := range s.Splits() {
+		l := list{label: data.Labels(*sp.Examples)}
+		for i, e := range *sp.Examples {
+			if len(p.LeaveOut) == 0 || slices.Contains(j.domains, e.Domain) {
+				l.index = append(l.index, i)
+			}
+		}
+		j.lists = append(j.lists, l)
+	}
+	return j
+}
+
+// kindSeed returns the seed of the kind for the set or for one of its domains.
+func (j *job) kindSeed(domain int) uint64 {
+	return data.NewRand(j.seed, "partition/"+j.Kind, domain).Uint64()
+}
+
+// inDomain returns the part of the lists that lies in one domain.
+func (j *job) inDomain(domain int) []list {
+	out := make([]list, len(j.lists))
+	for i, sp := range j.set.Splits() {
+		out[i].label = j.lists[i].label
+		for _, k := range j.lists[i].index {
+			if (*sp.Examples)[k].Domain == domain {
+				out[i].index = append(out[i].index, k)
+			}
+		}
+	}
+	return out
+}
+
+// newClients makes clients of shares of the set's lists, and cuts a pool. The clients have the given domain, or "";
+// before is the number of clients that precede them.
+func (j *job) newClients(got []shares, domain string, before int) []Client {
+	var out []Client
+	for n, g := range sorted(got) {
+		c := Client{Domain: domain}
+		for i, sp := range j.set.Splits() {
+			if sp.Name == "pool" {
+				c.cutPool(g[i], data.NewRand(j.seed, "partition/pool", before+n))
+			} else {
+				*c.In(sp.Name) = g[i]
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// clientsPerDomain returns the number of clients of every domain that is not left out: an equal number, and one more in
+// each domain that extra draws, one call a remaining client.
+func (j *job) clientsPerDomain(extra func() int) ([]int, error) {
+	n := len(j.domains)
+	if j.Clients < n {
+		return nil, fmt.Errorf("%d clients for %d domains: raise partition.clients to at least %d", j.Clients, n, n)
+	}
+	count := slices.Repeat([]int{j.Clients / n}, n)
+	for range j.Clients % n {
+		count[extra()]++
+	}
+	return count, nil
+}
+
+// distinctDomains draws a different domain in each call.
+func (j *job) distinctDomains() func() int {
+	order := data.NewRand(j.seed, "partition/remainder").Perm(len(j.domains))
+	return func() int {
+		d := order[0]
+		order = order[1:]
+		return d
+	}
+}
+
+// checkShots refuses kinds in which every client draws its own few examples, if they have nothing to draw from.
+func (j *job) checkShots() error {
+	switch {
+	case j.shots < 1:
+		return fmt.Errorf("every client draws its own few examples: set data.shots, or partition.kind: iid")
+	case j.set.Pool != nil:
+		return fmt.Errorf("a pooled set has no training list to draw from: set data.split to given")
+	case len(j.lists[0].index) > maxOverlap/j.Clients:
+		return fmt.Errorf("%d clients drawing from %d examples each need too much memory: lower partition.clients",
+			j.Clients, len(j.lists[0].index))
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package partition
+
+import (
+	"fmt"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/partition/pyrand"
+)
+
+// Functions whose names begin with code split examples as the public code of papers does: the same steps, in the same
+// order, on the draws of Python's and NumPy's generators with the same seeds, so that every client holds exactly the
+// same examples. The public code has no val list; val is split by the same rule after a shuffle from a separate
+// generator, which changes no draw of the public code.
+
+// seedOr returns partition.seed, or the seed that the public code sets.
+func (j *job) seedOr(seed uint64) uint64 {
+	if j.Config.Seed != 0 {
+		return j.Config.Seed
+	}
+	return seed
+}
+
+// numpy returns NumPy's generator, seeded as the public code seeds it from its command line.
+func (j *job) numpy() (*pyrand.NumPy, error) {
+	n, err := pyrand.NewNumPy(j.seed)
+	if err != nil {
+		return nil, fmt.Errorf("partition.code: %w: set partition.seed", err)
+	}
+	return n, nil
+}
+
+// codeLists returns the numbers of the lists that the public code has: train and test, or the pool.
+func codeLists(lists []list) []int {
+	if len(lists) == 1 {
+		return []int{0}
+	}
+	return []int{0, len(lists) - 1}
+}
+
+// valList returns the number of the val list, or -1.
+func valList(lists []list) int {
+	if len(lists) == 3 {
+		return 1
+	}
+	return -1
+}
+
+// codeGroups groups all lists by class, with the val list shuffled.
+func (j *job) codeGroups(lists []list) [][][]int {
+	out := byClass(lists, len(j.set.Classes))
+	if l := valList(lists); l >= 0 {
+		for k, index := range out[l] {
+			shuffle(index, data.NewRand(j.seed, "partition/val", k))
+		}
+	}
+	return out
+}
+
+// evenEnds returns the ends of the parts of numpy.array_split(n, parts): the first n mod parts have one more.
+func evenEnds(n, parts int) []int {
+	out := make([]int, parts)
+	for i := range out {
+		out[i] = (i+1)*(n/parts) + min(i+1, n%parts)
+	}
+	return out
+}
