@@ -1,6 +1,7 @@
 package dasslimport
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -25,39 +26,55 @@ func float(v any) (float64, bool) {
 	return 0, false
 }
 
-func keep(v any) (any, error) { return v, nil }
+// keep keeps the values that ok accepts.
+func keep(expected string, ok func(v any) bool) convert {
+	return func(v any) (any, error) {
+		if !ok(v) {
+			return nil, errors.New(expected)
+		}
+		return v, nil
+	}
+}
+
+// fixed writes nothing for the values that describe promptfed's fixed behaviour.
+func fixed(why string, ok func(v any) bool) convert {
+	return func(v any) (any, error) {
+		_, err := keep(why, ok)(v)
+		return nil, err
+	}
+}
 
 func whole(least int) convert {
-	return func(v any) (any, error) {
-		if n, ok := v.(int); ok && n >= least {
-			return n, nil
-		}
-		return nil, fmt.Errorf("expected a whole number of at least %d", least)
-	}
+	return keep(fmt.Sprintf("expected a whole number of at least %d", least), func(v any) bool {
+		n, ok := v.(int)
+		return ok && n >= least
+	})
 }
 
 func number(least float64) convert {
-	return func(v any) (any, error) {
-		if x, ok := float(v); ok && x >= least {
-			return v, nil
-		}
-		return nil, fmt.Errorf("expected a number of at least %g", least)
-	}
+	return keep(fmt.Sprintf("expected a number of at least %g", least), func(v any) bool {
+		x, ok := float(v)
+		return ok && x >= least
+	})
 }
 
-func positive(v any) (any, error) {
-	if x, ok := float(v); ok && x > 0 {
-		return v, nil
-	}
-	return nil, fmt.Errorf("expected a number above 0")
-}
-
-func seed(v any) (any, error) {
-	if n, ok := v.(int); ok && n > 0 {
-		return n, nil
-	}
-	return nil, fmt.Errorf("their code is not seeded then; promptfed always is")
-}
+var (
+	anything = keep("", func(any) bool { return true })
+	positive = keep("expected a number above 0", func(v any) bool {
+		x, ok := float(v)
+		return ok && x > 0
+	})
+	seed = keep("their code is not seeded then; promptfed always is", func(v any) bool {
+		n, ok := v.(int)
+		return ok && n > 0
+	})
+	truth = keep("expected True or False", func(v any) bool { return v == true || v == false })
+	text  = keep("expected text", func(v any) bool {
+		s, ok := v.(string)
+		return ok && s != ""
+	})
+	position = one("end", "middle", "front")
+)
 
 func shots(v any) (any, error) {
 	if v == -1 {
@@ -66,102 +83,72 @@ func shots(v any) (any, error) {
 	return whole(1)(v)
 }
 
-func truth(v any) (any, error) {
-	if b, ok := v.(bool); ok {
-		return b, nil
-	}
-	return nil, fmt.Errorf("expected True or False")
-}
-
-func text(v any) (any, error) {
-	if s, ok := v.(string); ok && s != "" {
-		return s, nil
-	}
-	return nil, fmt.Errorf("expected text")
-}
-
 func phrase(v any) (any, error) {
-	switch v := v.(type) {
-	case string:
-		return strings.ReplaceAll(v, "_", " "), nil
-	case bool:
-		if !v {
-			return "", nil
-		}
+	if s, ok := v.(string); ok {
+		return strings.ReplaceAll(s, "_", " "), nil
 	}
-	return nil, fmt.Errorf("expected words")
+	if v == false {
+		return "", nil
+	}
+	return nil, errors.New("expected words")
 }
 
 // one accepts the given words in any letter case.
 func one(words ...string) convert {
-	return func(v any) (any, error) {
-		if s, ok := v.(string); ok && slices.Contains(words, strings.ToLower(s)) {
-			return strings.ToLower(s), nil
-		}
-		return nil, fmt.Errorf("supported: %s", strings.Join(words, ", "))
+	same := map[string]any{}
+	for _, w := range words {
+		same[w] = w
 	}
+	return mapped("supported: "+strings.Join(words, ", "), same)
 }
 
-func mapped(words map[string]string) convert {
+// mapped maps words in any letter case to values.
+func mapped(why string, words map[string]any) convert {
 	return func(v any) (any, error) {
 		s, _ := v.(string)
 		if is, ok := words[strings.ToLower(s)]; ok {
 			return is, nil
 		}
-		return nil, fmt.Errorf("it has no equivalent")
+		return nil, errors.New(why)
 	}
 }
 
-var position = one("end", "middle", "front")
-
-// only accepts values that describe promptfed's fixed behaviour.
 func only(why string, values ...any) convert {
-	return func(v any) (any, error) {
-		for _, w := range values {
-			if reflect.DeepEqual(v, w) {
-				return nil, nil
-			}
-		}
-		return nil, fmt.Errorf("%s", why)
-	}
+	return fixed(why, func(v any) bool {
+		return slices.ContainsFunc(values, func(w any) bool { return reflect.DeepEqual(v, w) })
+	})
 }
 
-func none(why string) convert { return func(any) (any, error) { return nil, fmt.Errorf("%s", why) } }
-
-func near(why string, want ...float64) convert {
-	return func(v any) (any, error) {
+func near(why string, want ...any) convert {
+	return fixed(why, func(v any) bool {
 		list, _ := v.([]any)
-		for i, w := range want {
-			if len(list) != len(want) {
-				return nil, fmt.Errorf("%s", why)
-			} else if x, ok := float(list[i]); !ok || math.Abs(x-w) > 1e-6 {
-				return nil, fmt.Errorf("%s", why)
-			}
-		}
-		return nil, nil
-	}
+		return slices.EqualFunc(list, want, func(a, b any) bool {
+			x, ok := float(a)
+			return ok && math.Abs(x-b.(float64)) <= 1e-6
+		})
+	})
 }
+
+// wrappers lists values of --model with promptfed's wrappers.
+var wrappers = []struct {
+	theirs string
+	ours   []string
+}{{"fedavg", nil}, {"FedOTP", nil}, {"fedprox", []string{"fedprox"}}}
 
 func wrapper(v any) (any, error) {
 	for _, w := range wrappers {
-		if v != w.theirs {
-			continue
-		} else if w.ours == nil {
+		if v == w.theirs && w.ours != nil {
+			return w.ours, nil
+		} else if v == w.theirs {
 			return nil, nil
 		}
-		return w.ours, nil
 	}
-	return nil, fmt.Errorf("supported: fedavg, FedOTP, fedprox")
+	return nil, errors.New("supported: fedavg, FedOTP, fedprox")
 }
 
-func backbone(v any) (any, error) {
-	s, _ := v.(string)
-	if is, ok := backbones[strings.ToLower(s)]; ok {
-		return []string{is}, nil
-	}
-	return nil, fmt.Errorf("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others convert the checkpoint and name " +
-		"its bundle")
-}
+var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others convert the checkpoint and name its "+
+	"bundle", map[string]any{"vit-b/16": []string{"vit-b16"}, "vit-b/32": []string{"vit-b32"}, "rn50": []string{"rn50"},
+	"rn101": []string{"rn101"}})
 
 var others = regexp.MustCompile(`[^a-z0-9]`)
 
@@ -169,16 +156,16 @@ func dataset(v any) (any, error) {
 	s, _ := v.(string)
 	s = others.ReplaceAllString(strings.ToLower(s), "")
 	if s == "domainnet" {
-		return nil, fmt.Errorf("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), that of others 345 " +
+		return nil, errors.New("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), that of others 345 " +
 			"(domainnet)")
 	}
 	if is, ok := datasets[s]; ok {
 		s = is
 	}
-	for _, k := range sets.Kinds() {
-		if k.Name == s && s != "list" && s != "folder" && s != "parquet" && s != "synthetic" {
-			return s, nil
-		}
+	published := func(k sets.Kind) bool { return k.Name == s }
+	if slices.Contains([]string{"list", "folder", "parquet", "synthetic"}, s) ||
+		!slices.ContainsFunc(sets.Kinds(), published) {
+		return nil, errors.New("unknown data set; promptfed list datasets shows all")
 	}
-	return nil, fmt.Errorf("unknown data set; promptfed list datasets shows all")
+	return s, nil
 }

@@ -77,19 +77,17 @@ func Import(files []File, sets []string) (Result, error) {
 
 // get returns the value of a setting. The value of a weak flag counts only if no file has the setting.
 func (im *importer) get(theirs string) (value, bool) {
-	for _, s := range Settings() {
-		if s.Dassl != theirs || s.Trainer != "" && s.Trainer != im.method {
-			continue
-		}
-		im.used["--"+s.Flag] = true
-		if v, ok := im.keys[theirs]; ok {
-			im.used[theirs] = true
-			return v, true
-		}
-		v, ok := im.flags[s.Flag]
-		return v, ok && s.Flag != ""
+	s, ok := find(func(s Setting) bool { return s.Dassl == theirs && (s.Trainer == "" || s.Trainer == im.method) })
+	if !ok {
+		return value{}, false
 	}
-	return value{}, false
+	im.used["--"+s.Flag] = true
+	if v, ok := im.keys[theirs]; ok {
+		im.used[theirs] = true
+		return v, true
+	}
+	v, ok := im.flags[s.Flag]
+	return v, ok && s.Flag != ""
 }
 
 func (im *importer) write(key string, is any, from string) {
@@ -115,6 +113,8 @@ func (im *importer) leave(key, what, why string) {
 		im.left = append(im.left, Unconverted{what, why, key})
 	}
 }
+
+func (im *importer) leaveValue(key string, v value, why string) { im.leave(key, v.String(), why) }
 
 func (im *importer) choose() error {
 	v, ok := im.get("TRAINER.NAME")
@@ -147,7 +147,7 @@ func (im *importer) single() {
 		is, err := s.to(v.is)
 		switch {
 		case err != nil:
-			im.leave(s.Key, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
+			im.leaveValue(s.Key, v, err.Error())
 		case is == nil || s.Dassl == "--mu" && im.written("with") == nil ||
 			strings.Contains(s.Key, "schedule") || s.Key == "partition.beta" && im.central:
 		case s.Dassl == "OPTIM.MAX_EPOCH" && im.central:
@@ -158,8 +158,7 @@ func (im *importer) single() {
 			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
 		case s.Dassl == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
-				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
-					"FedPHA's code reads it but trains all clients")
+				im.leaveValue("participation", v, "FedPHA's code reads it but trains all clients")
 			}
 		default:
 			im.write(s.Key, is, v.from)
@@ -190,12 +189,12 @@ func (im *importer) schedule() {
 		case kind.is == "single_step" && hasGamma && isNumber && g == 1:
 			im.write(key, "constant", kind.from+" with gamma 1")
 		case ok:
-			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "their schedule counts the epochs of all "+
-				"clients together, promptfed's counts rounds; a constant rate is written")
+			im.leaveValue(key, kind, "their schedule counts the epochs of all clients together, promptfed's counts "+
+				"rounds; a constant rate is written")
 		}
 		if n > 0 {
-			im.leave("train.schedule.warmup", fmt.Sprintf("%s = %d", warm.from, n), "their warm-up covers only the "+
-				"first epochs of all clients together, so those of the first client")
+			im.leaveValue("train.schedule.warmup", warm, "their warm-up covers only the first epochs of all clients "+
+				"together, so those of the first client")
 		}
 		return
 	}
@@ -218,18 +217,19 @@ func (im *importer) schedule() {
 		}
 	default:
 		if ok {
-			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "supported: single_step, cosine")
+			im.leaveValue(key, kind, "supported: single_step, cosine")
 		}
 	}
 	if n > 0 {
 		im.write("train.schedule.warmup", n, warm.from)
-		for _, k := range []string{"OPTIM.WARMUP_CONS_LR", "OPTIM.WARMUP_TYPE"} {
-			if v, there := im.get(k); there && v.is != "linear" {
-				im.write(map[bool]string{true: "train.schedule.warmup_lr", false: "train.schedule.warmup_kind"}[k ==
-					"OPTIM.WARMUP_CONS_LR"], v.is, v.from)
+		for _, k := range []struct{ theirs, ours, usual string }{
+			{"OPTIM.WARMUP_CONS_LR", "train.schedule.warmup_lr", "1e-5"},
+			{"OPTIM.WARMUP_TYPE", "train.schedule.warmup_kind", "linear"},
+		} {
+			if v, there := im.get(k.theirs); there && v.is != "linear" {
+				im.write(k.ours, v.is, v.from)
 			} else if !there {
-				im.leave("train.schedule.warmup_lr", k, "not given; Dassl's default is "+
-					map[string]string{"OPTIM.WARMUP_CONS_LR": "1e-5", "OPTIM.WARMUP_TYPE": "linear"}[k])
+				im.leave("train.schedule.warmup_lr", k.theirs, "not given; Dassl's default is "+k.usual)
 			}
 		}
 	}
@@ -255,8 +255,8 @@ func (im *importer) partition() {
 	kind, from, dirichlet := "", "as their code does for "+data, false
 	switch data {
 	case "cifar10", "cifar100":
-		kind = map[any]string{"noniid-labeldir": "dirichlet", "noniid-labeluni": "labeluni",
-			"noniid-labeldir100": "pachinko", "homo": "iid"}[asText(name.is)]
+		kind = map[string]string{"noniid-labeldir": "dirichlet", "noniid-labeluni": "labeluni",
+			"noniid-labeldir100": "pachinko", "homo": "iid"}[fmt.Sprint(name.is)]
 		if from = name.from; kind == "" {
 			im.leave(key, fmt.Sprintf("the partition %v", name.is), "supported for CIFAR: noniid-labeldir, "+
 				"noniid-labeluni, noniid-labeldir100, homo")
@@ -293,13 +293,6 @@ func (im *importer) partition() {
 	if !dirichlet {
 		im.remove("partition.beta")
 	}
-}
-
-func asText(v any) any {
-	if s, ok := v.(string); ok {
-		return s
-	}
-	return nil
 }
 
 // rest writes the implicit behaviour of the Dassl code, and lists missing and unknown settings.
@@ -349,15 +342,19 @@ func (im *importer) rest(files []File) {
 		}
 		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
 	}
+	ofOther := func(flag string) bool { // a known flag of another method alone
+		_, ok := find(func(s Setting) bool { return s.Flag == flag && s.Trainer != "" && s.Trainer != im.method })
+		return ok
+	}
 	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
 		v := im.flags[name]
 		if strings.HasSuffix(name, "config_file") {
 			base := filepath.Base(fmt.Sprint(v.is))
 			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
-				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "also give that file")
+				im.leaveValue("", v, "also give that file")
 			}
-		} else if !im.used["--"+name] && !ofOther(name, im.method) {
-			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "unknown setting, ignored")
+		} else if !im.used["--"+name] && !ofOther(name) {
+			im.leaveValue("", v, "unknown setting, ignored")
 		}
 	}
 	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
@@ -365,50 +362,41 @@ func (im *importer) rest(files []File) {
 			"that file")
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
-		if v := im.keys[name]; v.hidden != nil {
-			im.leave(ours(name), fmt.Sprintf("%s = %v", v.from, v.is), fmt.Sprintf("%s = %v before; the later file "+
-				"counts, so give the files in the order in which their code reads them: data set, trainer",
-				v.hidden.from, v.hidden.is))
+		v := im.keys[name]
+		if v.hidden != nil {
+			s, _ := find(func(s Setting) bool { return s.Dassl == name })
+			im.leaveValue(s.Key, v, v.hidden.String()+" before; the later file counts, so give the files in the order "+
+				"in which their code reads them: data set, trainer")
 		}
-		section := strings.Split(name, ".")
-		if im.used[name] || len(section) == 3 && !im.applies(name) {
-			continue // a section of another trainer
+		if !im.used[name] && (strings.Count(name, ".") != 2 || im.applies(name)) { // no section of another trainer
+			im.leaveValue("", v, "unknown setting, ignored")
 		}
-		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown setting, ignored")
 	}
 }
 
-// ours returns the promptfed key for a setting, or an empty text for unknown settings and settings without a key.
-func ours(theirs string) string {
-	for _, s := range Settings() {
-		if s.Dassl == theirs {
-			return s.Key
-		}
+// find returns the first setting of the table that ok accepts.
+func find(ok func(Setting) bool) (Setting, bool) {
+	all := Settings()
+	if at := slices.IndexFunc(all, ok); at >= 0 {
+		return all[at], true
 	}
-	return ""
+	return Setting{}, false
 }
 
-// applies reports whether a setting belongs to the method or to all methods.
+// applies reports whether a setting belongs to all methods or, by its section of TRAINER, to the method.
 func (im *importer) applies(theirs string) bool {
-	section := strings.Split(theirs, ".")
-	return section[0] != "TRAINER" || im.sections(section[1])
-}
-
-// sections reports whether a section of TRAINER belongs to the method.
-func (im *importer) sections(section string) bool {
+	section, ok := strings.CutPrefix(theirs, "TRAINER.")
+	if !ok {
+		return true
+	}
+	section, _, _ = strings.Cut(section, ".")
 	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
 		return false
 	}
-	return slices.ContainsFunc(Settings(), func(s Setting) bool {
+	_, ok = find(func(s Setting) bool {
 		return s.Trainer == im.method && strings.HasPrefix(s.Dassl, "TRAINER."+section+".")
 	})
-}
-
-// ofOther reports whether a known flag belongs only to another method.
-func ofOther(flag, method string) bool {
-	return slices.ContainsFunc(Settings(), func(s Setting) bool {
-		return s.Flag == flag && s.Trainer != "" && s.Trainer != method
-	})
+	return ok
 }
 
 // privateLengths converts the lengths of clients' prompts in FedPHA's heterogeneous form.
@@ -445,7 +433,7 @@ func (im *importer) result(files []File) (Result, error) {
 		head += "Differences from the original:\n"
 	}
 	for _, l := range im.left {
-		head += "- " + strings.Join(strings.Fields(l.String()), " ") + "\n"
+		head += "- " + oneLine(l.String()) + "\n"
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
 	im.write("name", "imported", "")
@@ -462,7 +450,7 @@ func (im *importer) result(files []File) (Result, error) {
 		if leaf.Kind == yaml.SequenceNode {
 			leaf.Style = yaml.FlowStyle
 		}
-		leaf.LineComment = strings.Join(strings.Fields(l.from), " ")
+		leaf.LineComment = oneLine(l.from)
 		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
 	}
 	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}})

@@ -1,11 +1,12 @@
 package dasslimport
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,6 +26,8 @@ type value struct {
 	from   string
 	hidden *value // overridden value of an earlier file
 }
+
+func (v value) String() string { return fmt.Sprintf("%s = %v", v.from, v.is) }
 
 // read returns the values of all settings by yacs key. Later sources win, in the order of the Dassl code: flags, then
 // files in their order, then flags that win over files, then keys at the end of the command line. The names of flags
@@ -48,9 +51,7 @@ func read(files []File) (keys, flags map[string]value, err error) {
 			return nil, nil, err
 		}
 	}
-	for k, v := range last {
-		keys[k] = v
-	}
+	maps.Copy(keys, last)
 	for _, s := range Settings() {
 		if v, ok := flags[s.Flag]; ok && s.OverridesFiles && s.Flag != "" {
 			if _, at := last[s.Dassl]; !at {
@@ -61,6 +62,8 @@ func read(files []File) (keys, flags map[string]value, err error) {
 	return keys, flags, nil
 }
 
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 func isScript(f File) bool {
 	ext := strings.ToLower(filepath.Ext(f.Name))
 	return ext == ".sh" || ext != ".yaml" && ext != ".yml" && python.Match(f.Text)
@@ -70,7 +73,7 @@ func isScript(f File) bool {
 func yacs(f File, into map[string]value) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(f.Text, &root); err != nil {
-		return fmt.Errorf("%s: %s", f.Name, strings.Join(strings.Fields(err.Error()), " "))
+		return fmt.Errorf("%s: %s", f.Name, oneLine(err.Error()))
 	}
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
 		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", f.Name)
@@ -91,7 +94,7 @@ func yacs(f File, into map[string]value) error {
 				return fmt.Errorf("%s: %s: YAML aliases are not supported; write the value", place, name)
 			}
 			if err := child.Decode(&v); err != nil {
-				return fmt.Errorf("%s: %s: %s", place, name, strings.Join(strings.Fields(err.Error()), " "))
+				return fmt.Errorf("%s: %s: %s", place, name, oneLine(err.Error()))
 			}
 			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 				v = literal(s)
@@ -193,15 +196,16 @@ func command(f File, flags, last map[string]value) error {
 		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
 			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", f.Name, name)
 		}
-		var v any = true // a flag without a value
-		if len(words) == 1 {
-			v = literal(words[0])
-		} else if len(words) > 1 {
-			all := []any{}
-			for _, w := range words {
-				all = append(all, literal(w))
-			}
-			v = all
+		var all []any
+		for _, w := range words {
+			all = append(all, literal(w))
+		}
+		var v any = all
+		switch len(all) {
+		case 0:
+			v = true // a flag without a value
+		case 1:
+			v = all[0]
 		}
 		if dashed {
 			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: v, from: from}
@@ -213,39 +217,23 @@ func command(f File, flags, last map[string]value) error {
 	return nil
 }
 
+var (
+	word   = regexp.MustCompile(`^(?:"[^"]*"|'[^']*'|[^\s"'|>;&])+`)
+	quotes = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
+)
+
 // split splits a command into words as a shell does, up to a comment, a pipe or another command.
-func split(line string) ([]string, error) {
-	var out []string
-	var word strings.Builder
-	quote, open := rune(0), false
-	end := func() {
-		if open {
-			out = append(out, word.String())
-		}
-		word.Reset()
-		open = false
-	}
-	for _, r := range line {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '"' || r == '\'':
-			quote, open = r, true
-		case r == ' ' || r == '\t' || r == '\r':
-			end()
-		case slices.Contains([]rune{'|', '>', ';', '&'}, r) || r == '#' && !open:
-			end()
+func split(line string) (out []string, err error) {
+	for {
+		line = strings.TrimLeft(line, " \t\r")
+		if line == "" || strings.ContainsRune("|>;&#", rune(line[0])) {
 			return out, nil
-		default:
-			word.WriteRune(r)
-			open = true
 		}
+		w := word.FindString(line)
+		if w == "" {
+			return nil, errors.New("a quote in the command is not closed")
+		}
+		out = append(out, quotes.ReplaceAllString(w, "$1$2"))
+		line = line[len(w):]
 	}
-	if quote != 0 {
-		return nil, fmt.Errorf("a quote in the command is not closed")
-	}
-	end()
-	return out, nil
 }

@@ -1,5 +1,7 @@
 package dasslimport
 
+import "slices"
+
 // Setting is one Dassl setting and its conversion.
 type Setting struct {
 	Dassl          string // dotted yacs key, or --flag for a flag without a key
@@ -28,16 +30,15 @@ func (s Setting) Differs() string {
 const (
 	transforms = "a cached image is prepared as in their tests, without random crops and flips; data.views: N " +
 		"keeps N seeded random views"
-	precision = "promptfed trains in float32; half precision rounds every step"
-	half      = "half precision"
-	words     = "this method has random initial prompts only"
-	lengths   = "by client, as their USER_PROMPT_LENGTHS"
+	half    = "half precision"
+	words   = "this method has random initial prompts only"
+	lengths = "by client, as their USER_PROMPT_LENGTHS"
 )
 
 // Settings returns the table of all known settings of Dassl-based code.
 func Settings() []Setting {
-	return []Setting{
-		{Dassl: "TRAINER.NAME", Flag: "trainer", OverridesFiles: true, Key: "method", to: keep},
+	return slices.Concat([]Setting{
+		{Dassl: "TRAINER.NAME", Flag: "trainer", OverridesFiles: true, Key: "method", to: anything},
 		{Dassl: "MODEL.BACKBONE.NAME", Flag: "backbone", OverridesFiles: true, Key: "backbones", to: backbone},
 		{Dassl: "SEED", Flag: "seed", OverridesFiles: true, Key: "seed", to: seed,
 			Note: "the same seed gives other random numbers, except for partitions with partition.code"},
@@ -84,54 +85,51 @@ func Settings() []Setting {
 		{Dassl: "INPUT.PIXEL_STD",
 			to: near("the backbone's own deviation is used", .26862954, .26130258, .27577711)},
 		{Dassl: "INPUT.TRANSFORMS", Flag: "transforms", OverridesFiles: true, Key: "data.views",
-			to: none(transforms)},
-		// Settings of methods.
-		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.N_CTX", Flag: "n_ctx", Key: "options.tokens", to: whole(1)},
-		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.CSC", Key: "options.class_specific", to: truth},
-		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.CLASS_TOKEN_POSITION", Key: "options.position", to: position},
-		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
-		{Trainer: "promptfl", Dassl: "TRAINER.PROMPTFL.PREC", to: only(precision, "fp32")},
-		{Trainer: "coop", Dassl: "TRAINER.COOP.N_CTX", Key: "options.tokens", to: whole(1)},
-		{Trainer: "coop", Dassl: "TRAINER.COOP.CSC", Key: "options.class_specific", to: truth},
-		{Trainer: "coop", Dassl: "TRAINER.COOP.CLASS_TOKEN_POSITION", Key: "options.position", to: position},
-		{Trainer: "coop", Dassl: "TRAINER.COOP.CTX_INIT", to: only(words, "", false)},
-		{Trainer: "coop", Dassl: "TRAINER.COOP.PREC", to: only(precision, "fp32")},
-		{Trainer: "cocoop", Dassl: "TRAINER.COCOOP.N_CTX", Key: "options.tokens", to: whole(1)},
-		{Trainer: "cocoop", Dassl: "TRAINER.COCOOP.CTX_INIT", Key: "options.words", to: phrase},
-		{Trainer: "cocoop", Dassl: "TRAINER.COCOOP.PREC", to: only(precision, "fp32")},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.N_CTX", Flag: "n_ctx", Key: "options.tokens", to: whole(1)},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.CLASS_TOKEN_POSITION", Key: "options.position", to: position},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.EPS", Flag: "eps", Key: "options.eps", to: positive},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.THRESH", Flag: "thresh", Key: "options.threshold", to: positive},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.MAX_ITER", Flag: "max_iter", Key: "options.iters", to: whole(1)},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.TOP_PERCENT", Flag: "top_percent", Key: "options.top_percent",
-			to: positive},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.OT", Flag: "OT", Key: "options.transport",
-			to: mapped(map[string]string{"cot": "unbalanced", "sinkhorn": "balanced"})},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.N", Flag: "num_prompt", to: only("this method has two prompts", 2)},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.CSC", to: only("it has one prompt for all classes", false)},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
-		{Trainer: "fedotp", Dassl: "TRAINER.GLP_OT.PREC", to: only(precision, "fp32")},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.N_CTX", Flag: "n_ctx", Key: "options.tokens", to: whole(1)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.BOTTLENECK", Flag: "bottleneck", Key: "options.rank",
-			to: whole(1)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.mu", Key: "options.mu", to: number(0)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.temp", Flag: "temp", Key: "options.temp", to: positive},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.N", to: only("it has one prompt", 1)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.CSC", to: only("it has one prompt for all classes", false)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.CLASS_TOKEN_POSITION", to: only("this method has class names at "+
-			"the end", "end")},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
-		{Trainer: "fedpgp", Dassl: "TRAINER.FEDPGP.PREC", to: only(precision, "fp32")},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE.N_CTX", Flag: "n_ctx", Key: "options.global_tokens",
-			to: whole(1), Note: "for GL_SVDMSE also options.local_tokens"},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE_HE.N_CTX_GLOBAL", Key: "options.global_tokens", to: whole(1)},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE.alpha", Flag: "alpha", Key: "options.alpha", to: number(0)},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE_HE.alpha", Key: "options.alpha", to: number(0)},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE.ratio", Flag: "ratio", Key: "options.ratio", to: positive},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE_HE.ratio", Key: "options.ratio", to: positive},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE.PREC", to: only(precision, "fp32")},
-		{Trainer: "fedpha", Dassl: "TRAINER.GL_SVDMSE_HE.PREC", to: only(precision, "fp32")},
+			to: only(transforms)},
+	}, of("promptfl", "PROMPTFL",
+		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
+		Setting{Dassl: "CSC", Key: "class_specific", to: truth},
+		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
+		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+	), of("coop", "COOP",
+		Setting{Dassl: "N_CTX", Key: "tokens", to: whole(1)},
+		Setting{Dassl: "CSC", Key: "class_specific", to: truth},
+		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
+		Setting{Dassl: "CTX_INIT", to: only(words, "", false)}, float32Only,
+	), of("cocoop", "COCOOP",
+		Setting{Dassl: "N_CTX", Key: "tokens", to: whole(1)},
+		Setting{Dassl: "CTX_INIT", Key: "words", to: phrase}, float32Only,
+	), of("fedotp", "GLP_OT",
+		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
+		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
+		Setting{Dassl: "EPS", Flag: "eps", Key: "eps", to: positive},
+		Setting{Dassl: "THRESH", Flag: "thresh", Key: "threshold", to: positive},
+		Setting{Dassl: "MAX_ITER", Flag: "max_iter", Key: "iters", to: whole(1)},
+		Setting{Dassl: "TOP_PERCENT", Flag: "top_percent", Key: "top_percent", to: positive},
+		Setting{Dassl: "OT", Flag: "OT", Key: "transport", to: mapped("it has no equivalent",
+			map[string]any{"cot": "unbalanced", "sinkhorn": "balanced"})},
+		Setting{Dassl: "N", Flag: "num_prompt", to: only("this method has two prompts", 2)},
+		Setting{Dassl: "CSC", to: only("it has one prompt for all classes", false)},
+		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+	), of("fedpgp", "FEDPGP",
+		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
+		Setting{Dassl: "BOTTLENECK", Flag: "bottleneck", Key: "rank", to: whole(1)},
+		Setting{Dassl: "mu", Key: "mu", to: number(0)},
+		Setting{Dassl: "temp", Flag: "temp", Key: "temp", to: positive},
+		Setting{Dassl: "N", to: only("it has one prompt", 1)},
+		Setting{Dassl: "CSC", to: only("it has one prompt for all classes", false)},
+		Setting{Dassl: "CLASS_TOKEN_POSITION", to: only("this method has class names at the end", "end")},
+		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+	), of("fedpha", "GL_SVDMSE",
+		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "global_tokens", to: whole(1),
+			Note: "for GL_SVDMSE also options.local_tokens"},
+		Setting{Dassl: "alpha", Flag: "alpha", Key: "alpha", to: number(0)},
+		Setting{Dassl: "ratio", Flag: "ratio", Key: "ratio", to: positive}, float32Only,
+	), of("fedpha", "GL_SVDMSE_HE",
+		Setting{Dassl: "N_CTX_GLOBAL", Key: "global_tokens", to: whole(1)},
+		Setting{Dassl: "alpha", Key: "alpha", to: number(0)},
+		Setting{Dassl: "ratio", Key: "ratio", to: positive}, float32Only,
+	), []Setting{
 		{Trainer: "fedpha", Dassl: "--specify", Flag: "specify", Key: "options.local_tokens"},
 		// Settings without effect on results.
 		{Dassl: "DATALOADER.TEST.BATCH_SIZE", Flag: "test_batch_size"},
@@ -139,7 +137,23 @@ func Settings() []Setting {
 		{Dassl: "OUTPUT_DIR", Flag: "output_dir"}, {Dassl: "--logdir", Flag: "logdir"},
 		{Dassl: "--device_id", Flag: "device_id"}, {Dassl: "--avg_prompt", Flag: "avg_prompt"},
 		{Dassl: "--config_file", Flag: "config_file"}, {Dassl: "--dataset_config_file", Flag: "dataset_config_file"},
+	})
+}
+
+// float32Only is the precision of a trainer.
+var float32Only = Setting{Dassl: "PREC", to: only("promptfed trains in float32; half precision rounds every step",
+	"fp32")}
+
+// of completes the settings in one section of TRAINER: their keys are options of the method.
+func of(method, section string, list ...Setting) []Setting {
+	for i := range list {
+		s := &list[i]
+		s.Trainer, s.Dassl = method, "TRAINER."+section+"."+s.Dassl
+		if s.Key != "" {
+			s.Key = "options." + s.Key
+		}
 	}
+	return list
 }
 
 // defaults are Dassl defaults that differ from promptfed's. They apply if no file has the setting. A promptfed key
@@ -181,14 +195,6 @@ var (
 		"CLIP":         {method: "zeroshot", untrained: true},
 	}
 )
-
-// wrappers maps values of --model to promptfed wrappers.
-var wrappers = []struct {
-	theirs string
-	ours   []string
-}{{"fedavg", nil}, {"FedOTP", nil}, {"fedprox", []string{"fedprox"}}}
-
-var backbones = map[string]string{"vit-b/16": "vit-b16", "vit-b/32": "vit-b32", "rn50": "rn50", "rn101": "rn101"}
 
 // datasets maps names of data sets that differ from promptfed's, in lower case, with letters and digits only.
 var datasets = map[string]string{"oxfordflowers": "flowers102", "describabletextures": "dtd",

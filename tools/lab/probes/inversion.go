@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 
@@ -99,9 +100,18 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 
 // gradientOf returns the gradient of one step of plain gradient descent.
 func gradientOf(from, to *tensor.Tensor, lr float64) []float64 {
-	out := make([]float64, from.Len())
-	for i, v := range from.Data {
-		out[i] = (float64(v) - float64(to.Data[i])) / lr
+	out := float64s(from.Data)
+	floats.Sub(out, float64s(to.Data))
+	for i := range out {
+		out[i] /= lr
+	}
+	return out
+}
+
+func float64s(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
 	}
 	return out
 }
@@ -124,9 +134,7 @@ func (p *probe) means(rows []int, labels []int64) [][]float64 {
 		out[k] = make([]float64, x.Shape[1])
 		for i, row := range rows {
 			if p.pool.Class[row] == y {
-				for d, v := range x.Row(i).Data {
-					out[k][d] += float64(v)
-				}
+				floats.Add(out[k], float64s(x.Row(i).Data))
 			}
 		}
 		unit(out[k])
@@ -143,10 +151,7 @@ func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
 	for k, row := range rows {
 		best, nearest := -2.0, -1
 		for i := range p.pool.Len() {
-			c := 0.0
-			for d, v := range all.Row(i).Data {
-				c += float64(v) * guess[k][d]
-			}
+			c := floats.Dot(float64s(all.Row(i).Data), guess[k])
 			if c > best {
 				best, nearest = c, i
 			}
@@ -209,9 +214,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 			if err != nil {
 				return nil, err
 			}
-			for i := range g {
-				g[i] = zero[i] - g[i]
-			}
+			floats.SubTo(g, zero, g)
 			v.slopes.SetRow(c*v.dim+d, g)
 		}
 	}
@@ -223,9 +226,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	}
 	v.scale = mat.NewDense(v.classes, v.dim, nil)
 	for d := range v.dim {
-		for c, s := range scores.Row(d).Data {
-			v.scale.Set(c, d, float64(s))
-		}
+		v.scale.SetCol(d, float64s(scores.Row(d).Data))
 	}
 	return v, nil
 }
@@ -234,79 +235,53 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 // squared norm of g, over the transmitted numbers. It also writes the gradient with respect to all u into grad unless
 // grad is nil.
 func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float64 {
-	n := float64(len(labels))
-	weights := mat.NewVecDense(v.classes*v.dim, nil) // Σ (p - e_y) xᵀ / n
-	x, probs := make([][]float64, len(labels)), make([][]float64, len(labels))
-	for i, y := range labels {
-		x[i] = slices.Clone(u[i*v.dim : (i+1)*v.dim])
-		unit(x[i])
-		probs[i] = v.softmax(x[i])
-		for c, p := range probs[i] {
-			if int64(c) == y {
-				p--
-			}
-			for d, f := range x[i] {
-				weights.SetVec(c*v.dim+d, weights.AtVec(c*v.dim+d)+p*f/n)
-			}
-		}
+	n := len(labels)
+	x := mat.NewDense(n, v.dim, slices.Clone(u))
+	for i := range n {
+		unit(x.RawRowView(i))
 	}
-	var off, back mat.VecDense
-	off.MulVec(v.slopes.T(), weights)
+	var p, weights mat.Dense // p is softmax(x scaleᵀ)
+	p.Mul(x, v.scale.T())
+	for i := range n {
+		row := p.RawRowView(i)
+		floats.AddConst(-floats.LogSumExp(row), row)
+	}
+	p.Apply(func(_, _ int, score float64) float64 { return math.Exp(score) }, &p)
+	residual := mat.DenseCopyOf(&p) // p - e_y
+	for i, y := range labels {
+		residual.Set(i, int(y), residual.At(i, int(y))-1)
+	}
+	weights.Mul(residual.T(), x) // Σ (p - e_y) xᵀ / n
+	weights.Scale(1/float64(n), &weights)
+	var off mat.VecDense
+	off.MulVec(v.slopes.T(), mat.NewVecDense(v.classes*v.dim, weights.RawMatrix().Data))
 	off.SubVec(&off, mat.NewVecDense(len(g), g))
 	for i, v := range g {
 		if v == 0 { // not transmitted
 			off.SetVec(i, 0)
 		}
 	}
-	norm := mat.Norm(mat.NewVecDense(len(g), g), 2)
-	norm *= norm
-	value := mat.Dot(&off, &off) / 2 / norm
-	if grad == nil {
-		return value
-	}
-	back.MulVec(v.slopes, &off) // [C D]
-	for i, y := range labels {
-		gx, mean, by := make([]float64, v.dim), 0.0, make([]float64, v.classes)
-		for c := range by {
-			for d, f := range x[i] {
-				by[c] += back.AtVec(c*v.dim+d) * f
-			}
-			mean += probs[i][c] * by[c]
+	norm := floats.Dot(g, g)
+	if grad != nil {
+		back := mat.NewDense(v.classes, v.dim, nil)
+		mat.NewVecDense(v.classes*v.dim, back.RawMatrix().Data).MulVec(v.slopes, &off)
+		var by, gx, through mat.Dense
+		by.Mul(x, back.T())
+		for i := range n { // the derivative of softmax
+			row := by.RawRowView(i)
+			floats.AddConst(-floats.Dot(row, p.RawRowView(i)), row)
+			floats.Mul(row, p.RawRowView(i))
 		}
-		for c, p := range probs[i] {
-			a := p
-			if int64(c) == y {
-				a--
-			}
-			for d := range gx {
-				gx[d] += (a*back.AtVec(c*v.dim+d) + p*(by[c]-mean)*v.scale.At(c, d)) / n / norm
-			}
-		}
-		part, along := u[i*v.dim:(i+1)*v.dim], 0.0
-		length := mat.Norm(mat.NewVecDense(v.dim, part), 2)
-		for d := range gx {
-			along += gx[d] * x[i][d]
-		}
-		for d := range gx {
-			grad[i*v.dim+d] = (gx[d] - along*x[i][d]) / length
+		gx.Mul(residual, back)
+		through.Mul(&by, v.scale)
+		gx.Add(&gx, &through)
+		for i := range n { // the derivative of u/|u|
+			slope, row, part := gx.RawRowView(i), x.RawRowView(i), grad[i*v.dim:(i+1)*v.dim]
+			floats.AddScaledTo(part, slope, -floats.Dot(slope, row), row)
+			floats.Scale(1/(float64(n)*norm*floats.Norm(u[i*v.dim:(i+1)*v.dim], 2)), part)
 		}
 	}
-	return value
-}
-
-// softmax returns the class probabilities of a feature.
-func (v *victim) softmax(x []float64) []float64 {
-	var z mat.VecDense
-	z.MulVec(v.scale, mat.NewVecDense(v.dim, x))
-	top, sum, out := mat.Max(&z), 0.0, make([]float64, v.classes)
-	for c := range out {
-		out[c] = math.Exp(z.AtVec(c) - top)
-		sum += out[c]
-	}
-	for c := range out {
-		out[c] /= sum
-	}
-	return out
+	return mat.Dot(&off, &off) / 2 / norm
 }
 
 // reconstruct searches unit features whose mean gradient is g, starting from guess.
@@ -329,12 +304,4 @@ func (v *victim) reconstruct(g []float64, labels []int64, guess [][]float64) [][
 	return out
 }
 
-func unit(x []float64) {
-	sum := 0.0
-	for _, v := range x {
-		sum += v * v
-	}
-	for i := range x {
-		x[i] /= math.Sqrt(sum)
-	}
-}
+func unit(x []float64) { floats.Scale(1/floats.Norm(x, 2), x) }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
-	"slices"
 
-	"gonum.org/v1/gonum/integrate"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"promptfed/federation/engine"
@@ -108,12 +106,8 @@ func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor
 	}
 	out := make([]float64, rows.Len())
 	for i, y := range rows.Labels() {
-		z := scores.Row(i).Data
-		top, sum := float64(slices.Max(z)), 0.0
-		for _, v := range z {
-			sum += math.Exp(float64(v) - top)
-		}
-		out[i] = math.Log(sum) + top - float64(z[y])
+		z := float64s(scores.Row(i).Data)
+		out[i] = floats.LogSumExp(z) - z[y]
 	}
 	return out, nil
 }
@@ -121,23 +115,11 @@ func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor
 // auc returns the area under the ROC curve: the probability that a value of yes exceeds a value of no, ties counted
 // half.
 func auc(yes, no []float64) float64 {
-	type scored struct {
-		v  float64
-		in bool
+	pairs := 0.0
+	for _, a := range yes {
+		for _, b := range no {
+			pairs += float64(cmp.Compare(a, b)+1) / 2
+		}
 	}
-	var all []scored
-	for _, v := range yes {
-		all = append(all, scored{v, true})
-	}
-	for _, v := range no {
-		all = append(all, scored{v, false})
-	}
-	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(a.v, b.v) })
-	var values []float64
-	var in []bool
-	for _, x := range all {
-		values, in = append(values, x.v), append(in, x.in)
-	}
-	tpr, fpr, _ := stat.ROC(nil, values, in, nil)
-	return integrate.Trapezoidal(fpr, tpr)
+	return pairs / float64(len(yes)*len(no))
 }
