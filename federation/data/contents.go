@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -57,19 +58,14 @@ const progressStep = 512
 func (e Example) hash() (ContentHash, error) {
 	h := sha256.New()
 	var err error
-	switch {
-	case e.Load != nil:
+	if e.Load != nil {
 		var img image.Image
 		if img, err = e.Load(); err == nil {
 			writePixels(h, img)
 		}
-	case e.Bytes != nil:
-		var raw []byte
-		raw, err = e.Bytes()
-		h.Write(raw)
-	default:
-		var f *os.File
-		if f, err = os.Open(e.Path); err == nil {
+	} else {
+		var f io.ReadCloser
+		if f, err = e.open(); err == nil {
 			_, err = io.Copy(h, f)
 			f.Close()
 		}
@@ -146,16 +142,13 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 
 // readContents reads the hashes of n examples, as Cache.ContentHashes writes them.
 func readContents(b []byte, n int) ([]ContentHash, bool) {
-	end := len(contentsMagic) + n*sha256.Size
-	if len(b) != end+sha256.Size || !bytes.HasPrefix(b, []byte(contentsMagic)) {
+	rest, ok := bytes.CutPrefix(b, []byte(contentsMagic))
+	if !ok || len(rest) != (n+1)*sha256.Size {
 		return nil, false
 	}
-	if sum := sha256.Sum256(b[:end]); !bytes.Equal(sum[:], b[end:]) {
-		return nil, false
+	var out []ContentHash
+	for sum := range slices.Chunk(rest, sha256.Size) {
+		out = append(out, ContentHash(sum))
 	}
-	out := make([]ContentHash, n)
-	for i := range out {
-		copy(out[i][:], b[len(contentsMagic)+i*sha256.Size:])
-	}
-	return out, true
+	return out[:n], out[n] == sha256.Sum256(b[:len(b)-sha256.Size])
 }

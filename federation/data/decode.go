@@ -52,8 +52,7 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		return r, err
 	}
 	return ParallelInOrder(ctx, len(examples), workers, one, func(i int, r result) error {
-		return emit(i, r.value,
-			r.bad)
+		return emit(i, r.value, r.bad)
 	})
 }
 

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,70 +28,58 @@ type Duplicates struct {
 	Example  string `json:"example,omitempty"` // two places of one image, of the first kind above that occurs
 }
 
-// between returns the number of images that are in two splits.
-func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
-
 // FindDuplicates counts the duplicates of the set and applies the policy. hashes are those of all splits, one split
 // after the other in the order of Splits. The returned hashes, which are also set in the examples, are those of the
 // remaining images. A class that loses all its training images is an error.
 func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, []ContentHash, error) {
 	var d Duplicates
-	at := map[string][]ContentHash{}
-	where := map[string]map[ContentHash]int{}
+	at, where, drop := map[string][]ContentHash{}, map[string]map[ContentHash]int{}, map[string][]bool{}
+	label, several := map[ContentHash]int{}, map[ContentHash]bool{}
+	of := map[string][]Example{}
 	for _, sp := range s.Splits() {
 		n := len(*sp.Examples)
 		at[sp.Name], hashes = hashes[:n:n], hashes[n:]
-		where[sp.Name] = map[ContentHash]int{}
+		of[sp.Name], where[sp.Name], drop[sp.Name] = *sp.Examples, map[ContentHash]int{}, make([]bool, n)
 		for i, c := range at[sp.Name] {
-			if _, ok := where[sp.Name][c]; !ok && c != (ContentHash{}) {
+			if c == (ContentHash{}) {
+				continue
+			}
+			if _, ok := where[sp.Name][c]; !ok {
 				where[sp.Name][c] = i
 			}
-		}
-	}
-	example := func(a Example, b Example) {
-		if d.Example == "" {
-			d.Example = a.ID + " and " + b.ID
-		}
-	}
-	drop := map[string][]bool{}
-	in := func(split string, examples []Example, other string, others []Example) (n int) {
-		for i, c := range at[split] {
-			if j, ok := where[other][c]; ok && c != (ContentHash{}) {
-				n++
-				example(examples[i], others[j])
-				drop[split][i] = true
-			}
-		}
-		return n
-	}
-	for _, sp := range s.Splits() {
-		drop[sp.Name] = make([]bool, len(*sp.Examples))
-	}
-	d.TrainTest, d.TrainVal, d.ValTest = in("train", s.Train, "test", s.Test), in("train", s.Train, "val", s.Val),
-		in("val", s.Val, "test", s.Test)
-	name, main := "train", s.Train
-	if s.Pool != nil {
-		name, main = "pool", s.Pool
-	}
-	for i, c := range at[name] {
-		if j, ok := where[name][c]; ok && j < i {
-			d.Repeated++
-			example(main[j], main[i])
-			drop[name][i] = drop[name][i] || name == "pool"
-		}
-	}
-	label, several := map[ContentHash]int{}, map[ContentHash]bool{}
-	for _, sp := range s.Splits() {
-		for i, c := range at[sp.Name] {
-			y := (*sp.Examples)[i].Label
-			if first, ok := label[c]; ok && first != y && c != (ContentHash{}) {
+			y := of[sp.Name][i].Label
+			if first, ok := label[c]; ok && first != y {
 				several[c] = true
 			}
 			label[c] = y
 		}
 	}
+	// count counts the images of a split that are in another one too, or that repeat an earlier one of the split.
+	count := func(split, other string) (n int) {
+		for i, c := range at[split] {
+			j, ok := where[other][c]
+			if !ok || split == other && i == j {
+				continue
+			}
+			n++
+			drop[split][i] = drop[split][i] || split != other || split == "pool"
+			a, b := of[split][i].ID, of[other][j].ID
+			if split == other {
+				a, b = b, a
+			}
+			d.Example = cmp.Or(d.Example, a+" and "+b)
+		}
+		return n
+	}
+	d.TrainTest, d.TrainVal, d.ValTest = count("train", "test"), count("train", "val"), count("val", "test")
+	name := "train"
+	if s.Pool != nil {
+		name = "pool"
+	}
+	d.Repeated = count(name, name)
 	d.Labels = len(several)
-	if bad := d.between(); policy == DuplicatesError && (bad > 0 || name == "pool" && d.Repeated > 0) {
+	if bad := d.TrainTest + d.TrainVal + d.ValTest; policy == DuplicatesError && (bad > 0 || name == "pool" &&
+		d.Repeated > 0) {
 		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
 			strings.Join(d.Lines(name == "pool"), "; "), d.Example)
 	}
@@ -120,23 +109,25 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 
 // Lines describes the duplicates in words, one line for each kind, for a set that is pooled or not.
 func (d Duplicates) Lines(pooled bool) []string {
+	repeats := [2]string{"training image repeats another one", "training images repeat others"}
+	if pooled {
+		repeats = [2]string{"image repeats another one of the pool", "images repeat others of the pool"}
+	}
 	var out []string
-	say := func(n int, one, many string) {
-		if n == 1 {
-			out = append(out, "1 "+one)
-		} else if n > 1 {
-			out = append(out, fmt.Sprint(n, " ", many))
+	for _, kind := range []struct {
+		n     int
+		words [2]string
+	}{
+		{d.TrainTest, [2]string{"training image is also a test image", "training images are also test images"}},
+		{d.TrainVal, [2]string{"training image is also a validation image",
+			"training images are also validation images"}},
+		{d.ValTest, [2]string{"validation image is also a test image", "validation images are also test images"}},
+		{d.Repeated, repeats},
+		{d.Labels, [2]string{"image occurs with several labels", "images occur with several labels"}},
+	} {
+		if kind.n > 0 {
+			out = append(out, fmt.Sprint(kind.n, " ", kind.words[min(kind.n, 2)-1]))
 		}
 	}
-	say(d.TrainTest, "training image is also a test image", "training images are also test images")
-	say(d.TrainVal, "training image is also a validation image",
-		"training images are also validation images")
-	say(d.ValTest, "validation image is also a test image", "validation images are also test images")
-	if pooled {
-		say(d.Repeated, "image repeats another one of the pool", "images repeat others of the pool")
-	} else {
-		say(d.Repeated, "training image repeats another one", "training images repeat others")
-	}
-	say(d.Labels, "image occurs with several labels", "images occur with several labels")
 	return out
 }

@@ -80,11 +80,9 @@ func RoundedShare(share float64, n int) int { return min(n, int(math.Floor(share
 func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) (noisy []int64, wrong int) {
 	noisy = slices.Clone(labels)
 	var among []int64
-	if n.Among == amongOwn {
-		among = slices.Compact(slices.Sorted(slices.Values(labels)))
-	} else {
-		for c := range classes {
-			among = append(among, int64(c))
+	for c := range int64(classes) {
+		if n.Among != amongOwn || slices.Contains(labels, c) {
+			among = append(among, c)
 		}
 	}
 	if !n.Enabled() || len(among) < 2 {

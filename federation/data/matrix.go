@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"promptfed/runtime/safetensors"
@@ -20,9 +19,9 @@ type Matrix struct {
 	Shape  []int
 	cache  Cache
 	key    Key
-	per    int      // rows of a shard; the last one may have fewer
-	shards []*shard // nil if missing
-	next   *writer  // of the first missing shard, while it is being written; or nil
+	per    int       // rows of a shard; the last one may have fewer
+	shards []*shard  // nil if missing
+	next   []float32 // the first rows of the first missing shard
 }
 
 // Matrix opens a matrix in shards of per rows, with all shards that exist. The caller closes it.
@@ -73,25 +72,28 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	if i < 0 {
 		return fmt.Errorf("feature cache: rows %v do not fit: %v is complete", rows.Shape, m.Shape)
 	}
-	path := m.cache.path(m.key, i)
-	if m.next == nil {
-		sweep(filepath.Dir(path))
-		var err error
-		if m.next, err = m.cache.create(path, m.key.shard(i), m.shapeOf(i)); err != nil {
-			return err
+	shape := m.shapeOf(i)
+	left := tensor.Size(shape) - len(m.next)
+	if len(rows.Shape) != len(shape) || !slices.Equal(rows.Shape[1:], shape[1:]) || len(rows.Data) > left {
+		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, shape)
+	}
+	if m.cache.Precision == Float {
+		if i := rows.NonFinite(); i >= 0 {
+			return fmt.Errorf("feature cache: element %d of %v is %g", i, rows.Shape, rows.Data[i])
 		}
+	} else if err := RoundHalf(rows); err != nil {
+		return fmt.Errorf("feature cache: %w", err)
 	}
-	if err := m.next.append(rows); err != nil || m.next.left > 0 {
-		return err
+	if m.next = append(m.next, rows.Data...); len(rows.Data) < left {
+		return nil
 	}
-	w := m.next
+	path, key, whole := m.cache.path(m.key, i), m.key.shard(i), tensor.Of(m.next, shape...)
 	m.next = nil
-	if err := w.commit(); err != nil {
-		return err
+	if err := m.cache.write(path, key, whole); err != nil {
+		return fmt.Errorf("feature cache: cannot write %s: %w: choose another folder", path, err)
 	}
 	var err error
-	m.shards[i], err = m.cache.open(path, m.key.shard(i), m.shapeOf(i))
-	if err == nil && m.shards[i] == nil {
+	if m.shards[i], err = m.cache.open(path, key, shape); err == nil && m.shards[i] == nil {
 		err = fmt.Errorf("feature cache: %s was written but cannot be read back", path)
 	}
 	return err
@@ -114,12 +116,8 @@ func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// Close closes the files and removes an incomplete shard.
+// Close closes the files.
 func (m *Matrix) Close() error {
-	if m.next != nil {
-		m.next.abort()
-		m.next = nil
-	}
 	var errs []error
 	for _, s := range m.shards {
 		if s != nil {

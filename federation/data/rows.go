@@ -5,12 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -75,78 +72,39 @@ func (s *shard) read(row int, t *tensor.Tensor, at int, raw []byte) error {
 	return safetensors.Decode(s.DType, raw, t, at)
 }
 
-// writer writes a shard into a temporary file and renames it at commit.
-type writer struct {
-	f     *os.File
-	sum   hash.Hash
-	out   *safetensors.Writer // to both
-	path  string
-	dtype string
-	shape []int
-	left  int // number of missing elements
-}
-
-// create starts a shard of the given shape; appends add the rows.
-func (c Cache) create(path string, k Key, shape []int) (*writer, error) {
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	w := &writer{sum: sha256.New(), path: path, dtype: dtypeOf(c.Precision), shape: shape, left: tensor.Size(shape)}
+// write writes the file of a shard, which appears whole or not at all. The file is not flushed to the device: if the
+// system crashes, a damaged file fails its checksum and is computed again.
+func (c Cache) write(path string, k Key, rows *tensor.Tensor) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	sweep(dir)
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // does nothing after the rename
+	defer f.Close()
+	sum := sha256.New()
+	out, err := startRows(io.MultiWriter(f, sum), k, rows.Shape, dtypeOf(c.Precision))
 	if err == nil {
-		w.f, err = os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+		err = errors.Join(out.Put(rowsTensor, rows), out.Close())
+	}
+	if err == nil {
+		_, err = f.Write(sum.Sum(nil))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+		return err
 	}
-	if w.out, err = startRows(io.MultiWriter(w.f, w.sum), k, shape, w.dtype); err != nil {
-		w.abort()
-		return nil, err
+	if err := f.Close(); err != nil {
+		return err
 	}
-	return w, nil
+	return os.Rename(f.Name(), path)
 }
 
 // startRows writes the header of a shard.
 func startRows(w io.Writer, k Key, shape []int, dtype string) (*safetensors.Writer, error) {
 	return safetensors.NewWriter(w, []safetensors.Entry{{Name: rowsTensor, DType: dtype, Shape: shape}},
 		map[string]string{rowsKey: hex.EncodeToString(k[:])}, 8)
-}
-
-// append adds rows, as Matrix.Append does.
-func (w *writer) append(rows *tensor.Tensor) error {
-	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
-		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, w.shape)
-	}
-	if w.dtype == "F32" {
-		if i := rows.NonFinite(); i >= 0 {
-			return fmt.Errorf("feature cache: element %d of %v is %g", i, rows.Shape, rows.Data[i])
-		}
-	} else if err := RoundHalf(rows); err != nil {
-		return fmt.Errorf("feature cache: %w", err)
-	}
-	w.left -= len(rows.Data)
-	return w.out.Put(rowsTensor, rows)
-}
-
-// commit moves the finished shard to its path. Missing rows are an error, and then no file appears. The file is not
-// flushed to the device: if the system crashes, a damaged file fails its checksum and is computed again.
-func (w *writer) commit() error {
-	err := w.out.Close()
-	if err == nil {
-		_, err = w.f.Write(w.sum.Sum(nil))
-	}
-	if err == nil {
-		err = w.f.Close()
-	}
-	if err == nil {
-		err = os.Rename(w.f.Name(), w.path)
-	}
-	if err != nil {
-		w.abort()
-		return fmt.Errorf("feature cache: cannot write %s: %w", w.path, err)
-	}
-	return nil
-}
-
-// abort removes the temporary file.
-func (w *writer) abort() {
-	w.f.Close()
-	os.Remove(w.f.Name())
 }

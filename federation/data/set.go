@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 
 	"promptfed/runtime/filestamp"
@@ -38,36 +40,29 @@ func (e Example) Image(decode Decoder) (image.Image, error) {
 	if e.Load != nil {
 		return e.Load()
 	}
-	if e.Bytes != nil {
-		raw, err := e.Bytes()
-		if err != nil {
-			return nil, err
-		}
-		img, err := decode(bytes.NewReader(raw))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.ID, err)
-		}
-		return img, nil
-	}
-	f, err := os.Open(e.Path)
+	f, err := e.open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	img, err := decode(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Path, err)
+		return nil, fmt.Errorf("%s: %w", e.Name(), err)
 	}
 	return img, nil
 }
 
-// Name returns the path of the image file, or the ID if there is none.
-func (e Example) Name() string {
-	if e.Path != "" {
-		return e.Path
+// open returns the bytes of the image file.
+func (e Example) open() (io.ReadCloser, error) {
+	if e.Bytes == nil {
+		return os.Open(e.Path)
 	}
-	return e.ID
+	raw, err := e.Bytes()
+	return io.NopCloser(bytes.NewReader(raw)), err
 }
+
+// Name returns the path of the image file, or the ID if there is none.
+func (e Example) Name() string { return cmp.Or(e.Path, e.ID) }
 
 // Set is a data set. It has Train, Val (which may be empty) and Test, or, with split "pooled", only Pool.
 type Set struct {
@@ -129,11 +124,10 @@ func (s *Set) Add(split string, e Example) {
 
 // MergeSplits concatenates train, val (if the argument is true) and test, in this order, into Pool.
 func (s *Set) MergeSplits(val bool) {
-	s.Pool = append([]Example{}, s.Train...)
-	if val {
-		s.Pool = append(s.Pool, s.Val...)
+	if !val {
+		s.Val = nil
 	}
-	s.Pool = append(s.Pool, s.Test...)
+	s.Pool = append([]Example{}, slices.Concat(s.Train, s.Val, s.Test)...)
 	s.Train, s.Val, s.Test = nil, nil, nil
 }
 
@@ -198,10 +192,8 @@ func NewRand(seed uint64, purpose string, k ...int) *rand.Rand {
 
 // OneOf returns an error if the value of a configuration key is not one of the known values.
 func OneOf(key, value string, known ...string) error {
-	for _, k := range known {
-		if value == k {
-			return nil
-		}
+	if slices.Contains(known, value) {
+		return nil
 	}
 	return fmt.Errorf("%s: %q is not known: use one of %s", key, value, strings.Join(known, ", "))
 }
