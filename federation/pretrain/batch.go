@@ -3,8 +3,10 @@ package pretrain
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"math"
+	"math/rand/v2"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -49,17 +51,14 @@ func apportion(n int, shares []float64) []int {
 	for _, s := range shares {
 		sum += s
 	}
-	out, rest := make([]int, len(shares)), make([]float64, len(shares))
+	out, rest, order := make([]int, len(shares)), make([]float64, len(shares)), make([]int, len(shares))
 	left := n
 	for i, s := range shares {
 		due := float64(n) * s / sum
-		out[i] = int(math.Floor(due))
-		rest[i] = due - math.Floor(due)
-		left -= out[i]
-	}
-	order := make([]int, len(shares))
-	for i := range order {
+		out[i] = int(due)
+		rest[i] = due - float64(out[i])
 		order[i] = i
+		left -= out[i]
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left {
@@ -98,12 +97,9 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	m, err := b.texts(captions)
-	if err != nil {
-		return nil, err
-	}
-	m[inPixels], m[inTargets] = pixels, Targets(captions, classes, b.cfg.Train.ByClass)
-	return m, nil
+	tokens, end, err := b.texts(captions)
+	return tensor.Map{inPixels: pixels, inTokens: tokens, inEnd: end,
+		inTargets: Targets(captions, classes, b.cfg.Train.ByClass)}, err
 }
 
 func (b *batches) fits(caption string) bool {
@@ -111,24 +107,29 @@ func (b *batches) fits(caption string) bool {
 	return err == nil && len(ids)+2 <= b.cfg.Caption
 }
 
-// texts returns the token ids and the ends of captions.
-func (b *batches) texts(captions []string) (tensor.Map, error) {
-	ids, end, err := sequences(b.tok, captions, b.cfg.Caption)
-	return tensor.Map{inTokens: ids, inEnd: end}, err
-}
-
-// sequences tokenises texts: it returns ids [N,length] and the position of each end [N].
-func sequences(tok *tokenizer.Tokenizer, texts []string, length int) (ids, end *tensor.Tensor, err error) {
-	ids = tensor.OfInts(make([]int64, 0, len(texts)*length), 0)
-	end = tensor.OfInts(make([]int64, len(texts)), len(texts))
-	for i, text := range texts {
-		seq, err := tok.Sequence(text, length)
+// texts tokenises captions: it returns ids [N,length] and the position of each end [N].
+func (b *batches) texts(captions []string) (ids, end *tensor.Tensor, err error) {
+	var all, ends []int64
+	for _, text := range captions {
+		seq, err := b.tok.Sequence(text, b.cfg.Caption)
 		if err != nil {
 			return nil, nil, err
 		}
-		end.Ints[i] = int64(slices.Index(seq, int64(tok.EOT())))
-		ids.Ints = append(ids.Ints, seq...)
+		ends = append(ends, int64(slices.Index(seq, int64(b.tok.EOT()))))
+		all = append(all, seq...)
 	}
-	ids.Shape = []int{len(texts), length}
-	return ids, end, nil
+	n := len(captions)
+	return tensor.OfInts(all, n, b.cfg.Caption), tensor.OfInts(ends, n), nil
+}
+
+// stream returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its use.
+func stream(seed uint64, purpose string, k ...int) *rand.Rand {
+	h := sha256.New()
+	binary.Write(h, binary.LittleEndian, seed)
+	h.Write([]byte(purpose))
+	for _, i := range k {
+		binary.Write(h, binary.LittleEndian, int64(i))
+	}
+	sum := h.Sum(nil)
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }

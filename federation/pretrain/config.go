@@ -25,9 +25,8 @@ type Config struct {
 	Patch    int    `config:"patch" help:"side of a patch in pixels"`
 	Size     int    `config:"size" help:"side of the image in pixels"`
 
-	Vocabulary string `config:"vocabulary" help:"file with byte-pair merges; empty: those of the bundled backbones"`
-	Merges     int    `config:"merges" help:"number of merges to use"`
-	Caption    int    `config:"caption_tokens" help:"longest caption, with start and end; longer ones are drawn again"`
+	Merges  int `config:"merges" help:"number of byte-pair merges of the bundled backbones' vocabulary to use"`
+	Caption int `config:"caption_tokens" help:"longest caption, with start and end; longer ones are drawn again"`
 
 	Careless Careless `config:"careless" help:"wrong captions"`
 
@@ -111,8 +110,7 @@ func (c Config) image() clip.VisionArch {
 			Image: c.Size, EmbedDim: c.EmbedDim}
 	}
 	return clip.VisionArch{Width: c.Image.Width, Layers: c.Image.Layers, Heads: c.Image.Heads, Patch: c.Patch,
-		Image:    c.Size,
-		EmbedDim: c.EmbedDim}
+		Image: c.Size, EmbedDim: c.EmbedDim}
 }
 
 // Validate checks everything that can be checked without reading the disk.

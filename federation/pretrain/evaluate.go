@@ -3,13 +3,15 @@ package pretrain
 import (
 	"context"
 	"fmt"
-	"strings"
+	"os"
+	"path/filepath"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
 	"promptfed/federation/data/sets"
-	"promptfed/models/clip"
-	"promptfed/models/preprocess"
-	"promptfed/models/tokenizer"
+	"promptfed/federation/method"
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -26,40 +28,19 @@ type Accuracy struct {
 // zeroShot is the prompt template of the evaluation.
 const zeroShot = "a photo of {a}."
 
-// evalBatch is the number of images per run of the image tower.
-const evalBatch = 100
-
-// evaluator computes zero-shot accuracies of a backbone.
-type evaluator struct {
-	cfg         Config
-	weights     tensor.Map
-	tok         *tokenizer.Tokenizer
-	image, text *ort.Session
-}
-
-func newEvaluator(cfg Config, weights tensor.Map, tok *tokenizer.Tokenizer) (*evaluator, error) {
-	e := &evaluator{cfg: cfg, weights: weights, tok: tok}
-	var err error
-	if e.image, err = e.tower(true); err != nil {
+// evaluate measures the zero-shot accuracy of the written backbone on the test split of each set that the sources name.
+func (c Config) evaluate(ctx context.Context) (out []Accuracy, err error) {
+	dir, err := os.MkdirTemp("", "promptfed-pretrain-")
+	if err != nil {
 		return nil, err
 	}
-	if e.text, err = e.tower(false); err != nil {
-		e.image.Close()
+	defer os.RemoveAll(dir)
+	b, err := converted.Convert(c.Out, filepath.Join(dir, "bundle"), converted.Options{})
+	if err != nil {
 		return nil, err
 	}
-	return e, nil
-}
-
-func (e *evaluator) close() {
-	e.image.Close()
-	e.text.Close()
-}
-
-// sources measures the zero-shot accuracy on the test split of each set that the sources name.
-func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
-	var out []Accuracy
 	seen := map[string]bool{}
-	for i, s := range e.cfg.Sources {
+	for i, s := range c.Sources {
 		key := s.Data.Set + s.Data.Root
 		if s.synthetic() { // all sources of synthetic images belong to one set
 			key = "synthetic"
@@ -74,7 +55,7 @@ func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sources[%d]: %w", i, err)
 		}
-		acc, err := e.set(ctx, set)
+		acc, err := accuracies(ctx, b, set, c.Threads)
 		if err != nil {
 			return nil, err
 		}
@@ -83,41 +64,14 @@ func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 	return out, nil
 }
 
-// tower compiles the forward pass of one tower with the weights as inputs.
-func (e *evaluator) tower(image bool) (*ort.Session, error) {
-	g := graph.New()
-	var out graph.Node
-	if image {
-		size := e.cfg.Size
-		pixels := g.Input(inPixels, graph.Float, graph.Static(evalBatch, 3, size, size))
-		out, _ = clip.Vision{VisionArch: e.cfg.image()}.Features(g, clip.InputWeights(e.inputs(true)), pixels)
-		out = out.L2Normalize()
-	} else {
-		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, e.cfg.Caption))
-		out = textFeatures(g, e.cfg.text(), clip.InputWeights(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,
-			graph.Static(1)))
-	}
-	model, err := graph.Model(graph.Output{Name: "features", Node: out})
+// accuracies measures the accuracy on the test split of a set, domain by domain.
+func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers int) (out []Accuracy, err error) {
+	prompts, err := classFeatures(ctx, b, set.Classes)
 	if err != nil {
 		return nil, err
 	}
-	return ort.NewSession(model, ort.Options{IntraThreads: e.cfg.Threads})
-}
-
-// inputs returns the weights of one tower.
-func (e *evaluator) inputs(image bool) tensor.Map {
-	out := tensor.Map{}
-	for name, w := range e.weights {
-		if strings.HasPrefix(name, "visual.") == image && name != logScale {
-			out[name] = w
-		}
-	}
-	return out
-}
-
-// set measures the accuracy on the test split of a set, domain by domain.
-func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) {
-	prompts, err := e.prompts(ctx, set.Classes)
+	images, err := features.Extractor{Workers: workers}.Compute(ctx, features.Request{Bundle: b, List: set.Test,
+		What: method.ImageInput})
 	if err != nil {
 		return nil, err
 	}
@@ -126,31 +80,12 @@ func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) 
 		domains = []string{""}
 	}
 	right, total := make([]int, len(domains)), make([]int, len(domains))
-	prep := preprocess.CLIP(e.cfg.Size)
-	for at := 0; at < len(set.Test); at += evalBatch {
-		part := set.Test[at:min(at+evalBatch, len(set.Test))]
-		in := e.inputs(true)
-		pixels := tensor.New(evalBatch, 3, e.cfg.Size, e.cfg.Size)
-		for i, x := range part {
-			img, err := x.Image(preprocess.Decode)
-			if err != nil {
-				return nil, err
-			}
-			copy(pixels.Data[i*len(pixels.Data)/evalBatch:], prep.Pixels(img))
-		}
-		in[inPixels] = pixels
-		f, err := e.image.Run(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		for i, x := range part {
-			total[x.Domain]++
-			if nearest(f["features"].Row(i).Data, prompts) == x.Label {
-				right[x.Domain]++
-			}
+	for i, x := range set.Test {
+		total[x.Domain]++
+		if nearest(images.Row(i).Data, prompts) == x.Label {
+			right[x.Domain]++
 		}
 	}
-	var out []Accuracy
 	for i, d := range domains {
 		if total[i] > 0 {
 			out = append(out, Accuracy{set.Name, d, total[i], len(set.Classes), float64(right[i]) / float64(total[i])})
@@ -159,21 +94,29 @@ func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) 
 	return out, nil
 }
 
-// prompts returns the unit text features of the classes.
-func (e *evaluator) prompts(ctx context.Context, classes []string) ([][]float32, error) {
-	var out [][]float32
-	for _, c := range classes {
-		in := e.inputs(false)
-		ids, end, err := sequences(e.tok, []string{word(zeroShot, c)}, e.cfg.Caption)
-		if err != nil {
-			return nil, err
-		}
-		in[inTokens], in[inEnd] = ids, end
-		f, err := e.text.Run(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f["features"].Data)
+// classFeatures returns the unit text features of the classes.
+func classFeatures(ctx context.Context, b *bundle.Bundle, classes []string) (out [][]float32, err error) {
+	texts := make([]string, len(classes))
+	for i, c := range classes {
+		texts[i] = word(zeroShot, c)
+	}
+	g := graph.New()
+	node, err := b.Sentences(g, texts)
+	if err != nil {
+		return nil, err
+	}
+	one := g.Input("one", graph.Float, graph.Static(1)) // ONNX Runtime runs no graph without an input
+	model, err := graph.Model(graph.Output{Name: "features", Node: node.L2Normalize().Mul(one)})
+	if err != nil {
+		return nil, err
+	}
+	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: b.WeightsDir()},
+		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	if err != nil {
+		return nil, err
+	}
+	for i := range classes {
+		out = append(out, got["features"].Row(i).Data)
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package pretrain
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -20,17 +19,9 @@ const (
 	configFile  = "open_clip_config.json"
 )
 
-// vocabulary reads the merges that the configuration names and keeps the configured number.
+// vocabulary keeps the configured number of merges of the bundled backbones.
 func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
-	all, err := c.merges()
-	if err != nil {
-		return nil, err
-	}
-	tok, err := tokenizer.FromMerges(bytes.NewReader(all), c.Merges)
-	if err != nil {
-		return nil, fmt.Errorf("vocabulary %s: %w", c.Vocabulary, err)
-	}
-	return tok, nil
+	return tokenizer.FromMerges(bytes.NewReader(tiny.Merges()), c.Merges)
 }
 
 // Export writes the backbone as an OpenCLIP folder in half precision, with its tokenizer.
@@ -53,18 +44,6 @@ func Export(cfg Config, weights tensor.Map) error {
 		return err
 	}
 	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
-}
-
-// merges returns the content of the configured file of merges.
-func (c Config) merges() ([]byte, error) {
-	if c.Vocabulary == "" {
-		return tiny.Merges(), nil
-	}
-	all, err := os.ReadFile(c.Vocabulary)
-	if err != nil {
-		return nil, fmt.Errorf("vocabulary: %w", err)
-	}
-	return all, nil
 }
 
 // describe returns the content of open_clip_config.json.

@@ -17,20 +17,16 @@ const stateName = "training.safetensors"
 
 // fingerprint identifies the trainings that can use each other's checkpoints, by their configurations and by the
 // contents of the files that these name.
-func (t *trainer) fingerprint() (string, error) {
+func (t *trainer) fingerprint() string {
 	c := t.cfg
 	c.Out, c.Checkpoint = "", 0
-	merges, err := c.merges()
-	if err != nil {
-		return "", err
-	}
 	h := sha256.New()
 	for _, s := range t.data.samplers {
 		if l, ok := s.(*lister); ok {
 			fmt.Fprintf(h, "%s %v %q %q\n", data.Digest(l.list), data.Labels(l.list), l.set.Classes, l.set.Domains)
 		}
 	}
-	return fmt.Sprintf("%+v vocabulary %x images %x", c, sha256.Sum256(merges), h.Sum(nil)), nil
+	return fmt.Sprintf("%+v images %x", c, h.Sum(nil))
 }
 
 func (t *trainer) statePath() string { return filepath.Join(t.cfg.Out, stateName) }
@@ -46,11 +42,7 @@ func (t *trainer) save() error {
 	}
 	m := tensor.Map{"step": tensor.OfInts([]int64{int64(t.step)}, 1), "losses": losses}
 	m.Put("weight", t.weights).Put("moment", t.moments).Put("optimizer", t.opt.State())
-	of, err := t.fingerprint()
-	if err != nil {
-		return err
-	}
-	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": of})
+	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": t.fingerprint()})
 }
 
 // resume continues from the checkpoint in the output folder, if there is one.
@@ -63,13 +55,9 @@ func (t *trainer) resume() error {
 	if err != nil {
 		return err
 	}
-	of, err := t.fingerprint()
-	if err != nil {
-		return err
-	}
-	if meta["config"] != of {
-		return fmt.Errorf("%s was written with another configuration, other images or another vocabulary: remove it, "+
-			"or set another out", path)
+	if meta["config"] != t.fingerprint() {
+		return fmt.Errorf("%s was written with another configuration or other images: remove it, or set another out",
+			path)
 	}
 	weights, moments := m.WithoutPrefix("weight"), m.WithoutPrefix("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {

@@ -1,20 +1,18 @@
 package pretrain
 
 import (
-	"context"
-	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"promptfed/federation/data/sets"
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
 	"promptfed/models/tiny"
-	"promptfed/runtime/safetensors"
 )
 
-// bundled reads an embedded backbone as an evaluator.
-func bundled(t *testing.T, name string) *evaluator {
+// bundled converts an embedded backbone.
+func bundled(t *testing.T, name string) *bundle.Bundle {
 	files, err := tiny.FS(name)
 	if err != nil {
 		t.Fatal(err)
@@ -23,56 +21,11 @@ func bundled(t *testing.T, name string) *evaluator {
 	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	weights, _, err := safetensors.ReadFile(filepath.Join(dir, weightsFile))
+	b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "bundle"), converted.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	described, err := fs.ReadFile(files, configFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f struct {
-		Model struct {
-			EmbedDim int `json:"embed_dim"`
-			Vision   struct {
-				Size   int `json:"image_size"`
-				Layers any `json:"layers"` // a number, or a ResNet's stages
-				Width  int `json:"width"`
-				Head   int `json:"head_width"`
-				Patch  int `json:"patch_size"`
-			} `json:"vision_cfg"`
-			Text struct {
-				Width  int `json:"width"`
-				Heads  int `json:"heads"`
-				Layers int `json:"layers"`
-			} `json:"text_cfg"`
-		} `json:"model_cfg"`
-	}
-	if err := json.Unmarshal(described, &f); err != nil {
-		t.Fatal(err)
-	}
-	cfg, v, x := Defaults(), f.Model.Vision, f.Model.Text
-	cfg.EmbedDim, cfg.Size, cfg.Patch = f.Model.EmbedDim, v.Size, v.Patch
-	switch n := v.Layers.(type) {
-	case float64:
-		cfg.Image = Tower{Width: v.Width, Layers: int(n), Heads: v.Width / v.Head}
-	case []any:
-		cfg.Image, cfg.Patch = Tower{Width: 32 * v.Width}, 32
-		for _, blocks := range n {
-			cfg.Stages = append(cfg.Stages, int(blocks.(float64)))
-		}
-	}
-	cfg.Text = Tower{Width: x.Width, Layers: x.Layers, Heads: x.Heads}
-	tok, err := cfg.vocabulary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := newEvaluator(cfg, weights, tok)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.close)
-	return e
+	return b
 }
 
 // levels are accuracies that the embedded weights must reach, 3 to 6 points below the measured ones: 0.310, 0.371,
@@ -91,7 +44,7 @@ func TestBundled(t *testing.T) {
 	fresh := sets.Defaults()
 	fresh.Seed, fresh.Generator.Train, fresh.Generator.Test = 987654321, 1, 3
 	for _, name := range tiny.Names() {
-		e := bundled(t, name)
+		b := bundled(t, name)
 		for set, want := range levels[name] {
 			cfg := fresh
 			if cfg.Set = set; set != "synthetic" {
@@ -103,7 +56,7 @@ func TestBundled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			acc, err := e.set(context.Background(), s)
+			acc, err := accuracies(t.Context(), b, s, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

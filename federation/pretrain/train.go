@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"promptfed/federation/data"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -66,12 +67,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	if err := Export(cfg, t.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
-	e, err := newEvaluator(cfg, t.weights, t.data.tok)
-	if err != nil {
-		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
-	}
-	defer e.close()
-	acc, err := e.sources(ctx)
+	acc, err := cfg.evaluate(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
 	}
@@ -116,36 +112,13 @@ func newTrainer(cfg Config) (*trainer, error) {
 }
 
 func (t *trainer) train(ctx context.Context, start time.Time, progress func(Progress)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	type made struct {
-		batch tensor.Map
-		err   error
+	first := t.step
+	prepare := func(ctx context.Context, i int) (tensor.Map, error) {
+		return t.data.batch(ctx, first+i, t.cfg.Threads)
 	}
-	next := make(chan made, 1) // the next batch is prepared during a step
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for step := t.step; step < t.cfg.Train.Steps; step++ {
-			b, err := t.data.batch(ctx, step, t.cfg.Threads)
-			select {
-			case next <- made{b, err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	defer func() { cancel(); <-done }()
-	for t.step < t.cfg.Train.Steps {
-		var m made
-		select {
-		case m = <-next:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if m.err != nil {
-			return m.err
-		}
-		loss, err := t.learn(ctx, m.batch)
+	// the next batches are prepared during a step
+	return data.ParallelInOrder(ctx, t.cfg.Train.Steps-first, 1, prepare, func(_ int, batch tensor.Map) error {
+		loss, err := t.learn(ctx, batch)
 		if err != nil {
 			return err
 		}
@@ -154,19 +127,15 @@ func (t *trainer) train(ctx context.Context, start time.Time, progress func(Prog
 				Scale: math.Exp(float64(t.weights[logScale].Data[0])), Elapsed: time.Since(start)})
 		}
 		if every := t.cfg.Checkpoint; every > 0 && t.step%every == 0 {
-			if err := t.save(); err != nil {
-				return err
-			}
+			return t.save()
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // learn performs one training step.
 func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, err error) {
-	for name, w := range t.weights {
-		batch[name] = w
-	}
+	maps.Copy(batch, t.weights)
 	out, err := t.session.Run(ctx, batch)
 	if err != nil {
 		return 0, err
@@ -190,4 +159,18 @@ func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, er
 		t.losses = t.losses[1:]
 	}
 	return loss, nil
+}
+
+// decayMatrices adds decay times the parameter to the updates of parameters with two or more axes.
+func decayMatrices(decay float64) optim.Transform {
+	all := optim.AddDecayedWeights(decay)
+	return optim.Transform{Name: all.Name, Update: func(updates, state, params tensor.Map) {
+		matrices := tensor.Map{}
+		for name, u := range updates {
+			if len(u.Shape) > 1 {
+				matrices[name] = u
+			}
+		}
+		all.Update(matrices, state, params)
+	}}
 }
