@@ -2,11 +2,15 @@ package datatest
 
 import (
 	"bytes"
+	"encoding/json"
 	"image"
 	"image/color"
+	"image/jpeg"
 	_ "image/jpeg"
 	"image/png"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,4 +115,111 @@ func WantError(t testing.TB, err error, words ...string) {
 			t.Errorf("%q does not say %q", err, w)
 		}
 	}
+}
+
+// Main runs the tests of a package with one temporary folder for all of them, removes the folder and exits, as TestMain
+// must.
+func Main(m *testing.M, dir *string) {
+	var err error
+	if *dir, err = os.MkdirTemp("", "promptfed-test"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(*dir)
+	os.Exit(code)
+}
+
+// Photo writes a JPEG of 90 by 72 pixels with the properties that photographs have and drawings lack: gradients, soft
+// shapes, texture and noise in all colours, so that hardly any two pixels are equal and sums of all sizes are rounded.
+// Images of one class have similar shapes; class and seed determine every pixel.
+func Photo(t testing.TB, path string, class, seed int) {
+	t.Helper()
+	const width, height = 90, 72
+	r := rand.New(rand.NewPCG(uint64(class), uint64(seed)))
+	type wave struct{ x, y, phase, size float64 }
+	var waves [3][6]wave
+	for c := range waves {
+		for k := range waves[c] {
+			f := float64(1+k) * (1 + 0.4*float64(class))
+			waves[c][k] = wave{f * r.NormFloat64(), f * r.NormFloat64(), 7 * r.Float64(), 70 / float64(1+k)}
+		}
+	}
+	picture := image.NewRGBA(image.Rect(0, 0, width, height))
+	for i := range width * height {
+		for c := range waves {
+			v := 128 + 12*r.NormFloat64()
+			for _, w := range waves[c] {
+				v += w.size * math.Sin(w.phase+w.x*float64(i%width)/width+w.y*float64(i/width)/height)
+			}
+			picture.Pix[4*i+c] = byte(min(max(v, 0), 255))
+		}
+		picture.Pix[4*i+3] = 255
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, picture, &jpeg.Options{Quality: 90}); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Dir(path), filepath.Base(path), b.Bytes())
+}
+
+// Goldens are the numbers that tools/golden/sets.py computed with numpy and scipy.
+type Goldens struct {
+	Kinds  map[string][]float64
+	Tables map[string][2][]string
+	Images map[string]struct {
+		Labels []int
+		Pixels [][]int // image, row, column, then grey or R, G, B
+	}
+	Coarse []int
+}
+
+// Golden reads the numbers of want.json.
+func Golden(t testing.TB) Goldens {
+	t.Helper()
+	var g Goldens
+	if err := json.Unmarshal([]byte(ReadTestdata(t, "want.json")), &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// CopyTestdata copies files of testdata into a new folder; the keys are the new names.
+func CopyTestdata(t testing.TB, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	CopyTestdataTo(t, root, files)
+	return root
+}
+
+// CopyTestdataTo copies files of testdata into an existing folder.
+func CopyTestdataTo(t testing.TB, root string, files map[string]string) {
+	t.Helper()
+	for name, from := range files {
+		writeFile(t, root, name, []byte(ReadTestdata(t, from)))
+	}
+}
+
+// Write writes text files into a folder; names have forward slashes.
+func Write(t testing.TB, root string, files map[string]string) string {
+	t.Helper()
+	for name, text := range files {
+		writeFile(t, root, name, []byte(text))
+	}
+	return root
+}
+
+// ReadTestdata returns the text of a file of testdata.
+func ReadTestdata(t testing.TB, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(Testdata(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// Testdata returns the path of a file below federation/data/sets/testdata, for tests of any package.
+func Testdata(t testing.TB, name ...string) string {
+	t.Helper()
+	return filepath.Join(append([]string{Module(t), "federation", "data", "sets", "testdata"}, name...)...)
 }

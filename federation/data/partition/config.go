@@ -1,6 +1,13 @@
 package partition
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+)
 
 // Config describes how examples are split among clients. The tags are the keys under `partition:`.
 type Config struct {
@@ -40,6 +47,89 @@ func (p Config) checkFits(lists []list) error {
 	if most := min(len(first.index), len(last.index)); p.MinSize > most/p.Clients {
 		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower "+
 			"partition.clients or partition.min_size", p.Clients, p.MinSize, len(first.index), len(last.index))
+	}
+	return nil
+}
+
+// check checks everything that does not depend on random draws.
+func check(p Config, s *data.Set) (Kind, error) {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	if err := data.OneOf("partition.kind", p.Kind, names...); err != nil {
+		return Kind{}, err
+	}
+	kind := kinds[slices.Index(names, p.Kind)]
+	examples := 0
+	for _, sp := range s.Splits() {
+		examples += len(*sp.Examples)
+		for _, e := range *sp.Examples {
+			if e.Label < 0 || e.Label >= len(s.Classes) {
+				return kind, fmt.Errorf("partition: %s has label %d, but the set has %d classes", e.Name(), e.Label,
+					len(s.Classes))
+			}
+		}
+	}
+	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
+	switch {
+	case p.Clients < 1:
+		return kind, fmt.Errorf("partition.clients: %d: it must be at least 1", p.Clients)
+	case p.Clients > examples:
+		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients,
+			examples)
+	case p.MinSize < 0:
+		return kind, fmt.Errorf("partition.min_size: %d is negative: it must be at least 0", p.MinSize)
+	case kind.dirichlet && !positive(p.Beta):
+		return kind, fmt.Errorf("partition.beta: %g: it must be above 0, such as 0.5", p.Beta)
+	case kind.domains && len(s.Domains) == 0:
+		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, but %s has none: use iid, pathological "+
+			"or dirichlet", p.Kind, s.Name)
+	case (p.Kind == "labeluni" || p.Kind == "classes") && (p.Classes < 1 || p.Classes > len(s.Classes)):
+		return kind, fmt.Errorf("partition.classes: %d classes per client, but the set has %d: set 1 to %d", p.Classes,
+			len(s.Classes), len(s.Classes))
+	case p.Kind == "pathological" && !(p.Repeat >= 0 && p.Repeat < 1):
+		return kind, fmt.Errorf("partition.repeat: %g: it must be at least 0 and below 1, such as 0.1", p.Repeat)
+	case p.Kind == "pachinko" && !positive(p.FineBeta):
+		return kind, fmt.Errorf("partition.fine_beta: %g: it must be above 0, such as 10", p.FineBeta)
+	case p.Kind == "pachinko" && len(s.Coarse) != len(s.Classes):
+		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, but %s "+
+			"has none: use dirichlet", s.Name)
+	case p.Kind == "sample" && !(p.Share > 0 && p.Share <= 1):
+		return kind, fmt.Errorf("partition.share: %g: it must be above 0 and at most 1, such as 0.1", p.Share)
+	case p.Code && kind.published == nil:
+		return kind, fmt.Errorf("partition.code: no public code is known for kind %s: set it to false", p.Kind)
+	case p.Kind == "pachinko":
+		for i, c := range s.Coarse {
+			if c < 0 || c >= len(s.Superclasses) {
+				return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c,
+					len(s.Superclasses))
+			}
+		}
+	}
+	return kind, checkLeaveOut(p, s)
+}
+
+// checkComplete returns an error if a client has no training or no test examples.
+func checkComplete(kind Kind, clients []Client) error {
+	change := "lower partition.clients"
+	switch {
+	case strings.HasSuffix(kind.Name, "dirichlet"):
+		change += ", raise partition.beta or set partition.min_size to 2 or more"
+	case kind.dirichlet:
+		change += " or raise partition.beta"
+	}
+	for i, c := range clients {
+		what := ""
+		switch {
+		case len(c.Train) == 0:
+			what = "training"
+		case len(c.Test) == 0:
+			what = "test"
+		default:
+			continue
+		}
+		return fmt.Errorf("client %d of %d has no %s example: %s", i, len(clients), what, change)
 	}
 	return nil
 }

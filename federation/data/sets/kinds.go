@@ -13,9 +13,20 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
+// Types of package source that callers of this package use.
+type (
+	Config    = source.Config
+	Generator = source.Generator
+	Kind      = source.Kind
+	Missing   = source.Missing
+)
+
+// Defaults returns the default configuration, which files and flags override.
+func Defaults() Config { return source.Defaults() }
+
 // kinds is the table of all sets.
-var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, coop.VariantKinds,
-	domains.Kinds, cifar.Kinds, coop.TinyKinds)
+var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, domains.Kinds,
+	cifar.Kinds)
 
 // Kinds returns the table of sets.
 func Kinds() []Kind { return append([]Kind{}, kinds...) }

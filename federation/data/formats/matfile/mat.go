@@ -1,6 +1,8 @@
 package matfile
 
 import (
+	"bufio"
+	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -138,4 +140,161 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 			out = append(out, v)
 		}
 	}
+}
+
+// open returns the content of the variable's matrix element, decompressed.
+func (v *Variable) open(r io.ReaderAt) (io.Reader, error) {
+	raw := bufio.NewReaderSize(io.NewSectionReader(r, v.Element, v.length), 1<<16)
+	if !v.Compressed {
+		return raw, nil
+	}
+	z, err := zlib.NewReader(raw)
+	if err != nil {
+		return nil, fmt.Errorf("its compressed part is broken: %w", err)
+	}
+	return z, nil
+}
+
+// head reads everything before the numbers. It returns false for a matrix that is not full, real and numeric.
+func (v *Variable) head(r io.ReaderAt) (bool, error) {
+	in, err := v.open(r)
+	if err != nil {
+		return false, err
+	}
+	m := &matReader{in: in, order: v.order}
+	if v.Compressed {
+		var tag [8]byte
+		m.full(tag[:])
+		if m.err == nil && v.order.Uint32(tag[:4]) != matMatrix {
+			return false, nil
+		}
+	}
+	flags := m.element(16)
+	if m.err != nil || len(flags) < 8 {
+		return false, m.fail("array flags")
+	}
+	word := v.order.Uint32(flags)
+	if class := word & 0xff; class < 6 || class > 15 || word&0x0800 != 0 {
+		return false, nil // cell, structure, object, text, sparse or complex
+	}
+	dims := m.element(4 * matMaxDims)
+	if m.err != nil || len(dims) < 8 || len(dims)%4 != 0 {
+		return false, m.fail("dimensions")
+	}
+	for ; len(dims) > 0; dims = dims[4:] {
+		d := int32(v.order.Uint32(dims))
+		if d < 0 {
+			return false, fmt.Errorf("dimension %d is negative", d)
+		}
+		v.Dims = append(v.Dims, int(d))
+		if v.size() > math.MaxInt32*2 {
+			return false, fmt.Errorf("dimensions %d are more than a MATLAB 5 array may hold", v.Dims)
+		}
+	}
+	name := m.element(matMaxName)
+	if m.err != nil {
+		return false, m.fail("name")
+	}
+	v.Name = strings.ToValidUTF8(string(name), "?")
+	kind, length, _ := m.tag()
+	if m.err != nil {
+		return false, m.fail("numbers")
+	}
+	t, ok := matTypes[kind]
+	if !ok || int64(length) != v.size()*int64(t.size) {
+		return false, fmt.Errorf("variable %q: %d bytes of type %d do not make %d numbers", v.Name, length, kind,
+			v.Dims)
+	}
+	v.Kind, v.Skip = kind, m.at
+	return true, nil
+}
+
+// Data returns a reader of the stored numbers, decompressed, and their size in bytes.
+func (v *Variable) Data(r io.ReaderAt) (io.Reader, int64, error) {
+	size := v.size() * int64(matTypes[v.Kind].size)
+	in, err := v.open(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if _, err := io.CopyN(io.Discard, in, v.Skip); err != nil {
+		return nil, 0, fmt.Errorf("variable %q is truncated: fetch the file again", v.Name)
+	}
+	return io.LimitReader(in, size), size, nil
+}
+
+// Numbers reads the numbers of a small variable.
+func (v *Variable) Numbers(r io.ReaderAt) ([]float64, error) {
+	if v.size() > matMaxNumbers {
+		return nil, fmt.Errorf("variable %q has %d numbers: expected at most %d", v.Name, v.size(), matMaxNumbers)
+	}
+	in, size, err := v.Data(r)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(in)
+	if err != nil || int64(len(raw)) < size {
+		return nil, fmt.Errorf("variable %q ends after %d of %d bytes: fetch the file again", v.Name, len(raw), size)
+	}
+	t := matTypes[v.Kind]
+	out := make([]float64, v.size())
+	for i := range out {
+		out[i] = t.read(v.order, raw[i*t.size:])
+	}
+	return out, nil
+}
+
+// matReader reads the parts of a matrix element. It counts the bytes and keeps the first error.
+type matReader struct {
+	in    io.Reader
+	order binary.ByteOrder
+	at    int64
+	err   error
+}
+
+func (m *matReader) full(b []byte) {
+	if m.err == nil {
+		var n int
+		n, m.err = io.ReadFull(m.in, b)
+		m.at += int64(n)
+	}
+}
+
+// tag reads the type and the length of a part. The bytes of a small part, at most four, lie in the second half of its
+// tag.
+func (m *matReader) tag() (kind, length uint32, small bool) {
+	var word [4]byte
+	m.full(word[:])
+	kind = m.order.Uint32(word[:])
+	if length = kind >> 16; length > 0 {
+		if length > 4 && m.err == nil {
+			m.err = errors.New("a small part of more than four bytes")
+		}
+		return kind & 0xffff, length, true
+	}
+	m.full(word[:])
+	return kind, m.order.Uint32(word[:]), false
+}
+
+// element reads a part of at most limit bytes, and the padding after it.
+func (m *matReader) element(limit uint32) []byte {
+	_, length, small := m.tag()
+	if m.err == nil && length > limit {
+		m.err = fmt.Errorf("a part of %d bytes, expected at most %d", length, limit)
+	}
+	if m.err != nil {
+		return nil
+	}
+	b := make([]byte, (length+7)&^7)
+	if small {
+		b = b[:4]
+	}
+	m.full(b)
+	return b[:length]
+}
+
+func (m *matReader) fail(what string) error {
+	if m.err == nil || m.err == io.EOF || m.err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("its %s are cut off: fetch the file again", what)
+	}
+	return fmt.Errorf("its %s are broken: %w", what, m.err)
 }

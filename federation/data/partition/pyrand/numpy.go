@@ -62,3 +62,163 @@ func (n *NumPy) Permutation(k int) []int {
 	n.Shuffle(out)
 	return out
 }
+
+// Gauss is standard_normal(): the polar method (Marsaglia), which keeps its second number for the next call.
+func (n *NumPy) Gauss() float64 {
+	if n.have {
+		n.have = false
+		return n.spare
+	}
+	for {
+		x1, x2 := 2*n.Float64()-1, 2*n.Float64()-1
+		r2 := float64(x1*x1) + float64(x2*x2)
+		if r2 < 1 && r2 != 0 {
+			f := math.Sqrt(-2 * log(r2) / r2)
+			n.spare, n.have = float64(f*x1), true
+			return f * x2
+		}
+	}
+}
+
+// Exponential is standard_exponential().
+func (n *NumPy) Exponential() float64 { return -log(1 - n.Float64()) }
+
+// Gamma is standard_gamma(shape). Shape 0 returns 0; a shape below 1 uses rejection from a power and an exponential
+// (Ahrens and Dieter 1974, as in NumPy), a shape above 1 the method of Marsaglia and Tsang (2000). A negative shape or
+// NaN returns NaN; NumPy refuses both.
+func (n *NumPy) Gamma(shape float64) float64 {
+	switch {
+	case !(shape >= 0):
+		return math.NaN()
+	case shape == 0:
+		return 0
+	case shape == 1:
+		return n.Exponential()
+	case shape < 1:
+		return n.smallGamma(shape)
+	}
+	b := shape - 1./3
+	c := 1 / math.Sqrt(9*b)
+	for {
+		x, v := 0.0, 0.0
+		for v <= 0 {
+			x = n.Gauss()
+			v = 1 + float64(c*x)
+		}
+		v = v * v * v
+		u := n.Float64()
+		if u < 1-float64(0.0331*(x*x)*(x*x)) {
+			return b * v
+		}
+		if log(u) < float64(0.5*x*x)+float64(b*(1-v+log(v))) {
+			return b * v
+		}
+	}
+}
+
+func (n *NumPy) smallGamma(shape float64) float64 {
+	for {
+		u, v := n.Float64(), n.Exponential()
+		if u <= 1-shape {
+			if x := pow(u, 1/shape); x <= v {
+				return x
+			}
+			continue
+		}
+		y := -log((1 - u) / shape)
+		if x := pow(1-shape+float64(shape*y), 1/shape); x <= v+y {
+			return x
+		}
+	}
+}
+
+// Dirichlet is dirichlet(alpha) with k equal concentrations. If all gamma draws underflow, as small concentrations may
+// cause, the numbers are NaN, as in NumPy.
+func (n *NumPy) Dirichlet(alpha float64, k int) []float64 {
+	out := make([]float64, k)
+	sum := 0.0
+	for i := range out {
+		out[i] = n.Gamma(alpha)
+		sum += out[i]
+	}
+	inverse := 1 / sum
+	for i := range out {
+		out[i] *= inverse
+	}
+	return out
+}
+
+// Category is argmax(multinomial(1, p)): the index that a chain of binomial draws of one trial selects; -1 if p is
+// empty or has a NaN, which NumPy refuses.
+func (n *NumPy) Category(p []float64) int {
+	rest := 1.0
+	last := len(p) - 1
+	if last < 0 {
+		return last
+	}
+	for i, q := range p[:last] {
+		if math.IsNaN(q / rest) {
+			return -1
+		}
+		if n.trial(q / rest) {
+			return i
+		}
+		rest -= q
+	}
+	return last
+}
+
+// trial is binomial(1, p): inversion on the rarer outcome.
+func (n *NumPy) trial(p float64) bool {
+	if p == 0 {
+		return false
+	}
+	if p <= 0.5 {
+		return n.inversion(p)
+	}
+	return !n.inversion(1 - p)
+}
+
+func (n *NumPy) inversion(p float64) bool {
+	q := 1 - p
+	none := exp(log(q))
+	for {
+		u := n.Float64()
+		if u <= none {
+			return false
+		}
+		if u-none <= float64(p*none)/q { // otherwise a second success, which one trial cannot have: draw again
+			return true
+		}
+	}
+}
+
+// Sum adds as numpy.sum does: by halves above 128 numbers, in eight interleaved sums above 7.
+func Sum(x []float64) float64 {
+	switch n := len(x); {
+	case n < 8:
+		s := 0.0
+		for _, v := range x {
+			s += v
+		}
+		return s
+	case n <= 128:
+		var r [8]float64
+		copy(r[:], x)
+		i := 8
+		for ; i < n-n%8; i += 8 {
+			for j := range r {
+				r[j] += x[i+j]
+			}
+		}
+		s := ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]))
+		for ; i < n; i++ {
+			s += x[i]
+		}
+		return s
+	default:
+		half := n / 2
+		half -= half % 8
+		return Sum(x[:half]) + Sum(x[half:])
+	}
+}

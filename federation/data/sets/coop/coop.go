@@ -2,6 +2,7 @@ package coop
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,39 +31,34 @@ type layout struct {
 	read func(cfg source.Config, paths []string) (*source.Listing, error)
 }
 
-// openRelease opens a set from its own folder, or from the folder above it, such as CoOp's $DATA. CoOp's split file
-// takes precedence over the lists of the release.
-func openRelease(r release) func(source.Config) (*data.Set, error) {
-	return func(cfg source.Config) (*data.Set, error) {
-		f := source.Finder{}
-		dirs, err := dirs(f, cfg.Root, r)
-		if err != nil {
-			return nil, err
-		}
-		listing, err := r.listing(cfg, f, dirs)
-		if err != nil {
-			return nil, err
-		}
-		s, err := listing.Set(cfg)
-		if err != nil {
-			return nil, err
-		}
-		if len(s.Classes) != r.classes {
-			s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set,
-				r.classes))
-		}
-		return s, nil
+// open opens a set from its own folder, or from the folder above it, such as CoOp's $DATA. CoOp's split file takes
+// precedence over the lists of the release.
+func (r release) open(cfg source.Config) (*data.Set, error) {
+	f := source.Finder{}
+	dirs, err := dirs(f, cfg.Root, r)
+	if err != nil {
+		return nil, err
 	}
+	listing, err := r.listing(cfg, f, dirs)
+	if err != nil {
+		return nil, err
+	}
+	s, err := listing.Set(cfg)
+	if err == nil && len(s.Classes) != r.classes {
+		s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set,
+			r.classes))
+	}
+	return s, err
 }
 
 // listing reads the first list that exists.
 func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
 	for _, dir := range dirs {
-		path, ok, err := f.Split(dir, r.split)
+		path, err := f.Split(dir, r.split)
 		if err != nil {
 			return nil, err
 		}
-		if ok && !r.foreign(path) {
+		if path != "" && !r.foreign(path) {
 			listing, err := readSplitFile(path)
 			if err != nil {
 				return nil, err
@@ -73,14 +69,14 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 	}
 	for _, l := range r.layouts {
 		for _, dir := range dirs {
-			paths, ok, err := f.All(dir, l.needs)
+			paths, err := f.All(dir, l.needs)
 			if err != nil {
 				return nil, err
 			}
-			if !ok {
+			if paths == nil {
 				continue
 			}
-			if path, ok, _ := f.Split(dir, r.split); ok {
+			if path, _ := f.Split(dir, r.split); path != "" {
 				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
 					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
 			}
@@ -97,9 +93,9 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 
 // foreign reports whether a split file belongs to another set, by its name.
 func (r release) foreign(path string) bool {
-	name := source.NormalizeName(filepath.Base(path))
-	return name != source.NormalizeName(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
-		return name == source.NormalizeName(other)
+	name := filepath.Base(path)
+	return !source.SameName(name, r.split) && slices.ContainsFunc(table, func(other set) bool {
+		return source.SameName(name, other.split)
 	})
 }
 
@@ -121,4 +117,55 @@ func (r release) missing(cfg source.Config) error {
 	slices.Sort(tried)
 	return fmt.Errorf("no %s in %s: looked for %s: set data.root to the folder that holds %s, or to that folder itself",
 		cfg.Set, cfg.Root, strings.Join(slices.Compact(tried), ", "), r.folders[0])
+}
+
+// dirs returns the folders that may hold the set: folders with one of its names under root, folders inside these, and
+// root.
+func dirs(f source.Finder, root string, r release) ([]string, error) {
+	out := []string{root}
+	for range 2 {
+		for _, dir := range out[:len(out):len(out)] {
+			found, err := f.Candidates(dir, append(slices.Clone(r.folders), r.inner...)...)
+			if err != nil {
+				return nil, err
+			}
+			for _, sub := range found {
+				if !slices.Contains(out, sub) {
+					out = append(out, sub)
+				}
+			}
+		}
+	}
+	return append(out[1:], root), nil
+}
+
+// locate sets the folder to which a split file's paths are relative: the first candidate that has one of the first
+// images.
+func locate(l *source.Listing, f source.Finder, dir string, dirs, images []string) error {
+	l.Root = dir
+	var there, tried []string
+	for _, d := range append([]string{dir}, dirs...) {
+		for _, name := range append(slices.Clone(images), ".") {
+			p, err := f.Lookup(d, name)
+			if err != nil {
+				return err
+			}
+			if source.IsFolder(p) && !slices.Contains(there, p) {
+				there = append(there, p)
+			}
+			if p == "" && d == dir {
+				tried = append(tried, filepath.Join(d, filepath.FromSlash(name)))
+			}
+		}
+	}
+	for _, p := range there {
+		for _, it := range l.Items[:min(16, len(l.Items))] {
+			if _, err := os.Stat(filepath.Join(p, filepath.FromSlash(it.Path))); err == nil {
+				l.Images = p
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", l.List,
+		l.Items[0].Path, strings.Join(append(tried, there...), ", nor under "))
 }

@@ -1,7 +1,6 @@
 package coop
 
 import (
-	"slices"
 	"testing"
 
 	"promptfed/federation/data"
@@ -9,12 +8,10 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-var kinds = slices.Concat(Kinds, VariantKinds, TinyKinds)
-
 func openSet(cfg source.Config) (*data.Set, error) {
-	return source.OpenIn(kinds, cfg)
+	return source.OpenIn(Kinds, cfg)
 }
 
 func mustOpen(t testing.TB, cfg source.Config) *data.Set {
-	return settest.MustOpen(t, kinds, cfg)
+	return settest.MustOpen(t, Kinds, cfg)
 }

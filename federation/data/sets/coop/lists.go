@@ -41,28 +41,51 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 	return l, nil
 }
 
-// classPaths adds images listed as CLASS/NAME, one per line; labels follow the order of the sorted classes.
-func classPaths(l *source.Listing, listed map[string][]string, suffix string) error {
-	var classes []string
-	for _, list := range listed {
-		for _, p := range list {
-			classes = append(classes, path.Dir(p))
+// classPaths adds images listed as CLASS/NAME, one per line; labels follow the order of the sorted classes. files holds
+// the folder of images and then one list for each split.
+func classPaths(files []string, splits ...string) (*source.Listing, error) {
+	l := &source.Listing{List: files[1], Images: files[0]}
+	label := map[string]int{}
+	for i := range splits {
+		if err := eachPath(files[i+1], func(_, p string) error {
+			label[path.Dir(p)] = 0
+			return nil
+		}); err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(classes)
-	classes = slices.Compact(classes)
-	for i, c := range classes {
+	for i, c := range slices.Sorted(maps.Keys(label)) {
+		label[c] = i
 		if err := l.Name(l.List, i, c); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for _, split := range []string{"train", "val", "test"} {
-		for _, p := range listed[split] {
-			label, _ := slices.BinarySearch(classes, path.Dir(p))
+	for i, split := range splits {
+		if err := eachPath(files[i+1], func(_, p string) error {
+			image := p
 			if path.Ext(p) == "" {
-				p += suffix
+				image += ".jpg"
 			}
-			if err := l.Add(l.List, source.Item{Path: p, Label: label, Split: split}); err != nil {
+			return l.Add(l.List, source.Item{Path: image, Label: label[path.Dir(p)], Split: split})
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// eachPath calls do for every line of a text file, or for every path of a JSON file {class: [paths]}.
+func eachPath(file string, do func(where, p string) error) error {
+	if !strings.EqualFold(filepath.Ext(file), ".json") {
+		return source.EachLine(file, do)
+	}
+	var byClass map[string][]string
+	if err := source.DecodeList(file, &byClass, "{class: [paths]}"); err != nil {
+		return err
+	}
+	for _, class := range slices.Sorted(maps.Keys(byClass)) {
+		for _, p := range byClass[class] {
+			if err := do(file, p); err != nil {
 				return err
 			}
 		}
@@ -72,46 +95,14 @@ func classPaths(l *source.Listing, listed map[string][]string, suffix string) er
 
 // foodLists reads the Food-101 release: lines of CLASS/NUMBER, or the same in JSON by class.
 func foodLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0]}
-	listed := map[string][]string{}
-	for i, split := range []string{"train", "test"} {
-		file := paths[i+1]
-		if strings.EqualFold(filepath.Ext(file), ".json") {
-			var byClass map[string][]string
-			if err := source.DecodeList(file, &byClass, "{class: [paths]}"); err != nil {
-				return nil, err
-			}
-			for _, class := range slices.Sorted(maps.Keys(byClass)) {
-				listed[split] = append(listed[split], byClass[class]...)
-			}
-			continue
-		}
-		if err := lines(file, listed, split); err != nil {
-			return nil, err
-		}
-	}
-	l.OfficialSplit("train and test, no val")
-	return l, classPaths(l, listed, ".jpg")
-}
-
-func lines(file string, listed map[string][]string, split string) error {
-	return source.EachLine(file, func(_, line string) error {
-		listed[split] = append(listed[split], line)
-		return nil
-	})
+	l, err := classPaths(paths, "train", "test")
+	return l.OfficialSplit("train and test, no val"), err
 }
 
 // textureLists reads the first split of the DTD release, with lines CLASS/IMAGE.
 func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0]}
-	listed := map[string][]string{}
-	for i, split := range []string{"train", "val", "test"} {
-		if err := lines(paths[i+1], listed, split); err != nil {
-			return nil, err
-		}
-	}
-	l.OfficialSplit("its first of ten")
-	return l, classPaths(l, listed, ".jpg")
+	l, err := classPaths(paths, "train", "val", "test")
+	return l.OfficialSplit("its first of ten"), err
 }
 
 // actionLists reads the first split of UCF101: lines of classInd.txt have a label from 1 and a class, lines of the
@@ -120,12 +111,7 @@ func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
 func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
-	err := source.EachLine(paths[1], func(where, line string) error {
-		number, class, _ := strings.Cut(line, " ")
-		n, err := strconv.Atoi(number)
-		if err != nil || class == "" {
-			return fmt.Errorf("%s: expected a label and a class", where)
-		}
+	err := numbered(paths[1], func(where string, n int, class string) error {
 		label[class] = n - 1
 		return l.Name(where, n-1, actionName(class))
 	})
@@ -208,5 +194,94 @@ func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 		image string) {
 		name, class, _ := strings.Cut(line, " ")
 		return class, name + ".jpg"
+	})
+}
+
+// birdName removes the number of a CUB-200-2011 class: 001.Black_footed_Albatross becomes Black_footed_Albatross.
+func birdName(class string) string {
+	if number, name, ok := strings.Cut(class, "."); ok {
+		if _, err := strconv.Atoi(number); err == nil {
+			return name
+		}
+	}
+	return class
+}
+
+// birdLists reads the lists of CUB-200-2011. Lines of images.txt have an image's number and path, lines of
+// image_class_labels.txt its number and its label from 1, lines of train_test_split.txt its number and 1 for training
+// or 0 for test, and lines of classes.txt a label and its name.
+func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
+	names := map[int]string{}
+	if paths[4] != "" {
+		err := numbered(paths[4], func(where string, n int, name string) error {
+			names[n] = birdName(name)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	labels, err := numbers(paths[2])
+	if err != nil {
+		return nil, err
+	}
+	train, err := numbers(paths[3])
+	if err != nil {
+		return nil, err
+	}
+	l := &source.Listing{List: paths[1], Images: paths[0]}
+	err = numbered(paths[1], func(where string, id int, path string) error {
+		n, ok := labels[id]
+		if !ok {
+			return fmt.Errorf("%s: image %d has no label in %s", where, id, paths[2])
+		}
+		name := names[n]
+		if name == "" && paths[4] != "" {
+			return fmt.Errorf("%s: label %d has no name in %s", where, n, paths[4])
+		}
+		if name == "" {
+			folder, _, _ := strings.Cut(path, "/")
+			name = birdName(folder)
+		}
+		t, ok := train[id]
+		if !ok || t != 0 && t != 1 {
+			return fmt.Errorf("%s: image %d has no 0 or 1 in %s", where, id, paths[3])
+		}
+		if err := l.Name(where, n-1, name); err != nil {
+			return err
+		}
+		return l.Add(where, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
+	})
+	return l, err
+}
+
+// numbered calls do for every line of a file; a line is a number, a space and a text.
+func numbered(file string, do func(where string, n int, rest string) error) error {
+	seen := map[int]bool{}
+	return source.EachLine(file, func(where, line string) error {
+		number, rest, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(number)
+		rest = strings.TrimSpace(rest)
+		if err != nil || rest == "" {
+			return fmt.Errorf("%s: expected a number and a text", where)
+		}
+		if seen[n] {
+			return fmt.Errorf("%s: number %d occurs twice", where, n)
+		}
+		seen[n] = true
+		return do(where, n, rest)
+	})
+}
+
+// numbers reads a file whose lines are two numbers.
+func numbers(file string) (map[int]int, error) {
+	out := map[int]int{}
+	return out, numbered(file, func(where string, n int, rest string) error {
+		v, err := strconv.Atoi(rest)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a whole number", where, rest)
+		}
+		out[n] = v
+		return nil
 	})
 }

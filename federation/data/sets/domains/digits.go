@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -52,10 +53,7 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 				return nil, fmt.Errorf("%w; or in %s: %s", err, dir, digitsExpects)
 			}
 		case train == nil || test == nil:
-			only := train
-			if only == nil {
-				only = test
-			}
+			only := cmp.Or(train, test)
 			notes = append(notes, fmt.Sprintf("%s has only one split: one image in five of every class is used as "+
 				"the test split", only.file))
 			slices.SortStableFunc(only.examples, func(a, b data.Example) int { return a.Label - b.Label })

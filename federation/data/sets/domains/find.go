@@ -123,8 +123,7 @@ func (d *domainSet) index(name string) int {
 	if n, err := strconv.Atoi(name); d.strict && err == nil && n >= 0 && n < len(d.classes) {
 		return n
 	}
-	return slices.IndexFunc(d.classes,
-		func(c string) bool { return source.NormalizeName(c) == source.NormalizeName(name) })
+	return slices.IndexFunc(d.classes, func(c string) bool { return source.SameName(c, name) })
 }
 
 // class returns the class name of a folder or a label, or "" for a class that the set omits.

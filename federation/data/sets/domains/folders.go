@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -75,10 +76,8 @@ func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []s
 		list[i].Class = d.class(list[i].Class)
 	}
 	slices.SortStableFunc(list, func(a, b source.Found) int {
-		if c := strings.Compare(filepath.Dir(a.Example.Path), filepath.Dir(b.Example.Path)); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Example.Path, b.Example.Path)
+		x, y := a.Example.Path, b.Example.Path
+		return cmp.Or(strings.Compare(filepath.Dir(x), filepath.Dir(y)), strings.Compare(x, y))
 	})
 	return nil
 }

@@ -26,11 +26,11 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 	var looked []string
 	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.root} {
 		for _, sub := range domainListDirs {
-			dir, ok, err := p.finder.Lookup(top, sub)
+			dir, err := p.finder.Lookup(top, sub)
 			if err != nil {
 				return nil, "", err
 			}
-			if !ok || slices.Contains(looked, dir) {
+			if dir == "" || slices.Contains(looked, dir) {
 				continue
 			}
 			lists, err := p.lists(dir, names...)

@@ -23,6 +23,10 @@ func NormalizeName(name string) string {
 	}, strings.ToLower(name))
 }
 
+// SameName reports whether two names have the same letters and digits.
+func SameName(a, b string) bool { return NormalizeName(a) == NormalizeName(b) }
+
+// List returns the entries of a folder.
 func (f Finder) List(dir string) ([]fs.FileInfo, error) {
 	if l, ok := f[dir]; ok {
 		return l, nil
@@ -34,28 +38,24 @@ func (f Finder) List(dir string) ([]fs.FileInfo, error) {
 	return l, err
 }
 
-// Lookup finds a path with forward slashes under dir. An exact name takes precedence.
-func (f Finder) Lookup(dir, name string) (string, bool, error) {
-	for _, part := range strings.Split(path.Clean(name), "/") {
+// Lookup finds a path with forward slashes under dir, or returns "". An exact name takes precedence.
+func (f Finder) Lookup(dir, name string) (string, error) {
+	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		next := filepath.Join(dir, part)
 		if _, err := os.Stat(next); err != nil {
-			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-				return "", false, nil
+			if !IsFolder(dir) {
+				return "", nil
 			}
 			list, err := f.List(dir)
-			if err != nil {
-				return "", false, err
-			}
-			i := slices.IndexFunc(list,
-				func(e fs.FileInfo) bool { return NormalizeName(e.Name()) == NormalizeName(part) })
-			if i < 0 {
-				return "", false, nil
+			i := slices.IndexFunc(list, func(e fs.FileInfo) bool { return SameName(e.Name(), part) })
+			if err != nil || i < 0 {
+				return "", err
 			}
 			next = filepath.Join(dir, list[i].Name())
 		}
 		dir = next
 	}
-	return dir, true, nil
+	return dir, nil
 }
 
 // First returns the first of the names, as a folder or as a file, in the first of the folders that has one of them, or
@@ -63,11 +63,11 @@ func (f Finder) Lookup(dir, name string) (string, bool, error) {
 func (f Finder) First(folder bool, dirs []string, names ...string) (string, error) {
 	for _, dir := range dirs {
 		for _, name := range names {
-			found, ok, err := f.Lookup(dir, name)
+			found, err := f.Lookup(dir, name)
 			if err != nil {
 				return "", err
 			}
-			if st, err := os.Stat(found); ok && err == nil && st.IsDir() == folder {
+			if st, err := os.Stat(found); err == nil && st.IsDir() == folder {
 				return found, nil
 			}
 		}
@@ -93,45 +93,42 @@ func (f Finder) Candidates(root string, names ...string) ([]string, error) {
 	return out, nil
 }
 
-// All finds all paths that a layout needs. If it needs only a folder of images, dir itself may be this folder.
-func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
+// All finds all paths that a layout needs, or returns nil. If it needs only a folder of images, dir itself may be this
+// folder.
+func (f Finder) All(dir string, needs []string) ([]string, error) {
 	var out []string
 	for i, need := range needs {
 		need, optional := strings.CutPrefix(need, "?")
 		found := ""
 		for _, name := range strings.Split(need, "|") {
-			p, ok, err := f.Lookup(dir, name)
-			if err != nil {
-				return nil, false, err
+			var err error
+			if found, err = f.Lookup(dir, name); err != nil {
+				return nil, err
 			}
-			if !ok && i == 0 && len(needs) == 1 && NormalizeName(filepath.Base(dir)) == NormalizeName(path.Base(name)) {
-				p, ok = dir, true
+			if found == "" && i == 0 && len(needs) == 1 && SameName(filepath.Base(dir), path.Base(name)) {
+				found = dir
 			}
-			if ok {
-				found = p
+			if found != "" {
 				break
 			}
 		}
 		if found == "" && !optional {
-			return nil, false, nil
+			return nil, nil
 		}
 		out = append(out, found)
 	}
-	return out, true, nil
+	return out, nil
 }
 
 // Split finds CoOp's split file: by CoOp's name, or else as the only split_zhou_*.json in the folder. A folder with
 // split files of several sets has none.
-func (f Finder) Split(dir, name string) (string, bool, error) {
+func (f Finder) Split(dir, name string) (string, error) {
 	if name != "" {
-		if p, ok, err := f.Lookup(dir, name); ok || err != nil {
-			return p, ok, err
+		if p, err := f.Lookup(dir, name); p != "" || err != nil {
+			return p, err
 		}
 	}
 	list, err := f.List(dir)
-	if err != nil {
-		return "", false, err
-	}
 	var found []string
 	for _, e := range list {
 		if n := strings.ToLower(e.Name()); strings.HasPrefix(n, "split_zhou_") && strings.HasSuffix(n, ".json") &&
@@ -140,7 +137,7 @@ func (f Finder) Split(dir, name string) (string, bool, error) {
 		}
 	}
 	if len(found) != 1 {
-		return "", false, nil
+		return "", err
 	}
-	return found[0], true, nil
+	return found[0], err
 }

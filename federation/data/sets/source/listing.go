@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path"
@@ -137,9 +138,12 @@ func (l *Listing) DrawVal() {
 		"training list by promptfed's own draw")
 }
 
-// OfficialSplit adds the note that the release's own split is not CoOp's.
-func (l *Listing) OfficialSplit(what string) {
-	l.Notes = append(l.Notes, "no split file: the release's own split ("+what+"), not comparable with split_zhou")
+// OfficialSplit adds the note that the release's own split is not CoOp's, unless l is nil.
+func (l *Listing) OfficialSplit(what string) *Listing {
+	if l != nil {
+		l.Notes = append(l.Notes, "no split file: the release's own split ("+what+"), not comparable with split_zhou")
+	}
+	return l
 }
 
 // Set checks every image file and makes the set; labels keep their order.
@@ -189,15 +193,11 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 
 // classes numbers the labels that occur from 0, in their order.
 func (l *Listing) classes(s *data.Set) (map[int]int, error) {
-	var labels []int
 	to := map[int]int{}
 	for _, it := range l.Items {
-		if _, ok := to[it.Label]; !ok {
-			to[it.Label] = 0
-			labels = append(labels, it.Label)
-		}
+		to[it.Label] = 0
 	}
-	slices.Sort(labels)
+	labels := slices.Sorted(maps.Keys(to))
 	owner := map[string]int{}
 	for i, n := range labels {
 		name := l.Names[n]
@@ -251,13 +251,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 // HoldOut sorts the images by domain, class and path, and splits them with the function HoldOut.
 func (l *Listing) HoldOut() {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
-		if a.Domain != b.Domain {
-			return a.Domain - b.Domain
-		}
-		if a.Label != b.Label {
-			return a.Label - b.Label
-		}
-		return compare(a.Path, b.Path)
+		return cmp.Or(a.Domain-b.Domain, a.Label-b.Label, compare(a.Path, b.Path))
 	})
 	cells := make([]Cell, len(l.Items))
 	for i, it := range l.Items {
@@ -282,4 +276,70 @@ func (l *Listing) ValAsTest() {
 		}
 	}
 	l.Notes = append(l.Notes, "no test split: val serves as test")
+}
+
+// Cell is a class in a domain, as numbers of a set.
+type Cell struct{ Label, Domain int }
+
+// HoldOut returns the split, train or test, of every image of a set without splits; cells holds the cells of the
+// images, in order. Two of every ten images of a cell are test images: the last two of each full ten, and the last
+// round(r/5) of the r remaining images; in a cell of two to nine images, at least one. So a cell of two or more images
+// has both splits, and the split of a cell depends on no other cell. Images that are alone in their cell form one group
+// for each class, in the order of their domains, which is split in the same way. A class of a single image has only a
+// training image.
+func HoldOut(cells []Cell) []string {
+	groups, alone := map[Cell][]int{}, map[int][]int{} // positions in cells
+	for i, c := range cells {
+		groups[c] = append(groups[c], i)
+	}
+	out := make([]string, len(cells))
+	split := func(group []int) {
+		for i, at := range group {
+			out[at] = "train"
+			if heldOut(i, len(group)) {
+				out[at] = "test"
+			}
+		}
+	}
+	for i, c := range cells {
+		if len(groups[c]) == 1 {
+			alone[c.Label] = append(alone[c.Label], i)
+		}
+	}
+	for _, group := range groups {
+		if len(group) > 1 {
+			split(group)
+		}
+	}
+	for _, group := range alone {
+		split(group)
+	}
+	return out
+}
+
+// heldOut reports whether image i of a group of n is a test image.
+func heldOut(i, n int) bool {
+	rest := n % 10
+	if i < n-rest {
+		return i%10 >= 8
+	}
+	tested := (rest + 2) / 5 // round(rest/5)
+	if n > 1 && n < 10 {
+		tested = max(1, tested)
+	}
+	return i >= n-tested
+}
+
+// HoldOutInDomain returns the split of the office sets in FedPHA's public code (utils/data_utils.py): image i of a
+// domain of n, in the order of classes and files, is a training image if i mod 10 is at most 7. Office-31 gets 3,292
+// training and 818 test images. A class may have no test image in a domain.
+func HoldOutInDomain(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = "train"
+		if i%10 > 7 {
+			out[i] = "test"
+		}
+	}
+	return out
 }

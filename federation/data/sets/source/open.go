@@ -1,19 +1,85 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
 )
 
+// Config selects a set and how it is opened. The tags are the keys under `data:` in a configuration file.
+type Config struct {
+	Set        string            `config:"set" help:"data set, see promptfed list datasets"`
+	Root       string            `config:"root" help:"folder of the set; unused by synthetic"`
+	Layout     string            `config:"layout"`
+	ClassNames map[string]string `config:"class_names" help:"names that prompts use, by class name, such as 0: zero"`
+	Split      string            `config:"split"`
+	Corrupt    string            `config:"corrupt" help:"unreadable images: refuse the set, or skip them"`
+	Shots      int               `config:"shots" help:"training examples per class and client; 0: all"`
+	Views      int               `config:"views"`
+	Seed       uint64            `config:"seed" help:"seed of the synthetic images"`
+	Generator  Generator         `config:"generator" help:"settings of the synthetic images (set synthetic)"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"layout": "how the set is stored: auto, or one of docs/datasets.md; for set folder: classes, " +
+			"domains, split, split-domains",
+		"split": "given (the set's own splits), pooled (all examples, cut 60/20/20 inside each client) or " +
+			"pooled-no-val (the same without the set's own val list)",
+		"views": "augmented views per training image in the feature cache, drawn from the seed; 0 and 1: the plain " +
+			"image only",
+	}
+}
+
+// Generator is the section data.generator: settings of the generated images (set synthetic).
+type Generator struct {
+	Classes    []string `config:"classes" help:"classes; empty: all objects; patterns are also allowed"`
+	Domains    []string `config:"domains" help:"domains; empty: all"`
+	Train      int      `config:"train" help:"images per class and domain"`
+	Val        int      `config:"val" help:"images per class and domain"`
+	Test       int      `config:"test" help:"images per class and domain"`
+	Size       int      `config:"size" help:"side of an image in pixels"`
+	Difficulty float64  `config:"difficulty" help:"difficulty, from 0 (clean) to 1 (hard)"`
+}
+
+// Defaults returns the default configuration, which files and flags override. It names no set, since users always
+// select their images.
+func Defaults() Config {
+	return Config{Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
+		Generator: Generator{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
+}
+
+// filled returns the configuration with the defaults in place of empty strings.
+func (c Config) filled() Config {
+	d := Defaults()
+	c.Layout, c.Split, c.Corrupt = cmp.Or(c.Layout, d.Layout), cmp.Or(c.Split, d.Split), cmp.Or(c.Corrupt, d.Corrupt)
+	return c
+}
+
+// Kind is one kind of image set.
+type Kind struct {
+	Name    string
+	About   string
+	Expects string // expected content of data.root
+	Source  string // origin of the data
+	// Template is CoOp's hand-written prompt for the set; empty for "a photo of a {}.".
+	Template string
+	// Layouts are the values of data.layout besides auto.
+	Layouts []string
+	Open    Open
+}
+
+// Open lists the examples of a set.
+type Open func(Config) (*data.Set, error)
+
 // Check checks all keys without reading the disk. Empty strings mean the defaults.
 func (c Config) Check(kinds []Kind) error {
-	if err := c.CheckSet(kinds); err != nil {
-		return err
-	}
-	return c.CheckOptions()
+	return cmp.Or(c.CheckSet(kinds), c.CheckOptions())
 }
 
 // CheckSet checks the keys that select the set and its folder; data.set must be one of the kinds. Empty strings mean
@@ -53,16 +119,14 @@ func (c Config) CheckSet(kinds []Kind) error {
 // CheckOptions checks the keys that apply to every set. Empty strings mean the defaults.
 func (c Config) CheckOptions() error {
 	c = c.filled()
-	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {
+	err := cmp.Or(data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"),
+		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip))
+	switch {
+	case err != nil:
 		return err
-	}
-	if err := data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip); err != nil {
-		return err
-	}
-	if c.Shots < 0 {
+	case c.Shots < 0:
 		return fmt.Errorf("data.shots: %d is negative: set 0 for all examples, or a number", c.Shots)
-	}
-	if c.Views < 0 {
+	case c.Views < 0:
 		return fmt.Errorf("data.views: %d is negative: set 1 or more", c.Views)
 	}
 	return nil
@@ -75,27 +139,16 @@ func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
 		return nil, err
 	}
 	cfg = cfg.filled()
-	for _, k := range kinds {
-		if k.Name != cfg.Set {
-			continue
-		}
-		s, err := k.Open(cfg)
-		if err != nil {
-			return nil, err
-		}
-		s.Name = k.Name
-		if err := rename(s, cfg.ClassNames); err != nil {
-			return nil, err
-		}
-		if s.Template == "" {
-			s.Template = k.template()
-		}
-		if cfg.Split != "given" {
-			s.MergeSplits(cfg.Split == "pooled")
-		}
-		return s, nil
+	k := kinds[slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == cfg.Set })]
+	s, err := k.Open(cfg)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("data.set: %q is not known", cfg.Set)
+	s.Name, s.Template = k.Name, cmp.Or(k.Template, "a photo of a {}.")
+	if cfg.Split != "given" {
+		s.MergeSplits(cfg.Split == "pooled")
+	}
+	return s, rename(s, cfg.ClassNames)
 }
 
 // rename applies data.class_names case-insensitively, since keys of configuration files lose their case. A name that

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,10 +79,7 @@ func (n named) Name() string { return n.name }
 
 // compare compares case-insensitively, and case-sensitively if that is a tie.
 func compare(a, b string) int {
-	if c := strings.Compare(strings.ToLower(a), strings.ToLower(b)); c != 0 {
-		return c
-	}
-	return strings.Compare(a, b)
+	return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
 }
 
 func SortedKeys[V any](m map[string]V) []string { return slices.SortedFunc(maps.Keys(m), compare) }

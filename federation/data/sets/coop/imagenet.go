@@ -4,27 +4,46 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"promptfed/federation/data/sets/source"
 )
 
-// TinyKinds is Tiny-ImageNet.
-var TinyKinds = []source.Kind{
-	{Name: "tinyimagenet", About: "Tiny-ImageNet (Stanford CS231n): 200 classes, val is the test split",
-		Expects: "tiny-imagenet-200/ with train/WNID/images/, wnids.txt, words.txt, and val/images/ with " +
-			"val_annotations.txt or val/WNID/",
-		Source: "tiny-imagenet-200 of Stanford's course CS231n", Open: openRelease(tinyImageNet)},
-}
+// allSynsets is the number of ImageNet's classes.
+const allSynsets = 1000
 
-var tinyImageNet = release{
-	folders: []string{"tiny-imagenet-200", "tiny-imagenet", "tinyimagenet200"},
-	classes: 200,
-	layouts: []layout{
-		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"},
-			read: tinyLists},
-		{needs: []string{"train", "val", "?wnids.txt", "?words.txt"}, read: tinyFolders},
-	}}
+// variantFolders reads folders WNID/ or, as in ImageNetV2, folders N/ for line N of classnames.txt, counted from 0.
+// Labels follow the order of that file, which is the order of WNIDs; classes without a folder are omitted.
+func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) {
+	l := &source.Listing{List: paths[1], Images: paths[0], RepeatedNames: true, TestOnly: true}
+	ids, names, err := synsetNames(paths[1])
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) != allSynsets || !slices.IsSorted(ids) {
+		return nil, fmt.Errorf("%s has %d lines: expected ImageNet's %d classes in the order of their WNIDs, as in "+
+			"CoOp's classnames.txt", paths[1], len(ids), allSynsets)
+	}
+	dirs, err := synsetDirs(paths[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		id := filepath.Base(dir)
+		label, known := slices.BinarySearch(ids, id)
+		if n, err := strconv.Atoi(id); err == nil && n >= 0 && n < len(ids) {
+			label, known = n, true
+		}
+		if !known {
+			return nil, fmt.Errorf("%s: %s has no line for it", dir, paths[1])
+		}
+		if err := folder(l, cfg, dir, label, names[ids[label]], "test"); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
 
 // tinyLists reads Tiny-ImageNet as published: val/images/, and lines "file WNID left top right bottom" in
 // val_annotations.txt.

@@ -19,12 +19,13 @@ var splitBeside = []string{"", "set", "split", "data", "images", "image", "imgs"
 // SplitName returns the split that a name denotes, or "": a split's word in any case, alone or with one such word or a
 // number.
 func SplitName(name string) string {
+	name = strings.Trim(name, "0123456789 -_.")
 	name = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return r
+		if r >= '0' && r <= '9' {
+			return -1
 		}
-		return -1
-	}, strings.ToLower(strings.Trim(name, "0123456789 -_.")))
+		return r
+	}, NormalizeName(name))
 	for word, split := range SplitWords {
 		for _, beside := range splitBeside {
 			if name == word+beside || name == beside+word {
@@ -110,3 +111,22 @@ func BaseNames(paths []string) []string {
 
 // FolderNames returns the bases of paths in one line.
 func FolderNames(paths []string) string { return strings.Join(BaseNames(paths), ", ") }
+
+// Spelling records the spelling of names. In prompts, names that differ only in case or in underscores for spaces are
+// the same, so a list with both means one class, or one domain, in two spellings.
+type Spelling map[string]spelled
+
+type spelled struct{ name, where string }
+
+// Check returns an error if a name was spelled differently before; what is the kind of name, where its place.
+func (s Spelling) Check(what, where, name string) error {
+	key := strings.ToLower(strings.ReplaceAll(name, "_", " "))
+	had, ok := s[key]
+	if ok && had.name != name {
+		return fmt.Errorf("%s: %s %q is %q in %s: expected one spelling", where, what, name, had.name, had.where)
+	}
+	if !ok {
+		s[key] = spelled{name, where}
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package domains
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/data/formats/matfile"
+	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filestamp"
+)
+
+// idxMax limits the number of labels in a file; MNIST has 60,000.
+const idxMax = 1 << 24
+
+// idx reads MNIST's files. Punctuation in names is ignored, so train-images.idx3-ubyte is found too.
+func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, error) {
+	var paths [2]string
+	for i, kind := range []string{"-images-idx3-ubyte", "-labels-idx1-ubyte"} {
+		names := []string{split + kind, split + kind + ".gz"}
+		if split == "test" {
+			names = append([]string{"t10k" + kind, "t10k" + kind + ".gz"}, names...)
+		}
+		path, err := p.digitFile(dir, false, names...)
+		if err != nil {
+			return nil, err
+		}
+		paths[i] = path
+	}
+	if paths[0] == "" && paths[1] == "" {
+		return nil, nil
+	}
+	if paths[0] == "" || paths[1] == "" {
+		return nil, fmt.Errorf("%s is alone: expected images-idx3-ubyte and labels-idx1-ubyte of the same "+
+			"split in %s", paths[0]+paths[1], dir)
+	}
+	x, err := idxImages(paths[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", paths[0], err)
+	}
+	labels, err := idxLabels(paths[1])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", paths[1], err)
+	}
+	return p.digitPixels(x, labels, false)
+}
+
+// readIDX reads the header of an idx file of bytes (LeCun, "The MNIST database"): two zeros, type 8, the number of
+// dimensions, then each dimension as four bytes, big-endian.
+func readIDX(r io.Reader, dimensions int) ([]int, error) {
+	head := make([]byte, 4+4*dimensions)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, fmt.Errorf("shorter than the head of an idx file: fetch it again")
+	}
+	if head[0] != 0 || head[1] != 0 || head[2] != 8 || int(head[3]) != dimensions {
+		return nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)",
+			head[:4], dimensions, dimensions)
+	}
+	dims := make([]int, dimensions)
+	for i := range dims {
+		n := binary.BigEndian.Uint32(head[4+4*i:])
+		if n > idxMax {
+			return nil, fmt.Errorf("dimension %d is %d: expected at most %d", i, n, idxMax)
+		}
+		dims[i] = int(n)
+	}
+	return dims, nil
+}
+
+// isGzip reports whether a file is compressed, by its name.
+func isGzip(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gz") }
+
+// openIDX reads the header of a file, compressed or not, and returns a reader of the rest.
+func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
+	if r = bufio.NewReader(f); isGzip(f.Name()) {
+		if r, err = gzip.NewReader(r); err != nil {
+			return nil, nil, fmt.Errorf("not compressed by gzip: %w", err)
+		}
+	}
+	dims, err = readIDX(r, dimensions)
+	return r, dims, err
+}
+
+func idxImages(path string) (*source.Pixels, error) {
+	f, st, err := source.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	_, dims, err := openIDX(f, 3)
+	if err != nil {
+		return nil, err
+	}
+	x := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
+		Stamp: filestamp.Of(st)}
+	if x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
+		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", x.Height, x.Width)
+	}
+	if isGzip(path) {
+		x.Inflate = func(f *os.File) (io.Reader, error) {
+			r, _, err := openIDX(f, 3)
+			return r, err
+		}
+	} else if want := x.At + int64(x.Count)*int64(x.Size()); st.Size() < want {
+		return nil, fmt.Errorf("ends after %d of %d bytes: the file is truncated, fetch it again", st.Size(), want)
+	}
+	return x, nil
+}
+
+func idxLabels(path string) ([]float64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, dims, err := openIDX(f, 1)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, int64(dims[0])))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) < dims[0] {
+		return nil, fmt.Errorf("ends after %d of %d labels: the file is truncated, fetch it again", len(raw), dims[0])
+	}
+	out := make([]float64, len(raw))
+	for i, b := range raw {
+		out[i] = float64(b)
+	}
+	return out, nil
+}
+
+const (
+	uspsSide = 16
+	uspsMax  = 1 << 17 // images in one file; USPS has 7,291
+)
+
+// usps reads the two text files of the LIBSVM collection, with or without bzip2 compression.
+func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, error) {
+	name := map[string]string{"train": "usps", "test": "usps.t"}[split]
+	path, err := p.digitFile(dir, false, name+".bz2", name)
+	if path == "" || err != nil {
+		return nil, err
+	}
+	f, st, err := source.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var in io.Reader = bufio.NewReader(f)
+	if strings.HasSuffix(strings.ToLower(path), ".bz2") {
+		in = bzip2.NewReader(in)
+	}
+	labels, raw, err := readUSPS(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p.digitPixels(&source.Pixels{Path: path, Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1,
+		Raw: raw, Stamp: filestamp.Of(st)}, labels, false)
+}
+
+// readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row,
+// and values from -1 to 1, which become floor((value + 1) / 2 * 255), as in torchvision. A missing index has the value
+// 0.
+func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<15)
+	line := 0
+	for in.Scan() {
+		line++
+		fields := strings.Fields(in.Text())
+		if len(fields) == 0 {
+			continue
+		}
+		label, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil || label < 1 || label > 10 || label != math.Trunc(label) {
+			return nil, nil, fmt.Errorf("line %d: label %q: expected 1 to 10", line, source.ShortText(fields[0]))
+		}
+		if len(labels) == uspsMax {
+			return nil, nil, fmt.Errorf("line %d: more than %d images", line, uspsMax)
+		}
+		var img [uspsSide * uspsSide]byte
+		for i := range img {
+			img[i] = 127
+		}
+		for _, field := range fields[1:] {
+			at, text, ok := strings.Cut(field, ":")
+			i, err := strconv.Atoi(at)
+			v, bad := strconv.ParseFloat(text, 64)
+			if !ok || err != nil || bad != nil || i < 1 || i > len(img) || !(v >= -1 && v <= 1) {
+				return nil, nil, fmt.Errorf("line %d: %q: expected an index from 1 to 256, a colon and a value from "+
+					"-1 to 1", line, source.ShortText(field))
+			}
+			img[i-1] = byte((v + 1) / 2 * 255)
+		}
+		labels, raw = append(labels, label-1), append(raw, img[:]...)
+	}
+	if err := in.Err(); err != nil {
+		return nil, nil, fmt.Errorf("line %d: %w", line+1, err)
+	}
+	if len(labels) == 0 {
+		return nil, nil, fmt.Errorf("no images: expected lines \"label index:value ...\"")
+	}
+	return labels, raw, nil
+}
+
+// svhn reads a MATLAB file with X, images [H,W,3,N] or [H,W,N] of uint8, and y, their labels, in which 10 may mean 0:
+// SVHN's cropped digits, and SYN in the same format.
+func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, error) {
+	var names []string
+	for _, prefix := range []string{"", "svhn_", "synth_", "syn_"} {
+		names = append(names, prefix+split+"_32x32.mat")
+	}
+	path, err := p.digitFile(dir, false, append(names, "synth_"+split+"_32x32_small.mat")...)
+	if path == "" || err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	x, labels, err := matDigits(f, path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p.digitPixels(x, labels, true)
+}
+
+func matDigits(f *os.File, path string) (*source.Pixels, []float64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	vars, err := matfile.Variables(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := matfile.Find(vars, "X")
+	if err != nil {
+		return nil, nil, err
+	}
+	y, err := matfile.Find(vars, "y")
+	if err != nil {
+		return nil, nil, err
+	}
+	x := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
+	switch d := v.Dims; {
+	case len(d) == 4 && d[2] == 3:
+		x.Height, x.Width, x.Channels, x.Count = d[0], d[1], 3, d[3]
+	case len(d) == 3:
+		x.Height, x.Width, x.Count = d[0], d[1], d[2]
+	}
+	if v.Kind != 2 || x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
+		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]",
+			v.Dims, v.Kind)
+	}
+	if v.Compressed {
+		x.Inflate = func(f *os.File) (io.Reader, error) {
+			r, _, err := v.Data(f)
+			return r, err
+		}
+	} else {
+		x.At = v.Element + v.Skip
+	}
+	labels, err := y.Numbers(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(labels) != x.Count {
+		return nil, nil, fmt.Errorf("%d images in X but %d labels in y", x.Count, len(labels))
+	}
+	return x, labels, nil
+}
