@@ -2,7 +2,6 @@ package data
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -50,15 +49,10 @@ func (n LabelNoise) Enabled() bool { return n.Kind != NoNoise }
 
 // Check returns everything that is wrong with the section.
 func (n LabelNoise) Check() error {
-	errs := []error{OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
-		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn)}
-	if !(n.Rate >= 0 && n.Rate < 1) {
-		errs = append(errs, fmt.Errorf("data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate))
-	}
-	if !(n.Clients >= 0 && n.Clients <= 1) {
-		errs = append(errs, fmt.Errorf("data.label_noise.clients: %v; it must lie between 0 and 1", n.Clients))
-	}
-	return errors.Join(errs...)
+	return errors.Join(OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
+		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn),
+		Need(n.Rate >= 0 && n.Rate < 1, "data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate),
+		Need(n.Clients >= 0 && n.Clients <= 1, "data.label_noise.clients: %v; it must lie between 0 and 1", n.Clients))
 }
 
 // Noisy reports for each client whether it is noisy.

@@ -198,6 +198,14 @@ func OneOf(key, value string, known ...string) error {
 	return fmt.Errorf("%s: %q is not known: use one of %s", key, value, strings.Join(known, ", "))
 }
 
+// Need returns an error unless a condition holds. The first error of several conditions is cmp.Or of them.
+func Need(ok bool, format string, a ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, a...)
+}
+
 // Files lists image files that belong to no set, in the given order.
 func Files(paths []string) ([]Example, error) {
 	var out []Example

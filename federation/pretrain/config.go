@@ -1,10 +1,12 @@
 package pretrain
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
+	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/models/clip"
 	"promptfed/models/synthetic"
@@ -115,100 +117,66 @@ func (c Config) image() clip.VisionArch {
 
 // Validate checks everything that can be checked without reading the disk.
 func (c Config) Validate() error {
-	if err := c.text().Check(); err != nil {
-		return err
-	}
-	if err := c.image().Check(); err != nil {
-		return err
-	}
-	if i := c.image(); i.Image%i.Patch != 0 {
-		return fmt.Errorf("patches of %d pixels leave a margin of an image of %d: choose a patch that divides it",
-			i.Patch, i.Image)
-	}
-	if c.Name == "" || c.Out == "" {
-		return fmt.Errorf("name %q, out %q: give the backbone a name and a folder", c.Name, c.Out)
-	}
-	if c.Take != "" && c.Take != takeText && c.Take != takeAll {
-		return fmt.Errorf("take: %q is not known: use %s or %s", c.Take, takeText, takeAll)
-	}
-	if c.Merges < 0 || c.Caption < 3 || c.Caption > contextLength {
-		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens",
-			c.Merges, c.Caption, contextLength)
-	}
-	if !(c.Careless.Share >= 0 && c.Careless.Share <= 1) {
-		return fmt.Errorf("careless.share: %g must lie in 0 to 1", c.Careless.Share)
-	}
-	if len(c.Sources) == 0 {
-		return fmt.Errorf("sources: give at least one")
-	}
+	t, image := c.Train, c.image()
+	_, optimizer := t.optimizer()
+	_, rate := t.rate()
+	errs := []error{c.text().Check(), image.Check(),
+		data.Need(image.Patch < 1 || image.Image%image.Patch == 0, "patches of %d pixels leave a margin of an image "+
+			"of %d: choose a patch that divides it", image.Patch, image.Image),
+		data.Need(c.Name != "" && c.Out != "", "name %q, out %q: give the backbone a name and a folder", c.Name, c.Out),
+		data.Need(slices.Contains([]string{"", takeText, takeAll}, c.Take), "take: %q is not known: use %s or %s",
+			c.Take, takeText, takeAll),
+		data.Need(c.Merges >= 0 && c.Caption >= 3 && c.Caption <= contextLength, "merges %d, caption_tokens %d: "+
+			"merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength),
+		data.Need(share(c.Careless.Share), "careless.share: %g must lie in 0 to 1", c.Careless.Share),
+		data.Need(len(c.Sources) > 0, "sources: give at least one")}
 	for i, s := range c.Sources {
 		if err := s.validate(); err != nil {
-			return fmt.Errorf("sources[%d]: %w", i, err)
+			errs = append(errs, fmt.Errorf("sources[%d]: %w", i, err))
 		}
 	}
-	t := c.Train
-	if t.Steps < 1 || t.Batch < 2 || t.Warmup < 0 || t.Warmup >= t.Steps || !(t.Beta2 > 0) {
-		return fmt.Errorf("train: steps %d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter "+
-			"than the training and a beta2 in (0,1)",
-			t.Steps, t.Batch, t.Warmup, t.Beta2)
-	}
-	if !(t.ByClass >= 0 && t.ByClass <= 1) {
-		return fmt.Errorf("train.by_class: %g must lie in 0 to 1", t.ByClass)
-	}
-	if c.Checkpoint < 0 || c.Threads < 0 {
-		return fmt.Errorf("checkpoint_every %d, threads %d: neither may be negative", c.Checkpoint, c.Threads)
-	}
-	if _, err := t.optimizer(); err != nil {
-		return fmt.Errorf("train: %w", err)
-	}
-	_, err := t.rate()
-	return err
+	return cmp.Or(append(errs,
+		data.Need(t.Steps >= 1 && t.Batch >= 2 && t.Warmup >= 0 && t.Warmup < t.Steps && t.Beta2 > 0, "train: steps "+
+			"%d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a "+
+			"beta2 in (0,1)", t.Steps, t.Batch, t.Warmup, t.Beta2),
+		data.Need(share(t.ByClass), "train.by_class: %g must lie in 0 to 1", t.ByClass),
+		data.Need(c.Checkpoint >= 0 && c.Threads >= 0, "checkpoint_every %d, threads %d: neither may be negative",
+			c.Checkpoint, c.Threads),
+		optimizer, rate)...)
 }
 
+func share(x float64) bool { return x >= 0 && x <= 1 }
+
 func (s Source) validate() error {
-	if err := sets.Validate(s.Data); err != nil {
-		return err
-	}
-	if !(s.Share > 0) || math.IsInf(s.Share, 1) {
-		return fmt.Errorf("share %g must be above 0", s.Share)
-	}
-	if s.Keep < 0 || s.Keep > keepOf {
-		return fmt.Errorf("keep %d must lie in 0 to %d", s.Keep, keepOf)
-	}
-	if s.Shift < 0 || s.Shift > maxShift {
-		return fmt.Errorf("shift %d must lie in 0 to %d", s.Shift, maxShift)
-	}
+	errs := []error{sets.Validate(s.Data),
+		data.Need(s.Share > 0 && !math.IsInf(s.Share, 1), "share %g must be above 0", s.Share),
+		data.Need(s.Keep >= 0 && s.Keep <= keepOf, "keep %d must lie in 0 to %d", s.Keep, keepOf),
+		data.Need(s.Shift >= 0 && s.Shift <= maxShift, "shift %d must lie in 0 to %d", s.Shift, maxShift)}
 	if s.synthetic() {
-		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
-			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
-		}
-		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok ||
-			slices.ContainsFunc(list, lacksClass) {
-			return fmt.Errorf("captions: a synthetic source takes templates under 'any' alone, each with {} or {a}")
-		}
+		d := s.Difficulty
+		list, own := s.Captions[anyDomain]
+		errs = append(errs,
+			data.Need(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1, "difficulty %v: from 0 to 1, the smaller number first",
+				d),
+			data.Need(len(s.Captions) == 0 || len(s.Captions) == 1 && own && !slices.ContainsFunc(list, lacksClass),
+				"captions: a synthetic source takes templates under 'any' alone, each with {} or {a}"))
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {
-				if _, err := synthetic.New(class, domain, 0, synthetic.Default()); err != nil {
-					return err
-				}
+				_, err := synthetic.New(class, domain, 0, synthetic.Default())
+				errs = append(errs, err)
 			}
 		}
-		return nil
+		return cmp.Or(errs...)
 	}
-	if len(s.Captions) == 0 {
-		return fmt.Errorf("captions: give templates, at least under 'any'")
-	}
+	errs = append(errs, data.Need(len(s.Captions) > 0, "captions: give templates, at least under 'any'"))
 	for domain, list := range s.Captions {
 		for _, text := range list {
-			if lacksClass(text) {
-				return fmt.Errorf("captions.%s: %q names no class: write {} or {a} where it goes", domain, text)
-			}
+			errs = append(errs, data.Need(!lacksClass(text), "captions.%s: %q names no class: write {} or {a} where "+
+				"it goes", domain, text))
 		}
-		if len(list) == 0 {
-			return fmt.Errorf("captions.%s is empty", domain)
-		}
+		errs = append(errs, data.Need(len(list) > 0, "captions.%s is empty", domain))
 	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // optimizer returns AdamW with decoupled weight decay of matrices only.
@@ -216,7 +184,7 @@ func (t Training) optimizer() (*optim.Optimizer, error) {
 	// The package's own constructor checks the values; the chain below decays different parameters.
 	if _, err := optim.New(optim.Config{Name: "adamw", LR: t.LR, WeightDecay: t.Decay, Beta2: t.Beta2,
 		ClipNorm: t.ClipNorm}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("train: %w", err)
 	}
 	var parts []optim.Transform
 	if t.ClipNorm > 0 {

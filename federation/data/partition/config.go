@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -72,42 +73,37 @@ func check(p Config, s *data.Set) (Kind, error) {
 		}
 	}
 	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
-	switch {
-	case p.Clients < 1:
-		return kind, fmt.Errorf("partition.clients: %d: it must be at least 1", p.Clients)
-	case p.Clients > examples:
-		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients,
-			examples)
-	case p.MinSize < 0:
-		return kind, fmt.Errorf("partition.min_size: %d is negative: it must be at least 0", p.MinSize)
-	case kind.dirichlet && !positive(p.Beta):
-		return kind, fmt.Errorf("partition.beta: %g: it must be above 0, such as 0.5", p.Beta)
-	case kind.domains && len(s.Domains) == 0:
-		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, but %s has none: use iid, pathological "+
-			"or dirichlet", p.Kind, s.Name)
-	case (p.Kind == "labeluni" || p.Kind == "classes") && (p.Classes < 1 || p.Classes > len(s.Classes)):
-		return kind, fmt.Errorf("partition.classes: %d classes per client, but the set has %d: set 1 to %d", p.Classes,
-			len(s.Classes), len(s.Classes))
-	case p.Kind == "pathological" && !(p.Repeat >= 0 && p.Repeat < 1):
-		return kind, fmt.Errorf("partition.repeat: %g: it must be at least 0 and below 1, such as 0.1", p.Repeat)
-	case p.Kind == "pachinko" && !positive(p.FineBeta):
-		return kind, fmt.Errorf("partition.fine_beta: %g: it must be above 0, such as 10", p.FineBeta)
-	case p.Kind == "pachinko" && len(s.Coarse) != len(s.Classes):
-		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, but %s "+
-			"has none: use dirichlet", s.Name)
-	case p.Kind == "sample" && !(p.Share > 0 && p.Share <= 1):
-		return kind, fmt.Errorf("partition.share: %g: it must be above 0 and at most 1, such as 0.1", p.Share)
-	case p.Code && kind.published == nil:
-		return kind, fmt.Errorf("partition.code: no public code is known for kind %s: set it to false", p.Kind)
-	case p.Kind == "pachinko":
-		for i, c := range s.Coarse {
-			if c < 0 || c >= len(s.Superclasses) {
-				return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c,
-					len(s.Superclasses))
-			}
+	is := func(kinds ...string) bool { return slices.Contains(kinds, p.Kind) }
+	classes := len(s.Classes)
+	if err := cmp.Or(
+		data.Need(p.Clients >= 1, "partition.clients: %d: it must be at least 1", p.Clients),
+		data.Need(p.Clients <= examples, "partition.clients: %d clients for %d examples: lower partition.clients",
+			p.Clients, examples),
+		data.Need(p.MinSize >= 0, "partition.min_size: %d is negative: it must be at least 0", p.MinSize),
+		data.Need(!kind.dirichlet || positive(p.Beta), "partition.beta: %g: it must be above 0, such as 0.5", p.Beta),
+		data.Need(!kind.domains || len(s.Domains) > 0, "partition.kind: %s needs a set with domains, but %s has none: "+
+			"use iid, pathological or dirichlet", p.Kind, s.Name),
+		data.Need(!is("labeluni", "classes") || p.Classes >= 1 && p.Classes <= classes, "partition.classes: %d "+
+			"classes per client, but the set has %d: set 1 to %d", p.Classes, classes, classes),
+		data.Need(!is("pathological") || p.Repeat >= 0 && p.Repeat < 1, "partition.repeat: %g: it must be at least 0 "+
+			"and below 1, such as 0.1", p.Repeat),
+		data.Need(!is("pachinko") || positive(p.FineBeta), "partition.fine_beta: %g: it must be above 0, such as 10",
+			p.FineBeta),
+		data.Need(!is("pachinko") || len(s.Coarse) == classes, "partition.kind: pachinko needs a set with "+
+			"superclasses, such as CIFAR-100, but %s has none: use dirichlet", s.Name),
+		data.Need(!is("sample") || p.Share > 0 && p.Share <= 1, "partition.share: %g: it must be above 0 and at most "+
+			"1, such as 0.1", p.Share),
+		data.Need(!p.Code || kind.published != nil, "partition.code: no public code is known for kind %s: set it to "+
+			"false", p.Kind),
+		checkLeaveOut(p, s)); err != nil || !is("pachinko") {
+		return kind, err
+	}
+	for i, c := range s.Coarse {
+		if c < 0 || c >= len(s.Superclasses) {
+			return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c, len(s.Superclasses))
 		}
 	}
-	return kind, checkLeaveOut(p, s)
+	return kind, nil
 }
 
 // checkComplete returns an error if a client has no training or no test examples.

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -154,16 +155,12 @@ func (j *job) distinctDomains() func() int {
 
 // checkShots refuses kinds in which every client draws its own few examples, if they have nothing to draw from.
 func (j *job) checkShots() error {
-	switch {
-	case j.shots < 1:
-		return fmt.Errorf("every client draws its own few examples: set data.shots, or partition.kind: iid")
-	case j.set.Pool != nil:
-		return fmt.Errorf("a pooled set has no training list to draw from: set data.split to given")
-	case len(j.lists[0].index) > maxOverlap/j.Clients:
-		return fmt.Errorf("%d clients drawing from %d examples each need too much memory: lower partition.clients",
-			j.Clients, len(j.lists[0].index))
-	}
-	return nil
+	n := len(j.lists[0].index)
+	return cmp.Or(
+		data.Need(j.shots >= 1, "every client draws its own few examples: set data.shots, or partition.kind: iid"),
+		data.Need(j.set.Pool == nil, "a pooled set has no training list to draw from: set data.split to given"),
+		data.Need(n <= maxOverlap/j.Clients, "%d clients drawing from %d examples each need too much memory: lower "+
+			"partition.clients", j.Clients, n))
 }
 
 // shares are the indices of one client in every list.

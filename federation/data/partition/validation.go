@@ -2,7 +2,6 @@ package partition
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"promptfed/federation/data"
@@ -17,15 +16,14 @@ const MaxValidationShare = 0.5
 // since indices point into it. It is an error if the set already has validation data. If clients overlap in training,
 // one client may train on an example that another uses for validation.
 func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
-	switch {
-	case !(share > 0 && share <= MaxValidationShare):
-		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MaxValidationShare)
-	case s.Pool != nil:
-		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and already has validation data; remove it, " +
-			"or set data.split: given")
-	case len(s.Val) > 0:
-		return fmt.Errorf("data.val_share: the set already has %d validation images; remove it to use those",
-			len(s.Val))
+	if err := cmp.Or(
+		data.Need(share > 0 && share <= MaxValidationShare, "data.val_share: %v; it must be above 0 and at most %v",
+			share, MaxValidationShare),
+		data.Need(s.Pool == nil, "data.val_share: a pooled set is cut 60/20/20 and already has validation data; "+
+			"remove it, or set data.split: given"),
+		data.Need(len(s.Val) == 0, "data.val_share: the set already has %d validation images; remove it to use those",
+			len(s.Val))); err != nil {
+		return err
 	}
 	labels := data.Labels(s.Train)
 	at := map[int]int{} // training index to its place in Val

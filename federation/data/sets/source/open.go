@@ -104,32 +104,19 @@ func (c Config) CheckSet(kinds []Kind) error {
 			layouts = append([]string{"auto"}, k.Layouts...)
 		}
 	}
-	if err := data.OneOf("data.set", c.Set, names...); err != nil {
-		return err
-	}
-	if err := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...); err != nil {
-		return err
-	}
-	if c.Set != "synthetic" && c.Root == "" {
-		return fmt.Errorf("data.root: set %q needs the folder that holds it: set data.root", c.Set)
-	}
-	return nil
+	return cmp.Or(data.OneOf("data.set", c.Set, names...),
+		data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...),
+		data.Need(c.Set == "synthetic" || c.Root != "",
+			"data.root: set %q needs the folder that holds it: set data.root", c.Set))
 }
 
 // CheckOptions checks the keys that apply to every set. Empty strings mean the defaults.
 func (c Config) CheckOptions() error {
 	c = c.filled()
-	err := cmp.Or(data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"),
-		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip))
-	switch {
-	case err != nil:
-		return err
-	case c.Shots < 0:
-		return fmt.Errorf("data.shots: %d is negative: set 0 for all examples, or a number", c.Shots)
-	case c.Views < 0:
-		return fmt.Errorf("data.views: %d is negative: set 1 or more", c.Views)
-	}
-	return nil
+	return cmp.Or(data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"),
+		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip),
+		data.Need(c.Shots >= 0, "data.shots: %d is negative: set 0 for all examples, or a number", c.Shots),
+		data.Need(c.Views >= 0, "data.views: %d is negative: set 1 or more", c.Views))
 }
 
 // OpenIn lists the set that cfg describes, which is of one of the kinds. It decodes no image; files that are not images
