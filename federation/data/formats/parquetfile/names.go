@@ -71,27 +71,14 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 		if err != nil {
 			return c, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if hasNames(got) {
-			for name, feature := range features {
-				if len(feature.Names) > 0 {
-					got[name] = feature
-				}
-			}
+		if len(got) > 0 {
+			maps.Copy(got, named(features))
 			features = got
 			break
 		}
 	}
 	c, missing = f.columns(features)
 	return c, features, missing
-}
-
-func hasNames(m map[string]Feature) bool {
-	for _, f := range m {
-		if len(f.Names) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // configured returns the features of the file's configuration: the one with the name of the file's folder, or of the

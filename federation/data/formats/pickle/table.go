@@ -22,33 +22,35 @@ func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
+	defer func() {
+		f.Close()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
 	st, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
 	}
 	first, second, err := ReadPair(f, st.Size())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
 	names, err := Values(f, first)
-	if err == nil {
-		labels, err = Values(f, second)
-	}
-	if err == nil && len(names) != len(labels) {
-		err = fmt.Errorf("%d paths but %d labels", len(names), len(labels))
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, n := range names {
 		s, ok := n.(string)
-		if err == nil && !ok {
-			err = fmt.Errorf("%v where a path is expected", n)
+		if !ok {
+			return nil, nil, fmt.Errorf("%v where a path is expected", n)
 		}
 		paths = append(paths, s)
 	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	if labels, err = Values(f, second); err == nil && len(names) != len(labels) {
+		err = fmt.Errorf("%d paths but %d labels", len(names), len(labels))
 	}
-	return paths, labels, nil
+	return paths, labels, err
 }
 
 // Numbers returns the whole numbers of a list or an array.

@@ -86,7 +86,13 @@ func TestPython(t *testing.T) {
 		want["below"].check(t, "below", whole(3000, func(i int) int { return p.RandBelow(i + 1) }))
 		var words []string
 		for k := 1; k <= 64; k++ {
-			words = append(words, strconv.FormatUint(p.word(k), 10))
+			word := uint64(p.mt.Uint32())
+			if k > 32 { // the last of several words is shifted down to the remaining bits
+				word |= uint64(p.mt.Uint32()>>(64-k)) << 32
+			} else {
+				word >>= 32 - k
+			}
+			words = append(words, strconv.FormatUint(word, 10))
 		}
 		want["bits"].check(t, "bits", words)
 		want["uniform"].check(t, "uniform", floats(1000, func(int) float64 { return p.Uniform(-2.5, 7.25) }))

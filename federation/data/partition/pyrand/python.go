@@ -1,6 +1,10 @@
 package pyrand
 
-import "gonum.org/v1/gonum/mathext/prng"
+import (
+	"math/bits"
+
+	"gonum.org/v1/gonum/mathext/prng"
+)
 
 // twister is the generator that both draw from.
 type twister struct{ mt prng.MT19937 }
@@ -30,31 +34,17 @@ func NewPython(seed uint64) *Python {
 	return p
 }
 
-// RandBelow is uniform in [0, n), as Python's _randbelow: it draws as many bits as n has, until the number is below n.
-// For an n of 0 or less it returns 0 and draws nothing.
+// RandBelow is uniform in [0, n) for n below 2^32, as Python's _randbelow: it draws as many bits as n has, until the
+// number is below n. For an n of 0 or less it returns 0 and draws nothing.
 func (p *Python) RandBelow(n int) int {
 	if n < 1 {
 		return 0
 	}
-	width := 0
-	for n>>width > 0 {
-		width++
-	}
 	for {
-		if r := p.word(width); r < uint64(n) {
+		if r := p.mt.Uint32() >> (32 - bits.Len32(uint32(n))); r < uint32(n) { // getrandbits
 			return int(r)
 		}
 	}
-}
-
-// word is getrandbits(k) for k up to 64: the first word is the low one, and the last is shifted down to the remaining
-// bits.
-func (p *Python) word(k int) uint64 {
-	if k <= 32 {
-		return uint64(p.mt.Uint32() >> (32 - k))
-	}
-	low := uint64(p.mt.Uint32())
-	return low | uint64(p.mt.Uint32()>>(64-k))<<32
 }
 
 // Shuffle is shuffle(s), in place.

@@ -51,13 +51,10 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return nil, fmt.Errorf("%s: label %d has no name in %s", where, n, cmp.Or(paths[2],
 				"CoOp's list of 102 flowers"))
 		}
-		if err := l.Name(where, n-1, name); err != nil {
-			return nil, err
-		}
 		if paths[3] != "" && split[i] == "" {
 			return nil, fmt.Errorf("%s: image %d is in none of its lists", paths[3], i+1)
 		}
-		if err := l.Add(where, source.Item{Path: fmt.Sprintf("image_%05d.jpg", i+1), Label: n - 1,
+		if err := l.AddNamed(where, name, source.Item{Path: fmt.Sprintf("image_%05d.jpg", i+1), Label: n - 1,
 			Split: split[i]}); err != nil {
 			return nil, err
 		}

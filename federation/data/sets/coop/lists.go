@@ -28,10 +28,8 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 			if err != nil || end < 1 {
 				return fmt.Errorf("%s: expected an image name such as Abyssinian_100 and a label", where)
 			}
-			if err := l.Name(where, label-1, strings.ToLower(name[:end])); err != nil {
-				return err
-			}
-			return l.Add(where, source.Item{Path: name + ".jpg", Label: label - 1, Split: split})
+			return l.AddNamed(where, strings.ToLower(name[:end]), source.Item{Path: name + ".jpg", Label: label - 1,
+				Split: split})
 		})
 		if err != nil {
 			return nil, err
@@ -247,10 +245,7 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 		if !ok || t != 0 && t != 1 {
 			return fmt.Errorf("%s: image %d has no 0 or 1 in %s", where, id, paths[3])
 		}
-		if err := l.Name(where, n-1, name); err != nil {
-			return err
-		}
-		return l.Add(where, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
+		return l.AddNamed(where, name, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
 	})
 	return l, err
 }

@@ -90,10 +90,7 @@ func splitList(l *source.Listing, dec *json.Decoder, split string) error {
 		if !ok || !ok2 || err != nil {
 			return fmt.Errorf("%s is not a path, a whole number and a class name", where)
 		}
-		if err := l.Name(where, label, class); err != nil {
-			return err
-		}
-		if err := l.Add(where, source.Item{Path: path, Label: label, Split: split}); err != nil {
+		if err := l.AddNamed(where, class, source.Item{Path: path, Label: label, Split: split}); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package list
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,17 +33,9 @@ var listColumns = map[string]string{"path": "path", "file": "path", "filename": 
 type entry struct{ path, label, class, domain, split string }
 
 func (e *entry) set(column, value string) {
-	switch column {
-	case "path":
-		e.path = value
-	case "label":
-		e.label = value
-	case "class":
-		e.class = value
-	case "domain":
-		e.domain = value
-	case "split":
-		e.split = value
+	if to := map[string]*string{"path": &e.path, "label": &e.label, "class": &e.class, "domain": &e.domain,
+		"split": &e.split}[column]; to != nil {
+		*to = value
 	}
 }
 
@@ -142,10 +135,7 @@ func (l *listing) add(line int, e entry) error {
 		l.classes, l.domains = source.Spelling{}, source.Spelling{}
 	}
 	where := fmt.Sprintf("line %d", line)
-	if err := l.classes.Check("class", where, e.label); err != nil {
-		return err
-	}
-	if err := l.domains.Check("domain", where, e.domain); err != nil {
+	if err := cmp.Or(l.classes.Check("class", where, e.label), l.domains.Check("domain", where, e.domain)); err != nil {
 		return err
 	}
 	e.label = strings.ReplaceAll(e.label, "_", " ")
@@ -185,11 +175,8 @@ func (l *listing) images() (*source.Listing, error) {
 			return nil, fmt.Errorf("%s: label %q and class %q are both names: expected numbers in label where there "+
 				"is a class", where, e.label, e.class)
 		}
-		if err := r.Name(where, labels[e.label], name); err != nil {
-			return nil, err
-		}
-		if err := r.Add(where, source.Item{Path: filepath.ToSlash(e.path), Label: labels[e.label], Domain: at[e.domain],
-			Split: e.split}); err != nil {
+		it := source.Item{Path: filepath.ToSlash(e.path), Label: labels[e.label], Domain: at[e.domain], Split: e.split}
+		if err := r.AddNamed(where, name, it); err != nil {
 			return nil, err
 		}
 	}

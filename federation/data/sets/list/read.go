@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
 	"strings"
 
 	"promptfed/federation/data/sets/source"
@@ -84,34 +83,23 @@ func header(record []string) ([]string, error) {
 
 // readJSONList reads an array of objects, or a sequence of objects, with the names of listColumns as keys.
 func readJSONList(r io.Reader, add func(line int, e entry) error) error {
-	ends := &newlines{r: r}
-	b := bufio.NewReader(ends)
-	dec := json.NewDecoder(b)
-	dec.UseNumber()
-	array := false
-	for {
-		c, err := b.ReadByte()
-		if err == io.EOF {
-			return errors.New("is empty: expected objects with path and label")
-		}
-		if err != nil {
-			return err
-		}
-		if strings.IndexByte(" \t\r\n", c) >= 0 {
-			continue
-		}
-		array = c == '['
-		if err := b.UnreadByte(); err != nil {
-			return err
-		}
-		break
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
 	}
-	skipped := ends.total - int64(b.Buffered()) // white space before the first value
+	rest := bytes.TrimLeft(raw, " \t\r\n")
+	if len(rest) == 0 {
+		return errors.New("is empty: expected objects with path and label")
+	}
+	array := rest[0] == '['
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
 	if array {
 		if err := source.ReadDelim(dec, '['); err != nil {
 			return err
 		}
 	}
+	line, read := 1, int64(0) // how many bytes the line counts
 	for n := 1; ; n++ {
 		if array && !dec.More() {
 			return source.ReadDelim(dec, ']')
@@ -121,7 +109,8 @@ func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 		if err == io.EOF && !array {
 			return nil
 		}
-		line := ends.line(skipped + dec.InputOffset())
+		end := dec.InputOffset()
+		line, read = line+bytes.Count(raw[read:end], []byte("\n")), end
 		if err != nil {
 			return fmt.Errorf("entry %d, line %d: %w: expected an object with path and label", n, line,
 				source.JSONError(err))
@@ -158,27 +147,4 @@ func fromObject(object map[string]any) (entry, error) {
 		}
 	}
 	return e, nil
-}
-
-// newlines counts bytes and records the ends of lines.
-type newlines struct {
-	r     io.Reader
-	total int64
-	ends  []int64
-}
-
-func (n *newlines) Read(p []byte) (int, error) {
-	k, err := n.r.Read(p)
-	for i, c := range p[:k] {
-		if c == '\n' {
-			n.ends = append(n.ends, n.total+int64(i))
-		}
-	}
-	n.total += int64(k)
-	return k, err
-}
-
-// line returns the line of an offset, counted from 1.
-func (n *newlines) line(offset int64) int {
-	return sort.Search(len(n.ends), func(i int) bool { return n.ends[i] >= offset }) + 1
 }

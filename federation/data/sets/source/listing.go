@@ -65,6 +65,14 @@ func (l *Listing) Add(where string, it Item) error {
 	return nil
 }
 
+// AddNamed adds one image and sets the name of its class.
+func (l *Listing) AddNamed(where, name string, it Item) error {
+	if err := l.Name(where, it.Label, name); err != nil {
+		return err
+	}
+	return l.Add(where, it)
+}
+
 // Name sets the name of a class, with underscores replaced by spaces. A second, different name of a class is an error.
 func (l *Listing) Name(where string, label int, name string) error {
 	name = strings.ReplaceAll(name, "_", " ")

@@ -75,22 +75,6 @@ func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example
 	return out, nil
 }
 
-// source opens the plain bytes of the images, and returns the offset of the first image.
-func (p *Pixels) source() (io.ReaderAt, int64, func() error, error) {
-	if p.Raw != nil {
-		return bytes.NewReader(p.Raw), 0, func() error { return nil }, nil
-	}
-	if p.Inflate == nil {
-		f, err := os.Open(p.Path)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		return f, p.At, f.Close, nil
-	}
-	p.once.Do(func() { p.plain, p.err = p.unpack() })
-	return p.plain, 0, func() error { return nil }, p.err
-}
-
 func (p *Pixels) unpack() (*os.File, error) {
 	in, err := os.Open(p.Path)
 	if err != nil {
@@ -123,12 +107,25 @@ func (p *Pixels) Size() int { return p.Width * p.Height * p.Channels }
 
 // Image reads image i.
 func (p *Pixels) Image(i int) (image.Image, error) {
-	src, at, done, err := p.source()
-	if err != nil {
-		return nil, err
+	raw, at := make([]byte, p.Size()), int64(0)
+	var src io.ReaderAt
+	switch {
+	case p.Raw != nil:
+		src = bytes.NewReader(p.Raw)
+	case p.Inflate != nil:
+		p.once.Do(func() { p.plain, p.err = p.unpack() })
+		if p.err != nil {
+			return nil, p.err
+		}
+		src = p.plain
+	default:
+		f, err := os.Open(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		src, at = f, p.At
 	}
-	defer done()
-	raw := make([]byte, p.Size())
 	if _, err := src.ReadAt(raw, at+int64(i)*(int64(len(raw))+p.Gap)); err != nil {
 		return nil, fmt.Errorf("%s: image %d: %w", p.Path, i, err)
 	}
