@@ -18,33 +18,52 @@ func classFolders(names map[string]string, from func(folder string) string) func
 	[]string) (*source.Listing, error) {
 	return func(cfg source.Config, paths []string) (*source.Listing, error) {
 		l := &source.Listing{List: paths[0], Images: paths[0]}
-		dirs, err := (&source.Walk{}).Folders(paths[0])
-		if err != nil {
-			return nil, err
-		}
-		slices.Sort(dirs)
 		label := 0
-		for _, dir := range dirs {
+		err := folders(l, cfg, paths[0], "", false, func(dir string) (int, string, error) {
 			class := filepath.Base(dir)
 			if to, ok := names[class]; ok {
 				class = to
 			} else if from != nil {
 				class = from(class)
 			}
-			if class == "" {
-				continue
+			if class != "" {
+				label++
 			}
-			if err := folder(l, cfg, dir, label, class, ""); err != nil {
-				return nil, err
-			}
-			label++
-		}
-		if label == 0 {
-			return nil, fmt.Errorf("%s holds no folders: expected one per class", paths[0])
-		}
+			return label - 1, class, nil
+		})
 		l.DrawSplit()
-		return l, nil
+		return l, err
 	}
+}
+
+// folders adds the images of the class folders in a folder, in the order of their names. class returns the label and
+// the name of a folder, or no name to omit it. If inner is set, the images may lie in a folder images in it.
+func folders(l *source.Listing, cfg source.Config, parent, split string, inner bool,
+	class func(dir string) (label int, name string, err error)) error {
+	dirs, err := (&source.Walk{}).Folders(parent)
+	if err == nil && len(dirs) == 0 {
+		err = fmt.Errorf("%s holds no folders: expected one per class", parent)
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(dirs)
+	for _, dir := range dirs {
+		label, name, err := class(dir)
+		if err != nil {
+			return err
+		}
+		if name == "" {
+			continue
+		}
+		if images := filepath.Join(dir, "images"); inner && source.IsFolder(images) {
+			dir = images
+		}
+		if err := folder(l, cfg, dir, label, name, split); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // folder adds the images of a class folder.
@@ -90,26 +109,23 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	}
 	label := map[string]int{}
 	for i, split := range []string{"train", "test"} {
-		dirs, err := synsetDirs(paths[i])
-		if err != nil {
-			return nil, err
-		}
-		for _, dir := range dirs {
+		err := folders(l, cfg, paths[i], split, false, func(dir string) (int, string, error) {
 			id := filepath.Base(dir)
 			if names[id] == "" {
-				return nil, fmt.Errorf("%s: %s has no line for it", dir, paths[2])
+				return 0, "", fmt.Errorf("%s: %s has no line for it", dir, paths[2])
 			}
 			n, ok := label[id]
 			if !ok && split == "test" {
-				return nil, fmt.Errorf("%s: no such folder in %s", dir, paths[0])
+				return 0, "", fmt.Errorf("%s: no such folder in %s", dir, paths[0])
 			}
 			if !ok {
 				n = len(label)
 				label[id] = n
 			}
-			if err := folder(l, cfg, dir, n, names[id], split); err != nil {
-				return nil, err
-			}
+			return n, names[id], nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return l, nil
@@ -132,14 +148,4 @@ func synsetNames(file string) (ids []string, names map[string]string, err error)
 		return nil
 	})
 	return ids, names, err
-}
-
-// synsetDirs returns the class folders in a folder, in the order of their names.
-func synsetDirs(dir string) ([]string, error) {
-	dirs, err := (&source.Walk{}).Folders(dir)
-	if err == nil && len(dirs) == 0 {
-		err = fmt.Errorf("%s holds no folders: expected one per class, such as n01440764", dir)
-	}
-	slices.Sort(dirs)
-	return dirs, err
 }

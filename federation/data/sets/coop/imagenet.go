@@ -1,6 +1,7 @@
 package coop
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -25,24 +26,17 @@ func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) 
 		return nil, fmt.Errorf("%s has %d lines: expected ImageNet's %d classes in the order of their WNIDs, as in "+
 			"CoOp's classnames.txt", paths[1], len(ids), allSynsets)
 	}
-	dirs, err := synsetDirs(paths[0])
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range dirs {
+	return l, folders(l, cfg, paths[0], "test", false, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		label, known := slices.BinarySearch(ids, id)
 		if n, err := strconv.Atoi(id); err == nil && n >= 0 && n < len(ids) {
 			label, known = n, true
 		}
 		if !known {
-			return nil, fmt.Errorf("%s: %s has no line for it", dir, paths[1])
+			return 0, "", fmt.Errorf("%s: %s has no line for it", dir, paths[1])
 		}
-		if err := folder(l, cfg, dir, label, names[ids[label]], "test"); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+		return label, names[ids[label]], nil
+	})
 }
 
 // tinyLists reads Tiny-ImageNet as published: val/images/, and lines "file WNID left top right bottom" in
@@ -87,24 +81,17 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs, err := (&source.Walk{}).Folders(paths[1])
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range dirs {
+	return l, folders(l, cfg, paths[1], "test", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		n, ok := label[id]
 		if id == "images" && !ok {
-			continue // the emptied folder of the published layout
+			return 0, "", nil // the emptied folder of the published layout
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
+			return 0, "", fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
 		}
-		if err := tinyFolder(l, cfg, dir, n, l.Names[n], "test"); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+		return n, l.Names[n], nil
+	})
 }
 
 // tinyTrain reads the training folders. Labels follow the order of WNIDs. The name of a class is the first of its
@@ -115,7 +102,7 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	slices.Sort(dirs)
 	label := map[string]int{}
 	for i, dir := range dirs {
 		label[filepath.Base(dir)] = i
@@ -139,25 +126,10 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which a "+
 			"text tower cannot interpret, are used as names; set data.class_names", n, len(dirs)))
 	}
-	for i, dir := range dirs {
+	return l, label, folders(l, cfg, train, "train", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
-		name := names[id]
-		if name == "" {
-			name = id
-		}
-		if err := tinyFolder(l, cfg, dir, i, name, "train"); err != nil {
-			return nil, nil, err
-		}
-	}
-	return l, label, nil
-}
-
-// tinyFolder reads WNID/images/ or WNID/.
-func tinyFolder(l *source.Listing, cfg source.Config, dir string, label int, name, split string) error {
-	if inner := filepath.Join(dir, "images"); source.IsFolder(inner) {
-		dir = inner
-	}
-	return folder(l, cfg, dir, label, name, split)
+		return label[id], cmp.Or(names[id], id), nil
+	})
 }
 
 // tinyWords reads the names of the classes in label from lines "WNID<tab>name, synonym, ..." for all of WordNet.
