@@ -46,20 +46,17 @@ func Summarise(s *data.Set, clients []Client) Summary {
 		return out
 	}
 	var train, val, test, classes []int
-	counts := make([][]int, len(clients))
+	var counts [][]int
 	all := make([]int, len(s.Classes))
-	for i, c := range clients {
+	for _, c := range clients {
 		mine, _, _ := c.Of(s)
-		counts[i] = s.Counts(mine)
-		own := 0
-		for k, n := range counts[i] {
+		own, held := s.Counts(mine), 0
+		for k, n := range own {
 			all[k] += n
-			if n > 0 {
-				own++
-			}
+			held += min(n, 1)
 		}
 		train, val, test = append(train, len(c.Train)), append(val, len(c.Val)), append(test, len(c.Test))
-		classes = append(classes, own)
+		counts, classes = append(counts, own), append(classes, held)
 	}
 	out.Train, out.Val, out.Test, out.Classes = rangeOf(train), rangeOf(val), rangeOf(test), rangeOf(classes)
 	out.Skew, out.Gini = skew(counts, all), gini(train)

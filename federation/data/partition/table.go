@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,11 +66,7 @@ func Table(s *data.Set, clients []Client) string {
 		counts := s.Counts(train)
 		if columns {
 			for _, n := range counts {
-				if n == 0 {
-					row = append(row, ".")
-				} else {
-					row = append(row, fmt.Sprint(n))
-				}
+				row = append(row, cmp.Or(strings.TrimPrefix(fmt.Sprint(n), "0"), "."))
 			}
 		} else {
 			row = append(row, largest(s, counts, 5)...)

@@ -70,19 +70,22 @@ func Read(path, name string) (dims []int, numbers []float64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
+	defer func() {
+		f.Close()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
 	vars, err := Variables(f)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
 	v, err := Find(vars, name)
-	if err == nil {
-		numbers, err = v.Numbers(f)
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
-	return v.Dims, numbers, nil
+	numbers, err = v.Numbers(f)
+	return v.Dims, numbers, err
 }
 
 func Find(vars []*Variable, name string) (*Variable, error) {

@@ -124,6 +124,11 @@ func featureFile(path string, read func([]byte) (map[string]map[string]Feature, 
 		return nil, fmt.Errorf("%s: %w: repair or remove it; class names may be given in data.class_names", path,
 			oneLine(err))
 	}
+	for name, all := range got {
+		if got[name] = named(all); len(got[name]) == 0 {
+			delete(got, name)
+		}
+	}
 	return got, nil
 }
 
@@ -137,9 +142,7 @@ func infoFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	}
 	out := map[string]map[string]Feature{}
 	for name, info := range infos {
-		if labels := named(info.Features); len(labels) > 0 {
-			out[name] = labels
-		}
+		out[name] = info.Features
 	}
 	return out, nil
 }
@@ -167,12 +170,9 @@ func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	}
 	out := map[string]map[string]Feature{}
 	for _, i := range card.Info {
-		all := map[string]Feature{}
+		out[i.Config] = map[string]Feature{}
 		for _, f := range i.Features {
-			all[f.Name] = f.Type
-		}
-		if labels := named(all); len(labels) > 0 {
-			out[i.Config] = labels
+			out[i.Config][f.Name] = f.Type
 		}
 	}
 	return out, nil

@@ -74,56 +74,51 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 // classNames returns the names in the folder, or else the published names.
 func (r *cifarReader) classNames() ([][]string, error) {
 	out := slices.Clone(r.known)
-	if r.bin {
-		for i, name := range r.texts {
-			path := filepath.Join(r.dir, name)
-			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			var names []string
-			err := source.EachLine(path, func(_, line string) error {
-				names = append(names, line)
-				return nil
-			})
-			if err != nil {
-				return nil, err
-			}
-			if len(names) == 0 || len(names) > 256 {
-				return nil, fmt.Errorf("%s: expected one class name per line, at most 256", path)
-			}
-			out[i] = names
-		}
-		return out, nil
+	files, keys, read := r.texts, r.texts, lineNames
+	if !r.bin {
+		files, keys, read = []string{r.meta, r.meta}, r.names, pickledNames
 	}
-	path := filepath.Join(r.dir, r.meta)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	err := cifarPickle(path, func(f *os.File, get func(string) (any, error)) error {
-		for i, key := range r.names {
-			v, err := get(key)
-			if err != nil {
-				return err
-			}
-			list, err := pickle.Values(f, v)
-			if err != nil {
-				return err
-			}
-			out[i] = nil
-			for _, e := range list {
-				name, ok := e.(string)
-				if !ok || name == "" {
-					return fmt.Errorf("%q holds %v: expected class names", key, e)
-				}
-				out[i] = append(out[i], name)
-			}
-			if len(out[i]) == 0 || len(out[i]) > 256 {
-				return fmt.Errorf("%q holds %d names: expected 1 to 256", key, len(out[i]))
-			}
+	for i, key := range keys {
+		path := filepath.Join(r.dir, files[i])
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		names, err := read(path, key)
+		if err == nil && (len(names) == 0 || len(names) > 256 || slices.Contains(names, "")) {
+			err = fmt.Errorf("%s: %s has %d class names: expected 1 to 256, one per line or entry", path, key,
+				len(names))
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[i] = names
+	}
+	return out, nil
+}
+
+func lineNames(path, _ string) (names []string, err error) {
+	return names, source.EachLine(path, func(_, line string) error {
+		names = append(names, line)
 		return nil
 	})
-	return out, err
+}
+
+func pickledNames(path, key string) (names []string, err error) {
+	p, err := openPickle(path)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	v, err := p.get(key)
+	if err != nil {
+		return nil, err
+	}
+	list, err := pickle.Values(p, v)
+	for _, e := range list {
+		name, _ := e.(string) // "" is refused
+		names = append(names, name)
+	}
+	return names, err
 }
 
 // file returns the images of one file. With data.corrupt: skip, a binary file may end early.
@@ -211,69 +206,76 @@ func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 }
 
 func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err error) {
-	err = cifarPickle(x.Path, func(f *os.File, get func(string) (any, error)) error {
-		st, err := f.Stat()
+	p, err := openPickle(x.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.Close()
+	v, err := p.get("data")
+	if err != nil {
+		return nil, nil, err
+	}
+	a, ok := v.(*pickle.Array)
+	if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
+		return nil, nil, fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
+	}
+	x.Count, x.Stamp = a.Shape[0], filestamp.Of(p.info)
+	if err := x.SetArray(a); err != nil {
+		return nil, nil, err
+	}
+	lists := [2][]int{}
+	for i, limit := range r.limits() {
+		v, err := p.get(r.labels[i])
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		v, err := get("data")
+		numbers, err := pickle.Numbers(p, v)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		a, ok := v.(*pickle.Array)
-		if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
-			return fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
+		if len(numbers) != x.Count {
+			return nil, nil, fmt.Errorf("%d images but %d %s", x.Count, len(numbers), r.labels[i])
 		}
-		x.Count, x.Stamp = a.Shape[0], filestamp.Of(st)
-		if err := x.SetArray(a); err != nil {
-			return err
+		for j, n := range numbers {
+			if n < 0 || n >= float64(limit) {
+				return nil, nil, fmt.Errorf("record %d has label %v, but there are %d classes", j, n, limit)
+			}
+			lists[i] = append(lists[i], int(n))
 		}
-		lists := []*[]int{&fine, &coarse}
-		for i, limit := range r.limits() {
-			v, err := get(r.labels[i])
-			if err != nil {
-				return err
-			}
-			numbers, err := pickle.Numbers(f, v)
-			if err != nil {
-				return err
-			}
-			if len(numbers) != x.Count {
-				return fmt.Errorf("%d images but %d %s", x.Count, len(numbers), r.labels[i])
-			}
-			for j, n := range numbers {
-				if n < 0 || n >= float64(limit) {
-					return fmt.Errorf("record %d has label %v, but there are %d classes", j, n, limit)
-				}
-				*lists[i] = append(*lists[i], int(n))
-			}
-		}
-		return nil
-	})
-	return fine, coarse, err
+	}
+	return lists[0], lists[1], nil
 }
 
-// cifarPickle opens a pickled dictionary; get looks up a key, which Python 2 wrote as bytes.
-func cifarPickle(path string, use func(f *os.File, get func(string) (any, error)) error) error {
+// cifarPickle is an open file of a pickled dictionary.
+type cifarPickle struct {
+	*os.File
+	info fs.FileInfo
+	dict types.Dict
+}
+
+func openPickle(path string) (*cifarPickle, error) {
 	f, st, err := source.OpenFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
 	v, err := pickle.Read(f, 0, st.Size())
-	if err != nil {
-		return err
-	}
 	d, ok := v.(*types.Dict)
-	if !ok {
-		return fmt.Errorf("the pickle holds %T: expected a dictionary", v)
+	if err == nil && !ok {
+		err = fmt.Errorf("the pickle holds %T: expected a dictionary", v)
 	}
-	return use(f, func(key string) (any, error) {
-		for _, e := range *d {
-			if k, ok := pickle.Text(e.Key); ok && k == key {
-				return e.Value, nil
-			}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &cifarPickle{f, st, *d}, nil
+}
+
+// get returns the value of a key, which Python 2 wrote as bytes.
+func (p *cifarPickle) get(key string) (any, error) {
+	for _, e := range p.dict {
+		if k, ok := pickle.Text(e.Key); ok && k == key {
+			return e.Value, nil
 		}
-		return nil, fmt.Errorf("the pickle has no %q: expected a batch of CIFAR's Python version", key)
-	})
+	}
+	return nil, fmt.Errorf("the pickle has no %q: expected a batch of CIFAR's Python version", key)
 }

@@ -88,7 +88,11 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 		}
 	}
 	if best != nil {
-		return best, best.complete()
+		if i := slices.Index(best.dirs, ""); i >= 0 && !d.partial {
+			return nil, fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(best.images,
+				d.domains[i].name), d.title, d.names())
+		}
+		return best, nil
 	}
 	looked := []string{root}
 	for _, home := range d.folders {
@@ -105,17 +109,6 @@ func (d *domainSet) names() string {
 		out = append(out, n.name)
 	}
 	return strings.Join(out, ", ")
-}
-
-// complete returns an error if a required domain is missing.
-func (p *domainPlace) complete() error {
-	for i, dir := range p.dirs {
-		if dir == "" && !p.partial {
-			return fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(p.images, p.domains[i].name),
-				p.title, p.domainSet.names())
-		}
-	}
-	return nil
 }
 
 // index returns the index of a class in the list of classes, or -1.
@@ -150,25 +143,18 @@ func (d *domainSet) compareClasses(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// broken reports whether a path, from the domain on, is known to hold no valid image.
-func (d *domainSet) broken(path string) bool {
-	return slices.ContainsFunc(d.skip, func(s string) bool {
-		return strings.HasSuffix(filepath.ToSlash(path), s)
-	})
+// skipBroken skips a path, from the domain on, that is known to hold no valid image, and reports whether it did.
+func (d *domainSet) skipBroken(w *source.Walk, path string) bool {
+	broken := slices.ContainsFunc(d.skip, func(s string) bool { return strings.HasSuffix(filepath.ToSlash(path), s) })
+	if broken {
+		w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: "is known to be broken in " + d.title})
+	}
+	return broken
 }
 
 // finish makes the set, and notes how it differs from the published one.
 func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error) {
-	kept := w.Found[:0]
-	for _, f := range w.Found {
-		if p.broken(f.Example.Path) {
-			w.Skipped = append(w.Skipped, data.Skipped{Name: f.Example.Path, Reason: "is known to be broken in " +
-				p.title})
-			continue
-		}
-		kept = append(kept, f)
-	}
-	w.Found = kept
+	w.Found = slices.DeleteFunc(w.Found, func(f source.Found) bool { return p.skipBroken(w, f.Example.Path) })
 	if w.Order == nil {
 		w.Order = p.compareClasses
 	}

@@ -156,8 +156,7 @@ func (l *listed) agree(class string, label int, where string) error {
 
 // image adds one image; a missing image is an error or is skipped.
 func (l *listed) image(split string, domain int, class, name, where string) error {
-	if l.broken(name) {
-		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is known to be broken in " + l.title})
+	if l.skipBroken(l.w, name) {
 		return nil
 	}
 	file, st := l.resolve(name)

@@ -164,7 +164,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 			return err
 		}
 		if len(files) == 0 && (split == "val" || split == "test") {
-			w.Note("%s holds no images", d)
+			w.Notes = append(w.Notes, fmt.Sprintf("%s: %s holds no images", w.Root, d))
 			continue
 		}
 		if len(files) == 0 {
@@ -242,8 +242,4 @@ func AddHeldOut(s *data.Set, list []data.Example) {
 	for i, split := range HoldOut(cells) {
 		s.Add(split, list[i])
 	}
-}
-
-func (w *Walk) Note(format string, a ...any) {
-	w.Notes = append(w.Notes, w.Root+": "+fmt.Sprintf(format, a...))
 }
