@@ -13,9 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"promptfed/runtime/atomicfile"
 )
@@ -27,28 +24,16 @@ type ContentHash [sha256.Size]byte
 // ContentHashes returns the hash of every example of a list, computed on several goroutines. progress may be nil.
 func ContentHashes(ctx context.Context, list []Example, workers int,
 	progress func(done, total int)) ([]ContentHash, error) {
-	out := make([]ContentHash, len(list))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, workers))
-	var mu sync.Mutex
-	done := 0
-	for i, e := range list {
-		g.Go(func() (err error) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if out[i], err = e.hash(); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if done++; progress != nil && len(list) >= progressStep && (done%progressStep == 0 || done == len(list)) {
-				progress(done, len(list))
-			}
-			return nil
-		})
-	}
-	return out, g.Wait()
+	var out []ContentHash
+	one := func(_ context.Context, i int) (ContentHash, error) { return list[i].hash() }
+	err := ParallelInOrder(ctx, len(list), workers, one, func(i int, c ContentHash) error {
+		out = append(out, c)
+		if n := len(list); progress != nil && n >= progressStep && ((i+1)%progressStep == 0 || i+1 == n) {
+			progress(i+1, n)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // progressStep is the number of images between two calls of progress; shorter lists report no progress.

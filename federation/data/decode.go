@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,18 +92,14 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 	g.Go(func() error {
 		i := 0
 		for out := range results {
-			select {
-			case r := <-out:
-				if r.err != nil {
-					return r.err
-				}
-				if err := emit(i, r.value); err != nil {
-					return err
-				}
-				i++
-			case <-ctx.Done():
-				return ctx.Err()
+			r := <-out
+			if err := cmp.Or(r.err, ctx.Err()); err != nil {
+				return err
 			}
+			if err := emit(i, r.value); err != nil {
+				return err
+			}
+			i++
 		}
 		return nil
 	})

@@ -9,8 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"promptfed/federation/data"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/tensor"
@@ -72,29 +71,22 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	n, side := b.cfg.Train.Batch, b.cfg.Size
 	pixels := tensor.New(n, 3, side, side)
 	captions, classes := make([]string, n), make([]string, n)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, workers))
-	at := 0
+	var of []int // sources of the examples
 	for source, count := range b.counts {
-		for range count {
-			i := at
-			at++
-			g.Go(func() error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				rng := stream(b.cfg.Seed, "batch", step, i)
-				p, err := b.samplers[source].sample(rng, writer{b.cfg.Careless, b.fits})
-				if err != nil {
-					return fmt.Errorf("sources[%d]: %w", source, err)
-				}
-				copy(pixels.Data[i*len(p.pixels):], p.pixels)
-				captions[i], classes[i] = p.caption, p.class
-				return nil
-			})
-		}
+		of = append(of, slices.Repeat([]int{source}, count)...)
 	}
-	if err := g.Wait(); err != nil {
+	draw := func(_ context.Context, i int) (pair, error) {
+		p, err := b.samplers[of[i]].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless, b.fits})
+		if err != nil {
+			err = fmt.Errorf("sources[%d]: %w", of[i], err)
+		}
+		return p, err
+	}
+	if err := data.ParallelInOrder(ctx, n, workers, draw, func(i int, p pair) error {
+		copy(pixels.Row(i).Data, p.pixels)
+		captions[i], classes[i] = p.caption, p.class
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	tokens, end, err := b.texts(captions)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/formats/pickle"
@@ -24,11 +25,11 @@ var digits = &domainSet{title: "digits", count: 10, partial: true,
 		{"syn", []string{"synth", "synthdigits", "syndigits", "synthetic_digits"}}, {"usps", nil}},
 	classes: digitNames}
 
-// digitSplit is one split of a domain: its examples in the order of their file.
+// digitSplit is one split of a domain: its images in the order of their file.
 type digitSplit struct {
-	examples []data.Example
-	skipped  []data.Skipped
-	file     string // source of the examples
+	found   []source.Found
+	skipped []data.Skipped
+	file    string // source of the images
 }
 
 // openDigits reads every domain in the first format that its folder has.
@@ -56,7 +57,7 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 			only := cmp.Or(train, test)
 			notes = append(notes, fmt.Sprintf("%s has only one split: one image in five of every class is used as "+
 				"the test split", only.file))
-			slices.SortStableFunc(only.examples, func(a, b data.Example) int { return a.Label - b.Label })
+			slices.SortStableFunc(only.found, func(a, b source.Found) int { return strings.Compare(a.Class, b.Class) })
 			addDigits(w, "", name, only)
 		default:
 			addDigits(w, "train", name, train)
@@ -72,8 +73,9 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 
 func addDigits(w *source.Walk, split, domain string, s *digitSplit) {
 	w.Skipped = append(w.Skipped, s.skipped...)
-	for _, e := range s.examples {
-		w.Found = append(w.Found, source.Found{Split: split, Domain: domain, Class: digitNames[e.Label], Example: e})
+	for _, f := range s.found {
+		f.Split, f.Domain = split, domain
+		w.Found = append(w.Found, f)
 	}
 }
 
@@ -135,12 +137,7 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 			return nil, err
 		}
 	}
-	out := &digitSplit{file: file, skipped: l.w.Skipped}
-	for _, f := range l.w.Found {
-		f.Example.Label = int(f.Class[0] - '0')
-		out.examples = append(out.examples, f.Example)
-	}
-	return out, nil
+	return &digitSplit{l.w.Found, l.w.Skipped, file}, nil
 }
 
 // digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3], and labels.
@@ -192,5 +189,9 @@ func (p *domainPlace) digitPixels(x *source.Pixels, labels []float64, tens bool)
 	if err != nil {
 		return nil, err
 	}
-	return &digitSplit{examples: list, file: x.Path}, nil
+	out := &digitSplit{file: x.Path}
+	for _, e := range list {
+		out.found = append(out.found, source.Found{Class: digitNames[e.Label], Example: e})
+	}
+	return out, nil
 }
