@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -165,10 +166,7 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 
 // base returns the offset of the column chunk, computed as the library computes it.
 func (c *pqChunk) base() int64 {
-	if c.meta.DictionaryPageOffset != 0 {
-		return c.meta.DictionaryPageOffset
-	}
-	return c.meta.DataPageOffset
+	return cmp.Or(c.meta.DictionaryPageOffset, c.meta.DataPageOffset)
 }
 
 // headerAt reads the page header at an offset of a file, in a window that grows while it is too short.
@@ -198,25 +196,24 @@ func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.Read
 // memory that is not reused.
 func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
 	defer guard(&err)
-	buf := make([]byte, c.dict.length+p.length)
-	for _, part := range []struct {
-		pqPage
-		to []byte
-	}{{c.dict, buf[:c.dict.length]}, {p, buf[c.dict.length:]}} {
+	var buf []byte
+	for _, part := range []pqPage{c.dict, p} {
 		if part.length == 0 {
 			continue
 		}
-		if _, err := c.file.r.ReadAt(part.to, part.offset); err != nil {
+		raw := make([]byte, part.length)
+		if _, err := c.file.r.ReadAt(raw, part.offset); err != nil {
 			return nil, 0, err
 		}
-		h, n, err := readPageHeader(part.to)
+		h, n, err := readPageHeader(raw)
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := checkPage(h, c.meta.Codec, c.levels, part.to[n:]); err != nil {
+		if err := checkPage(h, c.meta.Codec, c.levels, raw[n:]); err != nil {
 			return nil, 0, fmt.Errorf("the file is damaged: %w", err)
 		}
 		size += int64(h.UncompressedPageSize)
+		buf = append(buf, raw...)
 	}
 	pages := c.chunk.PagesFrom(shifted{bytes.NewReader(buf), c.base()})
 	defer pages.Close()

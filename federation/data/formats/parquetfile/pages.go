@@ -65,16 +65,8 @@ func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 		}
 		x.chunks[w] = chunk
 	}
-	i, _ := slices.BinarySearchFunc(chunk.Pages, row, func(p pqPage, row int64) int {
-		switch {
-		case p.first+p.rows <= row:
-			return -1
-		case p.first > row:
-			return 1
-		}
-		return 0
-	})
-	if i >= len(chunk.Pages) {
+	i := slices.IndexFunc(chunk.Pages, func(p pqPage) bool { return row < p.first+p.rows })
+	if i < 0 {
 		return parquet.Value{}, errParquetEnd
 	}
 	page := chunk.Pages[i]
