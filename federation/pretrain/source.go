@@ -2,8 +2,8 @@ package pretrain
 
 import (
 	"fmt"
-	"image"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -73,19 +73,7 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 		said.Class = class
 		return said.Caption(rng)
 	})
-	return pair{normalised(d.prep, img), text, s.Class}, err
-}
-
-// normalised returns the same as prep.Pixels for an image of size prep.Size, which needs no resampling.
-func normalised(prep preprocess.Preprocess, img *image.RGBA) []float32 {
-	n := prep.Size * prep.Size
-	out := make([]float32, 3*n)
-	for i := range n {
-		for c := range 3 {
-			out[c*n+i] = (float32(img.Pix[4*i+c])/255 - prep.Mean[c]) / prep.Std[c]
-		}
-	}
-	return out
+	return pair{d.prep.Pixels(img), text, s.Class}, err
 }
 
 // lister samples images of a labelled set, with captions from templates.
@@ -191,10 +179,7 @@ const maxShift = 1 << 10
 
 // moved mirrors and shifts pixels [3,S,S] at random; the border is repeated outside the image.
 func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
-	n := 1
-	for 3*n*n < len(pixels) {
-		n++
-	}
+	n := int(math.Sqrt(float64(len(pixels) / 3)))
 	mirror := s.Mirror && rng.IntN(2) == 1
 	dx, dy := 0, 0
 	if s.Shift > 0 {

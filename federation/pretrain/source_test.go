@@ -15,7 +15,6 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
-	"promptfed/models/synthetic"
 )
 
 // Counts computed by hand: for 10 with shares 0.5, 0.25, 0.25 the integer parts are 5, 2, 2, and the first of the equal
@@ -217,21 +216,5 @@ func TestBatch(t *testing.T) {
 		if row[0] != int64(tok.SOS()) || row[end] != int64(tok.EOT()) {
 			t.Errorf("caption %d: tokens %v do not end at %d", i, row, end)
 		}
-	}
-}
-
-// normalised returns the pixels of the preprocessing for a synthetic image.
-func TestNormalised(t *testing.T) {
-	s, err := synthetic.New("cat", "photo", 1, synthetic.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := s.Image(20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prep := preprocess.CLIP(20)
-	if !slices.Equal(normalised(prep, img), prep.Pixels(img)) {
-		t.Error("pixels differ")
 	}
 }
