@@ -27,9 +27,6 @@ type Extractor struct {
 	Seed    uint64      // of augmented views
 	// Progress is called with the number of finished images of one bundle, list and view; it may be nil.
 	Progress func(bundle string, done, total int)
-	// Free returns how many bytes the file system of a folder has left, or false if that is unknown; nil asks the
-	// system.
-	Free func(dir string) (bytes int64, ok bool)
 }
 
 // Images per call of the encoder, unless the encoder was exported for another number. On the CPU a call has one thread

@@ -166,14 +166,17 @@ func TestStorage(t *testing.T) {
 	size := b.Preprocess.Size
 	want := int64(150*3*size*size*2 + 3*(168+32))
 	left := want + 64<<20 - 1
-	x := features.Extractor{Cache: data.Cache{Dir: dir}, Free: func(at string) (int64, bool) {
-		if at != dir {
-			t.Errorf("asked for the space of %s", at)
-		}
-		return left, true
-	}}
+	x := features.Extractor{Cache: data.Cache{Dir: dir}}
+	storage := func(r ...features.Request) (features.Storage, error) {
+		return features.StorageWith(x, t.Context(), r, func(at string) (int64, bool) {
+			if at != dir {
+				t.Errorf("asked for the space of %s", at)
+			}
+			return left, true
+		})
+	}
 	r := features.Request{Bundle: b, List: list, What: method.PixelsInput}
-	s, err := x.Storage(t.Context(), []features.Request{r, r})
+	s, err := storage(r, r)
 	if err == nil || !strings.Contains(err.Error(), "pixels of 150 images 0.00 GB") ||
 		!strings.Contains(err.Error(), "0.07 GB are free") || !strings.Contains(err.Error(), "runtime.cache") {
 		t.Errorf("a full disk: %v", err)
@@ -182,7 +185,7 @@ func TestStorage(t *testing.T) {
 		t.Errorf("needs %+v, want %d bytes", s.Missing, want)
 	}
 	left++
-	if _, err := x.Storage(t.Context(), []features.Request{r}); err != nil {
+	if _, err := storage(r); err != nil {
 		t.Errorf("a disk with room: %v", err)
 	}
 	rows, err := x.Rows(context.Background(), r)
@@ -195,7 +198,7 @@ func TestStorage(t *testing.T) {
 		taken += len(raw)
 	}
 	left = 0
-	s, wrong := x.Storage(t.Context(), []features.Request{r})
+	s, wrong := storage(r)
 	if wrong != nil || len(s.Missing) != 0 || int64(taken) != want {
 		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Missing, taken)
 	}

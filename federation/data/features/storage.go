@@ -32,6 +32,11 @@ const spare = 64 << 20
 
 // Storage returns the size of the rows that the cache lacks, or an error if they do not fit on the disk.
 func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, error) {
+	return x.storage(ctx, requests, data.FreeBytes)
+}
+
+// storage is Storage with a function that returns the free bytes of a folder's file system, if they are known.
+func (x Extractor) storage(ctx context.Context, requests []Request, free func(string) (int64, bool)) (Storage, error) {
 	s := Storage{Dir: x.Cache.Dir, Free: -1}
 	total, seen := int64(0), map[data.Key]bool{}
 	for _, kind := range kinds {
@@ -59,10 +64,6 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 		if total += need.Bytes; need.Bytes > 0 {
 			s.Missing = append(s.Missing, need)
 		}
-	}
-	free := x.Free
-	if free == nil {
-		free = data.FreeBytes
 	}
 	if n, ok := free(s.Dir); ok {
 		if s.Free = n; total > 0 && total > n-spare {

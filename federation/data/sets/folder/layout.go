@@ -3,6 +3,8 @@ package folder
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"promptfed/federation/data/sets/source"
 )
@@ -25,20 +27,20 @@ var LayoutPaths = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOM
 // domains, depending on their names. If two layouts are possible, it returns an error that names both.
 func detect(w *source.Walk, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
-	deep, err := deep(w, top)
+	nested, err := deep(w, top)
 	if err != nil {
 		return "", torn(err, splits, others)
 	}
 	switch {
-	case !deep && len(splits) > 0 && len(others) == 0:
+	case !nested && len(splits) > 0 && len(others) == 0:
 		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
 			"folders are missing, or they are classes with these names: then set data.layout: classes", w.Root,
 			source.FolderNames(top))
-	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may be named train
+	case !nested && (splits["val"] != nil || splits["test"] != nil): // a class may be named train
 		odd := source.FolderNames(append(splits["val"], splits["test"]...))
 		return "", fmt.Errorf("%s: %s holds images and is next to folders of classes. Either its images have no "+
 			"labels: then move it away; or it is a class with this name: then set data.layout: classes", w.Root, odd)
-	case !deep:
+	case !nested:
 		return classesLayout, nil
 	case len(splits) == 0:
 		if err := splitsBelow(w, top); err != nil {
@@ -62,13 +64,8 @@ func detect(w *source.Walk, top []string) (string, error) {
 			"a folder train is missing, or they are domains: then set data.layout: domains", w.Root,
 			source.FolderNames(top))
 	}
-	return detectIn(w, top)
-}
-
-// detectIn determines the layout inside folders of splits.
-func detectIn(w *source.Walk, splits []string) (string, error) {
 	var inner []string
-	for _, d := range splits {
+	for _, d := range top {
 		sub, err := w.Folders(d)
 		if err != nil {
 			return "", err
@@ -78,8 +75,7 @@ func detectIn(w *source.Walk, splits []string) (string, error) {
 		}
 		inner = append(inner, sub...)
 	}
-	deep, err := deep(w, inner)
-	if err != nil || !deep {
+	if domains, err := deep(w, inner); err != nil || !domains {
 		return SplitLayout, err
 	}
 	return splitDomainsLayout, splitsBelow(w, inner)
@@ -123,11 +119,7 @@ func torn(err error, splits map[string][]string, others []string) error {
 }
 
 func flat(splits map[string][]string) []string {
-	var out []string
-	for _, dirs := range splits {
-		out = append(out, dirs...)
-	}
-	return out
+	return slices.Concat(slices.Collect(maps.Values(splits))...)
 }
 
 // mixed is the error of folders, some of which hold folders and some of which do not.

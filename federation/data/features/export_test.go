@@ -1,0 +1,4 @@
+package features
+
+// StorageWith is Extractor.Storage with another function for free bytes.
+var StorageWith = Extractor.storage
