@@ -1,9 +1,8 @@
 package ort
 
 import (
+	"context"
 	"sync"
-
-	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/tensor"
 )
@@ -18,29 +17,9 @@ func TrimMemory() error {
 	if err != nil {
 		return err
 	}
-	a, err := native()
-	if err != nil {
-		return err
-	}
-	options, err := binding.NewRunOptions()
-	if err != nil {
-		return s.errorf("run options: %s", oneLine(err))
-	}
-	defer options.Destroy()
-	if err := a.set(options, "memory.enable_memory_arena_shrinkage", "cpu:0"); err != nil {
-		return s.errorf("run options: %s", oneLine(err))
-	}
-	var c call
+	c := call{trim: true}
 	defer c.release()
-	if err := c.addInput(tensor.New(1), nil); err != nil {
-		return s.errorf("%s", oneLine(err))
-	}
-	if err := c.addOutput(s.slots[0]); err != nil {
-		return s.errorf("%s", oneLine(err))
-	}
-	if err := s.replicas[0].inner.RunWithOptions(c.inputs, c.outputs, options); err != nil {
-		return s.errorf("returning memory: %s", oneLine(err))
-	}
+	err = s.compute(context.Background(), &c, tensor.Map{"x": tensor.New(1)}, nil)
 	returnHeap()
-	return nil
+	return err
 }

@@ -10,21 +10,14 @@ static void *deviceMemory(table t, const char *name, int device, void **out) { /
 import "C"
 
 import (
-	"errors"
 	"sync"
 	"unsafe"
-
-	binding "github.com/yalue/onnxruntime_go"
-
-	"promptfed/runtime/onnx"
 )
 
 // uploader copies float32 tensors into the memory of the device of its session.
 type uploader struct {
-	api     *api
-	session *binding.DynamicAdvancedSession
-	bound   *binder
-	memory  unsafe.Pointer
+	*executable
+	memory unsafe.Pointer
 }
 
 // newUploader returns an uploader for a provider and the device of the options. Its arena grows only by what is
@@ -36,26 +29,15 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 		return nil, err
 	}
 	defer options.Destroy()
-	m := probeModel()
-	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
-		v.GetType().GetTensorType().Shape = nil // any shape
-	}
-	model, err := onnx.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	u := &uploader{api: a}
-	if u.session, err = binding.NewDynamicAdvancedSessionWithONNXData(model, []string{"x"}, []string{"y"},
-		options); err != nil {
+	u := &uploader{}
+	if u.executable, err = a.compileProbe(options); err != nil {
 		return nil, err
 	}
 	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[provider])
 	defer C.free(unsafe.Pointer(name))
-	if err = a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err == nil {
-		u.bound, err = a.newBinder(u.session, []string{"x"}, []string{"y"})
-	}
-	if err != nil {
-		return nil, errors.Join(err, u.close())
+	if err := a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err != nil {
+		u.close()
+		return nil, err
 	}
 	return u, nil
 }
@@ -64,16 +46,15 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 // hold a reference to the allocator that frees them.
 func (u *uploader) upload(value unsafe.Pointer) (copied unsafe.Pointer, err error) {
 	out := make([]unsafe.Pointer, 1)
-	err = u.bound.run(nil, []unsafe.Pointer{value}, []unsafe.Pointer{nil}, u.memory, out)
+	err = u.run(nil, []unsafe.Pointer{value}, out, []unsafe.Pointer{u.memory})
 	return out[0], err
 }
 
-func (u *uploader) close() error {
+func (u *uploader) close() {
 	if u.memory != nil {
 		u.api.release(C.ReleaseMemoryInfo, u.memory)
 	}
-	u.bound.close()
-	return u.session.Destroy()
+	u.executable.close()
 }
 
 // busy counts the runs in flight on each device, of all sessions with several devices.

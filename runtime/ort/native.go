@@ -40,29 +40,22 @@ static void *newContainer(table t, void **out) {
 	return ((void *(*)(void **))t[CreatePrepackedWeightsContainer])(out);
 }
 
-static void *wrap(table t, void *memory, void *data, const int64_t *shape, size_t rank, void **value) {
-	size_t bytes = 4;
-	for (size_t i = 0; i < rank; i++)
-		bytes *= shape[i];
+static void *wrap(table t, void *memory, void *data, size_t bytes, const int64_t *shape, size_t rank, int type,
+	void **value) {
 	return ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
-		t[CreateTensorWithDataAsOrtValue])(memory, data, bytes, shape, rank, 1, value); // 1: float32
+		t[CreateTensorWithDataAsOrtValue])(memory, data, bytes, shape, rank, type, value);
 }
 
-// view creates a value of the given shape over the memory of another value, on any device.
-static void *view(table t, void *of, const int64_t *shape, size_t rank, void **value) {
+// view creates a float32 value of the given shape over the memory of another value, on any device.
+static void *view(table t, void *of, size_t bytes, const int64_t *shape, size_t rank, void **value) {
 	void *memory = NULL, *data = NULL;
 	void *status = ((void *(*)(void *, void **))t[GetTensorMemoryInfo])(of, &memory);
 	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(of, &data);
-	return status ? status : wrap(t, memory, data, shape, rank, value);
+	return status ? status : wrap(t, memory, data, bytes, shape, rank, 1, value);
 }
 
 static void *addInitializer(table t, void *options, const char *name, void *value) {
 	return ((void *(*)(void *, const char *, void *))t[AddInitializer])(options, name, value);
-}
-
-static void *newSession(table t, void *env, void *model, size_t bytes, void *options, void *container, void **out) {
-	return ((void *(*)(void *, void *, size_t, void *, void *, void **))
-		t[CreateSessionFromArrayWithPrepackedWeightsContainer])(env, model, bytes, options, container, out);
 }
 
 static void *addDomain(table t, void *options, void *domain) {
@@ -97,6 +90,12 @@ import (
 
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
+)
+
+// Types of elements, of ONNX Runtime's ONNXTensorElementDataType.
+const (
+	float32Elements = 1
+	int64Elements   = 7
 )
 
 // api holds the C functions of ONNX Runtime that the binding does not offer. Pointers are ONNX Runtime's own objects.
@@ -147,23 +146,26 @@ func (a *api) noteDomain() error {
 	if err := a.addKernels(o); err != nil {
 		return err
 	}
-	model, err := onnx.Marshal(probeModel())
-	if err != nil {
-		return err
+	s, err := a.compileProbe(o)
+	s.close()
+	return err
+}
+
+// compileProbe compiles the model of one node, for inputs of any shape.
+func (a *api) compileProbe(o *binding.SessionOptions) (*executable, error) {
+	m := probeModel()
+	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
+		v.GetType().GetTensorType().Shape = nil
 	}
-	s, err := binding.NewDynamicAdvancedSessionWithONNXData(model, []string{"x"}, []string{"y"}, o)
+	model, err := onnx.Marshal(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.Destroy()
+	return a.compile(model, o, nil, []string{"x"}, []string{"y"})
 }
 
 func (a *api) addKernels(o *binding.SessionOptions) error {
-	p, err := pointerIn(o, "o")
-	if err != nil {
-		return err
-	}
-	return a.failed(C.addDomain(a.table, *p, a.kernels))
+	return a.failed(C.addDomain(a.table, handle(o), a.kernels))
 }
 
 func (a *api) failed(status unsafe.Pointer) error {
@@ -184,15 +186,16 @@ func (a *api) releaseContainer(c unsafe.Pointer) { a.release(C.ReleasePrepackedW
 
 func (a *api) releaseValue(v unsafe.Pointer) { a.release(C.ReleaseValue, v) }
 
-// wrap creates a float32 value over the start of data, which must outlive the value.
-func (a *api) wrap(shape []int64, data []byte) (value unsafe.Pointer, err error) {
-	return value, a.failed(C.wrap(a.table, a.memory, unsafe.Pointer(unsafe.SliceData(data)),
-		(*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
+// wrap creates a value over the start of the host's memory at data, which must outlive the value.
+func (a *api) wrap(data unsafe.Pointer, size int, shape []int64, kind int) (value unsafe.Pointer, err error) {
+	return value, a.failed(C.wrap(a.table, a.memory, data, C.size_t(size), (*C.int64_t)(unsafe.SliceData(shape)),
+		C.size_t(len(shape)), C.int(kind), &value))
 }
 
-// view creates a value over the memory of another value, which must outlive it.
-func (a *api) view(of unsafe.Pointer, shape []int64) (value unsafe.Pointer, err error) {
-	return value, a.failed(C.view(a.table, of, (*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
+// view creates a float32 value over the memory of another value, which must outlive it.
+func (a *api) view(of unsafe.Pointer, size int, shape []int64) (value unsafe.Pointer, err error) {
+	return value, a.failed(C.view(a.table, of, C.size_t(size), (*C.int64_t)(unsafe.SliceData(shape)),
+		C.size_t(len(shape)), &value))
 }
 
 // addInitializer makes a session use value as an initializer. The value must be released after the session.
@@ -202,72 +205,20 @@ func (a *api) addInitializer(options unsafe.Pointer, name string, value unsafe.P
 	return a.failed(C.addInitializer(a.table, options, n, value))
 }
 
-// newSession compiles a graph. Sessions with the same container share packed weights.
-func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs,
-	outputs []string) (*binding.DynamicAdvancedSession, error) {
-	var own unsafe.Pointer
-	if err := a.failed(C.newSession(a.table, a.environment, unsafe.Pointer(&model[0]), C.size_t(len(model)), options,
-		container, &own)); err != nil {
-		return nil, err
-	}
-	s, err := a.adopt(own, inputs, outputs)
-	if err != nil {
-		C.release(a.table, C.ReleaseSession, own)
-	}
-	return s, err
-}
-
 func (a *api) buildInfo() string { return C.GoString(C.buildInfo(a.table)) }
 
 // compilerC returns the version of the C compiler, and libraryC that of the GNU C library ("" with another C library).
 func compilerC() string { return C.GoString(C.compilerC()) }
 func libraryC() string  { return C.GoString(C.libraryC()) }
 
-// adopt returns a native session to the binding, which has no function for this: the binding builds a session of one
-// node, and adopt replaces that session.
-func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.DynamicAdvancedSession, error) {
-	probe, err := prepare(probeModel(), Options{})
-	if err != nil {
-		return nil, err
-	}
-	s, err := binding.NewDynamicAdvancedSessionWithONNXData(probe.model, inputs, outputs, nil)
-	if err != nil {
-		return nil, err
-	}
-	p, err := pointerIn(s, "s", "ortSession")
-	if err != nil {
-		return nil, errors.Join(err, s.Destroy())
-	}
-	C.release(a.table, C.ReleaseSession, *p)
-	*p = session
-	return s, nil
-}
-
 func (a *api) set(o *binding.RunOptions, key, value string) error {
-	p, err := pointerIn(o, "o")
-	if err != nil {
-		return err
-	}
 	k, v := C.CString(key), C.CString(value)
 	defer C.free(unsafe.Pointer(k))
 	defer C.free(unsafe.Pointer(v))
-	return a.failed(C.addRunEntry(a.table, *p, k, v))
+	return a.failed(C.addRunEntry(a.table, handle(o), k, v))
 }
 
-// pointerIn returns the address of an ONNX Runtime pointer in an unexported field of the binding, at a path of field
-// names.
-func pointerIn(of any, path ...string) (*unsafe.Pointer, error) {
-	v := reflect.ValueOf(of)
-	for _, name := range path {
-		if v.Kind() == reflect.Pointer {
-			v = v.Elem()
-		}
-		if v.Kind() == reflect.Struct {
-			v = v.FieldByName(name)
-		}
-	}
-	if v.Kind() != reflect.Pointer || !v.CanAddr() {
-		return nil, fmt.Errorf("%T has no such pointer in this version of the binding", of)
-	}
-	return (*unsafe.Pointer)(unsafe.Pointer(v.UnsafeAddr())), nil
+// handle returns ONNX Runtime's object of options of the binding, which has no function for it.
+func handle(options any) unsafe.Pointer {
+	return reflect.ValueOf(options).Elem().FieldByName("o").UnsafePointer()
 }

@@ -7,6 +7,7 @@
 enum {
 	GetErrorMessage = 2,
 	CreateEnv = 3,
+	Run = 9,
 	AddCustomOpDomain = 28,
 	CreateTensorWithDataAsOrtValue = 49,
 	GetTensorMutableData = 51,

@@ -43,10 +43,6 @@ func (s *Session) Placement() (out []Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := pointerIn(s.replicas[0].inner, "s", "ortSession")
-	if err != nil {
-		return nil, err
-	}
 	status := func(p unsafe.Pointer) {
 		if failed := a.failed(p); err == nil && failed != nil {
 			err = s.errorf("placement: %s", oneLine(failed))
@@ -59,7 +55,7 @@ func (s *Session) Placement() (out []Node, err error) {
 	}
 	var graphs, nodes C.list
 	var n C.size_t
-	status(C.subgraphs(a.table, *session, &graphs, &n))
+	status(C.subgraphs(a.table, s.replicas[0].session, &graphs, &n))
 	for _, g := range unsafe.Slice((*unsafe.Pointer)(graphs), n) {
 		provider := strings.TrimSuffix(text(C.EpAssignedSubgraph_GetEpName, g), "ExecutionProvider")
 		status(C.nodes(a.table, g, &nodes, &n))

@@ -36,7 +36,7 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	if err != nil {
 		return nil, err
 	}
-	c := call{binds: s.binds}
+	var c call
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
@@ -52,24 +52,28 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 
 // RunKeep is RunWith that keeps the outputs on the device that computed them.
 func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
-	c := call{binds: s.binds, stay: s.binds}
+	c := call{stay: true}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
 	}
 	out := make(Values, len(s.outputs))
 	for i, p := range s.outputs {
-		v, err := c.stayed(s.results[i])
-		if err == nil && v == nil {
-			var t *tensor.Tensor
-			if t, err = s.collect(i, &c); err == nil {
-				v = NewValue(t)
+		if of := s.results[i].Value; s.slots[of].stays && c.stay {
+			t, err := readValue(c.outputs[of], false)
+			if err != nil {
+				return nil, err
 			}
+			v := &Value{tensor: t}
+			v.put(c.on.device, c.outputs[of])
+			c.outputs[of], out[p.Name] = nil, v
+			continue
 		}
+		t, err := s.collect(i, &c)
 		if err != nil {
 			return nil, err
 		}
-		out[p.Name] = v
+		out[p.Name] = NewValue(t)
 	}
 	return out, nil
 }
@@ -78,6 +82,17 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	if err := s.checkInputs(inputs, held); err != nil {
 		return err
 	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.replicas == nil {
+		return s.errorf("run: %w", ErrClosed)
+	}
+	if ctx.Err() != nil {
+		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	}
+	on, done := s.pick()
+	defer done()
+	c.on, c.stay = on, c.stay && on.uploader != nil
 	for _, p := range s.inputs {
 		if err := c.addInput(inputs[p.Name], held[p.Name]); err != nil {
 			return s.errorf("input %q: %s", p.Name, oneLine(err))
@@ -88,7 +103,27 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 			return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
 		}
 	}
-	return s.invoke(ctx, c)
+	options, release, err := c.options(ctx)
+	if err != nil {
+		return s.errorf("run options: %s", oneLine(err))
+	}
+	runtime.LockOSThread() // to measure the time of this thread
+	began := time.Now()
+	before, _ := processorTime()
+	err = on.run(options, c.inputs, c.outputs, c.memory)
+	after, _ := processorTime()
+	inside.Add(int64(time.Since(began)))
+	insideProcessor.Add(int64(after - before))
+	runtime.UnlockOSThread()
+	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
+	release()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	}
+	return s.errorf("run: %s", oneLine(err))
 }
 
 func (s *Session) choose(names []string) ([]int, error) {
@@ -110,43 +145,6 @@ func (s *Session) choose(names []string) ([]int, error) {
 	return want, nil
 }
 
-func (s *Session) invoke(ctx context.Context, c *call) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.replicas == nil {
-		return s.errorf("run: %w", ErrClosed)
-	}
-	if ctx.Err() != nil {
-		return s.errorf("the run was stopped: %w", context.Cause(ctx))
-	}
-	options, release, err := terminator(ctx)
-	if err != nil {
-		return s.errorf("run options: %s", oneLine(err))
-	}
-	on, done := s.pick()
-	defer done()
-	runtime.LockOSThread() // to measure the time of this thread
-	began := time.Now()
-	before, _ := processorTime()
-	if on.bound != nil {
-		err = on.runBound(c, options)
-	} else {
-		err = on.inner.RunWithOptions(c.inputs, c.outputs, options)
-	}
-	after, _ := processorTime()
-	inside.Add(int64(time.Since(began)))
-	insideProcessor.Add(int64(after - before))
-	runtime.UnlockOSThread()
-	release()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return s.errorf("the run was stopped: %w", context.Cause(ctx))
-	}
-	return s.errorf("run: %s", oneLine(err))
-}
-
 // Nanoseconds inside ONNX Runtime, by the clock and of processor time.
 var inside, insideProcessor atomic.Int64
 
@@ -160,10 +158,10 @@ func GoTime() time.Duration {
 	return process - time.Duration(insideProcessor.Load())
 }
 
-// terminator returns run options that stop the run when ctx ends, or nil if ctx cannot end. release frees them once no
+// options returns run options that stop the run when ctx ends, or nil if the run needs none. release frees them once no
 // goroutine can use them any more.
-func terminator(ctx context.Context) (o *binding.RunOptions, release func(), err error) {
-	if ctx.Done() == nil {
+func (c *call) options(ctx context.Context) (o *binding.RunOptions, release func(), err error) {
+	if ctx.Done() == nil && !c.trim {
 		return nil, func() {}, nil
 	}
 	if o, err = binding.NewRunOptions(); err != nil {
@@ -174,12 +172,15 @@ func terminator(ctx context.Context) (o *binding.RunOptions, release func(), err
 		defer close(done)
 		o.Terminate()
 	})
+	if c.trim {
+		err = c.on.api.set(o, "memory.enable_memory_arena_shrinkage", "cpu:0")
+	}
 	return o, func() {
 		if !stop() {
 			<-done
 		}
 		o.Destroy()
-	}, nil
+	}, err
 }
 
 // slot is one output of the compiled graph. ONNX Runtime allocates outputs whose shape is not known before the run.
@@ -187,13 +188,14 @@ type slot struct {
 	ints  bool
 	fixed bool
 	shape []int
+	stays bool // it may stay on a device, because it is an output of the graph itself
 }
 
 func (p *program) slots() []slot {
 	slots := make([]slot, len(p.nativeOutputs))
 	for i, r := range p.results {
 		shape, fixed := p.outputs[i].fixed()
-		slots[r.Value] = slot{ints: p.outputs[i].IsInt(), fixed: fixed, shape: shape}
+		slots[r.Value] = slot{p.outputs[i].IsInt(), fixed, shape, r.Shape < 0}
 	}
 	return slots
 }
@@ -201,97 +203,86 @@ func (p *program) slots() []slot {
 // call holds the native values of one run. ONNX Runtime keeps pointers into Go memory while the values live, so this
 // memory is pinned until they are released.
 type call struct {
-	inputs, outputs []binding.Value // nil: an input in held, an output that ONNX Runtime allocates
-	held            []*Value
-	more            []binding.Value  // values that are copied to a device
-	binds           bool             // values are bound to memory of a device
-	stay            bool             // outputs stay on the device
-	results         []unsafe.Pointer // all outputs of a bound run
-	device          int              // of a bound run
+	on              *replica
+	stay            bool // outputs stay on the device
+	trim            bool // the arena returns memory after the run
+	inputs, outputs []unsafe.Pointer
+	memory          []unsafe.Pointer // where new values of outputs are, for runs on a device
+	made            []*tensor.Tensor // memory of outputs; nil where ONNX Runtime allocates it
+	wrapped         []unsafe.Pointer // values on the memory of tensors
 	pins            runtime.Pinner
 }
 
-func (c *call) addInput(t *tensor.Tensor, held *Value) error {
+func (c *call) addInput(t *tensor.Tensor, held *Value) (err error) {
+	var v unsafe.Pointer
 	switch {
 	case held == nil:
-	case c.binds:
-		c.inputs, c.held = append(c.inputs, nil), append(c.held, held)
-		return nil
+		v, err = c.wrap(t)
+	case c.on.uploader != nil:
+		v, err = held.on(c)
 	case !held.onHost:
 		return errors.New("it lies on a device, and this session runs on the CPU")
 	default:
-		t = held.tensor
+		v, err = c.wrap(held.tensor)
 	}
-	v, err := c.wrap(t)
-	if err == nil {
-		c.inputs, c.held = append(c.inputs, v), append(c.held, nil)
-	}
+	c.inputs = append(c.inputs, v)
 	return err
 }
 
 func (c *call) addOutput(s slot) (err error) {
-	var v binding.Value
-	switch n := tensor.Size(s.shape); {
-	case !s.fixed || c.stay:
-	case s.ints:
-		v, err = wrap(&c.pins, make([]int64, n), s.shape)
-	default:
-		v, err = wrap(&c.pins, make([]float32, n), s.shape)
+	var v unsafe.Pointer
+	var t *tensor.Tensor
+	if s.fixed && !c.stay {
+		if t = tensor.New(s.shape...); s.ints {
+			t = tensor.OfInts(make([]int64, t.Len()), s.shape...)
+		}
+		v, err = c.wrap(t)
 	}
-	if err == nil {
-		c.outputs = append(c.outputs, v)
+	c.made, c.outputs = append(c.made, t), append(c.outputs, v)
+	switch u := c.on.uploader; {
+	case u == nil:
+	case c.stay && s.stays:
+		c.memory = append(c.memory, u.memory)
+	default:
+		c.memory = append(c.memory, c.on.api.memory)
 	}
 	return err
 }
 
-// wrap creates a native value that uses the elements of a tensor in place.
-func (c *call) wrap(t *tensor.Tensor) (binding.Value, error) {
+// wrap returns a native value that uses the elements of a tensor in place. The call owns it.
+func (c *call) wrap(t *tensor.Tensor) (v unsafe.Pointer, err error) {
+	data, kind := unsafe.Pointer(unsafe.SliceData(t.Data)), float32Elements
 	if t.IsInt() {
-		return wrap(&c.pins, t.Ints, t.Shape)
+		data, kind = unsafe.Pointer(unsafe.SliceData(t.Ints)), int64Elements
 	}
-	return wrap(&c.pins, t.Data, t.Shape)
+	if t.Len() > 0 {
+		c.pins.Pin(data)
+	}
+	shape := make([]int64, len(t.Shape))
+	for i, d := range t.Shape {
+		shape[i] = int64(d)
+	}
+	if v, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
+		c.wrapped = append(c.wrapped, v)
+	}
+	return v, err
 }
 
 func (c *call) release() {
-	for _, list := range [][]binding.Value{c.inputs, c.outputs, c.more} {
-		for _, v := range list {
-			if v != nil {
-				v.Destroy()
-			}
+	releaseAll(c.wrapped)
+	for i, v := range c.outputs {
+		if c.made[i] == nil && v != nil {
+			c.on.api.releaseValue(v)
 		}
 	}
-	releaseAll(c.results)
 	c.pins.Unpin()
 }
 
-// wrap creates a native value that uses data in place; the element of a scalar is copied.
-func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (binding.Value, error) {
-	if len(shape) == 0 {
-		v, err := binding.NewScalar(data[0])
-		if err != nil {
-			return nil, err
-		}
-		return v, nil
-	}
-	if len(data) > 0 {
-		pins.Pin(&data[0])
-	}
-	dims := make(binding.Shape, len(shape))
-	for i, d := range shape {
-		dims[i] = int64(d)
-	}
-	v, err := binding.NewTensor(dims, data)
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
 func (c *call) tensor(i int) (*tensor.Tensor, error) {
-	if v := c.outputs[i]; v != nil {
-		return unwrap(v)
+	if t := c.made[i]; t != nil {
+		return t, nil
 	}
-	return readValue(c.results[i], true)
+	return readValue(c.outputs[i], true)
 }
 
 func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {

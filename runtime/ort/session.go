@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
 
@@ -22,7 +23,6 @@ type Session struct {
 	*program
 	provider string
 	fallback error
-	binds    bool // whether inputs and outputs are bound to memory of its devices
 	slots    []slot
 
 	mu       sync.RWMutex // read-locked by every run, locked by Close
@@ -31,10 +31,10 @@ type Session struct {
 
 // replica is the session of one device.
 type replica struct {
-	device int
-	inner  *binding.DynamicAdvancedSession
-	held   *sharer
-	bound  *binder // nil unless the device has its own memory
+	*executable
+	device   int
+	held     *sharer   // nil without shared weights
+	uploader *uploader // nil unless the device has its own memory
 }
 
 // NewSession compiles an ONNX model, which it neither changes nor keeps. It fails if inputs or outputs are not tensors
@@ -66,7 +66,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.model, s.external, s.binds = nil, nil, o.onDevice(s.provider)
+	s.model, s.external = nil, nil
 	return s, nil
 }
 
@@ -109,12 +109,10 @@ func (s *Session) replica(o Options, provider string) (*replica, error) {
 	}
 	defer native.Destroy()
 	r := &replica{device: o.Device}
-	if onDevice := o.onDevice(provider); onDevice || o.Prepack && len(s.external) > 0 {
-		if r.inner, r.held, err = s.compileShared(native, o, provider); err == nil && onDevice {
-			r.bound, err = r.held.api.newBinder(r.inner, s.native, s.nativeOutputs)
-		}
+	if o.onDevice(provider) || o.Prepack && len(s.external) > 0 {
+		err = r.compileShared(s.program, native, o, provider)
 	} else {
-		r.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
+		err = r.compile(s.program, native, nil)
 	}
 	if err != nil {
 		return nil, s.errorf("provider %s rejects it: %s", provider, oneLine(errors.Join(err, r.close())))
@@ -122,12 +120,17 @@ func (s *Session) replica(o Options, provider string) (*replica, error) {
 	return r, nil
 }
 
-func (r *replica) close() (err error) {
-	if r.inner != nil {
-		r.bound.close()
-		err = r.inner.Destroy()
+func (r *replica) compile(p *program, options *binding.SessionOptions, container unsafe.Pointer) error {
+	a, err := native()
+	if err == nil {
+		r.executable, err = a.compile(p.model, options, container, p.native, p.nativeOutputs)
 	}
-	return errors.Join(err, r.held.close())
+	return err
+}
+
+func (r *replica) close() error {
+	r.executable.close()
+	return r.held.close()
 }
 
 func (s *Session) destroy() (err error) {

@@ -58,34 +58,30 @@ type mapped struct {
 	number int
 }
 
-// compileShared compiles the graph with shared weights. options are the session's.
-func (p *program) compileShared(options *binding.SessionOptions, o Options, provider string) (
-	s *binding.DynamicAdvancedSession, held *sharer, err error) {
+// compileShared compiles the graph with shared weights.
+func (r *replica) compileShared(p *program, options *binding.SessionOptions, o Options, provider string) error {
 	a, err := native()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	at, err := pointerIn(options, "o")
-	if err != nil {
-		return nil, nil, err
-	}
-	held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, onHost}}
+	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, onHost}}
 	if o.onDevice(provider) {
-		held.at.device = o.Device
+		r.held.at.device = o.Device
 	}
-	if err = held.join(o, provider); err == nil {
-		err = held.give(p, *at)
+	if err := r.held.join(o, provider); err != nil {
+		return err
 	}
-	if err == nil {
-		s, err = a.newSession(p.model, *at, held.in.packed, p.native, p.nativeOutputs)
+	r.uploader = r.held.in.uploader
+	if err := r.held.give(p, handle(options)); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, held.close())
+	if err := r.compile(p, options, r.held.in.packed); err != nil {
+		return err
 	}
-	for _, f := range held.files { // packed or uploaded weights are not read again
+	for _, f := range r.held.files { // packed or uploaded weights are not read again
 		forget(f.data)
 	}
-	return s, held, nil
+	return nil
 }
 
 // give makes a session use the program's weights from mapped files, or from the device. On the host it does so only for
@@ -135,7 +131,7 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 	if w.packed != nil {
 		return h.panels(w, f)
 	}
-	v, err := h.api.wrap(w.shape, f.data[w.at.Offset:])
+	v, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +149,7 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 			return nil, fmt.Errorf("copying it to device %d: %w", h.at.device, err)
 		}
 		h.in.copies = append(h.in.copies, copied)
-		if h.in.values[key], err = h.api.view(copied, w.shape); err != nil {
+		if h.in.values[key], err = h.api.view(copied, int(w.at.Length), w.shape); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +172,7 @@ func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
 		return nil, err
 	}
 	h.in.memory = append(h.in.memory, memory)
-	v, err := h.api.wrap(w.shape, unsafe.Slice((*byte)(memory), w.at.Length))
+	v, err := h.api.wrap(memory, int(w.at.Length), w.shape, float32Elements)
 	if err == nil {
 		h.in.values[key] = v
 	}
@@ -234,7 +230,7 @@ func (h *sharer) close() error {
 	}
 	h.api.releaseContainer(h.in.packed)
 	if h.in.uploader != nil {
-		err = errors.Join(err, h.in.uploader.close())
+		h.in.uploader.close()
 	}
 	return err
 }

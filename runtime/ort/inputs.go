@@ -1,38 +1,12 @@
 package ort
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	binding "github.com/yalue/onnxruntime_go"
-
 	"promptfed/runtime/tensor"
 )
-
-// unwrap returns the tensor of a native value, on the same Go memory.
-func unwrap(v binding.Value) (*tensor.Tensor, error) {
-	switch v := v.(type) {
-	case *binding.Scalar[float32]:
-		return tensor.Scalar(v.GetData()), nil
-	case *binding.Scalar[int64]:
-		return tensor.OfInts([]int64{v.GetData()}), nil
-	case *binding.Tensor[float32]:
-		return &tensor.Tensor{Shape: ints(v.GetShape()), Data: v.GetData()}, nil
-	case *binding.Tensor[int64]:
-		return &tensor.Tensor{Shape: ints(v.GetShape()), Ints: v.GetData()}, nil
-	}
-	return nil, fmt.Errorf("ONNX Runtime returned a %T", v)
-}
-
-func ints(shape binding.Shape) []int {
-	out := make([]int, len(shape))
-	for i, d := range shape {
-		out[i] = int(d)
-	}
-	return out
-}
 
 // checkInputs compares names, kinds, ranks, sizes and ranges of inputs with the graph's declarations, because ONNX
 // Runtime reports a wrong name only as a missing feed, and reads out of range if a tensor's length is wrong.
