@@ -17,6 +17,7 @@ const (
 	maxRank     = 64
 	maxName     = 512 // bytes of a tensor's name, to quote it in one line; published ones have fewer than 100
 	maxTensors  = 1 << 16
+	maxEntry    = 1 << 16 // bytes of JSON of one tensor
 )
 
 // entry is one tensor of a header; begin and end are absolute byte offsets in the file.

@@ -57,8 +57,13 @@ func declare(m tensor.Map, floats string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(m))
 	for _, name := range m.Names() {
 		t := m[name]
-		if err := check(name, t); err != nil {
-			return nil, err
+		switch {
+		case t == nil:
+			return nil, fmt.Errorf("safetensors: tensor %q is nil", name)
+		case t.Data != nil && t.Ints != nil:
+			return nil, fmt.Errorf("safetensors: tensor %q holds floats and integers at once", name)
+		case t.Len() != tensor.Size(t.Shape):
+			return nil, fmt.Errorf("safetensors: tensor %q has %d values for shape %v", name, t.Len(), t.Shape)
 		}
 		e := Entry{Name: name, DType: floats, Shape: t.Shape}
 		if t.IsInt() {
@@ -79,24 +84,4 @@ func inOrder(a, b Entry) int {
 		return 1
 	}
 	return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(a.Name, b.Name))
-}
-
-func check(name string, t *tensor.Tensor) error {
-	switch {
-	case t == nil:
-		return fmt.Errorf("safetensors: tensor %q is nil", name)
-	case t.Data != nil && t.Ints != nil:
-		return fmt.Errorf("safetensors: tensor %q holds floats and integers at once", name)
-	}
-	n := 1
-	for _, d := range t.Shape {
-		if d < 0 {
-			return fmt.Errorf("safetensors: tensor %q has shape %v", name, t.Shape)
-		}
-		n *= d
-	}
-	if n != t.Len() {
-		return fmt.Errorf("safetensors: tensor %q has %d values for shape %v", name, t.Len(), t.Shape)
-	}
-	return nil
 }
