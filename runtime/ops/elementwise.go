@@ -24,8 +24,10 @@ func init() {
 			VJP: each(powBase, powExponent)},
 		variadic("Max", numbers(func(a, b int) int { return max(a, b) }), extremeVJP, true),
 		variadic("Min", numbers(func(a, b int) int { return min(a, b) }), extremeVJP, true),
-		variadic("Sum", pairwise(nil), sumVJP, false),
-		variadic("Mean", pairwise(nil), meanVJP, false),
+		variadic("Sum", pairwise(nil), func(c *call) []node { return slices.Repeat([]node{c.G()}, len(c.In)) }, false),
+		variadic("Mean", pairwise(nil), func(c *call) []node {
+			return slices.Repeat([]node{c.G().MulScalar(1 / float64(len(c.In)))}, len(c.In))
+		}, false),
 
 		comparison("Equal", pairwise(foldEqual)),
 		comparison("Greater", predicate(func(a, b int) bool { return a > b })),
@@ -35,9 +37,10 @@ func init() {
 		comparison("And", predicate(func(a, b int) bool { return a != 0 && b != 0 })),
 		comparison("Or", predicate(func(a, b int) bool { return a != 0 || b != 0 })),
 		comparison("Xor", predicate(func(a, b int) bool { return (a != 0) != (b != 0) })),
-		def{Kind: "Not", MinInputs: 1, Infer: inferNot},
-		def{Kind: "IsNaN", MinInputs: 1, Infer: inferBool},
-		def{Kind: "IsInf", MinInputs: 1, Attrs: "detect_negative int, detect_positive int", Infer: inferBool},
+		def{Kind: "Not", MinInputs: 1, Infer: typed(graph.Bool, inferNot)},
+		def{Kind: "IsNaN", MinInputs: 1, Infer: typed(graph.Bool, sameShape)},
+		def{Kind: "IsInf", MinInputs: 1, Attrs: "detect_negative int, detect_positive int",
+			Infer: typed(graph.Bool, sameShape)},
 		def{Kind: "Where", MinInputs: 3, Infer: inferWhere, VJP: whereVJP},
 
 		def{Kind: "Identity", MinInputs: 1, Infer: inferIdentity, VJP: passGradient},
@@ -85,11 +88,10 @@ func variadic(kind string, f fold, vjp func(c *call) []node, nonSmooth bool) def
 }
 
 func comparison(kind string, f fold) def {
-	return def{Kind: kind, MinInputs: 2, Infer: func(o *infer) error {
-		o.SetType(0, graph.Bool)
+	return def{Kind: kind, MinInputs: 2, Infer: typed(graph.Bool, func(o *infer) error {
 		propagate(o, f)
 		return broadcast(o, o.In[:2])
-	}}
+	})}
 }
 
 // stepwise defines a function that is constant between its jumps.
@@ -189,20 +191,9 @@ func extremeVJP(c *call) []node {
 	return attains
 }
 
-func sumVJP(c *call) []node { return slices.Repeat([]node{c.G()}, len(c.In)) }
-
-func meanVJP(c *call) []node {
-	return slices.Repeat([]node{c.G().MulScalar(1 / float64(len(c.In)))}, len(c.In))
-}
-
-func inferBool(o *infer) error {
-	o.SetType(0, graph.Bool)
-	return sameShape(o)
-}
-
 func inferNot(o *infer) error {
 	propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.BoolDim(args[0].N == 0), args[0].Static() })
-	return inferBool(o)
+	return sameShape(o)
 }
 
 func inferWhere(o *infer) error {

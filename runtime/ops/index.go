@@ -10,19 +10,27 @@ import (
 func init() {
 	graph.Register(
 		def{Kind: "Gather", MinInputs: 2, Attrs: "axis int", Infer: inferGather, VJP: gatherVJP},
-		def{Kind: "GatherElements", MinInputs: 2, Attrs: "axis int", Infer: inferGatherElements,
-			VJP: gatherElementsVJP},
+		def{Kind: "GatherElements", MinInputs: 2, Attrs: "axis int",
+			Infer: func(o *infer) error { return o.Set(o.In[1].Shape()) },
+			VJP: each(func(c *call) node {
+				return addAt(ZerosLike(c.X(0)), c.Attrs.Int("axis", 0), c.X(1), c.G())
+			})},
 		def{Kind: "GatherND", MinInputs: 2, Attrs: "batch_dims int", Infer: inferGatherND, VJP: gatherNDVJP},
-		def{Kind: "ScatterND", MinInputs: 3, Attrs: "reduction string", Infer: sameShape, VJP: scatterNDVJP},
+		def{Kind: "ScatterND", MinInputs: 3, Attrs: "reduction string", Infer: sameShape,
+			VJP: func(c *call) []node { return scatterVJP(c, "ScatterND", "GatherND", nil) }},
 		def{Kind: "ScatterElements", MinInputs: 3, Attrs: "axis int, reduction string", Infer: sameShape,
-			VJP: scatterElementsVJP},
-		def{Kind: "NonZero", MinInputs: 1, Infer: inferNonZero},
+			VJP: func(c *call) []node {
+				axis := graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))}
+				return scatterVJP(c, "ScatterElements", "GatherElements", axis)
+			}},
+		def{Kind: "NonZero", MinInputs: 1, Infer: typed(graph.Int64, ranked(func(o *infer, in graph.Shape) error {
+			return o.Set(graph.Shape{graph.StaticDim(max(1, len(in))), o.Unknown("nonzero")})
+		}))},
 		def{Kind: "OneHot", MinInputs: 3, Attrs: "axis int", Infer: inferOneHot},
 		def{Kind: "TopK", MinInputs: 2, Attrs: "axis int, largest int, sorted int", Infer: inferTopK, VJP: topKVJP,
 			NonSmooth: true},
-		def{Kind: "Trilu", MinInputs: 1, Attrs: "upper int", Infer: sameShape, VJP: triluVJP},
-		def{Kind: "ReverseSequence", MinInputs: 2, Attrs: "batch_axis int, time_axis int", Infer: sameShape,
-			VJP: reverseVJP},
+		itsOwnGradient("Trilu", 1, "upper int"),
+		itsOwnGradient("ReverseSequence", 2, "batch_axis int, time_axis int"),
 	)
 }
 
@@ -127,15 +135,6 @@ func addAt(x node, axis int, index, values node) node {
 		graph.Attrs{"axis": graph.Attr(axis), "reduction": graph.Attr("add")}, x, index, values)
 }
 
-func inferGatherElements(o *infer) error {
-	return o.Set(o.In[1].Shape())
-}
-
-func gatherElementsVJP(c *call) []node {
-	x := c.X(0)
-	return []node{addAt(ZerosLike(x), c.Attrs.Int("axis", 0), c.X(1), c.G())}
-}
-
 func inferGatherND(o *infer) error {
 	x, idx := o.In[0].Shape(), o.In[1].Shape()
 	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
@@ -177,12 +176,6 @@ func gatherNDVJP(c *call) []node {
 	return []node{scatterAxis(c.G(), size, 0, position).ReshapeLike(x)}
 }
 
-func scatterNDVJP(c *call) []node { return scatterVJP(c, "ScatterND", "GatherND", nil) }
-
-func scatterElementsVJP(c *call) []node {
-	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))})
-}
-
 // scatterVJP gathers the gradient of the updates where they were written; the replaced elements get none.
 func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	g, idx := c.G(), c.X(1)
@@ -201,14 +194,6 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 		}
 	}
 	return out
-}
-
-func inferNonZero(o *infer) error {
-	o.SetType(0, graph.Int64)
-	if s := o.In[0].Shape(); s != nil {
-		return o.Set(graph.Shape{graph.StaticDim(max(1, len(s))), o.Unknown("nonzero")})
-	}
-	return nil
 }
 
 func inferOneHot(o *infer) error {
@@ -253,10 +238,9 @@ func topKVJP(c *call) []node {
 	return []node{addAt(ZerosLike(c.X(0)), c.Attrs.Int("axis", -1), c.Out[1], c.G())}
 }
 
-func triluVJP(c *call) []node {
-	return []node{apply("Trilu", c.Attrs, c.G(), c.X(1))}
-}
-
-func reverseVJP(c *call) []node {
-	return []node{apply("ReverseSequence", c.Attrs, c.G(), c.X(1))}
+// itsOwnGradient defines a linear operator whose gradient is the operator on the gradient of the output.
+func itsOwnGradient(kind string, inputs int, attrs string) def {
+	return def{Kind: kind, MinInputs: inputs, Attrs: attrs, Infer: sameShape, VJP: each(func(c *call) node {
+		return apply(kind, c.Attrs, c.G(), c.X(1))
+	})}
 }

@@ -26,6 +26,27 @@ func unary(kind string, vjp func(x, y, dy node) node) def {
 
 func nonSmooth(d def) def { d.NonSmooth = true; return d }
 
+// microsoft puts an operator into the domain of ONNX Runtime.
+func microsoft(d def) def { d.Domain = graph.Microsoft; return d }
+
+// ranked is a shape rule that does nothing if the rank of the first input is not known; in is a copy of its shape.
+func ranked(rule func(o *infer, in graph.Shape) error) func(*infer) error {
+	return func(o *infer) error {
+		if in := slices.Clone(o.In[0].Shape()); in != nil {
+			return rule(o, in)
+		}
+		return nil
+	}
+}
+
+// typed is a shape rule that sets the element type of the output first.
+func typed(t graph.DType, rule func(*infer) error) func(*infer) error {
+	return func(o *infer) error {
+		o.SetType(0, t)
+		return rule(o)
+	}
+}
+
 // each combines gradients of single inputs to the gradient of an operator, and computes only the needed ones.
 func each(dx ...func(c *call) node) func(c *call) []node {
 	return func(c *call) []node {

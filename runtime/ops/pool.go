@@ -14,9 +14,14 @@ func init() {
 		def{Kind: "MaxPool", MinInputs: 1, Attrs: attrs + ", storage_order int", Infer: inferPool, VJP: maxPoolVJP,
 			NonSmooth: true},
 		def{Kind: "LpPool", MinInputs: 1, Attrs: attrs + ", p int", Infer: inferPool, Decompose: decomposeLpPool},
-		def{Kind: "GlobalAveragePool", MinInputs: 1, Infer: inferGlobalPool, VJP: globalAveragePoolVJP},
-		def{Kind: "GlobalMaxPool", MinInputs: 1, MinRank: 3, Infer: inferGlobalPool, Decompose: decomposeGlobalMaxPool,
-			NonSmooth: true},
+		def{Kind: "GlobalAveragePool", MinInputs: 1, Infer: inferGlobalPool, VJP: each(func(c *call) node {
+			return expandLike(c.G().Div(count(c.X(0), c.G())), c.X(0))
+		})},
+		def{Kind: "GlobalMaxPool", MinInputs: 1, MinRank: 3, Infer: inferGlobalPool, NonSmooth: true,
+			Decompose: func(_ *call, in []node) node {
+				space := in[0].Graph().Ints(axesFrom(2, in[0].Rank())...)
+				return apply("ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, in[0], space)
+			}},
 		def{Kind: "GlobalLpPool", MinInputs: 1, Attrs: "p int", Infer: inferGlobalPool},
 	)
 }
@@ -125,23 +130,9 @@ func decomposeLpPool(c *call, in []node) node {
 	return power(mean.MulScalar(float64(size)), 1/p)
 }
 
-func inferGlobalPool(o *infer) error {
-	x := o.In[0].Shape()
-	if x == nil {
-		return nil
-	}
-	out := slices.Clone(x)
+var inferGlobalPool = ranked(func(o *infer, out graph.Shape) error {
 	for i := 2; i < len(out); i++ {
 		out[i] = graph.StaticDim(1)
 	}
 	return o.Set(out)
-}
-
-func globalAveragePoolVJP(c *call) []node {
-	return []node{expandLike(c.G().Div(count(c.X(0), c.G())), c.X(0))}
-}
-
-func decomposeGlobalMaxPool(_ *call, in []node) node {
-	return apply("ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, in[0],
-		in[0].Graph().Ints(axesFrom(2, in[0].Rank())...))
-}
+})

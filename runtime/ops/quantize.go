@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 )
 
 // Quantised operators. Weights that are stored as integers (DequantizeLinear, MatMulNBits) do not prevent gradients.
@@ -13,14 +12,13 @@ import (
 func init() {
 	graph.Register(
 		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int",
-			Infer:     inferDequantize,
-			Decompose: decomposeDequantize},
+			Infer: inferDequantize, Decompose: decomposeDequantize},
 		def{Kind: "QuantizeLinear", MinInputs: 2, Infer: inferQuantize,
 			Attrs: "axis int, block_size int, output_dtype int, precision int, saturate int"},
 		def{Kind: "DynamicQuantizeLinear", MinInputs: 1, Infer: inferDynamicQuantize},
-		def{Kind: "MatMulInteger", MinInputs: 2, Infer: asInt32(inferMatMul)},
-		def{Kind: "ConvInteger", MinInputs: 2, Infer: asInt32(inferConv),
-			Attrs: "auto_pad string, dilations ints, group int, kernel_shape ints, pads ints, strides ints"},
+		def{Kind: "MatMulInteger", MinInputs: 2, Infer: typed(graph.Int32, inferMatMul)},
+		def{Kind: "ConvInteger", MinInputs: 2, Infer: typed(graph.Int32, inferConv),
+			Attrs: windowAttrs + ", group int"},
 		def{Domain: graph.Microsoft, Kind: "MatMulNBits", MinInputs: 3, Infer: inferMatMulNBits,
 			Attrs: "K int, N int, accuracy_level int, bits int, block_size int", Decompose: decomposeMatMulNBits},
 	)
@@ -76,13 +74,6 @@ func inferDynamicQuantize(o *infer) error {
 	return o.Set(o.In[0].Shape())
 }
 
-func asInt32(rule func(*infer) error) func(*infer) error {
-	return func(o *infer) error {
-		o.SetType(0, onnx.TensorProto_INT32)
-		return rule(o)
-	}
-}
-
 // nBits holds the sizes of MatMulNBits: y [..,N] = x [..,K] W^T, with W [N,K] stored in blocks along K.
 func nBits(at graph.Attrs) (k, n, block int, err error) {
 	k, n, block = at.Int("K", 0), at.Int("N", 0), at.Int("block_size", 0)
@@ -128,7 +119,7 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	blocks := (k + block - 1) / block
 	halves := func(b node, sizes ...int) node {
 		b = b.Cast(graph.Float).Reshape(-1, 1)
-		high := floor(b.MulScalar(1. / 16))
+		high := apply("Floor", nil, b.MulScalar(1./16))
 		return graph.Concat(1, b.Sub(high.MulScalar(16)), high).Reshape(sizes...)
 	}
 	q := halves(in[1], n, blocks, block)
@@ -139,5 +130,3 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	}
 	return q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k), nil
 }
-
-func floor(n node) node { return n.Graph().Apply(graph.Standard, "Floor", nil, n) }

@@ -21,16 +21,21 @@ func init() {
 		reduction("ReduceSumSquare", false, func(x, _, dy node) node { return x.Mul(dy).MulScalar(2) }),
 		reduction("ReduceLogSum", false, func(x, y, dy node) node { return expandLike(dy.Div(y.Exp()), x) }),
 		reduction("ReduceLogSumExp", false, func(x, y, dy node) node { return x.Sub(y).Exp().Mul(dy) }),
-		def{Kind: "ReduceProd", MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, VJP: reduceProdVJP},
+		def{Kind: "ReduceProd", MinInputs: 1, Attrs: reduceAttrs, Infer: ranked(inferReduce), VJP: reduceProdVJP},
 		def{Kind: "ArgMax", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
 		def{Kind: "ArgMin", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
-		def{Kind: "CumSum", MinInputs: 2, Attrs: "exclusive int, reverse int", Infer: sameShape, VJP: cumSumVJP},
+		def{Kind: "CumSum", MinInputs: 2, Attrs: "exclusive int, reverse int", Infer: sameShape,
+			VJP: each(func(c *call) node { // sums from the other end
+				at := graph.Attrs{"exclusive": graph.Attr(c.Attrs.Int("exclusive", 0)),
+					"reverse": graph.Attr(1 - c.Attrs.Int("reverse", 0))}
+				return apply("CumSum", at, c.G(), c.X(1))
+			})},
 	)
 }
 
 // reduction defines an operator over axes with its gradient dx(x, y, dy), where y and dy have size 1 on those axes.
 func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) def {
-	return def{Kind: kind, MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, NonSmooth: nonSmooth,
+	return def{Kind: kind, MinInputs: 1, Attrs: reduceAttrs, Infer: ranked(inferReduce), NonSmooth: nonSmooth,
 		VJP: func(c *call) []node {
 			return reduced(c, func(dy, y node) node { return dx(c.X(0), y, dy) })
 		}}
@@ -78,11 +83,7 @@ func reducedAxes(o *graph.Op) (axes []int, ok bool, err error) {
 	return slices.Compact(axes), err == nil, err
 }
 
-func inferReduce(o *infer) error {
-	in := o.In[0].Shape()
-	if in == nil {
-		return nil
-	}
+func inferReduce(o *infer, in graph.Shape) error {
 	axes, ok, err := reducedAxes(o.Op)
 	keep := o.Attrs.Int("keepdims", 1) == 1
 	if err != nil || !ok && !keep {
@@ -154,11 +155,4 @@ func count(x, g node) node {
 	}
 	elements := func(n node) node { return apply("Size", nil, n).Cast(x.DType()) }
 	return elements(x).Div(elements(g))
-}
-
-// cumSumVJP sums from the other end.
-func cumSumVJP(c *call) []node {
-	at := graph.Attrs{"exclusive": graph.Attr(c.Attrs.Int("exclusive", 0)),
-		"reverse": graph.Attr(1 - c.Attrs.Int("reverse", 0))}
-	return []node{apply("CumSum", at, c.G(), c.X(1))}
 }

@@ -7,21 +7,17 @@ import (
 )
 
 func init() {
-	graph.Register(def{Kind: "Resize", MinInputs: 1, MinRank: 1, Infer: inferResize, VJP: resizeVJP,
+	graph.Register(def{Kind: "Resize", MinInputs: 1, MinRank: 1, Infer: ranked(inferResize), VJP: resizeVJP,
 		Attrs: "antialias int, axes ints, coordinate_transformation_mode string, cubic_coeff_a float, " +
 			"exclude_outside int, extrapolation_value float, keep_aspect_ratio_policy string, mode string, " +
 			"nearest_mode string"})
 }
 
-func inferResize(o *infer) error {
-	x := o.In[0].Shape()
-	if x == nil {
-		return nil
+func inferResize(o *infer, out graph.Shape) error {
+	if sizes := o.X(3); sizes.OK() && len(sizes.Ints()) == len(out) {
+		copy(out, sizes.Ints())
+		return o.Set(out)
 	}
-	if sizes := o.X(3); sizes.OK() && len(sizes.Ints()) == len(x) {
-		return o.Set(append(graph.Shape{}, sizes.Ints()...))
-	}
-	out := make(graph.Shape, len(x))
 	for i := range out {
 		out[i] = o.Unknown("resize", i)
 	}

@@ -11,12 +11,12 @@ import (
 func init() {
 	graph.Register(
 		def{Kind: "Reshape", MinInputs: 2, Attrs: "allowzero int", Infer: inferReshape, VJP: reshapeVJP},
-		def{Kind: "Flatten", MinInputs: 1, Attrs: "axis int", Infer: inferFlatten, VJP: reshapeVJP},
-		def{Kind: "Squeeze", MinInputs: 1, Attrs: "axes ints", Infer: inferSqueeze, VJP: reshapeVJP},
-		def{Kind: "Unsqueeze", MinInputs: 1, Attrs: "axes ints", Infer: inferUnsqueeze, VJP: reshapeVJP},
+		def{Kind: "Flatten", MinInputs: 1, Attrs: "axis int", Infer: ranked(inferFlatten), VJP: reshapeVJP},
+		def{Kind: "Squeeze", MinInputs: 1, Attrs: "axes ints", Infer: ranked(inferSqueeze), VJP: reshapeVJP},
+		def{Kind: "Unsqueeze", MinInputs: 1, Attrs: "axes ints", Infer: ranked(inferUnsqueeze), VJP: reshapeVJP},
 		def{Kind: "Transpose", MinInputs: 1, Attrs: "perm ints", Infer: inferTranspose, VJP: transposeVJP},
 		def{Kind: "Expand", MinInputs: 2, Infer: inferExpand, VJP: passGradient},
-		def{Kind: "Tile", MinInputs: 2, Infer: inferTile, VJP: tileVJP},
+		def{Kind: "Tile", MinInputs: 2, Infer: ranked(inferTile), VJP: tileVJP},
 		def{Kind: "Concat", MinInputs: 1, Attrs: "axis int", Infer: inferConcat, VJP: concatVJP},
 		def{Kind: "Split", MinInputs: 1, Attrs: "axis int, split ints, num_outputs int", Infer: inferSplit,
 			VJP: splitVJP, AllOutputs: true},
@@ -25,8 +25,8 @@ func init() {
 		def{Kind: "SpaceToDepth", MinInputs: 1, Attrs: "blocksize int", Infer: inferSpaceToDepth,
 			Decompose: decomposeSpaceToDepth},
 
-		def{Kind: "Shape", MinInputs: 1, Attrs: "start int, end int", Infer: inferShape},
-		def{Kind: "Size", MinInputs: 1, Infer: inferSize},
+		def{Kind: "Shape", MinInputs: 1, Attrs: "start int, end int", Infer: typed(graph.Int64, ranked(inferShape))},
+		def{Kind: "Size", MinInputs: 1, Infer: typed(graph.Int64, inferSize)},
 		def{Kind: "ConstantOfShape", MinInputs: 1, Attrs: "value tensor", Infer: inferConstantOfShape},
 		def{Kind: "Range", MinInputs: 3, Infer: inferRange},
 		def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: sameShape},
@@ -87,11 +87,7 @@ func inferReshape(o *infer) error {
 	return o.Set(out)
 }
 
-func inferFlatten(o *infer) error {
-	in := o.In[0].Shape()
-	if in == nil {
-		return nil
-	}
+func inferFlatten(o *infer, in graph.Shape) error {
 	a := o.Attrs.Int("axis", 1)
 	if a != len(in) {
 		var err error
@@ -102,11 +98,10 @@ func inferFlatten(o *infer) error {
 	return o.Set(graph.Shape{in[:a].Size(), in[a:].Size()})
 }
 
-func inferSqueeze(o *infer) error {
-	in := o.In[0].Shape()
+func inferSqueeze(o *infer, in graph.Shape) error {
 	axes, ok := axesOf(o.Op)
 	o.SetContent(o.In[0].ConstantInts())
-	if in == nil || !ok {
+	if !ok {
 		return nil
 	}
 	drop, err := resolve(axes, 0, len(in))
@@ -125,21 +120,19 @@ func inferSqueeze(o *infer) error {
 	return o.Set(out)
 }
 
-func inferUnsqueeze(o *infer) error {
-	in := o.In[0].Shape()
+func inferUnsqueeze(o *infer, out graph.Shape) error {
 	axes, ok := axesOf(o.Op)
 	o.SetContent(o.In[0].ConstantInts())
-	if in == nil || !ok {
+	if !ok {
 		return nil
 	}
 	if axes == nil {
 		return fmt.Errorf("needs axes")
 	}
-	at, err := resolve(axes, 0, len(in)+len(axes))
+	at, err := resolve(axes, 0, len(out)+len(axes))
 	if err != nil {
 		return err
 	}
-	out := append(graph.Shape{}, in...)
 	slices.Sort(at)
 	for i, a := range at {
 		if i > 0 && a == at[i-1] {
@@ -199,26 +192,25 @@ func transposeVJP(c *call) []node {
 }
 
 func inferExpand(o *infer) error {
-	want := o.In[1].Ints()
-	if want == nil {
-		if o.In[0].Shape() == nil {
-			return nil
-		}
-		return setRank(o, o.In[1], len(o.In[0].Shape()))
+	in, want := o.In[0].Shape(), o.In[1].Ints()
+	switch {
+	case want == nil && in == nil:
+		return nil
+	case want == nil:
+		return setRank(o, o.In[1], len(in))
 	}
-	s, err := graph.Broadcast(o.In[0].Shape(), append(graph.Shape{}, want...))
+	s, err := graph.Broadcast(in, want)
 	o.Set(s)
 	return err
 }
 
-func inferTile(o *infer) error {
-	in, reps := o.In[0].Shape(), o.In[1].Ints()
-	if in == nil || len(reps) != len(in) {
+func inferTile(o *infer, out graph.Shape) error {
+	reps := o.In[1].Ints()
+	if len(reps) != len(out) {
 		return nil
 	}
-	out := make(graph.Shape, len(in))
-	for i := range in {
-		out[i] = in[i].Mul(reps[i])
+	for i := range out {
+		out[i] = out[i].Mul(reps[i])
 	}
 	return o.Set(out)
 }
@@ -398,12 +390,14 @@ func decomposeDepthToSpace(c *call, in []node) node {
 	if !ok || s[0]%(b*b) != 0 {
 		return c.FailNode("channels and size of its input must be known when the graph is built")
 	}
+	channels := s[0] / (b * b)
+	y := node{}
 	if c.Attrs.Str("mode", "DCR") == "CRD" {
-		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
-			s[1]*b, s[2]*b)
+		y = in[0].Reshape(-1, channels, b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3)
+	} else {
+		y = in[0].Reshape(-1, b, b, channels, s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2)
 	}
-	return in[0].Reshape(-1, b, b, s[0]/(b*b), s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2).Reshape(-1, s[0]/(b*b), s[1]*b,
-		s[2]*b)
+	return y.Reshape(-1, channels, s[1]*b, s[2]*b)
 }
 
 func inferSpaceToDepth(o *infer) error {
@@ -432,14 +426,9 @@ func channelsAndSpace(x node, block int) ([]int, bool) {
 	return x.Shape()[1:].Ints()
 }
 
-func inferShape(o *infer) error {
-	o.SetType(0, graph.Int64)
-	in := o.In[0].Shape()
-	if in == nil {
-		return nil
-	}
+func inferShape(o *infer, in graph.Shape) error {
 	from, to := clampAxis(o.Attrs.Int("start", 0), len(in)), clampAxis(o.Attrs.Int("end", len(in)), len(in))
-	sizes := append([]graph.Dim{}, in[from:max(from, to)]...)
+	sizes := in[from:max(from, to)]
 	o.SetContent(sizes)
 	return o.Set(graph.Static(len(sizes)))
 }
@@ -452,7 +441,6 @@ func clampAxis(a, rank int) int {
 }
 
 func inferSize(o *infer) error {
-	o.SetType(0, graph.Int64)
 	if s := o.In[0].Shape(); s != nil {
 		o.SetContent([]graph.Dim{s.Size()})
 	}

@@ -10,21 +10,16 @@ import (
 
 func init() {
 	graph.Register(
-		def{Kind: "Slice", MinInputs: 3, Infer: inferSlice, VJP: sliceVJP},
-		def{Kind: "Pad", MinInputs: 1, Attrs: "mode string", Infer: inferPad, VJP: padVJP},
+		def{Kind: "Slice", MinInputs: 3, Infer: ranked(inferSlice), VJP: sliceVJP},
+		def{Kind: "Pad", MinInputs: 1, Attrs: "mode string", Infer: ranked(inferPad), VJP: padVJP},
 	)
 }
 
-func inferSlice(o *infer) error {
-	in := o.In[0].Shape()
-	if in == nil {
-		return nil
-	}
+func inferSlice(o *infer, out graph.Shape) error {
 	start, ok1 := o.X(1).StaticInts()
 	end, ok2 := o.X(2).StaticInts()
 	axes, ok3 := o.X(3).StaticInts()
 	step, ok4 := o.X(4).StaticInts()
-	out := slices.Clone(in)
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		for i := range out { // unknown sizes of every axis that may be cut
 			if axes == nil || slices.Contains(axes, i) || slices.Contains(axes, i-len(out)) {
@@ -33,7 +28,7 @@ func inferSlice(o *infer) error {
 		}
 		if known := o.X(2).Ints(); ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 &&
 			start[0] == 0 {
-			if a, err := graph.Axis(first(axes, 0), len(out)); err == nil {
+			if a, err := graph.Axis(append(axes, 0)[0], len(out)); err == nil {
 				out[a] = known[0]
 			}
 		}
@@ -67,13 +62,6 @@ func inferSlice(o *infer) error {
 	}
 	o.SetContent(content.cells)
 	return o.Set(out)
-}
-
-func first(v []int, missing int) int {
-	if len(v) > 0 {
-		return v[0]
-	}
-	return missing
 }
 
 // sliceLen returns the number of elements of start:end:step on an axis.
@@ -209,24 +197,19 @@ func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
 	return 0, 0, false
 }
 
-func inferPad(o *infer) error {
-	in := o.In[0].Shape()
-	pads, ok := o.X(1).StaticInts()
-	if in == nil || !ok {
+func inferPad(o *infer, out graph.Shape) error {
+	pads, ok1 := o.X(1).StaticInts()
+	axes, ok3 := o.X(3).StaticInts()
+	if !ok1 || !ok3 {
 		return nil
 	}
-	axes, ok := o.X(3).StaticInts()
-	if !ok {
-		return nil
-	}
-	axes, err := resolve(axes, len(in), len(in))
+	axes, err := resolve(axes, len(out), len(out))
 	if err != nil {
 		return err
 	}
 	if len(pads) != 2*len(axes) {
 		return fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
 	}
-	out := slices.Clone(in)
 	for i, a := range axes {
 		out[a] = out[a].Add(graph.StaticDim(pads[i] + pads[i+len(axes)]))
 	}
