@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,18 +26,27 @@ func IsExternal(t *TensorProto) bool { return t.GetDataLocation() == TensorProto
 
 // HasExternal reports whether a model has tensors in other files, so that it must stay in their folder.
 func HasExternal(m *ModelProto) bool {
-	for t := range Tensors(m) {
-		if IsExternal(t) {
-			return true
-		}
+	for range externals(m) {
+		return true
 	}
 	return false
+}
+
+// externals iterates over the tensors of a model that lie in other files.
+func externals(m *ModelProto) iter.Seq[*TensorProto] {
+	return func(yield func(*TensorProto) bool) {
+		for t := range Tensors(m) {
+			if IsExternal(t) && !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // ExternalOf returns the place of a tensor's elements. It checks what it can without the files: the path stays inside
 // the model's folder, and the length is that of the dimensions.
 func ExternalOf(t *TensorProto) (External, error) {
-	e := External{Length: -1}
+	e := External{}
 	fail := func(format string, a ...any) (External, error) {
 		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{t.GetName()}, a...)...)
 	}
@@ -47,6 +57,7 @@ func ExternalOf(t *TensorProto) (External, error) {
 	if !known {
 		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(t.DataType))
 	}
+	e.Length = size // the standard makes it optional
 	for i, entry := range t.ExternalData {
 		if slices.ContainsFunc(t.ExternalData[:i], func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
 			return fail("its external data names %.60q twice", entry.Key)
@@ -66,11 +77,6 @@ func ExternalOf(t *TensorProto) (External, error) {
 	if err := checkLocation(e.File); err != nil {
 		return fail("%w", err)
 	}
-	if e.Length < 0 && !slices.ContainsFunc(t.ExternalData, func(x *StringStringEntryProto) bool {
-		return x.Key == "length"
-	}) {
-		e.Length = size // the standard makes it optional
-	}
 	if e.Offset < 0 || e.Length < 0 || e.Offset > math.MaxInt64-e.Length {
 		return fail("%d bytes at %d of %s are no place in a file", e.Length, e.Offset, e.File)
 	}
@@ -88,14 +94,6 @@ func SetExternal(t *TensorProto, e External) {
 		{Key: "location", Value: e.File},
 		{Key: "offset", Value: strconv.FormatInt(e.Offset, 10)},
 		{Key: "length", Value: strconv.FormatInt(e.Length, 10)},
-	}
-}
-
-func setLocation(t *TensorProto, location string) {
-	for _, entry := range t.ExternalData {
-		if entry.Key == "location" {
-			entry.Value = location
-		}
 	}
 }
 
@@ -202,10 +200,7 @@ func ReadExternal(dir string, e External) ([]byte, error) {
 // places returns the files of all external tensors, and checks that each tensor lies within its file.
 func places(m *ModelProto, dir string) (map[string]place, error) {
 	files := map[string]place{}
-	for t := range Tensors(m) {
-		if !IsExternal(t) {
-			continue
-		}
+	for t := range externals(m) {
 		e, err := ExternalOf(t)
 		if err != nil {
 			return nil, err
@@ -237,10 +232,7 @@ func CheckExternal(m *ModelProto, dir string) error {
 // ExternalFiles lists the external data files of a model, sorted, with slashes.
 func ExternalFiles(m *ModelProto) ([]string, error) {
 	var out []string
-	for t := range Tensors(m) {
-		if !IsExternal(t) {
-			continue
-		}
+	for t := range externals(m) {
 		e, err := ExternalOf(t)
 		if err != nil {
 			return nil, err
@@ -278,9 +270,11 @@ func LocateExternal(m *ModelProto, dir string) (*ModelProto, string, error) {
 		return m, folder, nil
 	}
 	m = proto.Clone(m).(*ModelProto)
-	for t := range Tensors(m) {
-		if e, err := ExternalOf(t); IsExternal(t) && err == nil && moved[e.File] != "" {
-			setLocation(t, moved[e.File])
+	for t := range externals(m) {
+		for _, entry := range t.ExternalData {
+			if entry.Key == "location" && moved[entry.Value] != "" {
+				entry.Value = moved[entry.Value]
+			}
 		}
 	}
 	return m, folder, nil
@@ -301,8 +295,8 @@ func commonFolder(a, b string) string {
 	return a
 }
 
-// MaxFile is the maximum size of a model file: protobuf's limit minus room for metadata.
-const MaxFile = math.MaxInt32 - 1<<20
+// maxFile is the maximum size of a model file: protobuf's limit minus room for metadata.
+const maxFile = math.MaxInt32 - 1<<20
 
 // Embed reads all external tensors, from files in dir, into the model.
 func Embed(m *ModelProto, dir string) error {
@@ -310,19 +304,17 @@ func Embed(m *ModelProto, dir string) error {
 		return err
 	}
 	total := int64(proto.Size(m))
-	for t := range Tensors(m) {
-		if e, err := ExternalOf(t); IsExternal(t) && err == nil {
-			total += e.Length
+	for t := range externals(m) {
+		e, err := ExternalOf(t)
+		if err != nil {
+			return err
 		}
-		if total > MaxFile {
+		if total += e.Length; total > maxFile {
 			return errors.New("with embedded weights the model would exceed the 2 GiB that an ONNX file may have: " +
 				"use a smaller backbone")
 		}
 	}
-	for t := range Tensors(m) {
-		if !IsExternal(t) {
-			continue
-		}
+	for t := range externals(m) {
 		e, err := ExternalOf(t)
 		if err != nil {
 			return err

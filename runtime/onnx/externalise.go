@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -58,9 +59,11 @@ func externalised(in io.Reader, size int64, dir, location string) (*ModelProto, 
 	if err := CheckExternal(m, filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
 		return nil, err
 	}
-	for t := range Tensors(m) {
-		if e, err := ExternalOf(t); IsExternal(t) && err == nil {
-			setLocation(t, path.Join(folder, e.File))
+	for t := range externals(m) {
+		for _, entry := range t.ExternalData {
+			if entry.Key == "location" {
+				entry.Value = path.Join(folder, entry.Value)
+			}
 		}
 	}
 	return m, nil
@@ -93,21 +96,12 @@ type externaliser struct {
 	left  bool // some tensor stays in the file
 }
 
-// varint reads a number and appends its encoding, which is not always the shortest.
-func (x *externaliser) varint(to []byte) (v uint64, _ []byte, err error) {
-	for shift := 0; shift < 64; shift += 7 {
-		b, err := x.in.ReadByte()
-		if err != nil {
-			return 0, nil, err
-		}
+func (x *externaliser) ReadByte() (byte, error) {
+	b, err := x.in.ReadByte()
+	if err == nil {
 		x.at++
-		to = append(to, b)
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			return v, to, nil
-		}
 	}
-	return 0, nil, errors.New("a number of more than 64 bits")
+	return b, err
 }
 
 // raw reads n bytes, in pieces, so that a wrong size in a file does not allocate memory.
@@ -130,69 +124,57 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 	}
 	end := x.at + n
 	var out []byte
-	dtype := uint64(0)
+	dtype := TensorProto_UNDEFINED
 	for x.at < end {
-		start := len(out)
-		tag, with, err := x.varint(out)
+		tag, err := binary.ReadUvarint(x)
 		if err != nil {
 			return nil, err
 		}
-		out = with
 		field, wire := protowire.DecodeTag(tag)
+		var number uint64 // the value of the field, or the bytes of it
 		switch wire {
-		case protowire.VarintType:
-			v, with, err := x.varint(out)
-			if err != nil {
-				return nil, err
-			}
-			if out = with; kind == inTensor && field == 2 {
-				dtype = v
-			}
-			continue
-		case protowire.Fixed32Type, protowire.Fixed64Type:
-			size := int64(4)
-			if wire == protowire.Fixed64Type {
-				size = 8
-			}
-			if out, err = x.raw(out, min(size, end-x.at)); err != nil {
-				return nil, err
-			}
-			continue
-		case protowire.BytesType:
+		case protowire.VarintType, protowire.BytesType:
+			number, err = binary.ReadUvarint(x)
+		case protowire.Fixed32Type:
+			number = 4
+		case protowire.Fixed64Type:
+			number = 8
 		default:
-			return nil, fmt.Errorf("wire type %d", wire)
+			err = fmt.Errorf("wire type %d", wire)
 		}
-		length, with, err := x.varint(out)
 		if err != nil {
 			return nil, err
 		}
-		if length > uint64(max(0, end-x.at)) {
-			return nil, fmt.Errorf("a field of %d bytes where %d are left", length, end-x.at)
+		if wire == protowire.VarintType {
+			if out = protowire.AppendVarint(protowire.AppendVarint(out, tag), number); kind == inTensor && field == 2 {
+				dtype = TensorProto_DataType(number)
+			}
+			continue
 		}
-		size := int64(length)
+		if number > uint64(max(0, end-x.at)) {
+			return nil, fmt.Errorf("a field of %d bytes where %d are left", number, end-x.at)
+		}
+		size := int64(number)
 		inner, nested := leads[kind][field]
 		switch {
+		case wire != protowire.BytesType:
+			out, err = x.raw(protowire.AppendVarint(out, tag), size)
 		case nested:
-			b, err := x.message(size, inner, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			out = protowire.AppendBytes(out, b)
-		case kind == inTensor && field == 9 && size >= minExternal && !x.whole &&
-			floating(TensorProto_DataType(dtype)):
-			b, err := x.reference(size)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out[:start], b...)
-			if _, err := x.in.Discard(int(size)); err != nil {
-				return nil, err
+			var b []byte
+			b, err = x.message(size, inner, depth+1)
+			out = protowire.AppendBytes(protowire.AppendVarint(out, tag), b)
+		case kind == inTensor && field == 9 && size >= minExternal && !x.whole && floating(dtype):
+			t := &TensorProto{}
+			SetExternal(t, External{File: ownFile, Offset: x.at, Length: size})
+			if out, err = (proto.MarshalOptions{}).MarshalAppend(out, t); err == nil {
+				_, err = x.in.Discard(int(size))
 			}
 			x.at, x.left = x.at+size, true
 		default:
-			if out, err = x.raw(with, size); err != nil {
-				return nil, err
-			}
+			out, err = x.raw(protowire.AppendVarint(protowire.AppendVarint(out, tag), number), size)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if x.at != end {
@@ -203,13 +185,6 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 
 func floating(t TensorProto_DataType) bool {
 	return t == TensorProto_FLOAT || t == TensorProto_DOUBLE || t == TensorProto_FLOAT16 || t == TensorProto_BFLOAT16
-}
-
-// reference returns the encoded fields of a tensor with size bytes of external data at the reader's position.
-func (x *externaliser) reference(size int64) ([]byte, error) {
-	t := &TensorProto{}
-	SetExternal(t, External{File: ownFile, Offset: x.at, Length: size})
-	return proto.Marshal(t)
 }
 
 // ownFile is the location of tensors in the model's own file while it is read; no path is equal to it.

@@ -33,7 +33,7 @@ func TestFilesAreBounded(t *testing.T) {
 		"it has no graph":              {},
 		"bytes where": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
 			7),
-		"of more than 64 bits":         bytes.Repeat([]byte{0xff}, 12),
+		"overflows a 64-bit integer":   bytes.Repeat([]byte{0xff}, 12),
 		"not an ONNX model, or cut sh": []byte("pickle"),
 	} {
 		path := filepath.Join(dir, "m.onnx")
