@@ -11,7 +11,6 @@ import "C"
 
 import (
 	"errors"
-	"os"
 	"time"
 	"unsafe"
 
@@ -37,22 +36,6 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	}
 	return nil, errors.New(C.GoString(C.dlerror()))
 }
-
-func mapFile(path string) ([]byte, os.FileInfo, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	return data, info, err
-}
-
-func unmapFile(data []byte) error { return unix.Munmap(data) }
 
 // forget lets the system drop the pages of a mapped file; a later access reads them again. The system may ignore this.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }

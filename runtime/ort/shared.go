@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/edsrzf/mmap-go"
 	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/kernels"
@@ -54,7 +55,7 @@ type sharer struct {
 
 // mapped is a mapped file of weights, and its index in container.files.
 type mapped struct {
-	data   []byte
+	data   mmap.MMap
 	number int
 }
 
@@ -94,11 +95,10 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
 		f, ok := h.files[path]
 		if !ok {
-			data, info, err := mapFile(path)
-			if err != nil {
+			var err error
+			if f, err = h.in.mapFile(path); err != nil {
 				return fmt.Errorf("mapping %s: %w", path, err)
 			}
-			f = mapped{data, h.in.number(info)}
 			h.files[path] = f
 		}
 		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(f.data))) {
@@ -115,15 +115,27 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	return nil
 }
 
-// number returns the index of a file in the container, which stays the same until the file is replaced or written.
-func (c *container) number(info os.FileInfo) int {
+// mapFile maps a file. Its index in the container stays the same until the file is replaced or written.
+func (c *container) mapFile(path string) (m mapped, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return m, err
+	}
+	if m.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
+		return m, err
+	}
 	containers.Lock()
 	defer containers.Unlock()
-	i := slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
-	if i < 0 {
-		i, c.files = len(c.files), append(c.files, info)
+	m.number = slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
+	if m.number < 0 {
+		m.number, c.files = len(c.files), append(c.files, info)
 	}
-	return i
+	return m, nil
 }
 
 // value returns the native value of a weight: in the mapped file, packed, or the one copy on the device.
@@ -211,7 +223,7 @@ func (h *sharer) close() error {
 	}
 	var err error
 	for _, f := range h.files {
-		err = errors.Join(err, unmapFile(f.data))
+		err = errors.Join(err, f.data.Unmap())
 	}
 	containers.Lock()
 	defer containers.Unlock()
