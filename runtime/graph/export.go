@@ -20,7 +20,9 @@ type Output struct {
 
 // Model returns the part of the graph that the outputs depend on as an ONNX model. Inputs keep their names, constants
 // become initializers, and Detach disappears.
-func Model(outputs ...Output) (*onnx.ModelProto, error) {
+func Model(outputs ...Output) (*onnx.ModelProto, error) { return model(&writer{}, outputs) }
+
+func model(w *writer, outputs []Output) (*onnx.ModelProto, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("a graph needs at least one output")
 	}
@@ -32,7 +34,7 @@ func Model(outputs ...Output) (*onnx.ModelProto, error) {
 		m.OpsetImport[0].Version = n.Graph().opset
 		m.IrVersion = irVersion(n.Graph().opset)
 	}
-	return m, writeGraph(m, outputs)
+	return m, w.graph(m, outputs)
 }
 
 // irVersion returns the IR version of an operator set above 18, from ONNX's table of releases.
@@ -58,6 +60,9 @@ func Marshal(outputs ...Output) ([]byte, error) {
 }
 
 type writer struct {
+	// For a signature, all reachable operators with their order: names depend on no others, and gradient stops and
+	// placeholders become nodes. Otherwise nil.
+	order map[*Op]int
 	names map[*value]string
 	taken map[string]bool
 	used  map[*value]bool // values that an operator or an output uses
@@ -101,7 +106,7 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 		}
 		for _, n := range op.In {
 			if n.OK() {
-				w.used[skipStops(n).v] = true
+				w.used[w.source(n).v] = true
 			}
 		}
 	}
@@ -113,14 +118,19 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 	return fixed
 }
 
-func writeGraph(m *onnx.ModelProto, outputs []Output) error {
-	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}, used: map[*value]bool{},
-		nodes: map[string]int{}}
+func (w *writer) graph(m *onnx.ModelProto, outputs []Output) error {
+	w.names, w.taken = map[*value]string{}, map[string]bool{"": true}
+	w.used, w.nodes = map[*value]bool{}, map[string]int{}
 	roots, err := checkOutputs(outputs)
 	if err != nil {
 		return err
 	}
 	ops := Reachable(roots...)
+	if w.order != nil {
+		for i, op := range ops {
+			w.order[op] = i
+		}
+	}
 	fixed := w.keepNames(ops)
 	var renames []Output
 	for _, op := range ops {
@@ -131,7 +141,7 @@ func writeGraph(m *onnx.ModelProto, outputs []Output) error {
 		}
 	}
 	for _, o := range outputs {
-		v := skipStops(o.Node).v
+		v := w.source(o.Node).v
 		w.used[v] = true
 		switch old, has := w.names[v]; {
 		case has && old == o.Name && !v.op.IsInput() && v.op.data == nil:
@@ -175,7 +185,7 @@ func writeGraph(m *onnx.ModelProto, outputs []Output) error {
 }
 
 func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
-	if op.def != nil && op.def.write != nil {
+	if op.def != nil && op.def.write != nil && (w.order == nil || op.def != stopDef && op.def != placeholderDef) {
 		return op.def.write(w, g, op)
 	}
 	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
@@ -215,8 +225,9 @@ func (w *writer) constant(g *onnx.GraphProto, op *Op) error {
 	return nil
 }
 
-func skipStops(n Node) Node {
-	for n.OK() && n.v.op.def == stopDef {
+// source returns the value behind gradient stops, which a model does not have.
+func (w *writer) source(n Node) Node {
+	for n.OK() && n.v.op.def == stopDef && w.order == nil {
 		n = n.v.op.In[0]
 	}
 	return n
@@ -226,11 +237,15 @@ func (w *writer) name(n Node) string {
 	if !n.OK() {
 		return ""
 	}
-	v := skipStops(n).v
+	v := w.source(n).v
 	if s, ok := w.names[v]; ok {
 		return s
 	}
-	s := "v" + strconv.Itoa(v.op.ID)
+	id := v.op.ID
+	if w.order != nil {
+		id = w.order[v.op]
+	}
+	s := "v" + strconv.Itoa(id)
 	if v.index > 0 {
 		s += "." + strconv.Itoa(v.index)
 	}

@@ -275,7 +275,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	m, g := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
 	m.Graph, m.OpsetImport = g, slices.Clone(m.OpsetImport)
 	g.Node, g.Initializer, g.Input, g.Output, g.ValueInfo = nil, nil, nil, nil, nil
-	if err := writeGraph(m, outputs); err != nil {
+	if err := (&writer{}).graph(m, outputs); err != nil {
 		return nil, err
 	}
 	for _, in := range old.Input {
