@@ -5,6 +5,7 @@ package gradtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -33,6 +34,8 @@ type Options struct {
 	Seed uint64
 	// Session holds the options of the sessions that run the graphs.
 	Session ort.Options
+	// Write writes the graphs, as graph.File.Model for those of a file; nil means graph.Model.
+	Write func(...graph.Output) (*onnx.ModelProto, error)
 }
 
 // Result is the result for one input.
@@ -52,32 +55,16 @@ type Result struct {
 // Check compares the gradient of sum <c, output>, with random c, with respect to each graph input in wrt, at the point
 // in feeds.
 func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	return check(ctx, outputs, graph.Model, wrt, feeds, o)
-}
-
-// CheckFile is Check for named outputs and inputs of an ONNX model. Options.Session.WeightsDir must be the folder of
-// its weights.
-func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	outputs, err := grad.SelectOutputs(f, of, wrt)
-	if err != nil {
-		return nil, err
-	}
-	return check(ctx, outputs, f.Model, wrt, feeds, o)
-}
-
-func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error),
-	wrt []string,
-	feeds tensor.Map, o Options) ([]Result, error) {
 	c := &checker{ctx: ctx, feeds: feeds, o: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
-	if c.forward, err = session(outputs, write, o.Session); err != nil {
+	if c.forward, err = o.session(outputs); err != nil {
 		return nil, fmt.Errorf("the graph: %w", err)
 	}
 	defer c.forward.Close()
-	backward, err := session(dx, write, o.Session)
+	backward, err := o.session(dx)
 	if err != nil {
 		return nil, fmt.Errorf("its gradient: %w", err)
 	}
@@ -85,10 +72,8 @@ func check(ctx context.Context, outputs []graph.Output, write func(...graph.Outp
 	if c.weights, err = c.run(c.forward, feeds); err != nil {
 		return nil, err
 	}
-	all := make(tensor.Map)
-	for k, t := range feeds {
-		all[k] = t
-	}
+	all := tensor.Map{}
+	maps.Copy(all, feeds)
 	for _, name := range c.weights.Names() {
 		for i, v := range c.weights[name].Data {
 			c.noise = math.Hypot(c.noise, float64(v)*0x1p-24)
@@ -111,13 +96,16 @@ func check(ctx context.Context, outputs []graph.Output, write func(...graph.Outp
 	return out, nil
 }
 
-func session(outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error),
-	o ort.Options) (*ort.Session, error) {
+func (o Options) session(outputs []graph.Output) (*ort.Session, error) {
+	write := o.Write
+	if write == nil {
+		write = graph.Model
+	}
 	model, err := write(outputs...)
 	if err != nil {
 		return nil, err
 	}
-	return ort.NewSession(model, o)
+	return ort.NewSession(model, o.Session)
 }
 
 type checker struct {
@@ -128,6 +116,7 @@ type checker struct {
 	noise   float64    // rounding of sum <c, output>
 	o       Options
 	random  *rand.Rand
+	err     error // the first one of a run
 }
 
 func (c *checker) run(s *ort.Session, feeds tensor.Map) (tensor.Map, error) {
@@ -167,11 +156,11 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 		} else {
 			v[c.random.IntN(len(v))] = 1
 		}
-		e, blur, err := c.error(name, x, g, v, step, r.Norm)
-		if err != nil {
-			return Result{}, err
-		}
+		e, blur := c.error(name, x, g, v, step, r.Norm)
 		errors, rounding = append(errors, e), append(rounding, blur)
+	}
+	if c.err != nil {
+		return Result{}, c.err
 	}
 	slices.Sort(errors)
 	slices.Sort(rounding)
@@ -189,71 +178,58 @@ const enough = 1e-3
 // error returns the relative error along v and the rounding subtracted from it, for the step with the smallest sum of
 // both. Shorter steps help where the function is curved or its derivative jumps, longer ones where rounding hides a
 // small derivative.
-func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64,
-	err error) {
+func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64) {
 	best, rounding = math.Inf(1), math.Inf(1)
 	for _, by := range []float64{1, 1. / 4, 1. / 16, 1. / 64, 4, 16, 64} {
 		h := step * by
 		if best+rounding <= enough || by > 1 && h > 0.1 {
 			break
 		}
-		diff, want, size, err := c.compare(name, x, g, v, h)
-		if err != nil {
-			return 0, 0, err
-		}
+		diff, want, size := c.compare(name, x, g, v, h)
 		scale := math.Max(want, norm*size/math.Sqrt(float64(len(v))))
 		if diff == 0 && scale == 0 {
-			return 0, math.Inf(1), nil
+			return 0, math.Inf(1)
 		}
 		if e, blur := diff/scale, 4*c.noise/h/scale; math.IsInf(best, 1) || e+blur < best+rounding {
 			best, rounding = e, blur
 		}
 	}
-	return best, rounding, nil
+	return best, rounding
 }
 
 // compare returns the difference, minus rounding, between <g, v> and the derivative along v; the larger of both; and
 // the length of v. The derivative is extrapolated from central differences with steps h and h/2 [Richardson 1911], so
 // its error falls with the fourth power of the step.
-func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64,
-	err error) {
-	full, along, err := c.slope(name, x, g, v, h)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	half, alongHalf, err := c.slope(name, x, g, v, h/2)
-	if err != nil {
-		return 0, 0, 0, err
-	}
+func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64) {
+	full, along := c.slope(name, x, g, v, h)
+	half, alongHalf := c.slope(name, x, g, v, h/2)
 	fd, exact := (4*half-full)/3, (4*alongHalf-along)/3
 	for _, e := range v {
 		size = math.Hypot(size, e)
 	}
-	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size, nil
+	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size
 }
 
 // slope returns (f(x+hv) - f(x-hv)) / 2h, and <g, v> for v after rounding to float32. It subtracts output by output and
 // sums in float64.
-func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64) (fd, along float64, err error) {
-	move := func(h float64) (*tensor.Tensor, tensor.Map, error) {
-		at, feeds := x.Clone(), tensor.Map{}
-		for k, t := range c.feeds {
-			feeds[k] = t
+func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64) (fd, along float64) {
+	move := func(h float64) (at *tensor.Tensor, out tensor.Map) {
+		if c.err != nil {
+			return x, nil
 		}
+		feeds := maps.Clone(c.feeds)
+		at = x.Clone()
 		for i := range at.Data {
 			at.Data[i] = float32(float64(x.Data[i]) + h*v[i])
 		}
 		feeds[name] = at
-		out, err := c.run(c.forward, feeds)
-		return at, out, err
+		out, c.err = c.run(c.forward, feeds)
+		return at, out
 	}
-	up, high, err := move(h)
-	if err != nil {
-		return 0, 0, err
-	}
-	down, low, err := move(-h)
-	if err != nil {
-		return 0, 0, err
+	up, high := move(h)
+	down, low := move(-h)
+	if c.err != nil {
+		return 0, 0
 	}
 	for i := range x.Data {
 		along += float64(g.Data[i]) * (float64(up.Data[i]) - float64(down.Data[i])) / (2 * h)
@@ -264,7 +240,7 @@ func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64
 			fd += float64(w[i]) * (float64(high[name].Data[i]) - float64(low[name].Data[i])) / (2 * h)
 		}
 	}
-	return fd, along, nil
+	return fd, along
 }
 
 // NonSmooth reports whether the derivative of the outputs has jumps.

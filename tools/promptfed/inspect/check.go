@@ -187,8 +187,8 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 	return gradientLines(results, strings.Join(of, "+"))
 }
 
-// checkFile is gradtest.CheckFile. It computes inputs of half precision in float32, because finite differences need
-// smaller steps than half precision can represent.
+// checkFile checks named outputs and inputs of a file. It computes inputs of half precision in float32, because finite
+// differences need smaller steps than half precision can represent.
 func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map,
 	o gradtest.Options) ([]gradtest.Result, error) {
 	outputs, err := grad.SelectOutputs(f, of, wrt)
@@ -196,7 +196,8 @@ func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 		return nil, err
 	}
 	if !slices.ContainsFunc(f.Inputs(), func(n graph.Node) bool { return n.DType() == graph.Half }) {
-		return gradtest.CheckFile(ctx, f, of, wrt, feeds, o)
+		o.Write = f.Model
+		return gradtest.Check(ctx, outputs, wrt, feeds, o)
 	}
 	g, roots, in := graph.New(), []graph.Node(nil), map[graph.Node]graph.Node{}
 	for _, n := range f.Inputs() {
