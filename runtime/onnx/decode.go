@@ -38,34 +38,23 @@ func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) err
 		return fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
 	for len(b) > 0 {
-		number, wire, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		number, wire, value, n := nextField(b)
+		switch {
+		case n < 0:
 			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if wire == protowire.StartGroupType {
+		case wire == protowire.StartGroupType:
 			return errors.New("it holds a group; ONNX has no groups")
-		}
-		if wire != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, wire, b); n < 0 {
-				return protowire.ParseError(n)
+		case wire == protowire.BytesType:
+			if *left--; *left < 0 {
+				return fmt.Errorf("it has more than %d messages and strings", maxParts)
 			}
-			b = b[n:]
-			continue
-		}
-		inner, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
+			if f := d.Fields().ByNumber(number); f != nil && f.Message() != nil {
+				if err := count(value, f.Message(), depth+1, left); err != nil {
+					return err
+				}
+			}
 		}
 		b = b[n:]
-		if *left--; *left < 0 {
-			return fmt.Errorf("it has more than %d messages and strings", maxParts)
-		}
-		if f := d.Fields().ByNumber(number); f != nil && f.Message() != nil {
-			if err := count(inner, f.Message(), depth+1, left); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -1,14 +1,11 @@
 package onnx
 
 import (
-	"bufio"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"path/filepath"
 
+	"github.com/edsrzf/mmap-go"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -29,19 +26,29 @@ func OpenFile(dir, location string) (*ModelProto, error) {
 		return nil, err
 	}
 	defer in.Close()
-	m, err := externalised(in, size, dir, filepath.ToSlash(location))
+	var whole mmap.MMap
+	if size > 0 {
+		if whole, err = mmap.Map(in, mmap.RDONLY, 0); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		defer whole.Unmap()
+	}
+	m, err := externalised(whole, dir, filepath.ToSlash(location))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return m, nil
 }
 
-func externalised(in io.Reader, size int64, dir, location string) (*ModelProto, error) {
+func externalised(whole []byte, dir, location string) (*ModelProto, error) {
+	x := &externaliser{whole: whole}
 	_, outside := find(dir, location)
-	x := &externaliser{in: bufio.NewReaderSize(in, 1<<16), whole: outside != nil}
-	b, err := x.message(size, inModel, 0)
-	if err != nil {
-		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
+	b := whole
+	if outside == nil {
+		var err error
+		if b, err = x.message(whole, inModel, 0); err != nil {
+			return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
+		}
 	}
 	m, err := decode(b)
 	if err != nil {
@@ -90,97 +97,63 @@ var leads = map[messageKind]map[protowire.Number]messageKind{
 
 // externaliser copies an encoded model without the contents of its large tensors.
 type externaliser struct {
-	in    *bufio.Reader
-	at    int64
-	whole bool // read all tensors
-	left  bool // some tensor stays in the file
+	whole []byte // the mapped file
+	left  bool   // some tensor stays in the file
 }
 
-func (x *externaliser) ReadByte() (byte, error) {
-	b, err := x.in.ReadByte()
-	if err == nil {
-		x.at++
-	}
-	return b, err
-}
-
-// raw reads n bytes, in pieces, so that a wrong size in a file does not allocate memory.
-func (x *externaliser) raw(to []byte, n int64) ([]byte, error) {
-	for n > 0 {
-		piece := min(n, 1<<20)
-		from := len(to)
-		to = append(to, make([]byte, piece)...)
-		if _, err := io.ReadFull(x.in, to[from:]); err != nil {
-			return nil, err
-		}
-		x.at, n = x.at+piece, n-piece
-	}
-	return to, nil
-}
-
-func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, error) {
+func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byte, err error) {
 	if depth > maxNested {
 		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
-	end := x.at + n
-	var out []byte
 	dtype := TensorProto_UNDEFINED
-	for x.at < end {
-		tag, err := binary.ReadUvarint(x)
-		if err != nil {
-			return nil, err
+	for len(b) > 0 {
+		number, wire, value, n := nextField(b)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
 		}
-		field, wire := protowire.DecodeTag(tag)
-		var number uint64 // the value of the field, or the bytes of it
-		switch wire {
-		case protowire.VarintType, protowire.BytesType:
-			number, err = binary.ReadUvarint(x)
-		case protowire.Fixed32Type:
-			number = 4
-		case protowire.Fixed64Type:
-			number = 8
-		default:
-			err = fmt.Errorf("wire type %d", wire)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if wire == protowire.VarintType {
-			if out = protowire.AppendVarint(protowire.AppendVarint(out, tag), number); kind == inTensor && field == 2 {
-				dtype = TensorProto_DataType(number)
-			}
-			continue
-		}
-		if number > uint64(max(0, end-x.at)) {
-			return nil, fmt.Errorf("a field of %d bytes where %d are left", number, end-x.at)
-		}
-		size := int64(number)
-		inner, nested := leads[kind][field]
+		inner, nested := leads[kind][number]
 		switch {
-		case wire != protowire.BytesType:
-			out, err = x.raw(protowire.AppendVarint(out, tag), size)
-		case nested:
-			var b []byte
-			b, err = x.message(size, inner, depth+1)
-			out = protowire.AppendBytes(protowire.AppendVarint(out, tag), b)
-		case kind == inTensor && field == 9 && size >= minExternal && !x.whole && floating(dtype):
-			t := &TensorProto{}
-			SetExternal(t, External{File: ownFile, Offset: x.at, Length: size})
-			if out, err = (proto.MarshalOptions{}).MarshalAppend(out, t); err == nil {
-				_, err = x.in.Discard(int(size))
+		case nested && wire == protowire.BytesType:
+			if value, err = x.message(value, inner, depth+1); err != nil {
+				return nil, err
 			}
-			x.at, x.left = x.at+size, true
+			out = protowire.AppendBytes(protowire.AppendTag(out, number, wire), value)
+		case kind == inTensor && number == 9 && len(value) >= minExternal && floating(dtype):
+			t := &TensorProto{}
+			at := cap(x.whole) - cap(value) // both end where the mapped file ends
+			SetExternal(t, External{File: ownFile, Offset: int64(at), Length: int64(len(value))})
+			if out, err = (proto.MarshalOptions{}).MarshalAppend(out, t); err != nil {
+				return nil, err
+			}
+			x.left = true
 		default:
-			out, err = x.raw(protowire.AppendVarint(protowire.AppendVarint(out, tag), number), size)
+			if kind == inTensor && number == 2 && wire == protowire.VarintType {
+				v, _ := protowire.ConsumeVarint(value)
+				dtype = TensorProto_DataType(v)
+			}
+			out = append(out, b[:n]...)
 		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if x.at != end {
-		return nil, errors.New("a message ends inside a field")
+		b = b[n:]
 	}
 	return out, nil
+}
+
+// nextField splits the first field of an encoded message: its number, its type, its encoded value (of bytes without
+// their length), and the length of all, which is negative for an error of protowire.
+func nextField(b []byte) (number protowire.Number, wire protowire.Type, value []byte, n int) {
+	number, wire, n = protowire.ConsumeTag(b)
+	if n < 0 {
+		return 0, 0, nil, n
+	}
+	m := protowire.ConsumeFieldValue(number, wire, b[n:])
+	if m < 0 {
+		return 0, 0, nil, m
+	}
+	value = b[n : n+m]
+	if wire == protowire.BytesType {
+		value, _ = protowire.ConsumeBytes(value)
+	}
+	return number, wire, value, n + m
 }
 
 func floating(t TensorProto_DataType) bool {

@@ -31,10 +31,10 @@ func TestFilesAreBounded(t *testing.T) {
 		"a group":                      field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
 		"cut short":                    field(7, make([]byte, 40))[:30],
 		"it has no graph":              {},
-		"bytes where": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
+		"unexpected EOF": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
 			7),
-		"overflows a 64-bit integer":   bytes.Repeat([]byte{0xff}, 12),
-		"not an ONNX model, or cut sh": []byte("pickle"),
+		"variable length integer overflow": bytes.Repeat([]byte{0xff}, 12),
+		"not an ONNX model, or cut sh":     []byte("pickle"),
 	} {
 		path := filepath.Join(dir, "m.onnx")
 		if err := os.WriteFile(path, b, 0o644); err != nil {
