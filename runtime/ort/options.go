@@ -165,34 +165,28 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 
 // native returns the binding's session options for one provider. The caller destroys them.
 func (o Options) native(provider, weights string) (*binding.SessionOptions, error) {
+	a, err := native() // it creates the arena that sessions share
+	if err != nil {
+		return nil, err
+	}
 	so, err := binding.NewSessionOptions()
 	if err != nil {
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
-	if err := o.fill(so, weights); err != nil {
-		so.Destroy()
-		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
+	err = o.fill(so, weights)
+	if err == nil && provider != CUDA {
+		err = a.addKernels(so)
 	}
-	add := addKernels
-	if provider == CUDA {
-		add = o.addCUDA
+	if err != nil {
+		err = fmt.Errorf("ort: session options: %s", oneLine(err))
+	} else if provider == CUDA {
+		err = o.addCUDA(so)
 	}
-	if err := add(so); err != nil {
+	if err != nil {
 		so.Destroy()
 		return nil, err
 	}
 	return so, nil
-}
-
-func addKernels(so *binding.SessionOptions) error {
-	a, err := native()
-	if err == nil {
-		err = a.addKernels(so)
-	}
-	if err != nil {
-		return fmt.Errorf("ort: operators of runtime/kernels: %s", oneLine(err))
-	}
-	return nil
 }
 
 // spinTime is in microseconds. In steps of ViT-B/16's text tower with 10 classes, consecutive operators on one thread
@@ -214,9 +208,6 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
 	if !o.NoArena {
-		if _, err := native(); err != nil { // it creates the arena
-			return err
-		}
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
 	}
 	if spins {
@@ -263,10 +254,10 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 	if o.MemoryLimit > 0 {
 		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
 	}
-	if err := cuda.Update(settings); err != nil {
-		return noCUDA(err)
+	if err = cuda.Update(settings); err == nil {
+		err = so.AppendExecutionProviderCUDA(cuda)
 	}
-	if err := so.AppendExecutionProviderCUDA(cuda); err != nil {
+	if err != nil {
 		return noCUDA(err)
 	}
 	return nil
@@ -279,16 +270,9 @@ func noCUDA(err error) error {
 		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds "+
 			"them (LD_LIBRARY_PATH)", strings.Join(missing, ", "))
 	}
-	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu",
-		environment.path, oneLine(err), todo)}
+	return fmt.Errorf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu", environment.path,
+		oneLine(err), todo)
 }
-
-// absent is an error that is ErrProvider, with its own text.
-type absent struct{ text string }
-
-func (a absent) Error() string { return a.text }
-
-func (a absent) Is(target error) bool { return target == ErrProvider }
 
 func flag(on bool) string {
 	if on {

@@ -2,7 +2,6 @@ package ort
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	binding "github.com/yalue/onnxruntime_go"
@@ -11,13 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ErrProvider is wrapped by the error of a provider that is not available.
-var ErrProvider = errors.New("the provider is not available")
-
 // ChooseProvider finds the provider that options will run on, before any work depends on it: it compiles and runs a
-// graph of one node. If CUDA is not available, the error wraps ErrProvider. Auto becomes CUDA, or else CPU with one
-// device and no memory limit, and then why is the reason against CUDA. Sessions with the returned options run on that
-// one provider or fail, so a run never uses two providers.
+// graph of one node. Auto becomes CUDA, or else CPU with one device and no memory limit, and then why is the reason
+// against CUDA. Sessions with the returned options run on that one provider or fail, so a run never uses two providers.
 func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	o = o.WithProvider()
 	if err := o.check(); err != nil || o.Provider == CPU {
@@ -33,8 +28,7 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	x := tensor.Of([]float32{2}, 1)
 	out, err := s.Run(context.Background(), tensor.Map{"x": x})
 	if err != nil || out["y"].Data[0] != 2 {
-		return o, nil, fmt.Errorf("%w: provider %s does not run a graph of one node: %w", ErrProvider, s.Provider(),
-			err)
+		return o, nil, fmt.Errorf("ort: provider %s does not run a graph of one node: %w", s.Provider(), err)
 	}
 	if o.Provider = s.Provider(); o.Provider == CPU {
 		o.MemoryLimit, o.Devices = 0, 1
