@@ -54,20 +54,11 @@ func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error
 			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
 		}
 	}()
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if err := fill(f); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
+	for _, step := range []func() error{func() error { return f.Chmod(mode) }, func() error { return fill(f) }, f.Sync,
+		f.Close, func() error { return os.Rename(f.Name(), path) }} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	SyncFolder(dir)
 	return nil

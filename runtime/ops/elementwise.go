@@ -18,8 +18,12 @@ func init() {
 			each(func(c *call) node { return c.G().Mul(c.X(1)) }, func(c *call) node { return c.G().Mul(c.X(0)) })),
 		binary("Div", pairwise(foldDiv), each(func(c *call) node { return c.G().Div(c.X(1)) },
 			func(c *call) node { return c.G().Div(c.X(1)).Mul(c.Y()).Neg() })),
-		def{Kind: "Mod", MinInputs: 2, Attrs: "fmod int", Infer: elementwise(pairwise(foldMod)), VJP: modVJP,
-			NonSmooth: true},
+		def{Kind: "Mod", MinInputs: 2, Attrs: "fmod int", Infer: elementwise(pairwise(foldMod)), NonSmooth: true,
+			VJP: func(c *call) []node {
+				// of a - b q: the quotient q, rounded down (for fmod, towards zero), is constant between its jumps
+				q := c.X(0).Sub(c.Y()).Div(c.X(1))
+				return []node{c.G(), c.G().Mul(q).Neg()}
+			}},
 		def{Kind: "Pow", MinInputs: 2, Infer: func(o *infer) error { return broadcast(o, o.In[:2]) },
 			VJP: each(powBase, powExponent)},
 		variadic("Max", numbers(func(a, b int) int { return max(a, b) }), extremeVJP, true),
@@ -41,9 +45,15 @@ func init() {
 		def{Kind: "IsNaN", MinInputs: 1, Infer: typed(graph.Bool, sameShape)},
 		def{Kind: "IsInf", MinInputs: 1, Attrs: "detect_negative int, detect_positive int",
 			Infer: typed(graph.Bool, sameShape)},
-		def{Kind: "Where", MinInputs: 3, Infer: inferWhere, VJP: whereVJP},
+		def{Kind: "Where", MinInputs: 3, Infer: inferWhere, VJP: func(c *call) []node {
+			zero := c.G().ScalarLike(0)
+			return []node{{}, c.X(0).Where(c.G(), zero), c.X(0).Where(zero, c.G())}
+		}},
 
-		def{Kind: "Identity", MinInputs: 1, Infer: inferIdentity, VJP: passGradient},
+		def{Kind: "Identity", MinInputs: 1, VJP: passGradient, Infer: func(o *infer) error {
+			o.SetContent(o.In[0].ConstantInts())
+			return sameShape(o)
+		}},
 		def{Kind: "Cast", MinInputs: 1, Attrs: "to int, saturate int", Infer: inferCast, VJP: castVJP},
 		def{Kind: "CastLike", MinInputs: 2, Attrs: "saturate int", Infer: inferCastLike, VJP: castVJP},
 		def{Kind: "Dropout", MinInputs: 1, Infer: inferDropout, VJP: dropoutVJP},
@@ -148,13 +158,6 @@ func foldEqual(a, b graph.Dim) (graph.Dim, bool) {
 	return graph.StaticDim(0), a.Is(-1) || b.Is(-1) // a size is never -1
 }
 
-// modVJP is the gradient of a - b q, in which the quotient q, rounded down (for fmod, towards zero), is constant
-// between its jumps.
-func modVJP(c *call) []node {
-	q := c.X(0).Sub(c.Y()).Div(c.X(1))
-	return []node{c.G(), c.G().Mul(q).Neg()}
-}
-
 // powBase returns p x^(p-1).
 func powBase(c *call) node {
 	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
@@ -205,16 +208,6 @@ func inferWhere(o *infer) error {
 		return args[1], args[0].Static()
 	})
 	return broadcast(o, o.In[:3])
-}
-
-func whereVJP(c *call) []node {
-	zero := c.G().ScalarLike(0)
-	return []node{{}, c.X(0).Where(c.G(), zero), c.X(0).Where(zero, c.G())}
-}
-
-func inferIdentity(o *infer) error {
-	o.SetContent(o.In[0].ConstantInts())
-	return sameShape(o)
 }
 
 func inferCast(o *infer) error {

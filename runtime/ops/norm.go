@@ -6,23 +6,18 @@ func init() {
 	graph.Register(
 		def{Kind: "LayerNormalization", MinInputs: 2, MinRank: 1, Attrs: "axis int, epsilon float, stash_type int",
 			Infer: inferLayerNorm, VJP: layerNormVJP},
-		def{Kind: "BatchNormalization", MinInputs: 5, MinRank: 2, Attrs: "epsilon float, momentum float, " +
-			"training_mode int",
-			Infer: sameShape, VJP: batchNormVJP},
+		def{Kind: "BatchNormalization", MinInputs: 5, MinRank: 2, Infer: sameShape, VJP: batchNormVJP,
+			Attrs: "epsilon float, momentum float, training_mode int"},
 		def{Kind: "InstanceNormalization", MinInputs: 3, MinRank: 3, Attrs: "epsilon float", Infer: sameShape,
 			Decompose: decomposeInstanceNorm},
-		def{Kind: "RMSNormalization", MinInputs: 2, MinRank: 1, Since: 23, Attrs: "axis int, epsilon float, " +
-			"stash_type int",
-			Infer: sameShape, Decompose: decomposeRMSNorm},
-		def{Kind: "SimplifiedLayerNormalization", MinInputs: 2, MinRank: 1,
-			Attrs: "axis int, epsilon float, stash_type int",
-			Infer: sameShape, Decompose: decomposeRMSNorm},
+		def{Kind: "RMSNormalization", MinInputs: 2, MinRank: 1, Since: 23, Infer: sameShape,
+			Attrs: "axis int, epsilon float, stash_type int", Decompose: decomposeRMSNorm},
+		def{Kind: "SimplifiedLayerNormalization", MinInputs: 2, MinRank: 1, Infer: sameShape,
+			Attrs: "axis int, epsilon float, stash_type int", Decompose: decomposeRMSNorm},
 		def{Domain: graph.Microsoft, Kind: "SkipLayerNormalization", MinInputs: 3, Attrs: "epsilon float",
 			Infer: sameShape, Decompose: decomposeSkipNorm},
-		def{Kind: "LpNormalization", MinInputs: 1, Attrs: "axis int, p int", Infer: sameShape,
-			Decompose: decomposeLpNorm},
-		def{Kind: "MeanVarianceNormalization", MinInputs: 1, Attrs: "axes ints", Infer: sameShape,
-			Decompose: decomposeMeanVariance},
+		decomposed("LpNormalization", "axis int, p int", decomposeLpNorm),
+		decomposed("MeanVarianceNormalization", "axes ints", decomposeMeanVariance),
 		def{Kind: "LRN", MinInputs: 1, Attrs: "alpha float, beta float, bias float, size int", Infer: sameShape},
 	)
 }

@@ -12,7 +12,10 @@ import (
 func init() {
 	graph.Register(
 		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int",
-			Infer: inferDequantize, Decompose: decomposeDequantize},
+			Decompose: decomposeDequantize, Infer: func(o *infer) error {
+				o.SetType(0, o.In[1].DType())
+				return sameShape(o)
+			}},
 		def{Kind: "QuantizeLinear", MinInputs: 2, Infer: inferQuantize,
 			Attrs: "axis int, block_size int, output_dtype int, precision int, saturate int"},
 		def{Kind: "DynamicQuantizeLinear", MinInputs: 1, Infer: inferDynamicQuantize},
@@ -22,11 +25,6 @@ func init() {
 		def{Domain: graph.Microsoft, Kind: "MatMulNBits", MinInputs: 3, Infer: inferMatMulNBits,
 			Attrs: "K int, N int, accuracy_level int, bits int, block_size int", Decompose: decomposeMatMulNBits},
 	)
-}
-
-func inferDequantize(o *infer) error {
-	o.SetType(0, o.In[1].DType())
-	return o.Set(o.In[0].Shape())
 }
 
 // decomposeDequantize returns (x - zero) scale, with scale and zero per tensor or per axis.

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -114,17 +115,13 @@ func rangeLen(i, j, step int) int {
 // the positions that the slice read, which are a slice of 0, 1, 2, ...
 func sliceVJP(c *call) []node {
 	x, g := c.X(0), c.G().Graph()
-	axes, ok := c.X(3).StaticInts()
-	if !ok || x.Rank() < 0 {
-		return c.Fail("the axes and the rank of its input must be known when the graph is built")
-	}
 	n := c.X(1).Shape()
 	if len(n) != 1 || !n[0].Static() {
 		return c.Fail("the number of sliced axes must be known when the graph is built")
 	}
-	axes, err := resolve(axes, n[0].N, x.Rank())
+	axes, err := cutAxes(c, n[0].N)
 	if err != nil {
-		return c.Fail("%v", err)
+		return c.Fail("%w", err)
 	}
 	before, after := make([]int, x.Rank()), make([]int, x.Rank())
 	var hard []int // entries of axes for which padding does not work
@@ -154,6 +151,15 @@ func sliceVJP(c *call) []node {
 		d = scatterAxis(d, sizeOf(x, a), a, apply("Slice", nil, in...))
 	}
 	return []node{d}
+}
+
+// cutAxes returns the axes of a Slice or Pad; without its fourth input they are the first n.
+func cutAxes(c *call, n int) ([]int, error) {
+	axes, ok := c.X(3).StaticInts()
+	if rank := c.X(0).Rank(); ok && rank >= 0 {
+		return resolve(axes, n, rank)
+	}
+	return nil, errors.New("the axes and the rank of its input must be known when the graph is built")
 }
 
 func positions(x node, axis int) node {
@@ -238,13 +244,9 @@ func padVJP(c *call) []node {
 // 0, 1, 2, ... returns these positions.
 func padByIndexVJP(c *call) []node {
 	x, g := c.X(0), c.X(0).Graph()
-	axes, ok := c.X(3).StaticInts()
-	if !ok || x.Rank() < 0 {
-		return c.Fail("the axes and the rank of its input must be known when the graph is built")
-	}
-	axes, err := resolve(axes, x.Rank(), x.Rank())
+	axes, err := cutAxes(c, x.Rank())
 	if err != nil {
-		return c.Fail("%v", err)
+		return c.Fail("%w", err)
 	}
 	d := c.G()
 	for i, a := range axes {
