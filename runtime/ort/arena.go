@@ -20,8 +20,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// probe is a session of one node, whose runs trim the arena.
-var probe = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{}) })
+// trimmer returns a session of one node, whose runs trim the arena.
+var trimmer func() (*Session, error)
+
+func init() { // a session that closes trims, so an initializer of trimmer would depend on itself
+	trimmer = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{}) })
+}
 
 // TrimMemory returns memory that no run uses to the system: buffers that the arena of all sessions keeps for later
 // runs, and freed memory of the C heap. Runs in flight keep their buffers; later runs allocate again.
@@ -29,7 +33,7 @@ var probe = sync.OnceValues(func() (*Session, error) { return NewSession(probeMo
 // The GNU C library keeps freed memory per thread, and goroutines change threads: sessions of 32 MiB, opened and closed
 // one after another, held 600 MiB.
 func TrimMemory() error {
-	s, err := probe()
+	s, err := trimmer()
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,11 @@ type uploader struct {
 	memory unsafe.Pointer
 }
 
-// newUploader returns an uploader for a provider and the device of the options. Its arena grows only by what is
+// newUploader returns an uploader for the provider and the device of the options. Its arena grows only by what is
 // uploaded.
-func (a *api) newUploader(o Options, provider string) (*uploader, error) {
+func (a *api) newUploader(o Options) (*uploader, error) {
 	o.MemoryLimit, o.Profile, o.Placement = 0, "", false
-	options, err := o.native(provider, "")
+	options, err := o.native("")
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 	if u.executable, err = a.compileProbe(options); err != nil {
 		return nil, err
 	}
-	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[provider])
+	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[o.Provider])
 	defer C.free(unsafe.Pointer(name))
 	if err := a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err != nil {
 		u.close()

@@ -119,7 +119,6 @@ func TestCUDAAbsent(t *testing.T) {
 	if s.Provider() != ort.CPU {
 		t.Errorf("auto took %q", s.Provider())
 	}
-	wantError(t, s.Fallback(), "provider cuda is not available in")
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
 }
 

@@ -104,7 +104,7 @@ func (o Options) WithProvider() Options {
 }
 
 // onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
-func (o Options) onDevice(provider string) bool { return provider == CUDA || o.Bind }
+func (o Options) onDevice() bool { return o.Provider == CUDA || o.Bind }
 
 func (o Options) check() error {
 	switch o.Provider {
@@ -163,8 +163,8 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	return f, nil
 }
 
-// native returns the binding's session options for one provider. The caller destroys them.
-func (o Options) native(provider, weights string) (*binding.SessionOptions, error) {
+// native returns the binding's session options. The caller destroys them.
+func (o Options) native(weights string) (*binding.SessionOptions, error) {
 	a, err := native() // it creates the arena that sessions share
 	if err != nil {
 		return nil, err
@@ -174,12 +174,12 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
 	err = o.fill(so, weights)
-	if err == nil && provider != CUDA {
+	if err == nil && o.Provider != CUDA {
 		err = a.addKernels(so)
 	}
 	if err != nil {
 		err = fmt.Errorf("ort: session options: %s", oneLine(err))
-	} else if provider == CUDA {
+	} else if o.Provider == CUDA {
 		err = o.addCUDA(so)
 	}
 	if err != nil {

@@ -18,22 +18,23 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	if err := o.check(); err != nil || o.Provider == CPU {
 		return o, nil, err
 	}
-	probe := o
-	probe.WeightsDir, probe.Outputs = "", nil
-	s, err := NewSession(probeModel(), probe)
-	if err != nil {
-		return o, nil, err
+	asked := o.Provider
+	o.Provider = CUDA
+	if why = o.probe(); why == nil || asked == CUDA {
+		return o, nil, why
 	}
-	defer s.Close()
-	x := tensor.Of([]float32{2}, 1)
-	out, err := s.Run(context.Background(), tensor.Map{"x": x})
-	if err != nil || out["y"].Data[0] != 2 {
-		return o, nil, fmt.Errorf("ort: provider %s does not run a graph of one node: %w", s.Provider(), err)
+	o.Provider, o.MemoryLimit, o.Devices = CPU, 0, 1
+	return o, why, nil
+}
+
+// probe runs a graph of one node with the options.
+func (o Options) probe() error {
+	o.WeightsDir, o.Outputs = "", nil
+	out, err := RunOnce(context.Background(), probeModel(), o, tensor.Map{"x": tensor.Of([]float32{2}, 1)})
+	if err == nil && out["y"].Data[0] != 2 {
+		err = fmt.Errorf("ort: provider %s computes %g for 2 in a graph of one node", o.Provider, out["y"].Data[0])
 	}
-	if o.Provider = s.Provider(); o.Provider == CPU {
-		o.MemoryLimit, o.Devices = 0, 1
-	}
-	return o, s.Fallback(), nil
+	return err
 }
 
 // probeModel returns the model y = x for x [1].

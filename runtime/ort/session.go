@@ -22,7 +22,6 @@ var ErrClosed = errors.New("already closed")
 type Session struct {
 	*program
 	provider string
-	fallback error
 	slots    []slot
 
 	mu       sync.RWMutex // read-locked by every run, locked by Close
@@ -45,6 +44,12 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.Provider == Auto {
+		var err error
+		if o, _, err = ChooseProvider(o); err != nil {
+			return nil, err
+		}
+	}
 	p, err := prepare(model, o)
 	if err != nil {
 		return nil, err
@@ -52,18 +57,8 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := start(o.Provider != CPU); err != nil {
 		return nil, err
 	}
-	s := &Session{program: p, slots: p.slots()}
-	switch o.Provider {
-	case CUDA:
-		s.provider, err = CUDA, s.compile(o, CUDA)
-	case Auto:
-		if s.provider, s.fallback = CUDA, s.compile(o, CUDA); s.fallback != nil {
-			s.provider, err = CPU, s.compile(o, CPU)
-		}
-	default:
-		s.provider, err = CPU, s.compile(o, CPU)
-	}
-	if err != nil {
+	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
+	if err := s.compile(o); err != nil {
 		return nil, err
 	}
 	s.model, s.external = nil, nil
@@ -86,13 +81,13 @@ func Open(path string, o Options) (*Session, error) {
 	return s, nil
 }
 
-func (s *Session) compile(o Options, provider string) error {
+func (s *Session) compile(o Options) error {
 	devices := 1
-	if o.onDevice(provider) {
+	if o.onDevice() {
 		devices = max(1, o.Devices)
 	}
 	for range devices {
-		r, err := s.replica(o, provider)
+		r, err := s.replica(o)
 		if err != nil {
 			return errors.Join(err, s.destroy())
 		}
@@ -102,20 +97,20 @@ func (s *Session) compile(o Options, provider string) error {
 	return nil
 }
 
-func (s *Session) replica(o Options, provider string) (*replica, error) {
-	native, err := o.native(provider, s.weights)
+func (s *Session) replica(o Options) (*replica, error) {
+	native, err := o.native(s.weights)
 	if err != nil {
 		return nil, err
 	}
 	defer native.Destroy()
 	r := &replica{device: o.Device}
-	if o.onDevice(provider) || o.Prepack && len(s.external) > 0 {
-		err = r.compileShared(s.program, native, o, provider)
+	if o.onDevice() || o.Prepack && len(s.external) > 0 {
+		err = r.compileShared(s.program, native, o)
 	} else {
 		err = r.compile(s.program, native, nil)
 	}
 	if err != nil {
-		return nil, s.errorf("provider %s rejects it: %s", provider, oneLine(errors.Join(err, r.close())))
+		return nil, s.errorf("provider %s rejects it: %s", o.Provider, oneLine(errors.Join(err, r.close())))
 	}
 	return r, nil
 }
@@ -149,9 +144,6 @@ func (s *Session) Outputs() []ValueInfo { return slices.Clone(s.outputs) }
 
 // Provider returns the provider that the session runs on, CPU or CUDA.
 func (s *Session) Provider() string { return s.provider }
-
-// Fallback returns the reason why Auto did not take CUDA, and nil otherwise.
-func (s *Session) Fallback() error { return s.fallback }
 
 // Close waits for the runs in flight and frees the session. A second Close does nothing.
 func (s *Session) Close() error { return closeSessions(s) }

@@ -60,16 +60,16 @@ type mapped struct {
 }
 
 // compileShared compiles the graph with shared weights.
-func (r *replica) compileShared(p *program, options *binding.SessionOptions, o Options, provider string) error {
+func (r *replica) compileShared(p *program, options *binding.SessionOptions, o Options) error {
 	a, err := native()
 	if err != nil {
 		return err
 	}
 	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, onHost}}
-	if o.onDevice(provider) {
+	if o.onDevice() {
 		r.held.at.device = o.Device
 	}
-	if err := r.held.join(o, provider); err != nil {
+	if err := r.held.join(o); err != nil {
 		return err
 	}
 	r.uploader = r.held.in.uploader
@@ -191,7 +191,7 @@ func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
 	return v, err
 }
 
-func (h *sharer) join(o Options, provider string) (err error) {
+func (h *sharer) join(o Options) (err error) {
 	containers.Lock()
 	defer containers.Unlock()
 	c := containers.of[h.at]
@@ -201,7 +201,7 @@ func (h *sharer) join(o Options, provider string) (err error) {
 			return err
 		}
 		if h.at.device != onHost {
-			if c.uploader, err = h.api.newUploader(o, provider); err != nil {
+			if c.uploader, err = h.api.newUploader(o); err != nil {
 				h.api.releaseContainer(c.packed)
 				return err
 			}
