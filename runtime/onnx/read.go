@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -97,32 +98,19 @@ func checkMessage(x proto.Message) error {
 			}
 		}
 	case *NodeProto:
-		if err := checkName("node", x.Name, x.OpType, x.Domain, x.Overload); err != nil {
-			return err
-		}
-		if err := checkName("value", x.Input...); err != nil {
-			return err
-		}
-		return checkName("value", x.Output...)
+		return cmp.Or(checkName("node", x.Name, x.OpType, x.Domain, x.Overload), checkName("value", x.Input...),
+			checkName("value", x.Output...))
 	case *AttributeProto:
 		return checkName("attribute", x.Name, x.RefAttrName)
 	case *FunctionProto:
-		if err := checkName("function", x.Name, x.Domain, x.Overload); err != nil {
-			return err
-		}
-		if err := checkName("value", x.Input...); err != nil {
-			return err
-		}
-		return checkName("value", x.Output...)
+		return cmp.Or(checkName("function", x.Name, x.Domain, x.Overload), checkName("value", x.Input...),
+			checkName("value", x.Output...))
 	case *SparseTensorProto:
 		if _, err := NumElements(x.Dims); err != nil {
 			return fmt.Errorf("sparse tensor %q: %w", x.GetValues().GetName(), err)
 		}
 	case *TensorProto:
-		if err := checkName("tensor", x.Name); err != nil {
-			return err
-		}
-		return checkTensor(x)
+		return cmp.Or(checkName("tensor", x.Name), checkTensor(x))
 	}
 	return nil
 }

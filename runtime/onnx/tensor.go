@@ -56,7 +56,7 @@ func checkTensor(t *TensorProto) error {
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	typed := len(t.Int32Data)
+	typed, counts := len(t.Int32Data), true
 	switch TensorProto_DataType(t.DataType) {
 	case TensorProto_FLOAT:
 		typed = len(t.FloatData)
@@ -69,18 +69,12 @@ func checkTensor(t *TensorProto) error {
 	case TensorProto_INT32, TensorProto_INT16, TensorProto_INT8, TensorProto_UINT16, TensorProto_UINT8,
 		TensorProto_BOOL, TensorProto_FLOAT16, TensorProto_BFLOAT16:
 	default: // packed in pairs, complex, or without a fixed size
-		if known && len(t.RawData) > 0 && int64(len(t.RawData)) != size {
-			return fmt.Errorf("tensor %q: %d bytes for dimensions %v", t.Name, len(t.RawData), t.Dims)
-		}
-		return nil
+		counts = false
 	}
-	n, err := NumElements(t.Dims)
-	switch {
-	case err != nil:
-		return err
-	case len(t.RawData) > 0 && int64(len(t.RawData)) != size:
+	if known && len(t.RawData) > 0 && int64(len(t.RawData)) != size {
 		return fmt.Errorf("tensor %q: %d bytes for dimensions %v", t.Name, len(t.RawData), t.Dims)
-	case len(t.RawData) == 0 && int64(typed) != n:
+	}
+	if n, err := NumElements(t.Dims); err != nil || counts && len(t.RawData) == 0 && int64(typed) != n {
 		return fmt.Errorf("tensor %q: %d elements for dimensions %v", t.Name, typed, t.Dims)
 	}
 	return nil

@@ -10,8 +10,7 @@ import (
 // WeightFiles records the state of external data files when a model first named them. It serves a caller that builds
 // several models of the same weights one after the other. The zero value is ready to use, from many goroutines.
 type WeightFiles struct {
-	mu    sync.Mutex
-	files map[string]os.FileInfo
+	files sync.Map // os.FileInfo by path
 }
 
 // Check returns an error if a file that m names, relative to dir, was replaced or written since an earlier model named
@@ -21,22 +20,16 @@ func (s *WeightFiles) Check(m *ModelProto, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, name := range names {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		now, err := os.Stat(path)
 		if err != nil {
 			return err
 		}
-		if old := s.files[path]; old != nil && !SameFile(old, now) {
+		if old, there := s.files.LoadOrStore(path, now); there && !SameFile(old.(os.FileInfo), now) {
 			return fmt.Errorf("the weights file %s changed while it is used: start again, and do not change the file "+
 				"meanwhile", path)
 		}
-		if s.files == nil {
-			s.files = map[string]os.FileInfo{}
-		}
-		s.files[path] = now
 	}
 	return nil
 }
