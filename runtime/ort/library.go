@@ -1,7 +1,6 @@
 package ort
 
 import (
-	"bufio"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -95,10 +94,12 @@ func libraryDirs(cuda bool) (dirs []string) {
 	return dirs
 }
 
+var ownModule = regexp.MustCompile(`(?m)^module\s+promptfed\s*(//.*)?$`)
+
 // moduleRoot returns the closest folder at or above dir whose go.mod declares the module promptfed, or "".
 func moduleRoot(dir string) string {
 	for {
-		if declaresModule(filepath.Join(dir, "go.mod"), "promptfed") {
+		if b, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && ownModule.Match(b) {
 			return dir
 		}
 		up := filepath.Dir(dir)
@@ -107,20 +108,6 @@ func moduleRoot(dir string) string {
 		}
 		dir = up
 	}
-}
-
-func declaresModule(path, module string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == "module" {
-			return words[1] == module
-		}
-	}
-	return false
 }
 
 // Dependency is a shared library that ONNX Runtime's CUDA provider loads.
