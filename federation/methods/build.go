@@ -48,14 +48,10 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 }
 
 // build makes one layer around inner.
-func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, error) {
-	m, err := l.Build(inner)
+func build(d layer.Def, options any, inner method.Method) (method.Method, error) {
+	m, err := d.Build(options, inner)
 	if err != nil {
 		return nil, err
-	}
-	if d.Wrapper() && reflect.TypeOf(method.Unwrap(m)) != reflect.TypeOf(inner) {
-		return nil, fmt.Errorf("its Build must store the method that it wraps, %T, in its field Method, which holds %T",
-			inner, method.Unwrap(m))
 	}
 	return m, check.Join(checkRoles(m), checkCovered(m, inner))
 }
@@ -97,7 +93,7 @@ func checkCovered(m, inner method.Method) error {
 }
 
 // resolved returns Stack.Options.
-func resolved(defs []layer.Def, layers []layer.Builder) map[string]any {
+func resolved(defs []layer.Def, layers []any) map[string]any {
 	out := map[string]any{}
 	for i, l := range layers {
 		values := map[string]any{}
@@ -133,7 +129,7 @@ func valuesOf(v reflect.Value, out map[string]any) {
 }
 
 // decoded returns the layers of a stack with their options.
-func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []layer.Builder,
+func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any,
 	err error) {
 	yes, no := true, false
 	for i, n := range append([]string{name}, with...) {

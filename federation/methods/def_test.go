@@ -22,31 +22,24 @@ func TestNamesOfTheTable(t *testing.T) {
 			t.Errorf("there are two methods %q", d.Name)
 		}
 		seen[d.Name] = true
-		if name := reflect.TypeOf(d.New()).Elem().Name(); strings.ToLower(name) != d.Name && d.Name != "sdfed" {
+		if name := reflect.TypeOf(d.Default).Name(); strings.ToLower(name) != d.Name && d.Name != "sdfed" {
 			t.Errorf("the type of method %s is %s", d.Name, name)
 		}
 	}
 }
 
-// bare is a layer without a pointer.
-type bare struct{}
-
-func (bare) Build(method.Method) (method.Method, error) { return averaged.PromptFL{}, nil }
-
 // Each mistake of a definition is an error before anything is registered.
 func TestRegisterRefuses(t *testing.T) {
-	sound := func() layer.Builder { return &averaged.PromptFL{} }
+	sound := averaged.PromptFL{}
 	before := len(table)
 	for want, d := range map[string]layer.Def{
-		`"" cannot name a method`:          {Title: "T", Paper: "P", New: sound},
-		`"My Method" cannot name a method`: {Name: "My Method", Title: "T", Paper: "P", New: sound},
-		`two methods "promptfl"`:           {Name: "promptfl", Title: "T", Paper: "P", New: sound},
-		"no Title":                         {Name: "mine", Paper: "P", New: sound},
-		"no Paper":                         {Name: "mine", Title: "T", New: sound},
-		"no New":                           {Name: "mine", Title: "T", Paper: "P"},
-		"pointer to a struct": {Name: "mine", Title: "T", Paper: "P",
-			New: func() layer.Builder { return bare{} }}, "New of mine gives <nil>": {Name: "mine", Title: "T",
-			Paper: "P", New: func() layer.Builder { return nil }},
+		`"" cannot name a method`:          {Title: "T", Paper: "P", Default: sound},
+		`"My Method" cannot name a method`: {Name: "My Method", Title: "T", Paper: "P", Default: sound},
+		`two methods "promptfl"`:           {Name: "promptfl", Title: "T", Paper: "P", Default: sound},
+		"no Title":                         {Name: "mine", Paper: "P", Default: sound},
+		"no Paper":                         {Name: "mine", Title: "T", Default: sound},
+		"Default of mine is <nil>":         {Name: "mine", Title: "T", Paper: "P"},
+		"must be a struct":                 {Name: "mine", Title: "T", Paper: "P", Default: &sound},
 	} {
 		func() {
 			defer func() {
@@ -66,19 +59,19 @@ func TestRegisterRefuses(t *testing.T) {
 // as differential privacy does it, would miss that method.
 type hidesInner struct{ method.Method }
 
-func (hidesInner) Build(method.Method) (method.Method, error) {
+func (*hidesInner) Build() (method.Method, error) {
 	return optimization.FedProx{Method: personalized.CoOp{}}, nil
 }
 
 func TestWrapperMustShowWhatItWraps(t *testing.T) {
-	d := layer.Def{Name: "hidesinner", New: func() layer.Builder { return &hidesInner{} }}
+	d := layer.Def{Name: "hidesinner", Default: hidesInner{}}
 	promptFL, _ := Find("promptfl")
 	fedAPPR, _ := Find("fedappr")
 	if !d.Wrapper() || promptFL.Wrapper() || fedAPPR.Wrapper() {
 		t.Error("a wrapper embeds method.Method")
 	}
 	if _, err := build(d, d.New(), averaged.PromptFL{}); err == nil ||
-		!strings.Contains(err.Error(), "its field Method") {
+		!strings.Contains(err.Error(), "the field Method") {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,7 +26,7 @@ func HasOption(name string, with []string, option string) bool {
 
 // decode sets the options of each layer. A plain key belongs to the one layer that defines it; a map below a layer's
 // name has options of that layer. The same option in both forms is an error.
-func decode(stack []layer.Def, layers []layer.Builder, options map[string]any) error {
+func decode(stack []layer.Def, layers []any, options map[string]any) error {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
 		own[i] = map[string]any{}

@@ -46,7 +46,7 @@ func TestBuffers(t *testing.T) {
 // A declaration that a mean is enough does not cover other uploads of clients, except a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
-	base := averaged.PromptFLOf(prompts.DefaultContext)
+	base := averaged.PromptFL{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, ClassAverage: "all"}
 	for _, c := range []struct {
 		extras       []string
 		beside, fail string

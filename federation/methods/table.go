@@ -33,8 +33,8 @@ func Table() []layer.Def { return slices.Clone(table) }
 var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
 // Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
-// for a definition without a title or a paper, for a name that is taken or not valid, and for a New that returns no
-// pointer to a struct.
+// for a definition without a title or a paper, for a name that is taken or not valid, and for a Default that is no
+// struct.
 func Register(d layer.Def) {
 	if !defName.MatchString(d.Name) {
 		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", d.Name))
@@ -42,11 +42,11 @@ func Register(d layer.Def) {
 	if _, err := Find(d.Name); err == nil {
 		panic(fmt.Sprintf("methods: there are two methods %q", d.Name))
 	}
-	if d.Title == "" || d.Paper == "" || d.New == nil {
-		panic(fmt.Sprintf("methods: %s has no Title, no Paper or no New", d.Name))
+	if d.Title == "" || d.Paper == "" {
+		panic(fmt.Sprintf("methods: %s has no Title or no Paper", d.Name))
 	}
-	if t := reflect.TypeOf(d.New()); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		panic(fmt.Sprintf("methods: New of %s gives %v; it must be a pointer to a struct of options", d.Name, t))
+	if t := reflect.TypeOf(d.Default); t == nil || t.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("methods: Default of %s is %v; it must be a struct of options", d.Name, t))
 	}
 	at, _ := slices.BinarySearchFunc(table, d, order)
 	table = slices.Insert(table, at, d)

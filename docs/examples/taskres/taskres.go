@@ -4,7 +4,6 @@ package taskres
 import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -18,19 +17,12 @@ import (
 // dimension: other classes are refused, and clients must agree in their backbone.
 type TaskRes struct {
 	method.Base
-	Alpha float64 `config:"alpha" help:"scale of the residual"`
+	Alpha float64 `config:"alpha" in:"0..1000" help:"scale of the residual"`
 }
 
 func init() {
-	methods.Register(layer.Def{Name: "taskres", Title: "TaskRes", New: newTaskRes,
+	methods.Register(layer.Def{Name: "taskres", Title: "TaskRes", Default: TaskRes{Alpha: 0.5},
 		Paper: "FedAvg of Yu et al., Task Residual for Tuning Vision-Language Models, CVPR 2023"})
-}
-
-func newTaskRes() layer.Builder { return &TaskRes{Alpha: 0.5} }
-
-// Build checks the options.
-func (m *TaskRes) Build(method.Method) (method.Method, error) {
-	return *m, check.InRange("alpha", m.Alpha, 0, 1e3)
 }
 
 // Properties states that the server needs nothing of clients but their mean, weighted by examples: the method runs with

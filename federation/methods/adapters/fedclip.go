@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/runtime/graph"
@@ -36,26 +35,21 @@ import (
 type FedCLIP struct {
 	aggregate.WeightedMean `config:",squash"`
 
-	Objective string  `config:"loss" help:"contrastive or ce (cross entropy)"`
+	Objective string  `config:"loss" in:"contrastive|ce" help:"contrastive or ce (cross entropy)"`
 	Template  string  `config:"template" help:"hand-written prompt, {} stands for the class; empty: data.template"`
-	InputNorm float64 `config:"input_norm" help:"norm that image features are scaled to before the adapter"`
+	InputNorm float64 `config:"input_norm" in:"1e-6.." help:"norm that image features are scaled to before the adapter"`
 }
 
-var fedCLIPDef = layer.Def{Name: "fedclip", Title: "FedCLIP", New: newFedCLIP,
-	Paper: "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023"}
+var fedCLIPDef = layer.Def{Name: "fedclip", Title: "FedCLIP",
+	Paper: "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023",
+	Default: FedCLIP{Objective: "contrastive", WeightedMean: aggregate.UniformMean, Template: "a picture of a {}",
+		InputNorm: 1}}
 
-func newFedCLIP() layer.Builder {
-	return &FedCLIP{Objective: "contrastive", WeightedMean: aggregate.UniformMean, Template: "a picture of a {}",
-		InputNorm: 1}
-}
-
-func (m *FedCLIP) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.OneOf("loss", m.Objective, "contrastive", "ce"),
-		check.InRange("input_norm", m.InputNorm, 1e-6, check.MaxWeight))
+func (m FedCLIP) Check() error {
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		err = check.Join(err, fmt.Errorf("option template is %q; it must contain {} for the class", m.Template))
+		return fmt.Errorf("option template is %q; it must contain {} for the class", m.Template)
 	}
-	return *m, err
+	return nil
 }
 
 func (m FedCLIP) Params(t method.ClientSpec) []method.Param {

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/models/clip"
@@ -39,48 +38,21 @@ type FedLoRA struct {
 	method.FedAvg
 	prompts.Template `config:",squash"`
 
-	Towers    string   `config:"towers" help:"towers that are adapted: text, image or both"`
-	Maps      []string `config:"maps" help:"linear maps that are adapted: all, or some of q, k, v, out, up, down, head"`
-	Blocks    int      `config:"blocks" help:"how many of each tower's last blocks are adapted; 0 for all"`
-	Rank      int      `config:"rank" help:"rank of each low-rank change"`
-	Alpha     float64  `config:"alpha" help:"low-rank changes are scaled by alpha/rank"`
-	Objective string   `config:"loss" help:"contrastive or ce (cross entropy)"`
-	Aggregate string   `config:"aggregate" help:"what the server averages: factors or product"`
-	Owner     string   `config:"owner" help:"owner of the low-rank changes: shared or private"`
+	Towers    string   `config:"towers" in:"text|image|both" help:"towers that are adapted: text, image or both"`
+	Maps      []string `config:"maps" in:"all|q|k|v|out|up|down|head" help:"linear maps that are adapted"`
+	Blocks    int      `config:"blocks" in:"0..tokens" help:"how many of each tower's last blocks are adapted; 0: all"`
+	Rank      int      `config:"rank" in:"1..hidden" help:"rank of each low-rank change"`
+	Alpha     float64  `config:"alpha" in:"1e-9.." help:"low-rank changes are scaled by alpha/rank"`
+	Objective string   `config:"loss" in:"contrastive|ce" help:"contrastive or ce (cross entropy)"`
+	Aggregate string   `config:"aggregate" in:"factors|product" help:"what the server averages: factors or product"`
+	Owner     string   `config:"owner" in:"shared|private" help:"owner of the low-rank changes: shared or private"`
 }
 
-var fedLoRADef = layer.Def{Name: "fedlora", Title: "FLoRA", New: newFedLoRA,
+var fedLoRADef = layer.Def{Name: "fedlora", Title: "FLoRA",
 	Paper: "Nguyen et al., FLoRA: Enhancing Vision-Language Models with Parameter-Efficient Federated Learning, " +
-		"arXiv 2404.15182"}
-
-func newFedLoRA() layer.Builder {
-	return &FedLoRA{Template: prompts.AutoTemplate, Towers: "text", Maps: []string{"all"}, Rank: 2, Alpha: 16,
-		Objective: "contrastive", Aggregate: "factors", Owner: "shared"}
-}
-
-func (m *FedLoRA) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.OneOf("towers", m.Towers, prompts.TextTower, prompts.ImageTower, "both"),
-		check.InRange("blocks", m.Blocks, 0, check.MaxTokens), check.InRange("rank", m.Rank, 1, check.MaxHidden),
-		check.InRange("alpha", m.Alpha, 1e-9, check.MaxWeight), check.OneOf("loss", m.Objective, "contrastive", "ce"),
-		check.OneOf("aggregate", m.Aggregate, "factors", "product"), check.OneOf("owner", m.Owner, "shared", "private"))
-	if len(m.Maps) == 0 {
-		err = check.Join(err, fmt.Errorf("option maps is empty; name at least one map, or all"))
-	}
-	for _, name := range m.Maps {
-		if name != "all" {
-			err = check.Join(err,
-				check.OneOf("maps", name, append([]string{"all", string(clip.Head)}, blockMaps()...)...))
-		}
-	}
-	return *m, err
-}
-
-func blockMaps() (out []string) {
-	for _, m := range clip.BlockMaps() {
-		out = append(out, string(m))
-	}
-	return out
-}
+		"arXiv 2404.15182",
+	Default: FedLoRA{Template: prompts.AutoTemplate, Towers: "text", Maps: []string{"all"}, Rank: 2, Alpha: 16,
+		Objective: "contrastive", Aggregate: "factors", Owner: "shared"}}
 
 func (m FedLoRA) Properties() method.Properties {
 	if m.Aggregate == "product" && m.Owner == "shared" {

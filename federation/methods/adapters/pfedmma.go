@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/models/clip"
@@ -33,25 +32,16 @@ type PFedMMA struct {
 	method.FedAvg
 	prompts.Template `config:",squash"`
 
-	Towers  string  `config:"towers" help:"towers that get adapters: text, image or both"`
-	Blocks  int     `config:"blocks" help:"how many of each tower's last blocks get an adapter, at most all"`
-	Rank    int     `config:"rank" help:"hidden units of an adapter"`
-	Alpha   float64 `config:"alpha" help:"weight of an adapter's output"`
+	Towers  string  `config:"towers" in:"text|image|both" help:"towers that get adapters: text, image or both"`
+	Blocks  int     `config:"blocks" in:"1..tokens" help:"how many of each tower's last blocks get an adapter"`
+	Rank    int     `config:"rank" in:"1..hidden" help:"hidden units of an adapter"`
+	Alpha   float64 `config:"alpha" in:"0.." help:"weight of an adapter's output"`
 	Rescale bool    `config:"grad_rescale" help:"train adapters with the gradients that alpha 1 would give"`
 }
 
-var pFedMMADef = layer.Def{Name: "pfedmma", Title: "pFedMMA", New: newPFedMMA,
-	Paper: "Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter, arXiv 2507.05394"}
-
-func newPFedMMA() layer.Builder {
-	return &PFedMMA{Template: prompts.AutoTemplate, Towers: "both", Blocks: 8, Rank: 32, Alpha: 1e-3, Rescale: true}
-}
-
-func (m *PFedMMA) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.OneOf("towers", m.Towers, prompts.TextTower, prompts.ImageTower, "both"),
-		check.InRange("blocks", m.Blocks, 1, check.MaxTokens), check.InRange("rank", m.Rank, 1, check.MaxHidden),
-		check.InRange("alpha", m.Alpha, 0, check.MaxWeight))
-}
+var pFedMMADef = layer.Def{Name: "pfedmma", Title: "pFedMMA",
+	Paper:   "Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter, arXiv 2507.05394",
+	Default: PFedMMA{Template: prompts.AutoTemplate, Towers: "both", Blocks: 8, Rank: 32, Alpha: 1e-3, Rescale: true}}
 
 // adapted returns the towers with adapters, their widths and blocks, and the number of blocks with an adapter.
 func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers []int, blocks int) {

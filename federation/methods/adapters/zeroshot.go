@@ -23,8 +23,6 @@ type ZeroShot struct {
 	method.FedAvg
 	Template string   `config:"template"`
 	Ensemble []string `config:"ensemble" help:"additional templates: imagenet-7, none, or texts with {}"`
-
-	texts []string // none for data.template
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -35,33 +33,37 @@ func (ZeroShot) LongHelp() map[string]string {
 	}
 }
 
-var zeroShotDef = layer.Def{Name: "zeroshot", Title: "zero-shot CLIP", New: newZeroShot,
-	Paper: "Radford et al., Learning Transferable Visual Models, ICML 2021"}
+var zeroShotDef = layer.Def{Name: "zeroshot", Title: "zero-shot CLIP",
+	Paper:   "Radford et al., Learning Transferable Visual Models, ICML 2021",
+	Default: ZeroShot{Template: "auto"}}
 
-func newZeroShot() layer.Builder { return &ZeroShot{Template: "auto"} }
-
-func (m *ZeroShot) Build(method.Method) (method.Method, error) {
-	m.texts = prompts.Ensemble(m.Ensemble)
+// texts returns all templates; none for data.template.
+func (m ZeroShot) texts() []string {
+	texts := prompts.Ensemble(m.Ensemble)
 	if named, ok := prompts.Templates[m.Template]; ok {
-		m.texts = append(m.texts, named)
+		texts = append(texts, named)
 	} else if m.Template != "auto" {
-		m.texts = append(m.texts, m.Template)
+		texts = append(texts, m.Template)
 	}
-	var err error
-	for i, t := range m.texts {
+	return texts
+}
+
+func (m ZeroShot) Check() (err error) {
+	texts := m.texts()
+	for i, t := range texts {
 		if !strings.Contains(t, "{}") {
 			err = check.Join(err, fmt.Errorf("template %q has no {} for the class name; named templates are auto, %s",
 				t, strings.Join(slices.Sorted(maps.Keys(prompts.Templates)), ", ")))
 		}
-		if slices.Contains(m.texts[:i], t) {
+		if slices.Contains(texts[:i], t) {
 			err = check.Join(err, fmt.Errorf("template %q is listed twice", t))
 		}
 	}
-	return *m, err
+	return err
 }
 
 func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
 
 func (m ZeroShot) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.Texts(m.texts...))
+	return s.Cosine(s.Image(), s.Texts(m.texts()...))
 }

@@ -3,7 +3,6 @@ package image
 import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/federation/methods/parts/prompts"
@@ -36,28 +35,19 @@ type FedHPL struct {
 	prompts.Visual      `config:",squash"`
 	aggregate.Weighting `config:",squash"`
 
-	Gamma float64 `config:"gamma" help:"weight of the distillation"`
-	T     float64 `config:"temperature" help:"T, temperature of the distillation"`
-	KD    string  `config:"kd" help:"distillation loss: hinton (with the factor T²) or plain"`
-	Of    string  `config:"of" help:"examples that a client averages: correct (classified correctly) or all"`
+	Gamma float64 `config:"gamma" in:"0.." help:"weight of the distillation"`
+	T     float64 `config:"temperature" in:"1e-3.." help:"T, temperature of the distillation"`
+	KD    string  `config:"kd" in:"hinton|plain" help:"distillation loss: hinton (with the factor T²) or plain"`
+	Of    string  `config:"of" in:"correct|all" help:"examples that a client averages"`
 }
 
-var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL", New: newFedHPL,
+var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL",
 	Paper: "Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit " +
 		"Distillation, arXiv 2405.17267",
 	Traffic: layer.Traffic{Formula: "l l 2", // FedAPPR's table S6
-		Numbers: func(s layer.Sizes) int { return 2 * s.Classes * s.Classes }}}
-
-func newFedHPL() layer.Builder {
-	return &FedHPL{Visual: prompts.DefaultVisual, Weighting: aggregate.Examples, Gamma: 1, T: 4.5, KD: "hinton",
-		Of: "correct"}
-}
-
-func (m *FedHPL) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Visual.Check(), m.Weighting.Check(), check.InRange("gamma", m.Gamma, 0, check.MaxWeight),
-		check.InRange("temperature", m.T, 1e-3, check.MaxWeight), check.OneOf("kd", m.KD, "hinton", "plain"),
-		check.OneOf("of", m.Of, "correct", "all"))
-}
+		Numbers: func(s layer.Sizes) int { return 2 * s.Classes * s.Classes }},
+	Default: FedHPL{Visual: prompts.DefaultVisual, Weighting: aggregate.Examples, Gamma: 1, T: 4.5, KD: "hinton",
+		Of: "correct"}}
 
 // Tensors that are sent: scores [C,C] by class of the examples, and the number of examples behind each mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"

@@ -48,33 +48,25 @@ import (
 type FedMVP struct {
 	aggregate.WeightedMean `config:",squash"`
 
-	Tokens     int                 `config:"tokens" help:"prompt tokens for each image"`
-	Heads      int                 `config:"heads" help:"attention heads; they must divide the image tower's width"`
-	Mult       int                 `config:"mult" help:"hidden width of feed-forward layers over the tower's width"`
-	Alpha      float64             `config:"alpha" help:"weight of the consistency with the unprompted tower"`
-	Flip       string              `config:"flip" help:"flip the unprompted tower's images: always, never or coin"`
+	Tokens     int                 `config:"tokens" in:"1..tokens" help:"prompt tokens for each image"`
+	Heads      int                 `config:"heads" in:"1..tokens" help:"heads; they must divide the tower's width"`
+	Mult       int                 `config:"mult" in:"1..64" help:"feed-forward layers' width over the tower's"`
+	Alpha      float64             `config:"alpha" in:"0.." help:"weight of the consistency with the unprompted tower"`
+	Flip       string              `config:"flip" in:"always|never|coin" help:"flip the unprompted tower's images"`
 	Attributes map[string][]string `config:"attributes" help:"sentences by class; empty: templates are used instead"`
 	Sentence   string              `config:"sentence" help:"text made of a class {} and its attribute {of}"`
 	Templates  []string            `config:"templates" help:"used without attributes: imagenet-7, or texts with {}"`
-	LoRARound  int                 `config:"lora_round" help:"first round that trains only low-rank changes; 0: none"`
-	Rank       int                 `config:"rank" help:"rank of the low-rank changes"`
-	LoRAStd    float64             `config:"lora_std" help:"standard deviation of initial low-rank changes"`
+	LoRARound  int                 `config:"lora_round" in:"0..steps" help:"first round of low-rank changes; 0: none"`
+	Rank       int                 `config:"rank" in:"1..tokens" help:"rank of the low-rank changes"`
+	LoRAStd    float64             `config:"lora_std" in:"0.." help:"standard deviation of initial low-rank changes"`
 }
 
-var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP", New: newFedMVP,
-	Paper: "Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025"}
+var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP",
+	Paper: "Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025",
+	Default: FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10, Flip: "always",
+		Sentence: "a photo of a {} which has {of}.", Templates: []string{"imagenet-7"}, Rank: 8, LoRAStd: 0.02}}
 
-func newFedMVP() layer.Builder {
-	return &FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10, Flip: "always",
-		Sentence: "a photo of a {} which has {of}.", Templates: []string{"imagenet-7"}, Rank: 8, LoRAStd: 0.02}
-}
-
-func (m *FedMVP) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
-		check.InRange("heads", m.Heads, 1, check.MaxTokens), check.InRange("mult", m.Mult, 1, 64),
-		check.InRange("alpha", m.Alpha, 0, check.MaxWeight), check.OneOf("flip", m.Flip, "always", "never", "coin"),
-		check.InRange("lora_round", m.LoRARound, 0, check.MaxSteps), check.InRange("rank", m.Rank, 1, check.MaxTokens),
-		check.InRange("lora_std", m.LoRAStd, 0, check.MaxWeight))
+func (m FedMVP) Check() (err error) {
 	n := -1
 	for class, list := range m.Attributes {
 		if n >= 0 && len(list) != n || len(list) == 0 {
@@ -92,7 +84,7 @@ func (m *FedMVP) Build(method.Method) (method.Method, error) {
 	case n < 0 && len(texts) == 0:
 		err = check.Join(err, errors.New("options attributes and templates are empty; give one of the two"))
 	}
-	return *m, err
+	return err
 }
 
 func (m FedMVP) Properties() method.Properties {

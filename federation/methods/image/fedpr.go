@@ -1,12 +1,10 @@
 package image
 
 import (
-	"errors"
 	"math"
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/federation/methods/parts/projection"
@@ -40,27 +38,16 @@ type FedPR struct {
 	method.FedAvg
 	prompts.Visual `config:",squash"`
 
-	Ratio     float64 `config:"ratio" help:"share of directions, the weakest ones, in which the prompt may move"`
-	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null) or also others (code)"`
+	Ratio     float64 `config:"ratio" in:"0<..1" help:"share of the weakest directions, in which the prompt may move"`
+	Projector string  `config:"projector" in:"exact-null|code" help:"fixed directions"`
 }
 
-var fedPRDef = layer.Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
-	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023"}
+var fedPRDef = layer.Def{Name: "fedpr", Title: "FedPR",
+	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023",
+	Default: FedPR{Visual: prompts.Visual{Kind: "deep", Tokens: 20, Normed: true, Std: 0.02}, Ratio: 0.8,
+		Projector: projection.ExactNull}}
 
-func newFedPR() layer.Builder {
-	v := prompts.DefaultVisual
-	v.Kind, v.Tokens = "deep", 20
-	return &FedPR{Visual: v, Ratio: 0.8, Projector: projection.ExactNull}
-}
-
-func (m *FedPR) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), m.OnlyTokens(), check.InRange("ratio", m.Ratio, 0, 1),
-		check.OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
-	if m.Ratio == 0 {
-		err = check.Join(err, errors.New("option ratio is 0, so that the prompt could not change; it must be above 0"))
-	}
-	return *m, err
-}
+func (m FedPR) Check() error { return m.OnlyTokens() }
 
 func (m FedPR) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Shared)

@@ -17,12 +17,9 @@ type FedVPT struct {
 	prompts.Visual `config:",squash"`
 }
 
-var fedVPTDef = layer.Def{Name: "fedvpt", Title: "FedVPT", New: newFedVPT,
-	Paper: "FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022"}
-
-func newFedVPT() layer.Builder { return &FedVPT{Visual: prompts.DefaultVisual} }
-
-func (m *FedVPT) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+var fedVPTDef = layer.Def{Name: "fedvpt", Title: "FedVPT",
+	Paper:   "FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022",
+	Default: FedVPT{Visual: prompts.DefaultVisual}}
 
 func (m FedVPT) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Shared)

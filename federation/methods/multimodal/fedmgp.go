@@ -7,7 +7,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -44,36 +43,23 @@ type FedMGP struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.OffsetContext  `config:",squash"`
 
-	Groups    int     `config:"groups" help:"G, groups of prompts of each client"`
-	Vision    int     `config:"vision_tokens" help:"prompt tokens of the image tower in each group; 0 for none"`
-	VisionStd float64 `config:"vision_std" help:"standard deviation of the image tower's initial prompts"`
-	Exchanged int     `config:"exchanged" help:"groups of prompts that a client sends in a round"`
-	Lambda    float64 `config:"lambda" help:"weight of the similarity of groups in the loss; 0 removes it"`
-	Div       string  `config:"div" help:"similarity of groups: cos (paper) or code-l1 (public code)"`
-	Tau       float64 `config:"tau" help:"temperature of the draw of groups"`
-	Score     string  `config:"score" help:"what a test averages over groups: scores or features"`
+	Groups    int     `config:"groups" in:"1..tokens" help:"G, groups of prompts of each client"`
+	Vision    int     `config:"vision_tokens" in:"0..tokens" help:"image prompt tokens in each group; 0: none"`
+	VisionStd float64 `config:"vision_std" in:"0.." help:"standard deviation of the image tower's initial prompts"`
+	Exchanged int     `config:"exchanged" in:"1..groups" help:"groups of prompts that a client sends in a round"`
+	Lambda    float64 `config:"lambda" in:"0.." help:"weight of the similarity of groups in the loss; 0 removes it"`
+	Div       string  `config:"div" in:"cos|code-l1" help:"similarity of groups: cos (paper) or code-l1 (public code)"`
+	Tau       float64 `config:"tau" in:"1e-3.." help:"temperature of the draw of groups"`
+	Score     string  `config:"score" in:"scores|features" help:"what a test averages over groups: scores or features"`
 }
 
-var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP", New: newFedMGP,
+var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP",
 	Paper: "Bo et al., FedMGP: Personalized Federated Learning with Multi-Group Text-Visual Prompts, NeurIPS 2025",
 	Traffic: layer.Traffic{Formula: "2 n (m d + P v); n = m = P = 2, v = 3/2 d", // its table 3, of ViT-B
-		Numbers: func(s layer.Sizes) int { return 20 * s.Width }}}
-
-func newFedMGP() layer.Builder {
-	return &FedMGP{WeightedMean: aggregate.ExamplesMean,
-		OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.PhotoPrompt, Std: 0.01}, Groups: 5, Vision: 2,
-		VisionStd: 0.02, Exchanged: 2, Lambda: 1, Div: "cos", Tau: 1, Score: "scores"}
-}
-
-func (m *FedMGP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Weighting.Check(), m.OffsetContext.Check(),
-		check.InRange("groups", m.Groups, 1, check.MaxTokens),
-		check.InRange("vision_tokens", m.Vision, 0, check.MaxTokens),
-		check.InRange("vision_std", m.VisionStd, 0, check.MaxWeight),
-		check.InRange("exchanged", m.Exchanged, 1, m.Groups), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
-		check.OneOf("div", m.Div, "cos", "code-l1"), check.InRange("tau", m.Tau, 1e-3, check.MaxWeight),
-		check.OneOf("score", m.Score, "scores", "features"))
-}
+		Numbers: func(s layer.Sizes) int { return 20 * s.Width }},
+	Default: FedMGP{WeightedMean: aggregate.ExamplesMean, OffsetContext: prompts.OffsetContext{Tokens: 2,
+		Words: prompts.PhotoPrompt, Std: 0.01}, Groups: 5, Vision: 2, VisionStd: 0.02, Exchanged: 2, Lambda: 1,
+		Div: "cos", Tau: 1, Score: "scores"}}
 
 // Names behind a tower: its groups, the slots, and what these were drawn from.
 const (

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -21,17 +20,12 @@ type IVLP struct {
 	method.FedAvg
 	prompts.Deep `config:",squash"`
 
-	KeepLocal string `config:"keep_local" help:"prompts that stay on their client: none, text, image or deep"`
+	KeepLocal string `config:"keep_local" in:"none|text|image|deep" help:"prompts that stay on their client"`
 }
 
-var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP", New: newIVLP,
-	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts"}
-
-func newIVLP() layer.Builder { return &IVLP{Deep: prompts.DefaultDeep, KeepLocal: "none"} }
-
-func (m *IVLP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.OneOf("keep_local", m.KeepLocal, "none", "text", "image", "deep"))
-}
+var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP",
+	Paper:   "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts",
+	Default: IVLP{Deep: prompts.DefaultDeep, KeepLocal: "none"}}
 
 func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t, m.owner) }
 

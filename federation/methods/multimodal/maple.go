@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/federation/methods/parts/prompts"
@@ -27,21 +26,14 @@ type MaPLe struct {
 	method.FedAvg
 	prompts.OffsetContext `config:",squash"`
 
-	Depth   int     `config:"depth" help:"how many of both towers' first blocks get prompts, at most all"`
-	DeepStd float64 `config:"deep_std" help:"standard deviation of the initial prompts of later blocks"`
+	Depth   int     `config:"depth" in:"1..tokens" help:"blocks of both towers with prompts, at most all"`
+	DeepStd float64 `config:"deep_std" in:"0.." help:"standard deviation of the initial prompts of later blocks"`
 }
 
-var mapleDef = layer.Def{Name: "maple", Title: "MaPLe", New: newMaPLe,
-	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023"}
-
-func newMaPLe() layer.Builder {
-	return &MaPLe{OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.PhotoPrompt}, Depth: 9, DeepStd: 0.02}
-}
-
-func (m *MaPLe) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("depth", m.Depth, 1, check.MaxTokens),
-		check.InRange("deep_std", m.DeepStd, 0, check.MaxWeight))
-}
+var mapleDef = layer.Def{Name: "maple", Title: "MaPLe",
+	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023",
+	Default: MaPLe{OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.PhotoPrompt}, Depth: 9,
+		DeepStd: 0.02}}
 
 const couple = "couple"
 

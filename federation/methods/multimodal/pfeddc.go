@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/federation/methods/parts/prompts"
@@ -33,30 +32,20 @@ import (
 //   - the prompts have 16 tokens each, first values as in CoOp; batch and local epochs are the experiment's.
 type PFedDC struct {
 	method.FedAvg
-	TextTokens             int     `config:"text_tokens" help:"tokens of each text prompt"`
-	Std                    float64 `config:"init_std" help:"standard deviation of the initial text prompts"`
+	TextTokens             int     `config:"text_tokens" in:"1..tokens" help:"tokens of each text prompt"`
+	Std                    float64 `config:"init_std" in:"0.." help:"standard deviation of the initial text prompts"`
 	prompts.Visual         `config:",squash"`
 	modules.CrossAttention `config:",squash"`
 
-	Modules string `config:"attention" help:"which prompts are mixed by attention: both, text, image or none"`
-	Without string `config:"without" help:"prompt of a tower without attention: shared, own or mean"`
+	Modules string `config:"attention" in:"both|text|image|none" help:"which prompts are mixed by attention"`
+	Without string `config:"without" in:"shared|own|mean" help:"prompt of a tower without attention"`
 }
 
-var pfeddcDef = layer.Def{Name: "pfeddc", Title: "pFedDC", New: newPFedDC,
+var pfeddcDef = layer.Def{Name: "pfeddc", Title: "pFedDC",
 	Paper: "Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, " +
-		"arXiv 2506.21144"}
-
-func newPFedDC() layer.Builder {
-	return &PFedDC{TextTokens: 16, Std: 0.02, Visual: prompts.DefaultVisual,
-		CrossAttention: modules.DefaultCrossAttention, Modules: "both", Without: "shared"}
-}
-
-func (m *PFedDC) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(check.InRange("text_tokens", m.TextTokens, 1, check.MaxTokens),
-		check.InRange("init_std", m.Std, 0, check.MaxWeight), m.Visual.Check(), m.CrossAttention.Check(),
-		check.OneOf("attention", m.Modules, "both", "text", "image", "none"),
-		check.OneOf("without", m.Without, "shared", "own", "mean"))
-}
+		"arXiv 2506.21144",
+	Default: PFedDC{TextTokens: 16, Std: 0.02, Visual: prompts.DefaultVisual,
+		CrossAttention: modules.DefaultCrossAttention, Modules: "both", Without: "shared"}}
 
 // mixed reports whether an attention module mixes a tower's prompts.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }

@@ -35,38 +35,27 @@ type PromptSRC struct {
 	prompts.Deep `config:",squash"`
 
 	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template only"`
-	TextWeight  float64  `config:"text_weight" help:"weight of the distance of class features"`
-	ImageWeight float64  `config:"image_weight" help:"weight of the distance of image features"`
-	KLWeight    float64  `config:"kl_weight" help:"weight of the divergence of class probabilities"`
-	KL          string   `config:"kl" help:"order of the divergence's arguments: teacher-first or student-first"`
-	GPA         string   `config:"gpa" help:"Gaussian-weighted mean of prompts: over rounds or none"`
-	GPAMean     float64  `config:"gpa_mean" help:"round with the largest weight, as a share of all rounds"`
-	GPAStd      float64  `config:"gpa_std" help:"standard deviation of the weights, as a share of all rounds"`
-
-	texts []string
+	TextWeight  float64  `config:"text_weight" in:"0.." help:"weight of the distance of class features"`
+	ImageWeight float64  `config:"image_weight" in:"0.." help:"weight of the distance of image features"`
+	KLWeight    float64  `config:"kl_weight" in:"0.." help:"weight of the divergence of class probabilities"`
+	KL          string   `config:"kl" in:"teacher-first|student-first" help:"order of the divergence's arguments"`
+	GPA         string   `config:"gpa" in:"rounds|none" help:"Gaussian-weighted mean of prompts: over rounds or none"`
+	GPAMean     float64  `config:"gpa_mean" in:"0..1" help:"round with the largest weight, as a share of all rounds"`
+	GPAStd      float64  `config:"gpa_std" in:"1e-3.." help:"standard deviation of the weights, over all rounds"`
 }
 
-var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC", New: newPromptSRC,
-	Paper: "FedAvg of Khattak et al., Self-regulating Prompts, ICCV 2023"}
+var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC",
+	Paper: "FedAvg of Khattak et al., Self-regulating Prompts, ICCV 2023",
+	Default: PromptSRC{Deep: prompts.DefaultDeep, Ensemble: []string{"imagenet-7"}, TextWeight: 25, ImageWeight: 10,
+		KLWeight: 1, KL: "teacher-first", GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}}
 
-func newPromptSRC() layer.Builder {
-	return &PromptSRC{Deep: prompts.DefaultDeep, Ensemble: []string{"imagenet-7"}, TextWeight: 25, ImageWeight: 10,
-		KLWeight: 1, KL: "teacher-first", GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}
-}
-
-func (m *PromptSRC) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.InRange("text_weight", m.TextWeight, 0, check.MaxWeight),
-		check.InRange("image_weight", m.ImageWeight, 0, check.MaxWeight),
-		check.InRange("kl_weight", m.KLWeight, 0, check.MaxWeight),
-		check.OneOf("kl", m.KL, "teacher-first", "student-first"), check.OneOf("gpa", m.GPA, "rounds", "none"),
-		check.InRange("gpa_mean", m.GPAMean, 0, 1), check.InRange("gpa_std", m.GPAStd, 1e-3, check.MaxWeight))
-	m.texts = prompts.Ensemble(m.Ensemble)
-	for _, t := range m.texts {
+func (m PromptSRC) Check() (err error) {
+	for _, t := range prompts.Ensemble(m.Ensemble) {
 		if !strings.Contains(t, "{}") {
 			err = check.Join(err, fmt.Errorf("option ensemble: %q must contain {} for the class", t))
 		}
 	}
-	return *m, err
+	return err
 }
 
 func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t, shared) }
@@ -75,7 +64,7 @@ func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(
 
 func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
-	hand := s.Texts(m.texts...)
+	hand := s.Texts(prompts.Ensemble(m.Ensemble)...)
 	add := func(name string, weight float64, of func() graph.Node) {
 		if weight > 0 {
 			loss = loss.Add(s.Term(name, of().MulScalar(weight)))

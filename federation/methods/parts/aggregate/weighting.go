@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/tensor"
 )
 
 // Weighting is the option of how clients count in the server's mean.
 type Weighting struct {
-	Weighting string `config:"weighting" help:"weights of clients in the server's mean: uniform or examples"`
+	Weighting string `config:"weighting" in:"uniform|examples" help:"weights of clients in the server's mean"`
 }
 
 // Examples and Uniform are the two ways to count.
@@ -18,9 +17,6 @@ var (
 	Examples = Weighting{"examples"} // a client counts as often as it has examples
 	Uniform  = Weighting{"uniform"}  // a client counts once
 )
-
-// Check reports any other word.
-func (w Weighting) Check() error { return check.OneOf("weighting", w.Weighting, "uniform", "examples") }
 
 // Average lets the layer inside average the uploads, and returns the shared parameters from before that.
 func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {

@@ -3,34 +3,11 @@ package check
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 )
 
-// OneOf checks a word among the allowed ones.
-func OneOf(option, value string, allowed ...string) error {
-	if !slices.Contains(allowed, value) {
-		return fmt.Errorf("option %s is %q; it must be one of %s", option, value, strings.Join(allowed, ", "))
-	}
-	return nil
-}
-
-// InRange checks a number: lo <= value <= hi.
-func InRange[T int | float64](option string, value, lo, hi T) error {
-	if !(value >= lo && value <= hi) {
-		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
-	}
-	return nil
-}
-
-// Bounds that keep a mistyped number from filling the memory.
-const (
-	MaxTokens = 1024 // of a prompt; no text tower has so long a context
-	MaxHidden = 1 << 16
-	MaxSteps  = 1 << 20
-	MaxWeight = 1e9 // of a term of a loss
-)
+// MaxWeight bounds a term of a loss, so that a mistyped number cannot overflow.
+const MaxWeight = 1e9
 
 // Join puts errors into one line; nil when there is none.
 func Join(errs ...error) error {
@@ -46,12 +23,10 @@ func Join(errs ...error) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// Noise checks options of clipping and noise.
-func Noise(clip, noise, delta float64) error {
-	err := Join(InRange("clip", clip, 0, MaxWeight), InRange("noise", noise, 0, 1e6), InRange("delta", delta, 1e-15,
-		0.5))
+// Clipped returns an error for noise without a clip.
+func Clipped(clip, noise float64) error {
 	if noise > 0 && clip == 0 {
-		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0"))
+		return errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0")
 	}
-	return err
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
 )
 
 // HasLayer reports whether a stack has a layer of type T.
@@ -24,12 +25,24 @@ func NameOf(m method.Method) string {
 	return strings.ToLower(reflect.Indirect(reflect.ValueOf(m)).Type().Name())
 }
 
-// RequireLearned returns an error where the base method learns nothing. does is what the wrapper does.
-func RequireLearned(inner method.Method, does string) error {
-	if len(inner.Params(PlaceholderClient)) == 0 {
-		return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
+// All joins conditions of Def.Suits.
+func All(conditions ...func(inner method.Method) error) func(inner method.Method) error {
+	return func(inner method.Method) (err error) {
+		for _, c := range conditions {
+			err = check.Join(err, c(inner))
+		}
+		return err
 	}
-	return nil
+}
+
+// RequireLearned returns an error for a base method that learns nothing. does is what the wrapper does.
+func RequireLearned(does string) func(inner method.Method) error {
+	return func(inner method.Method) error {
+		if len(inner.Params(PlaceholderClient)) == 0 {
+			return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
+		}
+		return nil
+	}
 }
 
 // SharedNames lists the parameters of a method that the server averages.
@@ -48,16 +61,16 @@ func SharedNames(m method.Method) []string {
 var PlaceholderClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
 
-// CheckLoss returns err, or else the error of building the loss of wrapper m. It returns nil where the loss of inner
-// cannot be built either: it may need sizes of the real clients.
-func CheckLoss(m, inner method.Method, err error) error {
+// checkLoss returns the error of building the loss of a wrapper, unless the loss of inner cannot be built either: it
+// may need sizes of the real clients.
+func checkLoss(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
 		s := method.NewScope(PlaceholderClient, m.Params(PlaceholderClient))
 		m.Loss(s, m.Logits(s))
 		return s.Graph().Err()
 	}
-	if err != nil || graphs(inner) != nil {
-		return err
+	if inner == nil || graphs(inner) != nil {
+		return nil
 	}
 	return graphs(m)
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
@@ -17,12 +16,12 @@ import (
 // for rows x, y [P,w], Q, K, V [w,a], O [a,w] and d = a/h. Prompts of more dimensions are mixed matrix by matrix: block
 // by block, or colour by colour with the rows of pixels as tokens.
 type CrossAttention struct {
-	Width    int    `config:"att_width" help:"a, width of queries, keys and values; 0 uses the width of the prompt"`
-	Heads    int    `config:"heads" help:"heads of each cross-attention module"`
-	Query    string `config:"query" help:"prompt that gives the queries (the other: keys and values): own or shared"`
+	Width    int    `config:"att_width" in:"0..hidden" help:"width of queries, keys and values; 0: that of the prompt"`
+	Heads    int    `config:"heads" in:"1..hidden" help:"heads of each cross-attention module"`
+	Query    string `config:"query" in:"own|shared" help:"prompt that gives the queries"`
 	Norm     bool   `config:"norm" help:"apply a layer norm without gain and bias to both prompts before the attention"`
 	Residual bool   `config:"residual" help:"add the prompt that gives the queries to the output of the attention"`
-	Init     string `config:"att_init"`
+	Init     string `config:"att_init" in:"linear|zero"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -34,12 +33,6 @@ func (CrossAttention) LongHelp() map[string]string {
 }
 
 var DefaultCrossAttention = CrossAttention{Heads: 1, Query: "own", Residual: true, Init: "linear"}
-
-func (a CrossAttention) Check() error {
-	return check.Join(check.InRange("att_width", a.Width, 0, check.MaxHidden),
-		check.InRange("heads", a.Heads, 1, check.MaxHidden), check.OneOf("query", a.Query, "own", "shared"),
-		check.OneOf("att_init", a.Init, "linear", "zero"))
-}
 
 func (a CrossAttention) width(w int) int {
 	if a.Width > 0 {

@@ -2,25 +2,17 @@ package prompts
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 )
 
 // Context are the options of learnable text prompts [tokens,w] as CoOp has them, "ctx" where there is one.
 type Context struct {
-	Tokens   int     `config:"tokens" help:"prompt tokens"`
-	Position string  `config:"position" help:"position of the class name: end, middle or front"`
-	Std      float64 `config:"init_std" help:"standard deviation of the initial prompt"`
+	Tokens   int     `config:"tokens" in:"1..tokens" help:"prompt tokens"`
+	Position string  `config:"position" in:"end|middle|front" help:"position of the class name: end, middle or front"`
+	Std      float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompt"`
 }
 
 var DefaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
-
-// Check reports options that are out of bounds.
-func (c Context) Check() error {
-	return check.Join(check.InRange("tokens", c.Tokens, 1, check.MaxTokens),
-		check.OneOf("position", c.Position, "end", "middle", "front"),
-		check.InRange("init_std", c.Std, 0, check.MaxWeight))
-}
 
 // Declare returns a prompt as a parameter.
 func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {

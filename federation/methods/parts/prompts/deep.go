@@ -2,7 +2,6 @@ package prompts
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 )
@@ -13,11 +12,11 @@ import (
 type Deep struct {
 	OffsetContext `config:",squash"`
 
-	Depth       int     `config:"depth" help:"how many of the text tower's first blocks get prompts, at most all"`
-	Vision      int     `config:"vision_tokens" help:"prompt tokens of the image tower"`
-	VisionDepth int     `config:"vision_depth" help:"how many blocks of the image tower get prompts; 0: none"`
-	DeepStd     float64 `config:"deep_std" help:"standard deviation of initial prompts of images and later blocks"`
-	Insert      string  `config:"insert"`
+	Depth       int     `config:"depth" in:"1..tokens" help:"blocks of the text tower with prompts, at most all"`
+	Vision      int     `config:"vision_tokens" in:"1..tokens" help:"prompt tokens of the image tower"`
+	VisionDepth int     `config:"vision_depth" in:"0..tokens" help:"blocks of the image tower with prompts; 0: none"`
+	DeepStd     float64 `config:"deep_std" in:"0.." help:"standard deviation of the other initial prompts"`
+	Insert      string  `config:"insert" in:"promptsrc|fedtpg"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -38,15 +37,6 @@ const (
 	FirstBlock  = "/prompt"
 	LaterBlocks = "/deep"
 )
-
-// Check reports options that are out of bounds.
-func (d Deep) Check() error {
-	return check.Join(d.OffsetContext.Check(), check.InRange("depth", d.Depth, 1, check.MaxTokens),
-		check.InRange("vision_tokens", d.Vision, 1, check.MaxTokens),
-		check.InRange("vision_depth", d.VisionDepth, 0, check.MaxTokens),
-		check.InRange("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc",
-			"fedtpg"))
-}
 
 // Declare returns the prompts as parameters.
 func (d Deep) Declare(t method.ClientSpec, owner func(name string) method.Owner) []method.Param {

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -17,19 +16,13 @@ import (
 // code. With more tokens than words, the words fill the last places, and the tokens in front begin at what is drawn, as
 // ProGrad's zeros do.
 type OffsetContext struct {
-	Tokens int     `config:"tokens" help:"prompt tokens"`
+	Tokens int     `config:"tokens" in:"1..tokens" help:"prompt tokens"`
 	Words  string  `config:"words" help:"words that initialise the prompt, one token each; empty: random values"`
-	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of its offset from the words"`
+	Std    float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompt or offset"`
 }
 
 // PhotoPrompt is the initial prompt of most methods.
 const PhotoPrompt = "a photo of a"
-
-// Check reports options that are out of bounds.
-func (c OffsetContext) Check() error {
-	return check.Join(check.InRange("tokens", c.Tokens, 1, check.MaxTokens),
-		check.InRange("init_std", c.Std, 0, check.MaxWeight))
-}
 
 // Declare returns the offset as a parameter.
 func (c OffsetContext) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -21,21 +20,14 @@ import (
 // any backbones of one image size, tokens only where v (and L) agree. The image tower runs in every step and every
 // test.
 type Visual struct {
-	Kind   string  `config:"vision" help:"prompt of the image tower: shallow, deep or pixels"`
-	Tokens int     `config:"vision_tokens" help:"prompt tokens of the image tower, in each block with prompts"`
+	Kind   string  `config:"vision" in:"shallow|deep|pixels" help:"prompt of the image tower: shallow, deep or pixels"`
+	Tokens int     `config:"vision_tokens" in:"1..tokens" help:"prompt tokens of the image tower, in each block"`
 	Normed bool    `config:"normed" help:"insert tokens after the first layer norm (VPT), not before it (MaPLe)"`
-	Border int     `config:"border" help:"width of the frame of a pixel prompt; 0: the whole image"`
-	Std    float64 `config:"vision_std" help:"standard deviation of the image tower's initial prompt"`
+	Border int     `config:"border" in:"0..hidden" help:"width of the frame of a pixel prompt; 0: the whole image"`
+	Std    float64 `config:"vision_std" in:"0.." help:"standard deviation of the image tower's initial prompt"`
 }
 
 var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
-
-// Check reports options that are out of bounds.
-func (v Visual) Check() error {
-	return check.Join(check.OneOf("vision", v.Kind, "shallow", "deep", "pixels"),
-		check.InRange("vision_tokens", v.Tokens, 1, check.MaxTokens),
-		check.InRange("border", v.Border, 0, check.MaxHidden), check.InRange("vision_std", v.Std, 0, check.MaxWeight))
-}
 
 // Declare returns the prompt as a parameter.
 func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {

@@ -24,12 +24,9 @@ import (
 // The public code begins at tokens drawn from a stream that depends on the order of images; ours are evenly spaced, so
 // that weights are the image's alone.
 type Routing struct {
-	Experts, Iters int // E, at most MaxExperts; iterations at most
+	Experts, Iters int // E, of whose keys the matching writes out 2^E sets; iterations at most
 	Capacity       float64
 }
-
-// MaxExperts bounds what the matching writes out, 2^E sets of keys.
-const MaxExperts = 10
 
 // Weights are [B,E], rows of sum 1, for tokens [B,N,v], N at least E, and keys [E,v].
 func (r Routing) Weights(x, keys graph.Node) graph.Node {

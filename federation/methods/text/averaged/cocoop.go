@@ -2,7 +2,6 @@ package averaged
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/federation/methods/parts/prompts"
@@ -25,19 +24,12 @@ type CoCoOp struct {
 	method.FedAvg
 	prompts.OffsetContext `config:",squash"`
 
-	Reduce int `config:"reduce" help:"divisor of the embedding dimension that gives the network's hidden width"`
+	Reduce int `config:"reduce" in:"1..hidden" help:"the network's hidden width is the embedding dimension over this"`
 }
 
-var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,
-	Paper: "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022"}
-
-func newCoCoOp() layer.Builder {
-	return &CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}, Reduce: 16}
-}
-
-func (m *CoCoOp) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("reduce", m.Reduce, 1, check.MaxHidden))
-}
+var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp",
+	Paper:   "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022",
+	Default: CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}, Reduce: 16}}
 
 func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
 	hidden := max(1, t.Dim/m.Reduce)

@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/federation/methods/parts/prompts"
@@ -47,32 +46,24 @@ type FedAPT struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.ClassContext   `config:",squash"`
 
-	Domains    int     `config:"domains" help:"D, number of domains; 0: each client is a domain"`
-	Weight     float64 `config:"weight" help:"weight of the domain loss"`
-	QueryScale float64 `config:"query_scale" help:"norm that image features are scaled to for the query"`
-	Temp       float64 `config:"temp" help:"temperature of the mixture of keys; near 0 one domain counts"`
-	Assign     string  `config:"assign" help:"mixture in tests: prompts, scores (of domains' prompts) or hard (none)"`
+	Domains    int     `config:"domains" in:"0..hidden" help:"D, number of domains; 0: each client is a domain"`
+	Weight     float64 `config:"weight" in:"0.." help:"weight of the domain loss"`
+	QueryScale float64 `config:"query_scale" in:"0.." help:"norm that image features are scaled to for the query"`
+	Temp       float64 `config:"temp" in:"1e-6.." help:"temperature of the mixture of keys; near 0 one domain counts"`
+	Assign     string  `config:"assign" in:"prompts|scores|hard" help:"mixture in tests"`
 }
 
-var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT", New: newFedAPT,
-	Paper: "Su et al., Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024"}
-
-func newFedAPT() layer.Builder {
-	return &FedAPT{WeightedMean: aggregate.UniformMean,
+var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT",
+	Paper: "Su et al., Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024",
+	Default: FedAPT{WeightedMean: aggregate.UniformMean,
 		ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, Weight: 1, QueryScale: 10, Temp: 0.01,
-		Assign: "prompts"}
-}
+		Assign: "prompts"}}
 
-func (m *FedAPT) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.InRange("domains", m.Domains, 0, check.MaxHidden),
-		check.InRange("weight", m.Weight, 0, check.MaxWeight),
-		check.InRange("query_scale", m.QueryScale, 0, check.MaxWeight),
-		check.InRange("temp", m.Temp, 1e-6, check.MaxWeight),
-		check.OneOf("assign", m.Assign, "prompts", "scores", "hard"))
+func (m FedAPT) Check() error {
 	if m.ClassSpecific && m.Assign == "prompts" {
-		err = check.Join(err, errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores"))
+		return errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores")
 	}
-	return *m, err
+	return nil
 }
 
 // Names of the learned layer and of what the server sends; aptDomain is a client's own, [D].

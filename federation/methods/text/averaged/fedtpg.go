@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/modules"
 	"promptfed/runtime/graph"
@@ -33,29 +32,19 @@ import (
 type FedTPG struct {
 	aggregate.WeightedMean `config:",squash"`
 
-	Tokens  int     `config:"tokens" help:"prompt tokens that the generator produces"`
-	Heads   int     `config:"heads" help:"heads of each attention; they must divide the prompt width"`
-	Depth   int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
-	Mult    int     `config:"mult" help:"hidden width of the feed-forward layers over the prompt width"`
-	Classes string  `config:"classes" help:"classes that a client trains with: own (those it has) or all"`
-	Test    string  `config:"test" help:"classes that test images are compared with: all or own"`
-	Std     float64 `config:"init_std" help:"standard deviation of the initial queries"`
+	Tokens  int     `config:"tokens" in:"1..tokens" help:"prompt tokens that the generator produces"`
+	Heads   int     `config:"heads" in:"1..tokens" help:"heads of each attention; they must divide the prompt width"`
+	Depth   int     `config:"depth" in:"0..64" help:"blocks of self-attention after the cross-attention"`
+	Mult    int     `config:"mult" in:"1..64" help:"hidden width of the feed-forward layers over the prompt width"`
+	Classes string  `config:"classes" in:"own|all" help:"classes that a client trains with: own (those it has) or all"`
+	Test    string  `config:"test" in:"all|own" help:"classes that test images are compared with: all or own"`
+	Std     float64 `config:"init_std" in:"0.." help:"standard deviation of the initial queries"`
 }
 
-var fedTPGDef = layer.Def{Name: "fedtpg", Title: "FedTPG", New: newFedTPG,
-	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024"}
-
-func newFedTPG() layer.Builder {
-	return &FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", WeightedMean: aggregate.UniformMean,
-		Std: 0.02}
-}
-
-func (m *FedTPG) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
-		check.InRange("heads", m.Heads, 1, check.MaxTokens), check.InRange("depth", m.Depth, 0, 64),
-		check.InRange("mult", m.Mult, 1, 64), check.InRange("init_std", m.Std, 0, check.MaxWeight),
-		check.OneOf("classes", m.Classes, "own", "all"), check.OneOf("test", m.Test, "all", "own"))
-}
+var fedTPGDef = layer.Def{Name: "fedtpg", Title: "FedTPG",
+	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024",
+	Default: FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", WeightedMean: aggregate.UniformMean,
+		Std: 0.02}}
 
 // Names of the generator's parts.
 const (

@@ -3,7 +3,6 @@ package averaged
 import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
-	"promptfed/federation/methods/parts/prompts"
 )
 
 // GPTFL is PromptFL whose prompt the server has trained on images of its own before round 0. OUR ADAPTATION of GPT-FL:
@@ -17,13 +16,10 @@ type GPTFL struct {
 	PromptFL `config:",squash"`
 }
 
-var gptflDef = layer.Def{Name: "gptfl", Title: "GPT-FL (adapted)", New: newGPTFL,
+var gptflDef = layer.Def{Name: "gptfl", Title: "GPT-FL (adapted)",
 	Paper:   "after Zhang et al., GPT-FL: Generative Pre-trained Model-Assisted Federated Learning, arXiv 2306.02210",
-	Traffic: layer.PromptTraffic}
-
-func newGPTFL() layer.Builder { return &GPTFL{PromptFLOf(prompts.DefaultContext)} }
-
-func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+	Traffic: layer.PromptTraffic,
+	Default: GPTFL{promptFL}}
 
 func (m GPTFL) Properties() method.Properties {
 	t := m.PromptFL.Properties()

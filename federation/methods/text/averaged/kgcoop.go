@@ -2,7 +2,6 @@ package averaged
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -21,26 +20,17 @@ type KgCoOp struct {
 	prompts.OffsetContext `config:",squash"`
 	prompts.Template      `config:",squash"`
 
-	Lambda   float64 `config:"lambda" help:"weight of the distance to the hand-written prompt; 0 removes it"`
-	Distance string  `config:"distance" help:"cosine (public code) or squared (paper)"`
-	Classes  string  `config:"classes" help:"classes in the mean distance: all, or own (those of the client)"`
+	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the distance to the hand-written prompt; 0 removes it"`
+	Distance string  `config:"distance" in:"cosine|squared" help:"cosine (public code) or squared (paper)"`
+	Classes  string  `config:"classes" in:"all|own" help:"classes in the mean distance"`
 }
 
-var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
+var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp",
 	Paper: "FedAvg of Yao et al., Visual-Language Prompt Tuning with Knowledge-guided Context Optimization, " +
 		"CVPR 2023",
-	Traffic: layer.PromptTraffic}
-
-func newKgCoOp() layer.Builder {
-	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
-		Template: prompts.AutoTemplate, Lambda: 8, Distance: "cosine", Classes: "all"}
-}
-
-func (m *KgCoOp) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
-		check.InRange("lambda", m.Lambda, 0, check.MaxWeight), check.OneOf("distance", m.Distance, "cosine", "squared"),
-		check.OneOf("classes", m.Classes, "all", "own"))
-}
+	Traffic: layer.PromptTraffic,
+	Default: KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
+		Template: prompts.AutoTemplate, Lambda: 8, Distance: "cosine", Classes: "all"}}
 
 func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 

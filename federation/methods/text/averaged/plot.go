@@ -2,7 +2,6 @@ package averaged
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/optimaltransport"
 	"promptfed/federation/methods/parts/prompts"
@@ -26,27 +25,18 @@ type PLOT struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	N         int     `config:"n" help:"prompts for each class"`
-	Eps       float64 `config:"eps" help:"weight of the entropy"`
-	Iters     int     `config:"iters" help:"largest number of iterations"`
-	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" help:"extent of the mean change: pair (of image and class), image or batch"`
+	N         int     `config:"n" in:"1..tokens" help:"prompts for each class"`
+	Eps       float64 `config:"eps" in:"1e-4.." help:"weight of the entropy"`
+	Iters     int     `config:"iters" in:"1..steps" help:"largest number of iterations"`
+	Threshold float64 `config:"threshold" in:"0.." help:"iterations end when the mean change is below this"`
+	Stop      string  `config:"stop" in:"pair|image|batch" help:"extent of the mean change"`
 	Pooled    bool    `config:"pooled" help:"add the score of the whole image's feature"`
 }
 
-var plotDef = layer.Def{Name: "plot", Title: "PLOT", New: newPLOT,
-	Paper: "FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport for Vision-Language Models, ICLR 2023"}
-
-func newPLOT() layer.Builder {
-	return &PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01, Stop: "pair"}
-}
-
-func (m *PLOT) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("n", m.N, 1, check.MaxTokens),
-		check.InRange("eps", m.Eps, 1e-4, check.MaxWeight), check.InRange("iters", m.Iters, 1, check.MaxSteps),
-		check.InRange("threshold", m.Threshold, 0, check.MaxWeight),
-		check.OneOf("stop", m.Stop, "pair", "image", "batch"))
-}
+var plotDef = layer.Def{Name: "plot", Title: "PLOT",
+	Paper: "FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport for Vision-Language Models, " +
+		"ICLR 2023",
+	Default: PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01, Stop: "pair"}}
 
 func (m PLOT) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
@@ -28,34 +27,25 @@ import (
 //   - the covariance divides by the number of prompts; with divisor: n+1 by one more, as FLiP does.
 type ProDA struct {
 	method.FedAvg
-	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
-	Tokens   int     `config:"tokens" help:"tokens of each prompt"`
-	Std      float64 `config:"init_std" help:"standard deviation of the initial prompts"`
-	Position string  `config:"position" help:"class name's position: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
-	Together int     `config:"together" help:"prompts per step; a multiple of 4 with position: mixed"`
-	Lambda   float64 `config:"lambda" help:"weight of the prompts' similarity in the loss"`
-	Divisor  string  `config:"divisor" help:"divisor of the covariance: n or n+1"`
+	N        int     `config:"n" in:"2..tokens" help:"number of prompts; a multiple of 4 with position: mixed"`
+	Tokens   int     `config:"tokens" in:"1..tokens" help:"tokens of each prompt"`
+	Std      float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompts"`
+	Position string  `config:"position" in:"mixed|end" help:"class name's position"`
+	Together int     `config:"together" in:"1..n" help:"prompts per step; a multiple of 4 with position: mixed"`
+	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the prompts' similarity in the loss"`
+	Divisor  string  `config:"divisor" in:"n|n+1" help:"divisor of the covariance: n or n+1"`
 }
 
-var prodaDef = layer.Def{Name: "proda", Title: "ProDA", New: newProDA,
-	Paper: "FedAvg of Lu et al., Prompt Distribution Learning, CVPR 2022"}
+var prodaDef = layer.Def{Name: "proda", Title: "ProDA",
+	Paper:   "FedAvg of Lu et al., Prompt Distribution Learning, CVPR 2022",
+	Default: ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1, Divisor: "n"}}
 
-func newProDA() layer.Builder {
-	return &ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1, Divisor: "n"}
-}
-
-func (m *ProDA) Build(method.Method) (method.Method, error) {
-	err := check.Join(check.InRange("n", m.N, 2, check.MaxTokens),
-		check.InRange("tokens", m.Tokens, 1, check.MaxTokens), check.InRange("init_std", m.Std, 0, check.MaxWeight),
-		check.OneOf("position", m.Position, "mixed", "end"), check.InRange("together", m.Together, 1, m.N),
-		check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
-		check.OneOf("divisor", m.Divisor, "n", "n+1"))
+func (m ProDA) Check() error {
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
-		err = check.Join(err,
-			fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: "+"mixed",
-				m.N, m.Together))
+		return fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: mixed", m.N,
+			m.Together)
 	}
-	return *m, err
+	return nil
 }
 
 func (m ProDA) Params(t method.ClientSpec) []method.Param {

@@ -2,7 +2,6 @@ package averaged
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -25,25 +24,16 @@ type ProGrad struct {
 	prompts.OffsetContext `config:",squash"`
 	prompts.Template      `config:",squash"`
 
-	Lambda  float64 `config:"lambda" help:"project: removed share of the conflict; add: weight of the second loss"`
-	Tau     float64 `config:"tau" help:"temperature of the probabilities that are compared"`
-	Variant string  `config:"variant" help:"project, or add (the second loss, as in FLiP's code)"`
+	Lambda  float64 `config:"lambda" in:"0.." help:"removed share of the conflict, or weight of the second loss"`
+	Tau     float64 `config:"tau" in:"1e-3.." help:"temperature of the probabilities that are compared"`
+	Variant string  `config:"variant" in:"project|add" help:"project, or add (the second loss, as in FLiP's code)"`
 }
 
-var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
+var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad",
 	Paper:   "FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023",
-	Traffic: layer.PromptTraffic}
-
-func newProGrad() layer.Builder {
-	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.PhotoPrompt},
-		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}
-}
-
-func (m *ProGrad) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
-		check.InRange("lambda", m.Lambda, 0, check.MaxWeight), check.InRange("tau", m.Tau, 1e-3, check.MaxWeight),
-		check.OneOf("variant", m.Variant, "project", "add"))
-}
+	Traffic: layer.PromptTraffic,
+	Default: ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.PhotoPrompt},
+		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}}
 
 func (m ProGrad) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)

@@ -5,7 +5,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/tensor"
@@ -23,29 +22,21 @@ type PromptFL struct {
 	method.FedAvg
 	prompts.ClassContext `config:",squash"`
 
-	ClassAverage string `config:"class_average" help:"clients over which a class's prompt is averaged: all, or owners"`
+	ClassAverage string `config:"class_average" in:"all|owners" help:"clients over which a class's prompt is averaged"`
 }
 
-var promptFLDef = layer.Def{Name: "promptfl", Title: "PromptFL", New: newPromptFL,
+var promptFLDef = layer.Def{Name: "promptfl", Title: "PromptFL",
 	Paper:   "Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts, TMC 2023",
-	Traffic: layer.PromptTraffic}
+	Traffic: layer.PromptTraffic,
+	Default: promptFL}
 
-func newPromptFL() layer.Builder { m := PromptFLOf(prompts.DefaultContext); return &m }
+var promptFL = PromptFL{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, ClassAverage: "all"}
 
-// PromptFLOf is PromptFL with one prompt for all classes.
-func PromptFLOf(c prompts.Context) PromptFL {
-	return PromptFL{ClassContext: prompts.ClassContext{Context: c}, ClassAverage: "all"}
-}
-
-func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
-
-// Check reports options that are out of bounds.
 func (m PromptFL) Check() error {
-	err := check.Join(m.ClassContext.Check(), check.OneOf("class_average", m.ClassAverage, "all", "owners"))
 	if m.ClassAverage == "owners" && !m.ClassSpecific {
-		err = check.Join(err, errors.New("option class_average: owners needs class_specific: true"))
+		return errors.New("option class_average: owners needs class_specific: true")
 	}
-	return err
+	return nil
 }
 
 func (m PromptFL) Properties() method.Properties {

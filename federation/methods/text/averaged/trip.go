@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/federation/methods/parts/prompts"
@@ -49,16 +48,16 @@ type TRIP struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.Context        `config:",squash"`
 
-	Experts      int      `config:"experts" help:"E, number of prompts (experts) that are mixed"`
-	Alpha        float64  `config:"alpha" help:"weight of the distillation from hand-written prompts"`
+	Experts      int      `config:"experts" in:"1..10" help:"E, prompts (experts) that are mixed"`
+	Alpha        float64  `config:"alpha" in:"0.." help:"weight of the distillation from hand-written prompts"`
 	Templates    []string `config:"templates"`
-	Capacity     float64  `config:"capacity"`
-	CapacityTest float64  `config:"capacity_test"`
-	Iters        int      `config:"iters" help:"largest number of iterations of the routing"`
-	Keys         string   `config:"keys" help:"how the experts' keys are drawn: orthogonal, normal or uniform"`
-	Average      string   `config:"average"`
-	Beta         float64  `config:"beta" help:"for average beta: both parameters of the Beta distribution"`
-	Decay        float64  `config:"decay" help:"for average ema: decay of the moving average"`
+	Capacity     float64  `config:"capacity" in:"1.."`
+	CapacityTest float64  `config:"capacity_test" in:"1.."`
+	Iters        int      `config:"iters" in:"1..steps" help:"largest number of iterations of the routing"`
+	Keys         string   `config:"keys" in:"orthogonal|normal|uniform" help:"how the experts' keys are drawn"`
+	Average      string   `config:"average" in:"none|beta|ema"`
+	Beta         float64  `config:"beta" in:"1e-3.." help:"for average beta: both parameters of the Beta distribution"`
+	Decay        float64  `config:"decay" in:"0..1" help:"for average ema: decay of the moving average"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -75,29 +74,14 @@ func (TRIP) LongHelp() map[string]string {
 	}
 }
 
-var tripDef = layer.Def{Name: "trip", Title: "TRIP", New: newTRIP,
+var tripDef = layer.Def{Name: "trip", Title: "TRIP",
 	Paper: "Gong et al., Token-level Prompt Mixture with Parameter-free Routing for Federated Domain " +
 		"Generalization, IEEE TIP, arXiv 2504.21063",
 	Traffic: layer.Traffic{Formula: "E T d 2, E = 4, T = 32",
-		Numbers: func(s layer.Sizes) int { return 2 * 4 * 32 * s.Width }}}
-
-func newTRIP() layer.Builder {
-	return &TRIP{WeightedMean: aggregate.ExamplesMean,
-		Context: prompts.Context{Tokens: 32, Position: "end", Std: 0.02}, Experts: 4, Alpha: 1,
-		Templates: []string{"imagenet-7"}, Capacity: 1, CapacityTest: 2, Iters: 100, Keys: "orthogonal",
-		Average: "none", Beta: 0.2, Decay: 0.99}
-}
-
-func (m *TRIP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Weighting.Check(), m.Context.Check(),
-		check.InRange("experts", m.Experts, 1, routing.MaxExperts), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
-		check.InRange("capacity", m.Capacity, 1, check.MaxWeight),
-		check.InRange("capacity_test", m.CapacityTest, 1, check.MaxWeight),
-		check.InRange("iters", m.Iters, 1, check.MaxSteps),
-		check.OneOf("keys", m.Keys, "orthogonal", "normal", "uniform"),
-		check.OneOf("average", m.Average, "none", "beta", "ema"), check.InRange("beta", m.Beta, 1e-3, check.MaxWeight),
-		check.InRange("decay", m.Decay, 0, 1))
-}
+		Numbers: func(s layer.Sizes) int { return 2 * 4 * 32 * s.Width }},
+	Default: TRIP{WeightedMean: aggregate.ExamplesMean, Context: prompts.Context{Tokens: 32, Position: "end",
+		Std: 0.02}, Experts: 4, Alpha: 1, Templates: []string{"imagenet-7"}, Capacity: 1, CapacityTest: 2,
+		Iters: 100, Keys: "orthogonal", Average: "none", Beta: 0.2, Decay: 0.99}}
 
 // Names of what is learned and of what the server sends and keeps.
 const (

@@ -14,13 +14,8 @@ type CoOp struct {
 	prompts.ClassContext `config:",squash"`
 }
 
-var coopDef = layer.Def{Name: "coop", Title: "CoOp", New: newCoOp,
-	Paper: "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022"}
-
-func newCoOp() layer.Builder {
-	return &CoOp{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}}
-}
-
-func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+var coopDef = layer.Def{Name: "coop", Title: "CoOp",
+	Paper:   "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022",
+	Default: CoOp{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}}}
 
 func (m CoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Private) }

@@ -59,14 +59,14 @@ type DPFPL struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.Context        `config:",squash"`
 
-	Rank   int     `config:"rank" help:"rank of the factors of the local prompt"`
-	Clip   float64 `config:"clip" help:"C, largest norm of each factor's and of global's gradient; 0: any"`
-	Noise  float64 `config:"noise" help:"z, standard deviation of the noise on a gradient over clip"`
-	Noisy  string  `config:"noisy" help:"gradients that get noise: factors, or all (global's too)"`
-	Steps  int     `config:"steps"`
-	Delta  float64 `config:"delta" help:"delta of the recorded epsilon_local"`
-	Sign   string  `config:"sign" help:"sign of the last term of local's gradient: minus, or plus (public code)"`
-	Factor float64 `config:"factor" help:"factor of the gradient of local; public code has 0.1"`
+	Rank   int     `config:"rank" in:"1..tokens" help:"rank of the factors of the local prompt"`
+	Clip   float64 `config:"clip" in:"0.." help:"C, largest norm of each factor's and of global's gradient; 0: any"`
+	Noise  float64 `config:"noise" in:"0..1e6" help:"z, standard deviation of the noise on a gradient over clip"`
+	Noisy  string  `config:"noisy" in:"factors|all" help:"gradients that get noise: factors, or all (global's too)"`
+	Steps  int     `config:"steps" in:"0..steps"`
+	Delta  float64 `config:"delta" in:"1e-15..0.5" help:"delta of the recorded epsilon_local"`
+	Sign   string  `config:"sign" in:"minus|plus" help:"sign of the last term of local's gradient"`
+	Factor float64 `config:"factor" in:"0.." help:"factor of the gradient of local; public code has 0.1"`
 	OrthV  bool    `config:"orth_v" help:"orthonormalise the second factor too"`
 }
 
@@ -78,25 +78,17 @@ func (DPFPL) LongHelp() map[string]string {
 	}
 }
 
-var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", New: newDPFPL, Traffic: layer.PromptTraffic,
+var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", Traffic: layer.PromptTraffic,
 	Paper: "Tran et al., Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large Language " +
-		"Models, ICLR 2025"}
+		"Models, ICLR 2025",
+	Default: DPFPL{WeightedMean: aggregate.UniformMean, Context: prompts.DefaultContext, Rank: 8, Clip: 10,
+		Noisy: "factors", Delta: 1e-5, Sign: "minus", Factor: 1, OrthV: true}}
 
-func newDPFPL() layer.Builder {
-	return &DPFPL{WeightedMean: aggregate.UniformMean, Context: prompts.DefaultContext, Rank: 8, Clip: 10,
-		Noisy: "factors", Delta: 1e-5, Sign: "minus", Factor: 1, OrthV: true}
-}
-
-func (m *DPFPL) Build(method.Method) (method.Method, error) {
-	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.InRange("rank", m.Rank, 1, check.MaxTokens),
-		check.Noise(m.Clip, m.Noise, m.Delta), check.OneOf("noisy", m.Noisy, "factors", "all"),
-		check.InRange("steps", m.Steps, 0, check.MaxSteps), check.OneOf("sign", m.Sign, "minus", "plus"),
-		check.InRange("factor", m.Factor, 0, check.MaxWeight))
+func (m DPFPL) Check() error {
 	if m.Std == 0 {
-		err = check.Join(err,
-			errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0"))
+		return errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0")
 	}
-	return *m, err
+	return check.Clipped(m.Clip, m.Noise)
 }
 
 func (m DPFPL) Properties() method.Properties {

@@ -2,7 +2,6 @@ package personalized
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/optimaltransport"
 	"promptfed/federation/methods/parts/prompts"
@@ -35,29 +34,19 @@ type FedOTP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Transport string  `config:"transport" help:"kind of optimal transport: unbalanced or balanced"`
-	Top       float64 `config:"top_percent" help:"gamma, total mass that is transported; balanced uses 1"`
-	Eps       float64 `config:"eps" help:"weight of the entropy (the paper's lambda)"`
-	Iters     int     `config:"iters" help:"largest number of iterations"`
-	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" help:"extent of the mean change: image, pair, batch, or code (public code)"`
+	Transport string  `config:"transport" in:"unbalanced|balanced" help:"kind of optimal transport"`
+	Top       float64 `config:"top_percent" in:"1e-3..1" help:"gamma, total mass that is transported; balanced uses 1"`
+	Eps       float64 `config:"eps" in:"1e-4.." help:"weight of the entropy (the paper's lambda)"`
+	Iters     int     `config:"iters" in:"1..steps" help:"largest number of iterations"`
+	Threshold float64 `config:"threshold" in:"0.." help:"iterations end when the mean change is below this"`
+	Stop      string  `config:"stop" in:"image|pair|batch|code" help:"extent of the mean change"`
 }
 
-var fedOTPDef = layer.Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,
+var fedOTPDef = layer.Def{Name: "fedotp", Title: "FedOTP",
 	Paper:   "Li et al., Global and Local Prompts Cooperation via Optimal Transport, CVPR 2024",
-	Traffic: layer.PromptTraffic}
-
-func newFedOTP() layer.Builder {
-	return &FedOTP{Context: prompts.DefaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100,
-		Threshold: 1e-3, Stop: "image"}
-}
-
-func (m *FedOTP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.OneOf("transport", m.Transport, "unbalanced", "balanced"),
-		check.InRange("top_percent", m.Top, 1e-3, 1), check.InRange("eps", m.Eps, 1e-4, check.MaxWeight),
-		check.InRange("iters", m.Iters, 1, check.MaxSteps), check.InRange("threshold", m.Threshold, 0, check.MaxWeight),
-		check.OneOf("stop", m.Stop, "image", "pair", "batch", "code"))
-}
+	Traffic: layer.PromptTraffic,
+	Default: FedOTP{Context: prompts.DefaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100,
+		Threshold: 1e-3, Stop: "image"}}
 
 func (m FedOTP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)

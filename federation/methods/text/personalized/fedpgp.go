@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -24,28 +23,18 @@ import (
 // The code also computes the features of u v alone and does not use them.
 type FedPGP struct {
 	method.FedAvg
-	Tokens   int     `config:"tokens" help:"prompt tokens"`
-	Rank     int     `config:"rank" help:"b, rank of the private change"`
-	Mu       float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
-	Temp     float64 `config:"temp" help:"temperature of the contrastive term"`
-	Positive string  `config:"positive" help:"text features that sigma is pulled to: hand or code (public code)"`
-	Std      float64 `config:"init_std" help:"standard deviation of all initial values"`
+	Tokens   int     `config:"tokens" in:"1..tokens" help:"prompt tokens"`
+	Rank     int     `config:"rank" in:"1..tokens" help:"b, rank of the private change"`
+	Mu       float64 `config:"mu" in:"0.." help:"weight of the contrastive term; 0 removes it"`
+	Temp     float64 `config:"temp" in:"1e-6.." help:"temperature of the contrastive term"`
+	Positive string  `config:"positive" in:"hand|code" help:"text features that sigma is pulled to"`
+	Std      float64 `config:"init_std" in:"0.." help:"standard deviation of all initial values"`
 }
 
-var fedPGPDef = layer.Def{Name: "fedpgp", Title: "FedPGP", New: newFedPGP,
+var fedPGPDef = layer.Def{Name: "fedpgp", Title: "FedPGP",
 	Paper:   "Cui et al., Harmonizing Generalization and Personalization in Federated Prompt Learning, ICML 2024",
-	Traffic: layer.PromptTraffic}
-
-func newFedPGP() layer.Builder {
-	return &FedPGP{Tokens: 16, Rank: 8, Mu: 1, Temp: 0.5, Positive: "hand", Std: 0.02}
-}
-
-func (m *FedPGP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(check.InRange("tokens", m.Tokens, 1, check.MaxTokens),
-		check.InRange("rank", m.Rank, 1, check.MaxTokens), check.InRange("mu", m.Mu, 0, check.MaxWeight),
-		check.InRange("temp", m.Temp, 1e-6, check.MaxWeight), check.OneOf("positive", m.Positive, "hand", "code"),
-		check.InRange("init_std", m.Std, 0, check.MaxWeight))
-}
+	Traffic: layer.PromptTraffic,
+	Default: FedPGP{Tokens: 16, Rank: 8, Mu: 1, Temp: 0.5, Positive: "hand", Std: 0.02}}
 
 func (m FedPGP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{

@@ -1,11 +1,9 @@
 package personalized
 
 import (
-	"fmt"
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/projection"
 	"promptfed/runtime/graph"
@@ -38,50 +36,27 @@ import (
 //     code does.
 type FedPHA struct {
 	method.FedAvg
-	Global        int     `config:"global_tokens" help:"length of the shared prompt in tokens"`
-	Local         []int   `config:"local_tokens" help:"length of the private prompt: one number, or one a client"`
-	Ratio         float64 `config:"ratio" help:"rho of eq. 9, share of directions that are removed"`
-	Alpha         float64 `config:"alpha" help:"alpha of eq. 12, margin of the push term"`
-	Projector     string  `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
-	ProjectorGrad string  `config:"projector_grad" help:"gradient of the projector: detach (none) or through"`
+	Global        int     `config:"global_tokens" in:"1..tokens" help:"length of the shared prompt in tokens"`
+	Local         []int   `config:"local_tokens" in:"1..tokens" help:"length of the private prompt, or one a client"`
+	Ratio         float64 `config:"ratio" in:"0<..1" help:"rho of eq. 9, share of directions that are removed"`
+	Alpha         float64 `config:"alpha" in:"-1e9.." help:"alpha of eq. 12, margin of the push term"`
+	Projector     string  `config:"projector" in:"exact-null|eq9|alg1|def1|code" help:"what the projection keeps"`
+	ProjectorGrad string  `config:"projector_grad" in:"detach|through" help:"gradient of the projector"`
 
-	SVDEvery method.Frequency `config:"svd_every" help:"how often the projector is computed: step, epoch or round"`
+	SVDEvery method.Frequency `config:"svd_every" in:"step|epoch|round" help:"how often the projector is computed"`
 
-	Pull string  `config:"pull" help:"reduction of the pull term: sum-per-class or mean"`
-	Push string  `config:"push" help:"reduction of the push term: class or scalar"`
-	EOT  string  `config:"eot" help:"position of the end of text: own (of each prompt) or longest"`
-	Std  float64 `config:"init_std" help:"standard deviation of the initial prompts"`
+	Pull string  `config:"pull" in:"sum-per-class|mean" help:"reduction of the pull term: sum-per-class or mean"`
+	Push string  `config:"push" in:"class|scalar" help:"reduction of the push term: class or scalar"`
+	EOT  string  `config:"eot" in:"own|longest" help:"position of the end of text: own (of each prompt) or longest"`
+	Std  float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompts"`
 }
 
-var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
-	Paper: "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025"}
+var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA",
+	Paper:   "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025",
+	Default: fedPHA}
 
-func newFedPHA() layer.Builder {
-	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
-		ProjectorGrad: "detach",
-		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
-}
-
-func (m *FedPHA) Build(method.Method) (method.Method, error) {
-	err := check.Join(check.InRange("global_tokens", m.Global, 1, check.MaxTokens),
-		check.InRange("init_std", m.Std, 0, check.MaxWeight),
-		check.InRange("alpha", m.Alpha, -check.MaxWeight, check.MaxWeight),
-		check.OneOf("projector", m.Projector, projection.Kinds()...),
-		check.OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
-		check.OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
-		check.OneOf("pull", m.Pull, "sum-per-class", "mean"), check.OneOf("push", m.Push, "class", "scalar"),
-		check.OneOf("eot", m.EOT, "own", "longest"))
-	if len(m.Local) == 0 {
-		err = check.Join(err, fmt.Errorf("option local_tokens is empty; give one length, or one per client"))
-	}
-	for _, n := range m.Local {
-		err = check.Join(err, check.InRange("local_tokens", n, 1, check.MaxTokens))
-	}
-	if !(m.Ratio > 0 && m.Ratio <= 1) {
-		err = check.Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
-	}
-	return *m, err
-}
+var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
+	ProjectorGrad: "detach", SVDEvery: method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 

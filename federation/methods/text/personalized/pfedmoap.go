@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/federation/methods/parts/modules"
@@ -50,13 +49,13 @@ type PFedMoAP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Experts  int     `config:"experts" help:"E, prompts that a client mixes, including its own"`
-	Dim      int     `config:"gating_dim" help:"d, approximate number of feature channels that the gate reads"`
-	Heads    int     `config:"heads" help:"heads of the gate's attention; fewer where they do not divide its channels"`
-	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
-	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt next to the mixture"`
-	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0: that of the prompt"`
-	Tested   string  `config:"test_experts"`
+	Experts  int     `config:"experts" in:"2..256" help:"E, prompts that a client mixes, including its own"`
+	Dim      int     `config:"gating_dim" in:"1..hidden" help:"d, approximate number of feature channels of the gate"`
+	Heads    int     `config:"heads" in:"1..1024" help:"heads of the gate; fewer where they do not divide its channels"`
+	Kappa    float64 `config:"kappa" in:"0.." help:"sharpness of the gate's attention"`
+	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the client's own prompt next to the mixture"`
+	GatingLR float64 `config:"gating_lr" in:"0.." help:"learning rate of the gate; 0: that of the prompt"`
+	Tested   string  `config:"test_experts" in:"turn|latest"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -67,22 +66,11 @@ func (PFedMoAP) LongHelp() map[string]string {
 	}
 }
 
-var pFedMoAPDef = layer.Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
+var pFedMoAPDef = layer.Def{Name: "pfedmoap", Title: "pFedMoAP",
 	Paper: "Luo et al., Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, " +
-		"ICLR 2025"}
-
-func newPFedMoAP() layer.Builder {
-	return &PFedMoAP{Context: prompts.DefaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5,
-		GatingLR: 0.01, Tested: "turn"}
-}
-
-func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("experts", m.Experts, 2, 256),
-		check.InRange("gating_dim", m.Dim, 1, check.MaxHidden), check.InRange("heads", m.Heads, 1, 1024),
-		check.InRange("kappa", m.Kappa, 0, check.MaxWeight), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
-		check.InRange("gating_lr", m.GatingLR, 0, check.MaxWeight),
-		check.OneOf("test_experts", m.Tested, "turn", "latest"))
-}
+		"ICLR 2025",
+	Default: PFedMoAP{Context: prompts.DefaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5,
+		GatingLR: 0.01, Tested: "turn"}}
 
 func (PFedMoAP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own prompt"}

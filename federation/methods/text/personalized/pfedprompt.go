@@ -2,7 +2,6 @@ package personalized
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -28,25 +27,16 @@ type PFedPrompt struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Alpha float64 `config:"alpha" help:"weight of the scores from the client's memory"`
-	Beta  float64 `config:"beta" help:"sharpness of the attention; 0: the backbone's exp(logit_scale)"`
-	Value string  `config:"value" help:"values that the attention mixes: label or feature"`
-	Train string  `config:"train" help:"scores that the prompt is trained with: text or both"`
+	Alpha float64 `config:"alpha" in:"0.." help:"weight of the scores from the client's memory"`
+	Beta  float64 `config:"beta" in:"0.." help:"sharpness of the attention; 0: the backbone's exp(logit_scale)"`
+	Value string  `config:"value" in:"label|feature" help:"values that the attention mixes: label or feature"`
+	Train string  `config:"train" in:"text|both" help:"scores that the prompt is trained with: text or both"`
 }
 
-var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt", New: newPFedPrompt,
+var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt",
 	Paper:   "Guo et al., pFedPrompt: Learning Personalized Prompt for Vision-Language Models, WWW 2023",
-	Traffic: layer.PromptTraffic}
-
-func newPFedPrompt() layer.Builder {
-	return &PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5, Value: "label", Train: "text"}
-}
-
-func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
-		check.InRange("beta", m.Beta, 0, check.MaxWeight), check.OneOf("value", m.Value, "label", "feature"),
-		check.OneOf("train", m.Train, "text", "both"))
-}
+	Traffic: layer.PromptTraffic,
+	Default: PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5, Value: "label", Train: "text"}}
 
 func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)

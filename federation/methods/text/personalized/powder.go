@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -27,24 +26,15 @@ type Powder struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Prompts   int     `config:"prompts" help:"number of prompts in the pool"`
-	Sharpness float64 `config:"sharpness" help:"sharpness of the attention to keys; 0: equal weights"`
-	Weighting string  `config:"weighting" help:"weights of clients in the average of a prompt: use or examples"`
+	Prompts   int     `config:"prompts" in:"1..256" help:"number of prompts in the pool"`
+	Sharpness float64 `config:"sharpness" in:"0.." help:"sharpness of the attention to keys; 0: equal weights"`
+	Weighting string  `config:"weighting" in:"use|examples" help:"weights of clients in the average of a prompt"`
 }
 
-var powderDef = layer.Def{Name: "powder", Title: "Powder (adapted)", New: newPowder,
-	Paper: "after Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024"}
-
-func newPowder() layer.Builder {
-	return &Powder{Context: prompts.Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5,
-		Weighting: "use"}
-}
-
-func (m *Powder) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("prompts", m.Prompts, 1, 256),
-		check.InRange("sharpness", m.Sharpness, 0, check.MaxWeight),
-		check.OneOf("weighting", m.Weighting, "use", "examples"))
-}
+var powderDef = layer.Def{Name: "powder", Title: "Powder (adapted)",
+	Paper: "after Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024",
+	Default: Powder{Context: prompts.Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5,
+		Weighting: "use"}}
 
 func (m Powder) Properties() method.Properties {
 	if m.attends() && m.Weighting == "use" {

@@ -2,7 +2,6 @@ package personalized
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -28,23 +27,16 @@ type PromptFolio struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Theta  float64 `config:"theta" help:"share of the private prompt in the class features"`
+	Theta  float64 `config:"theta" in:"0..1" help:"share of the private prompt in the class features"`
 	Renorm bool    `config:"renorm" help:"scale the mixed class features to norm 1 again"`
-	From   string  `config:"start" help:"initial private prompt: same on all clients, or own (drawn by each)"`
+	From   string  `config:"start" in:"same|own" help:"initial private prompt"`
 }
 
-var promptFolioDef = layer.Def{Name: "promptfolio", Title: "PromptFolio", New: newPromptFolio,
+var promptFolioDef = layer.Def{Name: "promptfolio", Title: "PromptFolio",
 	Paper: "Pan et al., Federated Learning from Vision-Language Foundation Models: Theoretical Analysis and Method, " +
 		"NeurIPS 2024",
-	Traffic: layer.PromptTraffic}
-
-func newPromptFolio() layer.Builder {
-	return &PromptFolio{Context: prompts.Context{Tokens: 8, Position: "end", Std: 0.02}, Theta: 0.4, From: "same"}
-}
-
-func (m *PromptFolio) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.InRange("theta", m.Theta, 0, 1), check.OneOf("start", m.From, "same", "own"))
-}
+	Traffic: layer.PromptTraffic,
+	Default: PromptFolio{Context: prompts.Context{Tokens: 8, Position: "end", Std: 0.02}, Theta: 0.4, From: "same"}}
 
 func (m PromptFolio) Params(t method.ClientSpec) []method.Param {
 	local := m.Declare(t, "local", method.Private)[0]

@@ -2,9 +2,10 @@ package personalized
 
 import "promptfed/federation/methods/parts/layer"
 
-var sdfedDef = layer.Def{Name: "sdfed", Title: "SDFed", New: newSDFed,
+var sdfedDef = layer.Def{Name: "sdfed", Title: "SDFed",
 	Paper: "Di et al., SDFed: Bridging Local-Global Discrepancy via Subspace Refinement and Divergence " +
-		"Control in Federated Prompt Learning, arXiv 2602.08590"}
+		"Control in Federated Prompt Learning, arXiv 2602.08590",
+	Default: sdfed()}
 
 // SDFed is FedPHA with SDFed's constants, under FedPHA's names: SDFed's lambda is ratio, its gamma alpha, S_s
 // global_tokens and S_l local_tokens, its G_s and G_c the prompts "global" and "local". Loss, projection, averaging and
@@ -20,8 +21,8 @@ var sdfedDef = layer.Def{Name: "sdfed", Title: "SDFed", New: newSDFed,
 //   - algorithm 1 decomposes in every local step, section 4.2.5 once a round: svd_every;
 //   - lemma 4 treats the projection as a constant, so that is projector_grad: detach;
 //   - local lengths of 4 to 64 tokens are given to clients in turn: local_tokens: [4, 8, 12, ...].
-func newSDFed() layer.Builder {
-	m := newFedPHA().(*FedPHA)
+func sdfed() FedPHA {
+	m := fedPHA
 	m.Global, m.Local, m.Ratio, m.Alpha = 8, []int{8}, 0.6, 0.8
 	return m
 }

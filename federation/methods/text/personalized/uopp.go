@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -25,17 +24,12 @@ type UOPP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Mixture string `config:"mixture" help:"weights of the experts: entropy, or mean (equal weights)"`
+	Mixture string `config:"mixture" in:"entropy|mean" help:"weights of the experts: entropy, or mean (equal weights)"`
 }
 
-var uoppDef = layer.Def{Name: "uopp", Title: "UOPP (adapted)", New: newUOPP,
-	Paper: "after Ma'sum et al., UOPP, ICLR 2025"}
-
-func newUOPP() layer.Builder { return &UOPP{Context: prompts.DefaultContext, Mixture: "entropy"} }
-
-func (m *UOPP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Check(), check.OneOf("mixture", m.Mixture, "entropy", "mean"))
-}
+var uoppDef = layer.Def{Name: "uopp", Title: "UOPP (adapted)",
+	Paper:   "after Ma'sum et al., UOPP, ICLR 2025",
+	Default: UOPP{Context: prompts.DefaultContext, Mixture: "entropy"}}
 
 func (m UOPP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -49,39 +48,24 @@ import (
 //     and layers around this one see the tower's own features.
 type GGTPC struct {
 	method.Method
-	Stats       string  `config:"stats" help:"form in which covariances are sent: packed or lowrank"`
-	Rank        int     `config:"rank" help:"with stats: lowrank, most factors per class"`
-	MinCount    int     `config:"min_count" help:"a client reports only classes with at least this many examples"`
-	Share       float64 `config:"share" help:"smallest share of a class's examples that the selected clients must have"`
-	Axes        int     `config:"axes" help:"most axes per class that the server sends"`
-	Estimate    string  `config:"estimate" help:"statistics are estimated: once (before round 0) or round (each)"`
-	Strength    float64 `config:"strength" help:"factor of the added noise; 1 is eq. 6, 0 for none"`
+	Stats       string  `config:"stats" in:"packed|lowrank" help:"form in which covariances are sent"`
+	Rank        int     `config:"rank" in:"1..hidden" help:"with stats: lowrank, most factors per class"`
+	MinCount    int     `config:"min_count" in:"1..steps" help:"a client reports only classes with as many examples"`
+	Share       float64 `config:"share" in:"0..1" help:"least share of a class's examples of selected clients"`
+	Axes        int     `config:"axes" in:"1..hidden" help:"most axes per class that the server sends"`
+	Estimate    string  `config:"estimate" in:"once|round" help:"statistics are estimated"`
+	Strength    float64 `config:"strength" in:"0.." help:"factor of the added noise; 1 is eq. 6, 0 for none"`
 	Renormalise bool    `config:"renormalise" help:"scale features to norm 1 again after noise was added"`
-	Patches     string  `config:"patches" help:"patch features: noise (added to them too) or keep (unchanged)"`
-	Sampling    string  `config:"sampling" help:"how rows are drawn: sample (classes equally), class (eq. 7) or none"`
+	Patches     string  `config:"patches" in:"noise|keep" help:"patch features"`
+	Sampling    string  `config:"sampling" in:"class|sample|none" help:"how rows are drawn"`
 	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
 }
 
-var ggtpcDef = layer.Def{Name: "ggtpc", Title: "GGTPC", New: newGGTPC,
-	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208"}
-
-func newGGTPC() layer.Builder {
-	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
-		Renormalise: true,
-		Patches:     "noise", Sampling: "sample"}
-}
-
-func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	err := check.Join(check.OneOf("stats", m.Stats, "packed", "lowrank"),
-		check.InRange("rank", m.Rank, 1, check.MaxHidden), check.InRange("min_count", m.MinCount, 1, check.MaxSteps),
-		check.InRange("share", m.Share, 0, 1), check.InRange("axes", m.Axes, 1, check.MaxHidden),
-		check.OneOf("estimate", m.Estimate, "once", "round"), check.InRange("strength", m.Strength, 0, check.MaxWeight),
-		check.OneOf("patches", m.Patches, "noise", "keep"),
-		check.OneOf("sampling", m.Sampling, "class", "sample", "none"),
-		layer.RequireLearned(inner, "changes the training examples"))
-	return *m, err
-}
+var ggtpcDef = layer.Def{Name: "ggtpc", Title: "GGTPC",
+	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208",
+	Suits: layer.RequireLearned("changes the training examples"),
+	Default: GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
+		Renormalise: true, Patches: "noise", Sampling: "sample"}}
 
 // Properties leaves the mean to the layers inside; the statistic is no part of the mean.
 func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }

@@ -18,7 +18,7 @@ import (
 )
 
 func calibration(change func(*GGTPC)) GGTPC {
-	m := *newGGTPC().(*GGTPC)
+	m := ggtpcDef.Default.(GGTPC)
 	m.MinCount = 1
 	change(&m)
 	return m
@@ -165,7 +165,7 @@ func TestPackedAndFactorsHoldTheCovariance(t *testing.T) {
 // Classes of 1 and 2 rows are withheld at the default of 3, a class of 3 is not.
 func TestSmallClassesAreWithheld(t *testing.T) {
 	for _, stats := range []string{"packed", "lowrank"} {
-		m := *newGGTPC().(*GGTPC)
+		m := ggtpcDef.Default.(GGTPC)
 		m.Stats = stats
 		a, err := m.measure(normal(1, 6, 3), []int64{0, 1, 1, 2, 2, 2}, 4)
 		if err != nil {

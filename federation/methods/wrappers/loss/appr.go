@@ -2,12 +2,10 @@ package loss
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -50,20 +48,20 @@ type Appr struct {
 var apprTraffic = layer.Traffic{Formula: "m d 2 + d1 d2 + d2",
 	Numbers: func(s layer.Sizes) int { return 2*s.Tokens*s.Width + (s.Width+1)*s.Hidden }}
 
-var apprDef = layer.Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
+var apprDef = layer.Def{Name: "appr", Title: "FedAPPR's terms",
 	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
-	Traffic: apprTraffic}
-
-func newAppr() layer.Builder { return &Appr{Alignment: defaultAlignment} }
+	Traffic: apprTraffic,
+	Default: Appr{Alignment: defaultAlignment}}
 
 // sharedPromptNames are the names that base methods give to a shared text prompt.
 var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
-func (m *Appr) Build(inner method.Method) (method.Method, error) {
-	if layer.HasLayer[Appr](inner) {
+// Build finds the prompts in the base method.
+func (m *Appr) Build() (method.Method, error) {
+	if layer.HasLayer[Appr](m.Method) {
 		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
-	shared, wanted := layer.SharedNames(inner), m.Prompts
+	shared, wanted := layer.SharedNames(m.Method), m.Prompts
 	if len(wanted) == 0 {
 		wanted = sharedPromptNames
 	}
@@ -72,13 +70,11 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 			m.names = append(m.names, name)
 		}
 	}
-	err := m.Check()
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
-		err = check.Join(err, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
-			strings.Join(wanted, ", "), layer.Enumerate(shared)))
+		return nil, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
+			strings.Join(wanted, ", "), layer.Enumerate(shared))
 	}
-	m.Method = inner
-	return *m, err
+	return *m, nil
 }
 
 func (m Appr) Properties() method.Properties {
@@ -95,32 +91,22 @@ func (m Appr) Properties() method.Properties {
 
 // Alignment are the options of FedAPPR's terms.
 type Alignment struct {
-	Adversary float64 `config:"lambda_a" help:"weight of the adversarial term, eq. 7; 0 removes it"`
-	Proximity float64 `config:"lambda_r" help:"weight of the proximity term, eq. 8; 0 removes it"`
-	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator is used"`
-	Hidden    int     `config:"hidden" help:"hidden units of the discriminator"`
-	Input     string  `config:"disc_input" help:"input of the discriminator: tokens or mean"`
-	Norm      string  `config:"disc_norm" help:"divisor of its input: unit (root mean square of the average) or none"`
-	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
-	Steps     int     `config:"disc_steps" help:"discriminator updates per round"`
-	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
-	Pool      int     `config:"pool" help:"how many past averages are kept; 0 for all"`
-	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"parameters that are tested: own (the client's) or base (no terms)"`
+	Adversary float64 `config:"lambda_a" in:"0.." help:"weight of the adversarial term, eq. 7; 0 removes it"`
+	Proximity float64 `config:"lambda_r" in:"0.." help:"weight of the proximity term, eq. 8; 0 removes it"`
+	Warmup    int     `config:"warmup" in:"0.." help:"T0, rounds before the discriminator is used"`
+	Hidden    int     `config:"hidden" in:"1..hidden" help:"hidden units of the discriminator"`
+	Input     string  `config:"disc_input" in:"tokens|mean" help:"input of the discriminator: tokens or mean"`
+	Norm      string  `config:"disc_norm" in:"unit|none" help:"divisor of its input"`
+	Optim     string  `config:"disc_optim" in:"adam|sgd" help:"discriminator optimizer, a new one each round"`
+	Steps     int     `config:"disc_steps" in:"0..steps" help:"discriminator updates per round"`
+	LR        float64 `config:"disc_lr" in:"0.." help:"discriminator learning rate"`
+	Pool      int     `config:"pool" in:"0.." help:"how many past averages are kept; 0 for all"`
+	From      string  `config:"start" in:"global|own" help:"where a client starts a round: global or own"`
+	Tested    string  `config:"view" in:"own|base" help:"parameters that are tested"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
 	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
-
-func (a Alignment) Check() error {
-	return check.Join(check.InRange("lambda_a", a.Adversary, 0, check.MaxWeight),
-		check.InRange("lambda_r", a.Proximity, 0, check.MaxWeight), check.InRange("warmup", a.Warmup, 0, math.MaxInt32),
-		check.InRange("hidden", a.Hidden, 1, check.MaxHidden), check.OneOf("disc_input", a.Input, "tokens", "mean"),
-		check.OneOf("disc_norm", a.Norm, "unit", "none"), check.OneOf("disc_optim", a.Optim, "adam", "sgd"),
-		check.InRange("disc_steps", a.Steps, 0, check.MaxSteps), check.InRange("disc_lr", a.LR, 0, check.MaxWeight),
-		check.InRange("pool", a.Pool, 0, math.MaxInt32), check.OneOf("start", a.From, "global", "own"),
-		check.OneOf("view", a.Tested, "own", "base"))
-}
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.
 const (

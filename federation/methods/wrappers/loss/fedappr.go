@@ -2,7 +2,6 @@ package loss
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 )
@@ -17,15 +16,13 @@ type FedAPPR struct {
 	Alignment       `config:",squash"`
 }
 
-var fedAPPRDef = layer.Def{Name: "fedappr", Title: "FedAPPR", New: newFedAPPR,
+var fedAPPRDef = layer.Def{Name: "fedappr", Title: "FedAPPR",
 	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
-	Traffic: apprTraffic}
+	Traffic: apprTraffic,
+	Default: FedAPPR{prompts.DefaultContext, defaultAlignment}}
 
-func newFedAPPR() layer.Builder { return &FedAPPR{prompts.DefaultContext, defaultAlignment} }
-
-func (m *FedAPPR) Build(method.Method) (method.Method, error) {
-	return Appr{Method: promptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
-		check.Join(m.Context.Check(), m.Alignment.Check())
+func (m *FedAPPR) Build() (method.Method, error) {
+	return Appr{Method: promptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}}, nil
 }
 
 // promptFL is PromptFL with one prompt for all classes.

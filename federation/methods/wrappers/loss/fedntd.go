@@ -2,7 +2,6 @@ package loss
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
@@ -20,23 +19,16 @@ import (
 // client itself.
 type FedNTD struct {
 	method.Method
-	Beta float64 `config:"beta" help:"weight of the distillation; 0 removes it"`
-	Tau  float64 `config:"tau" help:"temperature of both distributions that are compared"`
+	Beta float64 `config:"beta" in:"0.." help:"weight of the distillation; 0 removes it"`
+	Tau  float64 `config:"tau" in:"1e-6.." help:"temperature of both distributions that are compared"`
 }
 
-var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
+var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD",
 	Paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated " +
-		"Learning, NeurIPS 2022"}
-
-func newFedNTD() layer.Builder { return &FedNTD{Beta: 1, Tau: 1} }
-
-func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(check.InRange("beta", m.Beta, 0, check.MaxWeight),
-		check.InRange("tau", m.Tau, 1e-6, check.MaxWeight), layer.RequireLearnedScores(inner),
-		layer.RequireLearned(inner, "distils the received model into the learned one"))
-	m.Method = inner
-	return *m, layer.CheckLoss(*m, inner, err)
-}
+		"Learning, NeurIPS 2022",
+	Suits: layer.All(layer.RequireLearnedScores,
+		layer.RequireLearned("distils the received model into the learned one")),
+	Default: FedNTD{Beta: 1, Tau: 1}}
 
 func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -5,7 +5,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
@@ -45,31 +44,20 @@ type FedProto struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Lambda   float64 `config:"lambda" help:"weight of the distance to prototypes; 0 removes it"`
-	Distance string  `config:"distance" help:"reduction of the squared differences: sum, or mean as in public code"`
-	Of       string  `config:"of" help:"features that represent a class: text or image"`
-	Group    string  `config:"group" help:"prototypes are averaged over clients of one: backbone or dimension"`
-	Test     string  `config:"test" help:"tests classify by: scores (the base method's) or prototypes"`
+	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the distance to prototypes; 0 removes it"`
+	Distance string  `config:"distance" in:"sum|mean" help:"reduction of the squared differences"`
+	Of       string  `config:"of" in:"text|image" help:"features that represent a class: text or image"`
+	Group    string  `config:"group" in:"backbone|dimension" help:"prototypes are averaged over clients of one"`
+	Test     string  `config:"test" in:"scores|prototypes" help:"tests classify by"`
 }
 
-var fedProtoDef = layer.Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
+var fedProtoDef = layer.Def{Name: "fedproto", Title: "FedProto",
 	Paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
 	Traffic: layer.Traffic{Formula: "p l 2", Over: "coop", // FedAPPR's table S6
-		Numbers: func(s layer.Sizes) int { return 2 * s.Dim * s.Classes }}}
-
-func newFedProto() layer.Builder {
-	return &FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
-		Test: "scores"}
-}
-
-func (m *FedProto) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.InRange("lambda", m.Lambda, 0, check.MaxWeight),
-		check.OneOf("distance", m.Distance, "sum", "mean"), check.OneOf("of", m.Of, "text", "image"),
-		check.OneOf("group", m.Group, "backbone", "dimension"), check.OneOf("test", m.Test, "scores", "prototypes"),
-		layer.RequireLearned(inner, "pulls features towards prototypes"))
-	m.Method = inner
-	return *m, layer.CheckLoss(*m, inner, err)
-}
+		Numbers: func(s layer.Sizes) int { return 2 * s.Dim * s.Classes }},
+	Suits: layer.RequireLearned("pulls features towards prototypes"),
+	Default: FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
+		Test: "scores"}}
 
 func (m FedProto) Properties() method.Properties {
 	t := method.Properties{Mean: method.InnerWeights, Scores: m.Test == "prototypes"}

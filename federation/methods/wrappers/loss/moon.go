@@ -2,7 +2,6 @@ package loss
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -29,25 +28,17 @@ import (
 // Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
 	method.Method
-	Mu  float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
-	Tau float64 `config:"tau" help:"temperature of the contrastive term"`
-	Of  string  `config:"of" help:"representation that is contrasted: auto, logits, text, prompt or image"`
+	Mu  float64 `config:"mu" in:"0.." help:"weight of the contrastive term; 0 removes it"`
+	Tau float64 `config:"tau" in:"1e-6.." help:"temperature of the contrastive term"`
+	Of  string  `config:"of" in:"auto|logits|text|prompt|image" help:"representation that is contrasted"`
 
 	Centre bool `config:"centre" help:"subtract the mean over classes from class scores and class features"`
 }
 
-var moonDef = layer.Def{Name: "moon", Title: "MOON", New: newMOON,
-	Paper: "Li et al., Model-Contrastive Federated Learning, CVPR 2021"}
-
-func newMOON() layer.Builder { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
-
-func (m *MOON) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	err := check.Join(check.InRange("mu", m.Mu, 0, check.MaxWeight), check.InRange("tau", m.Tau, 1e-6, check.MaxWeight),
-		check.OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), layer.RequireShared(inner),
-		layer.RequireLearnedScores(inner))
-	return *m, layer.CheckLoss(*m, inner, err)
-}
+var moonDef = layer.Def{Name: "moon", Title: "MOON",
+	Paper:   "Li et al., Model-Contrastive Federated Learning, CVPR 2021",
+	Suits:   layer.All(layer.RequireShared, layer.RequireLearnedScores),
+	Default: MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true}}
 
 func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

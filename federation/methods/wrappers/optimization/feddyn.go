@@ -1,11 +1,8 @@
 package optimization
 
 import (
-	"fmt"
-
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -24,27 +21,14 @@ type FedDyn struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Alpha float64 `config:"alpha" help:"strength of the regulariser; 0 removes it"`
-	Norm  string  `config:"norm" help:"norm in the quadratic term: squared, or code (not squared, as in PFLlib)"`
+	Alpha float64 `config:"alpha" in:"0|1e-9.." help:"strength of the regulariser; 0 removes it"`
+	Norm  string  `config:"norm" in:"squared|code" help:"norm in the quadratic term"`
 }
 
-var fedDynDef = layer.Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
-	Paper: "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021"}
-
-func newFedDyn() layer.Builder {
-	return &FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1, Norm: "squared"}
-}
-
-func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
-		check.OneOf("norm", m.Norm, "squared", "code"), layer.RequireShared(inner))
-	if m.Alpha > 0 && m.Alpha < 1e-9 {
-		err = check.Join(err,
-			fmt.Errorf("option alpha is %v; it must be 0 or at least 1e-9, since the server divides by it", m.Alpha))
-	}
-	m.Method = inner
-	return *m, err
-}
+var fedDynDef = layer.Def{Name: "feddyn", Title: "FedDyn",
+	Paper:   "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021",
+	Suits:   layer.RequireShared,
+	Default: FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1, Norm: "squared"}}
 
 func (m FedDyn) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{

@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -36,22 +35,14 @@ type FedNova struct {
 	method.Method
 	ReportedNumber `config:",squash"`
 
-	Strength float64 `config:"strength" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
+	Strength float64 `config:"strength" in:"0..1" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
 }
 
-var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova", New: newFedNova,
+var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova",
 	Paper: "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated " +
-		"Optimization, NeurIPS 2020"}
-
-func newFedNova() layer.Builder {
-	return &FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Strength: 1}
-}
-
-func (m *FedNova) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(m.ReportedNumber.Check(), check.InRange("strength", m.Strength, 0, 1),
-		layer.RequireShared(inner))
-}
+		"Optimization, NeurIPS 2020",
+	Suits:   layer.RequireShared,
+	Default: FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Strength: 1}}
 
 func (m FedNova) Properties() method.Properties {
 	return m.properties(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")

@@ -5,7 +5,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/tensor"
@@ -34,30 +33,19 @@ type FedOpt struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Kind     string  `config:"kind" help:"adam, yogi, adagrad or momentum"`
-	ServerLR float64 `config:"server_lr" help:"the server's learning rate; 0: 1 with momentum, 0.01 with other kinds"`
-	Beta1    float64 `config:"beta1" help:"b1, decay of the first moment"`
-	Beta2    float64 `config:"beta2" help:"b2, decay of the second moment in adam and yogi"`
-	Tau      float64 `config:"tau" help:"constant added to the root of the second moment"`
-	VStart   string  `config:"v_start" help:"second moment before round 0: zero or tau"`
+	Kind     string  `config:"kind" in:"adam|yogi|adagrad|momentum" help:"adam, yogi, adagrad or momentum"`
+	ServerLR float64 `config:"server_lr" in:"0.." help:"the server's rate; 0: 1 with momentum, else 0.01"`
+	Beta1    float64 `config:"beta1" in:"0..1" help:"b1, decay of the first moment"`
+	Beta2    float64 `config:"beta2" in:"0..1" help:"b2, decay of the second moment in adam and yogi"`
+	Tau      float64 `config:"tau" in:"1e-12.." help:"constant added to the root of the second moment"`
+	VStart   string  `config:"v_start" in:"zero|tau" help:"second moment before round 0: zero or tau"`
 }
 
-var fedOptDef = layer.Def{Name: "fedopt", Title: "FedOpt, FedAvgM", New: newFedOpt,
+var fedOptDef = layer.Def{Name: "fedopt", Title: "FedOpt, FedAvgM",
 	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021; with kind: momentum FedAvgM, Hsu et al., arXiv " +
-		"1909.06335"}
-
-func newFedOpt() layer.Builder {
-	return &FedOpt{Weighting: aggregate.Examples, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}
-}
-
-func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.OneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
-		check.InRange("server_lr", m.ServerLR, 0, check.MaxWeight), check.InRange("beta1", m.Beta1, 0, 1),
-		check.InRange("beta2", m.Beta2, 0, 1), check.InRange("tau", m.Tau, 1e-12, check.MaxWeight),
-		check.OneOf("v_start", m.VStart, "zero", "tau"), layer.RequireShared(inner))
-	m.Method = inner
-	return *m, err
-}
+		"1909.06335",
+	Suits:   layer.RequireShared,
+	Default: FedOpt{Weighting: aggregate.Examples, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}}
 
 func (m FedOpt) Properties() method.Properties {
 	return method.Properties{Mean: method.Weights(m.Weighting.Weighting),

@@ -2,7 +2,6 @@ package optimization
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -14,19 +13,13 @@ import (
 // which PyTorch detaches, so that it is in the loss and has no gradient; here it has, unless detached says otherwise.
 type FedProx struct {
 	method.Method
-	Mu       float64 `config:"mu" help:"strength of the proximal term"`
+	Mu       float64 `config:"mu" in:"0.." help:"strength of the proximal term"`
 	Detached bool    `config:"detached" defect:"true" help:"reproduce a known defect: the term has no gradient"`
 }
 
-var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx", New: newFedProx,
-	Paper: "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"}
-
-func newFedProx() layer.Builder { return &FedProx{Mu: 0.5} }
-
-func (m *FedProx) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.InRange("mu", m.Mu, 0, check.MaxWeight)
-}
+var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
+	Paper:   "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020",
+	Default: FedProx{Mu: 0.5}}
 
 func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
@@ -34,22 +33,14 @@ type QFFL struct {
 	method.Method
 	ReportedNumber `config:",squash"`
 
-	Q         float64 `config:"q" help:"exponent that makes clients with higher loss count more; 0: plain mean"`
-	Lipschitz float64 `config:"lipschitz" help:"L, Lipschitz constant of the gradients; 0: 1 over the learning rate"`
+	Q         float64 `config:"q" in:"0..10" help:"exponent: the more, the more a high loss counts; 0: plain mean"`
+	Lipschitz float64 `config:"lipschitz" in:"0.." help:"L, Lipschitz constant of the gradients; 0: 1 over the rate"`
 }
 
-var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg", New: newQFFL,
-	Paper: "Li et al., Fair Resource Allocation in Federated Learning, ICLR 2020"}
-
-func newQFFL() layer.Builder {
-	return &QFFL{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}
-}
-
-func (m *QFFL) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(m.ReportedNumber.Check(), check.InRange("q", m.Q, 0, 10),
-		check.InRange("lipschitz", m.Lipschitz, 0, check.MaxWeight), layer.RequireShared(inner))
-}
+var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg",
+	Paper:   "Li et al., Fair Resource Allocation in Federated Learning, ICLR 2020",
+	Suits:   layer.RequireShared,
+	Default: QFFL{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}}
 
 func (m QFFL) Properties() method.Properties {
 	return m.properties(m.Q > 0, "every client's loss and update; set q: 0")

@@ -7,7 +7,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/linalg"
 )
 
@@ -16,15 +15,7 @@ import (
 type ReportedNumber struct {
 	aggregate.Weighting `config:",squash"`
 
-	Most float64 `config:"most" help:"cap on a client's number, in multiples of the median; 0: no cap"`
-}
-
-// Check reports options that are out of bounds.
-func (r ReportedNumber) Check() error {
-	if r.Most > 0 && r.Most < 1 {
-		return fmt.Errorf("option most is %v; it must be 0 or at least 1", r.Most)
-	}
-	return check.Join(r.Weighting.Check(), check.InRange("most", r.Most, 0, check.MaxWeight))
+	Most float64 `config:"most" in:"0|1.." help:"cap on a client's number, in multiples of the median; 0: no cap"`
 }
 
 // properties returns the properties of the step, which needs more than the mean of uploads unless it is off.

@@ -3,7 +3,6 @@ package optimization
 import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/tensor"
 )
@@ -30,25 +29,15 @@ type SCAFFOLD struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Strength float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 for none"`
-	ServerLR float64 `config:"server_lr" help:"step size of the server towards the mean"`
-	Control  string  `config:"control" help:"control variates from: gradients, or path (option II, plain SGD)"`
+	Strength float64 `config:"strength" in:"0.." help:"factor of the correction; 1 is the paper's, 0 for none"`
+	ServerLR float64 `config:"server_lr" in:"0.." help:"step size of the server towards the mean"`
+	Control  string  `config:"control" in:"gradients|path" help:"control variates from"`
 }
 
-var scaffoldDef = layer.Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,
-	Paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"}
-
-func newSCAFFOLD() layer.Builder {
-	return &SCAFFOLD{Weighting: aggregate.Uniform, Strength: 1, ServerLR: 1, Control: "gradients"}
-}
-
-func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.InRange("strength", m.Strength, 0, check.MaxWeight),
-		check.InRange("server_lr", m.ServerLR, 0, check.MaxWeight),
-		check.OneOf("control", m.Control, "gradients", "path"), layer.RequireShared(inner))
-	m.Method = inner
-	return *m, err
-}
+var scaffoldDef = layer.Def{Name: "scaffold", Title: "SCAFFOLD",
+	Paper:   "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020",
+	Suits:   layer.RequireShared,
+	Default: SCAFFOLD{Weighting: aggregate.Uniform, Strength: 1, ServerLR: 1, Control: "gradients"}}
 
 func (m SCAFFOLD) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{

@@ -26,18 +26,14 @@ import (
 // Names: apfl/NAME, private parameters; apfl/a [1], which a client keeps where it changes.
 type APFL struct {
 	method.Method
-	Alpha   float64 `config:"alpha" help:"a, weight of the client's own model in the mix"`
-	AlphaLR float64 `config:"alpha_lr" help:"learning rate of a; 0 keeps it constant"`
+	Alpha   float64 `config:"alpha" in:"0..1" help:"a, weight of the client's own model in the mix"`
+	AlphaLR float64 `config:"alpha_lr" in:"0.." help:"learning rate of a; 0 keeps it constant"`
 }
 
-var apflDef = layer.Def{Name: "apfl", Title: "APFL", New: func() layer.Builder { return &APFL{Alpha: 0.5} },
-	Paper: "Deng et al., Adaptive Personalized Federated Learning, arXiv 2003.13461"}
-
-func (m *APFL) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(check.InRange("alpha", m.Alpha, 0, 1), check.InRange("alpha_lr", m.AlphaLR, 0,
-		check.MaxWeight), allShared(inner))
-}
+var apflDef = layer.Def{Name: "apfl", Title: "APFL",
+	Paper:   "Deng et al., Adaptive Personalized Federated Learning, arXiv 2003.13461",
+	Suits:   allShared,
+	Default: APFL{Alpha: 0.5}}
 
 func (APFL) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

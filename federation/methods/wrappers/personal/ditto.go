@@ -25,16 +25,13 @@ import (
 // Names: ditto/NAME, private parameters.
 type Ditto struct {
 	method.Method
-	Lambda float64 `config:"lambda" help:"strength of the pull of the client's own model to the server's"`
+	Lambda float64 `config:"lambda" in:"0.." help:"strength of the pull of the client's own model to the server's"`
 }
 
-var dittoDef = layer.Def{Name: "ditto", Title: "Ditto", New: func() layer.Builder { return &Ditto{Lambda: 0.1} },
-	Paper: "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021"}
-
-func (m *Ditto) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(check.InRange("lambda", m.Lambda, 0, check.MaxWeight), allShared(inner))
-}
+var dittoDef = layer.Def{Name: "ditto", Title: "Ditto",
+	Paper:   "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021",
+	Suits:   allShared,
+	Default: Ditto{Lambda: 0.1}}
 
 func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
@@ -37,23 +36,16 @@ import (
 // client keeps.
 type FedAMP struct {
 	method.Method
-	Mu    float64 `config:"mu" help:"strength of the pull towards the server's mixture"`
-	Sigma float64 `config:"sigma" help:"squared distance within which clients count as similar; 0: the median"`
-	Alpha float64 `config:"alpha" help:"step of the mixture; 0: sigma over the number of clients"`
-	Self  string  `config:"self" help:"where a client's own weight would be negative: scale the others, or refuse"`
+	Mu    float64 `config:"mu" in:"0.." help:"strength of the pull towards the server's mixture"`
+	Sigma float64 `config:"sigma" in:"0.." help:"squared distance within which clients count as similar; 0: the median"`
+	Alpha float64 `config:"alpha" in:"0.." help:"step of the mixture; 0: sigma over the number of clients"`
+	Self  string  `config:"self" in:"scale|refuse" help:"where a client's own weight would be negative"`
 }
 
-var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP", New: func() layer.Builder {
-	return &FedAMP{Mu: 1,
-		Self: "scale"}
-}, Paper: "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021"}
-
-func (m *FedAMP) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(check.InRange("mu", m.Mu, 0, check.MaxWeight),
-		check.InRange("sigma", m.Sigma, 0, check.MaxWeight), check.InRange("alpha", m.Alpha, 0, check.MaxWeight),
-		check.OneOf("self", m.Self, "scale", "refuse"), layer.RequireShared(inner))
-}
+var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP",
+	Paper:   "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021",
+	Suits:   layer.RequireShared,
+	Default: FedAMP{Mu: 1, Self: "scale"}}
 
 func (FedAMP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own parameters",

@@ -22,13 +22,10 @@ type FedPer struct {
 var allAveraged = Split{Private: []string{"none"}}
 
 var fedPerDef = layer.Def{Name: "fedper", Title: "FedPer",
-	New:   func() layer.Builder { return &FedPer{Split: allAveraged} },
-	Paper: "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818"}
+	Paper:   "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818",
+	Default: FedPer{Split: allAveraged}}
 
-func (m *FedPer) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, m.check(inner)
-}
+func (m FedPer) Check() error { return m.check(m.Method) }
 
 func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

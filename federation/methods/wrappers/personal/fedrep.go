@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/tensor"
 )
@@ -21,19 +20,14 @@ type FedRep struct {
 	method.Method
 	Split `config:",squash"`
 
-	Head int `config:"head_epochs" help:"first passes over the data, which train the private parameters only"`
+	Head int `config:"head_epochs" in:"1..steps" help:"first passes, which train the private parameters only"`
 }
 
-var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep", New: func() layer.Builder {
-	return &FedRep{Split: allAveraged,
-		Head: 1}
-},
-	Paper: "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021"}
+var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep",
+	Paper:   "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021",
+	Default: FedRep{Split: allAveraged, Head: 1}}
 
-func (m *FedRep) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(check.InRange("head_epochs", m.Head, 1, check.MaxSteps), m.check(inner))
-}
+func (m FedRep) Check() error { return m.check(m.Method) }
 
 func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -2,7 +2,6 @@ package robust
 
 import (
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
@@ -17,20 +16,14 @@ import (
 // and keeps its name in the list of terms.
 type GCE struct {
 	method.Method
-	Q float64 `config:"q" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
+	Q float64 `config:"q" in:"0..1" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
 }
 
-var gceDef = layer.Def{Name: "gce", Title: "generalised cross entropy", New: newGCE,
+var gceDef = layer.Def{Name: "gce", Title: "generalised cross entropy",
 	Paper: "Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, " +
-		"NeurIPS 2018"}
-
-func newGCE() layer.Builder { return &GCE{Q: 0.7} }
-
-func (m *GCE) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, layer.CheckLoss(*m, inner, check.Join(check.InRange("q", m.Q, 0, 1),
-		layer.RequireLearned(inner, "changes the loss")))
-}
+		"NeurIPS 2018",
+	Suits:   layer.RequireLearned("changes the loss"),
+	Default: GCE{Q: 0.7}}
 
 func (GCE) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/optimaltransport"
 	"promptfed/runtime/graph"
@@ -31,27 +30,16 @@ import (
 // default of the code: all.
 type NLPrompt struct {
 	method.Method
-	Eps    float64 `config:"eps" help:"weight of the entropy in the optimal transport"`
-	Iters  int     `config:"iters" help:"largest number of Sinkhorn iterations"`
-	Score  string  `config:"score" help:"scores of the transport: paper (log p) or code (log softmax p)"`
-	Masses string  `config:"masses" help:"class masses: uniform, labels (by frequency) or owned (client's classes)"`
+	Eps    float64 `config:"eps" in:"1e-6.." help:"weight of the entropy in the optimal transport"`
+	Iters  int     `config:"iters" in:"1..steps" help:"largest number of Sinkhorn iterations"`
+	Score  string  `config:"score" in:"paper|code" help:"scores of the transport"`
+	Masses string  `config:"masses" in:"uniform|labels|owned" help:"class masses"`
 }
 
-var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt", New: newNLPrompt,
-	Paper: "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025"}
-
-func newNLPrompt() layer.Builder {
-	return &NLPrompt{Eps: 0.01, Iters: 1000, Score: "paper", Masses: "uniform"}
-}
-
-func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	err := check.Join(check.InRange("eps", m.Eps, 1e-6, check.MaxWeight),
-		check.InRange("iters", m.Iters, 1, check.MaxSteps), check.OneOf("score", m.Score, "paper", "code"),
-		check.OneOf("masses", m.Masses, "uniform", "labels", "owned"), layer.RequireLearned(inner, "changes the loss"),
-		layer.RequireLearnedScores(inner))
-	return *m, layer.CheckLoss(*m, inner, err)
-}
+var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt",
+	Paper:   "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025",
+	Suits:   layer.All(layer.RequireLearned("changes the loss"), layer.RequireLearnedScores),
+	Default: NLPrompt{Eps: 0.01, Iters: 1000, Score: "paper", Masses: "uniform"}}
 
 func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 

@@ -7,7 +7,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/tensor"
@@ -39,28 +38,17 @@ type Robust struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Kind      string  `config:"kind" help:"median, trimmed-mean, krum, multi-krum, geometric-median or norm-clip"`
-	Trim      float64 `config:"trim" help:"share of values that trimmed-mean drops at each end, below 0.5"`
-	Attackers int     `config:"attackers" help:"f, number of attackers per round that krum and multi-krum tolerate"`
-	Clip      float64 `config:"clip" help:"largest norm of an update under norm-clip; 0: no clipping"`
+	Kind      string  `config:"kind" in:"median|trimmed-mean|krum|multi-krum|geometric-median|norm-clip" help:"rule"`
+	Trim      float64 `config:"trim" in:"0..0.499" help:"share of values that trimmed-mean drops at each end"`
+	Attackers int     `config:"attackers" in:"0..steps" help:"f, attackers per round that krums tolerate"`
+	Clip      float64 `config:"clip" in:"0.." help:"largest norm of an update under norm-clip; 0: no clipping"`
 }
 
-var robustDef = layer.Def{Name: "robust", Title: "robust aggregation", New: newRobust,
+var robustDef = layer.Def{Name: "robust", Title: "robust aggregation",
 	Paper: "Yin et al., Byzantine-Robust Distributed Learning, ICML 2018; Blanchard et al., Machine " +
-		"Learning with Adversaries, NeurIPS 2017"}
-
-func newRobust() layer.Builder {
-	return &Robust{Weighting: aggregate.Uniform, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}
-}
-
-func (m *Robust) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(m.Check(), check.OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum",
-		"geometric-median", "norm-clip"), check.InRange("trim", m.Trim, 0, 0.499),
-		check.InRange("attackers", m.Attackers, 0, 1<<20), check.InRange("clip", m.Clip, 0, check.MaxWeight),
-		layer.RequireShared(inner))
-	m.Method = inner
-	return *m, err
-}
+		"Learning with Adversaries, NeurIPS 2017",
+	Suits:   layer.RequireShared,
+	Default: Robust{Weighting: aggregate.Uniform, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}}
 
 func (Robust) Properties() method.Properties { return method.Properties{Outermost: true} }
 

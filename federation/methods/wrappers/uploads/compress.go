@@ -3,7 +3,6 @@ package uploads
 import (
 	"promptfed/federation/compression"
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 )
 
@@ -28,27 +27,17 @@ import (
 // Names: ef/e/NAME, like NAME, in the client's state.
 type Compress struct {
 	method.Method
-	Kind     string  `config:"kind" help:"top-k, sign or quantise"`
-	Share    float64 `config:"share" help:"share of the numbers that top-k uploads, rounded up; 1 compresses nothing"`
-	Levels   int     `config:"levels" help:"s, levels of quantise: 1, 7 and 127 take 2, 4 and 8 bits with the sign"`
-	Bucket   int     `config:"bucket" help:"numbers that share one scale in sign and quantise; 0: all of them"`
-	Feedback string  `config:"feedback" help:"carry the unsent part over to the next update: on, off or auto"`
+	Kind     string  `config:"kind" in:"top-k|sign|quantise" help:"top-k, sign or quantise"`
+	Share    float64 `config:"share" in:"1e-6..1" help:"share of numbers that top-k uploads, rounded up; 1: all"`
+	Levels   int     `config:"levels" in:"1..65535" help:"s, levels of quantise: 1, 7 and 127 take 2, 4 and 8 bits"`
+	Bucket   int     `config:"bucket" in:"0..1e9" help:"numbers that share one scale in sign and quantise; 0: all"`
+	Feedback string  `config:"feedback" in:"on|off|auto" help:"carry the unsent part over to the next update"`
 }
 
-var compressDef = layer.Def{Name: "compress", Title: "compressed uploads", New: newCompress,
-	Paper: "Stich et al., NeurIPS 2018; Karimireddy et al., ICML 2019; Alistarh et al., QSGD, NeurIPS 2017"}
-
-func newCompress() layer.Builder {
-	return &Compress{Kind: compression.TopK, Share: 0.1, Levels: 7, Bucket: 512, Feedback: "auto"}
-}
-
-func (m *Compress) Build(inner method.Method) (method.Method, error) {
-	m.Method = inner
-	return *m, check.Join(check.OneOf("kind", m.Kind, compression.TopK, compression.Sign, compression.Quantise),
-		check.OneOf("feedback", m.Feedback, "on", "off", "auto"), check.InRange("share", m.Share, 1e-6, 1),
-		check.InRange("levels", m.Levels, 1, 1<<16-1), check.InRange("bucket", m.Bucket, 0, 1<<30),
-		layer.RequireShared(inner))
-}
+var compressDef = layer.Def{Name: "compress", Title: "compressed uploads",
+	Paper:   "Stich et al., NeurIPS 2018; Karimireddy et al., ICML 2019; Alistarh et al., QSGD, NeurIPS 2017",
+	Suits:   layer.RequireShared,
+	Default: Compress{Kind: compression.TopK, Share: 0.1, Levels: 7, Bucket: 512, Feedback: "auto"}}
 
 func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
 

@@ -44,13 +44,13 @@ import (
 // the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
 type DP struct {
 	method.Method
-	Clip     float64 `config:"clip" help:"C, largest norm of a client's update; 0 turns the wrapper off"`
-	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, divided by clip"`
-	Adapt    float64 `config:"adapt"`
-	Quantile float64 `config:"quantile" help:"quantile of the updates' norms that adapt moves clip to"`
-	Delta    float64 `config:"delta" help:"delta of the recorded epsilon; below 1 over the number of clients"`
-	Where    string  `config:"where" help:"where updates are clipped and noise is added: server or client"`
-	Least    float64 `config:"least" help:"with where: client, share of a round's clients that must upload"`
+	Clip     float64 `config:"clip" in:"0.." help:"C, largest norm of a client's update; 0 turns the wrapper off"`
+	Noise    float64 `config:"noise" in:"0..1e6" help:"z, standard deviation of the noise on the sum, divided by clip"`
+	Adapt    float64 `config:"adapt" in:"0..10"`
+	Quantile float64 `config:"quantile" in:"0..1" help:"quantile of the updates' norms that adapt moves clip to"`
+	Delta    float64 `config:"delta" in:"1e-15..0.5" help:"delta of the recorded epsilon; below 1/clients"`
+	Where    string  `config:"where" in:"server|client" help:"where updates are clipped and noise is added"`
+	Least    float64 `config:"least" in:"0.01..1" help:"where: client: share of a round's clients that must upload"`
 	Secure   bool    `config:"secure"`
 }
 
@@ -64,23 +64,16 @@ func (DP) LongHelp() map[string]string {
 	}
 }
 
-var dpDef = layer.Def{Name: "dp", Title: "DP-FedAvg", New: newDP,
-	Paper: "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018"}
+var dpDef = layer.Def{Name: "dp", Title: "DP-FedAvg",
+	Paper:   "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018",
+	Suits:   layer.RequireShared,
+	Default: DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}}
 
-func newDP() layer.Builder {
-	return &DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}
-}
-
-func (m *DP) Build(inner method.Method) (method.Method, error) {
-	err := check.Join(check.Noise(m.Clip, m.Noise, m.Delta), check.InRange("adapt", m.Adapt, 0, 10),
-		check.InRange("quantile", m.Quantile, 0, 1), check.OneOf("where", m.Where, "server", "client"),
-		check.InRange("least", m.Least, 0.01, 1), layer.RequireShared(inner))
+func (m DP) Check() error {
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
-		err = check.Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a "+
-			"clip to start from"))
+		return errors.New("option adapt moves a clip that the server applies; set where: server and a first clip")
 	}
-	m.Method = inner
-	return *m, err
+	return check.Clipped(m.Clip, m.Noise)
 }
 
 func (m DP) Properties() method.Properties {
