@@ -17,9 +17,6 @@ type Properties struct {
 	Roles map[Role]string
 	// Outermost forbids wrappers outside this one: they would see the unprotected uploads.
 	Outermost bool
-	// Scores marks a wrapper that replaces the class scores by which the layers inside are trained: no layer outside
-	// may be trained by them.
-	Scores bool
 	// HidesClients marks a stack that hides single clients: nothing measured on one client may be published, and the
 	// server accepts a round without uploads, as Poisson sampling may draw nobody.
 	HidesClients bool

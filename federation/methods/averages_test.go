@@ -41,7 +41,6 @@ var averages = []averaging{
 	{"fedclip", options{"weighting": "examples"}, "examples"},
 	{"promptfl+appr", options{"lambda_a": 0.0}, "examples"},
 	{"promptfl+fedproto", options{"lambda": 0.0}, "examples"},
-	{"promptfl+scaffold", options{"strength": 0.0}, "uniform"},
 	{"promptfl+feddyn", options{"alpha": 0.0, "weighting": "examples"}, "examples"},
 	{"fedpha+fedprox+fedopt", options{"weighting": "uniform"}, "uniform"},
 	{"promptfl+dp", options{"where": "client", "noise": 0.5}, "uniform"},

@@ -51,22 +51,21 @@ func withFirstPass(n methodtest.Names) methodtest.Names {
 }
 
 var (
-	noNova = options{"strength": 0.0}
 	noQFFL = options{"q": 0.0}
 	noOwn  = options{"private": "none"}
 )
 
 func init() {
 	cases = append(cases,
-		methodtest.Case{Name: "promptfl", With: []string{"fednova"}, Options: short, Zero: noNova, Noised: true,
+		methodtest.Case{Name: "promptfl", With: []string{"fednova"}, Options: short, Noised: true,
 			Names: withReport(context, "nova/a")},
 		methodtest.Case{Name: "fedpha", With: []string{"fedprox", "fednova"}, Options: with(exactNull, options{
-			"mu": 0.3, "weighting": "uniform", "most": 0.0}), Zero: noNova, Noised: true,
+			"mu": 0.3, "weighting": "uniform", "most": 0.0}), Noised: true,
 			Names: withReport(two, "nova/a")},
 		methodtest.Case{Name: "promptfl", With: []string{"qffl"}, Options: with(short, options{"q": 1.0}),
 			Zero: noQFFL, Names: withReport(context, "qffl/loss")},
-		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
-			"lipschitz": 5.0}), Zero: noQFFL, Names: withReport(Entropic, "qffl/loss"), NoDerivative: true},
+		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{
+			"weighting": "uniform"}), Zero: noQFFL, Names: withReport(Entropic, "qffl/loss"), NoDerivative: true},
 		methodtest.Case{Name: "ivlp", With: []string{"fedper"}, Options: options{"tokens": 2, "private": "image"},
 			Zero: noOwn, Alike: true, Names: withPrivate(everyone, "image/")},
 		methodtest.Case{Name: "fedclip", With: []string{"fedper"}, Options: options{"private": "adapter/2"},
@@ -88,7 +87,7 @@ func init() {
 			NoDerivative: true, Names: withPrivateCopies(adapter, "apfl")},
 		methodtest.Case{Name: "promptfl", With: []string{"fedamp"}, Options: short, Names: withFedAMP(context)},
 		methodtest.Case{Name: "fedpha", With: []string{"fedamp"}, Options: with(exactNull,
-			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: withFedAMP(two)},
+			options{"fedamp": options{"mu": 0.5, "sigma": 2.0}}), Names: withFedAMP(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
 			Zero:  options{"moon": noMOON},
 			Names: withFedAMP(Entropic), NoDerivative: true},
@@ -96,7 +95,7 @@ func init() {
 			"gating_dim": 2, "gating_lr": 0.2}, Names: gated},
 	)
 	averages = append(averages, []averaging{
-		{"promptfl+fednova", nil, "set options.fednova.strength: 0"}, {"promptfl+fednova", noNova, "examples"},
+		{"promptfl+fednova", nil, "every client's amount of work"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
 		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},

@@ -91,10 +91,6 @@ var deepCases = []methodtest.Case{
 		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
 	{Name: "ivlp", Options: deepOptions(options{"depth": 1, "vision_depth": 0}),
 		Names: methodtest.Names{Shared: []string{"text/prompt"}}},
-	{Name: "ivlp", Options: deepOptions(options{"keep_local": "image"}), Alike: true,
-		Names: withPrivate(everyone, "image")},
-	{Name: "ivlp", Options: deepOptions(options{"keep_local": "deep"}), Alike: true, Names: withPrivate(everyone,
-		"/deep")},
 	{Name: "ivlp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Alike: true,
 		Names: everyone},
 
@@ -104,8 +100,7 @@ var deepCases = []methodtest.Case{
 	{Name: "maple", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true, Names: coupled},
 
 	{Name: "kgcoop", Options: options{"tokens": 3, "init_std": 0.4}, Names: known},
-	{Name: "kgcoop", Options: options{"tokens": 2, "words": "", "init_std": 0.4, "distance": "squared",
-		"classes": "own", "template": "pets"}, Names: known},
+	{Name: "kgcoop", Options: options{"tokens": 2, "words": "", "init_std": 0.4, "template": "pets"}, Names: known},
 	{Name: "kgcoop", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: known},
 
 	// The optimizer receives a part of the gradient.
@@ -122,8 +117,7 @@ var deepCases = []methodtest.Case{
 
 	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0}), Alike: true,
 		Names: gaussianMean(everyone)},
-	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first",
-		"gpa": "none", "image_weight": 0.0,
+	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "gpa": "none", "image_weight": 0.0,
 		"ensemble": []string{"imagenet-7", "{} texture."}}), Names: methodtest.Names{Shared: []string{"text/prompt",
 		"image/prompt"}, Reads: []string{"pixels"}}}, {Name: "promptsrc",
 		Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
@@ -133,17 +127,17 @@ var deepCases = []methodtest.Case{
 
 	// The plan is a constant for gradients, so gradients are not the loss's derivatives.
 	{Name: "plot", Options: options{"n": 3, "tokens": 2, "init_std": 0.4}, Names: transported, NoDerivative: true},
-	{Name: "plot", Options: options{"n": 2, "tokens": 1, "eps": 0.01, "stop": "image", "pooled": true,
-		"position": "middle"}, Names: transported, NoDerivative: true},
-	{Name: "plot", Options: options{"n": 1, "tokens": 2, "stop": "batch"}, Names: transported},
+	{Name: "plot", Options: options{"n": 2, "tokens": 1, "eps": 0.01, "pooled": true, "position": "middle"},
+		Names: transported, NoDerivative: true},
 	{Name: "plot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: transported, NoDerivative: true},
 
 	// Without the similarity term, whose absolute values have kinks within the steps of the differences.
 	{Name: "proda", Options: options{"n": 4, "tokens": 2, "init_std": 0.4, "lambda": 0.0}, Names: distributed},
 	// Every step draws other prompts.
 	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed, NoDerivative: true},
+
 	{Name: "proda", Options: options{"n": 3, "tokens": 1, "init_std": 0.4, "position": "end", "together": 2,
-		"lambda": 0.0, "divisor": "n+1"}, Names: distributed, NoDerivative: true},
+		"lambda": 0.0}, Names: distributed, NoDerivative: true},
 
 	// Differences cross the kinks of ReLU, and rescaled gradients are no derivatives: only PyTorch checks both.
 	{Name: "pfedmma", Options: options{"rank": 6, "alpha": 0.2, "blocks": 1, "grad_rescale": false}, Alike: true,
@@ -156,15 +150,13 @@ var deepCases = []methodtest.Case{
 		Names: adapters("text", "image"), NoDerivative: true},
 
 	{Name: "fedlora", Options: options{"alpha": 1.0}, Alike: true, Names: ranks(nil, textSites...)},
-	{Name: "fedlora", Options: options{"towers": "image", "maps": []string{"q", "v"}, "loss": "ce", "blocks": 2,
+	{Name: "fedlora", Options: options{"towers": "image", "maps": []string{"q", "v"}, "loss": "ce",
 		"rank": 3, "alpha": 1.0}, Alike: true, Names: ranks([]string{"pixels"}, "image/q", "image/v")},
 	{Name: "fedlora", Options: options{"towers": "both", "maps": []string{"v", "head"}, "loss": "ce", "alpha": 1.0,
 		"template": "pets"}, Alike: true,
 		Names: ranks([]string{"pixels"}, "text/v", "text/head", "image/v", "image/head")},
-	{Name: "fedlora", Options: options{"maps": []string{"q", "up"}, "aggregate": "product", "alpha": 1.0},
+	{Name: "fedlora", Options: options{"maps": []string{"q", "up"}, "alpha": 1.0},
 		Names: ranks(nil, "text/q", "text/up")},
-	{Name: "fedlora", Options: options{"maps": []string{"q"}, "owner": "private", "loss": "ce", "alpha": 1.0},
-		Names: withPrivate(ranks(nil, "text/q"), "text/q")},
 	{Name: "fedlora", With: []string{"fedprox"}, Options: options{"maps": []string{"q"}, "alpha": 1.0},
 		Zero: options{"mu": 0.0}, Alike: true, Names: ranks(nil, "text/q")},
 }

@@ -38,7 +38,7 @@ var ggtpcCases = []methodtest.Case{
 	{Name: "fedclip", With: []string{"ggtpc"}, Options: options{"min_count": 1, "loss": "ce"}, Zero: noCalibration,
 		Alike: true, Names: onceToAll(adapter)},
 
-	{Name: "promptfl", With: []string{"ggtpc", "scaffold"}, Options: few, Zero: options{"scaffold": noControl},
+	{Name: "promptfl", With: []string{"ggtpc", "scaffold"}, Options: few,
 		Names: scaffolded(once(context))},
 	{Name: "promptfl", With: []string{"scaffold", "ggtpc"}, Options: few, Zero: options{"ggtpc": noCalibration},
 		Names: scaffolded(once(context))},

@@ -22,7 +22,7 @@ func init() {
 			Names: two},
 		methodtest.Case{Name: "promptfl", With: []string{"fedntd", "gce"}, Options: short, Zero: noGCE, Names: context},
 		methodtest.Case{Name: "promptfl", With: []string{"nlprompt"}, Options: short, Names: withCleanImages(context)},
-		methodtest.Case{Name: "fedpha", With: []string{"nlprompt"}, Options: with(exactNull, options{"score": "code",
+		methodtest.Case{Name: "fedpha", With: []string{"nlprompt"}, Options: with(exactNull, options{
 			"masses": "labels"}), Names: withCleanImages(two)},
 	)
 }

@@ -23,16 +23,9 @@ var (
 	Entropic = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Reads: []string{"patches"}}
 )
 
-// appr names the tensors that FedAPPR traces. With start=own a client keeps its prompt from its first round on. The
-// server keeps every average made after the warm-up.
-func appr(warmup int, own bool) methodtest.Names {
+// appr names the tensors that FedAPPR traces. The server keeps every average made after the warm-up.
+func appr(warmup int) methodtest.Names {
 	return methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"fedappr/w1", "fedappr/w2"},
-		State: func(round int) (out []string) {
-			if own && round > 0 {
-				out = []string{"ctx"}
-			}
-			return out
-		},
 		ServerState: func(round int) (out []string) {
 			for r := warmup; r <= round; r++ {
 				out = append(out, fmt.Sprintf("fedappr/pool/%06d", r))
@@ -43,8 +36,8 @@ func appr(warmup int, own bool) methodtest.Names {
 
 // apprOver names the tensors of a base method and of FedAPPR's terms over it.
 func apprOver(base methodtest.Names, warmup int) methodtest.Names {
-	n := appr(warmup, false)
-	base.Broadcast, base.State, base.ServerState = n.Broadcast, n.State, n.ServerState
+	n := appr(warmup)
+	base.Broadcast, base.ServerState = n.Broadcast, n.ServerState
 	return base
 }
 
@@ -99,7 +92,7 @@ var cases = []methodtest.Case{
 	{Name: "coop", Options: options{"tokens": 3, "init_std": 0.4}, Names: alone},
 
 	{Name: "fedpha", Options: pha(nil), Names: two},
-	{Name: "fedpha", Options: pha(options{"projector": "alg1", "pull": "mean", "push": "scalar", "eot": "longest"}),
+	{Name: "fedpha", Options: pha(options{"projector": "alg1", "pull": "mean", "eot": "longest"}),
 		Names: two},
 	{Name: "fedpha", Options: pha(options{"projector": "def1", "svd_every": "round"}), Names: two},
 	{Name: "fedpha", Options: pha(options{"projector": "exact-null", "projector_grad": "through", "eot": "longest"}),
@@ -109,12 +102,11 @@ var cases = []methodtest.Case{
 	{Name: "fedpha", Options: pha(options{"projector": "eq9", "projector_grad": "through", "alpha": 0.1}), Names: two,
 		NoDerivative: true},
 
-	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 0, "init_std": 0.4, "disc_lr": 0.5}, Names: appr(0,
-		false)},
-	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 1, "disc_input": "mean", "start": "own", "disc_steps": 3,
-		"hidden": 2, "lambda_a": 2.0},
-		Names: appr(1, true)},
-	{Name: "fedappr", Options: options{"tokens": 2, "warmup": 0, "pool": 8, "lambda_r": 0}, Names: appr(0, false)},
+	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 0, "init_std": 0.4, "disc_lr": 0.5}, Names: appr(0)},
+	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 1, "disc_steps": 3,
+		"hidden": 2, "lambda_a": 0.5},
+		Names: appr(1)},
+	{Name: "fedappr", Options: options{"tokens": 2, "warmup": 0, "lambda_r": 0}, Names: appr(0)},
 	{Name: "fedappr", Options: options{"tokens": 2, "lambda_a": 0, "lambda_r": 1, "warmup": 0}, Names: context},
 
 	{Name: "sdfed", Options: options{"init_std": 0.4, "global_tokens": 3, "local_tokens": []int{2, 5, 3}}, Names: two},
@@ -129,35 +121,33 @@ var cases = []methodtest.Case{
 	{Name: "fedpgp", Options: options{"tokens": 2, "mu": 0}, Names: lowRank},
 	{Name: "fedtpg", Options: options{"tokens": 2, "heads": 2, "mult": 1, "init_std": 0.4}, Alike: true,
 		Names: generator(0)},
-	{Name: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1, "test": "own"}, Alike: true,
+	{Name: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1}, Alike: true,
 		Names: generator(0)},
-	{Name: "fedtpg", Options: options{"tokens": 3, "heads": 3, "mult": 1, "depth": 1, "classes": "all",
+	{Name: "fedtpg", Options: options{"tokens": 3, "heads": 3, "mult": 1, "depth": 1,
 		"weighting": "examples"}, Alike: true,
 		Names: generator(1)},
-	{Name: "fedpgp", With: []string{"appr"}, Options: options{"tokens": 3, "warmup": 0, "pool": 2, "disc_lr": 0.5},
+	{Name: "fedpgp", With: []string{"appr"}, Options: options{"tokens": 3, "warmup": 0, "disc_lr": 0.5},
 		Zero: apprOff, Names: apprOver(lowRank, 0)},
 
-	{Name: "promptfl", With: []string{"appr"}, Options: options{"tokens": 3, "warmup": 1, "start": "own",
-		"init_std": 0.4, "disc_lr": 0.5},
-		Zero: apprOff, Names: appr(1, true)},
+	{Name: "promptfl", With: []string{"appr"}, Options: options{"tokens": 3, "warmup": 1, "init_std": 0.4,
+		"disc_lr": 0.5}, Zero: apprOff, Names: appr(1)},
 	{Name: "fedpha", With: []string{"appr"}, Options: pha(options{"projector": "exact-null", "warmup": 0,
 		"disc_lr": 0.5}), Zero: apprOff,
 		Names: apprOver(two, 0)},
 	{Name: "fedotp", With: []string{"appr"}, Options: options{"tokens": 2, "warmup": 0, "disc_lr": 0.5, "iters": 5},
 		Zero: apprOff, NoDerivative: true,
 		Names: apprOver(Entropic, 0)},
-	{Name: "pfeddc", With: []string{"appr"}, Options: dc(options{"warmup": 0, "disc_lr": 0.5, "disc_input": "mean"}),
+	{Name: "pfeddc", With: []string{"appr"}, Options: dc(options{"warmup": 0, "disc_lr": 0.5}),
 		Zero: apprOff, Names: apprOver(dual, 0)},
-	{Name: "sdfed", With: []string{"appr", "fedprox"}, Options: options{"warmup": 0, "disc_input": "mean",
-		"view": "base"},
+	{Name: "sdfed", With: []string{"appr", "fedprox"}, Options: options{"warmup": 0, "view": "base"},
 		Zero: options{"mu": 0.0}, Names: apprOver(two, 0)},
 
 	{Name: "fedclip", Names: adapter, Alike: true},
-	{Name: "fedclip", Options: options{"loss": "ce", "weighting": "examples", "template": "", "input_norm": 10.0},
+	{Name: "fedclip", Options: options{"loss": "ce", "weighting": "examples"},
 		Names: adapter, Alike: true},
 	{Name: "fedclip", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: adapter, Alike: true},
 	{Name: "pfedprompt", Options: options{"tokens": 3, "init_std": 0.4}, Names: memory},
-	{Name: "pfedprompt", Options: options{"tokens": 2, "value": "feature", "train": "both", "beta": 2.0,
+	{Name: "pfedprompt", Options: options{"tokens": 2, "beta": 2.0,
 		"position": "front"}, Names: memory},
 	{Name: "pfedprompt", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0},
 		Names: memory},
@@ -169,7 +159,7 @@ var cases = []methodtest.Case{
 	{Name: "powder", With: []string{"fedprox"}, Options: options{"prompts": 2}, Zero: options{"mu": 0.0}, Names: pool(2,
 		true)},
 	{Name: "uopp", Options: options{"tokens": 3, "init_std": 0.4}, Names: experts},
-	{Name: "uopp", Options: options{"tokens": 2, "mixture": "mean", "position": "middle"}, Names: experts},
+	{Name: "uopp", Options: options{"tokens": 2, "position": "middle"}, Names: experts},
 	{Name: "uopp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Names: experts},
 	// The plan is a constant for gradients, so gradients are not the loss's derivatives.
 	{Name: "fedotp", Options: options{"tokens": 3, "init_std": 0.4}, Names: Entropic, NoDerivative: true},
@@ -186,7 +176,7 @@ var cases = []methodtest.Case{
 	{Name: "fedpha", With: []string{"fedprox"}, Options: pha(options{"projector": "exact-null"}),
 		Zero: options{"mu": 0.0}, Names: two},
 	{Name: "fedappr", With: []string{"fedprox"}, Options: options{"warmup": 0, "tokens": 2}, Zero: options{"mu": 0.0},
-		Names: appr(0, false)},
+		Names: appr(0)},
 	{Name: "zeroshot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}},
 
 	{Name: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 3, "min_count": 1}, Zero: noCalibration,

@@ -1,8 +1,6 @@
 package methods_test
 
 import (
-	"slices"
-
 	"promptfed/federation/methodtest"
 )
 
@@ -42,7 +40,7 @@ func init() {
 
 var visionCases = []methodtest.Case{
 	{Name: "fedvpt", Options: options{"vision_tokens": 3, "vision_std": 0.4}, Names: seen},
-	{Name: "fedvpt", Options: options{"vision": "pixels", "border": 1, "normed": false}, Names: seen},
+	{Name: "fedvpt", Options: options{"vision": "pixels"}, Names: seen},
 	{Name: "fedvpt", Options: options{"vision": "deep", "vision_tokens": 2, "vision_std": 0.4}, Alike: true,
 		Names: seen},
 	{Name: "fedvpt", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0},
@@ -57,7 +55,7 @@ var visionCases = []methodtest.Case{
 		Alike: true, Names: bounded, NoDerivative: true},
 
 	{Name: "fedhpl", Options: options{"vision_tokens": 3, "vision_std": 0.4}, Names: teaching},
-	{Name: "fedhpl", Options: options{"vision": "pixels", "kd": "plain", "of": "all", "weighting": "uniform",
+	{Name: "fedhpl", Options: options{"vision": "pixels", "weighting": "uniform",
 		"temperature": 2.0, "gamma": 0.5}, Names: teaching},
 	{Name: "fedhpl", Options: options{"vision": "deep", "vision_tokens": 1, "gamma": 0.0}, Alike: true,
 		Names: teaching},
@@ -65,16 +63,10 @@ var visionCases = []methodtest.Case{
 		Names: teaching},
 
 	{Name: "pfeddc", Options: dc(nil), Names: dual},
-	{Name: "pfeddc", Options: dc(options{"vision": "deep", "heads": 2, "norm": true}), Alike: true, Names: dual},
-	{Name: "pfeddc", Options: dc(options{"vision": "pixels", "att_width": 4, "heads": 2, "query": "shared"}),
-		Names: dual},
-	{Name: "pfeddc", Options: dc(options{"residual": false, "normed": false}), Names: dual},
-	{Name: "pfeddc", Options: dc(options{"attention": "text", "att_init": "zero"}), Names: dualOf("text")},
-	{Name: "pfeddc", Options: dc(options{"attention": "image", "without": "own", "norm": true}),
-		Names: methodtest.Names{Shared: dual.Shared[1:], Private: append(slices.Clone(dualOf("image").Private),
-			"text/own"), Reads: dual.Reads}},
+	{Name: "pfeddc", Options: dc(options{"vision": "deep"}), Alike: true, Names: dual},
+	{Name: "pfeddc", Options: dc(options{"vision": "pixels"}), Names: dual},
+	{Name: "pfeddc", Options: dc(options{"attention": "text"}), Names: dualOf("text")},
+	{Name: "pfeddc", Options: dc(options{"attention": "image"}), Names: dualOf("image")},
 	{Name: "pfeddc", Options: dc(options{"attention": "none"}), Names: dualOf()},
-	{Name: "pfeddc", Options: dc(options{"attention": "none", "without": "mean"}),
-		Names: methodtest.Names{Shared: dual.Shared, Private: []string{"text/own", "image/own"}, Reads: dual.Reads}},
 	{Name: "pfeddc", With: []string{"fedprox"}, Options: dc(nil), Zero: options{"mu": 0.0}, Names: dual},
 }

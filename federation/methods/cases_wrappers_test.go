@@ -71,7 +71,6 @@ func tied(n methodtest.Names) methodtest.Names {
 }
 
 var (
-	noControl = options{"strength": 0.0, "weighting": "examples"}
 	noDyn     = options{"alpha": 0.0, "weighting": "examples"}
 	noOpt     = options{"kind": "momentum", "beta1": 0.0}
 	noProto   = options{"lambda": 0.0}
@@ -86,21 +85,20 @@ var short = options{"tokens": 3, "init_std": 0.4}
 
 func init() {
 	cases = append(cases,
-		methodtest.Case{Name: "promptfl", With: []string{"scaffold"}, Options: short, Zero: noControl,
+		methodtest.Case{Name: "promptfl", With: []string{"scaffold"}, Options: short,
 			Names: scaffolded(context)},
 		methodtest.Case{Name: "promptfl", With: []string{"scaffold"}, Options: with(short,
 			options{"control": "gradients", "server_lr": 0.5, "weighting": "examples"}),
-			Zero: noControl, Names: scaffolded(context)},
-		methodtest.Case{Name: "fedpha", With: []string{"scaffold"}, Options: with(exactNull, options{"strength": 0.5}),
-			Zero: noControl, Names: scaffolded(two)},
-		methodtest.Case{Name: "fedotp", With: []string{"scaffold"}, Options: short, Zero: noControl,
+			Names: scaffolded(context)},
+		methodtest.Case{Name: "fedpha", With: []string{"scaffold"}, Options: exactNull,
+			Names: scaffolded(two)},
+		methodtest.Case{Name: "fedotp", With: []string{"scaffold"}, Options: short,
 			Names: scaffolded(Entropic), NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"feddyn"}, Options: with(short, options{"alpha": 0.5}),
 			Zero: noDyn, Names: dynamic(context)},
-		methodtest.Case{Name: "promptfl", With: []string{"feddyn"}, Options: with(short, options{"norm": "code",
-			"weighting": "examples"}), Zero: noDyn,
-			Names: dynamic(context)},
+		methodtest.Case{Name: "promptfl", With: []string{"feddyn"}, Options: with(short, options{
+			"weighting": "examples"}), Zero: noDyn, Names: dynamic(context)},
 		methodtest.Case{Name: "fedpha", With: []string{"feddyn"}, Options: exactNull, Zero: options{"feddyn": noDyn},
 			Names: dynamic(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"feddyn"}, Options: short, Zero: noDyn,
@@ -111,9 +109,8 @@ func init() {
 		methodtest.Case{Name: "promptfl", With: []string{"fedopt"}, Options: with(short, options{"kind": "momentum",
 			"weighting": "uniform"}), Zero: noOpt,
 			Names: adaptive(context, false)},
-		methodtest.Case{Name: "fedpha", With: []string{"fedopt"}, Options: with(exactNull, options{"kind": "yogi",
-			"v_start": "tau"}), Zero: noOpt,
-			Names: adaptive(two, true)},
+		methodtest.Case{Name: "fedpha", With: []string{"fedopt"}, Options: with(exactNull, options{"kind": "yogi"}),
+			Zero: noOpt, Names: adaptive(two, true)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedopt"}, Options: with(short, options{"kind": "adagrad"}),
 			Zero:  noOpt,
 			Names: adaptive(Entropic, true), NoDerivative: true},
@@ -124,31 +121,29 @@ func init() {
 			NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: short, Zero: noMOON, Names: context},
-		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: with(short, options{"of": "text", "mu": 5.0,
+		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: with(short, options{"mu": 5.0,
 			"tau": 0.2}), Zero: noMOON, Names: context},
 		methodtest.Case{Name: "fedpha", With: []string{"moon"}, Options: exactNull, Zero: noMOON, Names: two},
 		methodtest.Case{Name: "fedotp", With: []string{"moon"}, Options: short, Zero: noMOON, Names: Entropic,
 			NoDerivative: true},
-		methodtest.Case{Name: "fedclip", With: []string{"moon"}, Options: options{"of": "image"}, Zero: noMOON,
+		methodtest.Case{Name: "fedclip", With: []string{"moon"}, Zero: noMOON,
 			Names: adapter, Alike: true},
 
 		methodtest.Case{Name: "coop", With: []string{"fedproto"}, Options: with(short, options{"lambda": 2.0}),
 			Zero: noProto, Names: tied(alone)},
-		methodtest.Case{Name: "coop", With: []string{"fedproto"}, Options: with(short, options{"test": "prototypes",
-			"weighting": "uniform"}), Zero: noProto,
-			Names: tied(alone)},
+		methodtest.Case{Name: "coop", With: []string{"fedproto"}, Options: with(short, options{
+			"weighting": "uniform"}), Zero: noProto, Names: tied(alone)},
 		methodtest.Case{Name: "promptfl", With: []string{"fedproto"}, Options: with(short, options{"lambda": 2.0}),
 			Zero: noProto, Alike: true,
 			Names: withWrapper(context, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
-		methodtest.Case{Name: "fedpha", With: []string{"fedproto"}, Options: with(exactNull,
-			options{"group": "dimension"}), Zero: noProto, Names: tied(two)},
+		methodtest.Case{Name: "fedpha", With: []string{"fedproto"}, Options: exactNull, Zero: noProto,
+			Names: tied(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto"}, Options: short, Zero: noProto,
 			Names: tied(Entropic), NoDerivative: true},
-		methodtest.Case{Name: "fedclip", With: []string{"fedproto"}, Options: options{"of": "image",
-			"test": "prototypes"}, Zero: noProto, Alike: true,
-			Names: withWrapper(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
+		methodtest.Case{Name: "fedclip", With: []string{"fedproto"}, Options: options{"of": "image"}, Zero: noProto,
+			Alike: true, Names: withWrapper(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
 
-		methodtest.Case{Name: "pfeddc", With: []string{"scaffold"}, Options: dc(nil), Zero: noControl,
+		methodtest.Case{Name: "pfeddc", With: []string{"scaffold"}, Options: dc(nil),
 			Names: scaffolded(dual)},
 		methodtest.Case{Name: "pfeddc", With: []string{"feddyn"}, Options: dc(nil), Zero: noDyn, Names: dynamic(dual)},
 		methodtest.Case{Name: "pfeddc", With: []string{"fedopt"}, Options: dc(nil), Zero: noOpt, Names: adaptive(dual,
@@ -158,7 +153,7 @@ func init() {
 		methodtest.Case{Name: "pfeddc", With: []string{"fedproto"}, Options: dc(options{"of": "image", "lambda": 2.0}),
 			Zero: noProto, Names: tied(dual)},
 
-		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "scaffold"}, Options: short, Zero: noControl,
+		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "scaffold"}, Options: short,
 			Names: scaffolded(context)},
 		methodtest.Case{Name: "promptfl", With: []string{"moon", "feddyn"}, Options: short, Zero: noDyn,
 			Names: dynamic(context)},
@@ -173,7 +168,7 @@ func init() {
 			Names: dynamic(two)},
 		methodtest.Case{Name: "fedappr", With: []string{"scaffold", "moon"}, Options: options{"tokens": 2, "warmup": 0},
 			Zero:  noMOON,
-			Names: scaffolded(appr(0, false))},
+			Names: scaffolded(appr(0))},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto", "fedntd"}, Options: short, Zero: noNTD,
 			Names: tied(Entropic), NoDerivative: true},
 	)

@@ -18,21 +18,18 @@ import (
 const own, every, none = "private", "private shared", ""
 
 // evaluable lists the parameters that class scores read, for every method, read off the formula of its scores. Wrappers
-// do not change them, except FedProto's test by prototypes, which reads no trained parameters of the client.
+// do not change them.
 var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
 	"fedappr": "shared", "fedapt": "server shared", "fedmvp": "shared",
 	"fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
 	"gptfl": "shared", "promptfl": "shared", "cocoop": "shared", "fedlora": "shared", "ivlp": "shared",
 	"kgcoop": "shared", "maple": "shared", "plot": "shared", "proda": "shared", "prograd": "shared",
-	"promptsrc": "shared", "pfedmma": every, "pfedmoap": "private server shared", "ivlp keep_local: image": every,
+	"promptsrc": "shared", "pfedmma": every, "pfedmoap": "private server shared", "ivlp+fedper private: image": every,
 	"dpfpl": every, "fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every,
 	"promptfolio": every, "fedmgp": every, "trip": "server shared", "trip average: beta": "server",
 	"pfedprompt":   "examples shared",
 	"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": every, "promptfl+ggtpc+fedproto": "shared",
-	"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",
-	"fedvpt+fedproto test: prototypes of: image": "server shared",
-	"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
-	"pfeddc attention: text without: own": every}
+	"fedvpt+fedproto of: image": "shared", "pfeddc attention: none": "shared", "pfeddc attention: text": every}
 
 // The existing evaluations follow from the parameters that class scores read.
 func TestEvaluable(t *testing.T) {

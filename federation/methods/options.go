@@ -45,6 +45,11 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				if err := readable(k); err != nil {
 					return err
 				}
+				if removed, err := checkRemoved(key, k, v); err != nil {
+					return err
+				} else if removed {
+					continue
+				}
 				if !slices.Contains(stack[i].OptionNames(), k) {
 					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
 						list(stack[i].OptionNames()))
@@ -74,12 +79,18 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			}
 			own[takers[0]][key] = options[key]
 		case 0:
-			if now := renamedOptions[key]; now != "" {
-				return fmt.Errorf("options.%s is now called options.%s", key, now)
-			}
 			var known []string
+			former := false
 			for _, e := range stack {
+				removed, err := checkRemoved(e.Name, key, options[key])
+				if err != nil {
+					return err
+				}
+				former = former || removed
 				known = append(known, e.Name+": "+list(e.OptionNames()))
+			}
+			if former {
+				continue
 			}
 			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
 		default:
@@ -107,9 +118,6 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 	}
 	return nil
 }
-
-// renamedOptions maps former names of options to their names.
-var renamedOptions = map[string]string{"survey": "estimate"}
 
 // readable returns an error for a key that would break a one-line message.
 func readable(key string) error {

@@ -104,7 +104,7 @@ class FedPHA(Summed, Method):
 
 class FedAPPR(Summed, PromptFL):
     personal = True
-    defaults = {"tokens": 16, "position": "end", "lambda_a": 0.1, "lambda_r": 0.01, "warmup": 20, "hidden": 8,
+    defaults = {**PromptFL.defaults, "lambda_a": 0.1, "lambda_r": 0.01, "warmup": 20, "hidden": 8,
                 "disc_input": "tokens", "disc_norm": "unit", "disc_optim": "adam", "disc_steps": 50, "disc_lr": 0.001, "pool": 0, "start": "global"}
 
     def start(self, server):
@@ -179,15 +179,15 @@ CASES = [
     ("fedpha", [], {**PHA, "projector": "code"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "code", "projector_grad": "through", "pull": "mean", "eot": "longest"}, DASSL),
     ("fedpha", [], PHA, PLAIN),
-    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through", "push": "scalar"}, PLAIN),
+    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "svd_every": "round", "alpha": 1.7}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "ratio": 0.2, "local_tokens": [3], "alpha": 0.3}, PLAIN),
     ("fedappr", [], APPR, PLAIN),
     ("fedappr", [], {**APPR, **SGD}, PLAIN),
-    ("fedappr", [], {**APPR, "warmup": 1, "start": "own", "disc_lr": 0.01}, PLAIN),
-    ("fedappr", [], {**APPR, **SGD, "disc_input": "mean", "disc_steps": 3, "pool": 1}, DASSL),
-    ("fedappr", [], {**APPR, "disc_input": "mean", "disc_steps": 3, "pool": 1}, DASSL),
-    ("fedappr", [], {**APPR, "start": "own", "lambda_r": 0.0, "disc_norm": "none"}, PLAIN),
+    ("fedappr", [], {**APPR, "warmup": 1, "disc_lr": 0.01}, PLAIN),
+    ("fedappr", [], {**APPR, **SGD, "disc_steps": 3}, DASSL),
+    ("fedappr", [], {**APPR, "disc_steps": 3}, DASSL),
+    ("fedappr", [], {**APPR, "lambda_r": 0.0, "disc_norm": "none"}, PLAIN),
     ("promptfl", ["fedprox"], {"tokens": 3, "mu": 0.7}, {**PLAIN, "epochs": 2}),
     ("fedpha", ["fedprox"], {**PHA, "mu": 0.5}, PLAIN),
 ]

@@ -213,7 +213,7 @@ CASES = [
     ("coop", ["ggtpc"], {"tokens": 2, "strength": 0.0}, {**PLAIN, "epochs": 2}),
     ("fedpha", ["ggtpc"], {**PHA, "sampling": "none", "min_count": 1}, PLAIN),
     ("fedotp", ["ggtpc"], {"tokens": 2, "eps": 0.5, "prototypes": True, "min_count": 1, "sampling": "class"}, PLAIN),
-    ("fedotp", ["ggtpc"], {"tokens": 2, "eps": 0.5, "patches": "keep"}, PLAIN, ALIKE),
+    ("fedotp", ["ggtpc"], {"tokens": 2, "eps": 0.5}, PLAIN, ALIKE),
     ("promptfl", ["ggtpc", "fedprox"], {"tokens": 2, "min_count": 1, "mu": 0.7}, {**PLAIN, "epochs": 2}),
     ("fedpha", ["fedprox", "ggtpc"], {**PHA, "min_count": 1, "mu": 0.5}, DASSL),
     ("pfeddc", ["ggtpc"], {"text_tokens": 2, "vision_tokens": 2, "min_count": 1}, PLAIN),

@@ -111,7 +111,7 @@ CASES = [
     ("promptfl", ["fedprox"], {**EACH, "mu": 0.7}, TWO),
     ("promptfolio", [], {"tokens": 3}, TWO),
     ("fedmgp", [], {"groups": 3}, TWO),
-    ("fedmgp", [], {"groups": 4, "exchanged": 3, "tau": 0.1, "div": "code-l1", "score": "features", "weighting": "uniform"}, DASSL),
+    ("fedmgp", [], {"groups": 4, "exchanged": 3, "tau": 0.1, "score": "features", "weighting": "uniform"}, DASSL),
     ("fedmgp", [], {"tokens": 3, "words": "", "groups": 3, "vision_tokens": 0, "lambda": 2.0}, TWO, TERMS),
-    ("promptfolio", [], {"tokens": 2, "theta": 0.2, "renorm": True, "position": "middle"}, DASSL),
+    ("promptfolio", [], {"tokens": 2, "theta": 0.2, "position": "middle"}, DASSL),
 ]

@@ -7,12 +7,12 @@ T = {"tokens": 2}
 TERMS = {"terms": True}
 CASES = [(*c, TERMS) for c in [
     ("fedpha", [], {**PHA, "projector": "exact-null"}, PLAIN),
-    ("fedpha", [], {**PHA, "projector": "eq9", "alpha": 0.3, "push": "scalar", "pull": "mean"}, DASSL),
+    ("fedpha", [], {**PHA, "projector": "eq9", "alpha": 0.3, "pull": "mean"}, DASSL),
     ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through"}, PLAIN),
     ("fedappr", [], {**APPR, "warmup": 0}, DASSL),
-    ("fedappr", [], {**APPR, "warmup": 1, "disc_input": "mean"}, PLAIN),
+    ("fedappr", [], {**APPR, "warmup": 1}, PLAIN),
     ("coop", ["fedproto"], {**T, "lambda": 2.0}, {**PLAIN, "epochs": 2}),
-    ("promptfl", ["fedproto"], {**T, "distance": "mean", "group": "dimension"}, PLAIN),
+    ("promptfl", ["fedproto"], {**T, "distance": "mean"}, PLAIN),
     ("promptfl", ["moon"], {**T, "mu": 3.0}, {**PLAIN, "epochs": 2}),
     ("promptfl", ["moon"], {**T, "centre": False}, PLAIN),
     ("promptfl", ["scaffold"], T, DASSL),

@@ -75,11 +75,6 @@ func TestClassifierIsPredict(t *testing.T) {
 		}
 		list[e.Name] = m
 	}
-	m, err := methods.Build("coop", []string{"fedproto"}, map[string]any{"test": "prototypes"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	list["nearest prototype"] = m
 	for name, m := range list {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(m)

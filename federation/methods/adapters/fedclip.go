@@ -1,9 +1,6 @@
 package adapters
 
 import (
-	"fmt"
-	"strings"
-
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/federation/methods/parts/layer"
@@ -14,7 +11,7 @@ import (
 
 // FedCLIP learns no prompt but an adapter of image features f, which weighs their channels by attention,
 //
-//	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
+//	f' = f ⊙ softmax(L2(tanh(L1(f)))), layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
 //
 // and averages it; the class features are those of "a picture of a {class}" and stay fixed. It trains on CLIP's own
 // loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and the
@@ -25,9 +22,7 @@ import (
 // Engineering Bulletin 2023, eq. 5-9, algorithm 1. Notes:
 //   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform),
 //     or by examples;
-//   - the code feeds the adapter CLIP's unnormalised features, whose norm is about 10; only unit rows are kept here,
-//     and input_norm gives them one common length before L1. The product with f is normalised, so its length does not
-//     matter there;
+//   - the code feeds the adapter CLIP's unnormalised features, whose norm is about 10; only unit rows are kept here;
 //   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are
 //     settings of train, not of the method; the code keeps the average that did best on validation data, this program
 //     the last;
@@ -35,22 +30,12 @@ import (
 type FedCLIP struct {
 	aggregate.WeightedMean `config:",squash"`
 
-	Objective string  `config:"loss" in:"contrastive|ce" help:"contrastive or ce (cross entropy)"`
-	Template  string  `config:"template" help:"hand-written prompt, {} stands for the class; empty: data.template"`
-	InputNorm float64 `config:"input_norm" in:"1e-6.." help:"norm that image features are scaled to before the adapter"`
+	Objective string `config:"loss" in:"contrastive|ce" help:"contrastive or ce (cross entropy)"`
 }
 
 var fedCLIPDef = layer.Def{Name: "fedclip", Title: "FedCLIP",
-	Paper: "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023",
-	Default: FedCLIP{Objective: "contrastive", WeightedMean: aggregate.UniformMean, Template: "a picture of a {}",
-		InputNorm: 1}}
-
-func (m FedCLIP) Check() error {
-	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		return fmt.Errorf("option template is %q; it must contain {} for the class", m.Template)
-	}
-	return nil
-}
+	Paper:   "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023",
+	Default: FedCLIP{Objective: "contrastive", WeightedMean: aggregate.UniformMean}}
 
 func (m FedCLIP) Params(t method.ClientSpec) []method.Param {
 	return append(modules.Linear("adapter/1", t.Dim, t.Dim), modules.Linear("adapter/2", t.Dim, t.Dim)...)
@@ -64,24 +49,19 @@ func (m FedCLIP) Start(g *method.Global) error {
 // adapted returns the image features [B,D] behind the adapter, unit rows.
 func (m FedCLIP) adapted(s *method.Scope) graph.Node {
 	f := s.Image()
-	hidden := modules.ApplyLinear(s, "adapter/1", f.MulScalar(m.InputNorm)).Tanh()
+	hidden := modules.ApplyLinear(s, "adapter/1", f).Tanh()
 	return modules.ApplyLinear(s, "adapter/2", hidden).Softmax(-1).Mul(f).L2Normalize()
 }
 
-func (m FedCLIP) texts(s *method.Scope) graph.Node {
-	if m.Template == "" {
-		return s.Texts()
-	}
-	return s.Texts(m.Template)
-}
+func texts(s *method.Scope) graph.Node { return s.Texts("a picture of a {}") }
 
-func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(s), m.texts(s)) }
+func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(s), texts(s)) }
 
 func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
 		return m.WeightedMean.Loss(s, logits)
 	}
-	return contrastive(s, m.adapted(s), m.texts(s))
+	return contrastive(s, m.adapted(s), texts(s))
 }
 
 // contrastive returns CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of

@@ -23,12 +23,12 @@ import (
 // Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit Distillation, arXiv
 // 2405.17267; T and gamma as FedAPPR's comparison has them. There is no public code; known are its abstract and that
 // l·l numbers are sent each way. Ours are:
-//   - only rightly classified examples count: of; all takes every example;
+//   - only rightly classified examples count;
 //   - a client's scores weigh by how many examples they are the mean of: weighting; uniform lets each client that has
 //     some count the same;
 //   - every client gets the same scores, its own share among them; a class that nobody scored in a round keeps what it
 //     had;
-//   - the factor T² of Hinton et al. (2015): kd; plain leaves it out;
+//   - the factor T² is that of Hinton et al. (2015);
 //   - a linear head is learned there; here CLIP's features of the hand-written prompts (data.template) take its place.
 type FedHPL struct {
 	method.Base
@@ -37,8 +37,6 @@ type FedHPL struct {
 
 	Gamma float64 `config:"gamma" in:"0.." help:"weight of the distillation"`
 	T     float64 `config:"temperature" in:"1e-3.." help:"T, temperature of the distillation"`
-	KD    string  `config:"kd" in:"hinton|plain" help:"distillation loss: hinton (with the factor T²) or plain"`
-	Of    string  `config:"of" in:"correct|all" help:"examples that a client averages"`
 }
 
 var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL",
@@ -46,8 +44,7 @@ var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL",
 		"Distillation, arXiv 2405.17267",
 	Traffic: layer.Traffic{Formula: "l l 2", // FedAPPR's table S6
 		Numbers: func(s layer.Sizes) int { return 2 * s.Classes * s.Classes }},
-	Default: FedHPL{Visual: prompts.DefaultVisual, Weighting: aggregate.Examples, Gamma: 1, T: 4.5, KD: "hinton",
-		Of: "correct"}}
+	Default: FedHPL{Visual: prompts.DefaultVisual, Weighting: aggregate.Examples, Gamma: 1, T: 4.5}}
 
 // Tensors that are sent: scores [C,C] by class of the examples, and the number of examples behind each mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
@@ -67,12 +64,8 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	student := logits.MulScalar(1 / m.T).LogSoftmax(-1)
 	n := s.Broadcast(hplN, c, 1)
 	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
-	weight := m.Gamma
-	if m.KD == "hinton" {
-		weight *= m.T * m.T
-	}
 	kl := teacher.Exp().Mul(teacher.Sub(student)).Sum(-1)
-	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().MulScalar(weight)))
+	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().MulScalar(m.Gamma*m.T*m.T)))
 }
 
 // Finish uploads the client's mean scores.
@@ -84,7 +77,7 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 	c := l.Task.Classes
 	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
 	for i, y := range l.Data.Labels() {
-		if row := z.Row(i); m.Of == "all" || argmax(row.Data) == int(y) {
+		if row := z.Row(i); argmax(row.Data) == int(y) {
 			n.Data[y]++
 			linalg.AddRow(sums[int(y)*c:], row, 1)
 		}

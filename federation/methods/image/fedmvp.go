@@ -35,8 +35,7 @@ import (
 //   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them after
 //     77 letters, which is not done here. Without any, templates are used;
 //   - classes that an evaluation set has beside those of training need attributes too; prompts depend on the classes;
-//   - flip: the code flips all of a batch or nothing (coin); never uses the features of the unflipped images, which
-//     costs no second pass;
+//   - the code flips all of a batch or nothing, by a coin;
 //   - public code trains one step a round, on its last batch; here a turn is as the experiment says;
 //   - in the paper a client whose loss is below 0.5 freezes the attention and learns low-rank changes of its
 //     inputs, E + E B_q C_q and likewise keys and values. The public code's server never has them in its tests, and
@@ -52,19 +51,16 @@ type FedMVP struct {
 	Heads      int                 `config:"heads" in:"1..tokens" help:"heads; they must divide the tower's width"`
 	Mult       int                 `config:"mult" in:"1..64" help:"feed-forward layers' width over the tower's"`
 	Alpha      float64             `config:"alpha" in:"0.." help:"weight of the consistency with the unprompted tower"`
-	Flip       string              `config:"flip" in:"always|never|coin" help:"flip the unprompted tower's images"`
 	Attributes map[string][]string `config:"attributes" help:"sentences by class; empty: templates are used instead"`
-	Sentence   string              `config:"sentence" help:"text made of a class {} and its attribute {of}"`
 	Templates  []string            `config:"templates" help:"used without attributes: imagenet-7, or texts with {}"`
 	LoRARound  int                 `config:"lora_round" in:"0..steps" help:"first round of low-rank changes; 0: none"`
 	Rank       int                 `config:"rank" in:"1..tokens" help:"rank of the low-rank changes"`
-	LoRAStd    float64             `config:"lora_std" in:"0.." help:"standard deviation of initial low-rank changes"`
 }
 
 var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP",
 	Paper: "Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025",
-	Default: FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10, Flip: "always",
-		Sentence: "a photo of a {} which has {of}.", Templates: []string{"imagenet-7"}, Rank: 8, LoRAStd: 0.02}}
+	Default: FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10,
+		Templates: []string{"imagenet-7"}, Rank: 8}}
 
 func (m FedMVP) Check() (err error) {
 	n := -1
@@ -76,12 +72,7 @@ func (m FedMVP) Check() (err error) {
 		}
 		n = len(list)
 	}
-	switch texts := prompts.Ensemble(m.Templates); {
-	case n > 0 && (!strings.Contains(m.Sentence, "{}") || !strings.Contains(m.Sentence, "{of}")):
-		err = check.Join(err,
-			fmt.Errorf("option sentence is %q; it must contain {} for the class and {of} for the attribute",
-				m.Sentence))
-	case n < 0 && len(texts) == 0:
+	if n < 0 && len(prompts.Ensemble(m.Templates)) == 0 {
 		err = check.Join(err, errors.New("options attributes and templates are empty; give one of the two"))
 	}
 	return err
@@ -99,8 +90,10 @@ const (
 	mvpFormer = "former"
 	mvpLoRA   = "lora"
 	mvpOn     = "mvp/lora"
-	mvpCoin   = "mvp/flip"
 )
+
+// loraStd is the standard deviation of initial low-rank changes.
+const loraStd = 0.02
 
 func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 	v := t.VisionWidth
@@ -109,8 +102,8 @@ func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 	if m.LoRARound > 0 {
 		for _, part := range []string{"q", "k", "v"} {
 			at := mvpLoRA + "/" + part
-			out = append(out, method.Param{Name: at + "/a", Shape: []int{v, m.Rank}, Std: m.LoRAStd},
-				method.Param{Name: at + "/b", Shape: []int{m.Rank, v}, Std: m.LoRAStd})
+			out = append(out, method.Param{Name: at + "/a", Shape: []int{v, m.Rank}, Std: loraStd},
+				method.Param{Name: at + "/b", Shape: []int{m.Rank, v}, Std: loraStd})
 		}
 	}
 	return out
@@ -148,7 +141,7 @@ func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
 			for class, own := range m.Attributes {
 				table[class] = own[i]
 			}
-			out = append(out, s.TextsOf(m.Sentence, table))
+			out = append(out, s.TextsOf("a photo of a {} which has {of}.", table))
 		}
 		return out
 	}
@@ -240,36 +233,15 @@ func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 
 // plain returns the plain tower's features of flipped images.
 func (m FedMVP) plain(s *method.Scope) graph.Node {
-	if m.Flip == "never" {
-		return s.Image()
-	}
 	last := make([]int, s.Task().ImageSize)
 	for i := range last {
 		last[i] = len(last) - 1 - i
 	}
 	turn := s.Pixels().Gather(3, s.Graph().Ints(last...)).Sub(s.Pixels())
-	if m.Flip == "coin" {
-		turn = turn.Mul(s.Scalar(mvpCoin))
-	}
 	return s.Vision(method.VisionPrompts{Pixels: turn})
 }
 
-func (m FedMVP) Begin(l *method.Local) error {
-	m.toss(l)
-	return nil
-}
-
-// toss decides whether the images of the next step are flipped.
-func (m FedMVP) toss(l *method.Local) {
-	if m.Flip == "coin" {
-		if l.Scalars[mvpCoin] = 0; l.Draws.Uniform(l.Rand, mvpCoin, 1)[0] < 0.5 {
-			l.Scalars[mvpCoin] = 1
-		}
-	}
-}
-
 func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
-	m.toss(l)
 	l.Frozen = nil
 	on := l.Broadcast[mvpOn]
 	for _, name := range g.Names() {

@@ -44,7 +44,7 @@ type FedPR struct {
 
 var fedPRDef = layer.Def{Name: "fedpr", Title: "FedPR",
 	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023",
-	Default: FedPR{Visual: prompts.Visual{Kind: "deep", Tokens: 20, Normed: true, Std: 0.02}, Ratio: 0.8,
+	Default: FedPR{Visual: prompts.Visual{Kind: "deep", Tokens: 20, Std: 0.02}, Ratio: 0.8,
 		Projector: projection.ExactNull}}
 
 func (m FedPR) Check() error { return m.OnlyTokens() }

@@ -13,7 +13,7 @@ import (
 )
 
 // Invalid settings are refused in one line with the next step: prompts of different image towers have no mean, deep
-// ones no place in a ResNet, heads must divide the attention's width, FedPR needs tokens and room to move.
+// ones no place in a ResNet, FedPR needs tokens and room to move.
 func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {
 		method  string
@@ -25,13 +25,10 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 			[]string{"parameter image/shared", "client 1", "toy-b", "[1 16 4]", "[3 16 4]", "the same image tower"}},
 		{"fedhpl", methodtest.Options{"vision": "deep"}, methodtest.Clients(4, 4),
 			[]string{"client 1", "vision: deep", "toy-b is a ResNet", "shallow or pixels"}},
-		{"pfeddc", methodtest.Options{"heads": 4}, methodtest.ClientsOfOneBackbone(4),
-			[]string{"4 heads", "width of 6", "options.heads"}},
 		{"fedpr", methodtest.Options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
 		{"fedpr", methodtest.Options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
 		{"fedvpt", methodtest.Options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep, pixels"}},
-		{"pfeddc", methodtest.Options{"attention": "some", "without": "it"}, nil,
-			[]string{"option attention", "option without"}},
+		{"pfeddc", methodtest.Options{"attention": "some"}, nil, []string{"option attention"}},
 	} {
 		m, err := methods.Build(c.method, nil, c.options)
 		if err == nil && c.clients != nil {

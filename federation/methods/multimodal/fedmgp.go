@@ -35,7 +35,7 @@ import (
 //   - with 2 tokens "a photo" is learned and "of a" stays behind it, as in the code; what is learned, and sent, is
 //     what is added to the words;
 //   - prompt tokens of images pass the image tower's first layer norm, without positions;
-//   - div: code-l1 is the code's: the mean absolute difference of two groups' features, which it adds and so shrinks;
+//   - the code adds the mean absolute difference of two groups' features, and so shrinks it, in place of the cosine;
 //   - the server weighs clients by examples (paper) or alike (weighting: uniform, the code). The code draws with a
 //     seed that does not know the run's, in round 0 the same groups of texts and of images;
 //   - vision_tokens: 0 leaves the image tower unchanged.
@@ -48,9 +48,8 @@ type FedMGP struct {
 	VisionStd float64 `config:"vision_std" in:"0.." help:"standard deviation of the image tower's initial prompts"`
 	Exchanged int     `config:"exchanged" in:"1..groups" help:"groups of prompts that a client sends in a round"`
 	Lambda    float64 `config:"lambda" in:"0.." help:"weight of the similarity of groups in the loss; 0 removes it"`
-	Div       string  `config:"div" in:"cos|code-l1" help:"similarity of groups: cos (paper) or code-l1 (public code)"`
+	Score     string  `config:"score" in:"scores|features" help:"what a test averages over groups"`
 	Tau       float64 `config:"tau" in:"1e-3.." help:"temperature of the draw of groups"`
-	Score     string  `config:"score" in:"scores|features" help:"what a test averages over groups: scores or features"`
 }
 
 var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP",
@@ -58,8 +57,8 @@ var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP",
 	Traffic: layer.Traffic{Formula: "2 n (m d + P v); n = m = P = 2, v = 3/2 d", // its table 3, of ViT-B
 		Numbers: func(s layer.Sizes) int { return 20 * s.Width }},
 	Default: FedMGP{WeightedMean: aggregate.ExamplesMean, OffsetContext: prompts.OffsetContext{Tokens: 2,
-		Words: prompts.PhotoPrompt, Std: 0.01}, Groups: 5, Vision: 2, VisionStd: 0.02, Exchanged: 2, Lambda: 1,
-		Div: "cos", Tau: 1, Score: "scores"}}
+		Words: prompts.PhotoPrompt, Std: 0.01}, Groups: 5, Vision: 2, VisionStd: 0.02, Exchanged: 2, Lambda: 1, Tau: 1,
+		Score: "scores"}}
 
 // Names behind a tower: its groups, the slots, and what these were drawn from.
 const (
@@ -139,23 +138,19 @@ func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	if m.Lambda == 0 || m.Groups == 1 {
 		return loss
 	}
-	loss = loss.Add(s.Term("likeness of texts", m.likeness(texts).MulScalar(m.Lambda)))
+	loss = loss.Add(s.Term("likeness of texts", likeness(texts).MulScalar(m.Lambda)))
 	if m.Vision > 0 {
-		loss = loss.Add(s.Term("likeness of images", m.likeness(images).MulScalar(m.Lambda)))
+		loss = loss.Add(s.Term("likeness of images", likeness(images).MulScalar(m.Lambda)))
 	}
 	return loss
 }
 
-// likeness returns the mean over pairs of groups, and over rows, of their cosine or of their absolute difference.
-func (m FedMGP) likeness(groups []graph.Node) graph.Node {
+// likeness returns the mean over pairs of groups, and over rows, of their cosine.
+func likeness(groups []graph.Node) graph.Node {
 	sum, pairs := groups[0].Graph().Scalar(0), 0.0
 	for j, a := range groups {
 		for _, b := range groups[:j] {
-			d := a.Mul(b).Sum(-1)
-			if m.Div == "code-l1" {
-				d = a.Sub(b).Abs().Mean(-1)
-			}
-			sum, pairs = sum.Add(d.Mean()), pairs+1
+			sum, pairs = sum.Add(a.Mul(b).Sum(-1).Mean()), pairs+1
 		}
 	}
 	return sum.MulScalar(1 / pairs)

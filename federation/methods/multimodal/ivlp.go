@@ -1,8 +1,6 @@
 package multimodal
 
 import (
-	"strings"
-
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
@@ -14,26 +12,17 @@ import (
 // is PromptFL. Other names for it are VLP, and FedVLP in FedTPG's tables: that is depth: 1, vision_depth: 1, words: "",
 // init_std: 0.02, insert: fedtpg.
 //
-// 4 tokens in 9 blocks of each tower are the defaults of PromptSRC's public code; MaPLe's ablation has 2. keep_local
-// leaves a part on each client, as FedPer does: text or image, or deep, the prompts of all blocks behind the first.
+// 4 tokens in 9 blocks of each tower are the defaults of PromptSRC's public code; MaPLe's ablation has 2.
+// with: [fedper] leaves a part on each client.
 type IVLP struct {
 	method.FedAvg
 	prompts.Deep `config:",squash"`
-
-	KeepLocal string `config:"keep_local" in:"none|text|image|deep" help:"prompts that stay on their client"`
 }
 
 var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP",
 	Paper:   "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts",
-	Default: IVLP{Deep: prompts.DefaultDeep, KeepLocal: "none"}}
+	Default: IVLP{Deep: prompts.DefaultDeep}}
 
-func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t, m.owner) }
-
-func (m IVLP) owner(name string) method.Owner {
-	if tower, _, _ := strings.Cut(name, "/"); tower == m.KeepLocal || "/"+m.KeepLocal == name[len(tower):] {
-		return method.Private
-	}
-	return method.Shared
-}
+func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
 func (m IVLP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }

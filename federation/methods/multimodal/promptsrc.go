@@ -24,8 +24,8 @@ import (
 // round ends with the mean.
 //
 // Khattak et al., Self-regulating Prompts: Foundational Model Adaptation without Forgetting, ICCV 2023, eq. 3-8. Notes:
-//   - weights 25, 10 and 1, the division of the divergence by C too, and the teacher's probabilities first in it (kl:
-//     teacher-first) are the public code's; student-first is the paper's text;
+//   - weights 25, 10 and 1, the division of the divergence by C too, and the teacher's probabilities first in it are
+//     the public code's; the paper's text has the student's first;
 //   - the paper takes the Gaussian mean over epochs of one training, with (mu, sigma) of (15, 1) for 20 epochs, which
 //     gpa_mean 0.75 and gpa_std 0.05 are; here it is over rounds, on the server (gpa: rounds), or absent (none);
 //   - h_c is the unit mean of the unit features of all templates, the code's of 60 without making them unit; here the
@@ -38,7 +38,6 @@ type PromptSRC struct {
 	TextWeight  float64  `config:"text_weight" in:"0.." help:"weight of the distance of class features"`
 	ImageWeight float64  `config:"image_weight" in:"0.." help:"weight of the distance of image features"`
 	KLWeight    float64  `config:"kl_weight" in:"0.." help:"weight of the divergence of class probabilities"`
-	KL          string   `config:"kl" in:"teacher-first|student-first" help:"order of the divergence's arguments"`
 	GPA         string   `config:"gpa" in:"rounds|none" help:"Gaussian-weighted mean of prompts: over rounds or none"`
 	GPAMean     float64  `config:"gpa_mean" in:"0..1" help:"round with the largest weight, as a share of all rounds"`
 	GPAStd      float64  `config:"gpa_std" in:"1e-3.." help:"standard deviation of the weights, over all rounds"`
@@ -47,7 +46,7 @@ type PromptSRC struct {
 var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC",
 	Paper: "FedAvg of Khattak et al., Self-regulating Prompts, ICCV 2023",
 	Default: PromptSRC{Deep: prompts.DefaultDeep, Ensemble: []string{"imagenet-7"}, TextWeight: 25, ImageWeight: 10,
-		KLWeight: 1, KL: "teacher-first", GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}}
+		KLWeight: 1, GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}}
 
 func (m PromptSRC) Check() (err error) {
 	for _, t := range prompts.Ensemble(m.Ensemble) {
@@ -58,7 +57,7 @@ func (m PromptSRC) Check() (err error) {
 	return err
 }
 
-func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t, shared) }
+func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
 func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
 
@@ -76,11 +75,7 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	add("class probabilities", m.KLWeight, func() graph.Node {
 		teacher := s.Image().MatMulT(hand).MulScalar(s.Task().Scale).LogSoftmax(-1)
-		student := logits.LogSoftmax(-1)
-		if m.KL == "student-first" {
-			teacher, student = student, teacher
-		}
-		return teacher.Exp().Mul(teacher.Sub(student)).Mean()
+		return teacher.Exp().Mul(teacher.Sub(logits.LogSoftmax(-1))).Mean()
 	})
 	return loss
 }
@@ -129,6 +124,3 @@ func gaussian(n int, mean, std float64) []float64 {
 	}
 	return out
 }
-
-// shared makes every parameter shared.
-func shared(string) method.Owner { return method.Shared }

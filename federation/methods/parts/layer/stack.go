@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 )
 
 // HasLayer reports whether a stack has a layer of type T.
@@ -23,16 +22,6 @@ func HasLayer[T method.Method](m method.Method) bool {
 // NameOf returns the name of a layer in the table, which is the name of its type in lower case.
 func NameOf(m method.Method) string {
 	return strings.ToLower(reflect.Indirect(reflect.ValueOf(m)).Type().Name())
-}
-
-// All joins conditions of Def.Suits.
-func All(conditions ...func(inner method.Method) error) func(inner method.Method) error {
-	return func(inner method.Method) (err error) {
-		for _, c := range conditions {
-			err = check.Join(err, c(inner))
-		}
-		return err
-	}
 }
 
 // RequireLearned returns an error for a base method that learns nothing. does is what the wrapper does.
@@ -84,16 +73,6 @@ func Enumerate(names []string) string {
 		return strings.Join(names[:6], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(names, ", ")
-}
-
-// RequireLearnedScores returns an error where a wrapper inside replaces the class scores that the stack is trained by.
-func RequireLearnedScores(m method.Method) error {
-	for l := range method.Layers(m) {
-		if method.PropertiesOf(l).Scores {
-			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", NameOf(l))
-		}
-	}
-	return nil
 }
 
 // RequireShared returns an error where a method shares no parameter.

@@ -15,7 +15,7 @@ type Entropic struct {
 	Eps       float64
 	Iters     int
 	Threshold float64
-	Stop      string // image, pair, batch or code, as in FedOTP
+	Stop      string // image, pair or code, as in FedOTP
 	OnRows    bool   // the move of u ends the iterations, not that of v
 }
 
@@ -36,7 +36,7 @@ func (m Entropic) Plan(sim graph.Node) graph.Node {
 		kernel, u, v, on := st[0], st[1], st[2], st[3]
 		nextU, nextV, change := m.iterate(kernel, u, v)
 		limit := change.ScalarLike(m.Threshold)
-		if m.Stop == "batch" || m.Stop == "code" {
+		if m.Stop == "code" {
 			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
 		}
 		over := []int{0} // prompts

@@ -45,45 +45,14 @@ func (q *Projection) VJP(dq *tensor.Tensor) (*tensor.Tensor, error) {
 	if n, d := g.Dims(); n != d {
 		return nil, fmt.Errorf("projection: the projector's gradient has shape %v; it must be [%d,%d]", dq.Shape, d, d)
 	}
-	dp, err := q.vjp(func(w, v *mat.Dense) {
-		w.Mul(g, v)
-		blas64.Gemm(blas.Trans, blas.NoTrans, 1, g.RawMatrix(), v.RawMatrix(), 1, w.RawMatrix())
-	})
+	dp, err := q.vjp(g)
 	if err != nil {
 		return nil, err
 	}
 	return toTensor(dp), nil
 }
 
-// ApplyVJP goes back through y = x Q(p): for x [N,d] and dy [N,d] it returns dx = dy Q [N,d] and dp [T,d], the gradient
-// of <dy, x Q(p)>. It equals VJP(x^T dy) and forms no [d,d] matrix.
-func (q *Projection) ApplyVJP(x, dy *tensor.Tensor) (dx, dp *tensor.Tensor, err error) {
-	mx, err := q.rows("projected prompt", x)
-	if err != nil {
-		return nil, nil, err
-	}
-	my, err := q.rows("projected prompt's gradient", dy)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !x.SameShape(dy) {
-		return nil, nil, fmt.Errorf("projection: the projected prompt has shape %v, its gradient %v", x.Shape, dy.Shape)
-	}
-	back, err := q.vjp(func(w, v *mat.Dense) {
-		var yv, xv mat.Dense
-		yv.Mul(my, v)
-		xv.Mul(mx, v)
-		w.Mul(mx.T(), &yv)
-		blas64.Gemm(blas.Trans, blas.NoTrans, 1, my.RawMatrix(), xv.RawMatrix(), 1, w.RawMatrix())
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return toTensor(q.apply(my)), toTensor(back), nil
-}
-
-// vjp needs the gradient G of Q only as mul, which writes (G + G^T) v into w, both [d,r].
-func (q *Projection) vjp(mul func(w, v *mat.Dense)) (*mat.Dense, error) {
+func (q *Projection) vjp(g *mat.Dense) (*mat.Dense, error) {
 	f := q.svd
 	dp := mat.NewDense(f.t, f.d, nil)
 	if f.rank == 0 || q.Lo >= q.Hi {
@@ -95,8 +64,8 @@ func (q *Projection) vjp(mul func(w, v *mat.Dense)) (*mat.Dense, error) {
 			q.Kind, q.tie, q.tie+1, f.s[q.tie])
 	}
 	var w, vw mat.Dense
-	w.ReuseAs(f.d, f.rank)
-	mul(&w, f.v)
+	w.Mul(g, f.v) // (G + Gᵀ) V for the gradient G of Q
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, g.RawMatrix(), f.v.RawMatrix(), 1, w.RawMatrix())
 	vw.Mul(f.v.T(), &w)
 
 	// dp = U a, where row l of a [r,d] collects what multiplies u_l.

@@ -38,32 +38,20 @@ const (
 	LaterBlocks = "/deep"
 )
 
-// Declare returns the prompts as parameters.
-func (d Deep) Declare(t method.ClientSpec, owner func(name string) method.Owner) []method.Param {
-	return append(d.declareText(t, owner), d.declareImage(t, owner)...)
-}
-
-func (d Deep) declareText(t method.ClientSpec, owner func(string) method.Owner) []method.Param {
-	out := d.OffsetContext.Declare(t, TextTower+FirstBlock, owner(TextTower+FirstBlock))
-	name := TextTower + LaterBlocks
-	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
-		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd,
-			Owner: owner(name)})
+// Declare returns the prompts as parameters, all shared.
+func (d Deep) Declare(t method.ClientSpec) []method.Param {
+	out := d.OffsetContext.Declare(t, TextTower+FirstBlock, method.Shared)
+	add := func(name string, blocks, tokens, width int) {
+		if blocks > 0 {
+			out = append(out, method.Param{Name: name, Shape: []int{blocks, tokens, width}, Std: d.DeepStd})
+		}
 	}
-	return out
-}
-
-func (d Deep) declareImage(t method.ClientSpec, owner func(string) method.Owner) (out []method.Param) {
+	add(TextTower+LaterBlocks, min(d.Depth, t.TextLayers)-1, d.Tokens, t.Width)
 	if d.VisionDepth > 0 {
-		name := ImageTower + FirstBlock
-		out = append(out, method.Param{Name: name, Shape: []int{d.Vision, t.VisionWidth}, Std: d.DeepStd,
-			Owner: owner(name)})
+		out = append(out, method.Param{Name: ImageTower + FirstBlock, Shape: []int{d.Vision, t.VisionWidth},
+			Std: d.DeepStd})
 	}
-	name := ImageTower + LaterBlocks
-	if n := min(d.VisionDepth, t.VisionLayers) - 1; n > 0 {
-		out = append(out, method.Param{Name: name, Shape: []int{n, d.Vision, t.VisionWidth}, Std: d.DeepStd,
-			Owner: owner(name)})
-	}
+	add(ImageTower+LaterBlocks, min(d.VisionDepth, t.VisionLayers)-1, d.Vision, t.VisionWidth)
 	return out
 }
 

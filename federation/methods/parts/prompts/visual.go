@@ -5,7 +5,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/tensor"
 )
 
 // Visual is a learnable prompt of the image tower, one tensor. Its shape is
@@ -13,21 +12,19 @@ import (
 //	shallow [P,v]    tokens beside those of the patches from the first block on (Jia et al., Visual Prompt Tuning,
 //	                 ECCV 2022, eq. 4-5); of a ResNet, further keys and values of the attention pooling
 //	deep    [L,P,v]  tokens of its own for each of a transformer's L blocks (ibid., eq. 6-7)
-//	pixels  [3,S,S]  added to the normalised pixels, all of them or a frame (Bahng et al., Exploring Visual Prompts
-//	                 for Adapting Large-Scale Models, 2022)
+//	pixels  [3,S,S]  added to the normalised pixels (Bahng et al., Exploring Visual Prompts for Adapting Large-Scale
+//	                 Models, 2022)
 //
 // with v the width of the image tower's tokens and S the side of its images. A prompt of pixels can be averaged over
-// any backbones of one image size, tokens only where v (and L) agree. The image tower runs in every step and every
-// test.
+// any backbones of one image size, tokens only where v (and L) agree. Tokens join behind the first layer norm. The
+// image tower runs in every step and every test.
 type Visual struct {
 	Kind   string  `config:"vision" in:"shallow|deep|pixels" help:"prompt of the image tower: shallow, deep or pixels"`
 	Tokens int     `config:"vision_tokens" in:"1..tokens" help:"prompt tokens of the image tower, in each block"`
-	Normed bool    `config:"normed" help:"insert tokens after the first layer norm (VPT), not before it (MaPLe)"`
-	Border int     `config:"border" in:"0..hidden" help:"width of the frame of a pixel prompt; 0: the whole image"`
 	Std    float64 `config:"vision_std" in:"0.." help:"standard deviation of the image tower's initial prompt"`
 }
 
-var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
+var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Std: 0.02}
 
 // Declare returns the prompt as a parameter.
 func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
@@ -46,12 +43,12 @@ func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	t := s.Task()
 	switch {
 	case v.Kind == "pixels":
-		return s.Vision(method.VisionPrompts{Pixels: v.framed(prompt, t.ImageSize)})
+		return s.Vision(method.VisionPrompts{Pixels: prompt})
 	case t.VisionWidth == 0:
 		return s.Graph().Fail("the image tower of backbone %s does not support prompt tokens; use options.vision: "+
 			"pixels", t.Backbone)
 	case v.Kind == "shallow":
-		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: v.Normed})
+		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: true})
 	case t.VisionLayers == 0:
 		return s.Graph().Fail("options.vision: deep needs a vision transformer, but backbone %s is a ResNet; use "+
 			"shallow or pixels", t.Backbone)
@@ -60,27 +57,12 @@ func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	for i := range blocks {
 		blocks[i] = prompt.Slice(0, i, i+1).Reshape(v.Tokens, t.VisionWidth)
 	}
-	return s.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: v.Normed})
+	return s.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: true})
 }
 
 // Logits compares image features under the prompt "prompt" with those of the hand-written texts.
 func (v Visual) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(v.Features(s, s.Param("prompt")), s.HandText())
-}
-
-// framed sets a prompt [3,S,S] to 0 outside the frame.
-func (v Visual) framed(prompt graph.Node, size int) graph.Node {
-	if v.Border == 0 || 2*v.Border >= size {
-		return prompt
-	}
-	frame := tensor.New(size, size)
-	for i := range frame.Data {
-		row, col := i/size, i%size
-		if min(row, col, size-1-row, size-1-col) < v.Border {
-			frame.Data[i] = 1
-		}
-	}
-	return prompt.Mul(prompt.Graph().Const(frame))
 }
 
 // OnlyTokens returns an error for prompts of pixels.

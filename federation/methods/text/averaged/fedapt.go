@@ -20,7 +20,7 @@ import (
 // has a fixed random key K_d [tokens,w], drawn by the server from U[0,1). A client of domain d trains with the prompt
 // M ⊙ (1 + K_d) and lets Q learn its domain,
 //
-//	loss = CE(s f·t_c(M ⊙ (1 + K_d)), y) + weight CE(Q v, d), v = query_scale f,
+//	loss = CE(s f·t_c(M ⊙ (1 + K_d)), y) + weight CE(Q v, d), v = 10 f,
 //
 // so that Q gets a gradient from the second term alone and M from the first. An image of any domain is classified with
 // a prompt of its own, M ⊙ (1 + Σ_d a_d K_d), where with q = Q v, over its D entries,
@@ -28,13 +28,13 @@ import (
 //	a = softmax((q - mean q)/(std q · temp)), std with D-1.
 //
 // Su, Yang, Li, Xue, Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024. Notes:
-//   - public code uses v before normalisation. Here features are unit rows, and query_scale replaces their norm, which
-//     is about 10 with CLIP. It scales the steps of Q; tests do not depend on it;
+//   - public code uses v before normalisation. Here features are unit rows, and 10 is about their norm with CLIP. It
+//     scales the steps of Q; tests do not depend on it;
 //   - assign: prompts encodes all classes for every test image, as the paper; scores takes the scores of each domain's
 //     prompt, D texts a class in all, and mixes these with a, which is the same where a is one-hot, as it nearly always
-//     is at temp 0.01; hard takes the domain with the largest q;
+//     is at temp 0.01;
 //   - the supervised code has a prompt for each class, [C,tokens,w] under one key, the unsupervised one for all. It can
-//     have no prompt for each image here, so that class_specific: true goes with scores or hard;
+//     have no prompt for each image here, so that class_specific: true goes with scores;
 //   - domains: 0 makes each client a domain, as the paper's first setting; else they are the domains of clients' data
 //     in the order of their names, and clients without any take turns;
 //   - the server averages uniformly; in the code a client knows the key of its own domain only. Here all get all keys,
@@ -46,17 +46,16 @@ type FedAPT struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.ClassContext   `config:",squash"`
 
-	Domains    int     `config:"domains" in:"0..hidden" help:"D, number of domains; 0: each client is a domain"`
-	Weight     float64 `config:"weight" in:"0.." help:"weight of the domain loss"`
-	QueryScale float64 `config:"query_scale" in:"0.." help:"norm that image features are scaled to for the query"`
-	Temp       float64 `config:"temp" in:"1e-6.." help:"temperature of the mixture of keys; near 0 one domain counts"`
-	Assign     string  `config:"assign" in:"prompts|scores|hard" help:"mixture in tests"`
+	Domains int     `config:"domains" in:"0..hidden" help:"D, number of domains; 0: each client is a domain"`
+	Weight  float64 `config:"weight" in:"0.." help:"weight of the domain loss"`
+	Temp    float64 `config:"temp" in:"1e-6.." help:"temperature of the mixture of keys; near 0 one domain counts"`
+	Assign  string  `config:"assign" in:"prompts|scores" help:"mixture in tests"`
 }
 
 var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT",
 	Paper: "Su et al., Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024",
 	Default: FedAPT{WeightedMean: aggregate.UniformMean,
-		ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, Weight: 1, QueryScale: 10, Temp: 0.01,
+		ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, Weight: 1, Temp: 0.01,
 		Assign: "prompts"}}
 
 func (m FedAPT) Check() error {
@@ -88,7 +87,7 @@ func (m FedAPT) Params(t method.ClientSpec) []method.Param {
 
 // query scores domains, [B,D].
 func (m FedAPT) query(s *method.Scope) graph.Node {
-	return s.Image().MulScalar(m.QueryScale).MatMulT(s.Param(aptQuery))
+	return s.Image().MulScalar(10).MatMulT(s.Param(aptQuery))
 }
 
 // keys returns Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
@@ -104,14 +103,11 @@ func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
 }
 
 func (m FedAPT) Logits(s *method.Scope) graph.Node {
-	t, x, q, temp := s.Task(), s.Image(), m.query(s), m.Temp
+	t, x, q := s.Task(), s.Image(), m.query(s)
 	n := m.count(t)
-	if m.Assign == "hard" {
-		temp = 1e-6
-	}
 	off := q.Sub(q.MeanKeep(-1))
 	std := off.Square().SumKeep(-1).MulScalar(1 / float64(max(1, n-1))).AddScalar(1e-12).Sqrt()
-	a := off.Div(std).MulScalar(1 / temp).Softmax(-1) // [B,D]
+	a := off.Div(std).MulScalar(1 / m.Temp).Softmax(-1) // [B,D]
 	if m.Assign == "prompts" {
 		return m.text(s, m.keys(s, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 	}

@@ -21,9 +21,8 @@ import (
 // Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024, section 4; sizes, norms,
 // biases and first values are those of the public code: torch.nn.MultiheadAttention's for the attention (weights of q,
 // k and v uniform by Xavier's rule, its biases 0), torch.nn.Linear's for the rest. Options and decisions:
-//   - classes: own is the paper; all looks at the names of all classes and scores against them in training too;
-//   - test: all scores all classes with the prompt made from the client's own names, as all methods here are tested;
-//     own is the public code, which scores only those that it makes the prompt from;
+//   - tests score all classes with the prompt made from the client's own names, as all methods here are tested; the
+//     public code scores only those that it makes the prompt from;
 //   - weighting: uniform is the public code, whose clients have as many examples each; examples is FedAvg;
 //   - depth blocks of self-attention, x + SA(LN x), x + FF(x), may follow; the public script has none;
 //   - the generator works in single precision, the public code's in half.
@@ -32,18 +31,16 @@ import (
 type FedTPG struct {
 	aggregate.WeightedMean `config:",squash"`
 
-	Tokens  int     `config:"tokens" in:"1..tokens" help:"prompt tokens that the generator produces"`
-	Heads   int     `config:"heads" in:"1..tokens" help:"heads of each attention; they must divide the prompt width"`
-	Depth   int     `config:"depth" in:"0..64" help:"blocks of self-attention after the cross-attention"`
-	Mult    int     `config:"mult" in:"1..64" help:"hidden width of the feed-forward layers over the prompt width"`
-	Classes string  `config:"classes" in:"own|all" help:"classes that a client trains with: own (those it has) or all"`
-	Test    string  `config:"test" in:"all|own" help:"classes that test images are compared with: all or own"`
-	Std     float64 `config:"init_std" in:"0.." help:"standard deviation of the initial queries"`
+	Tokens int     `config:"tokens" in:"1..tokens" help:"prompt tokens that the generator produces"`
+	Heads  int     `config:"heads" in:"1..tokens" help:"heads of each attention; they must divide the prompt width"`
+	Depth  int     `config:"depth" in:"0..64" help:"blocks of self-attention after the cross-attention"`
+	Mult   int     `config:"mult" in:"1..64" help:"hidden width of the feed-forward layers over the prompt width"`
+	Std    float64 `config:"init_std" in:"0.." help:"standard deviation of the initial queries"`
 }
 
 var fedTPGDef = layer.Def{Name: "fedtpg", Title: "FedTPG",
 	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024",
-	Default: FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", WeightedMean: aggregate.UniformMean,
+	Default: FedTPG{Tokens: 4, Heads: 4, Mult: 4, WeightedMean: aggregate.UniformMean,
 		Std: 0.02}}
 
 // Names of the generator's parts.
@@ -86,12 +83,8 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 	if w := x.Dim(1); w%m.Heads != 0 {
 		return s.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
 	}
-	var mask graph.Node
-	if m.Classes == "own" {
-		mask = others(s)
-	}
 	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.Texts("{}"))
-	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, mask))
+	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, others(s)))
 	for i := range m.Depth {
 		at := tpgBlock(i + 1)
 		y := modules.ApplyLayerNorm(s, at+"/norm", x)
@@ -122,22 +115,10 @@ func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
 	return x.Add(modules.ApplyLinear(s, name+"/ff/out", h[0].Mul(gelu)))
 }
 
-func (m FedTPG) Logits(s *method.Scope) graph.Node {
-	scores := s.Cosine(s.Image(), s.Text(m.prompt(s)))
-	if m.Test == "own" {
-		scores = scores.Add(others(s))
-	}
-	return scores
-}
+func (m FedTPG) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(m.prompt(s))) }
 
 func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	if m.Classes == "own" && m.Test == "all" { // else they are out of the scores already
-		logits = logits.Add(others(s))
-	}
-	if m.Classes == "all" && m.Test == "all" {
-		return m.WeightedMean.Loss(s, logits)
-	}
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
-	each := logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
+	each := logits.Add(others(s)).LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
 	return s.Term(method.CrossEntropy, each.Mul(s.LocalClasses().Rows(s.Label())).Mean().Neg())
 }

@@ -9,20 +9,17 @@ import (
 
 // KgCoOp learns one text prompt "ctx" and keeps its class features t_c near those of a hand-written prompt, h_c:
 //
-//	cross entropy + lambda mean_c d(t_c, h_c),  d = 1 - cos (distance: cosine) or ‖t_c - h_c‖² (distance: squared),
+//	cross entropy + lambda mean_c (1 - cos(t_c, h_c)),
 //
 // and averages the prompt (FedAvg of Yao, Zhang, Xu, Visual-Language Prompt Tuning with Knowledge-guided Context
-// Optimization, CVPR 2023, eq. 5-6). The squared distance is the paper's, twice the cosine one of the public code, as
-// all rows are unit rows; 8 is the paper's lambda. The mean is over all classes, also those that a client has no
-// examples of (classes: all), or over its own (own).
+// Optimization, CVPR 2023, eq. 5-6), over all classes. The paper has ‖t_c - h_c‖², twice this for unit rows; 8
+// is its lambda.
 type KgCoOp struct {
 	method.FedAvg
 	prompts.OffsetContext `config:",squash"`
 	prompts.Template      `config:",squash"`
 
-	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the distance to the hand-written prompt; 0 removes it"`
-	Distance string  `config:"distance" in:"cosine|squared" help:"cosine (public code) or squared (paper)"`
-	Classes  string  `config:"classes" in:"all|own" help:"classes in the mean distance"`
+	Lambda float64 `config:"lambda" in:"0.." help:"weight of the distance to the hand-written prompt; 0 removes it"`
 }
 
 var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp",
@@ -30,7 +27,7 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp",
 		"CVPR 2023",
 	Traffic: layer.PromptTraffic,
 	Default: KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
-		Template: prompts.AutoTemplate, Lambda: 8, Distance: "cosine", Classes: "all"}}
+		Template: prompts.AutoTemplate, Lambda: 8}}
 
 func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
@@ -45,12 +42,5 @@ func (m KgCoOp) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	text, hand := m.texts(s), m.Texts(s)
 	far := text.Mul(hand).Sum(-1).Neg().AddScalar(1) // [C]
-	if m.Distance == "squared" {
-		far = text.Sub(hand).Square().Sum(-1)
-	}
-	mean := far.Mean()
-	if m.Classes == "own" {
-		mean = far.Mul(s.LocalClasses()).Sum().Div(s.LocalClasses().Sum())
-	}
-	return loss.Add(s.Term("knowledge", mean.MulScalar(m.Lambda)))
+	return loss.Add(s.Term("knowledge", far.Mean().MulScalar(m.Lambda)))
 }

@@ -15,8 +15,8 @@ import (
 // gradients. Prompt i is averaged with prompt i (FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport
 // for Vision-Language Models, ICLR 2023, eq. 5-8, algorithm 1). Notes:
 //   - 4 prompts of 16 tokens, eps 0.1, at most 100 iterations and a threshold of 0.01 on the mean move of the patches'
-//     scaling are the public code's. Its mean is over all images and classes of a batch (stop: batch); ours ends for
-//     each image and class by itself (pair), so that scores do not depend on what they are computed with;
+//     scaling are the public code's. Its mean is over all images and classes of a batch; ours ends for each image
+//     and class by itself, so that scores do not depend on what they are computed with;
 //   - pooled: true adds exp(logit_scale) f·t, t the unit mean of the class features of all prompts, as the code does
 //     for ImageNet; the code takes the mean before it makes the features unit rows;
 //   - patches are those of the backbone: a ResNet's cells through the attention pooling, a transformer's tokens through
@@ -29,14 +29,13 @@ type PLOT struct {
 	Eps       float64 `config:"eps" in:"1e-4.." help:"weight of the entropy"`
 	Iters     int     `config:"iters" in:"1..steps" help:"largest number of iterations"`
 	Threshold float64 `config:"threshold" in:"0.." help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" in:"pair|image|batch" help:"extent of the mean change"`
 	Pooled    bool    `config:"pooled" help:"add the score of the whole image's feature"`
 }
 
 var plotDef = layer.Def{Name: "plot", Title: "PLOT",
 	Paper: "FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport for Vision-Language Models, " +
 		"ICLR 2023",
-	Default: PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01, Stop: "pair"}}
+	Default: PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01}}
 
 func (m PLOT) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
@@ -55,7 +54,7 @@ func (m PLOT) Logits(s *method.Scope) graph.Node {
 	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                    // [BM,nC]
 	sim = sim.Reshape(-1, t.Patches, m.N, t.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
 	plan := optimaltransport.Entropic{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold,
-		Stop: m.Stop, OnRows: true}.Plan(sim.Detach())
+		Stop: "pair", OnRows: true}.Plan(sim.Detach())
 	score := plan.Mul(sim).Sum(0, -1).MulScalar(t.Scale)
 	if m.Pooled {
 		score = score.Add(s.Cosine(s.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))

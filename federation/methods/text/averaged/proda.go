@@ -24,7 +24,7 @@ import (
 //   - a step uses `together` of the prompts, with each position in proportion. The paper draws them. Here they follow
 //     in turn, so that a trace determines them: step t of round r skips the prompts of t + r steps. The similarity is
 //     that of all prompts.
-//   - the covariance divides by the number of prompts; with divisor: n+1 by one more, as FLiP does.
+//   - the covariance divides by the number of prompts.
 type ProDA struct {
 	method.FedAvg
 	N        int     `config:"n" in:"2..tokens" help:"number of prompts; a multiple of 4 with position: mixed"`
@@ -33,12 +33,11 @@ type ProDA struct {
 	Position string  `config:"position" in:"mixed|end" help:"class name's position"`
 	Together int     `config:"together" in:"1..n" help:"prompts per step; a multiple of 4 with position: mixed"`
 	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the prompts' similarity in the loss"`
-	Divisor  string  `config:"divisor" in:"n|n+1" help:"divisor of the covariance: n or n+1"`
 }
 
 var prodaDef = layer.Def{Name: "proda", Title: "ProDA",
 	Paper:   "FedAvg of Lu et al., Prompt Distribution Learning, CVPR 2022",
-	Default: ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1, Divisor: "n"}}
+	Default: ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1}}
 
 func (m ProDA) Check() error {
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
@@ -116,11 +115,7 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 		texts = append(texts, s.TextWithLayout(ctx, method.PromptLayout{Position: m.position(k)}))
 	}
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
-	divisor := float64(len(texts))
-	if m.Divisor == "n+1" {
-		divisor++
-	}
-	square := f.Square() // [B,D]
+	square := f.Square()                  // [B,D]
 	spread := s.Graph().Scalar(0)
 	for _, text := range texts {
 		d := text.Sub(mean)       // [C,D]
@@ -129,7 +124,7 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 		ownTerm := cross.Mul(own) // f² d_y²
 		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
 	}
-	bound := f.MatMulT(mean).MulScalar(t.Scale).Add(spread.MulScalar(t.Scale * t.Scale / 2 / divisor))
+	bound := f.MatMulT(mean).MulScalar(t.Scale).Add(spread.MulScalar(t.Scale * t.Scale / 2 / float64(len(texts))))
 	loss := s.CrossEntropy(bound)
 	if m.Lambda == 0 {
 		return loss

@@ -27,17 +27,16 @@ import (
 // takes the gradients of the two factors, g_U = G vᵀ and g_v = Uᵀ G of the gradient G of local, shortens each to
 // the norm C, adds Gaussian noise of standard deviation z C to every number, and puts together the gradient of local
 //
-//	factor (g_U v + U g_v - U Uᵀ g_U v).
+//	g_U v + U g_v - U Uᵀ g_U v.
 //
 // The gradient of global is shortened to C too. Its noise is the server's, on the mean: with: [dp]. With rank = tokens,
-// no clip, no noise and factor 1 this is G.
+// no clip and no noise this is G.
 //
 // Tran, Sun, Patterson, Milanova, Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large
 // Language Models, ICLR 2025. Where there is a choice:
-//   - sign: minus is the projection of G on what the factors span, of the low-rank reparametrisation that the paper
-//     builds on (Yu et al., ICML 2021); public code adds the last term (plus) and has a factor of 0.1;
-//   - the code makes V unit columns as well as U (orth_v), so that U v has singular values of 1 whatever local is;
-//     false leaves V = localᵀ U, for which U v is local's approximation of that rank;
+//   - the gradient is the projection of G on what the factors span, of the low-rank reparametrisation that the paper
+//     builds on (Yu et al., ICML 2021); public code adds the last term and has a factor of 0.1;
+//   - V has unit columns as well as U, as in the code, so that U v has singular values of 1 whatever local is;
 //   - the code's server averages gradients after every batch. Here clients average what their steps made, which is the
 //     same where a turn has one step (train.epochs: 1 and a batch of all examples, plain SGD): a dp with
 //     clip lr C and noise z then adds the code's noise on the mean;
@@ -59,15 +58,12 @@ type DPFPL struct {
 	aggregate.WeightedMean `config:",squash"`
 	prompts.Context        `config:",squash"`
 
-	Rank   int     `config:"rank" in:"1..tokens" help:"rank of the factors of the local prompt"`
-	Clip   float64 `config:"clip" in:"0.." help:"C, largest norm of each factor's and of global's gradient; 0: any"`
-	Noise  float64 `config:"noise" in:"0..1e6" help:"z, standard deviation of the noise on a gradient over clip"`
-	Noisy  string  `config:"noisy" in:"factors|all" help:"gradients that get noise: factors, or all (global's too)"`
-	Steps  int     `config:"steps" in:"0..steps"`
-	Delta  float64 `config:"delta" in:"1e-15..0.5" help:"delta of the recorded epsilon_local"`
-	Sign   string  `config:"sign" in:"minus|plus" help:"sign of the last term of local's gradient"`
-	Factor float64 `config:"factor" in:"0.." help:"factor of the gradient of local; public code has 0.1"`
-	OrthV  bool    `config:"orth_v" help:"orthonormalise the second factor too"`
+	Rank  int     `config:"rank" in:"1..tokens" help:"rank of the factors of the local prompt"`
+	Clip  float64 `config:"clip" in:"0.." help:"C, largest norm of each factor's and of global's gradient; 0: any"`
+	Noise float64 `config:"noise" in:"0..1e6" help:"z, standard deviation of the noise on a gradient over clip"`
+	Noisy string  `config:"noisy" in:"factors|all" help:"gradients that get noise: factors, or all (global's too)"`
+	Steps int     `config:"steps" in:"0..steps"`
+	Delta float64 `config:"delta" in:"1e-15..0.5" help:"delta of the recorded epsilon_local"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -82,7 +78,7 @@ var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", Traffic: layer.PromptTr
 	Paper: "Tran et al., Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large Language " +
 		"Models, ICLR 2025",
 	Default: DPFPL{WeightedMean: aggregate.UniformMean, Context: prompts.DefaultContext, Rank: 8, Clip: 10,
-		Noisy: "factors", Delta: 1e-5, Sign: "minus", Factor: 1, OrthV: true}}
+		Noisy: "factors", Delta: 1e-5}}
 
 func (m DPFPL) Check() error {
 	if m.Std == 0 {
@@ -118,9 +114,8 @@ func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
 	u.Mul(p, start)
 	linalg.Orthonormalize(&u)
-	if v.Mul(p.T(), &u); m.OrthV {
-		linalg.Orthonormalize(&v)
-	}
+	v.Mul(p.T(), &u)
+	linalg.Orthonormalize(&v)
 	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
 	byU.Mul(full, &v)
 	byV.Mul(u.T(), full)
@@ -130,12 +125,8 @@ func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	first.Mul(&byU, v.T())
 	second.Mul(&u, &byV)
 	both.Product(&u, u.T(), &first)
-	if m.Sign == "minus" {
-		both.Scale(-1, &both)
-	}
 	first.Add(&first, &second)
-	first.Add(&first, &both)
-	first.Scale(m.Factor, &first)
+	first.Sub(&first, &both)
 	linalg.Store(g["local"], &first)
 	global, noise := linalg.Matrix(g["global"]), ""
 	if m.Noisy == "all" {

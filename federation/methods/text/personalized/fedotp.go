@@ -20,11 +20,11 @@ import (
 //
 // Notes:
 //   - the paper does not say when the iterations end. Ours end for each image by itself, when v moved by less than
-//     threshold in the mean over its classes and both prompts (stop: image), or for each image and class (stop: pair):
-//     a score is then the same whatever images it is computed with. The code takes the mean over all images of a batch
-//     (stop: batch), with which scores depend on the grouping of the images, by up to 1e-3; with the balanced transport
-//     its rule is another one, the mean move of u over images, classes and patches (stop: code, which is batch where
-//     unbalanced);
+//     threshold in the mean over its classes and both prompts (stop: image), or for each image and class (stop:
+//     pair): a score is then the same whatever images
+//     it is computed with. The code takes the mean over all images of a batch (stop: code), with which scores depend
+//     on the grouping of the images, by up to 1e-3; with the balanced transport its rule is the mean move of u over
+//     images, classes and patches;
 //   - below eps 0.05, K, u and v are held as logarithms, which avoids NaN, unlike the code in half precision;
 //   - the code caps top_percent at 1; FedPHA's comparison runs FedOTP with 1, where the transport is balanced anyhow;
 //   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass;
@@ -39,7 +39,7 @@ type FedOTP struct {
 	Eps       float64 `config:"eps" in:"1e-4.." help:"weight of the entropy (the paper's lambda)"`
 	Iters     int     `config:"iters" in:"1..steps" help:"largest number of iterations"`
 	Threshold float64 `config:"threshold" in:"0.." help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" in:"image|pair|batch|code" help:"extent of the mean change"`
+	Stop      string  `config:"stop" in:"image|pair|code" help:"extent of the mean change"`
 }
 
 var fedOTPDef = layer.Def{Name: "fedotp", Title: "FedOTP",

@@ -31,7 +31,7 @@ import (
 //   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
 //     projector is a constant, also with projector_grad: through;
 //   - pull: sum-per-class is eq. 11 for each class, averaged over classes; mean is the code's mean over all elements;
-//   - push: class is eq. 12 for each class, averaged over classes (the code); scalar takes one norm over all of them;
+//   - eq. 12 is for each class, averaged over classes, as in the code;
 //   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
 //     code does.
 type FedPHA struct {
@@ -46,7 +46,6 @@ type FedPHA struct {
 	SVDEvery method.Frequency `config:"svd_every" in:"step|epoch|round" help:"how often the projector is computed"`
 
 	Pull string  `config:"pull" in:"sum-per-class|mean" help:"reduction of the pull term: sum-per-class or mean"`
-	Push string  `config:"push" in:"class|scalar" help:"reduction of the push term: class or scalar"`
 	EOT  string  `config:"eot" in:"own|longest" help:"position of the end of text: own (of each prompt) or longest"`
 	Std  float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompts"`
 }
@@ -56,7 +55,7 @@ var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA",
 	Default: fedPHA}
 
 var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
-	ProjectorGrad: "detach", SVDEvery: method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
+	ProjectorGrad: "detach", SVDEvery: method.EveryStep, Pull: "sum-per-class", EOT: "own", Std: 0.02}
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 
@@ -96,11 +95,7 @@ func (m FedPHA) pull(tl, tp graph.Node) graph.Node {
 }
 
 func (m FedPHA) push(tl, tg graph.Node) graph.Node {
-	d := tl.Sub(tg)
-	if m.Push == "scalar" {
-		return d.Reshape(-1).Norm(0).Neg().AddScalar(m.Alpha).ReLU()
-	}
-	return d.Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
+	return tl.Sub(tg).Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
 }
 
 // project returns local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Where Q has no gradient, factors of

@@ -34,8 +34,7 @@ import (
 //     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
 //     gates from client to client;
 //   - the others' features are computed once a turn and are constants;
-//   - a client that trained in a round is tested with the others of that turn, any other client with the newest ones.
-//     test_experts: latest has the newest ones for all, which no gate was trained with;
+//   - a client that trained in a round is tested with the others of that turn, any other client with the newest ones;
 //   - gating_lr is the paper's rate for the gate, of its steps and of their weight decay; 0 trains the gate at the
 //     round's rate;
 //   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
@@ -43,8 +42,7 @@ import (
 //
 // Clients see prompts of single other clients, so that neither secure aggregation nor differential privacy covers this
 // method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients, and likewise
-// moap/tested and moap/tested_known of tests, unless these have the newest; moap/K, the last prompt of client K, on the
-// server.
+// moap/tested and moap/tested_known of tests; moap/K, the last prompt of client K, on the server.
 type PFedMoAP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
@@ -55,22 +53,13 @@ type PFedMoAP struct {
 	Kappa    float64 `config:"kappa" in:"0.." help:"sharpness of the gate's attention"`
 	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the client's own prompt next to the mixture"`
 	GatingLR float64 `config:"gating_lr" in:"0.." help:"learning rate of the gate; 0: that of the prompt"`
-	Tested   string  `config:"test_experts" in:"turn|latest"`
-}
-
-// LongHelp implements configtags.LongHelp.
-func (PFedMoAP) LongHelp() map[string]string {
-	return map[string]string{
-		"test_experts": "other clients' prompts that a test mixes: turn (those that the client trained with in the " +
-			"round, paper) or latest (those that the server chose after it)",
-	}
 }
 
 var pFedMoAPDef = layer.Def{Name: "pfedmoap", Title: "pFedMoAP",
 	Paper: "Luo et al., Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, " +
 		"ICLR 2025",
 	Default: PFedMoAP{Context: prompts.DefaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5,
-		GatingLR: 0.01, Tested: "turn"}}
+		GatingLR: 0.01}}
 
 func (PFedMoAP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own prompt"}
@@ -92,14 +81,6 @@ var (
 	moapTurn = experts{"moap/experts", "moap/known"}
 	moapTest = experts{"moap/tested", "moap/tested_known"}
 )
-
-// tested returns the names for tests.
-func (m PFedMoAP) tested() experts {
-	if m.Tested == "latest" {
-		return moapTurn
-	}
-	return moapTest
-}
 
 // channels returns the feature channels that the gate reads.
 func (m PFedMoAP) channels(t method.ClientSpec) (out []int) {
@@ -132,7 +113,7 @@ func (m PFedMoAP) others(s *method.Scope, of experts) graph.Node {
 }
 
 func (m PFedMoAP) Logits(s *method.Scope) graph.Node {
-	return m.mixed(s, m.others(s, m.tested()), m.tested().known)
+	return m.mixed(s, m.others(s, moapTest), moapTest.known)
 }
 
 func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
@@ -191,7 +172,7 @@ func (m PFedMoAP) Begin(l *method.Local) error {
 
 // nobody sets that there are no prompts of other clients.
 func (m PFedMoAP) nobody(sent tensor.Map, width int) {
-	for _, of := range []experts{moapTurn, m.tested()} {
+	for _, of := range []experts{moapTurn, moapTest} {
 		sent[of.prompts], sent[of.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
 	}
 }
@@ -234,11 +215,11 @@ func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
 	m.send(g)
 	for k := range g.Clients {
 		from := turn[k]
-		if from[moapTurn.known] == nil || m.Tested == "latest" { // it did not train, or joined in the middle of it
+		if from[moapTurn.known] == nil { // it did not train, or joined in the middle of it
 			from = g.ExtrasFor(k)
 		}
 		to := g.ExtrasFor(k)
-		to[m.tested().prompts], to[m.tested().known] = from[moapTurn.prompts], from[moapTurn.known]
+		to[moapTest.prompts], to[moapTest.known] = from[moapTurn.prompts], from[moapTurn.known]
 	}
 	return m.FedAvg.Merge(g, ups)
 }

@@ -38,43 +38,37 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 }
 
 // A client that trained is tested with the prompts of its turn, and another client with the prompts that the server
-// chose after that round's turns; with latest all are tested with the latter. In round 0 nobody has prompts of others.
+// chose after that round's turns. In round 0 nobody has prompts of others.
 // In round 1 clients 0 and 1 train with each other's prompts of round 0; client 2 did not train.
 func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
-	for tested, read := range map[string][2]string{"turn": {"moap/tested", "moap/tested_known"},
-		"latest": {"moap/experts", "moap/known"}} {
-		built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2, "test_experts": tested})
-		if err != nil {
+	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &method.Global{Clients: 3, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
+		PerClient: map[int]tensor.Map{}}
+	if err := built.Start(g); err != nil {
+		t.Fatal(err)
+	}
+	upload := func(client int, at float32) method.Upload {
+		return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
+	}
+	for round, c := range []struct {
+		ups          []method.Upload
+		next, tested []float32 // by client
+	}{
+		{[]method.Upload{upload(0, 3), upload(1, 4), upload(2, 9)}, []float32{4, 3, 4}, []float32{0, 0, 0}},
+		{[]method.Upload{upload(0, 5), upload(1, 8)}, []float32{8, 9, 8}, []float32{4, 3, 8}},
+	} {
+		if err := built.Merge(g, c.ups); err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Clients: 3, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
-			PerClient: map[int]tensor.Map{}}
-		if err := built.Start(g); err != nil {
-			t.Fatal(err)
-		}
-		upload := func(client int, at float32) method.Upload {
-			return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
-		}
-		for round, c := range []struct {
-			ups          []method.Upload
-			next, tested []float32 // by client
-		}{
-			{[]method.Upload{upload(0, 3), upload(1, 4), upload(2, 9)}, []float32{4, 3, 4}, []float32{0, 0, 0}},
-			{[]method.Upload{upload(0, 5), upload(1, 8)}, []float32{8, 9, 8}, []float32{4, 3, 8}},
-		} {
-			if err := built.Merge(g, c.ups); err != nil {
-				t.Fatal(err)
-			}
-			if tested == "latest" {
-				c.tested = c.next
-			}
-			for k := range 3 {
-				next, mixed := g.PerClient[k]["moap/experts"].Data[0], g.PerClient[k][read[0]].Data[0]
-				if known := g.PerClient[k][read[1]].Data[0]; next != c.next[k] || mixed != c.tested[k] ||
-					(known == 1) != (mixed != 0) {
-					t.Errorf("%s, round %d, client %d: trains next with %v and is tested with %v (known %v), want %v "+
-						"and %v", tested, round, k, next, mixed, known, c.next[k], c.tested[k])
-				}
+		for k := range 3 {
+			next, mixed := g.PerClient[k]["moap/experts"].Data[0], g.PerClient[k]["moap/tested"].Data[0]
+			if known := g.PerClient[k]["moap/tested_known"].Data[0]; next != c.next[k] || mixed != c.tested[k] ||
+				(known == 1) != (mixed != 0) {
+				t.Errorf("round %d, client %d: trains next with %v and is tested with %v (known %v), want %v and %v",
+					round, k, next, mixed, known, c.next[k], c.tested[k])
 			}
 		}
 	}

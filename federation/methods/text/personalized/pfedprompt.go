@@ -17,11 +17,9 @@ import (
 // Guo, Guo, Wang, pFedPrompt: Learning Personalized Prompt for Vision-Language Models in Federated Learning, WWW 2023;
 // alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than
 // that non-parametric attention personalises visual features locally, so that the formula above is OUR READING of it:
-//   - value: label mixes the labels of what is attended to; value: feature mixes its features to f' = Σ_i a_i k_i,
-//     unit, and scores <f',t_c> in the sum's place;
 //   - beta is exp(logit_scale) unless it is given;
-//   - the prompt is trained on the text's scores (train: text), since each training image finds itself in the memory,
-//     which leaves little to learn; train: both uses the same scores as the test;
+//   - the prompt is trained on the text's scores, since each training image finds itself in the memory, which leaves
+//     little to learn;
 //   - features are those of whole images, not spatial ones; of several views of an image one is remembered.
 type PFedPrompt struct {
 	method.FedAvg
@@ -29,14 +27,12 @@ type PFedPrompt struct {
 
 	Alpha float64 `config:"alpha" in:"0.." help:"weight of the scores from the client's memory"`
 	Beta  float64 `config:"beta" in:"0.." help:"sharpness of the attention; 0: the backbone's exp(logit_scale)"`
-	Value string  `config:"value" in:"label|feature" help:"values that the attention mixes: label or feature"`
-	Train string  `config:"train" in:"text|both" help:"scores that the prompt is trained with: text or both"`
 }
 
 var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt",
 	Paper:   "Guo et al., pFedPrompt: Learning Personalized Prompt for Vision-Language Models, WWW 2023",
 	Traffic: layer.PromptTraffic,
-	Default: PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5, Value: "label", Train: "text"}}
+	Default: PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5}}
 
 func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)
@@ -57,17 +53,9 @@ func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 	if beta == 0 {
 		beta = s.Task().Scale
 	}
-	attention := s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1) // [B,N]
-	if m.Value == "label" {
-		return attention.MatMul(graph.OneHot(labels, s.Task().Classes))
-	}
-	_, text := s.ScoredPair()
-	return attention.MatMul(keys).L2Normalize().MatMulT(text)
+	return s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1).MatMul(graph.OneHot(labels, s.Task().Classes))
 }
 
-func (m PFedPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	if m.Train == "text" {
-		logits = m.Context.Logits(s)
-	}
-	return m.FedAvg.Loss(s, logits)
+func (m PFedPrompt) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	return m.FedAvg.Loss(s, m.Context.Logits(s))
 }

@@ -19,38 +19,27 @@ import (
 // 2024, section 3. Notes:
 //   - 8 tokens and theta 0.4 are the public code's; other public code takes theta 0.2. The paper gives a best theta in
 //     closed form and trains with fixed ones;
-//   - renorm: true makes the mixture unit rows again, which paper and code do not;
-//   - start: same has every client begin with one draw of the local prompt, as the code does; own with its own;
+//   - every client begins with one draw of the local prompt, as in the code;
 //   - the code gives clients the weights of others in the average (its list of uploads is in the order of the draw, its
 //     weights in that of the clients); here each has its own.
 type PromptFolio struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
 
-	Theta  float64 `config:"theta" in:"0..1" help:"share of the private prompt in the class features"`
-	Renorm bool    `config:"renorm" help:"scale the mixed class features to norm 1 again"`
-	From   string  `config:"start" in:"same|own" help:"initial private prompt"`
+	Theta float64 `config:"theta" in:"0..1" help:"share of the private prompt in the class features"`
 }
 
 var promptFolioDef = layer.Def{Name: "promptfolio", Title: "PromptFolio",
 	Paper: "Pan et al., Federated Learning from Vision-Language Foundation Models: Theoretical Analysis and Method, " +
 		"NeurIPS 2024",
 	Traffic: layer.PromptTraffic,
-	Default: PromptFolio{Context: prompts.Context{Tokens: 8, Position: "end", Std: 0.02}, Theta: 0.4, From: "same"}}
+	Default: PromptFolio{Context: prompts.Context{Tokens: 8, Position: "end", Std: 0.02}, Theta: 0.4}}
 
 func (m PromptFolio) Params(t method.ClientSpec) []method.Param {
-	local := m.Declare(t, "local", method.Private)[0]
-	if m.From == "same" {
-		local = local.Alike()
-	}
-	return append(m.Declare(t, "global", method.Shared), local)
+	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)[0].Alike())
 }
 
 func (m PromptFolio) Logits(s *method.Scope) graph.Node {
 	global, local := m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))
-	mixed := global.MulScalar(1 - m.Theta).Add(local.MulScalar(m.Theta))
-	if m.Renorm {
-		mixed = mixed.L2Normalize()
-	}
-	return s.Cosine(s.Image(), mixed)
+	return s.Cosine(s.Image(), global.MulScalar(1-m.Theta).Add(local.MulScalar(m.Theta)))
 }

@@ -23,13 +23,11 @@ import (
 type UOPP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
-
-	Mixture string `config:"mixture" in:"entropy|mean" help:"weights of the experts: entropy, or mean (equal weights)"`
 }
 
 var uoppDef = layer.Def{Name: "uopp", Title: "UOPP (adapted)",
 	Paper:   "after Ma'sum et al., UOPP, ICLR 2025",
-	Default: UOPP{Context: prompts.DefaultContext, Mixture: "entropy"}}
+	Default: UOPP{Context: prompts.DefaultContext}}
 
 func (m UOPP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
@@ -41,9 +39,6 @@ func (m UOPP) of(s *method.Scope, name string) graph.Node {
 
 func (m UOPP) Logits(s *method.Scope) graph.Node {
 	general, expert := m.of(s, "general"), m.of(s, "expert")
-	if m.Mixture == "mean" {
-		return general.Add(expert).MulScalar(0.5)
-	}
 	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).MulScalar(-1 / math.Log(max(2,
 		float64(s.Task().Classes))))
 	return expert.Add(doubt.Mul(general.Sub(expert)))

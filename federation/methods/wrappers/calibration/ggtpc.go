@@ -42,10 +42,10 @@ import (
 //     likewise;
 //   - estimate: once estimates the statistics before round 0, since encoders are frozen; round in every round, as
 //     section 3.5 does;
-//   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
-//     noise), or unchanged (patches: keep); a prototype's patches are all the prototype. Where the image tower runs in
-//     the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes then,
-//     and layers around this one see the tower's own features.
+//   - base methods that read patch features get each of them moved by their image's noise, keeping its length; a
+//     prototype's patches are all the prototype. Where the image tower runs in the step, with prompts, its features get
+//     the noise (draw/noise [B,D] in a trace); there are no prototypes then, and layers around this one see the tower's
+//     own features.
 type GGTPC struct {
 	method.Method
 	Stats       string  `config:"stats" in:"packed|lowrank" help:"form in which covariances are sent"`
@@ -56,7 +56,6 @@ type GGTPC struct {
 	Estimate    string  `config:"estimate" in:"once|round" help:"statistics are estimated"`
 	Strength    float64 `config:"strength" in:"0.." help:"factor of the added noise; 1 is eq. 6, 0 for none"`
 	Renormalise bool    `config:"renormalise" help:"scale features to norm 1 again after noise was added"`
-	Patches     string  `config:"patches" in:"noise|keep" help:"patch features"`
 	Sampling    string  `config:"sampling" in:"class|sample|none" help:"how rows are drawn"`
 	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
 }
@@ -65,7 +64,7 @@ var ggtpcDef = layer.Def{Name: "ggtpc", Title: "GGTPC",
 	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208",
 	Suits: layer.RequireLearned("changes the training examples"),
 	Default: GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
-		Renormalise: true, Patches: "noise", Sampling: "sample"}}
+		Renormalise: true, Sampling: "sample"}}
 
 // Properties leaves the mean to the layers inside; the statistic is no part of the mean.
 func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }

@@ -147,7 +147,7 @@ func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 		if noise != nil {
 			move(noise.Row(i).Data, d, 0, false)
 		}
-		for p := 0; patches != nil && c.m.Patches == "noise" && p < patches.Shape[1]; p++ {
+		for p := 0; patches != nil && p < patches.Shape[1]; p++ {
 			at := patches.Row(i).Row(p)
 			move(at.Data, d, at.Norm(), true)
 		}

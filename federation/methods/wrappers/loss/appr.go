@@ -19,19 +19,18 @@ import (
 // "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation
 // are lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
 //   - the discriminator is Linear(w,8) - ReLU - Linear(8,1) - sigmoid without biases, as its 4,104 parameters tell, on
-//     every token of a prompt, log-probabilities averaged over tokens (disc_input: tokens), or on the mean
-//     token (disc_input: mean);
+//     every token of a prompt, log-probabilities averaged over tokens;
 //   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr),
 //     on tokens divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the
 //     average that they received. Ours are chosen so that it learns to distinguish what can be distinguished: entries
 //     of a prompt are near 0.02, and plain gradient descent on undivided entries (sgd, none) with a step of 0.001 a
 //     round leaves the loss of eq. 6 at 2 ln 2 and the weights at their initial values, so that eq. 7 pulls along a
 //     fixed random direction. A round's record has the loss after the last step, under the note discriminator_loss;
-//   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
+//   - a client starts every round from the average;
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the base method's are (view: base);
 //   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator;
-//   - the pool of past averages keeps the last `pool` ones, 0 for all.
+//   - the pool keeps all past averages.
 //
 // Several shared prompts count as one, token after token. The pool takes the average as the layers inside make it, so a
 // server optimizer belongs inside: with: [fedopt, appr].
@@ -83,9 +82,6 @@ func (m Appr) Properties() method.Properties {
 		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
 		t.Delays = []method.DelayedTerm{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
 	}
-	if m.From == "own" {
-		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}
-	}
 	return t
 }
 
@@ -95,18 +91,15 @@ type Alignment struct {
 	Proximity float64 `config:"lambda_r" in:"0.." help:"weight of the proximity term, eq. 8; 0 removes it"`
 	Warmup    int     `config:"warmup" in:"0.." help:"T0, rounds before the discriminator is used"`
 	Hidden    int     `config:"hidden" in:"1..hidden" help:"hidden units of the discriminator"`
-	Input     string  `config:"disc_input" in:"tokens|mean" help:"input of the discriminator: tokens or mean"`
 	Norm      string  `config:"disc_norm" in:"unit|none" help:"divisor of its input"`
 	Optim     string  `config:"disc_optim" in:"adam|sgd" help:"discriminator optimizer, a new one each round"`
 	Steps     int     `config:"disc_steps" in:"0..steps" help:"discriminator updates per round"`
 	LR        float64 `config:"disc_lr" in:"0.." help:"discriminator learning rate"`
-	Pool      int     `config:"pool" in:"0.." help:"how many past averages are kept; 0 for all"`
-	From      string  `config:"start" in:"global|own" help:"where a client starts a round: global or own"`
 	Tested    string  `config:"view" in:"own|base" help:"parameters that are tested"`
 }
 
-var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
-	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
+var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Norm: "unit",
+	Optim: "adam", Steps: 50, LR: 0.001, Tested: "own"}
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.
 const (
@@ -138,15 +131,12 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// logOdds returns the discriminator's output before the sigmoid for prompts [..,T,w]: [..,T,1], or [..,1,1] for the
-// mean token. average is the newest average [T,w]; its root mean square counts as 1e-3 at least.
+// logOdds returns the discriminator's output [..,T,1] before the sigmoid for prompts [..,T,w]. average is the newest
+// average [T,w]; its root mean square counts as 1e-3 at least.
 func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
 	if m.Norm == "unit" {
 		rms := average.Square().Mean().Sqrt()
 		ctx = ctx.Div(rms.Max(rms.ScalarLike(1e-3)))
-	}
-	if m.Input == "mean" {
-		ctx = ctx.MeanKeep(-2)
 	}
 	return ctx.MatMul(w1).ReLU().MatMul(w2)
 }
@@ -174,24 +164,7 @@ func (m Appr) Begin(l *method.Local) error {
 	if m.on(l.Round) {
 		l.Scalars[apprOn] = 1
 	}
-	if err := m.Method.Begin(l); err != nil || m.From != "own" {
-		return err
-	}
-	for _, name := range m.names {
-		if own, ok := l.State[name]; ok {
-			l.Shared[name] = own.Clone()
-		}
-	}
-	return nil
-}
-
-func (m Appr) Finish(l *method.Local, up *method.Upload) error {
-	if m.From == "own" {
-		for _, name := range m.names {
-			l.State[name] = l.Shared[name].Clone()
-		}
-	}
-	return m.Method.Finish(l, up)
+	return m.Method.Begin(l)
 }
 
 // Start draws the discriminator as torch.nn.Linear would be scaled: uniform within 1/sqrt(inputs).
@@ -212,10 +185,6 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
 	pool := g.State.WithoutPrefix(apprPool)
-	for names := pool.Names(); m.Pool > 0 && len(names) > m.Pool; names = names[1:] {
-		delete(g.State, apprPool+"/"+names[0])
-		delete(pool, names[0])
-	}
 	past := make([]*tensor.Tensor, 0, len(pool))
 	for _, name := range pool.Names() {
 		past = append(past, pool[name])

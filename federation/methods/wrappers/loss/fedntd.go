@@ -26,8 +26,7 @@ type FedNTD struct {
 var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD",
 	Paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated " +
 		"Learning, NeurIPS 2022",
-	Suits: layer.All(layer.RequireLearnedScores,
-		layer.RequireLearned("distils the received model into the learned one")),
+	Suits:   layer.RequireLearned("distils the received model into the learned one"),
 	Default: FedNTD{Beta: 1, Tau: 1}}
 
 func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }

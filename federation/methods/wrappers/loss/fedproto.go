@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
 )
 
@@ -32,11 +31,9 @@ import (
 //     mean;
 //   - prototypes of a client are made with what it ends its training with (eq. 3 in algorithm 1); a class that no
 //     client of a round has keeps its prototype;
-//   - group: features of different encoders do not compare, so that prototypes are averaged among clients of one
-//     backbone; dimension averages all of one embedding dimension, as the tables with p = 512 do. Where there is one
-//     group, the server sends its prototypes to all, else each client those of its own;
-//   - test: scores is the base method's; prototypes takes the nearest prototype, the scores being minus the mean
-//     squares of image feature less prototype (the public code's other test).
+//   - features of different encoders do not compare, so that prototypes are averaged among clients of one backbone.
+//     Where there is one backbone, the server sends its prototypes to all, else each client those of its own;
+//   - tests take the base method's scores; the public code can also take the nearest prototype.
 //
 // Names, in uploads and in what the server sends: proto/mean [C,D] and proto/n [C,1], the examples behind each row, 0
 // where there is none.
@@ -47,24 +44,20 @@ type FedProto struct {
 	Lambda   float64 `config:"lambda" in:"0.." help:"weight of the distance to prototypes; 0 removes it"`
 	Distance string  `config:"distance" in:"sum|mean" help:"reduction of the squared differences"`
 	Of       string  `config:"of" in:"text|image" help:"features that represent a class: text or image"`
-	Group    string  `config:"group" in:"backbone|dimension" help:"prototypes are averaged over clients of one"`
-	Test     string  `config:"test" in:"scores|prototypes" help:"tests classify by"`
 }
 
 var fedProtoDef = layer.Def{Name: "fedproto", Title: "FedProto",
 	Paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
 	Traffic: layer.Traffic{Formula: "p l 2", Over: "coop", // FedAPPR's table S6
 		Numbers: func(s layer.Sizes) int { return 2 * s.Dim * s.Classes }},
-	Suits: layer.RequireLearned("pulls features towards prototypes"),
-	Default: FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
-		Test: "scores"}}
+	Suits:   layer.RequireLearned("pulls features towards prototypes"),
+	Default: FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text"}}
 
 func (m FedProto) Properties() method.Properties {
-	t := method.Properties{Mean: method.InnerWeights, Scores: m.Test == "prototypes"}
-	if m.active() {
-		t.Mean, t.Needs = "", "every client's prototypes"
+	if m.Lambda > 0 {
+		return method.Properties{Needs: "every client's prototypes"}
 	}
-	return t
+	return method.Properties{Mean: method.InnerWeights}
 }
 
 // Names of prototypes and of the examples behind them.
@@ -72,8 +65,6 @@ const (
 	protoMean = "proto/mean"
 	protoN    = "proto/n"
 )
-
-func (m FedProto) active() bool { return m.Lambda > 0 || m.Test == "prototypes" }
 
 // represent returns the representations of classes [C,D], or with of: image of examples [B,D].
 func (m FedProto) represent(s *method.Scope) graph.Node {
@@ -95,11 +86,13 @@ func (m FedProto) rows(s *method.Scope) graph.Node {
 }
 
 func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, m.Method.Logits(s))
+	loss := m.Method.Loss(s, logits)
 	if m.Lambda == 0 {
 		return loss
 	}
-	mean, there := m.prototypes(s)
+	classes := s.Task().Classes
+	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
+	mean, there := s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
 	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Sum(-1) // [B]
 	if m.Distance == "mean" {
 		far = far.MulScalar(1 / float64(s.Task().Dim))
@@ -107,29 +100,8 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().MulScalar(m.Lambda)))
 }
 
-// prototypes returns the server's prototypes [C,D], and [C] with 1 for classes that have one.
-func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
-	classes := s.Task().Classes
-	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
-	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
-}
-
-func (m FedProto) Logits(s *method.Scope) graph.Node {
-	scores := m.Method.Logits(s)
-	if m.Test == "scores" {
-		return scores
-	}
-	x, _ := s.ScoredPair()
-	if !x.OK() {
-		x = s.Image()
-	}
-	mean, there := m.prototypes(s)
-	d := x.Square().SumKeep(-1).Sub(x.MatMulT(mean).MulScalar(2)).Add(mean.Square().Sum(-1)) // [B,C]
-	return d.MulScalar(-1 / float64(s.Task().Dim)).Add(there.AddScalar(-1).MulScalar(-nn.MaskValue))
-}
-
 func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
-	if !m.active() {
+	if m.Lambda == 0 {
 		return m.Method.Finish(l, up)
 	}
 	r, err := l.Eval(m.represent)
@@ -154,7 +126,7 @@ func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
 
 func (m FedProto) Extras(t method.ClientSpec) []method.Extra {
 	inner := m.Method.Extras(t)
-	if !m.active() {
+	if m.Lambda == 0 {
 		return inner
 	}
 	return append(inner, method.Extra{Name: protoMean, Shape: []int{t.Classes, t.Dim}},

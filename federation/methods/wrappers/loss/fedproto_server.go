@@ -2,7 +2,6 @@ package loss
 
 import (
 	"slices"
-	"strconv"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
@@ -11,15 +10,11 @@ import (
 )
 
 // groups returns the clients, of those that the server knows, whose prototypes are averaged together.
-func (m FedProto) groups(g *method.Global) map[string][]int {
+func groups(g *method.Global) map[string][]int {
 	out := map[string][]int{}
 	for k, p := range g.Infos {
-		key := p.Backbone
-		if m.Group == "dimension" {
-			key = strconv.Itoa(p.Dim)
-		}
 		if g.HasJoined(k) {
-			out[key] = append(out[key], k)
+			out[p.Backbone] = append(out[p.Backbone], k)
 		}
 	}
 	return out
@@ -61,10 +56,10 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 
 // resend lets of change the prototypes of every group, and sends them.
 func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tensor.Tensor) error) error {
-	if !m.active() {
+	if m.Lambda == 0 {
 		return nil
 	}
-	groups := m.groups(g)
+	groups := groups(g)
 	type proto struct{ mean, n *tensor.Tensor }
 	next := map[string]proto{}
 	for key, clients := range groups { // all before any is sent, which may take others' away
@@ -95,7 +90,7 @@ func (m FedProto) Join(g *method.Global, clients []int) error {
 
 // Begin lets a client that joined in the middle of a round train without prototypes.
 func (m FedProto) Begin(l *method.Local) error {
-	if m.active() && l.Broadcast[protoMean] == nil {
+	if m.Lambda > 0 && l.Broadcast[protoMean] == nil {
 		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)
 		l.Broadcast[protoN] = tensor.New(l.Task.Classes, 1)
 	}
@@ -105,8 +100,7 @@ func (m FedProto) Begin(l *method.Local) error {
 func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
 	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
 		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool {
-			return !slices.Contains(clients,
-				u.Client)
+			return !slices.Contains(clients, u.Client)
 		})
 		return aggregate.RenewClassMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform")
 	})

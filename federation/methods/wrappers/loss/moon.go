@@ -11,34 +11,30 @@ import (
 // present, the received and the client's last parameters, averaged over the batch.
 //
 // Li et al., Model-Contrastive Federated Learning, CVPR 2021, eq. 3. A frozen encoder's image features are the same for
-// all three, so that with CLIP z is something else (our reading, option of):
-//   - logits: an image's class scores;
-//   - text: the class features that the base method compares with images, averaged over classes in place of the batch;
-//   - prompt: the class features of the shared prompts ctx, global, sigma and text/shared, whatever is tested;
-//   - image: image features, for base methods that move them;
-//   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
-//     prompt alone.
+// all three, so that with CLIP z is something else (our reading):
+//   - an image's class scores, where they use what the server averages;
+//   - else the class features of the shared prompts ctx, global, sigma and text/shared, as over FedPHA, which scores by
+//     its private prompt alone.
 //
 // CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their
 // representations by two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of.
 // Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
-// softmax does not see it, and class features less theirs. Image features are not centred, nor are the scores of two
-// classes, which one number makes.
+// softmax does not see it, and class features less theirs. The scores of two classes, which one number makes, are not
+// centred.
 //
 // Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
 	method.Method
 	Mu  float64 `config:"mu" in:"0.." help:"weight of the contrastive term; 0 removes it"`
 	Tau float64 `config:"tau" in:"1e-6.." help:"temperature of the contrastive term"`
-	Of  string  `config:"of" in:"auto|logits|text|prompt|image" help:"representation that is contrasted"`
 
 	Centre bool `config:"centre" help:"subtract the mean over classes from class scores and class features"`
 }
 
 var moonDef = layer.Def{Name: "moon", Title: "MOON",
 	Paper:   "Li et al., Model-Contrastive Federated Learning, CVPR 2021",
-	Suits:   layer.All(layer.RequireShared, layer.RequireLearnedScores),
-	Default: MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true}}
+	Suits:   layer.RequireShared,
+	Default: MOON{Mu: 1, Tau: 0.5, Centre: true}}
 
 func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
@@ -47,17 +43,11 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Mu == 0 {
 		return loss
 	}
-	received, of := s.Received(), m.Of
-	if of == "auto" {
-		if of = "logits"; !usesShared(received, m.Method.Logits(received)) {
-			of = "prompt"
-		}
+	received, of := s.Received(), "logits"
+	if !usesShared(received, m.Method.Logits(received)) {
+		of = "prompt"
 	}
 	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.LastTrained(), of)
-	if !usesShared(received, global) {
-		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received and the previous "+
-			"model are equal; use another", of)
-	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
 	return loss.Add(s.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
 }
@@ -67,7 +57,7 @@ func (m MOON) represent(s *method.Scope, of string) graph.Node {
 	z := represent(m.Method, s, of)
 	classes := s.Task().Classes
 	switch {
-	case !m.Centre || of == "image" || s.Graph().Err() != nil:
+	case !m.Centre || s.Graph().Err() != nil:
 		return z
 	case of == "logits":
 		if classes > 2 {

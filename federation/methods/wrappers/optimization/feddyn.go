@@ -13,7 +13,6 @@ import (
 //
 // Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i and h start at
 // zero; h_i stands for the gradient ∇L_i(w_i). Where there is a choice:
-//   - norm: squared is the paper's term; code is PFLlib's, alpha/2 |w - w_t| of all shared parameters together;
 //   - weighting: uniform is the paper's mean; examples is FedAvg's, which the base method has.
 //
 // Names: dyn/h/NAME, of a client in what it keeps and of the server in what stays there.
@@ -22,13 +21,12 @@ type FedDyn struct {
 	aggregate.Weighting `config:",squash"`
 
 	Alpha float64 `config:"alpha" in:"0|1e-9.." help:"strength of the regulariser; 0 removes it"`
-	Norm  string  `config:"norm" in:"squared|code" help:"norm in the quadratic term"`
 }
 
 var fedDynDef = layer.Def{Name: "feddyn", Title: "FedDyn",
 	Paper:   "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021",
 	Suits:   layer.RequireShared,
-	Default: FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1, Norm: "squared"}}
+	Default: FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1}}
 
 func (m FedDyn) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
@@ -54,9 +52,6 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		moves = append(moves, w.Sub(s.Received().TrainedValue(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
-	if m.Norm == "code" {
-		return loss.Add(s.Term("dynamic norm", far.Norm(0).MulScalar(m.Alpha/2)))
-	}
 	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
 }
 

@@ -26,7 +26,7 @@ import (
 //   - τ counts the steps that were made, those that data.drop_last or a bound on steps leaves out not;
 //   - a_k ignores weight decay and clipping, and the state that a shared optimizer has from other clients;
 //   - with steps of one number for all it is FedAvg up to rounding;
-//   - p_k: weighting. strength is the exponent of a_k;
+//   - p_k: weighting;
 //   - a client that lies about a_k lengthens the step of all, so that it counts at most `most` times the round's
 //     median.
 //
@@ -34,25 +34,23 @@ import (
 type FedNova struct {
 	method.Method
 	ReportedNumber `config:",squash"`
-
-	Strength float64 `config:"strength" in:"0..1" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
 }
 
 var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova",
 	Paper: "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated " +
 		"Optimization, NeurIPS 2020",
 	Suits:   layer.RequireShared,
-	Default: FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Strength: 1}}
+	Default: FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}}}
 
 func (m FedNova) Properties() method.Properties {
-	return m.properties(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")
+	return m.properties(true, "every client's amount of work")
 }
 
 // novaA names what a client uploads.
 const novaA = "nova/a"
 
 func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
-	return m.extras(m.Strength > 0, m.Method.Extras(t), novaA)
+	return m.extras(true, m.Method.Extras(t), novaA)
 }
 
 // pull returns mu of a FedProx inside, whose proximal term has a gradient; 0 without one.
@@ -84,11 +82,11 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v make no progress (%.4g); lower the rate or "+
 			"mu", steps, rate, pull, a)
 	}
-	return math.Pow(a, m.Strength), nil
+	return a, nil
 }
 
 func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
-	if err := m.Method.Finish(l, up); err != nil || m.Strength == 0 {
+	if err := m.Method.Finish(l, up); err != nil {
 		return err
 	}
 	a, err := m.work(l.Optim, l.Steps, l.LR)
@@ -101,15 +99,12 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 }
 
 func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
-	var work []float64
-	var err error
-	if m.Strength > 0 {
-		if work, err = m.numbers(ups, novaA); err != nil {
-			return err
-		}
+	work, err := m.numbers(ups, novaA)
+	if err != nil {
+		return err
 	}
 	old, err := m.Average(m.Method, g, ups)
-	if err != nil || m.Strength == 0 {
+	if err != nil {
 		return err
 	}
 	sum, total := 0.0, 0.0

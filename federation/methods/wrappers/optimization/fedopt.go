@@ -22,8 +22,7 @@ import (
 // Reddi et al., Adaptive Federated Optimization, ICLR 2021, algorithm 2, without bias correction as there. FedAvgM: Hsu
 // et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, arXiv
 // 1909.06335. Where there is a choice:
-//   - v_start: zero is how the public code (Flower's strategies) starts v; tau is τ², the least that the paper asks
-//     for;
+//   - v starts at zero, as in the public code (Flower's strategies); the paper asks for τ² at least;
 //   - weighting: examples, as the public code has it, or the algorithm's uniform;
 //   - server_lr: 0 stands for 1 with momentum and for 0.01 with the others, a step of half a first prompt's standard
 //     deviation in every number.
@@ -38,14 +37,13 @@ type FedOpt struct {
 	Beta1    float64 `config:"beta1" in:"0..1" help:"b1, decay of the first moment"`
 	Beta2    float64 `config:"beta2" in:"0..1" help:"b2, decay of the second moment in adam and yogi"`
 	Tau      float64 `config:"tau" in:"1e-12.." help:"constant added to the root of the second moment"`
-	VStart   string  `config:"v_start" in:"zero|tau" help:"second moment before round 0: zero or tau"`
 }
 
 var fedOptDef = layer.Def{Name: "fedopt", Title: "FedOpt, FedAvgM",
 	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021; with kind: momentum FedAvgM, Hsu et al., arXiv " +
 		"1909.06335",
 	Suits:   layer.RequireShared,
-	Default: FedOpt{Weighting: aggregate.Examples, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}}
+	Default: FedOpt{Weighting: aggregate.Examples, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001}}
 
 func (m FedOpt) Properties() method.Properties {
 	return method.Properties{Mean: method.Weights(m.Weighting.Weighting),
@@ -101,9 +99,6 @@ func (m FedOpt) second(old, d tensor.Map) tensor.Map {
 		v := old[name]
 		if v == nil {
 			v = tensor.New(t.Shape...)
-			if m.VStart == "tau" {
-				v = linalg.Elementwise(v, v, func(float64, float64) float64 { return m.Tau * m.Tau })
-			}
 		}
 		out[name] = linalg.Elementwise(v, t, func(v, d float64) float64 {
 			switch d *= d; {

@@ -13,7 +13,7 @@ import (
 )
 
 // QFFL makes accuracies of clients more equal: the server minimises Σ p_k F_k^(q+1)/(q+1), in which clients with a
-// higher loss F_k count more. With L the inverse of the learning rate and Δ_k = L (w - w_k) it makes the step
+// higher loss F_k count more. With L the inverse of the round's learning rate and Δ_k = L (w - w_k) it makes the step
 //
 //	w <- w - Σ p_k F_k^q Δ_k / Σ p_k (q F_k^(q-1) |Δ_k|² + L F_k^q)   (q-FedAvg).
 //
@@ -24,7 +24,6 @@ import (
 // choice:
 //   - weighting: the paper draws clients with probability p_k and then counts them alike (uniform); here every client
 //     is drawn as likely as any other, and counts by examples;
-//   - lipschitz: L; 0 is 1 over this round's learning rate, as the paper takes it;
 //   - F_k is reported by the client and reveals its loss. A high value pulls the step to the client's update, so that
 //     it counts at most `most` times the round's median.
 //
@@ -33,8 +32,7 @@ type QFFL struct {
 	method.Method
 	ReportedNumber `config:",squash"`
 
-	Q         float64 `config:"q" in:"0..10" help:"exponent: the more, the more a high loss counts; 0: plain mean"`
-	Lipschitz float64 `config:"lipschitz" in:"0.." help:"L, Lipschitz constant of the gradients; 0: 1 over the rate"`
+	Q float64 `config:"q" in:"0..10" help:"exponent: the more, the more a high loss counts; 0: plain mean"`
 }
 
 var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg",
@@ -82,8 +80,8 @@ func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
 }
 
 func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
-	l := m.Lipschitz
-	if l == 0 && g.LR > 0 {
+	l := 0.0
+	if g.LR > 0 {
 		l = 1 / g.LR
 	}
 	var losses []float64

@@ -20,7 +20,6 @@ import (
 //     which takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a
 //     momentum of 0.9 the path is up to ten times as long, and training diverges, while the mean of the gradients stays
 //     what it is, also with weight decay or Adam;
-//   - strength s corrects by s (c - c_i), so that path's mean gradient is (x - y)/(K lr) + s (c_i - c);
 //   - with a learning rate of 0 option II says nothing, and c_i stays.
 //
 // c_i and c start at zero. Names: scaffold/c/NAME, of the server in what it sends and of a client in what it keeps, and
@@ -29,7 +28,6 @@ type SCAFFOLD struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Strength float64 `config:"strength" in:"0.." help:"factor of the correction; 1 is the paper's, 0 for none"`
 	ServerLR float64 `config:"server_lr" in:"0.." help:"step size of the server towards the mean"`
 	Control  string  `config:"control" in:"gradients|path" help:"control variates from"`
 }
@@ -37,7 +35,7 @@ type SCAFFOLD struct {
 var scaffoldDef = layer.Def{Name: "scaffold", Title: "SCAFFOLD",
 	Paper:   "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020",
 	Suits:   layer.RequireShared,
-	Default: SCAFFOLD{Weighting: aggregate.Uniform, Strength: 1, ServerLR: 1, Control: "gradients"}}
+	Default: SCAFFOLD{Weighting: aggregate.Uniform, ServerLR: 1, Control: "gradients"}}
 
 func (m SCAFFOLD) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
@@ -45,10 +43,8 @@ func (m SCAFFOLD) Properties() method.Properties {
 	if m.ServerLR != 1 {
 		t.Roles[method.ServerStep] = "set options.scaffold.server_lr: 1"
 	}
-	if m.Strength > 0 {
-		if t.Mean != method.Uniform {
-			t.Mean, t.Needs = "", "the unweighted mean of control variates; set weighting: uniform"
-		}
+	if t.Mean != method.Uniform {
+		t.Mean, t.Needs = "", "the unweighted mean of control variates; set weighting: uniform"
 	}
 	return t
 }
@@ -61,21 +57,17 @@ const (
 )
 
 func (m SCAFFOLD) Start(g *method.Global) error {
-	if m.Strength > 0 {
-		zerosLike(g.Shared, g.Broadcast, scaffoldC)
-	}
+	zerosLike(g.Shared, g.Broadcast, scaffoldC)
 	return m.Method.Start(g)
 }
 
 func (m SCAFFOLD) Begin(l *method.Local) error {
-	if m.Strength > 0 {
-		zerosLike(l.Shared, l.State, scaffoldC)
-	}
+	zerosLike(l.Shared, l.State, scaffoldC)
 	return m.Method.Begin(l)
 }
 
 func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if err := m.Method.AdjustGradients(l, g); err != nil || m.Strength == 0 {
+	if err := m.Method.AdjustGradients(l, g); err != nil {
 		return err
 	}
 	if m.Control == "gradients" {
@@ -85,22 +77,17 @@ func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
 		}
 		l.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(m.Strength, l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-m.Strength, l.State.WithoutPrefix(scaffoldC))
+	g.Axpy(1, l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-1, l.State.WithoutPrefix(scaffoldC))
 	return nil
 }
 
 func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
-	if m.Strength > 0 {
-		up.Extra.Put(scaffoldDC, m.renew(l))
-	}
+	up.Extra.Put(scaffoldDC, m.renew(l))
 	return m.Method.Finish(l, up)
 }
 
 func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 	out := m.Method.Extras(t)
-	if m.Strength == 0 {
-		return out
-	}
 	for _, p := range m.Params(t) {
 		if p.Owner == method.Shared {
 			out = append(out, method.Extra{Name: scaffoldDC + "/" + p.Name, Shape: p.Shape})
@@ -120,8 +107,7 @@ func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength,
-			l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(m.Strength-1, own)
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-1, l.Broadcast.WithoutPrefix(scaffoldC))
 	}
 	l.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
@@ -135,18 +121,16 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 	if m.ServerLR != 1 {
 		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
-	if m.Strength > 0 {
-		c := g.Broadcast.WithoutPrefix(scaffoldC).Clone()
-		for _, u := range ups {
-			for _, name := range c.Names() {
-				dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)
-				if err != nil {
-					return err
-				}
-				c[name].Axpy(clientsOf(u)/float64(g.Clients), dc)
+	c := g.Broadcast.WithoutPrefix(scaffoldC).Clone()
+	for _, u := range ups {
+		for _, name := range c.Names() {
+			dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)
+			if err != nil {
+				return err
 			}
+			c[name].Axpy(clientsOf(u)/float64(g.Clients), dc)
 		}
-		g.Broadcast.Put(scaffoldC, c)
 	}
+	g.Broadcast.Put(scaffoldC, c)
 	return nil
 }

@@ -1,7 +1,6 @@
 package personal
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -17,14 +16,12 @@ import (
 // u_i of its own parameters and those of similar clients. A client continues from its own w_i with the loss and mu/2 |w
 // - u_i|²,
 //
-//	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij,
-//	A(y) = 1 - exp(-y/sigma).
+//	u_i = Σ_j x_ij w_j, x_ij = exp(-|w_i - w_j|²/sigma)/n for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij.
 //
 // Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021, algorithm 1. Where there is a
 // choice:
 //   - sigma: 0 takes the median squared distance of two clients of the round, since prompts lie close to each other;
-//   - alpha: 0 takes sigma over the number of clients, with which x_ii is above 0. Another alpha may be too large for
-//     that; then self: scale shrinks the others until they sum up to 1, and refuse stops the run;
+//   - the paper's step alpha is sigma over n, the number of clients, with which x_ii is above 0;
 //   - mu is the paper's lambda over alpha;
 //   - public code (PFLlib) takes the norm in place of its square.
 //
@@ -38,14 +35,12 @@ type FedAMP struct {
 	method.Method
 	Mu    float64 `config:"mu" in:"0.." help:"strength of the pull towards the server's mixture"`
 	Sigma float64 `config:"sigma" in:"0.." help:"squared distance within which clients count as similar; 0: the median"`
-	Alpha float64 `config:"alpha" in:"0.." help:"step of the mixture; 0: sigma over the number of clients"`
-	Self  string  `config:"self" in:"scale|refuse" help:"where a client's own weight would be negative"`
 }
 
 var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP",
 	Paper:   "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021",
 	Suits:   layer.RequireShared,
-	Default: FedAMP{Mu: 1, Self: "scale"}}
+	Default: FedAMP{Mu: 1}}
 
 func (FedAMP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own parameters",
@@ -101,10 +96,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 			clients, last = append(clients, k), append(last, w)
 		}
 	}
-	weights, err := m.weights(last)
-	if err != nil {
-		return err
-	}
+	weights := m.weights(last)
 	for i, k := range clients {
 		u := last[i].Clone().Scale(weights[i][i])
 		for j := range last {
@@ -120,7 +112,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
 
 // weights returns x, whose rows sum up to 1.
-func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
+func (m FedAMP) weights(w []tensor.Map) [][]float64 {
 	x, all := linalg.SquaredDistances(w), []float64{}
 	for i := range x {
 		all = append(all, x[i][:i]...)
@@ -129,29 +121,15 @@ func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
 	if slices.Sort(all); sigma == 0 && len(w) > 1 {
 		sigma = max(linalg.Median(all), math.SmallestNonzeroFloat32)
 	}
-	most := 1 / float64(len(w)) // alpha/sigma
-	if m.Alpha > 0 {
-		most = m.Alpha / sigma
-	}
 	for i := range x {
 		others := 0.0
 		for j := range x {
 			if j != i {
-				x[i][j] = most * math.Exp(-x[i][j]/sigma)
+				x[i][j] = 1 / float64(len(w)) * math.Exp(-x[i][j]/sigma)
 				others += x[i][j]
 			}
 		}
-		if others > 1 {
-			if m.Self == "refuse" {
-				return nil, fmt.Errorf("fedamp: the weights of the other clients add up to %.4g; lower alpha or set "+
-					"self: scale", others)
-			}
-			for j := range x {
-				x[i][j] /= others
-			}
-			others = 1
-		}
 		x[i][i] = 1 - others
 	}
-	return x, nil
+	return x
 }

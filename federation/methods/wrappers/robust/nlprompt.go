@@ -20,8 +20,8 @@ import (
 //
 // Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and
 // code (qunovo/NLPrompt) differ:
-//   - score: the paper's similarity is log p; the code takes the logarithm of a softmax of p, whose costs lie within 1
-//     of each other;
+//   - the similarity is the paper's log p; the code takes the logarithm of a softmax of p, whose costs lie within 1 of
+//     each other;
 //   - the code leaves an incomplete last batch out of the transport; here no image is left out;
 //   - the code's batches are all clean or all not; here one batch in between may hold both, each with its own loss.
 //
@@ -32,14 +32,13 @@ type NLPrompt struct {
 	method.Method
 	Eps    float64 `config:"eps" in:"1e-6.." help:"weight of the entropy in the optimal transport"`
 	Iters  int     `config:"iters" in:"1..steps" help:"largest number of Sinkhorn iterations"`
-	Score  string  `config:"score" in:"paper|code" help:"scores of the transport"`
 	Masses string  `config:"masses" in:"uniform|labels|owned" help:"class masses"`
 }
 
 var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt",
 	Paper:   "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025",
-	Suits:   layer.All(layer.RequireLearned("changes the loss"), layer.RequireLearnedScores),
-	Default: NLPrompt{Eps: 0.01, Iters: 1000, Score: "paper", Masses: "uniform"}}
+	Suits:   layer.RequireLearned("changes the loss"),
+	Default: NLPrompt{Eps: 0.01, Iters: 1000, Masses: "uniform"}}
 
 func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
@@ -126,11 +125,7 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 // divide returns which images of a client are clean by the current parameters.
 func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	scores, err := l.Eval(func(s *method.Scope) graph.Node {
-		logits := m.Method.Logits(s)
-		if m.Score == "code" {
-			return logits.Softmax(-1).LogSoftmax(-1)
-		}
-		return logits.LogSoftmax(-1)
+		return m.Method.Logits(s).LogSoftmax(-1)
 	})
 	if err == nil && scores.Shape[0] != len(labels) {
 		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
