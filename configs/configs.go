@@ -185,7 +185,20 @@ func parse(path string, text []byte) (parsed, error) {
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
+	for _, key := range experiment.RemovedKeys() {
+		dropPresent(f.keys, key, key)
+	}
 	return f, f.unambiguous(text)
+}
+
+// dropPresent drops a removed key from a file where its value is what every run does now; path is the key below m.
+func dropPresent(m map[string]any, path, key string) {
+	first, rest, deeper := strings.Cut(path, ".")
+	if section, ok := m[first].(map[string]any); ok && deeper {
+		dropPresent(section, rest, key)
+	} else if value, ok := m[first]; ok && !deeper && experiment.IsPresentValue(key, value) {
+		delete(m, first)
+	}
 }
 
 // unknown returns an error about the first key that the struct does not have.
@@ -222,8 +235,8 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 }
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
-	if now := experiment.RenamedKey(key); now != "" {
-		return fmt.Errorf("the key %s is now called %s", key, now)
+	if err := experiment.FormerKey(key); err != nil {
+		return err
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }

@@ -64,6 +64,17 @@ func TestWholeMap(t *testing.T) {
 	}
 }
 
+// The configuration of an earlier release lists removed keys: the value of what every run does now is accepted.
+func TestRemovedKeys(t *testing.T) {
+	c, err := Load(file(t, "runtime: {encode: false, inter_threads: 1, threads: 2}\nsynthetic: {views: 1}"), nil)
+	if err != nil || c.Runtime.Threads != 2 {
+		t.Errorf("%+v, %v", c.Runtime, err)
+	}
+	t.Setenv("PROMPTFED_RUNTIME_INTER_THREADS", "2")
+	_, err = Load(file(t, "name: x"), nil)
+	datatest.WantError(t, err, "PROMPTFED_RUNTIME_INTER_THREADS", "was removed", "runtime.threads")
+}
+
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -78,6 +89,8 @@ func TestErrors(t *testing.T) {
 		{"backbones: [{image: a, model: b}]", nil, []string{"backbones"}},
 		{"name: {image: [a]}", nil, []string{"name"}},
 		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
+		{"runtime: {encode: true}", nil, []string{"c.yaml:1", "runtime.encode was removed", "serve and join"}},
+		{"name: x", []string{"synthetic.shots=3"}, []string{"--set synthetic.shots=3", "was removed", "no effect"}},
 		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},

@@ -47,6 +47,11 @@ func checkEnvironment() error {
 			return fmt.Errorf("environment variable %s: options cannot be set by variables; use --set options.%s=VALUE",
 				name, strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
+		for _, key := range experiment.RemovedKeys() {
+			if name == variable(key) {
+				return fmt.Errorf("environment variable %s: %w", name, experiment.FormerKey(key))
+			}
+		}
 		return fmt.Errorf("environment variable %s is unknown%s; unset it, or see docs/configuration.md for the "+
 			"keys", name, nearest(name, known))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
+	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
@@ -134,8 +135,13 @@ func TestAttack(t *testing.T) {
 			t.Errorf("clients.json: %+v", list)
 		}
 		r := finish(t, b)
-		b.Config.Runtime.Encode = true
-		if again := finish(t, b); same(without.Prompts, r.Prompts) || !same(again.Prompts, r.Prompts) {
+		encoded := b.Settings()
+		encoded.Encode = true
+		again, err := engine.Run(t.Context(), b.Engine, encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same(without.Prompts, r.Prompts) || !same(again.Prompts, r.Prompts) {
 			t.Errorf("%s changes nothing, or something else in messages", kind)
 		}
 		for _, rec := range r.Records {

@@ -498,7 +498,7 @@ func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Pro
 // Settings returns the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
 	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms},
-		Workers: b.workers(), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
+		Workers: b.workers(), Provider: b.Provider}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard

@@ -92,7 +92,7 @@ func TestCompatibilityOfSimulatedTime(t *testing.T) {
 // Lists of images that differ in the pixels of one image have different digests, in any folder.
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
-		s, err := sets.Open(sets.Config{Set: "synthetic", Views: 1,
+		s, err := sets.Open(sets.Config{Set: "synthetic",
 			Generator: sets.Generator{Classes: []string{"circle", "star"},
 				Train: 8, Test: 1, Size: 16}})
 		if err != nil {

@@ -56,6 +56,8 @@ func (Config) LongHelp() map[string]string {
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
+	Shots       int             `config:"shots" help:"training examples per class and client; 0: all"`
+	Views       int             `config:"views"`
 	Classes     string          `config:"classes"`
 	Duplicates  string          `config:"duplicates"`
 	Precision   string          `config:"precision"`
@@ -73,6 +75,8 @@ func (Data) LongHelp() map[string]string {
 			"error",
 		"precision": "precision of cached features: half (rounded to 2 bytes per number) or float (as computed, 4 " +
 			"bytes)",
+		"views": "augmented views per training image in the feature cache, drawn from the seed; 0 and 1: the plain " +
+			"image only",
 		"template": "hand-written prompt, {} stands for the class; auto: CoOp's prompt for the set",
 		"val_share": "share of a client's training examples kept for validation where the data has no validation " +
 			"images, at most 0.5; 0 for none",
@@ -199,8 +203,9 @@ func (Eval) LongHelp() map[string]string {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data: Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half,
-			Template: autoTemplate, LabelNoise: data.NoLabelNoise()},
+		Data: Data{Config: sets.Defaults(), Views: 1, Classes: allClasses,
+			Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate,
+			LabelNoise: data.NoLabelNoise()},
 		Synthetic: Synthetic{Config: sets.Defaults(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState,
@@ -283,8 +288,15 @@ func (c Config) CheckWithoutData() error {
 		data.OneOf("eval.view", c.Eval.View, record.Views()...),
 		data.OneOf("train.loss", c.Train.Loss, softmaxLoss, sigmoidLoss),
 		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState))
-	if c.Eval.Embeddings < 0 {
-		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
+	for _, n := range []struct {
+		key   string
+		value int
+		none  string
+	}{{"data.shots", c.Data.Shots, "set 0 for all examples, or a number"}, {"data.views", c.Data.Views,
+		"set 1 or more"}, {"eval.embeddings", c.Eval.Embeddings, "take 0 for none"}} {
+		if n.value < 0 {
+			bad("%s: %d is negative; %s", n.key, n.value, n.none)
+		}
 	}
 	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {

@@ -110,6 +110,8 @@ func TestNeverTrain(t *testing.T) {
 	refuses(t, c, "eval.new_clients", "one client must train")
 	c.Eval.NewClients, c.Eval.NewSteps = 1, []int{3, 3}
 	refuses(t, c, "eval.new_steps", "once")
+	c.Eval.NewSteps, c.Data.Shots = nil, -1
+	refuses(t, c, "data.shots: -1 is negative", "set 0 for all examples")
 }
 
 // TestEvaluationElsewhere: a server of remote clients selects only by data that it has, and neither side sends counts

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/wrappers/uploads"
@@ -137,7 +138,7 @@ func (o factSource) leastInSum() int {
 // Facts returns the facts of a configuration across machines, without data. Every number in them is computed here, from
 // the configuration.
 func (c Config) Facts(l Link) (facts.Facts, error) {
-	c.Data.Config = withoutData(c.Data.Config)
+	c.Data.Config = sets.Defaults()
 	b := &Built{Config: c, Set: &data.Set{}}
 	if err := c.CheckWithoutData(); err != nil {
 		return nil, err

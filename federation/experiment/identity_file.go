@@ -48,16 +48,6 @@ func ReadIdentity(dir string) (Identity, error) {
 	return id, nil
 }
 
-// rename returns keys their present names.
-func (id *Identity) rename() {
-	for key, value := range id.Values {
-		if now := RenamedKey(key); now != "" {
-			delete(id.Values, key)
-			id.Values[now] = value
-		}
-	}
-}
-
 // Same reports whether two runs belong to one experiment, so that they may differ in the seed alone.
 func (id Identity) Same(other Identity) bool {
 	return id.Fingerprint == other.Fingerprint && len(id.Unknown) == 0 && len(other.Unknown) == 0
@@ -241,24 +231,4 @@ func (id Identity) CheckSeeds(dir string) error {
 			listed(there, id, differ))
 	}
 	return nil
-}
-
-// renamed are keys of the configuration that had other names. Those that begin with a dot stand in several sections.
-var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
-	"exam.root": "eval.sets_root", "joint": "embed_dim",
-	"secure_aggregation.beside":  "secure_aggregation.extra_clip",
-	"secure_aggregation.surveys": "secure_aggregation.statistics",
-	".drawn":                     ".generator"}
-
-// RenamedKey is the present name of a key that was renamed; empty for one that was not.
-func RenamedKey(key string) string {
-	key = strings.ToLower(key)
-	if now := renamed[key]; now != "" {
-		return now
-	}
-	last := strings.LastIndexByte(key, '.')
-	if last > 0 && renamed[key[last:]] != "" {
-		return key[:last] + renamed[key[last:]]
-	}
-	return ""
 }

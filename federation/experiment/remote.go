@@ -21,7 +21,7 @@ import (
 // OpenServer is Open for a server whose clients are on other machines: it has no data, no backbone and no classes. The
 // caller fills in the engine's classes, template and evaluation sets after clients sent them.
 func OpenServer(c Config) (*Built, error) {
-	c.Data.Config = withoutData(c.Data.Config)
+	c.Data.Config = sets.Defaults() // it names no files
 	c.Eval.SetsRoot = ""
 	if err := errors.Join(c.CheckWithoutData(), c.noAttack()); err != nil {
 		return nil, err
@@ -54,13 +54,6 @@ func OpenServer(c Config) (*Built, error) {
 	}
 	b.acrossMachines()
 	return b, nil
-}
-
-// withoutData keeps of the section data the keys that belong to the experiment and name no files.
-func withoutData(c sets.Config) sets.Config {
-	d := sets.Defaults()
-	d.Shots, d.Views = c.Shots, c.Views
-	return d
 }
 
 // SetRunSpec fills in what the clients of a server agreed on.
@@ -120,7 +113,7 @@ func (b *Built) Invitation() Config {
 func CheckInvitation(c Config) (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
-	c.Data.Config, c.Eval.Embeddings, c.Attack = withoutData(c.Data.Config), 0, d.Attack
+	c.Data.Config, c.Eval.Embeddings, c.Attack = d.Data.Config, 0, d.Attack
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)

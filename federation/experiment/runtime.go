@@ -19,14 +19,12 @@ type Runtime struct {
 	Workers      int    `config:"workers"`
 	BatchClients int    `config:"batch_clients"`
 	Threads      int    `config:"threads" help:"threads of ONNX Runtime within one operator of one client"`
-	InterThreads int    `config:"inter_threads" help:"operators of one client that run at the same time"`
 	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
 	Prepack      string `config:"prepack"`
 	Optimization string `config:"optimization" help:"graph optimization by ONNX Runtime: all, extended, basic or none"`
 	Models       string `config:"models" help:"folder in which bundles are found by name"`
 	Cache        string `config:"cache" help:"folder of the feature cache; empty: the user's cache folder"`
-	Encode       bool   `config:"encode" help:"encode and decode every message, as between machines"`
 }
 
 // LongHelp implements keys.LongHelp.
@@ -44,8 +42,8 @@ func (Runtime) LongHelp() map[string]string {
 }
 
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true,
-		Spinning: auto, Prepack: auto, Optimization: "all"}
+	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, Arena: true, Spinning: auto,
+		Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -79,7 +77,7 @@ func (r Runtime) check() error {
 		key   string
 		value int64
 	}{{"device", int64(r.Device)}, {"devices", int64(r.Devices)}, {"memory_limit", r.MemoryLimit},
-		{"workers", int64(r.Workers)}, {"threads", int64(r.Threads)}, {"inter_threads", int64(r.InterThreads)}} {
+		{"workers", int64(r.Workers)}, {"threads", int64(r.Threads)}} {
 		if n.value < 0 {
 			bad("%s: %d; it must not be negative", n.key, n.value)
 		}
@@ -132,6 +130,6 @@ func (r Runtime) Session() ort.Options {
 		level = ort.OptAll
 	}
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
-		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
+		IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
 }

@@ -24,7 +24,6 @@ func TestRuntimeChecks(t *testing.T) {
 		"runtime.batch_clients: 0; it must be 1":                   func(r *Runtime) { r.BatchClients = 0 },
 		"runtime.batch_clients: -3; it must be 1":                  func(r *Runtime) { r.BatchClients = -3 },
 		"runtime.threads: -1":                                      func(r *Runtime) { r.Threads = -1 },
-		"runtime.inter_threads: -1":                                func(r *Runtime) { r.InterThreads = -1 },
 		`runtime.prepack: "maybe" is not known`:                    func(r *Runtime) { r.Prepack = "maybe" },
 		`runtime.optimization: unknown optimisation level "most":`: func(r *Runtime) { r.Optimization = "most" },
 	} {
@@ -39,9 +38,9 @@ func TestRuntimeChecks(t *testing.T) {
 }
 
 func TestRuntimeReachesSessions(t *testing.T) {
-	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, InterThreads: 3, Spinning: "true",
+	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, Spinning: "true",
 		Prepack: "true", Optimization: "basic"}
-	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, InterThreads: 3, Spinning: true,
+	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, Spinning: true,
 		NoArena: true,
 		Prepack: true, OptLevel: ort.OptBasic}
 	if got := r.Session(); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -83,7 +83,6 @@ func TestOpenErrors(t *testing.T) {
 			"art_painting, cartoon", "raw_images", "data.root"}},
 		{Config{Set: "mnist"}, []string{`"mnist"`, "folder"}},
 		{Config{Set: "synthetic", Corrupt: "ignore"}, []string{"data.corrupt", "refuse"}},
-		{Config{Set: "synthetic", Shots: -1}, []string{"data.shots"}},
 		{Config{Set: "synthetic", Split: "half"}, []string{"data.split", "pooled"}},
 	} {
 		_, err := Open(c.cfg)

@@ -18,11 +18,9 @@ type FeatureLocks struct {
 // Lock locks the features of an experiment until unlock is called. It takes locks in a fixed order, which excludes
 // deadlocks.
 func (t *FeatureLocks) Lock(b *experiment.Built) (unlock func()) {
-	set := b.Config.Data.Config
-	set.Shots = 0
 	var keys []string
 	for _, f := range b.Bundles {
-		keys = append(keys, fmt.Sprintf("%s %+v", f.Name, set))
+		keys = append(keys, fmt.Sprintf("%s %+v %d", f.Name, b.Config.Data.Config, b.Config.Data.Views))
 	}
 	slices.Sort(keys)
 	var held []*sync.Mutex

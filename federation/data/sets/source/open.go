@@ -18,8 +18,6 @@ type Config struct {
 	ClassNames map[string]string `config:"class_names" help:"names that prompts use, by class name, such as 0: zero"`
 	Split      string            `config:"split"`
 	Corrupt    string            `config:"corrupt" help:"unreadable images: refuse the set, or skip them"`
-	Shots      int               `config:"shots" help:"training examples per class and client; 0: all"`
-	Views      int               `config:"views"`
 	Seed       uint64            `config:"seed" help:"seed of the synthetic images"`
 	Generator  Generator         `config:"generator" help:"settings of the synthetic images (set synthetic)"`
 }
@@ -31,8 +29,6 @@ func (Config) LongHelp() map[string]string {
 			"domains, split, split-domains",
 		"split": "given (the set's own splits), pooled (all examples, cut 60/20/20 inside each client) or " +
 			"pooled-no-val (the same without the set's own val list)",
-		"views": "augmented views per training image in the feature cache, drawn from the seed; 0 and 1: the plain " +
-			"image only",
 	}
 }
 
@@ -50,7 +46,7 @@ type Generator struct {
 // Defaults returns the default configuration, which files and flags override. It names no set, since users always
 // select their images.
 func Defaults() Config {
-	return Config{Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
+	return Config{Layout: "auto", Split: "given", Corrupt: data.Refuse,
 		Generator: Generator{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
 }
 
@@ -114,9 +110,7 @@ func (c Config) CheckSet(kinds []Kind) error {
 func (c Config) CheckOptions() error {
 	c = c.filled()
 	return cmp.Or(data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"),
-		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip),
-		data.Need(c.Shots >= 0, "data.shots: %d is negative: set 0 for all examples, or a number", c.Shots),
-		data.Need(c.Views >= 0, "data.views: %d is negative: set 1 or more", c.Views))
+		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip))
 }
 
 // OpenIn lists the set that cfg describes, which is of one of the kinds. It decodes no image; files that are not images
