@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/tensor"
 )
 
 // bestPrefix and bestSuffix surround the round in the name of the file with the prompts of the best round, in the form
@@ -28,33 +28,38 @@ func bestPath(dir string, round int) string {
 }
 
 // keepBest writes the prompts of a round that is the best so far, before the round is committed.
-func keepBest(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
-	rec record.Record) error {
-	records := append(slices.Clone(j.Records), rec)
-	if !e.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
+func (s *Server) keepBest(rec record.Record) error {
+	records := append(slices.Clone(s.journal.Records), rec)
+	if !s.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
 		return nil
 	}
-	participants := participantsOf(e, s.Remote)
-	parts := state.Sections(e, &s.Global, store, participants)
+	best, err := s.writePrompts(bestPath(s.Dir, rec.Round))
+	s.journal.Best = best
+	return err
+}
+
+// writePrompts writes the prompts of all clients, in the form of PromptsFile. It returns those of a run without a
+// folder.
+func (s *Server) writePrompts(path string) (tensor.Map, error) {
+	participants := s.participants()
+	parts := state.Sections(s.Experiment, &s.Global, s.store, participants)
 	if s.Dir == "" {
-		var err error
-		j.Best, err = state.LoadSections(parts)
-		return err
+		return state.LoadSections(parts)
 	}
-	meta, err := state.Metadata(e, participants)
+	meta, err := state.Metadata(s.Experiment, participants)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return state.WriteSections(bestPath(s.Dir, rec.Round), parts, meta)
+	return nil, state.WriteSections(path, parts, meta)
 }
 
 // sweepBest removes the files of earlier best rounds.
-func sweepBest(e *spec.Experiment, s *Server, j *record.Journal) {
-	best := record.BestVal(j.Records, s.view)
-	if !e.Evaluate.BestVal || s.Dir == "" || best < 0 {
+func (s *Server) sweepBest() {
+	best := record.BestVal(s.journal.Records, s.view)
+	if !s.Evaluate.BestVal || s.Dir == "" || best < 0 {
 		return
 	}
-	keep := filepath.Base(bestPath(s.Dir, j.Records[best].Round))
+	keep := filepath.Base(bestPath(s.Dir, s.journal.Records[best].Round))
 	entries, _ := os.ReadDir(filepath.Join(s.Dir, record.CheckFolder))
 	for _, f := range entries {
 		if strings.HasPrefix(f.Name(), bestPrefix) && strings.HasSuffix(f.Name(), bestSuffix) && f.Name() != keep {
@@ -64,19 +69,20 @@ func sweepBest(e *spec.Experiment, s *Server, j *record.Journal) {
 }
 
 // checkBest refuses to resume a run whose best round was not kept.
-func checkBest(e *spec.Experiment, s *Server, j *record.Journal) error {
-	best := record.BestVal(j.Records, s.view)
-	if !e.Evaluate.BestVal || s.Dir == "" || len(j.Records) == 0 {
+func (s *Server) checkBest() error {
+	records := s.journal.Records
+	best := record.BestVal(records, s.view)
+	if !s.Evaluate.BestVal || s.Dir == "" || len(records) == 0 {
 		return nil
 	}
 	if best < 0 {
 		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
 			"last, or start again in another folder")
 	}
-	_, err := os.Stat(bestPath(s.Dir, j.Records[best].Round))
+	_, err := os.Stat(bestPath(s.Dir, records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
-			"eval.select was not best-val; set it to last, or start again in another folder", j.Records[best].Round+1)
+			"eval.select was not best-val; set it to last, or start again in another folder", records[best].Round+1)
 	}
 	return err
 }

@@ -118,19 +118,19 @@ func CheckClient(e *spec.Experiment, c *spec.Client) error {
 	return nil
 }
 
-// participantsOf lists all clients as the server knows them.
-func participantsOf(e *spec.Experiment, remote message.Remote) []message.Participant {
+// participants lists all clients as the server knows them.
+func (s *Server) participants() []message.Participant {
 	var out []message.Participant
-	if remote != nil {
-		out = slices.Clone(remote.Participants())
+	if s.Remote != nil {
+		out = slices.Clone(s.Remote.Participants())
 		for i := range out {
-			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(e.Classes)
+			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(s.Classes)
 		}
 		return out
 	}
-	for _, c := range e.Clients {
-		out = append(out, message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain,
-			Digest: e.Digests[c.Backbone.Name()]})
+	for _, c := range s.Clients {
+		out = append(out, message.Participant{Joined: true, Task: s.Task(c), Domain: c.Domain,
+			Digest: s.Digests[c.Backbone.Name()]})
 	}
 	return out
 }

@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
 )
@@ -27,7 +26,7 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 		}
 		rec.Validation = s.validation(replies)
 	}
-	records := append(slices.Clone(s.Past), *rec)
+	records := append(slices.Clone(s.journal.Records), *rec)
 	if (e.BestVal || e.Patience > 0) && record.BestVal(records, s.view) < 0 {
 		return record.ErrNoValidation
 	}
@@ -39,7 +38,7 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	}
 	rec.Score(s.has, s.view, replies, test.Clients, s.Plan.Infos)
 	if test.Confusion {
-		s.Confusion = record.ConfusionOf(g.Round, g.Classes, replies)
+		s.confusion = record.ConfusionOf(g.Round, g.Classes, replies)
 	}
 	test.Confusion, test.Classes = false, 0
 	if result || e.SetsEvery > 0 && (g.Round+1)%e.SetsEvery == 0 {
@@ -61,8 +60,8 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 		return nil
 	}
 	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Participants(), s.Plan.Infos)
-	return &record.Validation{Global: t.Evaluations.Global.OnValidation(),
-		Personal: t.Evaluations.Personal.OnValidation(), Clients: t.Answered, Examples: t.Sizes}
+	return &record.Validation{Evaluations: record.Evaluations{Global: t.Evaluations.Global.OnValidation(),
+		Personal: t.Evaluations.Personal.OnValidation()}, Clients: t.Answered, Examples: t.Sizes}
 }
 
 // adapt tests the clients that never train, after each number of steps, with the parameters that each client has after
@@ -89,8 +88,8 @@ func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *recor
 
 // evaluateSets tests all clients on the evaluation sets.
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
-	for _, name := range s.EvaluationSets {
-		test.Set = name
+	for _, x := range s.EvaluationSets {
+		test.Set = x.Name
 		replies, err := s.Cohort.Run(ctx, test)
 		if err != nil {
 			return err
@@ -98,19 +97,19 @@ func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec
 		if rec.EvaluationSets == nil {
 			rec.EvaluationSets = map[string]record.SetResult{}
 		}
-		rec.EvaluationSets[name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.Plan.Infos)
+		rec.EvaluationSets[x.Name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.Plan.Infos)
 	}
 	return nil
 }
 
 // keepConfusion writes the confusion matrix of a round that may be the result, before the round is committed.
-func keepConfusion(e *spec.Experiment, s *Server, round int) error {
-	if s.Confusion == nil || s.Confusion.Round != round {
+func (s *Server) keepConfusion(round int) error {
+	if s.confusion == nil || s.confusion.Round != round {
 		return nil
 	}
-	s.Confusion.Classes = e.Classes
+	s.confusion.Classes = s.Classes
 	if s.Dir == "" {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(s.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
+	return atomicfile.Write(filepath.Join(s.Dir, record.ConfusionFile), atomicfile.JSON(s.confusion, ""))
 }

@@ -3,15 +3,16 @@ package engine
 import (
 	"slices"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 )
 
 // updateInfos updates the list of clients on other machines. A client that left stays known.
 func (s *Server) updateInfos() {
-	if s.Infos == nil {
+	if s.Remote == nil {
 		return
 	}
-	now := slices.Clone(s.Infos())
+	now := message.ClientInfos(s.participants())
 	for id := range now {
 		if now[id].Backbone == "" {
 			now[id] = s.Global.Info(id)
@@ -31,7 +32,7 @@ func (s *Server) joinNew() error {
 		}
 	}
 	s.known, s.statistics = s.Global.Infos, s.Method.Statistics(s.Global.Round)
-	if len(joined) == 0 || s.Infos == nil {
+	if len(joined) == 0 || s.Remote == nil {
 		return nil
 	}
 	for _, q := range s.Method.Statistics(0) {

@@ -58,130 +58,130 @@ type Result struct {
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
-	participants := participantsOf(e, set.Remote)
+	s := &Server{Settings: set, Experiment: e}
+	participants := s.participants()
 	first, err := check(e, set, participants)
 	if err != nil {
 		return nil, err
 	}
-	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
-	if err != nil {
+	if s.rate, err = e.Training.Schedule.New(e.Training.Optim.LR); err != nil {
 		return nil, err
 	}
-	store := state.NewStore("")
-	if set.Dir != "" {
-		dir := filepath.Join(set.Dir, record.CheckFolder)
-		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil && !set.Resume {
-			return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out",
-				set.Dir)
-		}
-		err := os.MkdirAll(dir, 0o700)
-		// states of clients are private, also in a folder that an older release left readable
-		if err == nil {
-			err = os.Chmod(dir, 0o700)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("run folder: %w; choose another --out", err)
-		}
-		store = state.NewStore(dir)
+	if s.store, err = openStore(set); err != nil {
+		return nil, err
 	}
 	if set.ServerNoise == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
-		if set.ServerNoise, err = runNoise(set); err != nil {
+		if s.ServerNoise, err = runNoise(set); err != nil {
 			return nil, err
 		}
 	}
-	if set.ServerNoise != nil && set.Remote == nil {
-		set.Noise = set.ServerNoise.Client
+	if s.ServerNoise != nil && s.Remote == nil {
+		s.Noise = s.ServerNoise.Client
 	}
-	worker := client.NewWorker(e, set.Settings)
-	defer worker.Close()
-	pool := &Pool{Settings: set, Worker: worker, Clients: e.Clients, Store: store}
-	server := &Server{Settings: set, Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate,
-		Evaluate: e.Evaluate, worker: worker, pool: pool}
-	if set.Remote != nil {
-		server.Cohort = set.Remote
-		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
+	s.worker = client.NewWorker(e, s.Settings.Settings)
+	defer s.worker.Close()
+	s.pool = &Pool{Settings: s.Settings, Worker: s.worker, Clients: e.Clients, Store: s.store}
+	s.Cohort, s.Plan = s.pool, e.PlanFor(participants)
+	if s.Remote != nil {
+		s.Cohort = s.Remote
 	}
 	if e.SimulatedTime != nil {
-		server.simulated = simulatedtime.New(pool, e.SimulatedTime, server.Plan.TrainingClients(),
-			int(server.Plan.Sampling().Size), func(client int) int {
+		s.simulated = simulatedtime.New(s.pool, e.SimulatedTime, s.Plan.TrainingClients(),
+			int(s.Plan.Sampling().Size), func(client int) int {
 				return e.Training.StepsOf(client, e.Clients[client].Train.Len())
 			})
-		server.Cohort = server.simulated
+		s.Cohort = s.simulated
 	}
-	if set.Wrap != nil {
-		server.Cohort = set.Wrap(server.Cohort)
+	if s.Wrap != nil {
+		s.Cohort = s.Wrap(s.Cohort)
 	}
-	for _, x := range e.EvaluationSets {
-		server.EvaluationSets = append(server.EvaluationSets, x.Name)
-	}
-	if err := server.start(first.Task); err != nil {
+	if err := s.start(first.Task); err != nil {
 		return nil, err
 	}
-	server.has = record.EvaluableOf(e.Method, first.Task)
-	server.view = server.has.Headline(e.Plan.View, e.Method)
-	j, err := resume(e, server, store)
-	if err != nil {
+	s.has = record.EvaluableOf(e.Method, first.Task)
+	s.view = s.has.Headline(e.Plan.View, e.Method)
+	if s.journal, err = s.resume(); err != nil {
 		return nil, err
 	}
-	if err := checkBest(e, server, j); err != nil {
+	if err := s.checkBest(); err != nil {
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
 		var tested []*spec.Client
-		for _, id := range server.Plan.Participants() {
+		for _, id := range s.Plan.Participants() {
 			tested = append(tested, e.Clients[id])
 		}
-		if j.ZeroShot, err = worker.ZeroShot(ctx, tested); err != nil {
+		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
 			return nil, err
 		}
 	}
-	for _, line := range warnings(e, j) {
-		if set.OnWarning != nil {
-			set.OnWarning(line)
+	for _, line := range s.warnings() {
+		if s.OnWarning != nil {
+			s.OnWarning(line)
 		}
 	}
-	for _, r := range j.Records {
-		if set.OnRound != nil {
-			set.OnRound(r)
-		}
+	for _, r := range s.journal.Records {
+		s.report(r)
 	}
-	if e.Synthetic != nil && server.Global.Round == 0 {
-		if err := server.pretrain(ctx, e.Synthetic); err != nil {
+	if e.Synthetic != nil && s.Global.Round == 0 {
+		if err := s.pretrain(ctx, e.Synthetic); err != nil {
 			return nil, err
 		}
 	}
-	for server.Global.Round < e.Plan.Rounds && e.Evaluate.Stop(j.Records, server.view) == "" {
-		server.Past = j.Records
-		rec, err := server.round(ctx)
+	for s.Global.Round < e.Plan.Rounds && e.Evaluate.Stop(s.journal.Records, s.view) == "" {
+		rec, err := s.round(ctx)
+		if err == nil {
+			err = s.commit(rec)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := commit(e, server, store, j, rec); err != nil {
-			return nil, err
-		}
-		if set.OnRound != nil {
-			set.OnRound(rec)
-		}
+		s.report(rec)
 	}
-	return finish(e, server, store, j)
+	return s.finish()
+}
+
+func (s *Server) report(r record.Record) {
+	if s.OnRound != nil {
+		s.OnRound(r)
+	}
+}
+
+// openStore opens the states of clients in the run folder, which must hold no run unless it is resumed.
+func openStore(set Settings) (*state.Store, error) {
+	if set.Dir == "" {
+		return state.NewStore(""), nil
+	}
+	dir := filepath.Join(set.Dir, record.CheckFolder)
+	if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil && !set.Resume {
+		return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out", set.Dir)
+	}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil { // states of clients are private, also in a folder that an older release left readable
+		err = os.Chmod(dir, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run folder: %w; choose another --out", err)
+	}
+	return state.NewStore(dir), nil
 }
 
 // warnings lists what is known to be wrong before the first round.
-func warnings(e *spec.Experiment, j *record.Journal) []string {
-	return slices.Concat(e.Warnings, record.ZeroShotWarnings(j.ZeroShot))
+func (s *Server) warnings() []string {
+	return slices.Concat(s.Warnings, record.ZeroShotWarnings(s.journal.ZeroShot))
 }
 
 // resume restores the last committed round, if there is one and Settings.Resume is set.
-func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Journal, error) {
-	if server.Dir == "" {
+func (s *Server) resume() (*record.Journal, error) {
+	if s.Dir == "" {
 		return &record.Journal{}, nil
 	}
-	dir := filepath.Join(server.Dir, record.CheckFolder)
-	rounds := filepath.Join(server.Dir, record.RoundsFile)
-	if !server.Resume {
+	dir := filepath.Join(s.Dir, record.CheckFolder)
+	rounds := filepath.Join(s.Dir, record.RoundsFile)
+	if !s.Resume {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	for _, where := range []string{server.Dir, dir} { // temporary files of a killed run
+	for _, where := range []string{s.Dir, dir} { // temporary files of a killed run
 		entries, _ := os.ReadDir(where)
 		for _, f := range entries {
 			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
@@ -189,70 +189,66 @@ func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Jou
 			}
 		}
 	}
-	pos, ok, err := state.LoadCheckpoint(dir, &server.Global)
+	pos, ok, err := state.LoadCheckpoint(dir, &s.Global)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	if pos.Fingerprint != e.Fingerprint() {
+	if pos.Fingerprint != s.Fingerprint() {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
-			"partition or training differ); choose another --out", server.Dir)
+			"partition or training differ); choose another --out", s.Dir)
 	}
-	if pos.Planned != 0 && pos.Planned != e.Plan.Rounds {
+	if pos.Planned != 0 && pos.Planned != s.Plan.Rounds {
 		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
-			"now it is %d: set it to %d, or choose another --out", e.MethodName, pos.Planned, e.Plan.Rounds,
+			"now it is %d: set it to %d, or choose another --out", s.MethodName, pos.Planned, s.Plan.Rounds,
 			pos.Planned)
 	}
 	if pos.Planned != 0 {
-		server.Global.Rounds.Total()
+		s.Global.Rounds.Total()
 	}
-	if err := store.Load(pos.Clients); err != nil {
+	if err := s.store.Load(pos.Clients); err != nil {
 		return nil, err
 	}
-	server.worker.RestoreOptimizer(pos.Optimizer)
-	if server.simulated != nil {
-		if err := server.simulated.Load(pos.Simulated, pos.Flights); err != nil {
+	s.worker.RestoreOptimizer(pos.Optimizer)
+	if s.simulated != nil {
+		if err := s.simulated.Load(pos.Simulated, pos.Flights); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
 	}
-	if server.Remote != nil {
-		if err := server.Remote.Load(pos.Remote); err != nil {
+	if s.Remote != nil {
+		if err := s.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
-		server.known, server.Global.Infos = pos.Infos, pos.Infos
+		s.known, s.Global.Infos = pos.Infos, pos.Infos
 	}
 	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
 // commit writes a round; a crash afterwards resumes after this round.
-func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
-	rec record.Record) error {
-	if err := keepBest(e, s, store, j, rec); err != nil {
+func (s *Server) commit(rec record.Record) (err error) {
+	if err := s.keepBest(rec); err != nil {
 		return err
 	}
-	if err := keepConfusion(e, s, rec.Round); err != nil {
+	if err := s.keepConfusion(rec.Round); err != nil {
 		return err
 	}
 	if s.Dir == "" {
-		j.Records = append(j.Records, rec)
+		s.journal.Records = append(s.journal.Records, rec)
 		return nil
 	}
-	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(),
-		Record: rec}
+	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: s.Fingerprint(), Clients: s.store.Locations(),
+		Record: rec, Optimizer: s.worker.OptimizerState()}
 	if s.Global.Rounds.Used() {
-		pos.Planned = e.Plan.Rounds
+		pos.Planned = s.Plan.Rounds
 	}
-	pos.Optimizer = s.worker.OptimizerState()
 	if s.simulated != nil {
-		var err error
 		if pos.Simulated, pos.Flights, err = s.simulated.Save(); err != nil {
 			return err
 		}
 	}
 	if s.Remote != nil {
-		var err error
 		if pos.Remote, err = s.Remote.Save(); err != nil {
 			return err
 		}
@@ -261,9 +257,9 @@ func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal
 	if err := state.SaveCheckpoint(filepath.Join(s.Dir, record.CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
-	store.GC()
-	err := j.Add(rec)
-	sweepBest(e, s, j)
+	s.store.GC()
+	err = s.journal.Add(rec)
+	s.sweepBest()
 	if err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to continue",
 			rec.Round+1, err)
@@ -271,41 +267,33 @@ func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal
 	return nil
 }
 
-func finish(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal) (*Result, error) {
-	r := &Result{Records: j.Records, Summary: record.Summarise(j.Records, s.view)}
-	r.Summary.Choose(j.Records, s.view, e.Evaluate)
-	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, warnings(e, j)
-	r.Summary.Provider, r.Summary.Reproduces = s.Provider, e.Reproduces
-	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
-	if a := r.Summary.Attack; a != nil {
+func (s *Server) finish() (*Result, error) {
+	r := &Result{Records: s.journal.Records, Summary: record.Summarise(s.journal.Records, s.view)}
+	sum := &r.Summary
+	sum.Choose(r.Records, s.view, s.Evaluate)
+	sum.ZeroShot, sum.Warnings = s.journal.ZeroShot, s.warnings()
+	sum.Provider, sum.Reproduces = s.Provider, s.Reproduces
+	sum.Name, sum.Method, sum.Reads = s.Name, s.MethodName, s.has.Reads
+	if a := sum.Attack; a != nil {
 		all := *a
-		all.Clients = e.Plan.Attackers
-		r.Summary.Attack = &all
+		all.Clients = s.Plan.Attackers
+		sum.Attack = &all
 	}
-	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
-	participants := participantsOf(e, s.Remote)
-	parts := state.Sections(e, &s.Global, store, participants)
+	sum.MethodView = s.has.Headline(record.MethodView, s.Method).String()
 	if s.Dir == "" {
-		r.Confusion = s.Confusion
-		if r.Prompts = j.Best; e.Evaluate.BestVal {
+		r.Confusion = s.confusion
+		if r.Prompts = s.journal.Best; s.Evaluate.BestVal {
 			return r, nil
 		}
-		var err error
-		r.Prompts, err = state.LoadSections(parts)
-		return r, err
 	}
-	if e.Evaluate.BestVal {
-		if err := takeBest(s.Dir, r.Summary.Selected); err != nil {
-			return nil, err
-		}
+	var err error
+	if s.Evaluate.BestVal {
+		err = takeBest(s.Dir, sum.Selected)
 	} else {
-		meta, err := state.Metadata(e, participants)
-		if err != nil {
-			return nil, err
-		}
-		if err := state.WriteSections(filepath.Join(s.Dir, record.PromptsFile), parts, meta); err != nil {
-			return nil, err
-		}
+		r.Prompts, err = s.writePrompts(filepath.Join(s.Dir, record.PromptsFile))
+	}
+	if err != nil || s.Dir == "" {
+		return r, err
 	}
 	return r, atomicfile.Write(filepath.Join(s.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -21,21 +22,17 @@ import (
 // Server runs the rounds. It holds no client's object, data or private state.
 type Server struct {
 	Settings
-	Method         method.Method
-	Cohort         message.Cohort
-	Plan           spec.Plan
-	Rate           optim.Rate // learning rate by round, for reports
-	EvaluationSets []string   // their names
-	Global         method.Global
-	// Infos returns the clients known so far, where some may join later; nil where all take part from the start.
-	Infos func() []method.ClientInfo
-	Past  []record.Record // of the rounds before
+	*spec.Experiment // its Plan is that below
+	Cohort           message.Cohort
+	Plan             spec.Plan
+	Global           method.Global
 
-	Evaluate  record.TestPlan
-	Confusion *record.Confusion // of the last round that may be the result; nil for none
-
-	worker     *client.Worker // of this process
-	pool       *Pool          // of this process, idle where the clients are on other machines
+	rate       optim.Rate // learning rate by round, for reports
+	store      *state.Store
+	journal    *record.Journal   // of the rounds before
+	confusion  *record.Confusion // of the last round that may be the result; nil for none
+	worker     *client.Worker    // of this process
+	pool       *Pool             // of this process, idle where the clients are on other machines
 	has        record.Evaluable
 	view       method.View           // of the headline
 	known      []method.ClientInfo   // the clients that the method knows of
@@ -93,7 +90,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	if err := s.joinNew(); err != nil {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
-	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
+	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.rate(g.Round)}
 	g.LR = rec.LR
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
 		Broadcast: g.Broadcast, PerClient: g.PerClient}

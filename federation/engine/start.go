@@ -30,8 +30,9 @@ func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
 
 // InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
 func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
-	participants := participantsOf(e, nil)
-	s := &Server{Method: e.Method, Plan: e.PlanFor(participants)}
+	s := &Server{Experiment: e}
+	participants := s.participants()
+	s.Plan = e.PlanFor(participants)
 	if err := s.start(e.Task(e.Clients[0])); err != nil {
 		return nil, err
 	}

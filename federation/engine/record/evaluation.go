@@ -9,19 +9,26 @@ import (
 	"promptfed/federation/method"
 )
 
-// Evaluations are the two of one test; nil where the method does not have it.
-type Evaluations struct {
-	Global   *metrics.Evaluation `json:"global,omitempty"`
-	Personal *metrics.Evaluation `json:"personal,omitempty"`
+// ByView holds a result of each of the two evaluations, with the server's shared parameters and with each client's own;
+// nil where the method does not have the evaluation.
+type ByView[T any] struct {
+	Global   *T `json:"global,omitempty"`
+	Personal *T `json:"personal,omitempty"`
 }
 
-// Of returns one of the two.
-func (e Evaluations) Of(v method.View) *metrics.Evaluation {
-	if v == method.PersonalView {
-		return e.Personal
+// Of returns one of the two; nil of nil.
+func (b *ByView[T]) Of(v method.View) *T {
+	switch {
+	case b == nil:
+		return nil
+	case v == method.PersonalView:
+		return b.Personal
 	}
-	return e.Global
+	return b.Global
 }
+
+// Evaluations are the two of one test.
+type Evaluations = ByView[metrics.Evaluation]
 
 // SetResult is the result of all clients on one set of test data, their own or an evaluation set.
 type SetResult struct {

@@ -27,10 +27,14 @@ func (e LaterFormatError) Error() string {
 		e.Format, Format)
 }
 
-// readFormer reads the keys of format 1, and refuses later formats.
-func readFormer(b []byte) (f former, err error) {
+// read reads what is written now into a value without methods, and returns the keys of format 1. It refuses later
+// formats.
+func read(b []byte, plain any) (f former, err error) {
 	if err = json.Unmarshal(b, &f); err == nil && f.Format > Format {
 		err = LaterFormatError{f.Format}
+	}
+	if err == nil {
+		err = json.Unmarshal(b, plain)
 	}
 	return f, err
 }
@@ -47,10 +51,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote, and format 1.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	type plain Record
-	old, err := readFormer(b)
-	if err == nil {
-		err = json.Unmarshal(b, (*plain)(r))
-	}
+	old, err := read(b, (*plain)(r))
 	if err != nil {
 		return err
 	}
@@ -73,10 +74,7 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote, and format 1.
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	type plain Summary
-	old, err := readFormer(b)
-	if err == nil {
-		err = json.Unmarshal(b, (*plain)(s))
-	}
+	old, err := read(b, (*plain)(s))
 	if err != nil {
 		return err
 	}
@@ -90,10 +88,7 @@ func (s *Summary) UnmarshalJSON(b []byte) error {
 // UnmarshalJSON reads what is written now, and format 1.
 func (u *Unanswered) UnmarshalJSON(b []byte) error {
 	type plain Unanswered
-	old, err := readFormer(b)
-	if err == nil {
-		err = json.Unmarshal(b, (*plain)(u))
-	}
+	old, err := read(b, (*plain)(u))
 	u.Set = cmp.Or(u.Set, old.Set)
 	return err
 }

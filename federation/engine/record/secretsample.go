@@ -11,9 +11,9 @@ import (
 // number of clients may be drawn, that number is a secret too, and sizes that grow with it are removed.
 func (r *Record) HideSample(anyNumber bool) {
 	r.SecretSample, r.Clients, r.Untrained, r.Simulated = true, nil, 0, nil // slow clients take long
-	r.Evaluations.hideClients()
+	hideClients(r.Evaluations)
 	for _, x := range r.EvaluationSets {
-		x.Evaluations.hideClients()
+		hideClients(x.Evaluations)
 	}
 	if r.Evaluations.Global == nil { // nothing is listed by client
 		r.TestSizes = nil
@@ -35,7 +35,7 @@ func (r *Record) HideSample(anyNumber bool) {
 }
 
 // hideClients removes single clients, and domains, which may have one client, from the personal evaluation.
-func (e Evaluations) hideClients() {
+func hideClients(e Evaluations) {
 	if p := e.Personal; p != nil {
 		p.PerClient, p.PerDomain = nil, nil
 	}

@@ -10,22 +10,17 @@ import (
 
 // Validation is the result on validation data in one round; each mean is over the clients that have any.
 type Validation struct {
-	// with the server's shared parameters; absent where the method does not have it
-	Global   *metrics.Evaluation `json:"global,omitempty"`
-	Personal *metrics.Evaluation `json:"personal,omitempty"`
-	Clients  []int               `json:"clients,omitempty"` // that lists by client are about; without it all, in order
-	Examples []int               `json:"examples"`          // of each client
+	Evaluations
+	Clients  []int `json:"clients,omitempty"` // that lists by client are about; without it all, in order
+	Examples []int `json:"examples"`          // of each client
 }
 
 // Of returns one of the two evaluations.
 func (v *Validation) Of(view method.View) *metrics.Evaluation {
-	switch {
-	case v == nil:
+	if v == nil {
 		return nil
-	case view == method.PersonalView:
-		return v.Personal
 	}
-	return v.Global
+	return v.Evaluations.Of(view)
 }
 
 // AtBestVal is the round with the best validation accuracy, of equal ones the first, and the accuracy on test data

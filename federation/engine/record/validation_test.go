@@ -17,7 +17,8 @@ func validated(accuracies ...float64) []Record {
 		if v >= 0 {
 			e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: 1 - v, metrics.Worst: v / 2}}
 			r.Tested, r.Evaluations, r.Global = true, Evaluations{Global: e}, accuracy(e)
-			r.Validation = &Validation{Global: &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: v}}}
+			r.Validation = &Validation{Evaluations: Evaluations{
+				Global: &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: v}}}}
 		}
 		out = append(out, r)
 	}

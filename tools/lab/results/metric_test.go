@@ -95,8 +95,8 @@ func TestEvaluationMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.8, 1}, [2]float64{.6, .7})}
 	for i, v := range []float64{.3, .7, .7} {
 		r.Rounds[i].View = "personal"
-		r.Rounds[i].Validation = &record.Validation{Global: accurate(1 - v),
-			Personal: accurate(v)}
+		r.Rounds[i].Validation = &record.Validation{Evaluations: record.Evaluations{Global: accurate(1 - v),
+			Personal: accurate(v)}}
 	}
 	last := &r.Rounds[2]
 	own := last.Evaluation.Values
