@@ -178,9 +178,12 @@ func readText(path string) ([]byte, error) {
 }
 
 func parse(path string, text []byte) (parsed, error) {
-	f := parsed{path: path, keys: map[string]any{}, lines: lines(text)}
-	if err := yaml.Unmarshal(text, &f.keys); err != nil {
-		if errors.As(err, new(*yaml.TypeError)) {
+	f := parsed{path: path, keys: map[string]any{}, lines: map[string]int{}}
+	if err := f.scan(text, &f.keys); err != nil {
+		switch {
+		case errors.As(err, new(*placedError)):
+			return f, err
+		case errors.As(err, new(*yaml.TypeError)):
 			return f, fmt.Errorf("%s: expected keys with values, as in name: first", path)
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
@@ -188,7 +191,7 @@ func parse(path string, text []byte) (parsed, error) {
 	for _, key := range experiment.RemovedKeys() {
 		dropPresent(f.keys, key, key)
 	}
-	return f, f.unambiguous(text)
+	return f, nil
 }
 
 // dropPresent drops a removed key from a file where its value is what every run does now; path is the key below m.

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
-	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
@@ -94,39 +93,6 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// lines returns the line of every dotted key of a YAML text. For an alias it returns the line of the alias.
-func lines(text []byte) map[string]int {
-	out := map[string]int{}
-	var root yaml.Node
-	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
-		return out
-	}
-	var walk func(at string, n *yaml.Node)
-	walk = func(at string, n *yaml.Node) {
-		if n.Kind == yaml.SequenceNode {
-			for i, item := range n.Content {
-				place := fmt.Sprintf("%s[%d]", at, i)
-				out[place] = item.Line
-				walk(place+".", item)
-			}
-		}
-		if n.Kind != yaml.MappingNode {
-			return
-		}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := at + strings.ToLower(n.Content[i].Value)
-			out[key] = n.Content[i].Line
-			if n.Content[i+1].Kind == yaml.SequenceNode {
-				walk(key, n.Content[i+1])
-			} else {
-				walk(key+".", n.Content[i+1])
-			}
-		}
-	}
-	walk("", root.Content[0])
-	return out
 }
 
 // keyError is an error about the value of a key.

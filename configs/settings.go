@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
-	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
@@ -88,11 +87,8 @@ func (s settings) parse(sets []string) ([]change, error) {
 			return nil, fmt.Errorf("--set %q: expected key=value", set)
 		}
 		var value any
-		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		if err := (&parsed{lines: map[string]int{}}).scan([]byte(text), &value); err != nil {
 			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
-		}
-		if err := (parsed{}).unambiguous([]byte(text)); err != nil {
-			return nil, fmt.Errorf("--set %s: %w", set, err)
 		}
 		if value == nil {
 			return nil, fmt.Errorf("--set %s: the value is missing; for an empty text write '%s=\"\"' in a "+

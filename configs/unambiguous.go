@@ -14,13 +14,14 @@ import (
 // ambiguous are whole numbers with a leading 0: YAML reads 010 as 8, and a text such as 007 loses its zeros.
 var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
-// unambiguous refuses a YAML text with two readings: a repeated key, also in other capitals, or once dotted and once
-// nested, because one value would hide the other; and a number with a leading 0. In sections of a sweep file and of a
-// table of sizes, keys are case-sensitive, so that the function checks only numbers there.
-func (f parsed) unambiguous(text []byte) error {
+// scan reads a YAML text into out, and notes the line of every dotted key, for an alias that of the alias. It
+// refuses a text with two readings: a repeated key, also in other capitals, or once dotted and once nested, because one
+// value would hide the other; and a number with a leading 0. In sections of a sweep file and of a table of sizes, keys
+// are case-sensitive, so that scan checks only numbers there.
+func (f *parsed) scan(text []byte, out any) error {
 	var root yaml.Node
-	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
-		return nil // the parser reports the error
+	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
+		return err
 	}
 	exactKeys := append(sectionNames(), "counts")
 	first := map[string]*yaml.Node{}
@@ -34,28 +35,36 @@ func (f parsed) unambiguous(text []byte) error {
 			}
 		case yaml.SequenceNode:
 			for i, item := range n.Content {
-				if err := walk(fmt.Sprintf("%s[%d].", strings.TrimSuffix(at, "."), i), item, fold); err != nil {
+				place := fmt.Sprintf("%s[%d]", at, i)
+				f.lines[place] = item.Line
+				if err := walk(place, item, fold); err != nil {
 					return err
 				}
 			}
 		case yaml.MappingNode:
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				key, fold := n.Content[i], fold && !(at == "" && slices.Contains(exactKeys, n.Content[i].Value))
-				path := at + strings.ToLower(key.Value)
+				path := strings.TrimPrefix(at+"."+strings.ToLower(key.Value), ".")
 				if had := first[path]; fold && had != nil && key.Value != "<<" {
 					return fmt.Errorf("%s: the key %s is given twice, as %s in line %d too; keep one of the two",
 						f.place(key.Line), path, had.Value, had.Line)
 				}
-				first[path] = key
-				if err := walk(path+".", n.Content[i+1], fold); err != nil {
+				first[path], f.lines[path] = key, key.Line
+				if err := walk(path, n.Content[i+1], fold); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	return walk("", root.Content[0], true)
+	if err := walk("", root.Content[0], true); err != nil {
+		return &placedError{err}
+	}
+	return root.Decode(out)
 }
+
+// placedError is an error that names its place.
+type placedError struct{ error }
 
 // withValues refuses keys of a struct without a value, which would keep their defaults. A section or a map with free
 // keys may be empty, for example if all its lines are comments.

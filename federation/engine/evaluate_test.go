@@ -289,9 +289,9 @@ func TestNewClients(t *testing.T) {
 	defer w.Close()
 	o := message.Instruction{Kind: message.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Total: 4,
 		Shared: r.Prompts.WithoutPrefix("shared"), Broadcast: r.Prompts.WithoutPrefix("down/1")}
-	_, after, stats, err := w.Train(context.Background(), e.Clients[1], o, message.ClientState{})
-	if err != nil || stats.Steps != 5 {
-		t.Fatal(stats, err)
+	trained, after, err := w.Train(context.Background(), e.Clients[1], o, message.ClientState{})
+	if err != nil || trained.Stats.Steps != 5 {
+		t.Fatal(trained.Stats, err)
 	}
 	o.Kind = message.Test
 	for steps, state := range map[string]message.ClientState{"0": {}, "5": after} {

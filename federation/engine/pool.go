@@ -113,9 +113,6 @@ func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int)
 
 // received returns a reply as the server gets it. next is the client's next state, nil for an unchanged one.
 func (p *Pool) received(o message.Instruction, r message.Reply, next *message.ClientState) (message.Reply, error) {
-	if o.Kind.Tests() {
-		return p.decoded(o, r)
-	}
 	if next != nil {
 		began := time.Now()
 		if err := p.Store.Stage(o.Round, r.Client, *next); err != nil {
@@ -123,24 +120,14 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 		}
 		since(&p.overhead.disk, began)
 	}
-	r.Up = r.UploadSize()
-	if p.Encode {
-		defer since(&p.overhead.messages, time.Now())
-		back, err := message.RoundTrip(r.Tensors())
-		if err != nil {
-			return r, err
-		}
-		return o.WithReplyTensors(r, back)
-	}
-	return r, nil
-}
-
-// decoded returns the reply to a test as the server gets it.
-func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, error) {
 	m := r.Tensors()
+	if !o.Kind.Tests() {
+		r.Up = r.UploadSize()
+	}
 	if !p.Encode || len(m) == 0 {
 		return r, nil
 	}
+	defer since(&p.overhead.messages, time.Now())
 	m, err := message.RoundTrip(m)
 	if err != nil {
 		return r, err

@@ -290,11 +290,11 @@ func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 		Own: tensor.Map{"global": methodtest.Values(3, .5, 3, 6)}}
 	was := []tensor.Map{shared.Clone(), state.Private.Clone(), state.Own.Clone()}
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 4, Shared: shared}
-	up, next, _, err := w.Train(context.Background(), e.Clients[0], o, state)
+	reply, next, err := w.Train(context.Background(), e.Clients[0], o, state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range []tensor.Map{up.Shared, next.Private, next.Own} {
+	for _, m := range []tensor.Map{reply.Upload.Shared, next.Private, next.Own} {
 		m.Scale(0)
 	}
 	if _, err := w.Test(context.Background(), e.Clients[0], o, state); err != nil {

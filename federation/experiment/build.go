@@ -94,10 +94,8 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 func (b *Built) fits() error {
 	seen := map[string]bool{}
 	for i, f := range b.Assigned {
-		t := Backbone{f}.Task()
-		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
 		key := f.Name
-		for _, p := range b.Method.Params(t) {
+		for _, p := range b.Method.Params(spec.TaskOf(Backbone{f}, i, len(b.Assigned), len(b.Set.Classes))) {
 			key += fmt.Sprint(" ", p.Name, p.Shape)
 		}
 		if seen[key] {

@@ -73,8 +73,7 @@ func (b *Built) centralise() error {
 
 // hasPrivatePrompts reports whether clients have private parameters.
 func (b *Built) hasPrivatePrompts() bool {
-	task := Backbone{b.Bundles[0]}.Task()
-	task.Clients, task.Classes = len(b.Parts), len(b.Set.Classes)
+	task := spec.TaskOf(Backbone{b.Bundles[0]}, 0, len(b.Parts), len(b.Set.Classes))
 	return slices.ContainsFunc(b.Method.Params(task), func(p method.Param) bool { return p.Owner == method.Private })
 }
 

@@ -130,8 +130,7 @@ func (b *Built) Participant(p ClientPlace) (*Participant, error) {
 // the sizes of its backbone; it needs no features.
 func (b *Built) Shares(p ClientPlace) (shares, keeps []method.Param) {
 	i := b.index(p)
-	t := Backbone{b.Assigned[i]}.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = p.Client, p.Of, len(b.Engine.Classes), b.Assigned[i].Name
+	t := spec.TaskOf(Backbone{b.Assigned[i]}, p.Client, p.Of, len(b.Engine.Classes))
 	for _, x := range b.Method.Params(t) {
 		if x.Owner == method.Shared {
 			shares = append(shares, x)

@@ -140,7 +140,7 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 	if o.Steps > 0 {
 		own.Training = own.Training.Steps(c.ID, o.Steps)
 		var err error
-		if _, s, _, err = own.Train(ctx, c, o, s); err != nil {
+		if _, s, err = own.Train(ctx, c, o, s); err != nil {
 			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
 				"eval.new_steps: [0]", err)
 		}
@@ -148,12 +148,12 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 	return own.Test(ctx, c, o, s)
 }
 
-// quiet returns this worker without tracer, guard and noise, for training that precedes one test and that nobody else
-// sees.
+// quiet returns this worker without tracer, guard, noise and shared optimizer, for training that precedes one test and
+// that nobody else sees.
 func (w *Worker) quiet() *Worker {
 	c := *w
 	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
-	c.Noise = nil // the parameters stay here
+	c.Noise, c.shared = nil, nil // the parameters stay here
 	return &c
 }
 
@@ -164,7 +164,7 @@ func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instru
 	own := w.quiet()
 	own.Training = w.Training.Tuning(c.ID)
 	o.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := own.begin(c, o, s, nil)
+	t, err := own.begin(c, o, s)
 	if err == nil {
 		err = own.train(ctx, []*turn{t})
 	}

@@ -18,11 +18,11 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	r.Client = c.ID
 	switch o.Kind {
 	case message.Train:
-		replies, after, err := w.TrainTogether(ctx, []Job{{c, o, s}})
+		r, after, err := w.Train(ctx, c, o, s)
 		if err != nil {
 			return r, nil, err
 		}
-		return replies[0], &after[0], nil
+		return r, &after, nil
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
@@ -36,7 +36,9 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 		err = fmt.Errorf("unknown instruction %q", o.Kind)
 	}
 	if err == nil {
-		err = checkReply(Job{c, o, s}, r)
+		if err = checkReply(r); err != nil {
+			err = ofTurn(c, o, err)
+		}
 	}
 	if err != nil {
 		return message.Reply{Client: c.ID}, nil, err
@@ -45,11 +47,8 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 }
 
 // checkReply refuses tensors that hold NaN or infinities.
-func checkReply(j Job, r message.Reply) error {
-	if err := message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
-		return ofTurn(j.Client, j.Instruction, err)
-	}
-	return nil
+func checkReply(r message.Reply) error {
+	return message.CheckFinite("upload ", message.UploadTensors(r.Upload))
 }
 
 // RemoteExecutor executes an instruction for one client, as Worker.Execute does. state returns the client's state,

@@ -110,8 +110,7 @@ func firstWave(roots []graph.Node) []*graph.Op {
 // of prompts that are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data
 // is read.
 func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
-	t := b.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, len(e.Classes), b.Name()
+	t := spec.TaskOf(b, client, clients, len(e.Classes))
 	s := method.NewScope(t, e.Method.Params(t))
 	scores := e.Method.Logits(s)
 	loss := e.Method.Loss(s, scores)
@@ -149,8 +148,6 @@ func partsWithout(roots []graph.Node, inputs func(name string) bool) (out []grap
 	}
 	return out
 }
-
-func ValueName(i int) string { return fmt.Sprint(valueOutput, i) }
 
 // Replace returns root with other nodes in place of some nodes.
 func Replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -87,9 +88,9 @@ func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.
 	return out[0][valueOutput], nil
 }
 
-// FixedNodes computes nodes that do not depend on an image, under the names of ValueName.
+// FixedNodes computes nodes that do not depend on an image.
 func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
-	scope *method.Scope, nodes []graph.Node) (tensor.Map, error) {
+	scope *method.Scope, nodes []graph.Node) ([]*tensor.Tensor, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}
@@ -100,7 +101,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 		if n.DType() == graph.Bool {
 			n = n.Cast(graph.Int64)
 		}
-		out = append(out, graph.Output{Name: ValueName(i), Node: n})
+		out = append(out, graph.Output{Name: strconv.Itoa(i), Node: n})
 	}
 	p, err := w.c.compile(c.Backbone, scope, out)
 	if err != nil {
@@ -112,7 +113,11 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 	if err != nil {
 		return nil, err
 	}
-	return values[0], nil
+	list := make([]*tensor.Tensor, len(nodes))
+	for i := range list {
+		list[i] = values[0][strconv.Itoa(i)]
+	}
+	return list, nil
 }
 
 // Logits returns the method's class scores with the text and image towers in the graph.

@@ -22,15 +22,6 @@ type Job struct {
 	State       message.ClientState // what the client remembers
 }
 
-// TrainTogether is Execute of instructions to train, for clients of one group (see Groups).
-func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
-	replies, next, err := w.trainAll(ctx, jobs, w.shared)
-	for i := 0; i < len(replies) && err == nil; i++ {
-		err = checkReply(jobs[i], replies[i])
-	}
-	return replies, next, err
-}
-
 // Groups divides clients that are to train, by their index, among calls of TrainTogether: up to Worker.BatchClients
 // clients of one program with about as many steps. The result depends on the experiment and the list only.
 func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {

@@ -27,7 +27,6 @@ type turn struct {
 	hostValues callbackValues
 	held       ort.Values // inputs that all steps share
 	opt        *optim.Optimizer
-	shared     *sharedOptimizer
 	meter      *termMeter
 	pace       spec.Training
 	maxSteps   int     // 0 for no bound
@@ -38,8 +37,7 @@ type turn struct {
 }
 
 // begin starts a turn, with a fresh optimizer or with the state of the shared one.
-func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
-	shared *sharedOptimizer) (*turn, error) {
+func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState) (*turn, error) {
 	w.initial.begin(o.Round)
 	l, s := w.Begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)
@@ -52,7 +50,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	l.LR = rate(o.Round)
 	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.NewClient(w.Tracer, o.Round, c.ID), hostValues: callbackValues{},
-		held: ort.Values{}, shared: shared, epoch: -1}
+		held: ort.Values{}, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
 	sent := maps.Clone(l.Broadcast)
@@ -68,7 +66,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if t.opt, err = optim.New(w.Training.Optim); err != nil {
 		return nil, err
 	}
-	if err := shared.load(t.opt, parameters(l)); err != nil {
+	if err := w.shared.load(t.opt, parameters(l)); err != nil {
 		return nil, err
 	}
 	if t.tr.Enabled() {
@@ -100,7 +98,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 		if l.Steps == 0 {
 			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
 		}
-		t.shared.keep(t.opt, parameters(l))
+		w.shared.keep(t.opt, parameters(l))
 		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}
 	}
 	l.Data = t.c.Train
@@ -138,24 +136,12 @@ func ofTurn(c *spec.Client, o message.Instruction, err error) error {
 	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 }
 
-// Train trains one client with a fresh optimizer. It returns the upload, and the client's state if the server takes the
-// upload.
-func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
-	s message.ClientState) (method.Upload, message.ClientState, message.Stats, error) {
-	r, next, err := w.trainAll(ctx, []Job{{c, o, s}}, nil)
-	if err != nil {
-		return method.Upload{}, message.ClientState{}, message.Stats{}, err
-	}
-	return r[0].Upload, next[0], r[0].Stats, nil
-}
-
-// trainAll trains some clients, with one optimizer for all or a fresh one for each.
-func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimizer) ([]message.Reply,
-	[]message.ClientState, error) {
+// TrainTogether is Execute of instructions to train, for clients of one group (see Groups).
+func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
 	turns := make([]*turn, len(jobs))
 	for i, j := range jobs {
 		var err error
-		if turns[i], err = w.begin(j.Client, j.Instruction, j.State, shared); err != nil {
+		if turns[i], err = w.begin(j.Client, j.Instruction, j.State); err != nil {
 			return nil, nil, ofTurn(j.Client, j.Instruction, err)
 		}
 	}
@@ -167,20 +153,33 @@ func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimiz
 		r := &replies[i]
 		r.Client = t.c.ID
 		var err error
-		if r.Upload, next[i], r.Stats, err = w.end(t); err != nil {
+		if r.Upload, next[i], r.Stats, err = w.end(t); err == nil {
+			err = checkReply(*r)
+		}
+		if err != nil {
 			return nil, nil, ofTurn(t.c, t.o, err)
 		}
 	}
 	return replies, next, nil
 }
 
+// Train is TrainTogether for one client.
+func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Reply, message.ClientState, error) {
+	r, next, err := w.TrainTogether(ctx, []Job{{c, o, s}})
+	if err != nil {
+		return message.Reply{Client: c.ID}, s, err
+	}
+	return r[0], next[0], nil
+}
+
 // Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,
 // and dropped. Nothing is merged, so the server's other state is as the method starts it.
 func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
-	first.Tracer, first.Terms, first.pretrains, first.Attack = nil, false, true, attack.Attack{}
+	first.Tracer, first.Terms, first.pretrains, first.Attack, first.shared = nil, false, true, attack.Attack{}, nil
 	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
 	first.Training.Schedule = optim.Schedule{Kind: "constant"}
-	up, _, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
-	return up.Shared, err
+	r, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
+	return r.Upload.Shared, err
 }

@@ -75,9 +75,7 @@ func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
 func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.evaluators)) }
 
 func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
-	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, clients, len(w.Classes), c.Backbone.Name()
-	return t
+	return spec.TaskOf(c.Backbone, c.ID, clients, len(w.Classes))
 }
 
 // Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn

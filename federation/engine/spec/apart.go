@@ -43,8 +43,7 @@ func (e *Experiment) NotBatchable(b Backbone) string {
 
 // onePass returns the class scores and the loss of the first client on a backbone; towers are placeholders.
 func (e *Experiment) onePass(b Backbone) (logits, loss graph.Node) {
-	t := b.Task()
-	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
+	t := TaskOf(b, 0, 1, len(e.Classes))
 	s := method.NewScope(t, e.Method.Params(t))
 	logits = e.Method.Logits(s)
 	return logits, e.Method.Loss(s, logits)

@@ -6,6 +6,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// TaskOf returns what a method is built for: a client of an experiment, on a backbone.
+func TaskOf(b Backbone, client, clients, classes int) method.ClientSpec {
+	t := b.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, classes, b.Name()
+	return t
+}
+
 // Backbone is the frozen encoders of a client, with what training of prompts needs of them.
 type Backbone interface {
 	Name() string

@@ -49,9 +49,7 @@ func (e *Experiment) PlanFor(participants []message.Participant) Plan {
 
 // Task returns the ClientSpec that the method of a client is built for.
 func (e *Experiment) Task(c *Client) method.ClientSpec {
-	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
-	return t
+	return TaskOf(c.Backbone, c.ID, len(e.Clients), len(e.Classes))
 }
 
 // Fingerprint returns a hash that differs between experiments that train differently.

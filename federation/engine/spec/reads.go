@@ -10,9 +10,7 @@ import (
 
 // Reads returns the result of Worker.Reads before an experiment has clients.
 func (e *Experiment) Reads(b Backbone) []string {
-	t := b.Task()
-	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
-	return Reads(e.Method, t)
+	return Reads(e.Method, TaskOf(b, 0, 1, len(e.Classes)))
 }
 
 func Reads(m method.Method, task method.ClientSpec) []string {

@@ -16,8 +16,7 @@ import (
 // other clients but their number. It suffices to classify as this client and to export its classifier.
 func WriteClientParams(e *spec.Experiment, path string, c *spec.Client, o message.Instruction,
 	s message.ClientState) error {
-	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
+	t := spec.TaskOf(c.Backbone, c.ID, o.Total, len(e.Classes))
 	participants := make([]message.Participant, o.Total)
 	if c.ID < 0 || c.ID >= len(participants) {
 		return fmt.Errorf("client %d does not exist; there are %d clients", c.ID, o.Total)

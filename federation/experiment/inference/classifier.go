@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -17,26 +18,38 @@ import (
 // values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
 func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (graph.Node, error) {
-	l, s, err := learned(w, c, clients, prompts)
+	g, err := scoresOf(w, c, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err
 	}
-	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
-	scores, err := w.Logits(c, scope)
+	if err := exportable(g.scope, g.scores); err != nil {
+		return g.scores, err
+	}
+	fixed := client.FixedParts(g.scores)
+	values, err := w.FixedNodes(ctx, c, g.local, g.state, g.scope, fixed)
 	if err != nil {
-		return scores, err
+		return g.scores, err
 	}
-	if err := exportable(scope, scores); err != nil {
-		return scores, err
+	return client.Replace(g.scores, fixed, func(i int) graph.Node {
+		return g.scores.Graph().Const(values[i]).Cast(fixed[i].DType())
+	}), g.scores.Graph().Err()
+}
+
+// scoreGraph is the graph of a client's class scores, with the towers in it.
+type scoreGraph struct {
+	local  *method.Local
+	state  message.ClientState
+	scope  *method.Scope
+	scores graph.Node
+}
+
+func scoresOf(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (g scoreGraph, err error) {
+	if g.local, g.state, err = learned(w, c, clients, prompts); err != nil {
+		return g, err
 	}
-	fixed := client.FixedParts(scores)
-	values, err := w.FixedNodes(ctx, c, l, s, scope, fixed)
-	if err != nil {
-		return scores, err
-	}
-	return client.Replace(scores, fixed, func(i int) graph.Node {
-		return scores.Graph().Const(values[client.ValueName(i)]).Cast(fixed[i].DType())
-	}), scores.Graph().Err()
+	g.scope = method.NewScope(g.local.Task, w.Method.Params(g.local.Task))
+	g.scores, err = w.Logits(c, g.scope)
+	return g, err
 }
 
 // exportable refuses scores that need more than an image and what was learned.

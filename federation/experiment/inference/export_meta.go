@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/version"
 )
@@ -96,7 +97,9 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(f.dir)
 	if recordsErr == nil {
-		records = records[:RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), f.view)]
+		if best := record.BestVal(records, f.headline); c.Eval.Select == experiment.BestVal && best >= 0 {
+			records = records[:best+1]
+		}
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))

@@ -26,20 +26,6 @@ func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	return w.ScoreRows(ctx, c, l, s, rows)
 }
 
-// RoundsTrained returns the number of rounds behind a run's prompts: all of them, or with how.BestVal those up to the
-// round that is the result. view is Plan.View of the run.
-func RoundsTrained(w *client.Worker, c *spec.Client, clients int, records []record.Record, how record.TestPlan,
-	view string) int {
-	if !how.BestVal {
-		return len(records)
-	}
-	if best := record.BestVal(records, record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(view,
-		w.Method)); best >= 0 {
-		return best + 1
-	}
-	return len(records)
-}
-
 // Accuracy returns a client's accuracy in a round, tested with the parameters that its method's paper tests, as Predict
 // uses them. False if the round does not have it.
 func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {

@@ -41,16 +41,16 @@ type Classifier struct {
 	Choice
 	Data DataSet // that the run was made of, for About
 
-	classes []string
-	dir     string
-	config  experiment.Config
-	clients int // how many there were
-	prompts tensor.Map
-	bundle  *bundle.Bundle
-	client  *spec.Client
-	worker  *client.Worker
-	has     record.Evaluable
-	view    string // of the run's headline
+	classes  []string
+	dir      string
+	config   experiment.Config
+	clients  int // how many there were
+	prompts  tensor.Map
+	bundle   *bundle.Bundle
+	client   *spec.Client
+	worker   *client.Worker
+	has      record.Evaluable
+	headline method.View // of the run
 }
 
 // DataSet names data: empty where it is not known.
@@ -95,10 +95,9 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	if kept := state.ClientMemory(f.prompts, k); kept != nil {
 		f.client.Train = kept
 	}
-	task := f.client.Backbone.Task()
-	task.Client, task.Clients, task.Classes, task.Backbone = k, f.clients, len(f.classes), f.bundle.Name
+	task := spec.TaskOf(f.client.Backbone, k, f.clients, len(f.classes))
 	f.has = record.EvaluableOf(m, task)
-	f.view = f.has.Headline(c.Eval.View, m).String()
+	f.headline = f.has.Headline(c.Eval.View, m)
 	if err := r.check(f, m, task); err != nil {
 		return nil, err
 	}

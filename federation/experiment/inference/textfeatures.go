@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -16,31 +15,27 @@ import (
 // InitialParams. A method that compares images with something else is an error.
 func TextFeatures(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
-	l, s, err := learned(w, c, clients, prompts)
+	g, err := scoresOf(w, c, clients, prompts)
 	if err != nil {
 		return nil, err
 	}
-	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
-	scores, err := w.Logits(c, scope)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range client.FixedParts(scores) {
+	task := g.local.Task
+	for _, n := range client.FixedParts(g.scores) {
 		shape, ok := n.Shape().Ints()
 		switch {
 		case !ok || len(shape) != 2 || n.DType() != graph.Float:
 			continue
-		case shape[0] == l.Task.Dim && shape[1] == l.Task.Classes:
+		case shape[0] == task.Dim && shape[1] == task.Classes:
 			n = n.Transpose(1, 0)
-		case shape[0] != l.Task.Classes || shape[1] != l.Task.Dim:
+		case shape[0] != task.Classes || shape[1] != task.Dim:
 			continue
 		}
-		got, err := w.FixedNodes(ctx, c, l, s, scope, []graph.Node{n.L2Normalize()})
+		got, err := w.FixedNodes(ctx, c, g.local, g.state, g.scope, []graph.Node{n.L2Normalize()})
 		if err != nil {
 			return nil, err
 		}
-		return got[client.ValueName(0)], nil
+		return got[0], nil
 	}
 	return nil, fmt.Errorf("the method's class scores do not compare images with class features [%d,%d]",
-		l.Task.Classes, l.Task.Dim)
+		task.Classes, task.Dim)
 }

@@ -90,9 +90,9 @@ func inTurn(classes int) []int64 {
 }
 
 func (s *step) train(ctx context.Context) error {
-	_, _, stats, err := s.worker.Train(ctx, s.client, s.order, message.ClientState{})
-	if err == nil && stats.Steps != 1 {
-		err = fmt.Errorf("a turn of %d steps instead of one", stats.Steps)
+	r, _, err := s.worker.Train(ctx, s.client, s.order, message.ClientState{})
+	if err == nil && r.Stats.Steps != 1 {
+		err = fmt.Errorf("a turn of %d steps instead of one", r.Stats.Steps)
 	}
 	return err
 }

@@ -197,12 +197,12 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	step := func(d int, class int64) ([]float64, error) {
 		c := *e.Clients[0]
 		c.Train = rows([]int{d}, class)
-		up, _, _, err := w.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
+		r, _, err := w.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
 			Shared: received}, message.ClientState{})
 		if err != nil {
 			return nil, err
 		}
-		return gradientOf(received["ctx"], up.Shared["ctx"], 1), nil
+		return gradientOf(received["ctx"], r.Upload.Shared["ctx"], 1), nil
 	}
 	for d := range v.dim {
 		zero, err := step(d, 0)
