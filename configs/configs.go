@@ -136,14 +136,12 @@ func into(out any, f parsed, sets []string) (settings, []string, error) {
 // maxFile is the size of the largest configuration file, in bytes.
 const maxFile = 4 << 20
 
-// parsed is the content of a configuration file.
 type parsed struct {
 	path  string
 	keys  map[string]any
 	lines map[string]int // by dotted key
 }
 
-// read parses a file.
 func read(path string) (parsed, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -271,4 +269,41 @@ func oneLine(err error) string {
 		return "unreadable"
 	}
 	return strings.Join(list, " ")
+}
+
+// YAML returns a configuration with every key, in the order of the fields of the struct.
+func YAML(c any) ([]byte, error) {
+	n, err := node(reflect.Indirect(reflect.ValueOf(c)))
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(n)
+}
+
+// ToMap returns a configuration as nested maps, as a reader of its YAML gets it.
+func ToMap(c any) (map[string]any, error) {
+	text, err := YAML(c)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	return out, yaml.Unmarshal(text, &out)
+}
+
+func node(v reflect.Value) (*yaml.Node, error) {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, k := range configtags.Keys(v) {
+		value := &yaml.Node{}
+		var err error
+		if k.Value.Kind() == reflect.Struct {
+			value, err = node(k.Value)
+		} else {
+			err = value.Encode(k.Value.Interface())
+		}
+		if err != nil {
+			return nil, err
+		}
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: k.Name}, value)
+	}
+	return n, nil
 }

@@ -26,7 +26,6 @@ type Counts struct {
 	Differs []string     `config:"differs" help:"how the table is read here, one sentence each"`
 }
 
-// CountedSet holds the printed sizes of one set.
 type CountedSet struct {
 	Label   string `config:"label" help:"its name in the paper"`
 	Set     string `config:"set" help:"one of promptfed list datasets"`
@@ -38,7 +37,6 @@ type CountedSet struct {
 	Domains int    `config:"domains" help:"visual domains; a set without domains has one"`
 }
 
-// IsCounts reports whether a configuration file has a section counts.
 func IsCounts(path string) (bool, error) {
 	f, err := read(path)
 	_, ok := f.keys["counts"]

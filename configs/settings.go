@@ -27,7 +27,6 @@ type settings struct {
 	from  map[string]string // by dotted key: a flag, a variable or a line of the file; empty for values of a sweep
 }
 
-// change sets one key.
 type change struct {
 	key   string
 	value any

@@ -24,16 +24,15 @@ type Sweep struct {
 	Hidden []string
 	Notes  []string // options of the file that do not apply, with the reason
 
-	resolved resolved
+	base     experiment.Config // of all cells
+	resolved SweepSection
 }
 
-// Axis is one dimension of the grid.
 type Axis struct {
 	Name   string
 	Points []PointSection
 }
 
-// Labels returns the labels of the points.
 func (a Axis) Labels() []string {
 	out := make([]string, len(a.Points))
 	for i, p := range a.Points {
@@ -61,7 +60,6 @@ type SweepOptions struct {
 	still bool // without the environment
 }
 
-// maxCells is the largest number of cells.
 const maxCells = 20000
 
 // LoadSweep reads a sweep file: an ordinary configuration, which is the base of every cell, with optional sections
@@ -185,8 +183,8 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 	s.Hidden = hidden(base, left, sets)
-	s.resolved, err = resolve(base, axes, s, file.Sweep.Skip, last)
-	return s, err
+	s.base, s.resolved = experiment.Defaults(), s.resolve(axes, file.Sweep.Skip, last)
+	return s, base.decode(&s.base)
 }
 
 // common returns the settings that cells share: the base and the later changes that do not depend on points.
@@ -200,7 +198,6 @@ func (s settings) common(last []change) (experiment.Config, error) {
 	return out, s.decode(&out)
 }
 
-// fill loads the configuration of every cell.
 func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error {
 	folders := map[string]bool{}
 	for _, points := range grid {
@@ -287,4 +284,48 @@ func folderOf(points []PointSection, seed uint64) (string, error) {
 		parts = append(parts, s)
 	}
 	return strings.Join(append(parts, "seed-"+strconv.FormatUint(seed, 10)), "/"), nil
+}
+
+// Part is the part of the cells of a sweep that one of several processes runs: every Of-th cell from a first one. The
+// zero value stands for all cells.
+type Part struct{ part, Of int }
+
+func (p *Part) String() string {
+	if p.Of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", p.part, p.Of)
+}
+
+func (*Part) Type() string { return "I/N" }
+
+func (p *Part) Set(text string) error {
+	var q Part
+	if _, err := fmt.Sscanf(text, "%d/%d", &q.part, &q.Of); err != nil || q.Of < 1 || q.String() != text {
+		return fmt.Errorf("%q: expected I/N, as in 0/8", text)
+	}
+	if q.part < 0 || q.part >= q.Of {
+		return fmt.Errorf("%q: parts of %d are numbered from 0 to %d", text, q.Of, q.Of-1)
+	}
+	*p = q
+	return nil
+}
+
+// Name returns the name of the lock of the part.
+func (p Part) Name() string {
+	if p.Of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d-of-%d", p.part, p.Of)
+}
+
+// Cells returns the cells of the part, in the order of the sweep. Neighbours, which mostly have the same method, are in
+// different parts.
+func (p Part) Cells(all []Cell) (out []Cell) {
+	for i, c := range all {
+		if p.Of == 0 || i%p.Of == p.part {
+			out = append(out, c)
+		}
+	}
+	return out
 }

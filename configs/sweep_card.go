@@ -2,10 +2,14 @@ package configs
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/engine/metrics"
 )
@@ -18,7 +22,6 @@ const (
 	MetricAxis   = "metric"  // pseudo-axis whose labels are Card.Metrics
 )
 
-// Evaluations of printed numbers.
 const (
 	ViewGlobal    = "global"   // the average of the shared parameters
 	ViewPersonal  = "personal" // the own parameters of each client after its local training
@@ -45,7 +48,6 @@ type PaperTable struct {
 	Differs   []string `config:"differs" json:"differs,omitempty"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (PaperTable) LongHelp() map[string]string {
 	return map[string]string{
 		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
@@ -68,14 +70,12 @@ type Views struct {
 	Why     string            `config:"why" json:"why" help:"where the paper states it, in a sentence"`
 }
 
-// Numbers are the numbers that a paper prints.
 type Numbers struct {
 	Unit   string   `config:"unit" json:"unit,omitempty"`
 	By     []string `config:"by" json:"by,omitempty"`
 	Values Values   `config:"values" json:"values" help:"label: value, nested; a value is a mean or [mean, std]"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Numbers) LongHelp() map[string]string {
 	return map[string]string{
 		"unit": "percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty: " +
@@ -84,7 +84,6 @@ func (Numbers) LongHelp() map[string]string {
 	}
 }
 
-// Figure is one drawing of a report.
 type Figure struct {
 	Kind   string `config:"kind" json:"kind"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
@@ -97,7 +96,6 @@ type Figure struct {
 	Group  string `config:"group" json:"group,omitempty" help:"for boxes: an axis, domain or backbone"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Figure) LongHelp() map[string]string {
 	return map[string]string{
 		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion, cost or " +
@@ -122,7 +120,6 @@ const RanksFigure = "ranks"
 
 var ProgressAxes = []string{"round", BytesAxis, TimeAxis}
 
-// Values of x of curves besides rounds.
 const (
 	BytesAxis = "bytes"
 	TimeAxis  = "time"
@@ -278,7 +275,6 @@ func CheckPseudoAxes(axes []string) error {
 	return nil
 }
 
-// check returns an error about unknown views and labels.
 func (v Views) check(axes []Axis, axis func(key, name string, also ...string) error) error {
 	if v.Default == "" && v.By == "" && len(v.Labels) == 0 && v.Why == "" {
 		return nil
@@ -358,4 +354,93 @@ func oneOf(key, is string, known ...string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %q is unknown; use %s", key, is, strings.Join(known, ", "))
+}
+
+// Values are numbers nested by labels: a tree whose leaves are a mean with or without a standard deviation.
+type Values struct {
+	leaf      bool
+	mean, std float64
+	hasStd    bool
+	under     map[string]*Values
+}
+
+func (v Values) Empty() bool { return !v.leaf && len(v.under) == 0 }
+
+// UnmarshalYAML reads a number, [mean, standard deviation] or a map of labels.
+func (v *Values) UnmarshalYAML(n *yaml.Node) error {
+	*v = Values{}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return n.Decode(&v.under)
+	case yaml.SequenceNode:
+		var list []float64
+		if err := n.Decode(&list); err != nil {
+			return err
+		}
+		if len(list) != 2 {
+			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]", n.Line,
+				len(list))
+		}
+		v.leaf, v.hasStd, v.mean, v.std = true, true, list[0], list[1]
+	default:
+		v.leaf = true
+		if n.Tag == "!!null" {
+			return fmt.Errorf("line %d: a value is missing; leave its label out where the paper has none", n.Line)
+		}
+		if err := n.Decode(&v.mean); err != nil {
+			return err
+		}
+	}
+	if math.IsNaN(v.mean) || math.IsInf(v.mean, 0) || math.IsInf(v.std, 0) || !(v.std >= 0) {
+		return fmt.Errorf("line %d: %v ± %v is not a mean with a standard deviation", n.Line, v.mean, v.std)
+	}
+	return nil
+}
+
+func (v Values) plain() any {
+	switch {
+	case v.hasStd:
+		return []float64{v.mean, v.std}
+	case v.leaf:
+		return v.mean
+	}
+	out := map[string]any{}
+	for label, under := range v.under {
+		if under != nil {
+			out[label] = under.plain()
+		}
+	}
+	return out
+}
+
+func (v Values) MarshalYAML() (any, error) { return v.plain(), nil }
+
+func (v Values) MarshalJSON() ([]byte, error) { return json.Marshal(v.plain()) }
+
+// UnmarshalJSON reads JSON, which is YAML.
+func (v *Values) UnmarshalJSON(b []byte) error { return yaml.Unmarshal(b, v) }
+
+// check checks the labels against the axes of the values. Leaves must be below the last axis.
+func (v *Values) check(at string, by []string, axes []Axis) error {
+	if len(by) == 0 {
+		if v == nil || !v.leaf {
+			return fmt.Errorf("%s: a number is expected here; name the axes that values are nested by under "+
+				"card.numbers.by", at)
+		}
+		return nil
+	}
+	if v == nil || v.leaf {
+		return fmt.Errorf("%s: labels of axis %s are expected here (card.numbers.by)", at, by[0])
+	}
+	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == by[0] })
+	for _, label := range slices.Sorted(maps.Keys(v.under)) {
+		if i >= 0 && label != AverageLabel && !slices.Contains(axes[i].Labels(), label) {
+			return fmt.Errorf("%s: axis %s has no label %q; it has %s", at, by[0], label,
+				strings.Join(append(axes[i].Labels(), AverageLabel), ", "))
+		}
+		if err := v.under[label].check(at+"."+label, by[1:], axes); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -22,19 +22,20 @@ type SweepFile struct {
 
 // SweepSection is the section sweep. The grid is the product of the axes; the first axis varies slowest.
 type SweepSection struct {
-	Seeds  []uint64          `config:"seeds" help:"seeds to run every point of the grid with; empty: the seed above"`
-	Axes   []AxisSection     `config:"axes" help:"dimensions of the grid, slowest first"`
-	Skip   []map[string]some `config:"skip"`
-	Keep   map[string]some   `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
-	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, keys of single points, also from a file"`
-	Set    map[string]any    `config:"set" help:"keys of every cell, after those of its points"`
-	Smoked bool              `config:"smoked" help:"written by the program into the plan of a --smoke run"`
+	Seeds  []uint64          `config:"seeds" yaml:",flow" help:"seeds of each point of the grid; empty: the seed above"`
+	Axes   []AxisSection     `config:"axes" yaml:",omitempty" help:"dimensions of the grid, slowest first"`
+	Skip   []map[string]some `config:"skip" yaml:",omitempty"`
+	Keep   map[string]some   `config:"keep" yaml:",omitempty"`
+	Points pointKeys         `config:"points" yaml:",omitempty"`
+	Set    map[string]any    `config:"set" yaml:",omitempty" help:"keys of every cell, after those of its points"`
+	Smoked bool              `config:"smoked" yaml:",omitempty" help:"written by the program for a --smoke run"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (SweepSection) LongHelp() map[string]string {
 	return map[string]string{
-		"skip": "combinations left out, each as axis: label or axis: [labels]; all named axes must match",
+		"skip":   "combinations left out, each as axis: label or axis: [labels]; all named axes must match",
+		"keep":   "axis: [labels] to run; other axes run all labels",
+		"points": "axis: {label: {keys}}, keys of single points, also from a file",
 	}
 }
 
@@ -42,18 +43,16 @@ func (SweepSection) LongHelp() map[string]string {
 type AxisSection struct {
 	Name   string         `config:"name" help:"name of the axis"`
 	Points []PointSection `config:"points" help:"points of the axis"`
-	Key    string         `config:"key" help:"short form: the one key that varies"`
-	Values []word         `config:"values" help:"short form: its values, which are also the labels"`
-	File   string         `config:"file" help:"file with the points, which sweeps of its folder can share"`
+	Key    string         `config:"key" yaml:",omitempty" help:"short form: the one key that varies"`
+	Values []word         `config:"values" yaml:",omitempty" help:"short form: its values, which are also the labels"`
+	File   string         `config:"file" yaml:",omitempty" help:"file with the points, which sweeps can share"`
 }
 
-// PointSection is one point of an axis.
 type PointSection struct {
 	Label string         `config:"label" help:"name of the point in tables, figures and folder names"`
 	Set   map[string]any `config:"set"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (PointSection) LongHelp() map[string]string {
 	return map[string]string{
 		"set": "the keys it sets, nested or dotted; a whole map such as options replaces the base's, and " +
@@ -61,7 +60,6 @@ func (PointSection) LongHelp() map[string]string {
 	}
 }
 
-// SmokeSection is the section smoke.
 type SmokeSection struct {
 	Set    map[string]any  `config:"set" help:"keys of every cell, after those of its points"`
 	Points pointKeys       `config:"points" help:"axis: {label: {keys}}, keys of single points"`
@@ -107,7 +105,6 @@ func (w *word) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&w.value)
 }
 
-// MarshalYAML writes the value as in the file.
 func (w word) MarshalYAML() (any, error) {
 	n := &yaml.Node{}
 	if err := n.Encode(w.value); err != nil {
@@ -130,7 +127,6 @@ func (s *some) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*[]string)(s))
 }
 
-// sectionNames are the keys of SweepFile.
 func sectionNames() []string {
 	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[SweepFile]())))
 }
@@ -168,7 +164,6 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	return s, there, nil
 }
 
-// IsSweep reports whether a configuration file has a section sweep.
 func IsSweep(path string) (bool, error) {
 	f, err := read(path)
 	_, ok := f.keys["sweep"]

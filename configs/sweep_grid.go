@@ -70,7 +70,6 @@ func (a AxisSection) points() ([]PointSection, error) {
 	return points, nil
 }
 
-// pointKeys are keys by axis and label.
 type pointKeys map[string]map[string]map[string]any
 
 // added returns the axes with the keys that a section adds to their points. It is an error if the section's set, which

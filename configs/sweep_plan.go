@@ -15,7 +15,6 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Files in the folder of a sweep.
 const (
 	PlanFile  = "sweep.json"
 	SweepYAML = "sweep.yaml"
@@ -31,7 +30,6 @@ type Plan struct {
 	Card  *PaperTable `json:"card,omitempty"`
 }
 
-// PlanAxis is an axis with its kept labels.
 type PlanAxis struct {
 	Name   string   `json:"name"`
 	Labels []string `json:"labels"`
@@ -44,7 +42,6 @@ type PlanCell struct {
 	Seed   uint64            `json:"seed"`
 }
 
-// Plan returns the plan of the sweep.
 func (s *Sweep) Plan() Plan {
 	p := Plan{Name: s.Name, Smoke: s.Smoke, Axes: []PlanAxis{}, Seeds: s.Seeds, Card: s.Card}
 	for _, a := range s.Axes {
@@ -56,7 +53,6 @@ func (s *Sweep) Plan() Plan {
 	return p
 }
 
-// JSON returns the content of sweep.json.
 func (p Plan) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(p, "", "  ")
 	return append(b, '\n'), err
@@ -91,48 +87,26 @@ func parsePlan(path string, text []byte) (*Plan, error) {
 	return &p, nil
 }
 
-// resolved is a sweep file that makes the same cells without --smoke, --set, --keep, --seeds and the environment.
-type resolved struct {
-	Base  experiment.Config
-	Sweep resolvedSweep
-}
-
-type resolvedSweep struct {
-	Seeds  []uint64            `yaml:"seeds,flow"`
-	Axes   []resolvedAxis      `yaml:"axes,omitempty"`
-	Skip   []map[string]some   `yaml:"skip,omitempty"`
-	Keep   map[string][]string `yaml:"keep,omitempty"`
-	Set    map[string]any      `yaml:"set,omitempty"`
-	Smoked bool                `yaml:"smoked,omitempty"`
-}
-
-type resolvedAxis struct {
-	Name   string
-	Points []PointSection
-}
-
-func resolve(base settings, axes []Axis, s *Sweep, skip []map[string]some, last []change) (resolved, error) {
-	r := resolved{Base: experiment.Defaults(), Sweep: resolvedSweep{Seeds: s.Seeds, Skip: skip, Smoked: s.Smoke,
-		Keep: map[string][]string{}, Set: merge(last)}}
-	if err := base.decode(&r.Base); err != nil {
-		return r, err
-	}
+// resolve returns sections of a sweep file that, with the base, make the same cells without --smoke, --set, --keep,
+// --seeds and the environment.
+func (s *Sweep) resolve(axes []Axis, skip []map[string]some, last []change) SweepSection {
+	r := SweepSection{Seeds: s.Seeds, Skip: skip, Smoked: s.Smoke, Keep: map[string]some{}, Set: merge(last)}
 	for i, a := range axes {
-		r.Sweep.Axes = append(r.Sweep.Axes, resolvedAxis(a))
+		r.Axes = append(r.Axes, AxisSection{Name: a.Name, Points: a.Points})
 		if len(s.Axes[i].Points) < len(a.Points) {
-			r.Sweep.Keep[a.Name] = s.Axes[i].Labels()
+			r.Keep[a.Name] = s.Axes[i].Labels()
 		}
 	}
-	return r, nil
+	return r
 }
 
 // YAML returns a sweep file that makes the same cells without options.
 func (s *Sweep) YAML() ([]byte, error) {
-	base, err := YAML(s.resolved.Base)
+	base, err := YAML(s.base)
 	if err != nil {
 		return nil, err
 	}
-	sections := map[string]any{"sweep": s.resolved.Sweep}
+	sections := map[string]any{"sweep": s.resolved}
 	if s.Card != nil {
 		sections["card"] = s.Card
 	}

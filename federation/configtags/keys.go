@@ -4,7 +4,6 @@ package configtags
 
 import "reflect"
 
-// Key describes one configuration key.
 type Key struct {
 	Name  string              // the tag "config"
 	Help  string              // the meaning of the key, in one phrase

@@ -12,7 +12,6 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// testing runs all tests of a round.
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	g, e := &s.Global, s.Evaluate
 	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Participants(),
@@ -86,7 +85,6 @@ func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *recor
 	return nil
 }
 
-// evaluateSets tests all clients on the evaluation sets.
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, x := range s.EvaluationSets {
 		test.Set = x.Name

@@ -81,7 +81,6 @@ func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spe
 	return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
 }
 
-// runGroup runs the turns of one group.
 func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {
 	jobs, replies := make([]client.Job, len(group)), make([]message.Reply, len(group))
 	for k, i := range group {
@@ -135,7 +134,6 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	return o.WithReplyTensors(r, m)
 }
 
-// answer executes one turn, or those of a group.
 func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error) {
 	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	first := jobs[0]

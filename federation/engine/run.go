@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"promptfed/federation/engine/client"
@@ -14,6 +17,7 @@ import (
 	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
@@ -45,7 +49,6 @@ type Settings struct {
 	Wrap func(message.Cohort) message.Cohort
 }
 
-// Result is a finished run.
 type Result struct {
 	Summary record.Summary
 	Records []record.Record
@@ -296,4 +299,65 @@ func (s *Server) finish() (*Result, error) {
 		return r, err
 	}
 	return r, atomicfile.Write(filepath.Join(s.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
+}
+
+// pretrain trains the shared parameters on synthetic images before round 0.
+func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
+	g := &s.Global
+	shared, err := s.worker.Pretrain(ctx, of, message.Instruction{Kind: message.Train, Clients: []int{0},
+		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient})
+	if err != nil {
+		return fmt.Errorf("synthetic images: %w", err)
+	}
+	g.Shared = shared
+	if s.Tracer != nil {
+		trace.TraceAll(s.Tracer, "init", g.Shared)
+	}
+	return nil
+}
+
+// InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
+func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
+	s := &Server{Experiment: e}
+	participants := s.participants()
+	s.Plan = e.PlanFor(participants)
+	if err := s.start(e.Task(e.Clients[0])); err != nil {
+		return nil, err
+	}
+	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(state.DownFolder, state.ClientBroadcasts(e, &s.Global,
+		participants))
+	for _, p := range e.Method.Params(e.Task(c)) {
+		if p.Owner == method.Private {
+			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = p.Initial(e.Plan.Seed, c.ID)
+		}
+	}
+	return out, nil
+}
+
+// noiseFile holds the key of the noise of a run in one process whose noise is a secret.
+const noiseFile = "noise.json"
+
+// runNoise opens the secret noise of a run in one process. A resumed run has the key that it began with. The key of a
+// run without a folder is not kept.
+func runNoise(set Settings) (*noise.Noise, error) {
+	if set.Dir == "" {
+		return noise.Open("", "")
+	}
+	dir := filepath.Join(set.Dir, record.CheckFolder)
+	path := filepath.Join(dir, noiseFile)
+	_, err := os.Stat(path)
+	switch none := errors.Is(err, fs.ErrNotExist); {
+	case err != nil && !none:
+		return nil, err
+	case !set.Resume && !none:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	case set.Resume && none:
+		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil {
+			return nil, fmt.Errorf("cannot resume: %s is missing, which has the key of the noise and of the draw of "+
+				"clients so far; choose another --out", path)
+		}
+	}
+	return noise.Open(path, "")
 }

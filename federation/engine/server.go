@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
@@ -222,4 +224,80 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 		}
 	}
 	return replies, nil
+}
+
+// updateInfos updates the list of clients on other machines. A client that left stays known.
+func (s *Server) updateInfos() {
+	if s.Remote == nil {
+		return
+	}
+	now := message.ClientInfos(s.participants())
+	for id := range now {
+		if now[id].Backbone == "" {
+			now[id] = s.Global.Info(id)
+		}
+	}
+	s.Global.Infos, s.Plan.Infos = now, now
+}
+
+// joinNew passes the method, between rounds, the clients that joined since the last call. The statistics of round 0 are
+// then asked again, since new clients have not answered them.
+func (s *Server) joinNew() error {
+	s.updateInfos()
+	var joined []int
+	for id, p := range s.Global.Infos {
+		if p.Backbone != "" && (id >= len(s.known) || p != s.known[id]) {
+			joined = append(joined, id)
+		}
+	}
+	s.known, s.statistics = s.Global.Infos, s.Method.Statistics(s.Global.Round)
+	if len(joined) == 0 || s.Remote == nil {
+		return nil
+	}
+	for _, q := range s.Method.Statistics(0) {
+		if !slices.ContainsFunc(s.statistics, func(other method.Statistic) bool { return other.Name == q.Name }) {
+			s.statistics = append(s.statistics, q)
+		}
+	}
+	return s.Method.Join(&s.Global, joined)
+}
+
+// overhead is the cost of clients' turns besides computation, in nanoseconds, summed over turns.
+type overhead struct{ messages, disk atomic.Int64 }
+
+func since(to *atomic.Int64, began time.Time) { to.Add(int64(time.Since(began))) }
+
+// phaseClock divides the time of a round among phases.
+type phaseClock struct {
+	record.Phases
+	began, last time.Time
+	pool        *Pool
+}
+
+func startPhases(pool *Pool) *phaseClock {
+	now := time.Now()
+	return &phaseClock{began: now, last: now, pool: pool}
+}
+
+// lap adds the time since the last lap to a phase, except the time of messages and disks, which goes to phases of its
+// own.
+func (p *phaseClock) lap(to *float64) {
+	now := time.Now()
+	seconds := now.Sub(p.last).Seconds()
+	p.last = now
+	for _, o := range []struct {
+		of *atomic.Int64
+		to *float64
+	}{{&p.pool.overhead.messages, &p.Messages}, {&p.pool.overhead.disk, &p.Disk}} {
+		n := min(seconds, time.Duration(o.of.Swap(0)).Seconds()/float64(max(1, p.pool.Workers)))
+		*o.to += n
+		seconds -= n
+	}
+	*to += seconds
+}
+
+// end writes the seconds of the round. The server's phase gets the rest of the time.
+func (p *phaseClock) end(rec *record.Record) {
+	p.lap(&p.Server)
+	rec.Seconds, rec.Phases = p.last.Sub(p.began).Seconds(), &p.Phases
 }

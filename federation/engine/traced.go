@@ -33,7 +33,6 @@ func (s *Server) recordDraws() {
 	s.Global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.Tracer.Put(at+name, t) })
 }
 
-// traceMerge records the result of a merge.
 func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
 	if s.Tracer == nil {
 		return nil

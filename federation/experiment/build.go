@@ -423,7 +423,6 @@ func (b *Built) Storage(ctx context.Context) (features.Storage, error) {
 	return x.Storage(ctx, b.requests(validating))
 }
 
-// requests lists all requests of Features.
 func (b *Built) requests(validating bool) (out []features.Request) {
 	add := func(f *bundle.Bundle, list []data.Example, views int) {
 		out = append(out, b.requestsOf(f, list, views)...)

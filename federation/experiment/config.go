@@ -41,7 +41,6 @@ type Config struct {
 	Runtime   Runtime   `config:"runtime"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"backbones": "names or folders of bundles, assigned to clients in turn; for exported models also {image: " +
@@ -53,7 +52,6 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
-// Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
 	Shots       int             `config:"shots" help:"training examples per class and client; 0: all"`
@@ -66,7 +64,6 @@ type Data struct {
 	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Data) LongHelp() map[string]string {
 	return map[string]string{
 		"classes": "classes to train on: all, base (the first half, as in CoOp) or new (the second half); with base " +
@@ -88,7 +85,6 @@ const (
 	allClasses   = "all"
 )
 
-// Values of eval.select and eval.confusion.
 const (
 	lastRound = "last"
 	BestVal   = "best-val"
@@ -97,13 +93,11 @@ const (
 	nobody    = "none"
 )
 
-// What fits labels.
 const (
 	softmaxLoss = "softmax"
 	sigmoidLoss = "sigmoid"
 )
 
-// Train is the section train.
 type Train struct {
 	Rounds      int            `config:"rounds" help:"number of rounds: clients train, the server merges"`
 	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
@@ -129,7 +123,6 @@ type Train struct {
 	Schedule    optim.Schedule `config:"schedule" help:"schedule of lr over rounds"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Train) LongHelp() map[string]string {
 	return map[string]string{
 		"optimizer_state": "fresh: a client starts every round with a new optimizer; shared: one optimizer with its " +
@@ -144,7 +137,6 @@ func (Train) LongHelp() map[string]string {
 	}
 }
 
-// Eval is the section eval.
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"number of last rounds whose mean is the result"`
@@ -171,7 +163,6 @@ type Eval struct {
 	Embeddings int `config:"embeddings"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Eval) LongHelp() map[string]string {
 	return map[string]string{
 		"view": "parameters that results belong to: global (the server's), personal (each client's own) or method " +
@@ -226,7 +217,6 @@ func Defaults() Config {
 	}
 }
 
-// What becomes of an optimizer between turns.
 const (
 	freshState  = "fresh"
 	sharedState = "shared"
@@ -361,7 +351,6 @@ func (t Train) neverReached() []string {
 		"it, or raise train.rounds", t.Schedule.Warmup, t.Rounds)}
 }
 
-// checkSimulatedTime refuses settings that simulated time does not allow.
 func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}

@@ -26,14 +26,12 @@ type DataInfo struct {
 	Notes          []string            `json:"notes,omitempty"`
 }
 
-// EvaluationSetInfo is the size of an evaluation set.
 type EvaluationSetInfo struct {
 	Name    string `json:"name"`
 	Images  int    `json:"images"`
 	Classes int    `json:"classes"`
 }
 
-// SplitInfo is the size of one split.
 type SplitInfo struct {
 	Name     string `json:"name"` // train, val, test or pool
 	Images   int    `json:"images"`
@@ -49,7 +47,6 @@ type SharedImages struct {
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
 
-// describe returns the DataInfo of a set.
 func describe(s *data.Set, d data.Duplicates) DataInfo {
 	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
 		Duplicates: d, Notes: slices.Clone(s.Notes)}
@@ -275,4 +272,43 @@ func FeatureCache(dir string) (string, error) {
 		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
 	}
 	return filepath.Join(user, "promptfed", "features"), nil
+}
+
+// classNotes returns notes on classes that clients cannot be tested on, or cannot learn, because images are missing:
+// one line of each kind. A single client need not have images of every class.
+func (b *Built) classNotes() []string {
+	train, test := make([]int, len(b.Set.Classes)), make([]int, len(b.Set.Classes))
+	count := func(counts []int, list []data.Example) {
+		for _, e := range list {
+			counts[e.Label]++
+		}
+	}
+	for _, p := range b.Parts {
+		trained, _, tested := p.Of(b.Set)
+		count(train, trained)
+		count(test, tested)
+	}
+	var neither, untrained, untested []string
+	for k, name := range b.Set.Classes {
+		switch {
+		case train[k]+test[k] == 0 && b.of == 0:
+			neither = append(neither, name)
+		case train[k]+test[k] == 0:
+		case train[k] == 0:
+			untrained = append(untrained, name)
+		case test[k] == 0:
+			untested = append(untested, name)
+		}
+	}
+	var out []string
+	say := func(names []string, what string) {
+		if len(names) > 0 {
+			out = append(out, fmt.Sprintf("no client has %s of %s: %s", what, CountInWords(len(names), "class"),
+				shortList(names)))
+		}
+	}
+	say(neither, "images")
+	say(untrained, "training images")
+	say(untested, "test images")
+	return out
 }

@@ -17,7 +17,6 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// IdentityFile holds an Identity in a run folder.
 const IdentityFile = "experiment.json"
 
 // identityVersion is the version of IdentityFile; another one is refused.
@@ -235,7 +234,6 @@ func (m *images) add(list []data.Example, contents []data.ContentHash, split str
 	}
 }
 
-// String is the digest, in hex.
 func (m *images) String() string {
 	slices.SortFunc(m.sums, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
 	h := sha256.New()

@@ -14,7 +14,6 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Write writes the identity into a run folder.
 func (id Identity) Write(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, IdentityFile), atomicfile.JSON(id, "  "))
 }
@@ -59,7 +58,6 @@ type Difference struct {
 	A, B string // what people read; "none" where an identity lacks the key
 }
 
-// Differences lists the values that differ, by key.
 func (id Identity) Differences(other Identity) []Difference {
 	var out []Difference
 	both := []*Identity{&id, &other}

@@ -71,13 +71,11 @@ func (b *Built) centralise() error {
 	return nil
 }
 
-// hasPrivatePrompts reports whether clients have private parameters.
 func (b *Built) hasPrivatePrompts() bool {
 	task := spec.TaskOf(Backbone{b.Bundles[0]}, 0, len(b.Parts), len(b.Set.Classes))
 	return slices.ContainsFunc(b.Method.Params(task), func(p method.Param) bool { return p.Owner == method.Private })
 }
 
-// trainedOn returns the training examples of a client.
 func (b *Built) trainedOn(client int) []int {
 	if client == 0 && b.pooled != nil {
 		return b.pooled

@@ -180,7 +180,6 @@ type Clients struct {
 	Clients []ClientInfo `json:"clients"`
 }
 
-// ClientInfo is one client of a run.
 type ClientInfo struct {
 	Backbone string `json:"backbone"`
 	Domain   string `json:"domain,omitempty"`
@@ -198,7 +197,6 @@ func (c Clients) Known() []ClientInfo {
 	return slices.DeleteFunc(slices.Clone(c.Clients), func(k ClientInfo) bool { return k.New })
 }
 
-// Clients describes the clients.
 func (b *Built) Clients() Clients {
 	out := Clients{Classes: b.Set.Classes}
 	for i, p := range b.Parts {

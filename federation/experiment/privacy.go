@@ -88,10 +88,8 @@ func (b *Built) SecureQuorum() float64 {
 	return b.layer.Facts().Quorum()
 }
 
-// clients returns the number of clients of the experiment.
 func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
 
-// sampling returns how the clients of a round are drawn.
 func (b *Built) sampling() method.Sampling {
 	p := b.Engine.Plan
 	p.Clients = b.clients()
@@ -108,7 +106,6 @@ func (b *Built) describePrivacy() {
 	}
 }
 
-// Private reports whether there is noise of differential privacy.
 func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 
 // InsecureDP draws the noise of differential privacy from the run's seed also across machines. Both sides must agree to

@@ -18,7 +18,6 @@ type Reproduce struct {
 	ClassNames string `config:"class_names"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Reproduce) LongHelp() map[string]string {
 	return map[string]string{
 		"labels": "correct, or misaligned: reproduces a known defect of published code; a client has its own labels, " +
@@ -28,7 +27,6 @@ func (Reproduce) LongHelp() map[string]string {
 	}
 }
 
-// Values of the section reproduce.
 const (
 	asMeant    = "correct"
 	misaligned = "misaligned"

@@ -27,7 +27,6 @@ type Runtime struct {
 	Cache        string `config:"cache" help:"folder of the feature cache; empty: the user's cache folder"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Runtime) LongHelp() map[string]string {
 	return map[string]string{
 		"workers": "clients that train, or batches of images that are encoded, at the same time; 0: one per core",
@@ -106,7 +105,6 @@ func (r *Runtime) ChooseProvider() (why error, err error) {
 	return why, err
 }
 
-// workers returns how many clients train at a time.
 func (r Runtime) workers() int {
 	if r.Workers > 0 {
 		return r.Workers

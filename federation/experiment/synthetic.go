@@ -82,7 +82,6 @@ func (b *Built) openSynthetic() error {
 	return nil
 }
 
-// syntheticFeatures computes the features that the server trains on.
 func (b *Built) syntheticFeatures(ctx context.Context, x features.Extractor) error {
 	if len(b.synthetic) == 0 {
 		return nil

@@ -146,7 +146,6 @@ func initialInputs(s *method.Scope) func(input string) bool {
 	}
 }
 
-// losses returns the loss and the auxiliary losses.
 func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
 	loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 	if err := s.Graph().Err(); err != nil {
@@ -187,7 +186,6 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	return s
 }
 
-// score compiles the class scores.
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
 		return valueOf(c.e.Method.Logits(s)),
@@ -327,7 +325,6 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	return p.of(s), nil
 }
 
-// valueOf returns one node as an output.
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
@@ -426,7 +423,6 @@ func trainable(s *method.Scope) (out []string) {
 	return out
 }
 
-// gradients compiles losses with their gradients.
 func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
 	out, err := c.withGradients(b, s, losses, 1, nil)
 	if err != nil {

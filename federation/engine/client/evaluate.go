@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"promptfed/federation/engine/message"
@@ -12,7 +13,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ComputeStatistic computes one statistic of a client.
 func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
 	if w.Guard != nil {
 		answer, ok, err := w.Guard.Answer(c.ID, o)
@@ -117,7 +117,6 @@ func (w *Worker) evaluations(has record.Evaluable, p *plan, s message.ClientStat
 	return out
 }
 
-// validate tests a client on its validation data.
 func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (message.Scores, error) {
 	if c.Val == nil || c.Val.Len() == 0 {
@@ -173,4 +172,55 @@ func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instru
 	}
 	t.l.Data = c.Train
 	return t.l, t.s, nil
+}
+
+// setEvaluator is a worker that knows the classes of an evaluation set.
+type setEvaluator struct {
+	*Worker
+	set spec.EvaluationSet
+}
+
+func setEvaluators(e *spec.Experiment, set Settings, shared *valueCache) map[string]setEvaluator {
+	out := map[string]setEvaluator{}
+	set.Tracer = nil
+	for _, x := range e.EvaluationSets {
+		other := *e
+		other.EvaluationSets = nil
+		if len(x.Classes) > 0 {
+			other.Classes = x.Classes
+		}
+		if x.Template != "" {
+			other.Template = x.Template
+		}
+		out[x.Name] = setEvaluator{newWorker(&other, set, shared), x}
+	}
+	return out
+}
+
+func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	o.Set = ""
+	scores, err := x.Test(ctx, x.visitor(c), o, s)
+	if err != nil {
+		return scores, fmt.Errorf("evaluation set %s: %w", x.set.Name, err)
+	}
+	return scores, nil
+}
+
+// visitor returns a copy of a client whose test data is the evaluation set.
+func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
+	v := *c
+	v.Test = x.set.Test[c.Backbone.Name()]
+	if len(x.set.Classes) > 0 {
+		v.Train = spec.LabelsOnly(v.Test.Labels()) // its own examples have other classes
+	}
+	return &v
+}
+
+func closeAll(evaluators map[string]setEvaluator) error {
+	var errs []error
+	for _, x := range evaluators {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
 }

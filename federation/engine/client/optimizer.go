@@ -23,7 +23,6 @@ type sharedOptimizer struct {
 	state tensor.Map // SHAPE/SLOT/NAME
 }
 
-// load loads the state of some parameters into an optimizer.
 func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
 	if s == nil {
 		return nil
@@ -48,7 +47,6 @@ func (w *Worker) OptimizerState() tensor.Map {
 	return w.shared.state
 }
 
-// RestoreOptimizer restores the result of OptimizerState.
 func (w *Worker) RestoreOptimizer(state tensor.Map) {
 	if w.shared != nil {
 		w.shared.state = state
@@ -70,7 +68,6 @@ func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
 	}
 }
 
-// shapeOf returns a shape as a prefix of a name.
 func shapeOf(t *tensor.Tensor) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "x"), "[]") + "/"
 }

@@ -90,7 +90,6 @@ func (m *termMeter) add(name string, value float64, g tensor.Map) {
 	m.sum.Add(message.LossTerms{Terms: []message.TermStats{{Name: name, Value: value, Norms: message.NormsOf(g)}}}, 1)
 }
 
-// mean returns the mean over steps.
 func (m *termMeter) mean() *message.LossTerms {
 	if m == nil || m.steps == 0 {
 		return nil

@@ -15,7 +15,6 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Job is an instruction for one client.
 type Job struct {
 	Client      *spec.Client
 	Instruction message.Instruction
@@ -160,7 +159,6 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 	return out, nil
 }
 
-// computePrefixes computes values of one program in one run.
 func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) error {
 	ins := make([]inputs, len(values))
 	for i, v := range values {

@@ -83,7 +83,6 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 	return out, nil
 }
 
-// zeroShotRows is how many images are scored at a time.
 const zeroShotRows = 1024
 
 // products returns the products of the rows of a [N,D] and b [C,D].

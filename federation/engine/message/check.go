@@ -81,3 +81,60 @@ func (o Instruction) checkTest(r Reply) error {
 // maxTested is how many examples a client may report as tested: sums over any number of clients have exact float64 and
 // int values.
 const maxTested = 1 << 32
+
+// DivergenceHint is the advice of messages about diverged training.
+const DivergenceHint = "lower train.lr or set train.clip_norm"
+
+// CheckFinite refuses tensors that hold NaN or an infinity. Its error puts the prefix before the name of the tensor.
+func CheckFinite(what string, m tensor.Map) error {
+	for _, name := range m.Names() {
+		if i := m[name].NonFinite(); i >= 0 {
+			return fmt.Errorf("%s%s holds %v at element %d; %s", what, name, m[name].Data[i], i, DivergenceHint)
+		}
+	}
+	return nil
+}
+
+// UpdateNorm returns the Euclidean norm of the difference between an upload and the shared parameters that were sent.
+func UpdateNorm(sent, uploaded tensor.Map) float64 {
+	return uploaded.Clone().Axpy(-1, sent).Norm()
+}
+
+// MaxNormRatio is the largest ratio of the norm of an upload's update to the usual norm.
+const MaxNormRatio = 50
+
+// MaxUpdateNorm returns the largest norm of an update that is accepted whatever others upload: MaxNormRatio times the
+// norm of the parameters, or that of ones in their place where it is larger, since low-rank changes and adapters start
+// at 0. Without this limit two clients could not be told apart, and two of three would determine the usual norm.
+func MaxUpdateNorm(shared tensor.Map) float64 {
+	count := 0
+	for _, t := range shared {
+		count += t.Len()
+	}
+	return MaxNormRatio * math.Max(shared.Norm(), math.Sqrt(float64(count)))
+}
+
+// MaxLoss is the largest absolute loss that a client on another machine may report. Cross entropy of CLIP's
+// scores is at most twice their scale, 200; the rest is room for other terms.
+const MaxLoss = 1e6
+
+// Limited lists the clients on other machines whose reports were refused or capped in a round, or that did not answer.
+// All lists are sorted by client.
+type Limited struct {
+	Refused []Refusal      `json:"refused,omitempty"` // replies of any kind that are ignored
+	Cut     []CappedUpload `json:"cut,omitempty"`     // uploads whose weight was capped
+	// Unawaited lists the clients that rounds no longer wait for, from this one until they answer again.
+	Unawaited []int `json:"unawaited,omitempty"`
+}
+
+type Refusal struct {
+	Client int    `json:"client"`
+	Reason string `json:"reason"`
+}
+
+// CappedUpload has the number of examples that a client's upload claims and the number that weighted it.
+type CappedUpload struct {
+	Client  int `json:"client"`
+	Claimed int `json:"claimed"`
+	Counted int `json:"counted"`
+}

@@ -43,7 +43,6 @@ func (o Instruction) with(m tensor.Map) Instruction {
 	return o
 }
 
-// RoundTrip sends tensors through their encoded form.
 func RoundTrip(m tensor.Map) (tensor.Map, error) {
 	b, err := EncodeTensors(m)
 	if err != nil {
@@ -52,7 +51,6 @@ func RoundTrip(m tensor.Map) (tensor.Map, error) {
 	return DecodeTensors(b)
 }
 
-// SortReplies puts replies in the order of clients.
 func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
 
 // WithTensors returns the instruction with the tensors that came with it.
@@ -113,7 +111,6 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 	return nil
 }
 
-// Parts of a message.
 const (
 	sharedPart = "shared"
 	packedPart = "packed"

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"fmt"
+	"math"
 	"slices"
 
 	"promptfed/federation/engine/metrics"
@@ -52,4 +54,51 @@ func termForms(terms []string, params []method.Param) tensor.Specs {
 		}
 	}
 	return out
+}
+
+// Extras returns the tensors that a reply may have beside shared parameters, as the method declares them; ok is false
+// for an instruction that the method does not have.
+func (o Instruction) Extras(of method.Method, task method.ClientSpec) (declared []method.Extra, ok bool) {
+	if o.Kind == Train {
+		return of.Extras(task), true
+	}
+	if q, ok := o.StatisticOf(of); ok {
+		return q.Answer(task), true
+	}
+	return nil, false
+}
+
+// StatisticOf returns the statistic that an instruction asks for; false where the method has none of that name.
+func (o Instruction) StatisticOf(of method.Method) (method.Statistic, bool) {
+	all := slices.Concat(of.Statistics(o.Round), of.Statistics(0))
+	i := slices.IndexFunc(all, func(q method.Statistic) bool { return q.Name == o.Statistic })
+	if o.Kind != Compute || i < 0 {
+		return method.Statistic{}, false
+	}
+	return all[i], true
+}
+
+// CheckExtras refuses tensors that are not exactly those that a method declares, and counts of more examples than the
+// client has.
+func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
+	if err := formsOf(want).Check(tensor.SpecsOf(got)); err != nil {
+		return err
+	}
+	for _, w := range want {
+		if !w.Counts {
+			continue
+		}
+		sum := 0.0
+		for _, v := range got[w.Name].Data {
+			if !(v >= 0) || float64(v) != math.Trunc(float64(v)) {
+				return fmt.Errorf("the upload counts %v examples of a class in %s; a count is a whole number of at "+
+					"least 0", v, w.Name)
+			}
+			sum += float64(v)
+		}
+		if !(sum <= float64(examples)) {
+			return fmt.Errorf("the upload counts %.10g examples in %s; the client has %d", sum, w.Name, examples)
+		}
+	}
+	return nil
 }

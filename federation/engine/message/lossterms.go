@@ -19,7 +19,6 @@ type LossTerms struct {
 	Terms        []TermStats
 }
 
-// TermStats is one term.
 type TermStats struct {
 	Name  string
 	Value float64 // as it enters the loss; 0 of Correction
@@ -107,7 +106,6 @@ func (t *LossTerms) tensors() tensor.Map {
 // fitName stands for CrossEntropy.
 const fitName = "fit"
 
-// termAt is the name of the tensor of a term.
 func termAt(number int, name string) string {
 	return fmt.Sprintf("%03d/%s", number, strings.ReplaceAll(name, " ", "_"))
 }

@@ -66,7 +66,6 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 	return f.Tensors()
 }
 
-// EncodedSize returns the number of bytes of EncodeTensors.
 func EncodedSize(m tensor.Map) int {
 	_, n, err := MaxEncodedSize(tensor.SpecsOf(m))
 	if err != nil {

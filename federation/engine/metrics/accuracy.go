@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// Names of metrics of correct predictions.
 const (
 	Accuracy   = "accuracy"
 	Weighted   = "weighted"
@@ -124,3 +123,60 @@ func domainMeans(clients []Client) (out []float64) {
 	}
 	return out
 }
+
+// OwnClasses is the name of the accuracy where only the classes compete that a client trains on.
+const OwnClasses = "own-classes"
+
+// ownCorrect is the number of examples whose label has the largest score among the classes that the client trains on.
+var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
+	Title: "number of images that are correct among the client's own classes",
+	Compute: func(e Examples) []float64 {
+		n := 0.0
+		for i, y := range e.Labels {
+			row := e.Scores.Row(i).Data
+			if slices.Contains(e.Own, y) && !slices.ContainsFunc(e.Own, func(j int64) bool {
+				return row[j] > row[y] || row[j] == row[y] && j < y
+			}) {
+				n++
+			}
+		}
+		return []float64{n}
+	},
+	Check: func(v []float64, of ReportedTest) error { return whole(of.Examples, v...) }})
+
+var _ = define(Definition{Name: OwnClasses, Column: 70, Title: "accuracy among each client's own classes",
+	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,
+	Value: meanOver(func(c Client) float64 { return c.rate(ownCorrect) })})
+
+// Names of accuracies on other data, or of other clients.
+const (
+	Val     = "val"            // validation data
+	New     = "new"            // clients that never trained, after some steps
+	Honest  = "honest"         // clients that do not attack
+	Success = "attack-success" // of a backdoor
+)
+
+var _ = define(Definition{Name: Val, Column: 160, Title: "accuracy on validation data", Unit: Percent, Evaluated: true,
+	Merge: meanClients + " with validation data", Exists: headline + ": validation data", Privacy: sentAsIs,
+	Read: func(r Round, _ string) (float64, bool) { return r.Validation.Value(Accuracy) }})
+
+var _ = define(Definition{Name: New, Argument: StepsPlaceholder, Column: 170, Unit: Percent,
+	Title: "accuracy of clients that never trained, by number of local steps:", Merge: meanClients,
+	Exists: "test data of new clients, personal where the method has it", Privacy: sentAsIs,
+	Read:      func(r Round, steps string) (float64, bool) { return r.NewClients[steps].Value(Accuracy) },
+	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.NewClients)) }})
+
+var _ = define(Definition{Name: Honest, Column: 180, Title: "accuracy of clients that do not attack", Unit: Percent,
+	Evaluated: true, Merge: "mean over honest clients", Exists: headline + ": test data", Privacy: sentAsIs,
+	Read: func(r Round, _ string) (float64, bool) {
+		if !r.Attacked {
+			return r.Evaluation.Value(Accuracy)
+		}
+		return given(r.Honest)
+	},
+	Arguments: func(r Round) []string { return make([]string, map[bool]int{true: 1}[r.Attacked]) }})
+
+var _ = define(Definition{Name: Success, Column: 190, Unit: Percent, Evaluated: true, Lower: true,
+	Title: "images with the trigger that are classified as the backdoor's target", Merge: "mean over honest clients",
+	Exists: headline + ": the evaluation set of a backdoor", Privacy: sentAsIs,
+	Read: func(r Round, _ string) (float64, bool) { return given(r.Success) }})

@@ -5,7 +5,6 @@ import (
 	"math"
 )
 
-// Brier is the name of the Brier score.
 const Brier = "brier"
 
 // squares is the sum over examples of sum_k (p_k - y_k)^2, where p is the softmax of the class scores, and y is 1 for

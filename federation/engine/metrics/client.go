@@ -9,7 +9,6 @@ type Client struct {
 	Statistics
 }
 
-// has reports whether the client sent statistics.
 func (c Client) has(list []*Statistic) bool {
 	for _, s := range list {
 		if c.Statistics[s.Name] == nil {

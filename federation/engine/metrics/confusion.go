@@ -63,7 +63,6 @@ func sortedPairs(m map[[2]int64]int64) [][2]int64 {
 	})
 }
 
-// HasConfusion reports whether the client sent a confusion matrix.
 func (s Statistics) HasConfusion() bool { return s[confusion.Name] != nil }
 
 // Confusion adds the confusion matrices of one evaluation of clients. Its result is nil where no client sent one.

@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// ECE is the name of the expected calibration error.
 const ECE = "ece"
 
 // bins is the number of bins of the expected calibration error, as in Guo et al. (On Calibration of Modern Neural

@@ -47,7 +47,6 @@ func (e *Evaluation) Value(name string) (float64, bool) {
 	return v, ok
 }
 
-// Accuracy is the mean over clients.
 func (e *Evaluation) Accuracy() float64 { return e.Values[Accuracy] }
 
 // OnValidation is the evaluation of validation data, which has less details; nil of nil.
@@ -120,7 +119,6 @@ func MarshalWith(object any, e *Evaluation) ([]byte, error) {
 	return append(out, '}'), err
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Other keys are left out.
 func (e *Evaluation) UnmarshalJSON(b []byte) error {
 	read, err := ReadEvaluation(b)
 	if err == nil && read != nil {

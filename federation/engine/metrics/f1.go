@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// F1 is the name of macro-F1.
 const F1 = "f1"
 
 // f1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the

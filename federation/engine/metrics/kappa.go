@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// Kappa is the name of Cohen's kappa.
 const Kappa = "kappa"
 
 // Cohen's kappa (Cohen, A Coefficient of Agreement for Nominal Scales, Educational and Psychological Measurement 20,

@@ -89,7 +89,6 @@ func ParseName(full string) (Name, error) {
 
 var views = []string{method.GlobalView.String(), method.PersonalView.String()}
 
-// Names lists what ParseName takes.
 func Names() []string {
 	out := append([]string{Last, Best, BestVal, Last + "5", Last + "10"}, views...)
 	for _, d := range definitions[1:] { // the first is the accuracy, which has windows for names

@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// Names of metrics of evaluation sets.
 const (
 	Set     = "set"
 	SetMean = "set-mean"
@@ -52,7 +51,6 @@ var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other da
 		return mean, len(all) > 0
 	}})
 
-// Names of harmonic means.
 const (
 	HM  = "hm"  // base and new
 	HM3 = "hm3" // local, base and new

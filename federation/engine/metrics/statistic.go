@@ -158,7 +158,6 @@ func (s Statistics) Tables() tensor.Map {
 	return out
 }
 
-// AddTables adds the tables that came as tensors.
 func (s Statistics) AddTables(m tensor.Map) error {
 	for _, name := range m.Names() {
 		x, t := find(name), m[name]

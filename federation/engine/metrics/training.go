@@ -7,7 +7,6 @@ import (
 	"strconv"
 )
 
-// Names of metrics of training, communication and time.
 const (
 	Note    = "note" // of a method or of what carries messages, such as epsilon
 	Loss    = "loss"

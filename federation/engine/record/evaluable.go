@@ -75,7 +75,6 @@ func (e Evaluable) Headline(view string, m method.Method) method.View {
 	return m.View()
 }
 
-// Inputs of class scores.
 const (
 	ReadsShared   = "shared"   // shared parameters
 	ReadsServer   = "server"   // extras that the server sends

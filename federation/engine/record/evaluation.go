@@ -53,7 +53,6 @@ func (t SetResult) MarshalJSON() ([]byte, error) {
 	return metrics.MarshalWith(plain(t), t.Evaluation)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
 func (t *SetResult) UnmarshalJSON(b []byte) (err error) {
 	type plain SetResult
 	if err = json.Unmarshal(b, (*plain)(t)); err == nil {
@@ -110,4 +109,103 @@ func evaluate(kind method.View, replies []message.Reply, infos []method.ClientIn
 			Statistics: r.Scores.Of(kind)})
 	}
 	return metrics.Evaluate(clients)
+}
+
+// BaseToNew is base-to-new generalisation (metrics.Generalisation).
+type BaseToNew = ByView[metrics.Generalisation]
+
+// Generalise computes base-to-new generalisation from the round's evaluations; nil where it lacks the sets base and
+// new.
+func (r *Record) Generalise() *BaseToNew {
+	base, some := r.EvaluationSets[metrics.BaseSet]
+	other, both := r.EvaluationSets[metrics.NewSet]
+	if !some || !both {
+		return nil
+	}
+	own, b, n := r.Evaluations, base.Evaluations, other.Evaluations
+	return &BaseToNew{metrics.Generalise(own.Global, b.Global, n.Global),
+		metrics.Generalise(own.Personal, b.Personal, n.Personal)}
+}
+
+// Confusion is the content of ConfusionFile: how often each class was predicted as each class, over the test examples
+// of all clients, in the round that is the run's result.
+type Confusion struct {
+	Round    int             `json:"round"`
+	Classes  []string        `json:"classes"`
+	Clients  int             `json:"clients"` // that sent their counts
+	Global   *metrics.Matrix `json:"global,omitempty"`
+	Personal *metrics.Matrix `json:"personal,omitempty"`
+}
+
+const ConfusionFile = "confusion.json"
+
+// ConfusionOf adds the confusion matrices of clients; nil where no client sent one.
+func ConfusionOf(round, classes int, replies []message.Reply) *Confusion {
+	out := &Confusion{Round: round}
+	var global, personal []metrics.Statistics
+	for _, r := range replies {
+		if r.Scores.Global.HasConfusion() || r.Scores.Personal.HasConfusion() {
+			out.Clients++
+		}
+		global, personal = append(global, r.Scores.Global), append(personal, r.Scores.Personal)
+	}
+	if out.Clients == 0 {
+		return nil
+	}
+	out.Global, out.Personal = metrics.Confusion(global, classes), metrics.Confusion(personal, classes)
+	return out
+}
+
+// Attack is the effect of a simulated attack. Means are over honest clients, with the server's parameters and with each
+// client's own, where the method has these evaluations.
+type Attack struct {
+	Clients  []int    `json:"clients"` // attackers that trained in the round; in a summary all of them
+	Global   *float64 `json:"honest_global,omitempty"`
+	Personal *float64 `json:"honest_personal,omitempty"`
+	// where evaluation sets were tested: the share of images with the trigger that are taken for the target
+	SuccessGlobal   *float64 `json:"success_global,omitempty"`
+	SuccessPersonal *float64 `json:"success_personal,omitempty"`
+}
+
+// AttackedBy fills in the effect of attackers on a round, after its tests.
+func (r *Record) AttackedBy(attackers []int) {
+	if len(attackers) == 0 {
+		return
+	}
+	out := &Attack{Clients: []int{}}
+	for _, id := range attackers {
+		if slices.Contains(r.Clients, id) {
+			out.Clients = append(out.Clients, id)
+		}
+	}
+	out.Global, out.Personal = honest(r.Evaluations, r.Answered, attackers)
+	if x, ok := r.EvaluationSets[metrics.TriggeredSet]; ok {
+		out.SuccessGlobal, out.SuccessPersonal = honest(x.Evaluations, x.Answered, attackers)
+	}
+	r.Attack = out
+}
+
+// honest returns the mean accuracies of a test over clients that do not attack.
+func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
+	of := func(e *metrics.Evaluation) *float64 {
+		if e == nil {
+			return nil
+		}
+		var accuracy []float64
+		for i, v := range e.PerClient {
+			client := i
+			if answered != nil {
+				client = answered[i]
+			}
+			if !slices.Contains(attackers, client) {
+				accuracy = append(accuracy, v)
+			}
+		}
+		if len(accuracy) == 0 {
+			return nil
+		}
+		mean, _ := metrics.MeanStd(accuracy)
+		return &mean
+	}
+	return of(e.Global), of(e.Personal)
 }

@@ -48,7 +48,6 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}{Format, plain(r)}, r.Evaluation)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and format 1.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	type plain Record
 	old, err := read(b, (*plain)(r))
@@ -71,7 +70,6 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 	}{Format, plain(s)}, s.Evaluation)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and format 1.
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	type plain Summary
 	old, err := read(b, (*plain)(s))
@@ -85,7 +83,6 @@ func (s *Summary) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// UnmarshalJSON reads what is written now, and format 1.
 func (u *Unanswered) UnmarshalJSON(b []byte) error {
 	type plain Unanswered
 	old, err := read(b, (*plain)(u))

@@ -106,7 +106,6 @@ func (j *Journal) Add(r Record) error {
 	return err
 }
 
-// Files of a run folder.
 const (
 	RoundsFile  = "rounds.jsonl"
 	SummaryFile = "summary.json"

@@ -204,7 +204,6 @@ func (s *Summary) of(r Record, view method.View) {
 	}
 }
 
-// String describes the missing answers in one line.
 func (u Unanswered) String() string {
 	of := "the test"
 	if u.Set != "" {
@@ -222,7 +221,6 @@ func (u Unanswered) String() string {
 		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
 }
 
-// mostNamed is the most clients that a line names.
 const mostNamed = 5
 
 // MissingTests lists the tests of some rounds that a client did not answer.
@@ -250,4 +248,120 @@ type Phases struct {
 	Server     float64 `json:"server"`     // aggregation, checks and records
 	Messages   float64 `json:"messages"`   // encoding and decoding in this process
 	Disk       float64 `json:"disk"`       // states of clients; the checkpoint comes after the round
+}
+
+// Metrics returns the round as the definitions of metrics read it, in the evaluation of its headline. Totals over
+// rounds are 0.
+func (r Record) Metrics() metrics.Round {
+	view := method.GlobalView
+	if r.View == method.PersonalView.String() {
+		view = method.PersonalView
+	}
+	out := metrics.Round{Number: r.Round, Evaluation: r.Evaluation, Validation: r.Validation.Of(view),
+		BaseToNew: r.BaseToNew.Of(view),
+		Notes:     r.Notes, Loss: r.Loss, Seconds: r.Seconds, Bytes: float64(r.BytesUp) + float64(r.BytesDown)}
+	if len(r.EvaluationSets)+len(r.NewClients) > 0 {
+		out.Sets, out.NewClients = map[string]*metrics.Evaluation{}, map[string]*metrics.Evaluation{}
+	}
+	for name, t := range r.EvaluationSets {
+		out.Sets[name] = t.Evaluation
+	}
+	for steps, t := range r.NewClients { // what a client has of its own after its steps, whatever headlines are of
+		if out.NewClients[steps] = t.Evaluations.Personal; t.Evaluations.Personal == nil {
+			out.NewClients[steps] = t.Evaluation
+		}
+	}
+	if a := r.Attack; a != nil {
+		out.Attacked, out.Honest, out.Success = true, a.Global, a.SuccessGlobal
+		if view == method.PersonalView {
+			out.Honest, out.Success = a.Personal, a.SuccessPersonal
+		}
+	}
+	if r.Simulated != nil {
+		out.Simulated = &r.Simulated.Seconds
+	}
+	return out
+}
+
+// HideSample removes everything that reveals which clients trained in a round, where differential privacy counts on a
+// secret sample of clients: their numbers, and numbers of single clients that change only when they train. Where any
+// number of clients may be drawn, that number is a secret too, and sizes that grow with it are removed.
+func (r *Record) HideSample(anyNumber bool) {
+	r.SecretSample, r.Clients, r.Untrained, r.Simulated = true, nil, 0, nil // slow clients take long
+	hideClients(r.Evaluations)
+	for _, x := range r.EvaluationSets {
+		hideClients(x.Evaluations)
+	}
+	if r.Evaluations.Global == nil { // nothing is listed by client
+		r.TestSizes = nil
+	}
+	if v := r.Validation; v != nil && v.Personal != nil {
+		v.Personal.PerClient = nil
+	}
+	if r.Attack != nil {
+		r.Attack.Clients = nil
+	}
+	if n := len(r.Refused) + len(r.Cut); n > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d replies were refused or capped; whose they are is secret, as "+
+			"the sample of clients (the server's log has it)", n))
+	}
+	r.Limited = message.Limited{}
+	if anyNumber {
+		r.BytesUp, r.BytesDown, r.ParametersUp, r.ParametersDown = 0, 0, 0, 0
+	}
+}
+
+// hideClients removes single clients, and domains, which may have one client, from the personal evaluation.
+func hideClients(e Evaluations) {
+	if p := e.Personal; p != nil {
+		p.PerClient, p.PerDomain = nil, nil
+	}
+}
+
+// LimitedClient describes in a summary a client whose reports were refused or capped.
+type LimitedClient struct {
+	Client  int    `json:"client"`
+	Refused int    `json:"refused,omitempty"` // replies
+	Reason  string `json:"reason,omitempty"`  // of the first of them
+	Cut     int    `json:"cut,omitempty"`     // rounds
+	Claimed int    `json:"claimed,omitempty"` // examples, in the last of them
+	Counted int    `json:"counted,omitempty"` // likewise, that it was averaged with
+}
+
+// limitedClients merges the refusals and caps of records by client, sorted; nil where there are none.
+func limitedClients(records []Record) []LimitedClient {
+	var out []LimitedClient
+	of := func(client int) *LimitedClient {
+		i, there := slices.BinarySearchFunc(out, client, func(c LimitedClient, k int) int { return c.Client - k })
+		if !there {
+			out = slices.Insert(out, i, LimitedClient{Client: client})
+		}
+		return &out[i]
+	}
+	for _, r := range records {
+		for _, x := range r.Refused {
+			c := of(x.Client)
+			if c.Refused++; c.Refused == 1 {
+				c.Reason = x.Reason
+			}
+		}
+		for _, x := range r.Cut {
+			c := of(x.Client)
+			c.Cut++
+			c.Claimed, c.Counted = x.Claimed, x.Counted
+		}
+	}
+	return out
+}
+
+func (c LimitedClient) String() string {
+	var parts []string
+	if c.Refused > 0 {
+		parts = append(parts, fmt.Sprintf("%d of its replies were refused (%s)", c.Refused, c.Reason))
+	}
+	if c.Cut > 0 {
+		parts = append(parts, fmt.Sprintf("claims %d examples and was weighted as if it had %d, in %d rounds",
+			c.Claimed, c.Counted, c.Cut))
+	}
+	return fmt.Sprintf("client %d: %s", c.Client, strings.Join(parts, "; "))
 }

@@ -15,7 +15,6 @@ type Validation struct {
 	Examples []int `json:"examples"`          // of each client
 }
 
-// Of returns one of the two evaluations.
 func (v *Validation) Of(view method.View) *metrics.Evaluation {
 	if v == nil {
 		return nil

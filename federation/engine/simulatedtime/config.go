@@ -16,7 +16,6 @@ import (
 	"promptfed/federation/method"
 )
 
-// Config is the section simulated_time.
 type Config struct {
 	Speeds    string  `config:"speeds"`
 	File      string  `config:"file" help:"for speeds: file: CSV with columns client, step_seconds, bandwidth"`
@@ -28,7 +27,6 @@ type Config struct {
 	FedBuff   FedBuff `config:"fedbuff"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"speeds": "distribution of the clients' speeds, drawn once from the seed: none (no simulated time), " +
@@ -39,7 +37,6 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
-// FedBuff is the section simulated_time.fedbuff.
 type FedBuff struct {
 	Buffer       int    `config:"buffer"`
 	Staleness    string `config:"staleness"`
@@ -47,7 +44,6 @@ type FedBuff struct {
 	Weights      string `config:"weights" help:"weights of buffered updates: uniform, or examples"`
 }
 
-// LongHelp implements keys.LongHelp.
 func (FedBuff) LongHelp() map[string]string {
 	return map[string]string{
 		"buffer": "uploads per server step, which is then called a round; clients train all the time, the share " +
@@ -57,7 +53,6 @@ func (FedBuff) LongHelp() map[string]string {
 	}
 }
 
-// Values of keys.
 const (
 	None      = "none"
 	constant  = "constant"
@@ -76,7 +71,6 @@ func Defaults() Config {
 	return Config{Speeds: None, Step: 1, Spread: 0.5, Late: drop, FedBuff: FedBuff{Staleness: sqrt, Weights: uniform}}
 }
 
-// Enabled reports whether there is a simulated time.
 func (c Config) Enabled() bool { return c.Speeds != None }
 
 // Check returns an error for values that cannot be used; it opens no files.

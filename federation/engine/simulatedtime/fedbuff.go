@@ -190,7 +190,6 @@ func (c *Cohort) Save() ([]byte, tensor.Map, error) {
 	return text, m, err
 }
 
-// Load restores the result of Save.
 func (c *Cohort) Load(text []byte, m tensor.Map) error {
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {

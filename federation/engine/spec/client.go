@@ -1,6 +1,9 @@
 package spec
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 
@@ -28,4 +31,40 @@ func (c *Client) Classes() []int64 {
 // in every round.
 func Memory(c *Client, seed uint64) (tensor.Map, error) {
 	return c.Train.Batch(message.Indices(c.Train.Len()), method.Rand(seed, "memory", strconv.Itoa(c.ID)))
+}
+
+// LabelsOnly is the data of a client whose examples are on another machine, of which only the classes are known.
+type LabelsOnly []int64
+
+func (o LabelsOnly) Len() int { return 0 }
+
+func (o LabelsOnly) Labels() []int64 { return o }
+
+func (o LabelsOnly) Order(*rand.Rand) []int { return nil }
+
+func (o LabelsOnly) Batch([]int, *rand.Rand, ...string) (tensor.Map, error) {
+	return nil, errors.New("the examples of this client are not on this machine")
+}
+
+// Synthetic is data of the server, on which it trains the shared parameters before round 0, as a client would.
+type Synthetic struct {
+	Backbone Backbone
+	Data     method.Data
+	Epochs   int
+}
+
+// Check returns an error for data that cannot be used.
+func (s *Synthetic) Check(classes int) error {
+	if s.Epochs < 1 {
+		return fmt.Errorf("synthetic.epochs is %d; it must be 1 or more", s.Epochs)
+	}
+	if s.Data.Len() == 0 {
+		return errors.New("the synthetic set has no images")
+	}
+	for _, y := range s.Data.Labels() {
+		if y < 0 || y >= int64(classes) {
+			return fmt.Errorf("the synthetic set has label %d, but there are %d classes", y, classes)
+		}
+	}
+	return nil
 }

@@ -46,7 +46,6 @@ func (f *Features) Pick(index []int) *Features {
 	return p
 }
 
-// RowReader are read on demand.
 type RowReader interface {
 	// Read returns rows by their index, in that order.
 	Read(index []int) (*tensor.Tensor, error)
@@ -55,7 +54,6 @@ type RowReader interface {
 // InMemory are rows in memory.
 type InMemory struct{ *tensor.Tensor }
 
-// Read copies rows.
 func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
 // Add sets the rows of each view of an input: method.ImageInput or one of LargeInputs.
@@ -75,7 +73,6 @@ func (f *Features) Add(what string, rows []RowReader) {
 func (f *Features) Len() int        { return len(f.Class) }
 func (f *Features) Labels() []int64 { return f.Class }
 
-// Order returns a random permutation.
 func (f *Features) Order(r *rand.Rand) []int { return r.Perm(len(f.Class)) }
 
 func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {

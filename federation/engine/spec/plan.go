@@ -44,7 +44,6 @@ func (p Plan) Sample(r *rand.Rand) []int {
 	return pick
 }
 
-// Sampling returns how the clients of a round are drawn.
 func (p Plan) Sampling() method.Sampling {
 	s := method.Sampling{Clients: len(p.TrainingClients()), Poisson: p.Poisson}
 	s.Size = float64(s.Clients)
@@ -57,7 +56,6 @@ func (p Plan) Sampling() method.Sampling {
 	return s
 }
 
-// TrainingClients lists the clients that may train.
 func (p Plan) TrainingClients() []int {
 	if len(p.Trainers) > 0 {
 		return p.Trainers

@@ -6,7 +6,6 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Training says how clients train.
 type Training struct {
 	Epochs    int
 	Batch     int

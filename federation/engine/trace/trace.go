@@ -16,7 +16,6 @@ type Tracer interface {
 	Round(RoundRecord)
 }
 
-// Recorder is a Tracer in memory.
 type Recorder struct {
 	mu      sync.Mutex
 	Tensors tensor.Map
@@ -47,7 +46,6 @@ type RoundRecord struct {
 	Staleness []int `json:"staleness,omitempty"`
 }
 
-// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder { return &Recorder{Tensors: tensor.Map{}} }
 
 func (r *Recorder) Put(name string, t *tensor.Tensor) {
@@ -95,7 +93,6 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
-// Enabled reports whether there is a Tracer.
 func (tr Client) Enabled() bool { return tr.t != nil }
 
 // Step is one step before its update.

@@ -15,7 +15,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Files of a trace folder.
 const (
 	InfoFile    = "trace.json"
 	TensorsFile = "trace.safetensors"
@@ -83,7 +82,6 @@ type Parameter struct {
 	Words string `json:"words,omitempty"` // to whose embeddings it is added
 }
 
-// ClientInfos describes the clients of an experiment.
 func ClientInfos(e *spec.Experiment) []ClientInfo {
 	out := make([]ClientInfo, len(e.Clients))
 	for i, c := range e.Clients {

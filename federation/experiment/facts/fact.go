@@ -17,7 +17,6 @@ type Fact struct {
 	Help  string
 }
 
-// Text returns the value as it is shown.
 func (f Fact) Text() string {
 	switch v := f.Value.(type) {
 	case nil:
@@ -70,10 +69,8 @@ func (f *Fact) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Facts are in the order of display.
 type Facts []Fact
 
-// Find returns a fact by name.
 func (f Facts) Find(name string) (Fact, bool) {
 	for _, x := range f {
 		if x.Name == name {

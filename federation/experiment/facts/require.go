@@ -86,7 +86,6 @@ func (r Requirement) equals(value any) bool {
 	return fmt.Sprint(value) == r.Value
 }
 
-// on reports whether a value means that something is on.
 func on(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -99,7 +99,6 @@ type evaluated struct {
 
 func (e evaluated) View() method.View { return e.view }
 
-// What a run does not have.
 var (
 	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained on another " +
 		"machine, whose run folder has them")

@@ -159,3 +159,32 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	}
 	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
 }
+
+// standardOperators rewrites ONNX Runtime's own operators in graphs of bundles and methods as standard ones, so that
+// other runtimes can read the file; ONNX Runtime fuses them again while loading. An operator without a standard form
+// stays.
+func standardOperators(roots []graph.Node) []graph.Node {
+	return graph.Transform(roots, func(op *graph.Op, in []graph.Node) []graph.Node {
+		if op.Domain != graph.Microsoft {
+			return nil
+		}
+		switch op.Kind {
+		case "QuickGelu": // x σ(alpha x)
+			alpha := op.Attrs.Float("alpha", 1.702)
+			return []graph.Node{in[0].Mul(in[0].MulScalar(alpha).Sigmoid())}
+		case "FusedMatMul": // alpha A B, with either transposed over its last two axes
+			a, b := in[0], in[1]
+			if a.Rank() < 2 || b.Rank() < 2 || op.Attrs.Int("transBatchA", 0)+op.Attrs.Int("transBatchB", 0) > 0 {
+				return nil
+			}
+			if op.Attrs.Int("transA", 0) > 0 {
+				a = a.T()
+			}
+			if op.Attrs.Int("transB", 0) > 0 {
+				b = b.T()
+			}
+			return []graph.Node{a.MatMul(b).MulScalar(op.Attrs.Float("alpha", 1))}
+		}
+		return nil
+	})
+}

@@ -20,7 +20,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Prediction is a classifier's result for one image.
 type Prediction struct {
 	Image         string
 	Probabilities []float32 // by class
@@ -68,7 +67,6 @@ func Open(c experiment.Config, dir string, choice Choice) (*Classifier, error) {
 	return r.open(c, choice)
 }
 
-// open reads one classifier of the run.
 func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, error) {
 	stack, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
@@ -110,7 +108,6 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 // Classes returns the names of the classes, in the order of probabilities.
 func (f *Classifier) Classes() []string { return f.classes }
 
-// Close frees the sessions.
 func (f *Classifier) Close() error { return f.worker.Close() }
 
 // Predict classifies images. Features are computed in full precision, since those of the cache are rounded and exported

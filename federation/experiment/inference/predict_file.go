@@ -42,10 +42,8 @@ func OpenFile(path string, o ort.Options) (*File, error) {
 	return f, nil
 }
 
-// Close frees the session.
 func (f *File) Close() error { return f.session.Close() }
 
-// About returns the file's metadata.
 func (f *File) About() ([]Fact, error) { return f.about, nil }
 
 // Classes returns the names of the classes, in the order of probabilities.
@@ -79,7 +77,6 @@ func (f *File) run(ctx context.Context, pixels *tensor.Tensor) ([]float32, error
 	return got[ClassifierOutput].Row(0).Data, nil
 }
 
-// Predict classifies images.
 func (f *File) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
 	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, f.pixels, func(i int, pixels *tensor.Tensor,
 		_ *data.BadImage) error {
@@ -102,7 +99,6 @@ const (
 // notOurs is the error of a file that Export did not write.
 const notOurs = "it is not a classifier that promptfed export wrote: %s"
 
-// classifierClasses reads the class names of an exported classifier.
 func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetaClasses })
 	if i < 0 {
