@@ -37,12 +37,6 @@ type CountedSet struct {
 	Domains int    `config:"domains" help:"visual domains; a set without domains has one"`
 }
 
-func IsCounts(path string) (bool, error) {
-	f, err := read(path)
-	_, ok := f.keys["counts"]
-	return ok, err
-}
-
 // LoadCounts reads a file with a section counts, and the configuration for opening its sets; sets are changes
 // "key=value" of the configuration. An error names its place in the file.
 func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {

@@ -164,8 +164,9 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	return s, there, nil
 }
 
-func IsSweep(path string) (bool, error) {
+// HasSection reports whether a configuration file has a section, such as sweep or counts.
+func HasSection(path, name string) (bool, error) {
 	f, err := read(path)
-	_, ok := f.keys["sweep"]
+	_, ok := f.keys[name]
 	return ok, err
 }

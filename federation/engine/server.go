@@ -72,12 +72,6 @@ func (s *Server) sample(round int) []int {
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
 
-// secretSample reports whether epsilon assumes a sample of clients that nobody may know.
-func (s *Server) secretSample() bool {
-	return s.ServerNoise != nil && s.Global.Sampling.Draws() &&
-		method.Any(s.Method, func(p method.Properties) bool { return p.HidesClients })
-}
-
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
 	clock := startPhases(s.pool)
@@ -188,7 +182,9 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	if s.Remote != nil {
 		rec.Limited = s.Remote.Limited()
 	}
-	if s.secretSample() {
+	// where epsilon assumes a sample of clients that nobody may know
+	if s.ServerNoise != nil && g.Sampling.Draws() &&
+		method.Any(s.Method, func(p method.Properties) bool { return p.HidesClients }) {
 		rec.HideSample(g.Sampling.Poisson)
 	}
 	clock.end(&rec)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
@@ -133,9 +132,4 @@ func (b *Built) training(ctx context.Context, x features.Extractor, f *bundle.Bu
 		return nil, err
 	}
 	return out.Replace(at, poison), nil
-}
-
-// isAttacker reports whether a client attacks, if the attackers are known.
-func (b *Built) isAttacker(client int) bool {
-	return b.Engine != nil && slices.Contains(b.Engine.Attack.Attackers, client)
 }

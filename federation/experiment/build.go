@@ -36,13 +36,15 @@ type Built struct {
 	Method   method.Method
 	Engine   *spec.Experiment // without clients until Features
 	Info     DataInfo
+	// DataDigest is the SHA-256, in hex, of content, split, class and domain of every image of the set: equal on all
+	// machines with the same images, whatever the names and places of their files.
+	DataDigest string
 
 	options    []byte // of the method, in JSON
 	duplicates data.Duplicates
 	contents   map[string]data.ContentHash // of the images of the set, by ID
-	dataDigest string
-	classNames []string                  // of the set, as it has them: reproduce.class_names does not change them
-	opened     map[string]*bundle.Bundle // by name in Config.Backbones
+	classNames []string                    // of the set, as it has them: reproduce.class_names does not change them
+	opened     map[string]*bundle.Bundle   // by name in Config.Backbones
 
 	layer          *secure.Layer                       // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
@@ -164,7 +166,10 @@ func (b *Built) define() error {
 	}
 	b.Engine.Warnings = slices.Concat(methods.InactiveTerms(b.Method, c.Train.Rounds), c.Train.neverReached())
 	b.Engine.Evaluate = c.Evaluation()
-	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.trainersAndNew()
+	if c.Eval.NewClients > 0 { // the last ones, where holdOutClients puts those that it draws
+		all, n := message.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
+		b.Engine.Plan.Trainers, b.Engine.Plan.New = all[:n], all[n:]
+	}
 	if err := b.openAttack(); err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (b *Built) keepContents(s *data.Set, contents []data.ContentHash) {
 		}
 		contents = contents[n:]
 	}
-	b.dataDigest = all.String()
+	b.DataDigest = all.String()
 }
 
 // countShared counts equal images of the clients' lists.
@@ -233,10 +233,6 @@ func (b *Built) describeData() {
 		b.Info.Notes = append(b.Info.Notes, CountInWords(n, "image")+" that several clients train on")
 	}
 }
-
-// DataDigest returns the SHA-256, in hex, of content, split, class and domain of every image of the set: equal on all
-// machines with the same images, whatever the names and places of their files.
-func (b *Built) DataDigest() string { return b.dataDigest }
 
 // withoutValidation returns the set without the training examples that data.val_share made validation data and that
 // nobody trains on.

@@ -179,7 +179,7 @@ func TestDataDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.DataDigest()
+		return b.DataDigest
 	}
 	root, copied := datatest.Tree(t, list...), t.TempDir()
 	if err := os.CopyFS(copied, os.DirFS(root)); err != nil {

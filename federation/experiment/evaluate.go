@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
-	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -105,16 +104,6 @@ func (c Config) Evaluation() record.TestPlan {
 // acrossMachines makes it the evaluation of a server and clients on other machines: counts of classes are sent only on
 // request.
 func (b *Built) acrossMachines() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
-
-// trainersAndNew returns the clients that train and those that never do. The latter are the last clients, where
-// holdOutClients puts those that it draws. Both are nil if all train.
-func (c Config) trainersAndNew() (trainers, never []int) {
-	if c.Eval.NewClients == 0 {
-		return nil, nil
-	}
-	all, n := message.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
-	return all[:n], all[n:]
-}
 
 // holdOutClients draws n of the parts by the seed and moves them behind the others, each group in its order, so that
 // lists by client have the numbers of the clients that train.

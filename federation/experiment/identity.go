@@ -77,7 +77,7 @@ func (b *Built) Identity(ctx context.Context, progress Progress) (Identity, erro
 	if err != nil {
 		return id, err
 	}
-	id.put("data", b.DataDigest(), "")
+	id.put("data", b.DataDigest, "")
 	id.put("classes", digestOf(b.classNames), CountInWords(len(b.classNames), "class"))
 	var digests, names []string // in the order in which clients get them
 	for _, name := range b.Config.Backbones {
@@ -130,7 +130,8 @@ func (b *Built) ServerIdentity() (Identity, error) {
 func (b *Built) ofConfig() (Identity, error) {
 	c := b.Config
 	id := Identity{Version: identityVersion, Seed: c.Seed, Values: map[string]string{}, Shown: map[string]string{}}
-	off := map[string]string{}
+	var off []string // sections, and their keys that say so
+	var kept []string
 	for _, s := range []struct {
 		on           bool
 		section, key string
@@ -138,13 +139,13 @@ func (b *Built) ofConfig() (Identity, error) {
 		"simulated_time.speeds"}, {c.SecureAggregation.Enabled(), "secure_aggregation", "secure_aggregation.threshold"},
 		{c.Data.LabelNoise.Enabled(), "data.label_noise", "data.label_noise.kind"}} {
 		if !s.on {
-			off[s.section] = s.key
+			off, kept = append(off, s.section), append(kept, s.key)
 		}
 	}
 	var err error
 	for key, value := range configtags.Flatten(c) {
-		switch section := sectionOf(key, off); {
-		case !IsIdentityKey(key), section != "" && key != off[section]:
+		switch {
+		case !IsIdentityKey(key), within(key, off) && !slices.Contains(kept, key):
 		case key == "options":
 			err = id.putOptions(err, key, c.Options)
 		default:
@@ -156,16 +157,6 @@ func (b *Built) ofConfig() (Identity, error) {
 	}
 	id.put("numerics", strconv.Itoa(numerics.Version), "")
 	return id, err
-}
-
-// sectionOf is the section of a map that a key lies in; empty for none.
-func sectionOf(key string, sections map[string]string) string {
-	for s := range sections {
-		if strings.HasPrefix(key, s+".") {
-			return s
-		}
-	}
-	return ""
 }
 
 // putOptions puts the options of a method and its wrappers, which lie below their names.

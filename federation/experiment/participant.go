@@ -207,9 +207,9 @@ func (b *Built) Clients() Clients {
 			c.Backbone = b.Assigned[i].Name
 		}
 		_, c.Noisy = b.labels(i)
-		c.Attacker = b.isAttacker(i)
 		if b.Engine != nil {
 			c.New = slices.Contains(b.Engine.Plan.New, i)
+			c.Attacker = b.Engine.Attack.IsAttacker(i)
 		}
 		out.Clients = append(out.Clients, c)
 	}

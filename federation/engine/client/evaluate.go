@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"promptfed/federation/engine/message"
@@ -215,12 +214,4 @@ func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
 		v.Train = spec.LabelsOnly(v.Test.Labels()) // its own examples have other classes
 	}
 	return &v
-}
-
-func closeAll(evaluators map[string]setEvaluator) error {
-	var errs []error
-	for _, x := range evaluators {
-		errs = append(errs, x.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -72,7 +72,13 @@ func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
 }
 
 // Close frees the compiled sessions. No call may be in flight.
-func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.evaluators)) }
+func (w *Worker) Close() error {
+	err := w.c.close()
+	for _, x := range w.evaluators {
+		err = errors.Join(err, x.Close())
+	}
+	return err
+}
 
 func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
 	return spec.TaskOf(c.Backbone, c.ID, clients, len(w.Classes))

@@ -34,7 +34,13 @@ func (o Instruction) Check(r Reply) error {
 		}
 		return CheckFinite("upload ", UploadTensors(r.Upload))
 	}
-	return o.checkTest(r)
+	if len(r.Upload.Shared)+len(r.Upload.Extra) > 0 {
+		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())
+	}
+	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
+		return nil // it has no validation data
+	}
+	return o.checkScores(r.Scores)
 }
 
 // CheckUpload refuses an upload that cannot be averaged with the shared parameters, or that would spoil the average.
@@ -65,17 +71,6 @@ func (o Instruction) checkScores(s Scores) error {
 		}
 	}
 	return nil
-}
-
-// checkTest returns the reason why a reply to an instruction that tests cannot count.
-func (o Instruction) checkTest(r Reply) error {
-	if len(r.Upload.Shared)+len(r.Upload.Extra) > 0 {
-		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())
-	}
-	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
-		return nil // it has no validation data
-	}
-	return o.checkScores(r.Scores)
 }
 
 // maxTested is how many examples a client may report as tested: sums over any number of clients have exact float64 and

@@ -83,23 +83,23 @@ func Generalise(local, base, other *Evaluation) *Generalisation {
 	return &Generalisation{l, b, n, harmonic(b, n), harmonic(l, b, n)}
 }
 
-var _ = define(Definition{Name: HM, Column: 140, Title: "harmonic mean of base and new", Unit: Percent, Evaluated: true,
-	Merge: computed, Exists: headline + ": evaluation sets base and new", Privacy: derived,
-	Read: func(r Round, _ string) (float64, bool) {
-		if r.BaseToNew == nil {
-			return 0, false
-		}
-		return r.BaseToNew.HM, true
-	}})
+var (
+	_ = generalisation(HM, 140, "harmonic mean of base and new", "", func(g Generalisation) float64 { return g.HM })
+	_ = generalisation(HM3, 150, "harmonic mean of local, base and new", "test data, ",
+		func(g Generalisation) float64 { return g.HM3 })
+)
 
-var _ = define(Definition{Name: HM3, Column: 150, Title: "harmonic mean of local, base and new", Unit: Percent,
-	Evaluated: true, Merge: computed, Exists: headline + ": test data, evaluation sets base and new", Privacy: derived,
-	Read: func(r Round, _ string) (float64, bool) {
-		if r.BaseToNew == nil {
-			return 0, false
-		}
-		return r.BaseToNew.HM3, true
-	}})
+// generalisation defines a harmonic mean; also says what it needs beside the evaluation sets.
+func generalisation(name string, column int, title, also string, of func(g Generalisation) float64) Definition {
+	return define(Definition{Name: name, Column: column, Title: title, Unit: Percent, Evaluated: true, Merge: computed,
+		Exists: headline + ": " + also + "evaluation sets base and new", Privacy: derived,
+		Read: func(r Round, _ string) (float64, bool) {
+			if r.BaseToNew == nil {
+				return 0, false
+			}
+			return of(*r.BaseToNew), true
+		}})
+}
 
 // harmonic is the harmonic mean of numbers that are not negative; 0 where one of them is.
 func harmonic(values ...float64) float64 {

@@ -18,7 +18,7 @@ func papers(t *testing.T) (sweeps, counts []string) {
 		t.Fatalf("no files in configs/papers: %v", err)
 	}
 	for _, path := range files {
-		switch is, err := configs.IsCounts(path); {
+		switch is, err := configs.HasSection(path, "counts"); {
 		case err != nil:
 			t.Fatal(err)
 		case is:

@@ -39,7 +39,7 @@ func partitionCommand() *cobra.Command {
 	c.Flags().StringVar(&file, "json", "", "also write the partition to a JSON file")
 	show := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		counts, err := configs.IsCounts(args[0])
+		counts, err := configs.HasSection(args[0], "counts")
 		if err != nil {
 			return cli.Usage(err)
 		}

@@ -32,5 +32,5 @@ func openTrackers(names []string, dir string, b *experiment.Built, warn func(str
 		return nil, err
 	}
 	return trackers.Open(names, trackers.Run{Dir: dir, Name: conf.Name, Method: conf.Method, Seed: conf.Seed,
-		Config: text, Digest: b.DataDigest()}, warn)
+		Config: text, Digest: b.DataDigest}, warn)
 }

@@ -119,7 +119,7 @@ func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 		f.sets = append([]string{"data.set=" + kind, "data.root=" + strconv.Quote(f.images)}, f.sets...)
 	}
 	for _, path := range args {
-		sweep, err := configs.IsSweep(path)
+		sweep, err := configs.HasSection(path, "sweep")
 		if err != nil {
 			return nil, cli.Usage(err)
 		}

@@ -59,7 +59,7 @@ type Call struct {
 
 // DataOf returns the description of the data of an experiment.
 func DataOf(b *experiment.Built) *Data {
-	d := &Data{Set: b.Info.Set, Digest: b.DataDigest(), Classes: b.Info.Classes, Domains: len(b.Info.Domains),
+	d := &Data{Set: b.Info.Set, Digest: b.DataDigest, Classes: b.Info.Classes, Domains: len(b.Info.Domains),
 		Images: map[string]int{}, Clients: len(b.Parts)}
 	if root := b.Config.Data.Root; root != "" && d.Set != "synthetic" {
 		d.Root, _ = filepath.Abs(root)
