@@ -62,16 +62,9 @@ func (c Config) Enabled() bool { return c.Kind != None }
 
 // Check reports invalid settings.
 func (c Config) Check() error {
-	errs := []error{data.OneOf("attack.kind", c.Kind, None, LabelFlip, SignFlip, Gaussian, Scaled, Backdoor)}
-	for _, k := range []struct {
-		key        string
-		value, top float64
-	}{{"share", c.Share, 1}, {"strength", c.Strength, 1e6}, {"poison", c.Poison, 1}, {"trigger", c.Trigger, 1}} {
-		if !(k.value >= 0 && k.value <= k.top) {
-			errs = append(errs, fmt.Errorf("attack.%s: %v; it must lie between 0 and %v", k.key, k.value, k.top))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(data.OneOf("attack.kind", c.Kind, None, LabelFlip, SignFlip, Gaussian, Scaled, Backdoor),
+		data.Between("attack.share", c.Share, 0, 1), data.Between("attack.strength", c.Strength, 0, 1e6),
+		data.Between("attack.poison", c.Poison, 0, 1), data.Between("attack.trigger", c.Trigger, 0, 1))
 }
 
 // Attackers returns the attacking clients among the training clients, sorted.

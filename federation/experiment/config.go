@@ -254,15 +254,10 @@ func (c Config) CheckWithoutData() error {
 	if len(c.Backbones) == 0 {
 		bad("backbones: empty; name at least one, see promptfed list backbones")
 	}
-	for _, n := range []struct {
-		key   string
-		value int
-	}{{"train.rounds", c.Train.Rounds}, {"train.epochs", c.Train.Epochs}, {"train.batch", c.Train.Batch},
-		{"eval.every", c.Eval.Every}, {"eval.last", c.Eval.Last}, {"partition.clients", c.Partition.Clients}} {
-		if n.value < 1 {
-			bad("%s: %d; it must be 1 or more", n.key, n.value)
-		}
-	}
+	errs = append(errs, data.AtLeast("train.rounds", c.Train.Rounds, 1),
+		data.AtLeast("train.epochs", c.Train.Epochs, 1), data.AtLeast("train.batch", c.Train.Batch, 1),
+		data.AtLeast("eval.every", c.Eval.Every, 1),
+		data.AtLeast("eval.last", c.Eval.Last, 1), data.AtLeast("partition.clients", c.Partition.Clients, 1))
 	if !(c.Train.Memory > 0 && c.Train.Memory <= 1<<20) {
 		bad("train.memory_gb: %v; it must be above 0 and at most %d", c.Train.Memory, 1<<20)
 	}
@@ -277,18 +272,8 @@ func (c Config) CheckWithoutData() error {
 		data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float),
 		data.OneOf("eval.view", c.Eval.View, record.Views()...),
 		data.OneOf("train.loss", c.Train.Loss, softmaxLoss, sigmoidLoss),
-		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState))
-	for _, n := range []struct {
-		key   string
-		value int
-		none  string
-	}{{"data.shots", c.Data.Shots, "set 0 for all examples, or a number"}, {"data.views", c.Data.Views,
-		"set 1 or more"}, {"eval.embeddings", c.Eval.Embeddings, "take 0 for none"}} {
-		if n.value < 0 {
-			bad("%s: %d is negative; %s", n.key, n.value, n.none)
-		}
-	}
-	errs = append(errs, c.checkEval())
+		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState),
+		data.AtLeast("data.shots", c.Data.Shots, 0), data.AtLeast("data.views", c.Data.Views, 0), c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}

@@ -19,16 +19,13 @@ import (
 // checkEval returns an error for a mistake in the section eval.
 func (c Config) checkEval() error {
 	e := c.Eval
-	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal), data.OneOf("eval.confusion", e.Confusion,
-		localOnly, everyone, nobody)}
+	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal),
+		data.OneOf("eval.confusion", e.Confusion, localOnly, everyone, nobody),
+		data.Between("data.val_share", c.Data.ValShare, 0, partition.MaxValidationShare),
+		data.AtLeast("train.patience", c.Train.Patience, 0), data.Between("eval.target", e.Target, 0, 100),
+		data.Between("eval.fine_tune", e.FineTune, 0, maxNewSteps),
+		data.AtLeast("eval.embeddings", e.Embeddings, 0)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MaxValidationShare) {
-		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare,
-			partition.MaxValidationShare)
-	}
-	if c.Train.Patience < 0 {
-		bad("train.patience: %d is negative; set 0 to train all rounds", c.Train.Patience)
-	}
 	if c.validated() && !e.Validate {
 		bad("eval.validate: eval.select: best-val and train.patience need the validation accuracy; set it to true")
 	}
@@ -48,12 +45,6 @@ func (c Config) checkEval() error {
 		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
 			bad("eval.new_steps: %d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
 		}
-	}
-	if !(e.Target >= 0 && e.Target <= 100) {
-		bad("eval.target: %v; it must lie between 0 and 100, in percent", e.Target)
-	}
-	if e.FineTune < 0 || e.FineTune > maxNewSteps {
-		bad("eval.fine_tune: %d; it must lie between 0 and %d", e.FineTune, maxNewSteps)
 	}
 	if e.NewClients > 0 && len(e.NewSteps) == 0 {
 		bad("eval.new_steps: empty; give numbers of steps, such as [0, 10]")

@@ -111,7 +111,7 @@ func TestNeverTrain(t *testing.T) {
 	c.Eval.NewClients, c.Eval.NewSteps = 1, []int{3, 3}
 	refuses(t, c, "eval.new_steps", "once")
 	c.Eval.NewSteps, c.Data.Shots = nil, -1
-	refuses(t, c, "data.shots: -1 is negative", "set 0 for all examples")
+	refuses(t, c, "data.shots: -1; it must be 0 or more")
 }
 
 // TestEvaluationElsewhere: a server of remote clients selects only by data that it has, and neither side sends counts

@@ -2,9 +2,9 @@ package experiment
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
+	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 )
@@ -18,16 +18,10 @@ type Overrides struct {
 }
 
 func (e Overrides) check() error {
-	for _, l := range []struct {
-		key   string
-		list  []int
-		least int
-	}{{"epochs", e.Epochs, 1}, {"batch", e.Batch, 1}, {"steps", e.Steps, 0}} {
-		if len(l.list) > 0 && slices.Min(l.list) < l.least {
-			return fmt.Errorf("train.each.%s: %v; every entry must be %d or more", l.key, l.list, l.least)
-		}
+	of := func(key string, list []int, least int) error {
+		return data.AtLeast("train.each."+key, slices.Min(append(list, least)), least)
 	}
-	return nil
+	return errors.Join(of("epochs", e.Epochs, 1), of("batch", e.Batch, 1), of("steps", e.Steps, 0))
 }
 
 // perClient returns the entries as the engine repeats them.

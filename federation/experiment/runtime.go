@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 
+	"promptfed/federation/data"
 	"promptfed/runtime/ort"
 )
 
@@ -57,7 +58,9 @@ func named(choice string) string {
 }
 
 func (r Runtime) check() error {
-	var errs []error
+	errs := []error{data.AtLeast("runtime.device", r.Device, 0), data.AtLeast("runtime.devices", r.Devices, 0),
+		data.AtLeast("runtime.memory_limit", r.MemoryLimit, 0), data.AtLeast("runtime.workers", r.Workers, 0),
+		data.AtLeast("runtime.threads", r.Threads, 0), data.AtLeast("runtime.batch_clients", r.BatchClients, 1)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("runtime."+format, a...)) }
 	switch r.Provider {
 	case ort.CPU:
@@ -71,18 +74,6 @@ func (r Runtime) check() error {
 	case ort.CUDA, ort.Auto:
 	default:
 		bad("provider: %q is not known; use cpu, cuda or auto", r.Provider)
-	}
-	for _, n := range []struct {
-		key   string
-		value int64
-	}{{"device", int64(r.Device)}, {"devices", int64(r.Devices)}, {"memory_limit", r.MemoryLimit},
-		{"workers", int64(r.Workers)}, {"threads", int64(r.Threads)}} {
-		if n.value < 0 {
-			bad("%s: %d; it must not be negative", n.key, n.value)
-		}
-	}
-	if r.BatchClients < 1 {
-		bad("batch_clients: %d; it must be 1 (a run for each client) or more", r.BatchClients)
 	}
 	for _, k := range [][2]string{{"prepack", r.Prepack}, {"spinning", r.Spinning}} {
 		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {

@@ -24,8 +24,8 @@ func (s Synthetic) check() error {
 	if s.Set == "" {
 		return nil
 	}
-	if s.Epochs < 1 {
-		return fmt.Errorf("synthetic.epochs: %d; it must be 1 or more", s.Epochs)
+	if err := data.AtLeast("synthetic.epochs", s.Epochs, 1); err != nil {
+		return err
 	}
 	if err := sets.Validate(s.Config); err != nil {
 		return fmt.Errorf("synthetic: %w", err)

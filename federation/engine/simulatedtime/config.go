@@ -75,20 +75,16 @@ func (c Config) Enabled() bool { return c.Speeds != None }
 
 // Check returns an error for values that cannot be used; it opens no files.
 func (c Config) Check() error {
-	const section = "simulated_time."
+	const section, most = "simulated_time.", 1e18
 	errs := []error{data.OneOf(section+"speeds", c.Speeds, None, constant, lognormal, uniform, fromFile),
 		data.OneOf(section+"late", c.Late, drop, count),
 		data.OneOf(section+"fedbuff.staleness", c.FedBuff.Staleness, sqrt, constant, hinge),
-		data.OneOf(section+"fedbuff.weights", c.FedBuff.Weights, uniform, examples)}
-	for _, k := range []struct {
-		key   string
-		value float64
-	}{{"spread", c.Spread}, {"bandwidth", c.Bandwidth}, {"deadline", c.Deadline},
-		{"fedbuff.buffer", float64(c.FedBuff.Buffer)}, {"fedbuff.max_staleness", float64(c.FedBuff.MaxStaleness)}} {
-		if !(k.value >= 0) || math.IsInf(k.value, 0) {
-			errs = append(errs, fmt.Errorf("%s%s: %v; it must be 0 or more", section, k.key, k.value))
-		}
-	}
+		data.OneOf(section+"fedbuff.weights", c.FedBuff.Weights, uniform, examples),
+		data.Between(section+"spread", c.Spread, 0, most),
+		data.Between(section+"bandwidth", c.Bandwidth, 0, most),
+		data.Between(section+"deadline", c.Deadline, 0, most),
+		data.AtLeast(section+"fedbuff.buffer", c.FedBuff.Buffer, 0),
+		data.AtLeast(section+"fedbuff.max_staleness", c.FedBuff.MaxStaleness, 0)}
 	switch {
 	case !(c.Step > 0) || math.IsInf(c.Step, 0):
 		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))
