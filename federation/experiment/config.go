@@ -157,8 +157,6 @@ type Eval struct {
 	ZeroShot  bool    `config:"zero_shot"`
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
-	// TensorBoard is read by the command; it changes nothing that is computed.
-	TensorBoard bool `config:"tensorboard" help:"also write rounds for TensorBoard, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
 	Embeddings int `config:"embeddings"`
 }

@@ -18,6 +18,7 @@ var former = map[string]struct {
 	"secure_aggregation.beside":  {now: "secure_aggregation.extra_clip"},
 	"secure_aggregation.surveys": {now: "secure_aggregation.statistics"},
 
+	"eval.tensorboard": {value: false, why: "use the flag --log tensorboard"},
 	"runtime.encode": {value: false, why: "it only sent a simulation's messages through their encoded form; " +
 		"promptfed serve and join send real ones"},
 	"runtime.inter_threads": {value: 1, why: "it made no run faster, because the graphs are chains of operators; use " +

@@ -47,8 +47,8 @@ var unidentifying = map[string]string{
 	"backbones": "digests", "synthetic": "digest", "eval.sets": "digests", "eval.sets_root": "digests",
 	"data.root": "digest", "data.layout": "digest", "data.class_names": "classes", "data.corrupt": "digest",
 	"data.duplicates": "digest", "data.seed": "digest", "data.generator": "digest",
-	"simulated_time.file": "digest", "eval.zero_shot": "a warning", "eval.tensorboard": "another form of the numbers",
-	"eval.embeddings": "another file", "runtime": "execution",
+	"simulated_time.file": "digest", "eval.zero_shot": "a warning", "eval.embeddings": "another file",
+	"runtime": "execution",
 }
 
 // identifying are keys below unidentifying sections that are part of an Identity all the same.

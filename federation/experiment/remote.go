@@ -128,7 +128,7 @@ func (b *Built) Shared() Config {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
 	c.SimulatedTime = d.SimulatedTime
-	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
+	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings = "", "", 0
 	c.shortenBackbones()
 	return c
 }

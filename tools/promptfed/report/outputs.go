@@ -1,8 +1,6 @@
 package report
 
 import (
-	"slices"
-
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/tools/lab/report"
@@ -24,9 +22,6 @@ func Outputs() cli.Outputs {
 
 func openTrackers(names []string, dir string, b *experiment.Built, warn func(string)) (cli.Tracker, error) {
 	conf := b.Config
-	if conf.Eval.TensorBoard {
-		names = append(slices.Clip(names), trackers.TensorBoard)
-	}
 	text, err := configs.YAML(conf)
 	if err != nil {
 		return nil, err
