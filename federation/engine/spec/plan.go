@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/optim"
 )
 
 // Plan holds the decisions of the server: the clients that train in each round, and the tests.
@@ -66,4 +67,86 @@ func (p Plan) TrainingClients() []int {
 // Participants lists the clients that take part: all but those that never train.
 func (p Plan) Participants() []int {
 	return slices.DeleteFunc(message.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
+}
+
+type Training struct {
+	Epochs    int
+	Batch     int
+	DropLast  bool // leave out a last batch that is not full, when there is a full one
+	Optim     optim.Config
+	Schedule  optim.Schedule // over rounds
+	Overrides []Overrides    // by client, repeated; nil for all alike
+	// Shared passes one optimizer with its state from client to client, and from round to round: momentum leaks between
+	// clients. They train one after the other, by number, in one process.
+	Shared bool
+	// FineTune lets the personal evaluation test a copy of each client that trained the server's parameters for so many
+	// epochs by itself; with 0 it tests what the client last trained. The copies are not kept.
+	FineTune int
+	// Memory bounds, in bytes, how much a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	Memory int
+}
+
+// Batches divides rows, in their order, into batches.
+func (t Training) Batches(order []int) [][]int {
+	var out [][]int
+	for rows := range slices.Chunk(order, t.Batch) {
+		if t.DropLast && len(rows) < t.Batch && len(out) > 0 {
+			break
+		}
+		out = append(out, rows)
+	}
+	return out
+}
+
+// Overrides are the settings of one client that differ from those of all; 0 for no difference.
+type Overrides struct {
+	Epochs int // passes over its data in a round
+	Batch  int // examples of one step
+	Steps  int // of a round at most, 0 for no bound
+}
+
+// Of returns the training of a client by its entry of Overrides, which are repeated if there are more clients.
+func (t Training) Of(client int) (Training, int) {
+	if len(t.Overrides) == 0 {
+		return t, 0
+	}
+	p := t.Overrides[client%len(t.Overrides)]
+	if p.Epochs > 0 {
+		t.Epochs = p.Epochs
+	}
+	if p.Batch > 0 {
+		t.Batch = p.Batch
+	}
+	return t, p.Steps
+}
+
+// StepsOf returns how many steps a client with n examples takes in a round, if an epoch has each example once.
+func (t Training) StepsOf(client, n int) int {
+	t, most := t.Of(client)
+	steps := n / t.Batch
+	if n%t.Batch > 0 && (steps == 0 || !t.DropLast) {
+		steps++
+	}
+	if steps *= t.Epochs; most > 0 {
+		steps = min(steps, most)
+	}
+	return steps
+}
+
+// Tuning returns the training of one client for FineTune epochs.
+func (t Training) Tuning(client int) Training {
+	p, _ := t.Of(client)
+	t.Overrides = []Overrides{{Epochs: t.FineTune, Batch: p.Batch}}
+	return t
+}
+
+// Steps returns the training of one client for so many steps at the learning rate before the schedule.
+func (t Training) Steps(client, n int) Training {
+	p := Overrides{}
+	if len(t.Overrides) > 0 {
+		p = t.Overrides[client%len(t.Overrides)]
+	}
+	p.Epochs, p.Steps = n, n // an epoch has a step or more
+	t.Overrides, t.Schedule = []Overrides{p}, optim.Schedule{}
+	return t
 }

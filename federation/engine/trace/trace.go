@@ -1,10 +1,18 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
+	"promptfed/federation/engine/spec"
+	"promptfed/models/clip"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -136,4 +144,113 @@ func TraceAll(t Tracer, under string, m tensor.Map) {
 	for k, v := range m {
 		t.Put(under+"/"+k, v)
 	}
+}
+
+const (
+	InfoFile    = "trace.json"
+	TensorsFile = "trace.safetensors"
+)
+
+// Version is that of the trace folder, in trace.json. A trace without a version is of version 1, which has the
+// gradients before clipping as grad/NAME. Version 2 has rR/survey/STATISTIC/cK and .../digest for
+// rR/statistic/STATISTIC/cK and .../aggregate.
+const Version = 3
+
+// Info is trace.json: what an outside program needs beside the tensors. Version, Steps and Rounds are filled in by
+// Write.
+type Info struct {
+	Version    int      `json:"version"`
+	Config     any      `json:"config"`  // resolved
+	Classes    []string `json:"classes"` // names
+	Tokens     [][]int  `json:"tokens"`  // ids of each class behind a prompt: name, full stop, EOT
+	HandTokens [][]int  `json:"hand_tokens,omitempty"`
+	NameTokens [][]int  `json:"name_tokens,omitempty"`
+	// TemplateTokens are whole sequences by template, of those that the method reads beside data.template and bare
+	// names.
+	TemplateTokens map[string][][]int `json:"template_tokens,omitempty"`
+	Layout         string             `json:"layout,omitempty"`  // how ids become sequences, in words
+	Bundles        []Bundle           `json:"bundles,omitempty"` // the token ids above are those of the first
+	Clients        []ClientInfo       `json:"clients"`
+	Steps          []StepRecord       `json:"steps"`
+	Rounds         []RoundRecord      `json:"rounds"`
+	// Words are the embeddings [n,w] of what Bundle.Words names, by the number of the bundle and the text.
+	Words tensor.Map `json:"-"`
+}
+
+// Bundle is a backbone of the run and how its tokenizer reads the classes.
+type Bundle struct {
+	Name           string             `json:"name"`
+	Digest         string             `json:"digest"`
+	Folder         string             `json:"folder"`
+	LogitScale     float64            `json:"logit_scale"`          // what cosines are multiplied with
+	LogitBias      float64            `json:"logit_bias,omitempty"` // what a sigmoid loss adds to that
+	Sigmoid        bool               `json:"sigmoid,omitempty"`    // labels are fitted by sigmoids
+	SOS            int                `json:"sos"`                  // -1: texts have no start token
+	EOT            int                `json:"eot"`
+	Context        int                `json:"context"`
+	Text           clip.TextArch      `json:"text"` // its pad, pool and masks say how sequences are filled up and read
+	Tokens         [][]int            `json:"tokens"`
+	HandTokens     [][]int            `json:"hand_tokens"`
+	NameTokens     [][]int            `json:"name_tokens"` // whole sequences of bare class names
+	TemplateTokens map[string][][]int `json:"template_tokens,omitempty"`
+	Words          map[string][]int   `json:"words,omitempty"` // ids of what parameters are added to, by text
+}
+
+// ClientInfo describes a client in trace.json.
+type ClientInfo struct {
+	Bundle     string      `json:"bundle"`
+	Examples   int         `json:"examples"` // to train on
+	Test       int         `json:"test"`     // to test on
+	Domain     string      `json:"domain,omitempty"`
+	Parameters []Parameter `json:"parameters"`
+}
+
+// Parameter describes a learnable tensor of a client in trace.json.
+type Parameter struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"` // shared or private
+	Shape []int  `json:"shape"`
+	Words string `json:"words,omitempty"` // to whose embeddings it is added
+}
+
+func ClientInfos(e *spec.Experiment) []ClientInfo {
+	out := make([]ClientInfo, len(e.Clients))
+	for i, c := range e.Clients {
+		out[i] = ClientInfo{Bundle: c.Backbone.Name(), Examples: c.Train.Len(), Test: c.Test.Len(), Domain: c.Domain}
+		for _, p := range e.Method.Params(e.Task(c)) {
+			out[i].Parameters = append(out[i].Parameters, Parameter{p.Name, p.Owner.String(), p.Shape, p.Words})
+		}
+	}
+	return out
+}
+
+// Texts are the words that parameters of clients are added to, sorted.
+func (i Info) Texts() (out []string) {
+	for _, c := range i.Clients {
+		for _, p := range c.Parameters {
+			if p.Words != "" {
+				out = append(out, p.Words)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Write writes what was recorded, with info beside it, into the folder dir, which it makes where it is missing.
+func (r *Recorder) Write(dir string, info Info) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info.Version, info.Rounds = Version, r.Rounds
+	info.Steps = slices.SortedFunc(slices.Values(r.Steps), func(a, b StepRecord) int {
+		return cmp.Or(a.Round-b.Round, a.Client-b.Client, a.Step-b.Step)
+	})
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	all := maps.Clone(r.Tensors).Put("words", info.Words)
+	if err := safetensors.WriteFile(filepath.Join(dir, TensorsFile), all, nil); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.JSON(info, " "))
 }
