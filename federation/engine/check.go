@@ -13,28 +13,26 @@ import (
 
 // check returns an error for an experiment that cannot run, before round 0, and the client that the shared parameters
 // are drawn for.
-func check(e *spec.Experiment, set Settings, participants []message.Participant) (message.Participant, error) {
+func check(e *spec.Experiment, set Settings, participants []message.Participant) (first message.Participant,
+	err error) {
 	if err := checkPlan(e, len(participants)); err != nil {
-		return message.Participant{}, err
+		return first, err
 	}
-	if set.Terms && set.Guard != nil {
-		return message.Participant{}, errors.New("eval.terms: each client would report the norms of its own " +
-			"gradients, which secure aggregation hides; use only one of the two")
-	}
-	if e.Training.Shared && (set.Remote != nil || set.Executor != nil || set.Guard != nil || set.Wrap != nil) {
-		return message.Participant{}, errors.New("train.optimizer_state: shared passes one optimizer from client to " +
-			"client; run it in one process, without secure aggregation")
-	}
-	if e.SimulatedTime != nil && (set.Remote != nil || set.Guard != nil || set.Wrap != nil) {
-		return message.Participant{}, errors.New("simulated_time: clients on other machines take real time, and " +
-			"secure aggregation needs the clients that began a round; use it with promptfed run, without " +
-			"secure_aggregation")
-	}
-	if e.BatchClients > 1 && (set.Remote != nil || set.Executor != nil) {
-		return message.Participant{}, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, "+
-			"but here each client trains alone; set it to 1", e.BatchClients)
-	}
-	if set.Remote != nil {
+	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Guard != nil || set.Wrap != nil
+	switch {
+	case set.Terms && set.Guard != nil:
+		return first, errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
+			"aggregation hides; use only one of the two")
+	case e.Training.Shared && (elsewhere || secure):
+		return first, errors.New("train.optimizer_state: shared passes one optimizer from client to client; run it " +
+			"in one process, without secure aggregation")
+	case e.SimulatedTime != nil && (set.Remote != nil || secure):
+		return first, errors.New("simulated_time: clients on other machines take real time, and secure aggregation " +
+			"needs the clients that began a round; use it with promptfed run, without secure_aggregation")
+	case e.BatchClients > 1 && elsewhere:
+		return first, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each "+
+			"client trains alone; set it to 1", e.BatchClients)
+	case set.Remote != nil:
 		return checkParticipants(e, participants)
 	}
 	return participants[0], checkClients(e)

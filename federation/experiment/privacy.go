@@ -20,25 +20,23 @@ func (b *Built) openSecureAggregation() error {
 		return nil
 	}
 	weighting, beside, err := methods.AveragedUploads(b.Method)
-	if err != nil {
+	asked := methods.StatisticNames(b.Method)
+	clients := b.clients()
+	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
+	switch {
+	case err != nil:
 		return fmt.Errorf("secure_aggregation: the server gets only sums of uploads, but %w", err)
-	}
-	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
+	case len(asked) > 0 && c.Statistics != "clear":
 		return fmt.Errorf("secure_aggregation: clients answer the statistics %s, and the server would see each "+
 			"single answer; set secure_aggregation.statistics: clear to allow it, or turn secure aggregation off",
 			strings.Join(asked, ", "))
-	}
-	if b.Config.Train.Centralised {
+	case b.Config.Train.Centralised:
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, so that a sum would be its upload; " +
 			"use only one of the two")
-	}
-	if b.Config.Sampling == poisson {
+	case b.Config.Sampling == poisson:
 		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that " +
 			"clients cannot check how many are in a sum; set sampling: fixed")
-	}
-	clients := b.clients()
-	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
-	if p*float64(n) < 1.5 {
+	case p*float64(n) < 1.5:
 		return fmt.Errorf("secure_aggregation: a round has one of %d clients, so that a sum would be its upload; "+
 			"raise participation, which is %v", n, p)
 	}

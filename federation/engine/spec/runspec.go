@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"promptfed/runtime/numerics"
@@ -12,17 +13,16 @@ import (
 // RunSpec holds the settings that all sides of an experiment must share, with any data and on any machine. All of it
 // may be shown.
 type RunSpec struct {
-	Method         string   `json:"method"`  // base method and wrappers
-	Options        string   `json:"options"` // of all layers
-	Seed           uint64   `json:"seed"`
-	Training       string   `json:"training"`
-	Classes        []string `json:"classes"`
-	Template       string   `json:"template"`
-	EvaluationSets []string `json:"sets"`             // by name
-	Secure         string   `json:"secure,omitempty"` // secure aggregation; empty for none
-
-	Privacy   string `json:"privacy,omitempty"`   // what epsilons assume; empty for none
-	Precision string `json:"precision,omitempty"` // of features; empty for half
+	Method         string   `json:"method" what:"method"`   // base method and wrappers
+	Options        string   `json:"options" what:"options"` // of all layers
+	Seed           uint64   `json:"seed" what:"seed"`
+	Training       string   `json:"training" what:"training"`
+	Classes        []string `json:"classes" what:"classes"`
+	Template       string   `json:"template" what:"template"`
+	EvaluationSets []string `json:"sets" what:"evaluation sets"`                               // by name
+	Secure         string   `json:"secure,omitempty" what:"secure aggregation"`                // empty for none
+	Privacy        string   `json:"privacy,omitempty" what:"differential privacy"`             // what epsilons assume
+	Precision      string   `json:"precision,omitempty" what:"data.precision (empty is half)"` // of features
 }
 
 func (e *Experiment) RunSpec() RunSpec {
@@ -52,20 +52,11 @@ func (t RunSpec) Mismatch(client RunSpec) error {
 
 // MismatchOf returns, in one line, how mine differs from the spec of another side; nil if it does not.
 func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
-	for _, f := range []struct {
-		what        string
-		mine, other any
-	}{
-		{"method", t.Method, other.Method}, {"options", t.Options, other.Options}, {"seed", t.Seed, other.Seed},
-		{"training", t.Training, other.Training}, {"classes", t.Classes, other.Classes}, {"template", t.Template,
-			other.Template},
-		{"evaluation sets", t.EvaluationSets, other.EvaluationSets}, {"secure aggregation", t.Secure, other.Secure},
-		{"differential privacy", t.Privacy, other.Privacy},
-		{"data.precision (empty is half)", t.Precision, other.Precision},
-	} {
-		if fmt.Sprintf("%q", f.mine) != fmt.Sprintf("%q", f.other) {
-			return fmt.Errorf("%s: %s has %s, %s %s", f.what, mine, short(fmt.Sprintf("%.400q", f.mine)), others,
-				short(fmt.Sprintf("%.400q", f.other)))
+	a, b := reflect.ValueOf(t), reflect.ValueOf(other)
+	for i := range a.NumField() {
+		if x, y := a.Field(i), b.Field(i); fmt.Sprintf("%q", x) != fmt.Sprintf("%q", y) {
+			return fmt.Errorf("%s: %s has %s, %s %s", a.Type().Field(i).Tag.Get("what"), mine,
+				short(fmt.Sprintf("%.400q", x)), others, short(fmt.Sprintf("%.400q", y)))
 		}
 	}
 	return nil
