@@ -18,6 +18,7 @@ func TestUnambiguous(t *testing.T) {
 		say  []string
 	}{
 		{"train:\n  lr: 0.1\n  LR: 0.2", nil, []string{"c.yaml:3", "train.lr is given twice", "line 2"}},
+		{"train:\n  lr: 0.1\n  lr: 0.2", nil, []string{"c.yaml:3", "train.lr is given twice", "line 2"}},
 		{"train.lr: 0.1\ntrain: {lr: 0.2}", nil, []string{"c.yaml:2", "train.lr is given twice"}},
 		{"TRAIN: {lr: 0.1}\ntrain: {rounds: 2}", nil, []string{"train is given twice"}},
 		{"data: {class_names: {A: capital, a: small}}", nil, []string{"data.class_names.a is given twice"}},
