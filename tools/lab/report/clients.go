@@ -68,7 +68,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 
 // clientScale returns the scale and the axis of clients' values of a metric, which are accuracies.
 func clientScale(m results.Metric) (float64, figures.Axis) {
-	if m.Unit() != metrics.Percent {
+	if m.Unit != metrics.Percent {
 		m, _ = results.ParseMetric("last")
 	}
 	factor, y := scale(m)

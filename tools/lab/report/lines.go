@@ -18,15 +18,14 @@ import (
 
 // scale returns the factor from values of a metric to values in figures, and the axis of the figure.
 func scale(m results.Metric) (float64, figures.Axis) {
-	a := figures.Axis{}
-	a.Label, _, _ = strings.Cut(m.Title(), ",")
-	switch m.Unit() {
+	a := figures.Axis{Label: m.Heading()}
+	switch m.Unit {
 	case metrics.Percent:
 		a.Label += " (%)"
 		a.Bounds = [2]float64{0, 100}
 	case metrics.Plain, metrics.Count:
 	default:
-		a.Label += " (" + string(m.Unit()) + ")"
+		a.Label += " (" + string(m.Unit) + ")"
 	}
 	return m.Factor(), a
 }

@@ -25,11 +25,11 @@ func (r *Report) page() (page.Report, error) {
 		p.Title = r.Plans[0].Name // the card states the rest
 		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
 	}
-	for _, t := range append(append([]*tables.Table{}, r.main...), r.more...) {
+	for _, t := range slices.Concat(r.main, r.more) {
 		p.Tables = append(p.Tables, pageTable(t))
 	}
 	for _, t := range r.tests {
-		p.Significance = append(p.Significance, pageText(t))
+		p.Significance = append(p.Significance, pageTable(t))
 	}
 	for _, f := range r.figures {
 		svg, err := f.drawn.PageSVG()
@@ -100,9 +100,8 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 		}) {
 			continue
 		}
-		title, _, _ := strings.Cut(m.Title(), ",")
 		out = append(out, m)
-		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: title, Unit: string(m.Unit())})
+		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: m.Heading(), Unit: string(m.Unit)})
 	}
 	return out
 }
@@ -235,21 +234,6 @@ func pageTable(t *tables.Table) page.Table {
 				cell.Note = t.Notes[c.Mark-1]
 			}
 			row.Cells = append(row.Cells, cell)
-		}
-		out.Rows = append(out.Rows, row)
-	}
-	return out
-}
-
-func pageText(t *tables.Text) page.Table {
-	out := page.Table{Title: t.Title, Caption: strings.Join(t.Caption, " ")}
-	for i, h := range t.Heads {
-		out.Columns = append(out.Columns, page.Column{Name: h, Text: i < t.Texts})
-	}
-	for _, r := range t.Rows {
-		var row page.Row
-		for _, c := range r {
-			row.Cells = append(row.Cells, page.Cell{Text: c})
 		}
 		out.Rows = append(out.Rows, row)
 	}

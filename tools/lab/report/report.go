@@ -67,7 +67,7 @@ type Report struct {
 	*results.Results
 	main    []*tables.Table // one per part: a sweep, or the runs without a sweep
 	more    []*tables.Table
-	tests   []*tables.Text
+	tests   []*tables.Table
 	figures []namedFigure
 	json    *results.JSON
 	folder  string                    // of the report, absolute
@@ -140,33 +140,22 @@ func (r *Report) Write() error {
 		return fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
 	has := func(f string) bool { return slices.Contains(r.Formats, f) }
-	all := append(slices.Clone(r.main), r.more...)
-	var writable, short []tables.Writable
-	add := func(t tables.Writable, lines int) {
-		writable = append(writable, t)
-		if lines <= longestTable {
-			short = append(short, t)
-		}
-	}
-	for _, t := range all {
-		add(t, len(t.Rows))
-	}
-	for _, t := range r.tests {
-		add(t, len(t.Rows))
-	}
+	numbers := slices.Concat(r.main, r.more)
+	all := slices.Concat(numbers, r.tests)
+	short := slices.DeleteFunc(slices.Clone(all), func(t *tables.Table) bool { return len(t.Rows) > longestTable })
 	var errs []error
 	file := func(format, name string, write func(w io.Writer) error) {
 		if has(format) {
 			errs = append(errs, atomicfile.Write(filepath.Join(r.folder, name), write))
 		}
 	}
-	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, writable...) })
+	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, all...) })
 	file("tex", "tables.tex", func(w io.Writer) error {
 		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and "+
 			"tables.csv only\n", longestTable)
 		return tables.LaTeX(w, short...)
 	})
-	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, all...) })
+	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, numbers...) })
 	file("json", "report.json", atomicfile.JSON(r.json, "  "))
 	file("html", Page, func(w io.Writer) error {
 		p, err := r.page()

@@ -66,7 +66,7 @@ func TestStars(t *testing.T) {
 		v := contested(t, seeds)
 		shown := "" // the tables agree with the figure
 		for _, table := range v.tests {
-			shown += fmt.Sprint(table.Heads)
+			shown += fmt.Sprint(table.Heads())
 		}
 		if n := len(v.tests); (n == 1) != (seeds < 3) || strings.Contains(shown, "95 %") == (seeds < 3) ||
 			strings.Contains(shown, "Cohen") == (seeds < 3) || strings.Contains(shown, "p Wil") == (seeds < 3) {
@@ -111,10 +111,16 @@ func TestRanks(t *testing.T) {
 	}
 	want := [][]string{{"B", "1.0", "63.1 ± 0.1", "63.1 ± 0.1", "+13.1", "0.0312"},
 		{"A", "2.0", "50.0 ± 0.0", "50.0 ± 0.0", "–", "–"}}
-	if got := v.tests[0].Rows; fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("rows %q", got)
+	for i, row := range v.tests[0].Rows {
+		got := row.Labels
+		for _, c := range row.Cells {
+			got = append(got, v.tests[0].Text(c))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want[i]) {
+			t.Errorf("row %q, want %q", got, want[i])
+		}
 	}
-	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5 over A p Wilcoxon, Holm]" {
+	if heads := fmt.Sprint(v.tests[0].Heads()); heads != "[method mean rank 0.1 5 over A p Wilcoxon, Holm]" {
 		t.Error(heads)
 	}
 	if j := v.json.Ranks; len(j) != 1 || j[0].Metric != "personal" || fmt.Sprint(j[0].Labels, j[0].Ranks) !=
@@ -133,7 +139,7 @@ func TestRanks(t *testing.T) {
 	v.compare()
 	v.tests = nil
 	v.rank(card)
-	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5]" {
+	if heads := fmt.Sprint(v.tests[0].Heads()); heads != "[method mean rank 0.1 5]" {
 		t.Errorf("without a control: %s", heads)
 	}
 }

@@ -39,7 +39,7 @@ func instances(q metrics.Definition, groups []*Group) []string {
 	case q.Argument == metrics.PercentPlaceholder:
 		all = targets(groups)
 	case q.Arguments != nil:
-		all = arguments(q.Name, groups)
+		all = Arguments(q.Name, groups)
 	}
 	for i, a := range all {
 		if all[i] = q.Name; a != "" {
@@ -87,14 +87,14 @@ func MainMetrics(asked string, groups []*Group) []string {
 			out = append(out, name)
 		}
 	}
-	accuracy := Metric{Name: metrics.Last, quantity: metrics.Accuracy, window: metrics.Last}
-	if m.definition().Evaluated && m.definition().Window != metrics.First {
-		accuracy = Metric{Name: m.window, quantity: metrics.Accuracy, window: m.window}
+	accuracy := usual(metrics.Accuracy, "")
+	if accuracy.Name = metrics.Last; m.Evaluated && m.Window != metrics.First {
+		accuracy.Name, accuracy.window = m.window, m.window
 	}
 	for _, view := range []string{GlobalView, PersonalView} {
 		add(accuracy.InEvaluation(view).Name, true)
 	}
-	if m.quantity != metrics.Accuracy {
+	if !m.of(metrics.Accuracy) {
 		add(accuracy.Name, false)
 	}
 	for _, window := range []string{metrics.BestVal, metrics.Best} {

@@ -142,7 +142,7 @@ func counted(seeds []uint64) string {
 // valuesOf returns the paired values of a run at a level.
 func valuesOf(r *Run, m Metric, level Level) []float64 {
 	if level == OverClients {
-		if m.quantity != metrics.Accuracy {
+		if !m.of(metrics.Accuracy) {
 			return nil // clients have no values of other quantities
 		}
 		return m.PerClient(r)

@@ -69,22 +69,12 @@ func testedIn(tests map[string]record.SetResult, kind method.View) map[string]re
 	return out
 }
 
-// of returns the metric in a round; false if the round does not have it.
-func (m Metric) of(r Round) (float64, bool) {
+// headline returns a round with the metric's evaluation as headline.
+func (m Metric) headline(r Round) Round {
 	if m.view != "" {
-		r = r.in(kindOf(m.view))
+		return r.in(kindOf(m.view))
 	}
-	in := r.Metrics()
-	in.TotalBytes, in.TotalParameters = r.Sent.Bytes, r.Sent.Parameters
-	return m.definition().Read(in, m.arg)
-}
-
-// evaluation returns the metric's evaluation in a round; nil if the round does not have it.
-func (m Metric) evaluation(r Round) *metrics.Evaluation {
-	if m.view != "" {
-		return r.Evaluations.Of(kindOf(m.view))
-	}
-	return r.Evaluation
+	return r
 }
 
 // InEvaluation returns the metric in one evaluation, independent of the runs' headlines. A metric without evaluations
@@ -94,7 +84,7 @@ func (m Metric) InEvaluation(view string) Metric {
 		return m
 	}
 	switch m.view = view; {
-	case m.quantity != metrics.Accuracy:
+	case !m.of(metrics.Accuracy):
 		m.Name = view + "/" + m.Name
 	case m.window == metrics.Last:
 		m.Name = view
@@ -107,7 +97,7 @@ func (m Metric) InEvaluation(view string) Metric {
 // View returns the evaluation of the metric in a run; empty for metrics without evaluations, such as a loss.
 func (m Metric) View(r *Run) string {
 	switch {
-	case !m.definition().Evaluated:
+	case !m.Evaluated:
 		return ""
 	case m.view != "":
 		return m.view
@@ -116,7 +106,7 @@ func (m Metric) View(r *Run) string {
 }
 
 // UsesHeadline reports whether the metric uses each run's headline evaluation.
-func (m Metric) UsesHeadline() bool { return m.view == "" && m.definition().Evaluated }
+func (m Metric) UsesHeadline() bool { return m.view == "" && m.Evaluated }
 
 // Views lists the evaluations of the metric in some groups' finished runs.
 func (m Metric) Views(groups []*Group) []string {
@@ -136,23 +126,16 @@ func (m Metric) Views(groups []*Group) []string {
 func (m Metric) LacksEvaluation(r *Run) bool {
 	view, tested := m.View(r), false
 	for _, round := range r.Rounds {
-		if !round.Tested {
-			continue
-		}
-		if view == GlobalView && round.Evaluations.Global != nil || view == PersonalView &&
-			round.Evaluations.Personal != nil {
+		if round.Tested && round.Evaluations.Of(kindOf(view)) != nil {
 			return false
 		}
-		tested = true
+		tested = tested || round.Tested
 	}
 	return tested && view != ""
 }
 
-func anyDone(groups []*Group) bool {
-	return slices.ContainsFunc(groups, func(g *Group) bool { return len(g.Done()) > 0 })
-}
-
-// TitleOf returns Title, and states if the runs of some groups have fewer tested rounds than the window.
+// TitleOf describes the metric and its rounds in words. It states if runs of some groups have fewer tested rounds than
+// the window.
 func (m Metric) TitleOf(groups []*Group) string {
 	if w := m.WindowOf(groups); w != "" {
 		return m.subject() + ", " + w
@@ -166,16 +149,17 @@ func (m Metric) WindowOf(groups []*Group) string {
 	if !ok || n < 2 {
 		return metrics.DescribeWindow(m.window)
 	}
-	least, most := n, 0
+	least, most, done := n, 0, false
 	for _, g := range groups {
 		for _, r := range g.Done() {
+			done = true
 			if have := len(m.whole().rounds(r)); have > 0 {
 				least, most = min(least, have), max(most, min(n, have))
 			}
 		}
 	}
 	switch {
-	case most == 0 && anyDone(groups): // no run has the evaluation, so nothing was averaged
+	case most == 0 && done: // no run has the evaluation, so nothing was averaged
 		return ""
 	case most == 0 || least == n:
 		return metrics.DescribeWindow(m.window)

@@ -93,9 +93,9 @@ func nameByDifference(groups []*Group) {
 		if len(same) < 2 {
 			continue
 		}
-		folders := map[*Group]string{}
+		var folders []string
 		for _, g := range same {
-			folders[g] = folderOf(g)
+			folders = append(folders, folderOf(g))
 		}
 		names := differing(same)
 		times := map[string]int{}
@@ -105,9 +105,9 @@ func nameByDifference(groups []*Group) {
 		for i, g := range same {
 			switch n := names[i]; {
 			case n == "":
-				g.Name = distinct(folders[g], folders)
+				g.Name = distinct(folders[i], folders)
 			case times[n] > 1:
-				g.Name = name + ", " + n + ", " + distinct(folders[g], folders)
+				g.Name = name + ", " + n + ", " + distinct(folders[i], folders)
 			default:
 				g.Name = name + ", " + n
 			}
@@ -177,7 +177,7 @@ func (g *Group) identity() *experiment.Identity {
 }
 
 // distinct returns a folder's path below the common parent of all folders.
-func distinct(folder string, all map[*Group]string) string {
+func distinct(folder string, all []string) string {
 	common := filepath.Dir(folder)
 	for _, other := range all {
 		for !within(other, common) {
@@ -275,11 +275,9 @@ func distinctPlans(plans []*Plan) {
 		if len(same) < 2 {
 			continue
 		}
-		folders := map[*Group]string{}
-		of := map[*Plan]*Group{}
+		var folders []string
 		for _, p := range same {
-			of[p] = &Group{}
-			folders[of[p]] = p.Dir
+			folders = append(folders, p.Dir)
 		}
 		for _, p := range same {
 			p.Name += " (" + distinct(p.Dir, folders) + ")"
@@ -303,6 +301,28 @@ func unidentified(groups []*Group) []string {
 	return []string{fmt.Sprintf("%s without %s, such as %s: each stands alone, since nothing says whether they are "+
 		"seeds of one experiment; run them again to have them averaged", experiment.CountInWords(len(dirs), "run"),
 		experiment.IdentityFile, slices.Min(dirs))}
+}
+
+// ReproducedDefects returns a sentence for captions about known defects of published code that finished runs reproduced
+// on purpose; empty for none.
+func ReproducedDefects(groups []*Group) string {
+	count, done := map[string]int{}, 0
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			done++
+			for _, defect := range r.Summary.Reproduces {
+				count[defect]++
+			}
+		}
+	}
+	var parts []string
+	for _, defect := range sortedKeys(count) {
+		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", oneLine(defect), count[defect], done))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Known defects of published code, reproduced on purpose: " + strings.Join(parts, ", ") + "."
 }
 
 // ExecutionDifferences describes in one sentence the differences in execution among the runs of some groups, for

@@ -12,42 +12,42 @@ import (
 
 // Metric is a number of a run: a definition with its argument, the window of rounds, and the evaluation.
 type Metric struct {
-	Name     string // the given name: last10, domain:Art, f1@last5
-	quantity string // name in metrics.Definitions
-	arg      string // argument of a definition with one
-	window   string
-	view     string // GlobalView or PersonalView; empty for each run's headline
+	Name string // the given name: last10, domain:Art, f1@last5
+	metrics.Definition
+	arg    string // argument of a definition with one
+	window string
+	view   string // GlobalView or PersonalView; empty for each run's headline
 }
 
 // ParseMetric parses the name of a metric (metrics.ParseName).
 func ParseMetric(name string) (Metric, error) {
 	n, err := metrics.ParseName(name)
-	return Metric{Name: name, quantity: n.Metric.Name, arg: n.Argument, window: n.Window, view: n.View}, err
+	return Metric{name, n.Metric, n.Argument, n.Window, n.View}, err
 }
 
-// definition returns the metric's definition.
-func (m Metric) definition() metrics.Definition {
-	d, _ := metrics.Find(m.quantity)
-	return d
+// usual returns the metric of a definition in the rounds that are usual for it.
+func usual(definition, arg string) Metric {
+	d, _ := metrics.Find(definition)
+	return Metric{definition, d, arg, d.Window, ""}
 }
+
+// of reports whether the metric is of a definition.
+func (m Metric) of(definition string) bool { return m.Definition.Name == definition }
 
 // WithDefinition returns the metric of another definition in the same rounds: In on last10 with domain:Art returns
 // domain:Art@last10. Metrics over all rounds keep all rounds.
-func (m Metric) WithDefinition(quantity, arg string) Metric {
-	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
+func (m Metric) WithDefinition(definition, arg string) Metric {
+	out := usual(definition, arg)
 	if m.view != "" && out.UsesHeadline() {
-		out.view, out.Name = m.view, m.view+"/"+quantity
+		out.view, out.Name = m.view, m.view+"/"+definition
 	}
 	if arg != "" {
 		out.Name += ":" + arg
 	}
-	usual := out.definition().Window
-	if fixed := []string{metrics.All, metrics.First}; slices.Contains(fixed, usual) ||
-		slices.Contains(fixed, m.window) {
-		out.window = usual
-	}
-	if out.window != usual {
-		out.Name += "@" + out.window
+	if fixed := []string{metrics.All, metrics.First}; !slices.Contains(fixed, out.Window) &&
+		!slices.Contains(fixed, m.window) && m.window != out.Window {
+		out.window = m.window
+		out.Name += "@" + m.window
 	}
 	return out
 }
@@ -61,12 +61,15 @@ func (m Metric) ColumnHead(other Metric) string {
 	return m.Name + "@" + m.window
 }
 
-// Title describes the metric in words.
-func (m Metric) Title() string { return m.subject() + ", " + metrics.DescribeWindow(m.window) }
+// Heading describes the metric in a few words for axes and choosers.
+func (m Metric) Heading() string {
+	head, _, _ := strings.Cut(m.subject(), ",")
+	return head
+}
 
-// subject returns the title without the window.
+// subject describes the metric in words, without its rounds.
 func (m Metric) subject() string {
-	t := m.definition().Title
+	t := m.Title
 	if m.view != "" {
 		t = m.view + " " + t
 	}
@@ -76,25 +79,19 @@ func (m Metric) subject() string {
 	return t
 }
 
-// Unit returns the unit of the metric's values.
-func (m Metric) Unit() metrics.Unit { return m.definition().Unit }
-
 // Factor returns the factor from values to displayed values in the metric's unit.
 func (m Metric) Factor() float64 {
-	if m.Unit() == metrics.Percent {
+	if m.Unit == metrics.Percent {
 		return 100
 	}
 	return 1
 }
 
-// LessIsBetter reports whether lower values are better, as for losses, costs and deviations.
-func (m Metric) LessIsBetter() bool { return m.definition().Lower }
-
-// Of computes the metric of a run; false if its rounds do not have it.
+// Value computes the metric of a run; false if its rounds do not have it.
 func (m Metric) Value(r *Run) (float64, bool) {
 	var values []float64
 	for _, i := range m.rounds(r) {
-		v, ok := m.of(r.Rounds[i])
+		v, ok := m.read(r.Rounds[i])
 		if !ok {
 			return 0, false
 		}
@@ -104,20 +101,28 @@ func (m Metric) Value(r *Run) (float64, bool) {
 	return mean, len(values) > 0
 }
 
+// read returns the metric in a round; false if the round does not have it.
+func (m Metric) read(r Round) (float64, bool) {
+	in := m.headline(r).Metrics()
+	in.TotalBytes, in.TotalParameters = r.Sent.Bytes, r.Sent.Parameters
+	return m.Read(in, m.arg)
+}
+
 // rounds returns the indices of the rounds in the window, among the rounds with the quantity, or for best, among the
 // tested rounds.
 func (m Metric) rounds(r *Run) []int {
 	by := m
 	switch m.window {
 	case metrics.Best:
-		by = Metric{quantity: metrics.Accuracy, view: m.view}
+		by = usual(metrics.Accuracy, "")
+		by.view = m.view
 	case metrics.BestVal: // a run selects one round by its headline, for all metrics
-		by = Metric{quantity: metrics.Val}
+		by = usual(metrics.Val, "")
 	}
 	var have []int
 	top, topAt := -1.0, -1
 	for i, round := range r.Rounds {
-		if v, ok := by.of(round); ok {
+		if v, ok := by.read(round); ok {
 			have = append(have, i)
 			if v > top {
 				top, topAt = v, i
@@ -140,13 +145,15 @@ func (m Metric) rounds(r *Run) []int {
 // the clients' accuracies in the last tested round, in the same evaluation. It returns nil unless the rounds have the
 // values of every client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if len(m.definition().Statistics) == 0 { // not computed from the clients' own test data
-		m = Metric{quantity: metrics.Accuracy, window: metrics.Last, view: m.view}
+	if len(m.Statistics) == 0 { // not computed from the clients' own test data
+		view := m.view
+		m = usual(metrics.Accuracy, "")
+		m.view = view
 	}
 	var sum []float64
 	rounds := m.rounds(r)
 	for _, i := range rounds {
-		e := m.evaluation(r.Rounds[i])
+		e := m.headline(r.Rounds[i]).Evaluation
 		if e == nil {
 			return nil
 		}
@@ -163,18 +170,9 @@ func (m Metric) PerClient(r *Run) []float64 {
 	return slices.Clip(sum)
 }
 
-// Domains lists the domains in the rounds of some groups.
-func Domains(groups []*Group) []string { return arguments(metrics.Domain, groups) }
-
-// Sets lists the evaluation sets in the rounds of some groups.
-func Sets(groups []*Group) []string { return arguments(metrics.Set, groups) }
-
-// Notes lists the notes in the rounds of some groups.
-func Notes(groups []*Group) []string { return arguments(metrics.Note, groups) }
-
-// arguments lists the arguments of a metric in the rounds of some groups, sorted; numbers of steps are sorted
+// Arguments lists the arguments of a metric in the rounds of some groups, sorted; numbers of steps are sorted
 // numerically.
-func arguments(name string, groups []*Group) []string {
+func Arguments(name string, groups []*Group) []string {
 	d, _ := metrics.Find(name)
 	all := map[string]bool{}
 	for _, g := range groups {

@@ -47,7 +47,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		return out, false
 	}
 	sign := 1.0
-	if m.LessIsBetter() {
+	if m.Lower {
 		sign = -1
 	}
 	values := func() [][]float64 {

@@ -28,14 +28,6 @@ type Round struct {
 // Traffic is the traffic of all clients in both directions, from the first round to the end of some round.
 type Traffic struct{ Bytes, Parameters float64 }
 
-// addUp fills in the cumulative traffic of each round.
-func addUp(rounds []Round) {
-	var sum Traffic
-	for i := range rounds {
-		sum.add(&rounds[i])
-	}
-}
-
 // add adds a round's traffic and sets the round's cumulative traffic.
 func (s *Traffic) add(r *Round) {
 	s.Bytes += float64(r.BytesUp) + float64(r.BytesDown)
@@ -56,7 +48,7 @@ func (f *RunningMetrics) Values(next record.Record) map[string]float64 {
 		if err != nil {
 			continue // the domain's name is not valid in a metric
 		}
-		if v, ok := m.of(r); ok {
+		if v, ok := m.read(r); ok {
 			out[name] = v
 		}
 	}
@@ -65,23 +57,40 @@ func (f *RunningMetrics) Values(next record.Record) map[string]float64 {
 
 // ReadRounds reads a rounds.jsonl up to the first invalid line. The rounds before it are valid even with an error. An
 // unterminated last line is incomplete, and is dropped without an error. Lists by client exist only for rounds that all
-// clients answered.
+// clients answered, because others are not comparable.
 func ReadRounds(r io.Reader) ([]Round, error) {
-	rounds, err := readLines(r)
-	leaveOutPartial(rounds)
-	addUp(rounds)
-	return rounds, err
-}
-
-// leaveOutPartial drops the lists by client of rounds with missing clients, because these lists are not comparable.
-func leaveOutPartial(rounds []Round) {
-	for i := range rounds {
-		if r := &rounds[i]; len(r.Answered) > 0 {
-			r.TestSizes = nil
-			for _, e := range r.all() {
+	b := bufio.NewReaderSize(r, 1<<16)
+	var out []Round
+	var sent Traffic
+	var sizes []int
+	total := 0
+	for {
+		line, err := readLine(b)
+		if err == io.EOF {
+			return out, nil
+		}
+		if total += len(line); err == nil && total > maxRounds {
+			err = fmt.Errorf("has more than %d bytes", maxRounds)
+		}
+		var round Round
+		if err == nil {
+			round, err = parseRound(line, len(out))
+		}
+		if err != nil {
+			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
+		}
+		if slices.Equal(sizes, round.TestSizes) {
+			round.TestSizes = sizes // sizes rarely change, and may be many
+		}
+		sizes = round.TestSizes
+		if len(round.Answered) > 0 {
+			round.TestSizes = nil
+			for _, e := range round.all() {
 				e.PerClient = nil
 			}
 		}
+		sent.add(&round)
+		out = append(out, round)
 	}
 }
 
@@ -101,32 +110,6 @@ func (r Round) clients() int {
 		n = max(n, len(e.PerClient))
 	}
 	return n
-}
-
-func readLines(r io.Reader) ([]Round, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
-	var out []Round
-	total := 0
-	for {
-		line, err := readLine(b)
-		if err == io.EOF {
-			return out, nil
-		}
-		if total += len(line); err == nil && total > maxRounds {
-			err = fmt.Errorf("has more than %d bytes", maxRounds)
-		}
-		var round Round
-		if err == nil {
-			round, err = parseRound(line, len(out))
-		}
-		if err != nil {
-			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
-		}
-		if n := len(out); n > 0 && slices.Equal(out[n-1].TestSizes, round.TestSizes) {
-			round.TestSizes = out[n-1].TestSizes // sizes rarely change, and may be many
-		}
-		out = append(out, round)
-	}
 }
 
 // readLine reads up to the end of a line and drops the line end.
@@ -171,11 +154,10 @@ func parseRound(line []byte, want int) (Round, error) {
 // check rejects impossible numbers, which would make means and drawings meaningless.
 func (r Round) check() error {
 	all := r.all()
-	for _, x := range r.EvaluationSets {
-		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
-	}
-	for _, x := range r.NewClients {
-		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
+	for _, tests := range []map[string]record.SetResult{r.EvaluationSets, r.NewClients} {
+		for _, x := range tests {
+			all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
+		}
 	}
 	if v := r.Validation; v != nil {
 		all = append(all, present(v.Global, v.Personal)...)

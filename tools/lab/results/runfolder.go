@@ -1,10 +1,8 @@
 package results
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -26,12 +24,6 @@ const (
 	DataFile       = runfolder.DataFile
 	ErrorFile      = runfolder.ErrorFile
 	ProvenanceFile = runfolder.ProvenanceFile
-)
-
-const (
-	maxConfig  = 4 << 20
-	maxSummary = 64 << 20
-	maxError   = 64 << 10
 )
 
 // written is the part of config.yaml that reports need. Package configs does not read it: with package configs the
@@ -61,37 +53,38 @@ func isFile(dir, name string) bool {
 func readRun(dir string) (run *Run, notes []string) {
 	run = &Run{Dir: dir, Name: filepath.Base(dir)}
 	fail := func(why string) { run.State, run.Reason = Failed, oneLine(why) }
-	note := func(name string, err error) {
-		notes = append(notes, filepath.Join(dir, name)+": "+oneLine(err.Error()))
+	note := func(err error) {
+		if err != nil {
+			notes = append(notes, oneLine(err.Error()))
+		}
+	}
+	named := func(name string, err error) error {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 	}
 
-	if err := run.readConfig(); err != nil {
-		note(ConfigFile, err)
-	}
-	if err := run.readIdentity(); err != nil {
-		note(experiment.IdentityFile, err)
-	}
+	note(named(ConfigFile, run.readConfig()))
+	note(named(experiment.IdentityFile, run.readIdentity()))
 	var err error
-	if run.Execution, err = readExecution(dir); err != nil {
-		note(ProvenanceFile, err)
+	run.Execution, err = readExecution(dir)
+	note(err)
+	tags, err := readJSON(dir, TagsFile, maxTags, checkTags)
+	note(err)
+	if tags != nil {
+		run.Tags = *tags
 	}
-	tags, err := readTags(dir)
-	if run.Tags = tags; err != nil {
-		note(TagsFile, err)
-	}
-	switch f, err := os.Open(filepath.Join(dir, record.RoundsFile)); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		note(record.RoundsFile, err)
-	default:
-		if run.Rounds, err = ReadRounds(f); err != nil {
-			note(record.RoundsFile, err)
-		}
+	if f, err := os.Open(filepath.Join(dir, record.RoundsFile)); err == nil {
+		run.Rounds, err = ReadRounds(f)
+		note(named(record.RoundsFile, err))
 		f.Close()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		note(err)
 	}
-	summary, err := readSmall(filepath.Join(dir, record.SummaryFile), maxSummary)
-	if err == nil && summary != nil {
-		err = json.Unmarshal(summary, &run.Summary)
+	summary, err := readJSON[record.Summary](dir, record.SummaryFile, maxSummary, nil)
+	if summary != nil {
+		run.Summary = *summary
 	}
 	view := run.Summary.View
 	for _, r := range run.Rounds {
@@ -102,7 +95,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	run.show(view)
 	switch {
 	case err != nil:
-		note(record.SummaryFile, err)
+		note(err)
 		fail("its " + record.SummaryFile + " cannot be read")
 	case summary != nil && run.Summary.Rounds != len(run.Rounds):
 		fail(fmt.Sprintf("%s counts %d rounds, %s has %d that can be read", record.SummaryFile, run.Summary.Rounds,
@@ -169,29 +162,6 @@ func (r *Run) readIdentity() error {
 		r.TestData = id.Evaluation
 	}
 	return nil
-}
-
-// readSmall reads a file of at most limit bytes; nil without an error if it does not exist.
-func readSmall(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
-	}
-	if b == nil {
-		b = []byte{}
-	}
-	return b, nil
 }
 
 // oneLine joins the lines of a text.

@@ -93,7 +93,7 @@ func Curves(groups []*Group, m Metric) Curve {
 			var s Stat
 			for _, r := range g.Runs {
 				if i < len(r.Rounds) {
-					if v, ok := m.of(r.Rounds[i]); ok {
+					if v, ok := m.read(r.Rounds[i]); ok {
 						s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
 					}
 				}

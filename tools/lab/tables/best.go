@@ -19,7 +19,7 @@ func (b *builder) best() {
 	byMethod := slices.Contains(axes, methodAxis)
 	for _, row := range b.t.Rows {
 		for j, c := range row.Cells {
-			if c.Blank || c.Stat.N() == 0 || c.Metric.LessIsBetter() ||
+			if c.Blank || c.Stat.N() == 0 || c.Metric.Lower ||
 				byMethod && c.Labels[methodAxis] == AverageLabel ||
 				!byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue

@@ -64,7 +64,7 @@ func (b *builder) readAxes() error {
 		case DomainAxis:
 			b.labels[name] = b.domainLabels()
 		case SetAxis:
-			b.labels[name] = results.Sets(b.groups)
+			b.labels[name] = results.Arguments(metrics.Set, b.groups)
 			if b.asked(SetAxis, AverageLabel) || b.averagesOver(SetAxis) {
 				b.labels[name] = append(b.labels[name], AverageLabel)
 			}
@@ -90,7 +90,7 @@ func (b *builder) readAxes() error {
 
 // domainLabels returns the domains, and the statistics over domains that the card contains or asks for.
 func (b *builder) domainLabels() []string {
-	out := results.Domains(b.groups)
+	out := results.Arguments(metrics.Domain, b.groups)
 	average := b.asked(DomainAxis, AverageLabel) || b.averagesOver(DomainAxis)
 	if average {
 		out = append(out, AverageLabel)

@@ -76,7 +76,7 @@ func (b *builder) finish() {
 		for _, s := range c.Differs {
 			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
 		}
-		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
+		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
 			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured in %s.",
 				b.metric.Name, b.cardUnit()))
 		}
@@ -103,7 +103,7 @@ func (b *builder) setWindow() string {
 		return ""
 	}
 	var windows []string
-	for _, set := range results.Sets(b.groups) {
+	for _, set := range results.Arguments(metrics.Set, b.groups) {
 		w := b.metric.WithDefinition(metrics.Set, set).WindowOf(b.groups)
 		if w != "" && !slices.Contains(windows, w) {
 			windows = append(windows, w)

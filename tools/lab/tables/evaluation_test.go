@@ -58,7 +58,7 @@ func built(t *testing.T, groups []*results.Group, l Layout) (*Table, map[string]
 			t.Fatal(err)
 		}
 	}
-	return tab, map[string]string{"terminal": tab.String(), "Markdown": md.String(), "LaTeX": tex.String(),
+	return tab, map[string]string{"terminal": tab.Terminal(whole), "Markdown": md.String(), "LaTeX": tex.String(),
 		"CSV": csv.String()}
 }
 

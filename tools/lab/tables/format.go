@@ -24,7 +24,7 @@ func decimals(unit string) int {
 	return 2
 }
 
-// Shown is the parts of a cell's text, which each format combines in its own way.
+// CellParts is the parts of a cell's text, which each format combines in its own way.
 type CellParts struct {
 	Mean  string // a dash for a missing value, a hyphen if the method cannot have one; empty in a blank cell
 	Std   string // empty for fewer than two seeds
@@ -35,11 +35,13 @@ type CellParts struct {
 // none marks an evaluation that a method does not have; a dash marks a missing value.
 const none = "-"
 
-// Shown returns the parts of a cell's text.
+// Parts returns the parts of a cell's text.
 func (t *Table) Parts(c Cell) CellParts {
 	var p CellParts
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
 	switch {
+	case c.Literal != "":
+		p.Mean = c.Literal
 	case c.Blank:
 	case c.Absent:
 		p.Mean = none

@@ -9,20 +9,14 @@ import (
 
 // LaTeX writes tables for the package booktabs, each in its own environment. A document with \usepackage{booktabs}
 // compiles them with pdfLaTeX. Special characters in labels are escaped.
-func LaTeX(w io.Writer, tables ...Writable) error {
-	return write(w, tables, Writable.latex)
-}
-
-// latexBegin writes the part above the head of a table.
-func latexBegin(b *strings.Builder, title string, caption []string, texts, numbers int) {
-	fmt.Fprintf(b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n",
-		latexText(strings.Join(append([]string{sentence(title)}, caption...), " ")))
-	fmt.Fprintf(b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", texts), strings.Repeat("r", numbers))
-}
+func LaTeX(w io.Writer, tables ...*Table) error { return write(w, tables, (*Table).latex) }
 
 func (t *Table) latex() string {
 	var b strings.Builder
-	latexBegin(&b, t.Title, t.Sentences("Bold", "Underlined", "In brackets"), len(t.RowAxes), len(t.Columns))
+	caption := append([]string{sentence(t.Title)}, t.Sentences("Bold", "Underlined", "In brackets")...)
+	fmt.Fprintf(&b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n", latexText(strings.Join(caption, " ")))
+	fmt.Fprintf(&b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", len(t.RowAxes)),
+		strings.Repeat("r", len(t.Columns)))
 	b.WriteString(t.latexHead())
 	b.WriteString("\\midrule\n")
 	for i, r := range t.Rows {

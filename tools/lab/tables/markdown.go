@@ -9,18 +9,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Writable is a Table or a Text.
-type Writable interface {
-	markdown() string
-	latex() string
-}
-
 // Markdown writes tables in GitHub's Markdown, each under a second-level heading.
-func Markdown(w io.Writer, tables ...Writable) error {
-	return write(w, tables, Writable.markdown)
-}
+func Markdown(w io.Writer, tables ...*Table) error { return write(w, tables, (*Table).markdown) }
 
-func write(w io.Writer, tables []Writable, text func(Writable) string) error {
+func write(w io.Writer, tables []*Table, text func(*Table) string) error {
 	var texts []string
 	for _, t := range tables {
 		texts = append(texts, text(t))
@@ -30,20 +22,20 @@ func write(w io.Writer, tables []Writable, text func(Writable) string) error {
 }
 
 func (t *Table) markdown() string {
-	g := grid(len(t.RowAxes), escapeAll(markdownText, t.Heads()))
+	rows := [][]string{escapeAll(markdownText, t.Heads())}
 	for _, r := range t.Rows {
-		line := row(escapeAll(markdownText, r.DisplayLabels()))
+		line := escapeAll(markdownText, r.DisplayLabels())
 		for _, c := range r.Cells {
 			line = append(line, t.markdownCell(c))
 		}
-		g.AppendRow(line)
+		rows = append(rows, line)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n", markdownText(t.Title))
 	if c := t.Sentences("Bold", "Underlined", "In brackets"); len(c) > 0 {
 		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(c, " ")))
 	}
-	b.WriteString(g.RenderMarkdown() + "\n")
+	b.WriteString(grid(rows, len(t.RowAxes)).RenderMarkdown() + "\n")
 	for i, n := range t.Notes {
 		fmt.Fprintf(&b, "\n\\[%d\\] %s\n", i+1, markdownText(n))
 	}
@@ -59,7 +51,7 @@ func (t *Table) markdown() string {
 // markdownCell emphasises the mean: bold for the best, underlined for the second best.
 func (t *Table) markdownCell(c Cell) string {
 	p := t.Parts(c)
-	value := p.Mean
+	value := markdownText(p.Mean)
 	if p.Std != "" {
 		value += " ± " + p.Std
 	}
@@ -86,11 +78,12 @@ func escapeAll(escape func(string) string, list []string) []string {
 	return out
 }
 
-// grid returns a go-pretty table with text in the first columns and numbers in the others.
-func grid(texts int, heads []string) table.Writer {
+// grid returns rows as a go-pretty table with text in the first columns and numbers in the others. The first row is the
+// header.
+func grid(rows [][]string, texts int) table.Writer {
 	g := table.NewWriter()
 	var columns []table.ColumnConfig
-	for i := range heads {
+	for i := range rows[0] {
 		align := text.AlignRight
 		if i < texts {
 			align = text.AlignLeft
@@ -98,14 +91,16 @@ func grid(texts int, heads []string) table.Writer {
 		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
 	}
 	g.SetColumnConfigs(columns)
-	g.AppendHeader(row(heads))
-	return g
-}
-
-func row(cells []string) table.Row {
-	out := make(table.Row, len(cells))
-	for i, c := range cells {
-		out[i] = c
+	for i, cells := range rows {
+		r := make(table.Row, len(cells))
+		for j, c := range cells {
+			r[j] = c
+		}
+		if i == 0 {
+			g.AppendHeader(r)
+		} else {
+			g.AppendRow(r)
+		}
 	}
-	return out
+	return g
 }

@@ -28,9 +28,9 @@ var usual = map[metrics.Unit]string{metrics.Percent: "percent", metrics.Second: 
 
 // shownIn returns the factor and the unit of a metric's displayed values: the card's unit if it fits the metric.
 func (b *builder) shownIn(m results.Metric) (factor float64, name string) {
-	u, ok := units[m.Unit()][b.cardUnit()]
+	u, ok := units[m.Unit][b.cardUnit()]
 	if !ok {
-		u = units[m.Unit()][usual[m.Unit()]]
+		u = units[m.Unit][usual[m.Unit]]
 	}
 	return u.factor, u.name
 }
@@ -65,7 +65,7 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 	if b.Card == nil {
 		return nil
 	}
-	if _, fits := units[m.Unit()][b.cardUnit()]; !fits {
+	if _, fits := units[m.Unit][b.cardUnit()]; !fits {
 		return nil
 	}
 	by := b.Card.Numbers.By

@@ -11,59 +11,47 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Pairs returns the text table of comparisons along an axis, with the metric's title in words: a line for each pair of
+// Pairs returns the table of comparisons along an axis, with the metric's title in words: a line for each pair of
 // labels. It omits columns without any value.
-func Pairs(name, axis string, m results.Metric, title string, list []results.Comparison) *Text {
+func Pairs(name, axis string, m results.Metric, title string, list []results.Comparison) *Table {
 	factor, unit := 1., ""
-	if m.Unit() == metrics.Percent {
+	if m.Unit == metrics.Percent {
 		factor, unit = 100, " (points)"
 	}
-	t := &Text{Title: name, Texts: 2, Heads: []string{"A", "B"}}
-	for _, c := range list {
-		t.Rows = append(t.Rows, []string{c.A, c.B})
+	overClients := len(list) > 0 && list[0].Level == results.OverClients
+	t := &Table{Title: name, RowAxes: []string{"A", "B"}}
+	heads := []string{"difference A − B", "N, pairs of runs", "pairs of clients", "95 % interval", "Cohen's d",
+		"rank-biserial", "p Wilcoxon", "p t test", "p Wilcoxon, Holm", "p t test, Holm"}
+	shown := make([]bool, len(heads))
+	rows := make([][]string, len(list))
+	for i, c := range list {
+		clients := dash
+		if overClients {
+			clients = strconv.Itoa(c.N)
+		}
+		rows[i] = []string{fixed(factor * c.Difference), strconv.Itoa(c.Runs), clients,
+			interval(factor*c.Low, factor*c.High), fixed(c.Cohen), fixed(c.RankBiserial), pValue(c.Wilcoxon.P),
+			pValue(c.T.P), pValue(c.HolmWilcoxon), pValue(c.HolmT)}
+		for j, text := range rows[i] {
+			shown[j] = shown[j] || text != dash
+		}
 	}
-	level := results.OverRuns
-	if len(list) > 0 {
-		level = list[0].Level
-	}
-	for _, column := range []struct {
-		head string
-		of   func(c results.Comparison) string
-	}{
-		{"difference A − B", func(c results.Comparison) string { return fixed(factor * c.Difference) }},
-		{"N, pairs of runs", func(c results.Comparison) string { return strconv.Itoa(c.Runs) }},
-		{"pairs of clients", func(c results.Comparison) string {
-			if level == results.OverRuns {
-				return dash
+	kept := func(texts []string) (out []string) {
+		for j, text := range texts {
+			if shown[j] {
+				out = append(out, text)
 			}
-			return strconv.Itoa(c.N)
-		}},
-		{"95 % interval", func(c results.Comparison) string { return interval(factor*c.Low, factor*c.High) }},
-		{"Cohen's d", func(c results.Comparison) string { return fixed(c.Cohen) }},
-		{"rank-biserial", func(c results.Comparison) string { return fixed(c.RankBiserial) }},
-		{"p Wilcoxon", func(c results.Comparison) string { return pValue(c.Wilcoxon.P) }},
-		{"p t test", func(c results.Comparison) string { return pValue(c.T.P) }},
-		{"p Wilcoxon, Holm", func(c results.Comparison) string { return pValue(c.HolmWilcoxon) }},
-		{"p t test, Holm", func(c results.Comparison) string { return pValue(c.HolmT) }},
-	} {
-		cells, any := make([]string, len(list)), false
-		for i, c := range list {
-			cells[i] = column.of(c)
-			any = any || cells[i] != dash
 		}
-		if !any {
-			continue
-		}
-		t.Heads = append(t.Heads, column.head)
-		for i := range cells {
-			t.Rows[i] = append(t.Rows[i], cells[i])
-		}
+		return out
 	}
-	t.Caption = []string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
-		"A pair of runs has the same seed and differs in nothing else."}
-	t.Caption = append(t.Caption, results.Cautions(list)...)
+	t.addColumns(kept(heads)...)
+	for i, c := range list {
+		t.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
+	}
+	t.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
+		"A pair of runs has the same seed and differs in nothing else."}, results.Cautions(list)...)
 	switch {
-	case level == results.OverClients:
+	case overClients:
 		t.Caption = append(t.Caption, "Clients of a run share its server and its seed: they are described, and no "+
 			"test is made of them. The interval's bootstrap draws runs first.")
 	case slices.ContainsFunc(list, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }):

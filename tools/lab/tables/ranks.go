@@ -10,18 +10,20 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Ranks returns the text table of a ranking along an axis, with the metric's title in words: a line for each label, the
+// Ranks returns the table of a ranking along an axis, with the metric's title in words: a line for each label, the
 // best mean rank first, with the metric in each block. With a control, columns have the comparisons with the control
 // over runs.
 func Ranks(name, axis, title, control string, m results.Metric, r results.Ranking,
-	list []results.Comparison) *Text {
-	t := &Text{Title: name, Texts: 1, Heads: append([]string{axis, "mean rank"}, r.Blocks...)}
+	list []results.Comparison) *Table {
+	t := &Table{Title: name, RowAxes: []string{axis}}
+	t.addColumns("mean rank")
+	t.addColumns(r.Blocks...)
 	factor, unit := m.Factor(), ""
-	if m.Unit() == metrics.Percent {
+	if m.Unit == metrics.Percent {
 		unit = " (%)"
 	}
 	if control != "" {
-		t.Heads = append(t.Heads, "over "+control, "p Wilcoxon, Holm")
+		t.addColumns("over "+control, "p Wilcoxon, Holm")
 	}
 	var seeds []int // of cells
 	for i, label := range r.Labels {
@@ -42,7 +44,7 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 				}
 			}
 		}
-		t.Rows = append(t.Rows, line)
+		t.addRow(line)
 	}
 	t.Caption = []string{fmt.Sprintf("%s%s. %s", capital(title), unit, overSeeds(seeds)), Friedman(r)}
 	if control != "" {

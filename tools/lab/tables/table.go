@@ -73,6 +73,22 @@ func (t *Table) Sentences(best, second, paper string) []string {
 	return out
 }
 
+// addRow adds a row of texts: labels, then cells.
+func (t *Table) addRow(texts []string) {
+	r := Row{Labels: texts[:len(t.RowAxes)]}
+	for _, text := range texts[len(t.RowAxes):] {
+		r.Cells = append(r.Cells, Cell{Literal: text})
+	}
+	t.Rows = append(t.Rows, r)
+}
+
+// addColumns adds columns of texts.
+func (t *Table) addColumns(heads ...string) {
+	for _, h := range heads {
+		t.Columns = append(t.Columns, Head{Labels: []string{h}})
+	}
+}
+
 // Head is the labels of a column, one for each axis in the columns.
 type Head struct {
 	Labels  []string
@@ -86,8 +102,9 @@ type Row struct {
 	Cells   []Cell // one per column
 }
 
-// Cell is a number over seeds.
+// Cell is a number over seeds, or a text.
 type Cell struct {
+	Literal string            // the text of a cell of data without seeds; empty for a number
 	Labels  map[string]string // by axis, of the row and the column
 	Metric  results.Metric
 	Stat    results.Stat

@@ -34,6 +34,9 @@ func run(seed uint64, accuracies ...float64) *results.Run {
 	return r
 }
 
+// whole shows all metrics and definitions of a table.
+var whole = View{All: true, Definitions: true}
+
 // sweep returns a sweep of two methods over two sets and two values of rho. In the last cell one of two seeds failed.
 func sweep(t *testing.T, card string) []*results.Group {
 	t.Helper()
@@ -131,7 +134,7 @@ func TestPaperLayout(t *testing.T) {
 		"paper.md":  func(b *strings.Builder) error { return Markdown(b, tab) },
 		"paper.tex": func(b *strings.Builder) error { return LaTeX(b, tab) },
 		"paper.csv": func(b *strings.Builder) error { return CSV(b, tab) },
-		"paper.txt": func(b *strings.Builder) error { _, err := b.WriteString(tab.String()); return err },
+		"paper.txt": func(b *strings.Builder) error { _, err := b.WriteString(tab.Terminal(whole)); return err },
 	} {
 		var b strings.Builder
 		if err := write(&b); err != nil {
@@ -172,7 +175,7 @@ func TestDomains(t *testing.T) {
 	if s := strings.Join(got, "|"); s != "42.00 ± 2.83|62.00 ± 2.83|52.00 ± 2.83|10.00 ± 0.00" {
 		t.Errorf("row %s", s) // no paper number: the paper does not distinguish values of rho
 	}
-	if c := tab.Rows[0].Cells[3]; c.Best || !c.Metric.LessIsBetter() {
+	if c := tab.Rows[0].Cells[3]; c.Best || !c.Metric.Lower {
 		t.Errorf("deviations over domains: %+v", c)
 	}
 	// Without averages the mean over clients stands beside the domains.
@@ -280,8 +283,8 @@ func TestNoBestOfCosts(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(tab.String(), "±") {
-		t.Errorf("one seed has a deviation:\n%s", tab.String())
+	if strings.Contains(tab.Terminal(whole), "±") {
+		t.Errorf("one seed has a deviation:\n%s", tab.Terminal(whole))
 	}
 }
 
@@ -301,7 +304,7 @@ func TestSeedsOfCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := tab.String() // by hand: 10, 20, 30 deviate by 10, and 10, 20 by 10/sqrt(2)
+	text := tab.Terminal(whole) // by hand: 10, 20, 30 deviate by 10, and 10, 20 by 10/sqrt(2)
 	for _, want := range []string{"20.00 ± 10.00", "15.00 ± 7.07 [1]", "(n-1) over n = 2 to 3 seeds: 0, 1, 2",
 		"[1] over n = 2 seeds, where other numbers of the table are over 3"} {
 		if !strings.Contains(text, want) {

@@ -137,7 +137,7 @@ const missing = "–"
 // one.
 func headOf(m, other results.Metric) string {
 	name := m.ColumnHead(other)
-	if unit := string(m.Unit()); unit != "" && unit != m.Name {
+	if unit := string(m.Unit); unit != "" && unit != m.Name {
 		return name + " (" + unit + ")"
 	}
 	return name
