@@ -83,7 +83,6 @@ func Open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*exp
 		return nil, err
 	}
 	m.Opened(b)
-	m.Fallback(b.Fallback)
 	return b, nil
 }
 

@@ -258,7 +258,6 @@ func computeFeatures(ctx context.Context, b *experiment.Built, d *progress.Displ
 		return err
 	}
 	d.Opened(b)
-	d.Fallback(b.Fallback)
 	return b.Features(ctx, d.Work)
 }
 

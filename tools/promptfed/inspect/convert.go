@@ -2,16 +2,15 @@ package inspect
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/bundle/exported"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
 )
 
 func convertCommand() *cobra.Command {
@@ -37,9 +36,8 @@ func convertCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
 		}
-		var bar *progressbar.ProgressBar
-		if term.IsTerminal(int(os.Stderr.Fd())) {
-			bar = progressbar.DefaultBytes(-1, "weights")
+		bar := progress.Bar(-1, progressbar.OptionShowBytes(true), progressbar.OptionSetDescription("weights"))
+		if bar != nil {
 			o.Progress = func(done, total int64) {
 				bar.ChangeMax64(total)
 				bar.Set64(done)
@@ -49,7 +47,6 @@ func convertCommand() *cobra.Command {
 		b, err := converted.Convert(args[0], out, o)
 		if bar != nil {
 			bar.Finish()
-			fmt.Fprintln(os.Stderr)
 		}
 		if err != nil {
 			return err

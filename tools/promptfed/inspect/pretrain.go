@@ -7,11 +7,11 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"promptfed/configs"
 	"promptfed/federation/pretrain"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
 )
 
 func pretrainCommand() *cobra.Command {
@@ -27,13 +27,7 @@ func pretrainCommand() *cobra.Command {
 		if err := conf.Validate(); err != nil {
 			return cli.Usagef("%s: %w", args[0], err)
 		}
-		var bar *progressbar.ProgressBar
-		if term.IsTerminal(int(os.Stderr.Fd())) {
-			bar = progressbar.NewOptions(conf.Train.Steps, progressbar.OptionSetWriter(os.Stderr),
-				progressbar.OptionSetPredictTime(true),
-				progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
-				progressbar.OptionThrottle(100*time.Millisecond))
-		}
+		bar := progress.Bar(conf.Train.Steps, progressbar.OptionShowCount())
 		r, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
 			if bar != nil {
 				bar.Describe(fmt.Sprintf("%s loss %.3f", conf.Name, p.Loss))
@@ -46,7 +40,7 @@ func pretrainCommand() *cobra.Command {
 			}
 		})
 		if bar != nil {
-			fmt.Fprintln(os.Stderr)
+			bar.Finish()
 		}
 		if err != nil {
 			return err

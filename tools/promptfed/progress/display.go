@@ -18,9 +18,8 @@ import (
 
 // Monitor receives the progress of a run. Its methods may be called from any goroutine.
 type Monitor interface {
-	Work(what string, done, total int)
+	Work(what string, done, total int) // preparation in images, such as the features of a bundle
 	Opened(b *experiment.Built)
-	Fallback(why error)
 	Warn(line string)
 	Features(b *experiment.Built) (done func()) // may wait before the features are computed
 	Start(rounds, clients int)
@@ -28,15 +27,55 @@ type Monitor interface {
 	Round(r record.Record)
 }
 
+// Bar returns a live line on the terminal of standard error, or nil without a terminal.
+func Bar(total int, options ...progressbar.Option) *progressbar.ProgressBar {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil
+	}
+	return progressbar.NewOptions(total, append([]progressbar.Option{progressbar.OptionSetWriter(os.Stderr),
+		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish()}, options...)...)
+}
+
+// screen prints lines, above the live line if there is one.
+type screen struct {
+	mu    sync.Mutex
+	name  string
+	live  bool
+	bar   *progressbar.ProgressBar
+	began time.Time
+	spoke time.Time
+}
+
+func (s *screen) say(format string, a ...any) {
+	if s.bar != nil {
+		s.bar.Clear()
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\n", s.name, fmt.Sprintf(format, a...))
+	s.spoke = time.Now()
+}
+
+// draw updates the live line.
+func (s *screen) draw(text string, done int) {
+	if s.bar != nil {
+		s.bar.Describe(text)
+		s.bar.Set(done)
+	}
+}
+
+func (s *screen) finish() {
+	if s.bar != nil {
+		s.bar.Finish()
+		s.bar = nil
+	}
+}
+
 // Display prints the progress of long work: one live line on a terminal, plain lines elsewhere. It is safe for
 // concurrent use.
 type Display struct {
-	name   string
-	live   bool
+	screen
 	series *Series // the series of this run; nil for none
 
-	mu       sync.Mutex
-	bar      *progressbar.ProgressBar
 	what     string
 	rounds   int
 	heard    int // rounds reported so far
@@ -45,8 +84,6 @@ type Display struct {
 	finished int
 	turned   bool // a client has worked in this call; earlier rounds are of earlier calls
 	last     string
-	began    time.Time
-	spoke    time.Time
 }
 
 // quiet is the time between two lines without a terminal.
@@ -54,10 +91,11 @@ const quiet = 20 * time.Second
 
 // New returns the display of a run.
 func New(conf experiment.Config) *Display {
-	return &Display{name: fmt.Sprintf("%s, seed %d", conf.Name, conf.Seed), live: term.IsTerminal(int(os.Stderr.Fd()))}
+	d := &Display{}
+	d.name, d.live = fmt.Sprintf("%s, seed %d", conf.Name, conf.Seed), term.IsTerminal(int(os.Stderr.Fd()))
+	return d
 }
 
-// Work prints the progress of preparation in images, such as the features of a bundle.
 func (d *Display) Work(what string, done, total int) { d.progress(what, done, total, "images") }
 
 // Steps prints the progress of work in steps.
@@ -67,48 +105,29 @@ func (d *Display) progress(what string, done, total int, unit string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.what != what {
-		d.end()
-		d.what = what
 		d.begin(total, unit)
-		d.describe(d.name + ": " + what)
-		d.began, d.spoke = time.Now(), time.Now()
-		if !d.live {
-			fmt.Fprintf(os.Stderr, "%s: %s (%d %s)\n", d.name, what, total, unit)
+		if d.what = what; !d.live {
+			d.say("%s (%d %s)", what, total, unit)
 		}
 	}
 	if !d.live && done < total && time.Since(d.spoke) > quiet {
-		d.spoke = time.Now()
-		fmt.Fprintf(os.Stderr, "%s: %s, %d of %d %s%s\n", d.name, what, done, total, unit, left(d.began, done, total))
+		d.say("%s, %d of %d %s%s", what, done, total, unit, left(d.began, done, total))
 	}
-	if d.bar != nil {
-		d.bar.Set(done)
-	}
+	d.draw(d.name+": "+what, done)
 	if done == total {
 		d.end()
 	}
 }
 
 func (d *Display) begin(total int, unit string) {
-	if !d.live {
-		return
-	}
-	d.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetItsString(unit), progressbar.OptionSetWidth(24),
-		progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
-}
-
-func (d *Display) describe(text string) {
-	if d.bar != nil {
-		d.bar.Describe(text)
-	}
+	d.end()
+	d.bar = Bar(total, progressbar.OptionShowCount(), progressbar.OptionSetItsString(unit),
+		progressbar.OptionSetWidth(24))
+	d.began, d.spoke = time.Now(), time.Now()
 }
 
 func (d *Display) end() {
-	if d.bar != nil {
-		d.bar.Finish()
-		d.bar = nil
-	}
+	d.finish()
 	d.what = ""
 }
 
@@ -118,13 +137,12 @@ func (d *Display) Features(*experiment.Built) func() { return func() {} }
 func (d *Display) Start(rounds, clients int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end()
-	d.rounds, d.clients, d.began, d.spoke = rounds, clients, time.Now(), time.Now()
+	d.rounds, d.clients = rounds, clients
+	d.begin(rounds*clients, "client")
 	if d.series != nil && d.series.began.IsZero() {
 		d.series.began = d.began
 	}
-	d.begin(rounds*clients, "client")
-	d.describe(d.name)
+	d.draw(d.name, 0)
 }
 
 // Turn counts the training of one client.
@@ -136,17 +154,13 @@ func (d *Display) Turn(o message.Instruction, client int) {
 	}
 	d.finished++
 	d.turned = true
+	at := fmt.Sprintf("round %d/%d, client %d/%d%s", o.Round+1, d.rounds, d.finished, len(o.Clients), d.last)
 	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > quiet {
-		d.spoke = time.Now()
-		fmt.Fprintf(os.Stderr, "%s: round %d/%d, client %d/%d%s%s\n", d.name, o.Round+1, d.rounds, d.finished,
-			len(o.Clients), d.last, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
+		d.say("%s%s", at, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
 	}
-	if d.bar != nil {
-		share := float64(d.clients) / float64(max(1, len(o.Clients)))
-		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
-		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s%s", d.name, o.Round+1, d.rounds, d.finished,
-			len(o.Clients), d.last, d.series.left()))
-	}
+	share := float64(d.clients) / float64(max(1, len(o.Clients)))
+	d.draw(d.name+" "+at+d.series.left(),
+		min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
 }
 
 // Round prints the result of a round.
@@ -159,26 +173,21 @@ func (d *Display) Round(r record.Record) {
 	if !d.turned {
 		d.earlier, d.began = r.Round+1, time.Now()
 	}
-	if len(r.Warnings) > 0 && d.bar != nil {
-		d.bar.Clear()
-	}
 	for _, line := range r.Warnings {
-		fmt.Fprintf(os.Stderr, "%s: warning: round %d: %s\n", d.name, r.Round+1, line)
+		d.say("warning: round %d: %s", r.Round+1, line)
 	}
-	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
-	d.last += accuracyOf(r)
+	d.last = fmt.Sprintf(", loss %.3f%s", r.Loss, accuracyOf(r))
 	if d.live {
 		return
 	}
-	line := fmt.Sprintf("%s: round %d/%d%s", d.name, r.Round+1, d.rounds, d.last)
+	line := fmt.Sprintf("round %d/%d%s", r.Round+1, d.rounds, d.last)
 	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Evaluation.Values[metrics.ClientStd])
 	}
 	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
 	}
-	fmt.Fprintf(os.Stderr, "%s, %.1f s%s%s\n", line, r.Seconds,
-		left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
+	d.say("%s, %.1f s%s%s", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
 }
 
 // left returns the remaining time at the pace since began. It returns "" if nothing is left or no pace is known.
@@ -202,32 +211,43 @@ func accuracyOf(r record.Record) string {
 	return ""
 }
 
-// Opened prints the description of the data, notes about it, and the unreadable images that it leaves out.
+// Opened prints the description of the data, and the memory and disk space that its features need.
 func (d *Display) Opened(b *experiment.Built) {
 	needs, err := b.Storage(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	for _, line := range b.Info.Lines() {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, line)
-	}
-	for _, note := range b.Info.Notes {
-		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
+	for _, line := range opened(b) {
+		d.say("%s", line)
 	}
 	if err == nil && needs.Large() { // the computation of features reports an error
-		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, needs)
+		d.say("%s", needs)
+	}
+}
+
+// opened describes the data of an experiment in lines: its sizes, notes about it, the unreadable images that it leaves
+// out, and why provider auto chose the CPU.
+func opened(b *experiment.Built) []string {
+	const most = 5 // images with a line each
+	lines := b.Info.Lines()
+	for _, note := range b.Info.Notes {
+		lines = append(lines, "note: "+note)
 	}
 	list := b.Set.Skipped
-	for i, s := range list {
-		if i == 5 && len(list) > 6 {
-			fmt.Fprintf(os.Stderr, "%s: ... and %d more\n", d.name, len(list)-i)
-			break
-		}
-		fmt.Fprintf(os.Stderr, "%s: left out %s: %s\n", d.name, s.Name, s.Reason)
+	for _, s := range list[:min(most, len(list))] {
+		lines = append(lines, fmt.Sprintf("left out %s: %s", s.Name, s.Reason))
 	}
 	if len(list) > 0 {
-		fmt.Fprintf(os.Stderr, "%s: %d images left out (data.corrupt: skip)\n", d.name, len(list))
+		lines = append(lines, fmt.Sprintf("%d images left out (data.corrupt: skip)", len(list)))
 	}
+	if b.Fallback != nil {
+		lines = append(lines, fallback(b.Fallback))
+	}
+	return lines
+}
+
+func fallback(why error) string {
+	return fmt.Sprintf("runs on the CPU (runtime.provider: auto): %v", why)
 }
 
 // Warn prints a warning.
@@ -235,13 +255,13 @@ func (d *Display) Warn(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
+	d.say("warning: %s", line)
 }
 
-// Fallback prints why provider auto chose the CPU.
+// Fallback prints why provider auto chose the CPU, for commands that open no experiment.
 func (d *Display) Fallback(why error) {
 	if why != nil {
-		fmt.Fprintf(os.Stderr, "%s: runs on the CPU (runtime.provider: auto): %v\n", d.name, why)
+		d.say("%s", fallback(why))
 	}
 }
 

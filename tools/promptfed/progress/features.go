@@ -10,10 +10,7 @@ import (
 
 // FeatureLocks lets one cell compute features while other cells that need the same features wait. The others then read
 // the features from the cache.
-type FeatureLocks struct {
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex
-}
+type FeatureLocks struct{ locks sync.Map }
 
 // Lock locks the features of an experiment until unlock is called. It takes locks in a fixed order, which excludes
 // deadlocks.
@@ -25,18 +22,9 @@ func (t *FeatureLocks) Lock(b *experiment.Built) (unlock func()) {
 	slices.Sort(keys)
 	var held []*sync.Mutex
 	for _, key := range keys {
-		t.mu.Lock()
-		if t.locks == nil {
-			t.locks = map[string]*sync.Mutex{}
-		}
-		l := t.locks[key]
-		if l == nil {
-			l = &sync.Mutex{}
-			t.locks[key] = l
-		}
-		t.mu.Unlock()
-		l.Lock()
-		held = append(held, l)
+		l, _ := t.locks.LoadOrStore(key, new(sync.Mutex))
+		held = append(held, l.(*sync.Mutex))
+		l.(*sync.Mutex).Lock()
 	}
 	return func() {
 		for _, l := range held {

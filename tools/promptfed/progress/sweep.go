@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -20,57 +19,39 @@ import (
 // Sweep prints the progress of all cells of a sweep together: one live line on a terminal, plain lines elsewhere. It is
 // safe for concurrent use. The bar counts hundredths of rounds.
 type Sweep struct {
-	name string
-	live bool
-
-	mu      sync.Mutex
-	bar     *progressbar.ProgressBar
+	screen
 	cells   int // of the sweep
 	over    int // finished or failed cells, including those of earlier calls
 	total   int // units of the cells to run
 	units   int // finished units
 	running []*Cell
 	said    map[string]bool
-	began   time.Time
-	spoke   time.Time
 }
 
 const roundUnits = 100
 
 // NewSweep returns the display of the cells in todo, beside done finished cells.
 func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
-	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: done + len(todo), over: done,
-		said: map[string]bool{}, began: time.Now(), spoke: time.Now()}
+	d := &Sweep{cells: done + len(todo), over: done, said: map[string]bool{}}
+	d.name, d.began = s.Name, time.Now()
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
 	}
-	line := s.Name + ": " + experiment.CountInWords(d.cells, "cell")
+	line := experiment.CountInWords(d.cells, "cell")
 	if done > 0 {
 		line += fmt.Sprintf(", %d already done", done)
 	}
-	fmt.Fprintf(os.Stderr, "%s, %d at a time\n", line, jobs)
+	d.say("%s, %d at a time", line, jobs)
 	for _, n := range s.Notes {
-		fmt.Fprintf(os.Stderr, "%s: note: %s\n", s.Name, n)
+		d.say("note: %s", n)
 	}
 	for _, h := range s.Hidden {
-		fmt.Fprintf(os.Stderr, "%s: %s, so the labels do not describe what runs\n", s.Name, h)
+		d.say("%s, so the labels do not describe what runs", h)
 	}
-	if d.live && d.total > 0 {
-		d.bar = progressbar.NewOptions(d.total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(16),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionFullWidth(),
-			progressbar.OptionClearOnFinish())
+	if d.total > 0 {
+		d.bar = Bar(d.total, progressbar.OptionSetWidth(16))
 	}
 	return d
-}
-
-// say prints a line above the bar.
-func (d *Sweep) say(format string, a ...any) {
-	if d.bar != nil {
-		d.bar.Clear()
-	}
-	fmt.Fprintf(os.Stderr, d.name+": "+format+"\n", a...)
-	d.spoke = time.Now()
 }
 
 // once prints a line unless another cell has printed it.
@@ -82,8 +63,8 @@ func (d *Sweep) once(format string, a ...any) {
 	}
 }
 
-// draw updates the bar. Without a terminal it prints a line each minute.
-func (d *Sweep) draw() {
+// show updates the bar. Without a terminal it prints a line each minute.
+func (d *Sweep) show() {
 	var parts []string
 	for _, c := range d.running {
 		parts = append(parts, c.folder+" "+c.at)
@@ -99,8 +80,7 @@ func (d *Sweep) draw() {
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
 		text = append(text[:max(20, width-45)-1], '…')
 	}
-	d.bar.Describe(string(text))
-	d.bar.Set(d.units)
+	d.draw(string(text), d.units)
 }
 
 // Cell begins a cell. Cells with the same features use the locks in features.
@@ -110,19 +90,19 @@ func (d *Sweep) Cell(c configs.Cell, features *FeatureLocks) *Cell {
 	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
 		began: time.Now()}
 	d.running = append(d.running, out)
-	d.draw()
+	d.show()
 	return out
 }
 
 // end removes a cell from the running cells, and its unfinished units from the total.
 func (d *Sweep) end(folder string) {
-	i := slices.IndexFunc(d.running, func(c *Cell) bool { return c.folder == folder })
-	if i < 0 {
-		return
-	}
-	d.less(d.running[i].rounds*roundUnits - d.running[i].units)
-	d.running = slices.Delete(d.running, i, i+1)
-	d.over++
+	d.running = slices.DeleteFunc(d.running, func(c *Cell) bool {
+		if c.folder == folder {
+			d.less(c.rounds*roundUnits - c.units)
+			d.over++
+		}
+		return c.folder == folder
+	})
 }
 
 // less removes units from the total.
@@ -138,16 +118,13 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	defer d.mu.Unlock()
 	d.end(c.Folder)
 	d.say("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
-	d.draw()
+	d.show()
 }
 
 func (d *Sweep) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.bar != nil {
-		d.bar.Finish()
-		d.bar = nil
-	}
+	d.finish()
 }
 
 // Cell prints the progress of one cell of a sweep.
@@ -169,7 +146,7 @@ func (c *Cell) locked(do func()) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	do()
-	c.all.draw()
+	c.all.show()
 }
 
 func (c *Cell) Work(what string, done, total int) {
@@ -178,29 +155,10 @@ func (c *Cell) Work(what string, done, total int) {
 
 func (c *Cell) Opened(b *experiment.Built) {
 	c.locked(func() {
-		for _, line := range b.Info.Lines() {
+		for _, line := range opened(b) {
 			c.all.once("%s", line)
 		}
-		for _, note := range b.Info.Notes {
-			c.all.once("note: %s", note)
-		}
-		list := b.Set.Skipped
-		for i, s := range list {
-			if i == 5 {
-				break
-			}
-			c.all.once("left out %s: %s", s.Name, s.Reason)
-		}
-		if len(list) > 0 {
-			c.all.once("%d images left out (data.corrupt: skip)", len(list))
-		}
 	})
-}
-
-func (c *Cell) Fallback(why error) {
-	if why != nil {
-		c.locked(func() { c.all.once("runs on the CPU (runtime.provider: auto): %v", why) })
-	}
 }
 
 func (c *Cell) Warn(line string) {
@@ -264,5 +222,5 @@ func (c *Cell) Done(s record.Summary) {
 		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
 			time.Since(c.began).Round(100*time.Millisecond), left(c.all.began, c.all.units, c.all.total))
 	}
-	c.all.draw()
+	c.all.show()
 }

@@ -29,14 +29,14 @@ import (
 
 // launchFlags are the flags of launch: those of run and its own.
 type launchFlags struct {
-	run    runFlags
+	run    flags
 	member member
 	meet   string
 	idle   time.Duration
 }
 
 func launchCommand(o cli.Outputs) *cobra.Command {
-	f := launchFlags{run: runFlags{outputs: o}, member: fromSlurm(os.Getenv)}
+	f := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
 	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
 		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
 		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
@@ -44,7 +44,7 @@ func launchCommand(o cli.Outputs) *cobra.Command {
 			"--rank and --tasks. Task 0 writes its address, and certificates for this job only, into a folder that " +
 			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
 			"again, which then continues; on SIGTERM it finishes its round and stops."}
-	f.run.add(c)
+	f.run.addRun(c)
 	l := c.Flags()
 	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
 	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")

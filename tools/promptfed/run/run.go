@@ -26,47 +26,56 @@ import (
 	"promptfed/tools/promptfed/signals"
 )
 
-// runFlags are the flags of run.
-type runFlags struct {
-	sets        []string
-	out, images string
-	use         runfolder.Use
-	smoke       bool
-	seeds       seedList
-	log         []string
-	cluster     distributed.ClusterFlags
-	view        cli.View
-	outputs     cli.Outputs
+// flags are the flags of run, sweep and launch.
+type flags struct {
+	sets, keep, log []string
+	out, images     string
+	use             runfolder.Use
+	smoke           bool
+	seeds           seedList
+	jobs            int
+	array           configs.Part
+	cluster         distributed.ClusterFlags
+	view            cli.View
+	outputs         cli.Outputs
+}
+
+// add adds the flags that the three commands share.
+func (f *flags) add(c *cobra.Command) {
+	l := c.Flags()
+	l.BoolVar(&f.smoke, "smoke", false, "run the small form that the file's section smoke describes, which takes "+
+		"about a minute")
+	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration or of every cell, as in train.lr=0.01")
+	l.StringVar(&f.out, "out", "", "folder of the run or sweep (default runs/NAME); with several configurations, the "+
+		"folder above them")
+	l.Var(&f.seeds, "seeds", "run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
+		"and standard deviations over seeds")
+	l.BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round; a sweep tries failed cells "+
+		"again")
+	l.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
+	l.StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
+	f.view.AddFlags(c)
 }
 
 func runCommand(o cli.Outputs) *cobra.Command {
-	f := runFlags{outputs: o}
+	f := flags{outputs: o}
 	c := &cobra.Command{
 		Use: "run CONFIG...|--images FOLDER [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] " +
 			"[--resume] [--force]",
 		Short: "run federated experiments; several are compared in one table; a file with a section sweep runs as a " +
 			"sweep",
 	}
-	f.add(c)
+	f.addRun(c)
 	f.cluster.Add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return f.start(cmd.Context(), args) }
 	return c
 }
 
-// add adds the flags and the check of the arguments to a command.
-func (f *runFlags) add(c *cobra.Command) {
-	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
-	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+// addRun adds the flags and the check of the arguments of run and launch.
+func (f *flags) addRun(c *cobra.Command) {
+	f.add(c)
 	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list or Parquet files; without "+
 		"CONFIG, methods are compared on them, as in the file that promptfed init writes")
-	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
-		"above them")
-	c.Flags().Var(&f.seeds, "seeds", "run each configuration with every seed, as in 1,2,3 or 1-3; the table shows "+
-		"means and standard deviations over seeds")
-	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round")
-	c.Flags().BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
-	c.Flags().StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
-	f.view.AddFlags(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && f.images == "" {
 			return cli.Usagef("%s needs a configuration, or --images FOLDER: %s", c.Name(), c.UseLine())
@@ -76,7 +85,7 @@ func (f *runFlags) add(c *cobra.Command) {
 }
 
 // start runs the sweep or the single runs of the command line.
-func (f *runFlags) start(ctx context.Context, args []string) error {
+func (f *flags) start(ctx context.Context, args []string) error {
 	if err := f.outputs.CheckTrackers(f.log); err != nil {
 		return cli.Usage(err)
 	}
@@ -85,20 +94,14 @@ func (f *runFlags) start(ctx context.Context, args []string) error {
 		return err
 	}
 	if sweep != nil {
-		return runSweep(ctx, sweep, f.ofSweep())
+		return runSweep(ctx, sweep, *f)
 	}
 	return f.run(ctx, args)
 }
 
-// ofSweep returns the flags of a sweep.
-func (f runFlags) ofSweep() sweepFlags {
-	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, log: f.log,
-		cluster: f.cluster, view: f.view, outputs: f.outputs}
-}
-
 // sweep returns the sweep of the command line, or nil for single runs. For --images with configurations, it turns the
 // images into changes of the configurations.
-func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
+func (f *flags) sweep(args []string) (*configs.Sweep, error) {
 	if f.images != "" && len(args) == 0 {
 		if f.smoke {
 			return nil, cli.Usagef("--smoke is for sweep files, not for --images")
@@ -107,9 +110,8 @@ func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 		if err != nil {
 			return nil, err
 		}
-		of := f.ofSweep()
-		of.sets = p.Changes
-		return loadSweep("the configuration for "+f.images, p.Text, of)
+		f.sets = p.Changes
+		return loadSweep("the configuration for "+f.images, p.Text, *f)
 	}
 	if f.images != "" {
 		kind, err := quickstart.Kind(f.images)
@@ -127,7 +129,7 @@ func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 			return nil, cli.Usagef("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)
 		}
 		if sweep || f.smoke {
-			return loadSweep(path, nil, f.ofSweep())
+			return loadSweep(path, nil, *f)
 		}
 	}
 	return nil, nil
@@ -144,7 +146,7 @@ func plan(images string, sets []string) (*quickstart.Plan, error) {
 }
 
 // run trains single runs, one after the other, and compares them.
-func (f runFlags) run(ctx context.Context, args []string) error {
+func (f flags) run(ctx context.Context, args []string) error {
 	var dirs, folders []string
 	var confs []configs.Loaded
 	for _, path := range args { // reads all files before the first run trains
@@ -204,7 +206,7 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 }
 
 // one trains in a run folder and writes the report.
-func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, others *distributed.Cluster,
+func (f flags) one(ctx context.Context, conf experiment.Config, dir string, others *distributed.Cluster,
 	series *progress.Series) error {
 	d := series.New(conf)
 	defer d.Close()

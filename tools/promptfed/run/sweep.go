@@ -12,47 +12,23 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// sweepFlags are the flags of sweep.
-type sweepFlags struct {
-	smoke      bool
-	use        runfolder.Use
-	sets, keep []string
-	seeds      seedList
-	jobs       int
-	array      configs.Part
-	out        string
-	log        []string
-	cluster    distributed.ClusterFlags
-	view       cli.View
-	outputs    cli.Outputs
-}
-
 func sweepCommand(o cli.Outputs) *cobra.Command {
-	f := sweepFlags{outputs: o}
+	f := flags{outputs: o}
 	c := &cobra.Command{
 		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] " +
 			"[--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
 		Args: cli.Exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was " +
 			"stopped",
 	}
-	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
-	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of every cell, as in train.lr=0.01")
+	f.add(c)
+	f.cluster.Add(c)
 	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
-	c.Flags().Var(&f.seeds, "seeds", "seeds, instead of the file's, as in 1,2,3 or 1-3")
 	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
 	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
 		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
-	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
-	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue with the cells that are not done; failed ones are "+
-		"tried again")
-	c.Flags().BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
-	c.Flags().StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
-	f.cluster.Add(c)
-	f.view.AddFlags(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.outputs.CheckTrackers(f.log); err != nil {
 			return cli.Usage(err)
@@ -71,11 +47,9 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 	return c
 }
 
-const smokeHelp = "run the small form that the file's section smoke describes, which takes about a minute"
-
 // loadSweep reads a sweep from text, or from the file at path if text is nil. An error is a usage error.
-func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
-	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Keep: map[string][]string{}}
+func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
+	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Keep: map[string][]string{}}
 	for _, k := range f.keep {
 		axis, labels, ok := strings.Cut(k, "=")
 		if !ok || axis == "" || labels == "" {
@@ -83,7 +57,6 @@ func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 		}
 		o.Keep[axis] = append(o.Keep[axis], strings.Split(labels, ",")...)
 	}
-	o.Seeds = f.seeds
 	if f.jobs < 0 {
 		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // runSweep runs the unfinished cells of a sweep.
-func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
+func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	others, err := f.cluster.Open(ctx)
 	if err != nil {
 		return err
