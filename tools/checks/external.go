@@ -1,10 +1,7 @@
 package checks
 
 import (
-	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"slices"
 )
 
@@ -15,18 +12,10 @@ var externalFields = []string{"ExternalData", "GetExternalData", "DataLocation",
 
 // ExternalReaders finds places where a Go file reads external data without runtime/onnx.
 func ExternalReaders(file string, source []byte) ([]string, error) {
-	set := token.NewFileSet()
-	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	var bad []string
-	ast.Inspect(tree, func(n ast.Node) bool {
+	return inspect(file, source, func(n ast.Node, say sayAt) {
 		if id, ok := n.(*ast.Ident); ok && slices.Contains(externalFields, id.Name) {
-			bad = append(bad, fmt.Sprintf("%s: %s: only runtime/onnx may read external data; use its ExternalOf, "+
-				"OpenExternal or SetExternal", set.Position(id.Pos()), id.Name))
+			say(n, "%s: only runtime/onnx may read external data; use its ExternalOf, OpenExternal or SetExternal",
+				id.Name)
 		}
-		return true
 	})
-	return bad, nil
 }

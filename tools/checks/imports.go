@@ -79,54 +79,49 @@ func engine(names ...string) []string {
 	return out
 }
 
+// say reports a violation.
+type say func(format string, a ...any)
+
 // Imports returns a line for each import that a rule forbids.
-func Imports(list []Package) []string {
-	var bad []string
+func Imports(list []Package) (bad []string) {
 	for _, p := range list {
-		bad = append(bad, upward(p)...)
-		bad = append(bad, owned(p)...)
-		bad = append(bad, unreachable(p)...)
-		bad = append(bad, undefined(p)...)
-		bad = append(bad, groups(p)...)
+		for _, rule := range []func(Package, say){upward, owned, unreachable, undefined, groups} {
+			rule(p, func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) })
+		}
 	}
 	return bad
 }
 
 // groups finds groups of methods, and packages that they share (parts), that import the table or another group.
-func groups(p Package) []string {
+func groups(p Package, say say) {
 	const methods = "federation/methods"
 	own := p.inModule()
 	if own == methods || !within(own, methods) {
-		return nil
+		return
 	}
-	var bad []string
 	for _, path := range p.Imports {
 		if in := inModule(path); within(in, methods) && !within(in, methods+"/parts") && !within(in, own) {
-			bad = append(bad, fmt.Sprintf("%s imports %s: of %s it may import %[3]s/parts only", p.ImportPath, path,
-				methods))
+			say("%s imports %s: of %s it may import %[3]s/parts only", p.ImportPath, path, methods)
 		}
 	}
-	return bad
 }
 
 // upward finds imports of a higher layer, including those of tests, and packages outside the layers.
-func upward(p Package) []string {
+func upward(p Package, say say) {
 	mine := layer(p.ImportPath)
 	if mine < 0 {
-		return []string{fmt.Sprintf("%s is in no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))}
+		say("%s is in no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))
+		return
 	}
-	var bad []string
 	for _, path := range p.direct() {
 		if up := layer(path); up > mine {
-			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, layers[up],
-				layers[mine]))
+			say("%s imports %s: %s is above %s", p.ImportPath, path, layers[up], layers[mine])
 		}
 	}
 	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
-		bad = append(bad, fmt.Sprintf("%s has Go files (%s): readers would take it for the standard library's "+
-			"runtime", p.ImportPath, strings.Join(p.GoFiles, ", ")))
+		say("%s has Go files (%s): readers would take it for the standard library's runtime", p.ImportPath,
+			strings.Join(p.GoFiles, ", "))
 	}
-	return bad
 }
 
 func layer(path string) int {
@@ -134,49 +129,41 @@ func layer(path string) int {
 }
 
 // owned finds imports of reserved packages by other folders.
-func owned(p Package) []string {
-	var bad []string
+func owned(p Package, say say) {
 	for _, r := range reserved {
+		mine := slices.ContainsFunc(r.folders, func(f string) bool { return within(p.inModule(), f) })
 		for _, path := range p.direct() {
-			if within(path, r.path) && !slices.ContainsFunc(r.folders, func(f string) bool {
-				return within(p.inModule(), f)
-			}) {
-				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path,
-					strings.Join(r.folders, ", ")))
+			if within(path, r.path) && !mine {
+				say("%s imports %s: only %s may", p.ImportPath, path, strings.Join(r.folders, ", "))
 			}
 		}
 	}
-	return bad
 }
 
 // unreachable finds imports of banned packages.
-func unreachable(p Package) []string {
-	var bad []string
+func unreachable(p Package, say say) {
 	for _, b := range banned {
 		// helpers of tests may import more
 		if !within(p.inModule(), b.folder) || strings.HasSuffix(p.ImportPath, "test") {
 			continue
 		}
-		paths, verb := p.Imports, "imports"
+		paths, verb := slices.Clone(p.Imports), "imports"
 		if b.through {
-			paths, verb = slices.Concat(p.Imports, p.Deps), "needs"
+			paths, verb = append(paths, p.Deps...), "needs"
 		}
 		slices.Sort(paths)
-		for _, path := range slices.Compact(slices.Clone(paths)) {
+		for _, path := range slices.Compact(paths) {
 			if slices.ContainsFunc(b.paths, func(x string) bool { return within(path, x) }) {
-				bad = append(bad, fmt.Sprintf("%s %s %s: nothing under %s may", p.ImportPath, verb, path, b.folder))
+				say("%s %s %s: nothing under %s may", p.ImportPath, verb, path, b.folder)
 			}
 		}
 	}
-	return bad
 }
 
 // undefined finds packages that build graphs without the definitions of the operators.
-func undefined(p Package) []string {
+func undefined(p Package, say say) {
 	const graph, ops = Module + "/runtime/graph", Module + "/runtime/ops"
-	if !slices.Contains(p.Imports, graph) || slices.Contains(p.Deps, ops) || p.ImportPath == ops {
-		return nil
+	if slices.Contains(p.Imports, graph) && !slices.Contains(p.Deps, ops) && p.ImportPath != ops {
+		say("%s imports %s and not %s, which defines the operators: import it too", p.ImportPath, graph, ops)
 	}
-	return []string{fmt.Sprintf("%s imports %s and not %s, which defines the operators: import it too",
-		p.ImportPath, graph, ops)}
 }

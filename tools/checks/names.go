@@ -9,29 +9,48 @@ import (
 	"strconv"
 )
 
-// NamesTested finds places where a Go file depends on the name of a method: a name as an operand of == or !=, in a
-// case, as a key or an index, as an argument of a function of strings or slices, or as a named constant or variable. A
-// name as a plain value, such as the default of a setting, is allowed.
-func NamesTested(file string, source []byte, names []string) ([]string, error) {
+// sayAt reports a violation at a node.
+type sayAt func(n ast.Node, format string, a ...any)
+
+// inspect parses a Go file and applies a rule to each of its nodes.
+func inspect(file string, source []byte, rule func(n ast.Node, say sayAt)) (bad []string, err error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	var bad []string
-	check := func(how string, list ...ast.Expr) {
-		for _, e := range list {
-			l, ok := ast.Unparen(e).(*ast.BasicLit)
-			if !ok || l.Kind != token.STRING {
-				continue
-			}
-			if text, err := strconv.Unquote(l.Value); err == nil && slices.Contains(names, text) {
-				bad = append(bad, fmt.Sprintf("%s: method name %q %s: let the method say what it needs",
-					set.Position(l.Pos()), text, how))
-			}
-		}
+	say := func(n ast.Node, format string, a ...any) {
+		bad = append(bad, fmt.Sprintf("%s: %s", set.Position(n.Pos()), fmt.Sprintf(format, a...)))
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
+		rule(n, say)
+		return true
+	})
+	return bad, nil
+}
+
+// text returns the value of a string literal, and false for other nodes.
+func text(n ast.Node) (string, bool) {
+	l, ok := n.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return "", false
+	}
+	value, err := strconv.Unquote(l.Value)
+	return value, err == nil
+}
+
+// NamesTested finds places where a Go file depends on the name of a method: a name as an operand of == or !=, in a
+// case, as a key or an index, as an argument of a function of strings or slices, or as a named constant or variable. A
+// name as a plain value, such as the default of a setting, is allowed.
+func NamesTested(file string, source []byte, names []string) ([]string, error) {
+	return inspect(file, source, func(n ast.Node, say sayAt) {
+		check := func(how string, list ...ast.Expr) {
+			for _, e := range list {
+				if name, ok := text(ast.Unparen(e)); ok && slices.Contains(names, name) {
+					say(e, "method name %q %s: let the method say what it needs", name, how)
+				}
+			}
+		}
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			if n.Op == token.EQL || n.Op == token.NEQ {
@@ -52,7 +71,5 @@ func NamesTested(file string, source []byte, names []string) ([]string, error) {
 		case *ast.ValueSpec:
 			check("is given another name", n.Values...)
 		}
-		return true
 	})
-	return bad, nil
 }

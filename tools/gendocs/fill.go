@@ -38,21 +38,6 @@ func fill(text string, tables map[string]string) (string, error) {
 	}
 }
 
-// markdown returns rows as a table; the first row is the header.
-func markdown(rows [][]string) string {
-	var b strings.Builder
-	for i, r := range rows {
-		for _, cell := range r {
-			b.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
-		}
-		b.WriteString("|\n")
-		if i == 0 {
-			b.WriteString(strings.Repeat("|---", len(r)) + "|\n")
-		}
-	}
-	return b.String()
-}
-
 // code formats text as code. It returns "" for an empty text.
 func code(text string) string {
 	if text == "" {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -79,17 +78,4 @@ func sentence(text string) string {
 	const stop = "\x00 "
 	text = abbreviation.ReplaceAllString(text, "$1"+stop)
 	return strings.ReplaceAll(new(doc.Package).Synopsis(text), strings.TrimSpace(stop), ".")
-}
-
-// packageTable returns a table of packages, without the first two words of their comments.
-func packageTable(list []pack) string {
-	rows := [][]string{{"package", "what it is"}}
-	for _, p := range list {
-		words := strings.Fields(p.says)
-		if len(words) > 2 && slices.Contains([]string{"Package", "Command"}, words[0]) {
-			words = words[2:]
-		}
-		rows = append(rows, []string{code(p.path), strings.Join(words, " ")})
-	}
-	return markdown(rows)
 }

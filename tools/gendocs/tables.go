@@ -2,13 +2,18 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"promptfed/configs"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/pretrain"
 	"promptfed/tools/lab/dasslimport"
 )
@@ -22,11 +27,11 @@ func tables(root string) (map[string]string, error) {
 	return map[string]string{
 		"methods":       methodTable(),
 		"options":       optionTables(),
-		"configuration": keyTable(allKeys(experiment.Defaults())),
-		"sweep":         keyTable(allKeys(configs.SweepFile{})),
+		"configuration": keyTable(experiment.Defaults()),
+		"sweep":         keyTable(configs.SweepFile{}),
 		"facts":         factTable(),
-		"counts":        keyTable(allKeys(configs.CountsFile{})),
-		"pretrain":      keyTable(allKeys(pretrain.Defaults())),
+		"counts":        keyTable(configs.CountsFile{}),
+		"pretrain":      keyTable(pretrain.Defaults()),
 		"datasets":      dataTable(),
 		"partitions":    partitionTable(),
 		"packages":      packageTable(all),
@@ -36,30 +41,41 @@ func tables(root string) (map[string]string, error) {
 	}, nil
 }
 
+// table returns a Markdown table with a row for each element of a list.
+func table[T any](list []T, row func(T) []string, heads ...string) string {
+	var b strings.Builder
+	add := func(cells []string) {
+		for _, c := range cells {
+			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	add(heads)
+	b.WriteString(strings.Repeat("|---", len(heads)) + "|\n")
+	for _, e := range list {
+		add(row(e))
+	}
+	return b.String()
+}
+
 func methodTable() string {
-	rows := [][]string{{"name", "method", "is a", "paper"}}
-	for _, e := range methods.Table() {
+	return table(methods.Table(), func(e layer.Def) []string {
 		is := "method"
 		if e.Wrapper() {
 			is = "wrapper"
 		}
-		rows = append(rows, []string{code(e.Name), e.Title, is, e.Paper})
-	}
-	return markdown(rows)
+		return []string{code(e.Name), e.Title, is, e.Paper}
+	}, "name", "method", "is a", "paper")
 }
 
 func optionTables() string {
 	var b strings.Builder
 	for _, e := range methods.Table() {
-		options := e.Options()
-		if len(options) == 0 {
-			continue
+		if options := e.Options(); len(options) > 0 {
+			fmt.Fprintf(&b, "### %s\n\n%s\n", code(e.Name), table(options, func(o layer.Option) []string {
+				return []string{code(o.Name), code(o.Default), o.Help}
+			}, "option", "default", "meaning"))
 		}
-		rows := [][]string{{"option", "default", "meaning"}}
-		for _, o := range options {
-			rows = append(rows, []string{code(o.Name), code(o.Default), o.Help})
-		}
-		fmt.Fprintf(&b, "### %s\n\n%s\n", code(e.Name), markdown(rows))
 	}
 	return b.String()
 }
@@ -72,48 +88,37 @@ func paperList() string {
 	return b.String()
 }
 
-func keyTable(list []key) string {
-	rows := [][]string{{"key", "is", "default", "meaning"}}
-	for _, k := range list {
-		rows = append(rows, []string{code(k.name), k.kind, code(k.value), k.help})
-	}
-	return markdown(rows)
+func keyTable(config any) string {
+	return table(allKeys(config), func(k key) []string {
+		return []string{code(k.name), k.kind, code(k.value), k.help}
+	}, "key", "is", "default", "meaning")
 }
 
 func factTable() string {
-	rows := [][]string{{"key", "meaning"}}
-	for _, f := range experiment.AllFacts() {
-		rows = append(rows, []string{code(f.Name), f.Help})
-	}
-	return markdown(rows)
+	return table(experiment.AllFacts(), func(f facts.Fact) []string { return []string{code(f.Name), f.Help} }, "key",
+		"meaning")
 }
 
 func dataTable() string {
-	rows := [][]string{{"`data.set`", "what it is", "what lies under `data.root`", "where it comes from"}}
-	for _, k := range sets.Kinds() {
-		rows = append(rows, []string{code(k.Name), k.About, k.Expects, k.Source})
-	}
-	return markdown(rows)
+	return table(sets.Kinds(), func(k sets.Kind) []string {
+		return []string{code(k.Name), k.About, k.Expects, k.Source}
+	}, "`data.set`", "what it is", "what lies under `data.root`", "where it comes from")
 }
 
 func partitionTable() string {
-	rows := [][]string{{"`partition.kind`", "what it does", "source"}}
-	for _, k := range partition.Kinds() {
-		rows = append(rows, []string{code(k.Name), k.About, k.Source})
-	}
-	return markdown(rows)
+	return table(partition.Kinds(), func(k partition.Kind) []string {
+		return []string{code(k.Name), k.About, k.Source}
+	}, "`partition.kind`", "what it does", "source")
 }
 
 func movingTable() string {
-	rows := [][]string{{"key", "flag", "of", "here", "what differs"}}
-	for _, s := range dasslimport.Settings() {
-		flag, ours := "", code(s.Key)
+	return table(dasslimport.Settings(), func(s dasslimport.Setting) []string {
+		flag, theirs, ours := "", code(s.Dassl), code(s.Key)
 		if s.Flag != "" {
 			if flag = code("--" + s.Flag); s.OverridesFiles {
 				flag += " wins"
 			}
 		}
-		theirs := code(s.Dassl)
 		if strings.HasPrefix(s.Dassl, "--") {
 			theirs = ""
 		}
@@ -125,7 +130,50 @@ func movingTable() string {
 		case s.Key == "":
 			ours = "no key"
 		}
-		rows = append(rows, []string{theirs, flag, code(s.Trainer), ours, s.Differs()})
+		return []string{theirs, flag, code(s.Trainer), ours, s.Differs()}
+	}, "key", "flag", "of", "here", "what differs")
+}
+
+// metricTable is the glossary of all metrics in the order of columns.
+func metricTable() string {
+	return table(metrics.Definitions(), func(d metrics.Definition) []string {
+		name := code(d.Form())
+		if d.Key != "" && d.Key != d.Name {
+			name += ", in records " + code(d.Key)
+		}
+		better := "higher"
+		if d.Lower {
+			better = "lower"
+		}
+		return []string{name, d.Title, metricBounds(d), better, metrics.DescribeWindow(d.Window), d.Merge, d.Exists,
+			d.Privacy}
+	}, "metric", "is", "unit, bounds", "better", "window", "merges as", "exists", "privacy")
+}
+
+// metricBounds are the unit of a metric and the bounds of its values.
+func metricBounds(d metrics.Definition) string {
+	unit := string(d.Unit)
+	if d.Unit == metrics.Plain {
+		unit = "number"
 	}
-	return markdown(rows)
+	switch {
+	case d.Unit == metrics.Percent:
+		return "share of 1, shown in %"
+	case math.IsInf(d.Low, -1):
+		return unit
+	case math.IsInf(d.High, 1):
+		return fmt.Sprintf("%s, at least %v", unit, d.Low)
+	}
+	return fmt.Sprintf("%s, [%v, %v]", unit, d.Low, d.High)
+}
+
+// packageTable returns a table of packages, without the first two words of their comments.
+func packageTable(list []pack) string {
+	return table(list, func(p pack) []string {
+		words := strings.Fields(p.says)
+		if len(words) > 2 && slices.Contains([]string{"Package", "Command"}, words[0]) {
+			words = words[2:]
+		}
+		return []string{code(p.path), strings.Join(words, " ")}
+	}, "package", "what it is")
 }

@@ -29,6 +29,40 @@ func kind(c experiment.ClientInfo, by string) string {
 	return c.Domain
 }
 
+// clientValue is the value of a client in a run, as drawn.
+type clientValue struct {
+	client, clients int    // number of the client, and of the clients of its run
+	kind            string // its domain or backbone, if these are asked for
+	value           float64
+}
+
+// clientValues returns the values of all clients of all finished runs. With by, domain or backbone, it omits runs that
+// do not say these of every client.
+func clientValues(groups []*results.Group, m results.Metric, factor float64, by string) (out []clientValue, err error) {
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			x := m.PerClient(r)
+			kinds := make([]string, len(x))
+			if by != "" && len(x) > 0 {
+				info, err := r.Clients()
+				if err != nil {
+					return nil, err
+				}
+				if info == nil || len(info.Known()) != len(x) {
+					continue
+				}
+				for k, c := range info.Known() {
+					kinds[k] = kind(c, by)
+				}
+			}
+			for k, v := range x {
+				out = append(out, clientValue{k, len(x), kinds[k], factor * v})
+			}
+		}
+	}
+	return out, nil
+}
+
 // box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box is a
 // label, as in FedPHA's figure 5. Grouped by domain or backbone, a box is a label of the contest with one domain or
 // backbone. Without a group, a box is a label of the contest.
@@ -39,24 +73,42 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 		axis = f.Group
 	}
 	out := figures.Box{Title: f.Title, Y: y, Colours: v.colours(axis)}
+	by := f.Group
+	if isAxis {
+		by = ""
+	}
 	for _, p := range facets(v.groups, f.Panel) {
-		switch {
-		case isAxis:
-			out.Panels = append(out.Panels, clientPanels(p, f.Group, m, factor)...)
-		case f.Group == "":
-			panel := figures.BoxPanel{Title: p.title, X: v.axis}
-			for _, l := range facets(p.groups, v.axis) {
-				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Values: flat(l.groups, m, factor,
-					nil)})
-			}
-			out.Panels = append(out.Panels, panel)
-		default:
-			panel, err := kindPanel(p, v.axis, f.Group, m, factor)
+		panel := figures.BoxPanel{Title: p.title, X: axis}
+		of, clients := map[string][]clientValue{}, 0 // by label of the axis
+		labels := facets(p.groups, axis)
+		for _, l := range labels {
+			values, err := clientValues(l.groups, m, factor, by)
 			if err != nil {
 				return nil, err
 			}
-			out.Panels = append(out.Panels, panel)
+			of[l.label] = values
+			for _, c := range values {
+				clients = max(clients, c.clients)
+			}
 		}
+		if isAxis && clients <= mostClientPanels {
+			for k := range clients {
+				one := figures.BoxPanel{Title: joinTitle(p.title, "client "+strconv.Itoa(k)), X: axis}
+				for _, l := range labels {
+					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(of[l.label],
+						func(c clientValue) bool { return c.client == k })})
+				}
+				out.Panels = append(out.Panels, one)
+			}
+			continue
+		}
+		for _, l := range labels {
+			for _, name := range kindsOf(of[l.label]) {
+				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Group: name,
+					Values: valuesOf(of[l.label], func(c clientValue) bool { return c.kind == name })})
+			}
+		}
+		out.Panels = append(out.Panels, panel)
 	}
 	for i := range out.Panels {
 		out.Panels[i].Boxes = slices.DeleteFunc(out.Panels[i].Boxes,
@@ -64,6 +116,25 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	}
 	out.Panels = slices.DeleteFunc(out.Panels, func(p figures.BoxPanel) bool { return len(p.Boxes) == 0 })
 	return out, nil
+}
+
+// valuesOf returns the values that keep selects.
+func valuesOf(list []clientValue, keep func(clientValue) bool) (out []float64) {
+	for _, c := range list {
+		if keep(c) {
+			out = append(out, c.value)
+		}
+	}
+	return out
+}
+
+// kindsOf returns the domains or backbones of some values, sorted.
+func kindsOf(list []clientValue) []string {
+	all := map[string]bool{}
+	for _, c := range list {
+		all[c.kind] = true
+	}
+	return sorted(all)
 }
 
 // clientScale returns the scale and the axis of clients' values of a metric, which are accuracies.
@@ -74,73 +145,6 @@ func clientScale(m results.Metric) (float64, figures.Axis) {
 	factor, y := scale(m)
 	y.Label = "accuracy of a client (%)"
 	return factor, y
-}
-
-// flat returns the values of all clients of all finished runs, filtered by keep; nil keeps all.
-func flat(groups []*results.Group, m results.Metric, factor float64, keep func(client int) bool) []float64 {
-	var out []float64
-	for _, g := range groups {
-		for _, run := range g.PerClient(m) {
-			for k, x := range run {
-				if keep == nil || keep(k) {
-					out = append(out, factor*x)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// clientPanels returns a panel for each client, or a single panel for many clients.
-func clientPanels(p facet, axis string, m results.Metric, factor float64) []figures.BoxPanel {
-	clients := 0
-	for _, g := range p.groups {
-		for _, run := range g.PerClient(m) {
-			clients = max(clients, len(run))
-		}
-	}
-	panel := func(title string, keep func(int) bool) figures.BoxPanel {
-		out := figures.BoxPanel{Title: title, X: axis}
-		for _, l := range facets(p.groups, axis) {
-			out.Boxes = append(out.Boxes, figures.Sample{Label: l.label, Values: flat(l.groups, m, factor, keep)})
-		}
-		return out
-	}
-	if clients > mostClientPanels {
-		return []figures.BoxPanel{panel(p.title, nil)}
-	}
-	var out []figures.BoxPanel
-	for k := range clients {
-		out = append(out, panel(joinTitle(p.title, "client "+strconv.Itoa(k)), func(i int) bool { return i == k }))
-	}
-	return out
-}
-
-// kindPanel returns boxes for every label of an axis and every domain or backbone of clients.
-func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figures.BoxPanel, error) {
-	out := figures.BoxPanel{Title: p.title, X: axis}
-	for _, l := range facets(p.groups, axis) {
-		values := map[string][]float64{}
-		for _, g := range l.groups {
-			for _, r := range g.Done() {
-				info, err := r.Clients()
-				if err != nil {
-					return out, err
-				}
-				x := m.PerClient(r)
-				if info == nil || len(info.Known()) != len(x) {
-					continue
-				}
-				for k, c := range info.Known() {
-					values[kind(c, by)] = append(values[kind(c, by)], factor*x[k])
-				}
-			}
-		}
-		for _, name := range sorted(values) {
-			out.Boxes = append(out.Boxes, figures.Sample{Label: l.label, Group: name, Values: values[name]})
-		}
-	}
-	return out, nil
 }
 
 // holds reports whether a client is known to have examples.
@@ -155,38 +159,25 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 	out := figures.Strips{Title: f.Title, Y: y}
 	by := cmp.Or(f.Group, "backbone")
 	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
-		at := map[string]map[int][]float64{} // by kind and number, one value per run
-		clients := 0
-		for _, g := range p.groups {
-			for _, r := range g.Done() {
-				x := m.PerClient(r)
-				if len(x) == 0 {
-					continue
-				}
-				info, err := r.Clients()
-				if err != nil {
-					return nil, err
-				}
-				if clients = cmp.Or(clients, len(x)); info == nil || len(x) != clients || len(info.Known()) != len(x) {
-					continue
-				}
-				for k, c := range info.Known() {
-					name := kind(c, by)
-					if at[name] == nil {
-						at[name] = map[int][]float64{}
-					}
-					at[name][k] = append(at[name][k], factor*x[k])
-				}
-			}
+		values, err := clientValues(p.groups, m, factor, by)
+		if err != nil {
+			return nil, err
 		}
 		panel := figures.StripPanel{Title: p.title}
-		for _, name := range sorted(at) {
+		for _, name := range kindsOf(values) {
 			group := figures.StripGroup{Label: name}
-			for _, k := range slices.Sorted(maps.Keys(at[name])) {
-				mean, _ := metrics.MeanStd(at[name][k])
-				group.Values = append(group.Values, mean)
+			for k := range values[0].clients {
+				of := valuesOf(values, func(c clientValue) bool {
+					return c.clients == values[0].clients && c.kind == name && c.client == k
+				})
+				if len(of) > 0 {
+					mean, _ := metrics.MeanStd(of)
+					group.Values = append(group.Values, mean)
+				}
 			}
-			panel.Groups = append(panel.Groups, group)
+			if len(group.Values) > 0 {
+				panel.Groups = append(panel.Groups, group)
+			}
 		}
 		if len(panel.Groups) > 0 {
 			out.Panels = append(out.Panels, panel)

@@ -279,6 +279,14 @@ func facets(groups []*results.Group, axis string) []facet {
 	return out
 }
 
+// labelsOf returns the labels of facets.
+func labelsOf(list []facet) (out []string) {
+	for _, f := range list {
+		out = append(out, f.label)
+	}
+	return out
+}
+
 // titleOf returns the displayed label, with its axis if bare labels need it.
 func titleOf(axis, label string, bare bool) string {
 	if bare {

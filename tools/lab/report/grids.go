@@ -18,13 +18,8 @@ func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, erro
 	}
 	slices.Reverse(rows)
 	factor, y := scale(m)
-	out := figures.HeatMap{Title: f.Title, X: f.X, Y: f.Y, Value: y.Label, Palette: figures.BlueRed}
-	for _, c := range columns {
-		out.ColumnNames = append(out.ColumnNames, c.label)
-	}
-	for _, r := range rows {
-		out.RowNames = append(out.RowNames, r.label)
-	}
+	out := figures.HeatMap{Title: f.Title, X: f.X, Y: f.Y, Value: y.Label, Palette: figures.BlueRed,
+		ColumnNames: labelsOf(columns), RowNames: labelsOf(rows)}
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.HeatPanel{}
 		if f.Panel != "" {
@@ -51,10 +46,7 @@ func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, err
 	out := figures.Scatter3{Title: f.Title, Value: y.Label, Palette: figures.BlueRed}
 	var at [3]map[string]float64
 	for k, axis := range []string{f.X, f.Y, f.Z} {
-		var labels []string
-		for _, a := range facets(v.groups, axis) {
-			labels = append(labels, a.label)
-		}
+		labels := labelsOf(facets(v.groups, axis))
 		x, ok := numbers(labels)
 		if axis == "" || len(labels) == 0 || !ok {
 			return nil, fmt.Errorf("it needs three axes x, y and z of the sweep, with numbers for labels")

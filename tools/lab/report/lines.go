@@ -30,46 +30,30 @@ func scale(m results.Metric) (float64, figures.Axis) {
 	return m.Factor(), a
 }
 
-func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
-	line := cmp.Or(f.Line, v.axis)
-	factor, y := scale(m)
-	out := figures.Curves{Title: f.Title, Colours: v.colours(line)}
-	of, x := alongAxis(f, m)
+// linePanels returns a panel for each label of the panel's axis, with a line for each label of an axis. Each line is
+// drawn from the groups of its labels.
+func (v *view) linePanels(f configs.Figure, axis string, x, y figures.Axis, logarithmic bool,
+	draw func(groups []*results.Group) figures.Line) (out []figures.LinePanel) {
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
-		for _, l := range facets(p.groups, line) {
-			c := results.Curves(l.groups, m)
-			if len(c.Rounds) == 0 {
-				continue
-			}
-			s, most := figures.Line{Label: l.title}, 0
-			at := of(l.groups)
-			for i, r := range c.Rounds {
-				if x, ok := at(r); ok && x > 0 { // a method that sends nothing has no place on an axis of bytes
-					s.X, s.Y, s.Spread = append(s.X, x), append(s.Y, factor*c.Mean[i]), append(s.Spread,
-						factor*c.Std[i])
-					most = max(most, c.N[i])
-				}
-			}
-			if most < 2 {
-				s.Spread = nil
-			}
-			if len(s.X) > 0 {
-				panel.Lines = append(panel.Lines, s)
+		for _, l := range facets(p.groups, axis) {
+			if line := draw(l.groups); len(line.X) > 0 {
+				line.Label = l.title
+				panel.Lines = append(panel.Lines, line)
 			}
 		}
 		if len(panel.Lines) > 0 {
-			panel.X.Log = alongOf(f) == configs.BytesAxis && wide(panel.Lines)
-			out.Panels = append(out.Panels, panel)
+			panel.X.Log = logarithmic && wide(panel.Lines)
+			out = append(out, panel)
 		}
 	}
 	return out
 }
 
-// alongAxis returns the horizontal axis of curves: a function from groups to the position of each round, the mean over
-// seeds.
-func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(round int) (float64, bool),
-	figures.Axis) {
+// curves draws a metric along rounds, bytes or time. The position of a round is the mean over seeds.
+func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
+	axis := cmp.Or(f.Line, v.axis)
+	factor, y := scale(m)
 	quantity, x := "", figures.Axis{Label: "round"}
 	switch alongOf(f) {
 	case configs.BytesAxis:
@@ -77,19 +61,30 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	case configs.TimeAxis:
 		quantity, x = metrics.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
 	}
-	return func(groups []*results.Group) func(int) (float64, bool) {
-		if quantity == "" {
-			return func(round int) (float64, bool) { return float64(round), true }
+	panels := v.linePanels(f, axis, x, y, quantity == metrics.TotalBytes, func(groups []*results.Group) figures.Line {
+		c, along := results.Curves(groups, m), results.Curve{}
+		if quantity != "" {
+			along = results.Curves(groups, m.WithDefinition(quantity, ""))
 		}
-		c := results.Curves(groups, m.WithDefinition(quantity, ""))
-		return func(round int) (float64, bool) {
-			i, ok := slices.BinarySearch(c.Rounds, round)
-			if !ok {
-				return 0, false
+		s, most := figures.Line{}, 0
+		for i, r := range c.Rounds {
+			x := float64(r)
+			if quantity != "" {
+				j, ok := slices.BinarySearch(along.Rounds, r)
+				if !ok || along.Mean[j] <= 0 { // a method that sends nothing has no place on an axis of bytes
+					continue
+				}
+				x = along.Mean[j]
 			}
-			return c.Mean[i], true
+			s.X, s.Y = append(s.X, x), append(s.Y, factor*c.Mean[i])
+			s.Spread, most = append(s.Spread, factor*c.Std[i]), max(most, c.N[i])
 		}
-	}, x
+		if most < 2 {
+			s.Spread = nil
+		}
+		return s
+	})
+	return figures.Curves{Title: f.Title, Colours: v.colours(axis), Panels: panels}
 }
 
 // colours returns the colours of an axis's labels, both raw and as displayed. They are the colours of the labels'
@@ -136,10 +131,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	if f.X == "" || len(along) == 0 {
 		return nil, fmt.Errorf("it needs an axis x of the sweep")
 	}
-	labels := make([]string, len(along))
-	for i, a := range along {
-		labels[i] = a.label
-	}
+	labels := labelsOf(along)
 	at, numeric := numbers(labels)
 	x := figures.Axis{Label: f.X}
 	if !numeric {
@@ -154,28 +146,16 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
 	factor, y := scale(m)
-	out := figures.Sensitivity{Title: f.Title, Colours: v.colours(f.Line)}
-	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
-		for _, l := range facets(p.groups, f.Line) {
-			s := figures.Line{Label: l.title}
-			for _, i := range order {
-				c := stat(results.WithLabels(l.groups, map[string]string{f.X: labels[i]}), m)
-				if c.N() > 0 {
-					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread,
-						factor*c.Std())
-				}
-			}
-			if len(s.X) > 0 {
-				panel.Lines = append(panel.Lines, s)
+	panels := v.linePanels(f, f.Line, x, y, numeric, func(groups []*results.Group) (s figures.Line) {
+		for _, i := range order {
+			if c := stat(results.WithLabels(groups, map[string]string{f.X: labels[i]}), m); c.N() > 0 {
+				s.X, s.Y = append(s.X, at[i]), append(s.Y, factor*c.Mean())
+				s.Spread = append(s.Spread, factor*c.Std())
 			}
 		}
-		if len(panel.Lines) > 0 {
-			panel.X.Log = numeric && wide(panel.Lines)
-			out.Panels = append(out.Panels, panel)
-		}
-	}
-	return out, nil
+		return s
+	})
+	return figures.Sensitivity{Title: f.Title, Colours: v.colours(f.Line), Panels: panels}, nil
 }
 
 // wide reports whether lines span two decades or more of a positive axis.
@@ -209,12 +189,8 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	n := len(v.labels)
 	out := figures.Significance{Title: f.Title, Value: "difference, paired over runs", Names: v.labels}
 	for range n {
-		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))
-	}
-	for i := range n {
-		for j := range n {
-			out.P[i][j] = math.NaN()
-		}
+		out.Difference = append(out.Difference, make([]float64, n))
+		out.P = append(out.P, slices.Repeat([]float64{math.NaN()}, n))
 	}
 	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
 	how := "No stars"

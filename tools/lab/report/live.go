@@ -1,11 +1,8 @@
 package report
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -93,13 +90,8 @@ func (p *livePage) details(id string) (page.Run, error) {
 // origin describes how a run was started, from its folder. Reports omit it, because it differs between two runs of one
 // experiment, whose reports have the same bytes.
 func origin(dir string) []page.Pair {
-	f, err := os.Open(filepath.Join(dir, runfolder.ProvenanceFile))
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	var p runfolder.Provenance
-	if json.NewDecoder(io.LimitReader(f, 4<<20)).Decode(&p) != nil || len(p.Calls) == 0 {
+	p, err := runfolder.ReadProvenance(dir)
+	if err != nil || len(p.Calls) == 0 {
 		return nil
 	}
 	first, last := p.Calls[0], p.Calls[len(p.Calls)-1]

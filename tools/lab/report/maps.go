@@ -109,18 +109,18 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 
 // numbersOf returns the numbers of a tensor, or with mean, the mean over the rows of a matrix.
 func numbersOf(t *tensor.Tensor, mean bool) []float64 {
-	if !mean || len(t.Shape) != 2 || t.Shape[0] == 0 {
+	rows := matrix(t)
+	if !mean || len(rows) == 0 {
 		out := make([]float64, len(t.Data))
 		for i, x := range t.Data {
 			out[i] = float64(x)
 		}
 		return out
 	}
-	n, w := t.Shape[0], t.Shape[1]
-	out := make([]float64, w)
-	for i := range n {
-		for j := range w {
-			out[j] += float64(t.Data[i*w+j]) / float64(n)
+	out := make([]float64, t.Shape[1])
+	for _, row := range rows {
+		for j, x := range row {
+			out[j] += x / float64(len(rows))
 		}
 	}
 	return out

@@ -14,12 +14,12 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Size limits of files, in bytes.
 const (
 	maxConfig     = 4 << 20
-	maxProvenance = 4 << 20
 	maxTags       = 64 << 10
 	maxError      = 64 << 10
 	maxSummary    = 64 << 20
@@ -127,7 +127,7 @@ func readExecution(dir string) (map[string]string, error) {
 			Numerics map[string]any `json:"numerics"`
 		} `json:"calls"`
 	}
-	p, err := readJSON[provenance](dir, ProvenanceFile, maxProvenance, nil)
+	p, err := readJSON[provenance](dir, ProvenanceFile, runfolder.MaxProvenance, nil)
 	if p == nil || err != nil {
 		return nil, err
 	}

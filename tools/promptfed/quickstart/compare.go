@@ -1,6 +1,8 @@
 package quickstart
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,18 +43,7 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 			return strings.HasPrefix(c, "method=")
 		}), nil
 	}
-	own := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-	put := func(key string, value *yaml.Node) {
-		for i := 0; i < len(own.Content); { // remove the key and keys below it
-			if k := own.Content[i].Value; k == key || strings.HasPrefix(k, key+".") {
-				own.Content = slices.Delete(own.Content, i, i+2)
-			} else {
-				i += 2
-			}
-		}
-		own.Content = append(own.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
-	}
-	put("method", &yaml.Node{Kind: yaml.ScalarNode, Value: asked.Method})
+	own := map[string]any{"method": asked.Method}
 	for _, c := range changes {
 		key, text, _ := strings.Cut(c, "=")
 		if key != notByHand && slices.ContainsFunc(common, func(k string) bool {
@@ -61,14 +52,14 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 			all = append(all, c)
 			continue
 		}
-		var value yaml.Node
+		var value any
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
 			return nil, nil, err
 		}
-		put(key, value.Content[0])
+		maps.DeleteFunc(own, func(k string, _ any) bool { return strings.HasPrefix(k, key+".") })
+		own[key] = value
 	}
-	flow(own)
-	text, err := yaml.Marshal(own)
+	text, err := json.Marshal(own) // as YAML in one line
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,15 +68,5 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 		label = d.Title
 	}
 	label = strings.Join(append([]string{label}, asked.With...), " + ")
-	return []contender{byHand, {label, asked.Method, strings.TrimSpace(string(text))}}, all, nil
-}
-
-// flow sets a value in one line.
-func flow(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode {
-		n.Style = yaml.FlowStyle
-	}
-	for _, c := range n.Content {
-		flow(c)
-	}
+	return []contender{byHand, {label, asked.Method, string(text)}}, all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -70,17 +71,21 @@ func DataOf(b *experiment.Built) *Data {
 	return d
 }
 
+// MaxProvenance is the size limit of ProvenanceFile, in bytes.
+const MaxProvenance = 4 << 20
+
 // ReadProvenance reads ProvenanceFile. Without the file it returns an empty Provenance.
 func ReadProvenance(dir string) (p Provenance, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
 	}
 	if err != nil {
 		return p, err
 	}
-	if err := json.Unmarshal(b, &p); err != nil {
+	defer f.Close()
+	if err := json.NewDecoder(io.LimitReader(f, MaxProvenance)).Decode(&p); err != nil {
 		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 	}
 	return p, nil
