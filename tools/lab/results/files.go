@@ -19,12 +19,12 @@ import (
 
 // Size limits of files, in bytes.
 const (
-	maxConfig     = 4 << 20
-	maxTags       = 64 << 10
-	maxError      = 64 << 10
-	maxSummary    = 64 << 20
-	maxConfusion  = 64 << 20
-	maxClients    = 256 << 20
+	maxConfig    = 4 << 20
+	maxTags      = 64 << 10
+	maxError     = 64 << 10
+	maxSummary   = 64 << 20
+	maxConfusion = 64 << 20
+	maxClients   = 256 << 20
 )
 
 // readSmall reads a file of at most limit bytes; nil without an error if it does not exist.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,77 +16,55 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/pretrain"
+	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/runfolder"
 )
 
 // complete adds completion of configurations, runs, keys with their values, and metrics. cobra adds the command
 // completion, which prints the script for the shell.
 func complete(root *cobra.Command) {
-	of := map[string]func(dir string) bool{"report": isRun, "predict": isRun, "export": isRun}
+	const silent = cobra.ShellCompDirectiveNoFileComp
 	for _, c := range root.Commands() {
-		if c.Flags().Lookup("set") != nil {
-			c.RegisterFlagCompletionFunc("set", keysFor(c.Name()))
+		for flag, values := range map[string]cobra.CompletionFunc{"set": keysFor(c.Name()),
+			"metric": cobra.FixedCompletions(metrics.Names(), silent),
+			"view":   cobra.FixedCompletions(record.Views(), silent),
+			"images": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)} {
+			if c.Flags().Lookup(flag) != nil {
+				c.RegisterFlagCompletionFunc(flag, values)
+			}
 		}
-		if c.Flags().Lookup("metric") != nil {
-			c.RegisterFlagCompletionFunc("metric", cobra.FixedCompletions(metrics.Names(),
-				cobra.ShellCompDirectiveNoFileComp))
-		}
-		if c.Flags().Lookup("view") != nil {
-			c.RegisterFlagCompletionFunc("view", cobra.FixedCompletions(record.Views(),
-				cobra.ShellCompDirectiveNoFileComp))
-		}
-		if c.Flags().Lookup("images") != nil {
-			c.MarkFlagDirname("images")
-		}
-		if is := of[c.Name()]; is != nil {
-			c.ValidArgsFunction = folders(is)
-		} else if strings.Contains(c.Use, "CONFIG") || strings.Contains(c.Use, "FILE") && c.Name() == "sweep" {
+		switch {
+		case slices.Contains([]string{"report", "predict", "export"}, c.Name()):
+			c.ValidArgsFunction = runs
+		case strings.Contains(c.Use, "CONFIG"), c.Name() == "sweep":
 			c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
-		} else if c.Name() == "init" {
+		case c.Name() == "init":
 			c.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 		}
 	}
 }
 
-// isRun reports whether a folder holds a run or a sweep.
-func isRun(dir string) bool {
-	for _, name := range []string{runfolder.ConfigFile, configs.PlanFile} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
+// runs completes folders of runs and sweeps in runs/ and in the typed folder, down to the depth of runs/NAME/seed-1.
+func runs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	places := []string{"runs"}
+	if typed != "" {
+		places = append(places, typed+"*")
 	}
-	return false
-}
-
-// deepest is the depth below the current folder down to which completion looks for runs: runs/NAME/seed-1.
-const deepest = 3
-
-// folders completes folders below runs/ and below the typed folder that satisfy wanted.
-func folders(wanted func(dir string) bool) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		var out []string
-		var walk func(dir string, depth int)
-		walk = func(dir string, depth int) {
-			if strings.HasPrefix(dir, typed) && wanted(dir) {
-				out = append(out, dir)
-			}
-			entries, err := os.ReadDir(dir)
-			if err != nil || depth == deepest {
-				return
-			}
-			for _, e := range entries {
-				if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-					walk(filepath.Join(dir, e.Name()), depth+1)
+	var out []string
+	for _, place := range places {
+		for depth := range 4 {
+			for _, file := range []string{runfolder.ConfigFile, configs.PlanFile} {
+				found, _ := filepath.Glob(filepath.Join(place+strings.Repeat("/*", depth), file))
+				for _, path := range found {
+					if dir := filepath.Dir(path); strings.HasPrefix(dir, typed) {
+						out = append(out, dir)
+					}
 				}
 			}
 		}
-		walk("runs", 0)
-		if dir := filepath.Dir(typed + "x"); dir != "." && dir != "runs" && !strings.HasPrefix(dir, "runs/") {
-			walk(dir, deepest-1)
-		}
-		slices.Sort(out)
-		return slices.Compact(out), cobra.ShellCompDirectiveDefault
 	}
+	slices.Sort(out)
+	return slices.Compact(out), cobra.ShellCompDirectiveDefault
 }
 
 // keysFor completes the keys of --set, and the values of a typed key.
@@ -129,8 +106,7 @@ func keysFor(command string) cobra.CompletionFunc {
 }
 
 // valuesOf returns the values of a key that has a list of values, and nil for other keys.
-func valuesOf(key string) []string {
-	var out []string
+func valuesOf(key string) (out []string) {
 	switch key {
 	case "method", "with":
 		for _, d := range methods.Table() {
@@ -147,12 +123,12 @@ func valuesOf(key string) []string {
 			out = append(out, k.Name)
 		}
 	case "eval.view":
-		out = record.Views()
+		return record.Views()
 	case "runtime.provider":
-		out = []string{"cpu", "cuda", "auto"}
+		return []string{ort.CPU, ort.CUDA, ort.Auto}
 	default:
 		if _, ok := configtags.Flatten(experiment.Defaults())[key].(bool); ok {
-			out = []string{"true", "false"}
+			return []string{"true", "false"}
 		}
 	}
 	return out

@@ -16,7 +16,6 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/promptfed/cli"
@@ -27,33 +26,52 @@ const allowed = 1e-2
 
 func checkCommand() *cobra.Command {
 	var of, wrt []string
-	var sizes []string
 	c := &cobra.Command{
 		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT]", Args: cli.Exactly(1),
 		Short: "check a bundle or an ONNX graph: files, forward pass, gradients against finite differences",
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
-	c.Flags().StringSliceVar(&sizes, "size", []string{"2"}, "sizes of dynamic dimensions: N for all, NAME=N for one")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		var lines [][]string
-		var err error
-		if strings.HasSuffix(args[0], ".onnx") {
-			lines, err = checkGraph(cmd.Context(), args[0], of, wrt, sizes)
-		} else {
-			lines, err = checkBundle(cmd.Context(), args[0])
-		}
-		if len(lines) > 0 {
-			fmt.Print(align(append([][]string{{"what", "result", "error"}}, lines...)))
+		var done checks
+		err := done.all(cmd.Context(), args[0], of, wrt)
+		if len(done.rows) > 0 {
+			fmt.Print(align(append([][]string{{"what", "result", "error"}}, done.rows...)))
 		}
 		return err
 	}
 	return c
 }
 
-func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
-	var lines [][]string
-	var err error
+// checks holds the results of the checks of a bundle or a graph, a row each.
+type checks struct{ rows [][]string }
+
+func (c *checks) add(row ...string) { c.rows = append(c.rows, row) }
+
+// all checks a graph or a bundle until a check fails.
+func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
+	if strings.HasSuffix(path, ".onnx") {
+		return c.graph(ctx, path, of, wrt)
+	}
+	b, err := bundle.Find(path)
+	if err == nil {
+		err = b.Verify()
+	}
+	if err != nil {
+		return err
+	}
+	c.add("files against their SHA-256", "ok", "")
+	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.imageTower, c.lengths,
+		c.textTower} {
+		if err := check(ctx, b, ort.Options{WeightsDir: b.WeightsDir()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gradients adds the comparisons of gradients with finite differences.
+func (c *checks) gradients(results []gradtest.Result, what string) (err error) {
 	for _, r := range results {
 		verdict, limit := "ok", allowed
 		if r.Rounding < 10*allowed { // the precision of finite differences
@@ -71,63 +89,33 @@ func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
 		case r.RelErr < r.Rounding:
 			shown = fmt.Sprintf("below %.1e", r.Rounding)
 		}
-		lines = append(lines, []string{"gradient of " + what + " by " + r.Input, verdict, shown})
+		c.add("gradient of "+what+" by "+r.Input, verdict, shown)
 	}
-	return lines, err
+	return err
 }
 
-func checkBundle(ctx context.Context, name string) ([][]string, error) {
-	b, err := bundle.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.Verify(); err != nil {
-		return nil, err
-	}
-	lines := [][]string{{"files against their SHA-256", "ok", ""}}
-	o := ort.Options{WeightsDir: b.WeightsDir()}
-	more, err := checkImageTower(ctx, b, o)
-	if lines = append(lines, more...); err != nil {
-		return lines, err
-	}
-	if more, err = checkLengths(ctx, b, o); err != nil {
-		return append(lines, more...), err
-	}
-	lines = append(lines, more...)
-
+// textTower compares the gradients of the text tower with respect to prompts with finite differences.
+func (c *checks) textTower(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
 	g := graph.New()
 	classes := []string{"dog", "house", "red car"}
-	a, c := g.Input("a", graph.Float, graph.Static(4, b.Text.Width)), g.Input("b", graph.Float, graph.Static(7,
-		b.Text.Width))
-	out, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: a}, {Ctx: c}})
+	short := g.Input("a", graph.Float, graph.Static(4, b.Text.Width))
+	long := g.Input("b", graph.Float, graph.Static(7, b.Text.Width))
+	out, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: short}, {Ctx: long}})
 	if err != nil {
-		return lines, err
+		return err
 	}
-	plain, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: c.Slice(0, 0, 7), Class: clip.Front}})
+	plain, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: long.Slice(0, 0, 7), Class: clip.Front}})
 	if err != nil {
-		return lines, err
+		return err
 	}
 	outputs := []graph.Output{{Name: "text", Node: out[0].L2Normalize()}, {Name: "longer text",
 		Node: out[1].L2Normalize()}, {Name: "name in front", Node: plain[0].L2Normalize()}}
 	feeds := tensor.Map{"a": randomTensor(4, b.Text.Width), "b": randomTensor(7, b.Text.Width)}
 	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: o})
 	if err != nil {
-		return lines, fmt.Errorf("text tower: %w", err)
+		return fmt.Errorf("text tower: %w", err)
 	}
-	more, err = gradientLines(results, "the text tower")
-	return append(lines, more...), err
-}
-
-func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds tensor.Map, output string) (float64,
-	error) {
-	out, err := ort.RunOnce(ctx, model, o, feeds, output)
-	if err != nil {
-		return 0, err
-	}
-	if i := out[output].NonFinite(); i >= 0 {
-		return 0, fmt.Errorf("output %s: element %d is not a number", output, i)
-	}
-	return out[output].Norm() / math.Sqrt(float64(out[output].Shape[0])), nil
+	return c.gradients(results, "the text tower")
 }
 
 func randomTensor(shape ...int) *tensor.Tensor {
@@ -139,11 +127,11 @@ func randomTensor(shape ...int) *tensor.Tensor {
 	return t
 }
 
-// checkGraph compares the gradients of an ONNX file with finite differences at a random point.
-func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]string, error) {
+// graph compares the gradients of an ONNX file with finite differences at a random point.
+func (c *checks) graph(ctx context.Context, path string, of, wrt []string) error {
 	f, err := graph.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(of) == 0 {
 		for _, o := range f.Outputs {
@@ -152,14 +140,11 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 			}
 		}
 	}
-	open, err := openSizes(sizes)
-	if err != nil {
-		return nil, err
-	}
+	open := map[string]int{"": 2}
 	fitImages(f, open)
 	feeds, floats, err := inputsOf(f, open)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if len(wrt) == 0 {
 		wrt = floats
@@ -169,12 +154,12 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		for _, n := range f.Inputs() {
 			in = append(in, fmt.Sprintf("%s %v%v", n.Name(), n.DType(), n.Shape()))
 		}
-		return nil, fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
+		return fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
 			"inputs are %s", path, strings.Join(in, ", "))
 	}
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	options := gradtest.Options{Session: ort.Options{WeightsDir: dir}}
 	if outputs, err := grad.SelectOutputs(f, of, wrt); err == nil && gradtest.NonSmooth(outputs...) {
@@ -182,9 +167,9 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 	}
 	results, err := checkFile(ctx, f, of, wrt, feeds, options)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return gradientLines(results, strings.Join(of, "+"))
+	return c.gradients(results, strings.Join(of, "+"))
 }
 
 // checkFile checks named outputs and inputs of a file. It computes inputs of half precision in float32, because finite

@@ -37,21 +37,24 @@ func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 	return names, feeds
 }
 
-// checkImageTower runs image.onnx, and compares the gradients of the tower with respect to pixels and prompt tokens
-// with finite differences along random directions.
-func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
+// imageTower runs image.onnx, and compares the gradients of the tower with respect to pixels and prompt tokens with
+// finite differences along random directions.
+func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
 	model, err := b.ImageModel()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	size := b.Preprocess.Size
-	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(b.Batch(), 2), 3, size,
-		size)},
-		bundle.ImageOutput)
+	features, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(b.Batch(), 2), 3,
+		size, size)}, bundle.ImageOutput)
 	if err != nil {
-		return nil, fmt.Errorf("image tower: %w", err)
+		return fmt.Errorf("image tower: %w", err)
 	}
-	lines := [][]string{{fmt.Sprintf("image tower, features of norm %.3g", norm), "ok", ""}}
+	out := features[bundle.ImageOutput]
+	if i := out.NonFinite(); i >= 0 {
+		return fmt.Errorf("image tower: output %s: element %d is not a number", bundle.ImageOutput, i)
+	}
+	c.add(fmt.Sprintf("image tower, features of norm %.3g", out.Norm()/math.Sqrt(float64(out.Shape[0]))), "ok", "")
 	prompts, feeds := imagePrompts(b)
 	g := graph.New()
 	of := func(name string) graph.Node {
@@ -70,7 +73,7 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	}
 	image, _, err := b.Image(g, pixels, p)
 	if err != nil {
-		return lines, err
+		return err
 	}
 	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
 	options := gradtest.Options{Session: o, Elements: -1}
@@ -79,44 +82,43 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	}
 	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
 	if err != nil {
-		return lines, fmt.Errorf("image tower: %w", err)
+		return fmt.Errorf("image tower: %w", err)
 	}
-	more, err := gradientLines(results, "the image tower")
-	return append(lines, more...), err
+	return c.gradients(results, "the image tower")
 }
 
-// checkLengths compares the features of a text alone with those beside a longer text. Tokens after the end token must
-// have no effect.
-func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
+// lengths compares the features of a text alone with those beside a longer text. Tokens after the end token must have
+// no effect.
+func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
 	g := graph.New()
 	short, err := b.Sentences(g, []string{"a dog"})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	both, err := b.Sentences(g, []string{"a dog", "a dog on the red car"})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
 	model, err := graph.Model(graph.Output{Name: "short", Node: short.L2Normalize().Mul(one)}, graph.Output{
 		Name: "both", Node: both.L2Normalize().Mul(one)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out, err := ort.RunOnce(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
-		return nil, fmt.Errorf("text tower: %w", err)
+		return fmt.Errorf("text tower: %w", err)
 	}
 	worst := 0.0
 	for i, v := range out["short"].Data {
 		worst = math.Max(worst, math.Abs(float64(v-out["both"].Data[i])))
 	}
-	line := []string{"text beside a longer one", "ok", fmt.Sprintf("%.1e", worst)}
+	verdict := "ok"
 	if !(worst <= 1e-3) {
-		line[1] = "WRONG"
+		verdict = "WRONG"
 		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+
-			"what follows the end token; write \"text\": {\"causal\": false} in %s",
-			worst, bundle.ManifestFile)
+			"what follows the end token; write \"text\": {\"causal\": false} in %s", worst, bundle.ManifestFile)
 	}
-	return [][]string{line}, err
+	c.add("text beside a longer one", verdict, fmt.Sprintf("%.1e", worst))
+	return err
 }

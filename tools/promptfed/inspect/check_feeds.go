@@ -3,12 +3,11 @@ package inspect
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"slices"
 	"strings"
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/promptfed/cli"
 )
 
 // inputsOf returns values for every input of a graph, and the names of the floating-point inputs. An open dimension has
@@ -24,8 +23,7 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		for _, d := range shape {
 			if d > maxFeed/n {
 				return nil, nil, fmt.Errorf("input %s would have shape %v, more than the %d elements that check "+
-					"allows; choose smaller --size",
-					in.Name(), shape, maxFeed)
+					"allows", in.Name(), shape, maxFeed)
 			}
 			n *= max(1, d)
 		}
@@ -54,7 +52,7 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		}
 		feeds[in.Name()] = tensor.OfInts(values, shape...)
 		if graph.Differentiable(in.DType()) {
-			feeds[in.Name()] = ones(shape)
+			feeds[in.Name()] = tensor.Of(slices.Repeat([]float32{1}, tensor.Size(shape)), shape...)
 		}
 	}
 	return feeds, floats, nil
@@ -63,14 +61,14 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 // maxFeed is the largest number of elements of an input: one gigabyte.
 const maxFeed = 1 << 28
 
-// fitImages sets the open heights and widths of images that --size does not set. It takes the first usual size that
+// fitImages sets the open heights and widths of images . It takes the first usual size that
 // fits the shapes inside the graph.
 func fitImages(f *graph.File, open map[string]int) {
 	var sides []string
 	for _, in := range f.Inputs() {
 		if s := in.Shape(); len(s) == 4 && graph.Differentiable(in.DType()) {
 			for _, d := range s[2:] {
-				if _, given := open[d.Sym]; !d.Static() && d.Sym != "" && !given {
+				if !d.Static() && d.Sym != "" {
 					sides = append(sides, d.Sym)
 				}
 			}
@@ -113,31 +111,6 @@ func shapeOf(in graph.Node, open map[string]int) []int {
 		shape[i] = n
 	}
 	return shape
-}
-
-// openSizes parses the values of --size.
-func openSizes(list []string) (map[string]int, error) {
-	open := map[string]int{"": 2}
-	for _, s := range list {
-		name, number, named := strings.Cut(s, "=")
-		if !named {
-			name, number = "", s
-		}
-		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 || n > 1<<16 {
-			return nil, cli.Usagef("--size %s: expected a number, or NAME=NUMBER for one dimension", s)
-		}
-		open[name] = n
-	}
-	return open, nil
-}
-
-func ones(shape []int) *tensor.Tensor {
-	t := tensor.New(shape...)
-	for i := range t.Data {
-		t.Data[i] = 1
-	}
-	return t
 }
 
 // rowsBehind returns the size of the smallest axis that an input indexes, directly or through a change of type or

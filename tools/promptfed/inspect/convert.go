@@ -23,7 +23,6 @@ func convertCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
 	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
-	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
 	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, if the "+
 		"checkpoint does not have it")
 	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, if the checkpoint "+
@@ -66,7 +65,7 @@ func printWritten(out, name string, b *bundle.Bundle) {
 }
 
 func bundleCommand() *cobra.Command {
-	var out, name string
+	var out string
 	c := &cobra.Command{
 		Use: "bundle FOLDER --out BUNDLE", Args: cli.Exactly(1),
 		Short: "write what inspect detects in exported models into a bundle.json",
@@ -74,7 +73,6 @@ func bundleCommand() *cobra.Command {
 			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
 	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
-	c.Flags().StringVar(&name, "name", "", "name of the bundle (default: that of the exported folder)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("bundle", "--out BUNDLE")
@@ -82,9 +80,6 @@ func bundleCommand() *cobra.Command {
 		b, err := bundle.Find(args[0])
 		if err != nil {
 			return err
-		}
-		if name != "" {
-			b.Name = name
 		}
 		if err := exported.WriteRecorded(b, out); err != nil {
 			return err

@@ -20,15 +20,17 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// dataRoot is the environment variable of data.root.
-const dataRoot = "PROMPTFED_DATA_ROOT"
+// Environment variables of data.root and runtime.cache.
+const (
+	dataRoot     = "PROMPTFED_DATA_ROOT"
+	runtimeCache = "PROMPTFED_RUNTIME_CACHE"
+)
 
 func doctorCommand() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Args: cli.Exactly(0), Short: "show what this machine has: ONNX Runtime and " +
 		"its providers, cores, memory, disk, backbones, caches and image sets"}
-	var models, cache, root string
+	var models, root string
 	c.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
-	c.Flags().StringVar(&cache, "cache", "", "folder of the feature cache (runtime.cache)")
 	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
 	c.RunE = func(*cobra.Command, []string) error {
 		rows := [][]string{{"what", "found"}, {"promptfed", version.String() + ", " + runtime.Version()}}
@@ -40,7 +42,7 @@ func doctorCommand() *cobra.Command {
 			rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
 		}
 		rows = append(rows, bundleRows(models)...)
-		rows = append(rows, cacheRows(cache)...)
+		rows = append(rows, cacheRows()...)
 		fmt.Print(align(append(rows, dataRows(root)...)))
 		return err
 	}
@@ -96,8 +98,8 @@ func bundleRows(models string) (rows [][]string) {
 	return rows
 }
 
-func cacheRows(dir string) [][]string {
-	dir, err := experiment.FeatureCache(dir)
+func cacheRows() [][]string {
+	dir, err := experiment.FeatureCache(os.Getenv(runtimeCache))
 	if err != nil {
 		return [][]string{{"feature cache", err.Error()}}
 	}

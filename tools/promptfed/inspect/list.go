@@ -22,8 +22,6 @@ func listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
 		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of one: options, " +
 			"papers"}
-	var models string
-	c.PersistentFlags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	bytes := false
 	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) })
 	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper sends, beside the "+
@@ -41,13 +39,13 @@ func listCommand() *cobra.Command {
 		return nil
 	}
 	backbones := listOf("backbones", "bundles that are found by name",
-		func() []entry { return backboneEntries(models) })
+		backboneEntries)
 	one := backbones.RunE
 	backbones.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return one(c, args)
 		}
-		fmt.Print(align(backboneRows(models)) + "Those in the program are toys for trying it; " +
+		fmt.Print(align(backboneRows()) + "Those in the program are toys for trying it; " +
 			experiment.ReplacementHint + ".\n" + more("backbones"))
 		return nil
 	}
@@ -153,24 +151,24 @@ func partitionEntries() []entry {
 	return out
 }
 
-func backboneEntries(models string) []entry {
+func backboneEntries() []entry {
 	var out []entry
-	for _, e := range bundle.List(models) {
+	for _, e := range bundle.List() {
 		out = append(out, entry{name: e.Name, whole: func() string {
 			r, err := bundle.Inspect(cmp.Or(e.Dir, e.Name))
 			if err != nil {
 				return cli.OneLine(err) + "\n"
 			}
-			return inspected(r, inspectRows(r, false))
+			return inspected(r, inspectRows(r))
 		}})
 	}
 	return out
 }
 
-func backboneRows(models string) [][]string {
+func backboneRows() [][]string {
 	rows := [][]string{{"name", "architecture", "text width", "embedding dimension", "image size", "folder"}}
-	for _, e := range bundle.List(models) {
-		b, err := bundle.Find(e.Name, models)
+	for _, e := range bundle.List() {
+		b, err := bundle.Find(e.Name)
 		if err != nil {
 			rows = append(rows, []string{e.Name, cli.OneLine(err), "", "", "", e.Dir})
 			continue

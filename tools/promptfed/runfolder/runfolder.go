@@ -152,16 +152,22 @@ func Claim(dir string, use Use) (release func(), err error) {
 	if err := Check(dir, use); err != nil {
 		return nil, err
 	}
+	return claim(dir, use, Clear)
+}
+
+// claim creates and locks a folder: for this process, or for processes that run different parts of a sweep. It clears
+// the folder unless use keeps its files.
+func claim(dir string, use Use, clear func(dir string) error) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 	}
-	if release, err = lock(dir); err != nil {
-		return nil, err
+	if use.Part != "" {
+		return share(dir, use.Part)
 	}
-	if !use.Resume {
-		err = Clear(dir)
+	if release, err = lock(dir); err != nil || use.Resume {
+		return release, err
 	}
-	if err != nil {
+	if err := clear(dir); err != nil {
 		release()
 		return nil, err
 	}

@@ -14,11 +14,7 @@ import (
 // that run different parts. A folder with another sweep or a single run is an error, and so is an existing sweep that
 // use neither resumes nor replaces.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
-	planned := func() error {
-		_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
-		return err
-	}
-	there := planned()
+	_, there := os.Stat(filepath.Join(dir, configs.PlanFile))
 	if there != nil && !errors.Is(there, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot use the folder: %w; use another --out", there)
 	}
@@ -43,23 +39,7 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	if err := writable(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the folder: %w; use another --out", err)
-	}
-	if use.Part != "" {
-		return share(dir, use.Part)
-	}
-	if release, err = lock(dir); err != nil {
-		return nil, err
-	}
-	if !use.Resume {
-		err = clearSweep(dir)
-	}
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return release, nil
+	return claim(dir, use, clearSweep)
 }
 
 // worked reports whether a cell of the sweep in a folder has a finished round.
