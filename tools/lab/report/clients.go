@@ -21,8 +21,8 @@ const (
 	mostPartitions   = 6  // panels of partitions
 )
 
-// kind returns the group of a client in a figure.
-func kind(c experiment.ClientInfo, by string) string {
+// kindOf returns the group of a client in a figure.
+func kindOf(c experiment.ClientInfo, by string) string {
 	if by == "backbone" {
 		return c.Backbone
 	}
@@ -39,25 +39,23 @@ type clientValue struct {
 // clientValues returns the values of all clients of all finished runs. With by, domain or backbone, it omits runs that
 // do not say these of every client.
 func clientValues(groups []*results.Group, m results.Metric, factor float64, by string) (out []clientValue, err error) {
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			x := m.PerClient(r)
-			kinds := make([]string, len(x))
-			if by != "" && len(x) > 0 {
-				info, err := r.Clients()
-				if err != nil {
-					return nil, err
-				}
-				if info == nil || len(info.Known()) != len(x) {
-					continue
-				}
-				for k, c := range info.Known() {
-					kinds[k] = kind(c, by)
-				}
+	for r := range results.DoneRuns(groups) {
+		x := m.PerClient(r)
+		kinds := make([]string, len(x))
+		if by != "" && len(x) > 0 {
+			info, err := r.Clients()
+			if err != nil {
+				return nil, err
 			}
-			for k, v := range x {
-				out = append(out, clientValue{k, len(x), kinds[k], factor * v})
+			if info == nil || len(info.Known()) != len(x) {
+				continue
 			}
+			for k, c := range info.Known() {
+				kinds[k] = kindOf(c, by)
+			}
+		}
+		for k, v := range x {
+			out = append(out, clientValue{k, len(x), kinds[k], factor * v})
 		}
 	}
 	return out, nil
@@ -188,7 +186,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 
 // bubbles shows the examples of each client, in the first run of each label of the panel's axis. Without such an axis
 // it shows equal partitions once.
-func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
+func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.Bubbles{Title: f.Title}
 	seen := map[string]bool{}
 	for _, p := range facets(v.groups, f.Panel) {

@@ -21,7 +21,7 @@ const (
 // confusion draws confusion matrices as shares of each class, of the first finished run of each label: with the
 // server's parameters and with the clients' own, if the method has them. It skips runs whose classes differ from the
 // first run's.
-func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
+func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.HeatMap{Title: f.Title, X: "predicted class", Y: "class", Value: "share of the class",
 		Scale: [2]float64{0, 1}, WithoutValues: true}
 	for _, r := range v.mapped(f) {

@@ -35,28 +35,43 @@ func (v *view) note(format string, a ...any) {
 	v.Notes = append(v.Notes, oneLine(fmt.Errorf(format, a...)))
 }
 
-// Names of the standard figures, which every report with the necessary data has.
-const (
-	accuracyFigure     = "accuracy"
-	bytesFigure        = "accuracy-bytes"
-	timeFigure         = "accuracy-time"
-	clientsFigure      = "clients"
-	costFigure         = "cost"
-	partitionFigure    = "partition"
-	confusionFigure    = "confusion"
-	significanceFigure = "significance"
-	termsFigure        = "terms"
-)
+// kind describes a kind of figures.
+type kind struct {
+	title string // the default title
+	// draw returns the figure. draw or Draw returns figures.ErrEmpty if the runs lack the necessary data.
+	draw      func(v *view, f configs.Figure, m results.Metric) (figures.Drawer, error)
+	evaluated bool // it shows accuracies, of one evaluation
+	deviates  bool // it has bands or error bars over seeds
+	single    bool // it shows single runs or points of the grid, without a mean over axes
+	every     bool // it includes every client or pair instead of a mean over axes
+}
 
-// titles are the default titles of figures.
-var titles = map[string]string{"curves": "By round", "curves" + configs.BytesAxis: "By bytes sent",
-	"curves" + configs.TimeAxis: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
-	"heatmap":  "Combinations",
-	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
-	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
-	"cost":         "Cost",
-	"confusion":    "Confusion matrix (first seed)",
-	"significance": "Differences", configs.RanksFigure: "Mean ranks", "terms": "Terms of the loss"}
+var kinds = map[string]kind{
+	configs.CurvesFigure: {title: "By round", draw: (*view).curves, evaluated: true, deviates: true},
+	"shots":              {title: "By examples of a class", draw: (*view).sensitivity, evaluated: true, deviates: true},
+	"sensitivity":        {title: "Sensitivity", draw: (*view).sensitivity, evaluated: true, deviates: true},
+	"heatmap":            {title: "Combinations", draw: (*view).heatmap, evaluated: true},
+	"scatter3":           {title: "Combinations", draw: (*view).scatter3, evaluated: true},
+	"box":                {title: "Clients", draw: (*view).box, evaluated: true, every: true},
+	"strips":             {title: "Clients by backbone", draw: (*view).strips, evaluated: true, every: true},
+	"significance":       {title: "Differences", draw: (*view).significance, evaluated: true, every: true},
+	configs.RanksFigure:  {title: "Mean ranks", draw: (*view).ranks, evaluated: true, single: true},
+	"cost":               {title: "Cost", draw: (*view).cost},
+	"bubbles":            {title: "Training examples by client and class", draw: (*view).bubbles, single: true},
+	"confusion":          {title: "Confusion matrix (first seed)", draw: (*view).confusion, single: true},
+	"terms":              {title: "Terms of the loss", draw: (*view).terms, single: true},
+	"tsne":               {title: "Prompts of clients (t-SNE)", draw: (*view).tsne, single: true},
+	"pca": {title: "Features of images and texts (principal components)", draw: (*view).pca,
+		single: true},
+}
+
+// standard lists the figures that every report with the necessary data has, unless the card has them: files, kinds and
+// horizontal axes.
+var standard = [][3]string{{"accuracy", configs.CurvesFigure, ""},
+	{"accuracy-bytes", configs.CurvesFigure, configs.BytesAxis},
+	{"accuracy-time", configs.CurvesFigure, configs.TimeAxis}, {"clients", "box", ""}, {"cost", "cost", ""},
+	{"partition", "bubbles", ""}, {"confusion", "confusion", ""}, {"significance", "significance", ""},
+	{"terms", "terms", ""}}
 
 // draw makes the card's figures and the standard figures. A figure that cannot be drawn becomes a note.
 func (v *view) draw(card *configs.PaperTable) {
@@ -67,17 +82,14 @@ func (v *view) draw(card *configs.PaperTable) {
 			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
 		}
 	}
-	for _, d := range []struct{ file, kind, x string }{{accuracyFigure, "curves", ""},
-		{bytesFigure, "curves", configs.BytesAxis}, {timeFigure, "curves", configs.TimeAxis},
-		{clientsFigure, "box", ""}, {costFigure, "cost", ""}, {partitionFigure, "bubbles", ""},
-		{confusionFigure, "confusion", ""}, {significanceFigure, "significance", ""}, {termsFigure, "terms", ""}} {
-		if f := (configs.Figure{Kind: d.kind, X: d.x}); !drawn[d.kind+alongOf(f)] {
-			v.add(d.file, f)
+	for _, s := range standard {
+		if f := (configs.Figure{Kind: s[1], X: s[2]}); !drawn[f.Kind+alongOf(f)] {
+			v.add(s[0], f)
 		}
 	}
 }
 
-// alongOf returns the horizontal axis of curves: rounds, bytes or time.
+// alongOf returns the horizontal axis of curves: bytes, time, or empty for rounds.
 func alongOf(f configs.Figure) string {
 	if f.Kind != configs.CurvesFigure || f.X == configs.ProgressAxes[0] {
 		return ""
@@ -96,14 +108,15 @@ func (v *view) add(file string, f configs.Figure) {
 		}
 	}
 	if f.Title == "" {
-		f.Title = cmp.Or(titles[f.Kind+alongOf(f)], titles[f.Kind])
+		f.Title = cmp.Or(map[string]string{configs.BytesAxis: "By bytes sent",
+			configs.TimeAxis: "By simulated time"}[alongOf(f)], kinds[f.Kind].title)
 	}
 	if v.several() {
 		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title
 		file = cmp.Or(v.name, "runs") + "-" + file
 	}
 	list := []results.Metric{m}
-	if !slices.Contains(unevaluated, f.Kind) {
+	if kinds[f.Kind].evaluated {
 		list = v.each(m)
 	}
 	for _, one := range list {
@@ -115,16 +128,16 @@ func (v *view) add(file string, f configs.Figure) {
 	}
 }
 
-// unevaluated are the kinds of figures without accuracies.
-var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms"}
-
 // addOf draws a figure of one metric. Its title states the metric and the averaged axes.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	f.Title += v.caption(f, m)
-	d, err := v.drawer(f, m)
 	var drawn *figures.Figure
-	if err == nil {
-		drawn, err = figures.Draw(d)
+	err := fmt.Errorf("there is no figure of kind %q", f.Kind)
+	if k, ok := kinds[f.Kind]; ok {
+		var d figures.Drawer
+		if d, err = k.draw(v, f, m); err == nil {
+			drawn, err = figures.Draw(d)
+		}
 	}
 	if errors.Is(err, figures.ErrEmpty) {
 		return
@@ -140,7 +153,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 // averaged axes.
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
-	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
+	if views := m.Views(v.groups); kinds[f.Kind].evaluated && len(views) > 0 {
 		text := strings.Join(views, " and ") + " evaluation"
 		var absent []string
 		for _, l := range facets(v.groups, v.axis) {
@@ -161,8 +174,8 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 	}
 	if over := v.averagedOver(f); len(over) > 0 {
 		what := "averaged over "
-		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
-			what = "over " // includes every client or pair
+		if kinds[f.Kind].every {
+			what = "over "
 		}
 		parts = append(parts, what+strings.Join(over, " and "))
 	}
@@ -174,7 +187,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 
 // deviation describes bands and error bars and their number of seeds; empty for figures without them.
 func (v *view) deviation(f configs.Figure) string {
-	if !slices.Contains([]string{configs.CurvesFigure, "shots", "sensitivity"}, f.Kind) {
+	if !kinds[f.Kind].deviates {
 		return ""
 	}
 	least, most := math.MaxInt, 0
@@ -196,7 +209,7 @@ func (v *view) deviation(f configs.Figure) string {
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure averages over.
 func (v *view) averagedOver(f configs.Figure) []string {
-	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms", configs.RanksFigure}, f.Kind) {
+	if kinds[f.Kind].single {
 		return nil
 	}
 	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
@@ -221,41 +234,6 @@ func (v *view) several() bool {
 		parts++
 	}
 	return parts > 1
-}
-
-// drawer returns the figure of a kind. drawer or Draw returns figures.ErrEmpty if the runs lack the necessary data.
-func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	switch f.Kind {
-	case "curves":
-		return v.curves(f, m), nil
-	case "shots", "sensitivity":
-		return v.sensitivity(f, m)
-	case "heatmap":
-		return v.heatmap(f, m)
-	case "scatter3":
-		return v.scatter3(f, m)
-	case "box":
-		return v.box(f, m)
-	case "strips":
-		return v.strips(f, m)
-	case "bubbles":
-		return v.bubbles(f)
-	case "confusion":
-		return v.confusion(f)
-	case "cost":
-		return v.cost(f, m), nil
-	case "significance":
-		return v.significance(f, m)
-	case configs.RanksFigure:
-		return v.ranks(f, m)
-	case "terms":
-		return v.terms(f), nil
-	case "tsne":
-		return v.tsne(f)
-	case "pca":
-		return v.pca(f)
-	}
-	return nil, fmt.Errorf("there is no figure of kind %q", f.Kind)
 }
 
 // facet is the groups of one label of an axis, or without an axis, all groups under an empty label.

@@ -51,7 +51,7 @@ func (v *view) linePanels(f configs.Figure, axis string, x, y figures.Axis, loga
 }
 
 // curves draws a metric along rounds, bytes or time. The position of a round is the mean over seeds.
-func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
+func (v *view) curves(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	axis := cmp.Or(f.Line, v.axis)
 	factor, y := scale(m)
 	quantity, x := "", figures.Axis{Label: "round"}
@@ -84,7 +84,7 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 		}
 		return s
 	})
-	return figures.Curves{Title: f.Title, Colours: v.colours(axis), Panels: panels}
+	return figures.Curves{Title: f.Title, Colours: v.colours(axis), Panels: panels}, nil
 }
 
 // colours returns the colours of an axis's labels, both raw and as displayed. They are the colours of the labels'
@@ -167,7 +167,7 @@ func wide(lines []figures.Line) bool {
 	return low > 0 && high/low >= 100
 }
 
-func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
+func (v *view) cost(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients",
 		Seconds: "per round"}
 	for _, l := range facets(v.groups, v.axis) {
@@ -177,7 +177,7 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 			out.Rows = append(out.Rows, row)
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {

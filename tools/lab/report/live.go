@@ -75,12 +75,10 @@ func (p *livePage) report() (page.Report, error) {
 // details reads the page's data about a single run.
 func (p *livePage) details(id string) (page.Run, error) {
 	if p.last != nil {
-		for _, g := range p.last.Groups {
-			for _, run := range g.Runs {
-				if p.last.seen(run.Dir) == id {
-					out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
-					return out, pageDetails(run, &out)
-				}
+		for run := range results.Runs(p.last.Groups) {
+			if p.last.seen(run.Dir) == id {
+				out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
+				return out, pageDetails(run, &out)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ type facetRun struct {
 }
 
 // tsne maps the learned parameters of each client, coloured by backbone.
-func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
+func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.TSNE{Title: f.Title}
 	by := cmp.Or(f.Group, "backbone")
 	for _, r := range v.mapped(f) {
@@ -65,7 +65,7 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 		panel := figures.TSNEPanel{Title: r.label, Rows: rows}
 		if info != nil && slices.Max(clients) < len(info.Clients) {
 			for _, k := range clients {
-				panel.Groups = append(panel.Groups, kind(info.Clients[k], by))
+				panel.Groups = append(panel.Groups, kindOf(info.Clients[k], by))
 			}
 		}
 		out.Panels = append(out.Panels, panel)
@@ -128,7 +128,7 @@ func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 
 // pca maps image features with the class features before and after training, for runs that recorded them
 // (eval.embeddings).
-func (v *view) pca(f configs.Figure) (figures.Drawer, error) {
+func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.PCA{Title: f.Title}
 	for _, r := range v.mapped(f) {
 		path := filepath.Join(r.run.Dir, experiment.EmbeddingsFile)

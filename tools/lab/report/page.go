@@ -76,10 +76,8 @@ func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Met
 // counted states the number of runs on the page.
 func (r *Report) counted() string {
 	n := map[results.State]int{}
-	for _, g := range r.Groups {
-		for _, run := range g.Runs {
-			n[run.State]++
-		}
+	for run := range results.Runs(r.Groups) {
+		n[run.State]++
 	}
 	var parts []string
 	for _, s := range []results.State{results.Done, results.Unfinished, results.Failed, results.Missing} {

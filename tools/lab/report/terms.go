@@ -41,7 +41,7 @@ const maxTermPanels = 12
 
 // terms draws the gradient norm of each term of the loss over rounds, relative to cross entropy, group by group. It
 // omits a cross entropy that is the only such term, because its value is 1.
-func (v *view) terms(f configs.Figure) figures.Drawer {
+func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.Curves{Title: f.Title}
 	more := 0
 	for _, g := range v.groups {
@@ -62,7 +62,7 @@ func (v *view) terms(f configs.Figure) figures.Drawer {
 		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
 			maxTermPanels+more)
 	}
-	return out
+	return out, nil
 }
 
 // termLines returns the terms of a group, with the mean and the deviation over the seeds with a value in a round.

@@ -127,11 +127,11 @@ func TestRanks(t *testing.T) {
 		"[B A] [[1 2] [1 2]]" {
 		t.Errorf("in report.json: %+v", j)
 	}
-	d, err := v.drawer(card.Figures[0], v.metric.InEvaluation(results.PersonalView))
+	d, err := v.ranks(card.Figures[0], v.metric.InEvaluation(results.PersonalView))
 	if f, ok := d.(figures.Ranks); err != nil || !ok || fmt.Sprint(f.Names, f.Mean) != "[B A] [1 2]" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := v.drawer(card.Figures[0], v.metric.InEvaluation(results.GlobalView)); !errors.Is(err,
+	if _, err := v.ranks(card.Figures[0], v.metric.InEvaluation(results.GlobalView)); !errors.Is(err,
 		figures.ErrEmpty) {
 		t.Errorf("a figure of one method: %v", err)
 	}
@@ -220,7 +220,11 @@ func TestCurvesAlong(t *testing.T) {
 		"bytes": {{1e6, 2e6, 3e6, 4e6}, {2e8, 4e8, 6e8, 8e8}},
 		"time":  {{10, 20, 30, 40}, {20, 40, 60, 80}},
 	} {
-		c := v.curves(configs.Figure{Kind: "curves", X: along}, m).(figures.Curves)
+		d, err := v.curves(configs.Figure{Kind: "curves", X: along}, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := d.(figures.Curves)
 		if len(c.Panels) != 1 || len(c.Panels[0].Lines) != len(want) || c.Panels[0].X.Log != (along == "bytes") {
 			t.Fatalf("%q: %+v", along, c.Panels)
 		}
@@ -236,8 +240,11 @@ func TestCurvesAlong(t *testing.T) {
 // TestFacetTitles: panels and lines with numbers as labels show the name of their axis, like heads of tables.
 func TestFacetTitles(t *testing.T) {
 	v := contested(t, 2)
-	c := v.curves(configs.Figure{Line: "method", Panel: "beta"},
-		v.metric.InEvaluation(results.PersonalView)).(figures.Curves)
+	d, err := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.InEvaluation(results.PersonalView))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := d.(figures.Curves)
 	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" ||
 		c.Panels[0].Lines[0].Label != "A" {
 		t.Errorf("%+v", c.Panels)

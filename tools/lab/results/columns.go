@@ -52,11 +52,9 @@ func instances(q metrics.Definition, groups []*Group) []string {
 // targets returns the target accuracies, in percent, of the groups' configurations (eval.target).
 func targets(groups []*Group) []string {
 	var all []float64
-	for _, g := range groups {
-		for _, r := range g.Runs {
-			if r.Target > 0 {
-				all = append(all, r.Target)
-			}
+	for r := range Runs(groups) {
+		if r.Target > 0 {
+			all = append(all, r.Target)
 		}
 	}
 	slices.Sort(all)
@@ -137,14 +135,12 @@ func measured(name string, groups []*Group) bool {
 
 // inRoundsOf reports whether every run with the metric has it in the rounds of another metric.
 func (m Metric) inRoundsOf(other Metric, groups []*Group) bool {
-	for _, g := range groups {
-		for _, r := range g.Runs {
-			if len(m.whole().rounds(r)) == 0 {
-				continue
-			}
-			if _, ok := m.Value(r); !ok || !slices.Equal(m.rounds(r), other.rounds(r)) {
-				return false
-			}
+	for r := range Runs(groups) {
+		if len(m.whole().rounds(r)) == 0 {
+			continue
+		}
+		if _, ok := m.Value(r); !ok || !slices.Equal(m.rounds(r), other.rounds(r)) {
+			return false
 		}
 	}
 	return true

@@ -19,15 +19,13 @@ var (
 // Select sets the headline evaluation of all runs: GlobalView, PersonalView, or with record.MethodView the evaluation
 // in each method's paper. An empty view keeps each run's own headline.
 func (r *Results) Select(view string) {
-	for _, g := range r.Groups {
-		for _, run := range g.Runs {
-			switch view {
-			case "":
-			case record.MethodView:
-				run.show(run.Summary.MethodView)
-			default:
-				run.show(view)
-			}
+	for run := range Runs(r.Groups) {
+		switch view {
+		case "":
+		case record.MethodView:
+			run.show(run.Summary.MethodView)
+		default:
+			run.show(view)
 		}
 	}
 }
@@ -111,11 +109,9 @@ func (m Metric) UsesHeadline() bool { return m.view == "" && m.Evaluated }
 // Views lists the evaluations of the metric in some groups' finished runs.
 func (m Metric) Views(groups []*Group) []string {
 	var out []string
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			if v := m.View(r); v != "" && !slices.Contains(out, v) {
-				out = append(out, v)
-			}
+	for r := range DoneRuns(groups) {
+		if v := m.View(r); v != "" && !slices.Contains(out, v) {
+			out = append(out, v)
 		}
 	}
 	slices.Sort(out)
@@ -150,12 +146,10 @@ func (m Metric) WindowOf(groups []*Group) string {
 		return metrics.DescribeWindow(m.window)
 	}
 	least, most, done := n, 0, false
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			done = true
-			if have := len(m.whole().rounds(r)); have > 0 {
-				least, most = min(least, have), max(most, min(n, have))
-			}
+	for r := range DoneRuns(groups) {
+		done = true
+		if have := len(m.whole().rounds(r)); have > 0 {
+			least, most = min(least, have), max(most, min(n, have))
 		}
 	}
 	switch {

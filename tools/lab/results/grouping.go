@@ -288,11 +288,9 @@ func distinctPlans(plans []*Plan) {
 // unidentified returns one note with the number of runs without a known experiment.
 func unidentified(groups []*Group) []string {
 	var dirs []string
-	for _, g := range groups {
-		for _, r := range g.Runs {
-			if r.Identity == nil && (r.State == Done || r.State == Unfinished) {
-				dirs = append(dirs, r.Dir)
-			}
+	for r := range Runs(groups) {
+		if r.Identity == nil && (r.State == Done || r.State == Unfinished) {
+			dirs = append(dirs, r.Dir)
 		}
 	}
 	if len(dirs) < 2 { // nothing to average
@@ -307,12 +305,10 @@ func unidentified(groups []*Group) []string {
 // on purpose; empty for none.
 func ReproducedDefects(groups []*Group) string {
 	count, done := map[string]int{}, 0
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			done++
-			for _, defect := range r.Summary.Reproduces {
-				count[defect]++
-			}
+	for r := range DoneRuns(groups) {
+		done++
+		for _, defect := range r.Summary.Reproduces {
+			count[defect]++
 		}
 	}
 	var parts []string
@@ -330,14 +326,12 @@ func ReproducedDefects(groups []*Group) string {
 // numbers.
 func ExecutionDifferences(groups []*Group) string {
 	values := map[string]map[string]int{}
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			for what, value := range r.Execution {
-				if values[what] == nil {
-					values[what] = map[string]int{}
-				}
-				values[what][value]++
+	for r := range DoneRuns(groups) {
+		for what, value := range r.Execution {
+			if values[what] == nil {
+				values[what] = map[string]int{}
 			}
+			values[what][value]++
 		}
 	}
 	var parts []string

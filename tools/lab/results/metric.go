@@ -175,15 +175,13 @@ func (m Metric) PerClient(r *Run) []float64 {
 func Arguments(name string, groups []*Group) []string {
 	d, _ := metrics.Find(name)
 	all := map[string]bool{}
-	for _, g := range groups {
-		for _, run := range g.Runs {
-			for _, r := range run.Rounds {
-				if r.Evaluation == nil { // the method lacks the headline evaluation
-					r = r.in(map[bool]method.View{true: method.PersonalView}[r.Evaluations.Global == nil])
-				}
-				for _, a := range d.Arguments(r.Metrics()) {
-					all[a] = true
-				}
+	for run := range Runs(groups) {
+		for _, r := range run.Rounds {
+			if r.Evaluation == nil { // the method lacks the headline evaluation
+				r = r.in(map[bool]method.View{true: method.PersonalView}[r.Evaluations.Global == nil])
+			}
+			for _, a := range d.Arguments(r.Metrics()) {
+				all[a] = true
 			}
 		}
 	}

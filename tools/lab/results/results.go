@@ -2,6 +2,7 @@ package results
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -88,6 +89,30 @@ func (r *Results) Of(p *Plan) []*Group {
 	return out
 }
 
+// Runs iterates over the runs of some groups.
+func Runs(groups []*Group) iter.Seq[*Run] {
+	return func(yield func(*Run) bool) {
+		for _, g := range groups {
+			for _, r := range g.Runs {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// DoneRuns iterates over the finished runs of some groups.
+func DoneRuns(groups []*Group) iter.Seq[*Run] {
+	return func(yield func(*Run) bool) {
+		for r := range Runs(groups) {
+			if r.State == Done && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
 // Axes returns the axes of some groups with the occurring labels, in the order of the plan or of first occurrence.
 func Axes(groups []*Group) []Axis {
 	var out []Axis
@@ -169,15 +194,7 @@ func (g *Group) Has(labels map[string]string) bool {
 }
 
 // Done returns the finished runs.
-func (g *Group) Done() []*Run {
-	var out []*Run
-	for _, r := range g.Runs {
-		if r.State == Done {
-			out = append(out, r)
-		}
-	}
-	return out
-}
+func (g *Group) Done() []*Run { return slices.Collect(DoneRuns([]*Group{g})) }
 
 // Method returns the trained method of the group's runs; "" if unknown.
 func (g *Group) Method() string {
@@ -216,20 +233,18 @@ func sortRuns(runs []*Run) {
 // or the last round's accuracy if the configurations differ.
 func DefaultMetric(groups []*Group) string {
 	n, selects := 0, 0
-	for _, g := range groups {
-		for _, r := range g.Runs {
-			if r.BestVal {
-				selects++
-				continue
-			}
-			if r.EvalLast == 0 {
-				continue
-			}
-			if n != 0 && n != r.EvalLast {
-				return metrics.Last
-			}
-			n = r.EvalLast
+	for r := range Runs(groups) {
+		if r.BestVal {
+			selects++
+			continue
 		}
+		if r.EvalLast == 0 {
+			continue
+		}
+		if n != 0 && n != r.EvalLast {
+			return metrics.Last
+		}
+		n = r.EvalLast
 	}
 	switch {
 	case selects > 0 && n == 0:

@@ -82,10 +82,8 @@ type Curve struct {
 func Curves(groups []*Group, m Metric) Curve {
 	var c Curve
 	most := 0
-	for _, g := range groups {
-		for _, r := range g.Runs {
-			most = max(most, len(r.Rounds))
-		}
+	for r := range Runs(groups) {
+		most = max(most, len(r.Rounds))
 	}
 	for i := range most {
 		var of []Stat

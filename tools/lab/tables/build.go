@@ -288,16 +288,12 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 // fewer marks cells with fewer seeds than other cells, unless the caption states the seeds.
 func (b *builder) fewer() {
 	most := 0
-	for _, r := range b.t.Rows {
-		for _, c := range r.Cells {
-			most = max(most, c.Stat.N())
-		}
+	for c := range b.t.cells() {
+		most = max(most, c.Stat.N())
 	}
-	for _, r := range b.t.Rows {
-		for j := range r.Cells {
-			if c := &r.Cells[j]; c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
-				c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)
-			}
+	for c := range b.t.cells() {
+		if c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
+			c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)
 		}
 	}
 }
@@ -305,17 +301,14 @@ func (b *builder) fewer() {
 // number assigns numbers to the notes of the cells; equal texts share one.
 func (b *builder) number() {
 	at := map[string]int{}
-	for _, r := range b.t.Rows {
-		for j := range r.Cells {
-			why := r.Cells[j].why
-			if why == "" {
-				continue
-			}
-			if at[why] == 0 {
-				b.t.Notes = append(b.t.Notes, why)
-				at[why] = len(b.t.Notes)
-			}
-			r.Cells[j].Mark = at[why]
+	for c := range b.t.cells() {
+		if c.why == "" {
+			continue
 		}
+		if at[c.why] == 0 {
+			b.t.Notes = append(b.t.Notes, c.why)
+			at[c.why] = len(b.t.Notes)
+		}
+		c.Mark = at[c.why]
 	}
 }

@@ -41,10 +41,8 @@ func (b *builder) finish() {
 		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}
 	bold, paper := false, false
-	for _, r := range t.Rows {
-		for _, c := range r.Cells {
-			bold, paper = bold || c.Best, paper || c.Paper != nil
-		}
+	for c := range t.cells() {
+		bold, paper = bold || c.Best, paper || c.Paper != nil
 	}
 	switch {
 	case bold && slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis):
@@ -118,22 +116,18 @@ func (b *builder) setWindow() string {
 // seeds describes the averaging behind the numbers.
 func (b *builder) seeds() string {
 	var seeds []string
-	for _, g := range b.groups {
-		for _, r := range g.Runs {
-			if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
-				seeds = append(seeds, s)
-			}
+	for r := range results.Runs(b.groups) {
+		if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
+			seeds = append(seeds, s)
 		}
 	}
 	if len(seeds) == 1 {
 		return "One seed: " + seeds[0] + "."
 	}
 	var n []int
-	for _, r := range b.t.Rows {
-		for _, c := range r.Cells {
-			if c.Stat.N() > 0 {
-				n = append(n, c.Stat.N())
-			}
+	for c := range b.t.cells() {
+		if c.Stat.N() > 0 {
+			n = append(n, c.Stat.N())
 		}
 	}
 	if len(n) == 0 {

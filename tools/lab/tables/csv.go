@@ -28,14 +28,12 @@ func CSV(w io.Writer, tables ...*Table) error {
 		return err
 	}
 	for _, t := range tables {
-		for _, r := range t.Rows {
-			for _, cell := range r.Cells {
-				if cell.Blank {
-					continue
-				}
-				if err := c.Write(t.record(cell, axes)); err != nil {
-					return err
-				}
+		for cell := range t.cells() {
+			if cell.Blank {
+				continue
+			}
+			if err := c.Write(t.record(*cell, axes)); err != nil {
+				return err
 			}
 		}
 	}

@@ -30,14 +30,12 @@ func (c *Cell) evaluate(groups []*results.Group) {
 	}
 	data := map[string]bool{}
 	done, absent := 0, 0
-	for _, g := range groups {
-		for _, r := range g.Done() {
-			done++
-			if c.Metric.LacksEvaluation(r) {
-				absent++
-			}
-			data[r.TestData] = true
+	for r := range results.DoneRuns(groups) {
+		done++
+		if c.Metric.LacksEvaluation(r) {
+			absent++
 		}
+		data[r.TestData] = true
 	}
 	c.data = strings.Join(slices.Sorted(maps.Keys(data)), "\n")
 	if c.Absent = done > 0 && absent == done; c.Absent {
@@ -87,12 +85,9 @@ func (b *builder) place() {
 			t.Columns[j].Labels = append(slices.Clone(t.Columns[j].Labels), name(columns[j]))
 		}
 	default:
-		for _, r := range t.Rows {
-			for j := range r.Cells {
-				if c := &r.Cells[j]; follows(*c) && c.Stat.N() > 0 {
-					c.why = strings.Join(slices.DeleteFunc([]string{c.View + " evaluation", c.why},
-						func(s string) bool { return s == "" }), "; ")
-				}
+		for c := range t.cells() {
+			if follows(*c) && c.Stat.N() > 0 {
+				c.why = strings.TrimSuffix(c.View+" evaluation; "+c.why, "; ")
 			}
 		}
 	}
@@ -117,11 +112,9 @@ func (b *builder) evaluations() []string {
 			meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
-	for _, r := range b.t.Rows {
-		for _, c := range r.Cells {
-			absent = absent || c.Absent
-			view[c.View] = view[c.View] || c.Stat.N() > 0
-		}
+	for c := range b.t.cells() {
+		absent = absent || c.Absent
+		view[c.View] = view[c.View] || c.Stat.N() > 0
 	}
 	if absent {
 		say("%s: the method does not have this evaluation: its class scores use nothing that the server sends "+
@@ -204,18 +197,16 @@ func (b *builder) single(labels map[string]string) map[string]string {
 // unsaid describes paper numbers without a stated evaluation, and the evaluation of our numbers beside them.
 func (b *builder) unsaid() []string {
 	var open, other []string
-	for _, r := range b.t.Rows {
-		for _, c := range r.Cells {
-			if c.Paper == nil {
-				continue
-			}
-			label := cmp.Or(c.Labels[b.Card.Views.By], "all methods")
-			switch stands := b.stands(c.Labels); {
-			case stands != "" && c.View != "" && stands != c.View:
-				other = append(other, label+" "+stands)
-			case b.Card.View(b.single(c.Labels)) == configs.ViewNotStated:
-				open = append(open, label)
-			}
+	for c := range b.t.cells() {
+		if c.Paper == nil {
+			continue
+		}
+		label := cmp.Or(c.Labels[b.Card.Views.By], "all methods")
+		switch stands := b.stands(c.Labels); {
+		case stands != "" && c.View != "" && stands != c.View:
+			other = append(other, label+" "+stands)
+		case b.Card.View(b.single(c.Labels)) == configs.ViewNotStated:
+			open = append(open, label)
 		}
 	}
 	var out []string

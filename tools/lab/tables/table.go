@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"iter"
 	"slices"
 
 	"promptfed/configs"
@@ -71,6 +72,19 @@ func (t *Table) Sentences(best, second, paper string) []string {
 		}
 	}
 	return out
+}
+
+// cells iterates over the cells of all rows.
+func (t *Table) cells() iter.Seq[*Cell] {
+	return func(yield func(*Cell) bool) {
+		for _, r := range t.Rows {
+			for j := range r.Cells {
+				if !yield(&r.Cells[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // addRow adds a row of texts: labels, then cells.

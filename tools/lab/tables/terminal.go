@@ -29,7 +29,7 @@ func (t *Table) Terminal(v View) string {
 	columns := t.metrics(v.All)
 	var b strings.Builder
 	b.WriteString(t.Title + "\n")
-	rows := t.cells(columns)
+	rows := t.texts(columns)
 	if v.Width > 0 {
 		shorten(rows, len(t.RowAxes), max(16, v.Width/2))
 	}
@@ -107,8 +107,8 @@ func (t *Table) metrics(all bool) []int {
 	return out
 }
 
-// cells returns the texts of some columns after the labels of the rows; the first row is the heads.
-func (t *Table) cells(columns []int) [][]string {
+// texts returns the texts of some columns after the labels of the rows; the first row is the heads.
+func (t *Table) texts(columns []int) [][]string {
 	pick := func(labels, all []string) []string {
 		for _, j := range columns {
 			labels = append(labels, all[j])
