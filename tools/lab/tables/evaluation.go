@@ -47,42 +47,41 @@ func (c *Cell) evaluate(groups []*results.Group) {
 func (b *builder) place() {
 	t := b.t
 	follows := func(c Cell) bool { return c.View != "" && c.Metric.UsesHeadline() }
-	views := map[string]bool{}
-	rows, columns := make([]map[string]bool, len(t.Rows)), make([]map[string]bool, len(t.Columns))
-	see := func(at *map[string]bool, view string) {
-		if *at == nil {
-			*at = map[string]bool{}
-		}
-		(*at)[view] = true
-	}
-	for i, r := range t.Rows {
-		for j, c := range r.Cells {
+	views := func(cells []Cell) []string {
+		seen := map[string]bool{}
+		for _, c := range cells {
 			if follows(c) {
-				views[c.View] = true
-				see(&rows[i], c.View)
-				see(&columns[j], c.View)
+				seen[c.View] = true
 			}
 		}
+		return slices.Sorted(maps.Keys(seen))
 	}
-	if b.both() {
+	var all []Cell
+	var rows, columns [][]string
+	for _, r := range t.Rows {
+		all, rows = append(all, r.Cells...), append(rows, views(r.Cells))
+	}
+	for j := range t.Columns {
+		columns = append(columns, views(t.column(j)))
+	}
+	if t.views = views(all); b.both() {
 		t.views = b.labels[EvaluationAxis]
 		return
 	}
-	if t.views = slices.Sorted(maps.Keys(views)); len(views) < 2 {
+	if len(t.views) < 2 {
 		return
 	}
-	several := func(seen map[string]bool) bool { return len(seen) > 1 }
-	name := func(seen map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(seen)), "") }
+	several := func(views []string) bool { return len(views) > 1 }
 	switch {
 	case !slices.ContainsFunc(rows, several):
 		t.RowAxes = append(slices.Clone(t.RowAxes), EvaluationAxis)
 		for i := range t.Rows {
-			t.Rows[i].Labels = append(slices.Clone(t.Rows[i].Labels), name(rows[i]))
+			t.Rows[i].Labels = append(slices.Clone(t.Rows[i].Labels), strings.Join(rows[i], ""))
 		}
 	case !slices.ContainsFunc(columns, several):
 		t.ColAxes = append(slices.Clone(t.ColAxes), EvaluationAxis)
 		for j := range t.Columns {
-			t.Columns[j].Labels = append(slices.Clone(t.Columns[j].Labels), name(columns[j]))
+			t.Columns[j].Labels = append(slices.Clone(t.Columns[j].Labels), strings.Join(columns[j], ""))
 		}
 	default:
 		for c := range t.cells() {

@@ -23,36 +23,30 @@ func listCommand() *cobra.Command {
 		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of one: options, " +
 			"papers"}
 	bytes := false
-	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) })
+	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) },
+		func(all []entry) (string, error) {
+			if !bytes {
+				return lines("methods", all), nil
+			}
+			rows, err := traffic.Rows()
+			if err != nil {
+				return "", err
+			}
+			return align(rows) + traffic.Note, nil
+		})
 	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper sends, beside the "+
 		"papers' formulas")
-	list := ofMethods.RunE
-	ofMethods.RunE = func(c *cobra.Command, args []string) error {
-		if !bytes {
-			return list(c, args)
-		}
-		rows, err := traffic.Rows()
-		if err != nil {
-			return err
-		}
-		fmt.Print(align(rows) + traffic.Note)
-		return nil
+	plain := func(what, short string, entries func() []entry) *cobra.Command {
+		return listOf(what, short, entries, func(all []entry) (string, error) { return lines(what, all), nil })
 	}
-	backbones := listOf("backbones", "bundles that are found by name",
-		backboneEntries)
-	one := backbones.RunE
-	backbones.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return one(c, args)
-		}
-		fmt.Print(align(backboneRows()) + "Those in the program are toys for trying it; " +
-			experiment.ReplacementHint + ".\n" + more("backbones"))
-		return nil
-	}
-	c.AddCommand(ofMethods, backbones,
-		listOf("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
-		listOf("datasets", "image sets and the files that they expect", dataEntries),
-		listOf("partitions", "ways to distribute examples over clients", partitionEntries))
+	c.AddCommand(ofMethods,
+		listOf("backbones", "bundles that are found by name", backboneEntries, func([]entry) (string, error) {
+			return align(backboneRows()) + "Those in the program are toys for trying it; " +
+				experiment.ReplacementHint + ".\n" + more("backbones"), nil
+		}),
+		plain("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
+		plain("datasets", "image sets and the files that they expect", dataEntries),
+		plain("partitions", "ways to distribute examples over clients", partitionEntries))
 	c.Args = func(_ *cobra.Command, args []string) error {
 		return cli.Usagef("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
 			strings.Join(args, " "))
@@ -67,8 +61,8 @@ type entry struct {
 	whole      func() string
 }
 
-// listOf returns a command that prints all entries, one per line, or the full description of one.
-func listOf(what, short string, entries func() []entry) *cobra.Command {
+// listOf returns a command that prints all entries together, or the full description of one.
+func listOf(what, short string, entries func() []entry, together func(all []entry) (string, error)) *cobra.Command {
 	c := &cobra.Command{Use: what + " [NAME]", Short: short}
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -78,22 +72,16 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 	}
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		all := entries()
-		if len(args) == 1 {
-			i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
-			if i < 0 {
-				return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0], strings.Join(namesOf(all), ", "))
-			}
-			fmt.Print(all[i].whole())
-			return nil
+		if len(args) == 0 {
+			text, err := together(all)
+			fmt.Print(text)
+			return err
 		}
-		wide := 0
-		for _, e := range all {
-			wide = max(wide, len(e.name))
+		i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
+		if i < 0 {
+			return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0], strings.Join(namesOf(all), ", "))
 		}
-		for _, e := range all {
-			fmt.Println(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, cli.Width())))
-		}
-		fmt.Print(more(what))
+		fmt.Print(all[i].whole())
 		return nil
 	}
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -103,6 +91,19 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 }
 
 func more(what string) string { return "promptfed list " + what + " NAME shows the details of one.\n" }
+
+// lines returns a line for each entry.
+func lines(what string, all []entry) string {
+	wide := 0
+	for _, e := range all {
+		wide = max(wide, len(e.name))
+	}
+	var b strings.Builder
+	for _, e := range all {
+		b.WriteString(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, cli.Width())) + "\n")
+	}
+	return b.String() + more(what)
+}
 
 func namesOf(list []entry) []string {
 	var out []string
