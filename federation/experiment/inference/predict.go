@@ -84,7 +84,7 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	}
 	if was, is := r.digests[k], f.bundle.Digest(); was != "" && was != is {
 		return nil, fmt.Errorf("backbone %s has other weights here (%.12s) than in the run (%.12s); give the folder "+
-			"that holds the run's backbone with --models", f.bundle.Name, is, was)
+			"that holds the run's backbone with --set runtime.models=FOLDER", f.bundle.Name, is, was)
 	}
 	if f.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func TestOtherWeights(t *testing.T) {
 			f.Close()
 			t.Fatalf("%v: the run is used with weights that it never saw", choice)
 		}
-		for _, word := range []string{"backbone toy", "other weights", "--models"} {
+		for _, word := range []string{"backbone toy", "other weights", "runtime.models"} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%v: %q does not say %q", choice, err, word)
 			}

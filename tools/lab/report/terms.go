@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"promptfed/configs"
@@ -68,46 +67,35 @@ func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error)
 // termLines returns the terms of a group, with the mean and the deviation over the seeds with a value in a round.
 func (v *view) termLines(g *results.Group) []figures.Line {
 	var names []string
-	rounds := 0
-	values := map[string]map[int]results.Stat{}
 	for _, r := range g.Runs {
-		rounds = max(rounds, len(r.Rounds))
 		for _, t := range results.Terms(r.Rounds) {
-			if t.Param != "" {
-				continue
-			}
-			if values[t.Name] == nil {
-				names, values[t.Name] = append(names, t.Name), map[int]results.Stat{}
-			}
-			for i, round := range t.Rounds {
-				if x := t.Relative[i]; !math.IsNaN(x) {
-					s := values[t.Name][round]
-					s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, x)
-					values[t.Name][round] = s
-				}
+			if t.Param == "" && !slices.Contains(names, t.Name) {
+				names = append(names, t.Name)
 			}
 		}
 	}
-	alone := func(n string) bool {
-		return method.IsCrossEntropy(n) && !slices.ContainsFunc(names, func(o string) bool {
-			return o != n &&
-				method.IsCrossEntropy(o)
-		})
+	entropies := 0
+	for _, n := range names {
+		if method.IsCrossEntropy(n) {
+			entropies++
+		}
 	}
 	var out []figures.Line
 	for _, n := range names {
-		if alone(n) {
+		if method.IsCrossEntropy(n) && entropies == 1 {
 			continue
 		}
-		l := figures.Line{Label: n}
-		for i := range rounds {
-			if s, ok := values[n][i]; ok {
-				spread := 0.0
-				if s.N() > 1 {
-					spread = s.Std()
+		c := results.CurveOf([]*results.Group{g}, func(r results.Round) (float64, bool) {
+			for _, t := range r.Terms {
+				if t.Name == n && t.Relative != nil {
+					return *t.Relative, true
 				}
-				l.X, l.Y, l.Spread = append(l.X, float64(i+1)), append(l.Y, s.Mean()), append(l.Spread, spread)
 			}
+			return 0, false
+		})
+		l := figures.Line{Label: n, Y: c.Mean, Spread: c.Std}
+		for _, round := range c.Rounds {
+			l.X = append(l.X, float64(round))
 		}
 		if slices.ContainsFunc(l.Y, func(y float64) bool { return y > 0 }) {
 			out = append(out, l)

@@ -102,21 +102,20 @@ func readRun(dir string) (run *Run, notes []string) {
 			record.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
-		if why := run.Summary.Stopped; why != "" {
+		if why := summary.Stopped; why != "" {
 			notes = append(notes, dir+": ended early, "+oneLine(why))
 		}
-		for _, w := range run.Summary.Warnings {
-			notes = append(notes, dir+warned+oneLine(w))
-		}
-		for i, c := range run.Summary.Limited {
-			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
-				notes = append(notes, fmt.Sprintf("%s%sthe reported numbers of examples of %d more clients were "+
-					"limited (%s)", dir, warned,
-					more,
-					record.RoundsFile))
+		warnings := slices.Clone(summary.Warnings)
+		for i, c := range summary.Limited {
+			if more := len(summary.Limited) - i; i == maxLimited && more > 1 {
+				warnings = append(warnings, fmt.Sprintf("the reported numbers of examples of %d more clients were "+
+					"limited (%s)", more, record.RoundsFile))
 				break
 			}
-			notes = append(notes, dir+warned+oneLine(c.String()))
+			warnings = append(warnings, c.String())
+		}
+		for _, w := range warnings {
+			notes = append(notes, dir+warned+oneLine(w))
 		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {

@@ -79,7 +79,10 @@ type Curve struct {
 
 // Curves averages the metric's quantity over some groups, seed by seed, in every round with the quantity. It includes
 // unfinished runs. A seed counts in a round if all groups have it.
-func Curves(groups []*Group, m Metric) Curve {
+func Curves(groups []*Group, m Metric) Curve { return CurveOf(groups, m.read) }
+
+// CurveOf is Curves for a number of a round; false if the round does not have it.
+func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 	var c Curve
 	most := 0
 	for r := range Runs(groups) {
@@ -91,7 +94,7 @@ func Curves(groups []*Group, m Metric) Curve {
 			var s Stat
 			for _, r := range g.Runs {
 				if i < len(r.Rounds) {
-					if v, ok := m.read(r.Rounds[i]); ok {
+					if v, ok := read(r.Rounds[i]); ok {
 						s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
 					}
 				}
@@ -102,12 +105,12 @@ func Curves(groups []*Group, m Metric) Curve {
 		if s.N() == 0 {
 			continue
 		}
-		std := s.Std()
-		if s.N() < 2 {
-			std = 0
+		std := 0.0
+		if s.N() > 1 {
+			std = s.Std()
 		}
-		c.Rounds, c.Mean, c.Std, c.N = append(c.Rounds, i+1), append(c.Mean, s.Mean()), append(c.Std, std),
-			append(c.N, s.N())
+		c.Rounds, c.Mean = append(c.Rounds, i+1), append(c.Mean, s.Mean())
+		c.Std, c.N = append(c.Std, std), append(c.N, s.N())
 	}
 	return c
 }

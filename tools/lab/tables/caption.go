@@ -44,20 +44,20 @@ func (b *builder) finish() {
 	for c := range t.cells() {
 		bold, paper = bold || c.Best, paper || c.Paper != nil
 	}
-	switch {
-	case bold && slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis):
-		t.Legend.Best = "the best method."
-	case bold:
-		t.Legend.Best = "the best of a column."
-	}
-	if bold && len(t.views) > 1 {
-		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those of one evaluation."
-	}
-	if bold && t.severalData {
-		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those on the same data."
-	}
-	if bold && b.Second {
-		t.Legend.Second = "the second best."
+	if bold {
+		best := "the best of a column"
+		if slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis) {
+			best = "the best method"
+		}
+		if len(t.views) > 1 {
+			best += ", among those of one evaluation"
+		}
+		if t.severalData {
+			best += ", among those on the same data"
+		}
+		if t.Legend.Best = best + "."; b.Second {
+			t.Legend.Second = "the second best."
+		}
 	}
 	switch {
 	case paper && b.Smoke:
@@ -66,7 +66,6 @@ func (b *builder) finish() {
 	case paper:
 		t.Legend.Paper = "the paper's number, and ours minus the paper's."
 	}
-	t.Caption = slices.DeleteFunc(t.Caption, func(s string) bool { return s == "" })
 	if c := b.Card; c != nil {
 		for _, s := range c.Wrong {
 			t.Remarks = append(t.Remarks, "Known errors of the paper: "+s)

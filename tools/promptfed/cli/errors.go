@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/experiment"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -55,7 +56,8 @@ func OneLine(err error) string {
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Usagef("%s takes %s, not %d: %s", c.Name(), arguments(n), len(args), c.UseLine())
+			return Usagef("%s takes %s, not %d: %s", c.Name(), experiment.CountInWords(n, "argument"), len(args),
+				c.UseLine())
 		}
 		return nil
 	}
@@ -65,15 +67,23 @@ func Exactly(n int) cobra.PositionalArgs {
 func AtLeast(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < n {
-			return Usagef("%s takes at least %s: %s", c.Name(), arguments(n), c.UseLine())
+			return Usagef("%s takes at least %s: %s", c.Name(), experiment.CountInWords(n, "argument"), c.UseLine())
 		}
 		return nil
 	}
 }
 
-func arguments(n int) string {
-	if n == 1 {
-		return "1 argument"
+// Group returns a command that only holds others.
+func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name())
 	}
-	return fmt.Sprint(n, " arguments")
+	c := &cobra.Command{Use: name + " " + strings.Join(names, "|"), Short: short,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.Args = func(_ *cobra.Command, args []string) error {
+		return Usagef("%s takes one of %s, not %q", name, strings.Join(names, ", "), strings.Join(args, " "))
+	}
+	c.AddCommand(commands...)
+	return c
 }

@@ -19,9 +19,6 @@ import (
 )
 
 func listCommand() *cobra.Command {
-	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
-		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of one: options, " +
-			"papers"}
 	bytes := false
 	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) },
 		func(all []entry) (string, error) {
@@ -39,20 +36,15 @@ func listCommand() *cobra.Command {
 	plain := func(what, short string, entries func() []entry) *cobra.Command {
 		return listOf(what, short, entries, func(all []entry) (string, error) { return lines(what, all), nil })
 	}
-	c.AddCommand(ofMethods,
+	return cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of "+
+		"one: options, papers", ofMethods,
+		plain("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
 		listOf("backbones", "bundles that are found by name", backboneEntries, func([]entry) (string, error) {
 			return align(backboneRows()) + "Those in the program are toys for trying it; " +
 				experiment.ReplacementHint + ".\n" + more("backbones"), nil
 		}),
-		plain("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
 		plain("datasets", "image sets and the files that they expect", dataEntries),
 		plain("partitions", "ways to distribute examples over clients", partitionEntries))
-	c.Args = func(_ *cobra.Command, args []string) error {
-		return cli.Usagef("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
-			strings.Join(args, " "))
-	}
-	c.RunE = func(*cobra.Command, []string) error { return nil }
-	return c
 }
 
 // entry is one element of a list: its name, its line and its full description.

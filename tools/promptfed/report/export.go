@@ -58,7 +58,7 @@ func exportCommand() *cobra.Command {
 // exportAll writes every classifier of a run into a folder. The folder must be new or empty, so that it holds no files
 // of another run.
 func exportAll(from *chosen, dir, out string, write func(f *inference.Classifier, path string) error) error {
-	conf, err := openRun(dir, from.models, from.sets)
+	conf, err := openRun(dir, from.sets)
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,6 @@ type classifier interface {
 type chosen struct {
 	client int
 	global bool
-	models string
 	sets   []string
 }
 
@@ -186,14 +185,13 @@ func (f *chosen) flags(c *cobra.Command) {
 		"personal evaluation")
 	c.Flags().BoolVar(&f.global, "global", false, "use the server's parameters, as tested by the run's global "+
 		"evaluation; with --client K, on that client's backbone and with its private parameters")
-	c.Flags().StringVar(&f.models, "models", "", "folder in which bundles are found by name")
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
 }
 
 // open opens a classifier of a run folder, or an exported file.
 func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
-		for _, flag := range []string{"client", "global", "models"} {
+		for _, flag := range []string{"client", "global"} {
 			if cmd.Flags().Changed(flag) {
 				return nil, cli.Usagef("--%s needs a run folder, %s is a file", flag, from)
 			}
@@ -221,7 +219,7 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 // openRun opens a classifier of a run folder. There is no default: two classifiers of a run may classify the same image
 // differently.
 func (f *chosen) openRun(cmd *cobra.Command, dir string) (*inference.Classifier, error) {
-	conf, err := openRun(dir, f.models, f.sets)
+	conf, err := openRun(dir, f.sets)
 	if err != nil {
 		return nil, err
 	}
@@ -248,9 +246,8 @@ func dataOf(dir string) (inference.DataSet, error) {
 	return inference.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
 }
 
-// openRun reads the configuration of a finished run, applies the changes in sets, and chooses the provider. models,
-// unless empty, is a folder with bundles.
-func openRun(dir, models string, sets []string) (experiment.Config, error) {
+// openRun reads the configuration of a finished run, applies the changes in sets, and chooses the provider.
+func openRun(dir string, sets []string) (experiment.Config, error) {
 	if err := cli.OnlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
@@ -260,9 +257,6 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	}
 	if err := conf.CheckWithoutData(); err != nil {
 		return conf, cli.Usage(err)
-	}
-	if models != "" {
-		conf.Runtime.Models = models
 	}
 	return conf, cli.ChooseProvider(&conf, progress.New(conf))
 }

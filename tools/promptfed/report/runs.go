@@ -20,15 +20,8 @@ import (
 )
 
 func runsCommand() *cobra.Command {
-	c := &cobra.Command{Use: "runs list|compare|diff|export|log|tag|rm",
-		Short: "list, compare, tag, export and remove run folders"}
-	c.AddCommand(runsList(), runsCompare(), runsDiff(), runsExport(), runsLog(), runsTag(), runsRemove())
-	c.Args = func(_ *cobra.Command, args []string) error {
-		return cli.Usagef("runs takes one of list, compare, diff, export, log, tag, rm, not %q",
-			strings.Join(args, " "))
-	}
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	return c
+	return cli.Group("runs", "list, compare, tag, export and remove run folders", runsList(), runsCompare(), runsDiff(),
+		runsExport(), runsLog(), runsTag(), runsRemove())
 }
 
 // foundRun is a run and its group.
