@@ -22,6 +22,7 @@ import (
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients
@@ -117,13 +118,13 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		text = append(append(text, line...), '\n')
 	}
 	save(t, dir, record.RoundsFile, text)
-	save(t, dir, results.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
+	save(t, dir, runfolder.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
 	id := experiment.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
 	if err := id.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
-		results.ClientsFile: clients} {
+		runfolder.ClientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

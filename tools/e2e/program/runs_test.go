@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/tools/lab/results"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Accuracies of the made runs: base, and 0.025 for the mean of six clients; nothing is subtracted in the last round.
@@ -23,7 +24,7 @@ func TestRuns(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	madeRun(t, at("a"), 1, .5)
 	madeRun(t, at("b"), 2, .6)
-	save(t, at("b"), results.ConfigFile, []byte("name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n"))
+	save(t, at("b"), runfolder.ConfigFile, []byte("name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n"))
 	if err := os.Remove(filepath.Join(at("b"), "summary.json")); err != nil {
 		t.Fatal(err)
 	}

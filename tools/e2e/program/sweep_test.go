@@ -18,7 +18,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/tools/lab/results"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // grid turns the small configuration into a sweep of two methods, two batch sizes and two seeds.
@@ -102,8 +102,8 @@ func TestSweepEqualsRuns(t *testing.T) {
 			t.Errorf("%s is not the same with one job and with several: %.200q, %.200q", f, a[max(0, at-80):],
 				b[max(0, at-80):])
 		}
-		if !bytes.Equal(read(t, one, f, results.ConfigFile), read(t, four, f, results.ConfigFile)) {
-			t.Errorf("%s: %s differs", f, results.ConfigFile)
+		if !bytes.Equal(read(t, one, f, runfolder.ConfigFile), read(t, four, f, runfolder.ConfigFile)) {
+			t.Errorf("%s: %s differs", f, runfolder.ConfigFile)
 		}
 	}
 	for _, c := range []struct {
@@ -196,7 +196,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 	for _, f := range []string{"fedpha/drawn/seed-3", "fedpha/drawn-too/seed-3"} {
 		read(t, out, f, record.SummaryFile)
-		if _, err := os.Stat(filepath.Join(out, f, results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(out, f, runfolder.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s has an error: %v", f, err)
 		}
 	}
@@ -205,9 +205,9 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		"data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
 		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
-	why := string(read(t, out, "fedpha/gone/seed-3", results.ErrorFile))
+	why := string(read(t, out, "fedpha/gone/seed-3", runfolder.ErrorFile))
 	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
-		t.Errorf("%s: %q", results.ErrorFile, why)
+		t.Errorf("%s: %q", runfolder.ErrorFile, why)
 	}
 	var picture bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 32, 32))); err != nil {
@@ -226,7 +226,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
 	read(t, out, "fedpha/gone/seed-3", record.SummaryFile)
-	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", runfolder.ErrorFile)); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("the error stays: %v", err)
 	}
 }
@@ -346,7 +347,7 @@ func TestSweepInterrupted(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != failed || !strings.Contains(text.String(), "--resume") {
 		t.Errorf("%v: %s", err, text.String())
 	}
-	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", results.ErrorFile)); len(list) > 0 {
+	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", runfolder.ErrorFile)); len(list) > 0 {
 		t.Errorf("stopped cells count as failed: %v", list)
 	}
 }

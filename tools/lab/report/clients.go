@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -132,7 +131,7 @@ func kindsOf(list []clientValue) []string {
 	for _, c := range list {
 		all[c.kind] = true
 	}
-	return sorted(all)
+	return results.SortedKeys(all)
 }
 
 // clientScale returns the scale and the axis of clients' values of a metric, which are accuracies.
@@ -227,11 +226,6 @@ func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, erro
 		out.Panels[0].Title = ""
 	}
 	return out, nil
-}
-
-// sorted returns the keys in order.
-func sorted[V any](m map[string]V) []string {
-	return slices.Sorted(maps.Keys(m))
 }
 
 // whole reports whether all numbers can be drawn.

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Another seed may assign another backbone to a client number. With one seed, clients 0, 1 and 2 have the backbones x,
@@ -28,7 +29,7 @@ func TestStripsAcrossSeeds(t *testing.T) {
 		for k, b := range run.backbones {
 			text += fmt.Sprintf(`%s{"backbone": %q}`, []string{"", ", ", ", "}[k], b)
 		}
-		if err := os.WriteFile(filepath.Join(dir, results.ClientsFile), []byte(text+"]}"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, runfolder.ClientsFile), []byte(text+"]}"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: .5}, PerClient: run.accuracy}

@@ -32,7 +32,7 @@ type view struct {
 }
 
 func (v *view) note(format string, a ...any) {
-	v.Notes = append(v.Notes, oneLine(fmt.Errorf(format, a...)))
+	v.Notes = append(v.Notes, results.OneLine(fmt.Errorf(format, a...).Error()))
 }
 
 // kind describes a kind of figures.

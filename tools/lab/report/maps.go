@@ -78,7 +78,7 @@ func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) 
 // [tokens, width] are averaged over tokens.
 func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	names := map[int][]string{}
-	for _, name := range sorted(prompts) {
+	for _, name := range results.SortedKeys(prompts) {
 		part := strings.SplitN(name, "/", 4)
 		if len(part) < 4 || part[0] != "client" || part[2] != "private" && part[2] != "own" || prompts[name].IsInt() {
 			continue
@@ -144,7 +144,7 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 		} else if info != nil && out.Classes == nil {
 			out.Classes = info.Classes
 		}
-		for _, name := range sorted(t) {
+		for _, name := range results.SortedKeys(t) {
 			backbone, ok := strings.CutSuffix(name, "/image")
 			if !ok || len(out.Panels) == mostMaps {
 				continue

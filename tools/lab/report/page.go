@@ -50,7 +50,7 @@ func (r *Report) page() (page.Report, error) {
 			if !known {
 				var err error
 				if shown, err = r.pageRun(g, run, curves); err != nil {
-					p.Notes = append(p.Notes, oneLine(err))
+					p.Notes = append(p.Notes, results.OneLine(err.Error()))
 				}
 			}
 			p.Runs = append(p.Runs, shown)
@@ -122,7 +122,7 @@ func (r *Report) runName(g *results.Group, run *results.Run) string {
 
 func pairs(g *results.Group) []page.Pair {
 	var out []page.Pair
-	for _, k := range sorted(g.Labels) {
+	for _, k := range results.SortedKeys(g.Labels) {
 		out = append(out, page.Pair{Name: k, Value: g.Labels[k]})
 	}
 	return out

@@ -26,11 +26,8 @@ var Formats = []string{"md", "tex", "csv", "json", "html", "plots"}
 
 // Options are the settings of a report. Runs and sweeps write their own report with Standard.
 type Options struct {
-	Metric        string   // of the tables; empty: the card's metric, else the accuracy
-	Rows, Columns []string // axes of the main table
-	Average       string   // additional means: row, column or both
-	Second        bool     // underline the second best
-	View          string   // eval.view for all runs; empty: each run's own
+	tables.Layout        // of the main table; empty fields are those of the card, or the usual ones
+	View          string // eval.view for all runs; empty: each run's own
 	Formats       []string
 }
 
@@ -119,7 +116,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 		}
 		r.more = append(r.more, t)
 	}
-	v := view{Report: r, plan: p, groups: groups, name: partName(p),
+	v := view{Report: r, plan: p, groups: groups, name: p.Sweep(),
 		axis: contest(groups, l.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
@@ -175,14 +172,6 @@ func (r *Report) Write() error {
 // longestTable is the largest number of table lines that fit on a page of paper.
 const longestTable = 60
 
-// partName returns the prefix of a part's figures in a report with several sweeps; empty for runs without a sweep.
-func partName(p *results.Plan) string {
-	if p == nil {
-		return ""
-	}
-	return p.Name
-}
-
 // contest returns the axis of the compared labels: the axis of methods, else the first of the card's rows, else the
 // first axis.
 func contest(groups []*results.Group, card *configs.PaperTable) string {
@@ -217,5 +206,3 @@ func (r *Report) Text(v tables.View) string {
 	}
 	return b.String()
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

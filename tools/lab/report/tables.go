@@ -13,19 +13,18 @@ import (
 // layout returns the layout of the main table: from the command line, else from the card, else the first axis in rows
 // and the second in columns. A single axis stands beside the other results of a run.
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
-	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Second: r.Second}
-	if p != nil {
+	l := r.Layout
+	if l.Title = "Runs"; p != nil {
 		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
 	if c := l.Card; c != nil {
 		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
-		l.Rows, l.Columns = c.Rows, c.Columns
-		if r.View == "" && c.Views.Why != "" { // both of our evaluations beside the paper's number
-			l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
+		if len(l.Rows)+len(l.Columns) == 0 {
+			l.Rows, l.Columns = c.Rows, c.Columns
+			if r.View == "" && c.Views.Why != "" { // both of our evaluations beside the paper's number
+				l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
+			}
 		}
-	}
-	if len(r.Rows)+len(r.Columns) > 0 {
-		l.Rows, l.Columns = r.Rows, r.Columns
 	}
 	l.Metric = cmp.Or(l.Metric, results.DefaultMetric(groups))
 	l.Metrics = results.MainMetrics(l.Metric, groups)

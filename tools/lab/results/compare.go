@@ -163,7 +163,7 @@ func pairKey(g *Group, axis string, r *Run) string {
 			break
 		}
 	}
-	for _, k := range sortedKeys(g.Labels) {
+	for _, k := range SortedKeys(g.Labels) {
 		if k != axis {
 			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])
 		}

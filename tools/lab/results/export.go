@@ -88,7 +88,7 @@ func (r *Results) Export(folder string) *JSON {
 	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
 	all := AllMetrics(r.Groups)
 	for _, g := range r.Groups {
-		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(),
+		j := GroupJSON{Sweep: g.Plan.Sweep(), Name: g.Name, Labels: g.Labels, Method: g.Method(),
 			Metrics: map[string]StatJSON{}}
 		if id := g.identity(); id != nil && len(id.Unknown) == 0 {
 			j.Experiment = id.Fingerprint
@@ -117,7 +117,7 @@ func (r *Results) Export(folder string) *JSON {
 // Add adds comparisons along an axis of a plan; nil means no plan.
 func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	for _, c := range list {
-		j.Significance = append(j.Significance, ComparisonJSON{sweepName(p), axis, m.Name, c.A, c.B, c.Level, c.Runs,
+		j.Significance = append(j.Significance, ComparisonJSON{p.Sweep(), axis, m.Name, c.A, c.B, c.Level, c.Runs,
 			c.N, finite(c.Difference),
 			finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial), finite(c.T.Statistic),
 			finite(c.T.P), finite(c.HolmT),
@@ -127,16 +127,9 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 
 // AddRanking adds the ranking of an axis of a plan; nil means no plan.
 func (j *JSON) AddRanking(p *Plan, axis string, m Metric, r Ranking) {
-	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Unranked...),
+	j.Ranks = append(j.Ranks, RankingJSON{p.Sweep(), axis, m.Name, r.Labels, append([]string{}, r.Unranked...),
 		r.Blocks, r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P),
 		finite(r.ImanDavenport.Statistic), finite(r.ImanDavenport.P), finite(r.CriticalDifference)})
-}
-
-func sweepName(p *Plan) string {
-	if p == nil {
-		return ""
-	}
-	return p.Name
 }
 
 func finite(v float64) *float64 {

@@ -64,7 +64,7 @@ func readJSON[T any](dir, name string, limit int64, check func(*T) error) (*T, e
 // Clients reads the run's clients.json. It returns nil without an error for folders of older versions, which have no
 // such file. The file is read on demand, because the clients of all runs of a large sweep would not fit into memory.
 func (r *Run) Clients() (*experiment.Clients, error) {
-	return readJSON(r.Dir, ClientsFile, maxClients, func(c *experiment.Clients) error {
+	return readJSON(r.Dir, runfolder.ClientsFile, maxClients, func(c *experiment.Clients) error {
 		for i, k := range c.Clients {
 			for _, counts := range [][]int{k.Train, k.Val, k.Test} {
 				if !sameLength(len(c.Classes), len(counts)) {
@@ -127,7 +127,7 @@ func readExecution(dir string) (map[string]string, error) {
 			Numerics map[string]any `json:"numerics"`
 		} `json:"calls"`
 	}
-	p, err := readJSON[provenance](dir, ProvenanceFile, runfolder.MaxProvenance, nil)
+	p, err := readJSON[provenance](dir, runfolder.ProvenanceFile, runfolder.MaxProvenance, nil)
 	if p == nil || err != nil {
 		return nil, err
 	}

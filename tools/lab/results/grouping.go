@@ -88,7 +88,7 @@ func nameByDifference(groups []*Group) {
 	for _, g := range groups {
 		byName[g.Name] = append(byName[g.Name], g)
 	}
-	for _, name := range sortedKeys(byName) {
+	for _, name := range SortedKeys(byName) {
 		same := byName[name]
 		if len(same) < 2 {
 			continue
@@ -312,8 +312,8 @@ func ReproducedDefects(groups []*Group) string {
 		}
 	}
 	var parts []string
-	for _, defect := range sortedKeys(count) {
-		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", oneLine(defect), count[defect], done))
+	for _, defect := range SortedKeys(count) {
+		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", OneLine(defect), count[defect], done))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -335,7 +335,7 @@ func ExecutionDifferences(groups []*Group) string {
 		}
 	}
 	var parts []string
-	for _, what := range sortedKeys(values) {
+	for _, what := range SortedKeys(values) {
 		if of := values[what]; len(of) > 1 {
 			var list []string
 			for _, v := range slices.Sorted(maps.Keys(of)) {

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Load reads all runs in and below some folders. A folder with a config.yaml and a rounds.jsonl is a run. Its labels
@@ -57,8 +58,8 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 	out.Groups = append(out.Groups, loose.finish()...)
 	out.Notes = append(oncePerWarning(append(out.Notes, loose.notes...)), unidentified(out.Groups)...)
 	if len(out.Groups) == 0 {
-		return nil, fmt.Errorf("%w in %s: a run folder has %s and %s", ErrNoRuns, strings.Join(dirs, ", "), ConfigFile,
-			record.RoundsFile)
+		return nil, fmt.Errorf("%w in %s: a run folder has %s and %s", ErrNoRuns, strings.Join(dirs, ", "),
+			runfolder.ConfigFile, record.RoundsFile)
 	}
 	return out, nil
 }
@@ -143,7 +144,7 @@ func (l *loader) folder(dir string) error {
 	}
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			l.notes = append(l.notes, oneLine(err.Error()))
+			l.notes = append(l.notes, OneLine(err.Error()))
 			return fs.SkipDir
 		}
 		if !e.IsDir() {
@@ -169,7 +170,7 @@ func (l *loader) plan(dir string) *planned {
 	}
 	plan, err := configs.ReadPlan(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.notes = append(l.notes, oneLine(err.Error()))
+		l.notes = append(l.notes, OneLine(err.Error()))
 	}
 	if err == nil {
 		p = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
@@ -192,7 +193,7 @@ func (l *loader) run(dir string) bool {
 	if p != nil {
 		index, isCell = p.at[dir]
 	}
-	if !isRun(dir) && !(isCell && isFile(dir, ErrorFile)) {
+	if !isRun(dir) && !(isCell && isFile(dir, runfolder.ErrorFile)) {
 		return false
 	}
 	run, notes := l.read(dir)

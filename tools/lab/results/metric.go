@@ -185,7 +185,7 @@ func Arguments(name string, groups []*Group) []string {
 			}
 		}
 	}
-	out := sortedKeys(all)
+	out := SortedKeys(all)
 	if d.Argument == metrics.StepsPlaceholder {
 		slices.SortFunc(out, func(a, b string) int {
 			m, _ := strconv.Atoi(a)

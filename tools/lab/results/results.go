@@ -28,6 +28,14 @@ type Plan struct {
 	Dir string
 }
 
+// Sweep returns the name of the sweep; empty for nil, which stands for no plan.
+func (p *Plan) Sweep() string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
 // Axis is one dimension of a grid.
 type Axis = configs.PlanAxis
 

@@ -17,15 +17,6 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// Files of a run folder without a name in the engine.
-const (
-	ConfigFile     = runfolder.ConfigFile
-	ClientsFile    = runfolder.ClientsFile
-	DataFile       = runfolder.DataFile
-	ErrorFile      = runfolder.ErrorFile
-	ProvenanceFile = runfolder.ProvenanceFile
-)
-
 // written is the part of config.yaml that reports need. Package configs does not read it: with package configs the
 // environment could change the settings of a finished run, and a key of another version would be an error.
 type written struct {
@@ -42,7 +33,9 @@ type written struct {
 }
 
 // isRun reports whether a folder is a run folder.
-func isRun(dir string) bool { return isFile(dir, ConfigFile) && isFile(dir, record.RoundsFile) }
+func isRun(dir string) bool {
+	return isFile(dir, runfolder.ConfigFile) && isFile(dir, record.RoundsFile)
+}
 
 func isFile(dir, name string) bool {
 	info, err := os.Stat(filepath.Join(dir, name))
@@ -52,10 +45,10 @@ func isFile(dir, name string) bool {
 // readRun reads a run folder. Problems become its state and notes.
 func readRun(dir string) (run *Run, notes []string) {
 	run = &Run{Dir: dir, Name: filepath.Base(dir)}
-	fail := func(why string) { run.State, run.Reason = Failed, oneLine(why) }
+	fail := func(why string) { run.State, run.Reason = Failed, OneLine(why) }
 	note := func(err error) {
 		if err != nil {
-			notes = append(notes, oneLine(err.Error()))
+			notes = append(notes, OneLine(err.Error()))
 		}
 	}
 	named := func(name string, err error) error {
@@ -65,7 +58,7 @@ func readRun(dir string) (run *Run, notes []string) {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 	}
 
-	note(named(ConfigFile, run.readConfig()))
+	note(named(runfolder.ConfigFile, run.readConfig()))
 	note(named(experiment.IdentityFile, run.readIdentity()))
 	var err error
 	run.Execution, err = readExecution(dir)
@@ -103,7 +96,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	case summary != nil:
 		run.State = Done
 		if why := summary.Stopped; why != "" {
-			notes = append(notes, dir+": ended early, "+oneLine(why))
+			notes = append(notes, dir+": ended early, "+OneLine(why))
 		}
 		warnings := slices.Clone(summary.Warnings)
 		for i, c := range summary.Limited {
@@ -115,10 +108,10 @@ func readRun(dir string) (run *Run, notes []string) {
 			warnings = append(warnings, c.String())
 		}
 		for _, w := range warnings {
-			notes = append(notes, dir+warned+oneLine(w))
+			notes = append(notes, dir+warned+OneLine(w))
 		}
 	default:
-		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
+		if text, err := readSmall(filepath.Join(dir, runfolder.ErrorFile), maxError); err != nil || text != nil {
 			fail(string(text))
 			break
 		}
@@ -131,7 +124,7 @@ func readRun(dir string) (run *Run, notes []string) {
 }
 
 func (r *Run) readConfig() error {
-	text, err := readSmall(filepath.Join(r.Dir, ConfigFile), maxConfig)
+	text, err := readSmall(filepath.Join(r.Dir, runfolder.ConfigFile), maxConfig)
 	if err != nil || text == nil {
 		return err
 	}
@@ -163,18 +156,19 @@ func (r *Run) readIdentity() error {
 	return nil
 }
 
-// oneLine joins the lines of a text.
-func oneLine(s string) string {
+// OneLine joins the lines of a text.
+func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }),
 		"; ")
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// SortedKeys returns the keys of a map in order.
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Log describes the run, with a line for each round and each warning.
 func (r *Run) Log() []string {
 	var out []string
-	say := func(format string, a ...any) { out = append(out, oneLine(fmt.Sprintf(format, a...))) }
+	say := func(format string, a ...any) { out = append(out, OneLine(fmt.Sprintf(format, a...))) }
 	for i, round := range r.Rounds {
 		parts := []string{fmt.Sprintf("loss %.4f", round.Loss)}
 		if e := round.Evaluation; e != nil {

@@ -48,7 +48,7 @@ func Terms(rounds []Round) []*Term {
 	}
 	var out []*Term
 	for _, name := range names {
-		for _, param := range sortedKeys(byName[name]) { // "", all together, comes first
+		for _, param := range SortedKeys(byName[name]) { // "", all together, comes first
 			out = append(out, byName[name][param])
 		}
 	}
@@ -102,7 +102,7 @@ func checkTerms(terms []record.Term) error {
 	const most = 64
 	for _, t := range terms {
 		norms := []record.TermNorm{t.TermNorm}
-		for _, param := range sortedKeys(t.Params) {
+		for _, param := range SortedKeys(t.Params) {
 			norms = append(norms, t.Params[param])
 		}
 		for _, n := range norms {

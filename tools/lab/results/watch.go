@@ -11,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Cache loads folders repeatedly and rereads only changed run folders. The zero value is empty. It is not safe for
@@ -42,8 +43,8 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 }
 
 // watched are the files of a run folder that affect its results.
-var watched = []string{ConfigFile, experiment.IdentityFile, ProvenanceFile, record.RoundsFile,
-	record.SummaryFile, ErrorFile, TagsFile, ClientsFile, record.ConfusionFile}
+var watched = []string{runfolder.ConfigFile, experiment.IdentityFile, runfolder.ProvenanceFile, record.RoundsFile,
+	record.SummaryFile, runfolder.ErrorFile, TagsFile, runfolder.ClientsFile, record.ConfusionFile}
 
 func stampRun(h hash.Hash64, dir string) {
 	for _, name := range watched {
@@ -78,7 +79,7 @@ func Fingerprint(dirs ...string) uint64 {
 				return fs.SkipDir
 			}
 			stampFile(h, filepath.Join(path, configs.PlanFile))
-			stampFile(h, filepath.Join(path, ErrorFile))
+			stampFile(h, filepath.Join(path, runfolder.ErrorFile))
 			return nil
 		})
 	}

@@ -137,3 +137,11 @@ func WriteConfig(dir string, conf experiment.Config) error {
 func WriteInfo(dir, name string, v any) error {
 	return atomicfile.Write(filepath.Join(dir, name), atomicfile.JSON(v, ""))
 }
+
+// WriteNew writes a text to a file, and with force also over an existing one.
+func WriteNew(path string, text []byte, force bool) error {
+	if _, err := os.Stat(path); err == nil && !force {
+		return Usagef("%s exists already; use --force to overwrite it, or another --out", path)
+	}
+	return atomicfile.Write(path, atomicfile.Bytes(text))
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/federation/experiment"
-	"promptfed/runtime/atomicfile"
 	"promptfed/tools/lab/dasslimport"
 	"promptfed/tools/promptfed/cli"
 )
@@ -24,9 +23,6 @@ func importCommand() *cobra.Command {
 	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if _, err := os.Stat(out); err == nil && !force {
-			return cli.Usagef("%s exists already; use --force to overwrite it, or another --out", out)
-		}
 		var files []dasslimport.File
 		for _, name := range args {
 			text, err := os.ReadFile(name)
@@ -46,7 +42,7 @@ func importCommand() *cobra.Command {
 			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
 				"--strict", experiment.CountInWords(len(got.Unconverted), "setting"))
 		}
-		if err := atomicfile.Write(out, atomicfile.Bytes(got.Text)); err != nil {
+		if err := cli.WriteNew(out, got.Text, force); err != nil {
 			return err
 		}
 		fmt.Printf("written to %s; promptfed partition %s shows its partition, promptfed run %s trains\n", out,

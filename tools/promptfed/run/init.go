@@ -2,9 +2,7 @@ package run
 
 import (
 	"fmt"
-	"os"
 
-	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 
 	"github.com/spf13/cobra"
@@ -28,10 +26,7 @@ func initCommand() *cobra.Command {
 		if out == "" {
 			out = p.Name + ".yaml"
 		}
-		if _, err := os.Stat(out); err == nil && !force {
-			return cli.Usagef("%s exists already; use --force to overwrite it, or another --out", out)
-		}
-		if err := atomicfile.Write(out, atomicfile.Bytes(p.Text)); err != nil {
+		if err := cli.WriteNew(out, p.Text, force); err != nil {
 			return err
 		}
 		fmt.Printf("written to %s; promptfed run %s trains\n", out, out)
