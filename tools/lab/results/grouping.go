@@ -191,9 +191,9 @@ func distinct(folder string, all []string) string {
 	return filepath.ToSlash(rel)
 }
 
-// groups groups the cells below the given folders in the order of the plan, by equal labels and one experiment. It
-// returns separately the runs whose experiment differs from the majority at their point of the grid.
-func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
+// group groups the cells below the given folders in the order of the plan, by equal labels and one experiment. It
+// returns the runs whose experiment differs from the majority at their point of the grid.
+func (p *planned) group(roots []string) (apart []*Run) {
 	at := map[string]*Group{}
 	for i, c := range p.Cells {
 		dir := p.folder(c)
@@ -206,7 +206,7 @@ func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 			g = &Group{Name: cmp.Or(titled(p.Axes, c.Labels), p.Name), Labels: c.Labels, Plan: p.Plan,
 				Experiment: p.Dir + " " + key}
 			at[key] = g
-			out = append(out, g)
+			p.groups = append(p.groups, g)
 		}
 		run := p.runs[i]
 		if run == nil {
@@ -214,30 +214,25 @@ func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 		}
 		g.Runs = append(g.Runs, run)
 	}
-	for _, g := range out {
+	for _, g := range p.groups {
 		sortRuns(g.Runs)
 		apart = append(apart, p.separate(g)...)
 	}
-	return out, apart
+	return apart
 }
 
 // separate removes and returns the runs of a group whose experiment differs from the majority.
 func (p *planned) separate(g *Group) (apart []*Run) {
 	count := map[string]int{}
 	most := ""
+	var kept *experiment.Identity // of the majority
 	for _, r := range g.Runs {
 		if r.Identity == nil && r.State != Done && r.State != Unfinished {
 			continue // none of these runs is averaged
 		}
 		e := experimentOf(r)
 		if count[e]++; most == "" || count[e] > count[most] {
-			most = e
-		}
-	}
-	var kept *experiment.Identity
-	for _, r := range g.Runs {
-		if experimentOf(r) == most {
-			kept = r.Identity
+			most, kept = e, r.Identity
 		}
 	}
 	g.Runs = slices.DeleteFunc(g.Runs, func(r *Run) bool {

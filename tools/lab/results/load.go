@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"promptfed/configs"
@@ -28,19 +29,11 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 	}
 	out := &Results{Notes: l.notes}
 	var loose grouping
-	type part struct {
-		*planned
-		groups []*Group
-	}
-	var parts []part
 	for _, p := range l.order {
-		groups, apart := p.groups(l.roots)
-		l.loose = append(l.loose, apart...)
+		l.loose = append(l.loose, p.group(l.roots)...)
 		out.Notes = append(out.Notes, p.notes...)
-		if len(groups) > 0 {
-			parts = append(parts, part{p, groups})
-		}
 	}
+	parts := slices.DeleteFunc(l.order, func(p *planned) bool { return len(p.groups) == 0 })
 	for _, p := range parts {
 		if !p.isGrid() && len(parts)+len(l.loose) > 1 {
 			for _, g := range p.groups {
@@ -111,9 +104,10 @@ type loader struct {
 // planned is a plan with the runs found for it.
 type planned struct {
 	*Plan
-	at    map[string]int // index of the cell in a folder
-	runs  []*Run         // of each cell; nil if its folder does not exist yet
-	notes []string
+	at     map[string]int // index of the cell in a folder
+	runs   []*Run         // of each cell; nil if its folder does not exist yet
+	groups []*Group
+	notes  []string
 }
 
 func (p *planned) folder(c configs.PlanCell) string {
@@ -199,19 +193,17 @@ func (l *loader) run(dir string) bool {
 	run, notes := l.read(dir)
 	switch {
 	case p == nil:
-		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	case !isCell:
-		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-		l.notes = append(l.notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, p.Name))
+		notes = append(notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, p.Name))
 	case run.Identity != nil && run.Identity.Seed != p.Cells[index].Seed:
-		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-		l.notes = append(l.notes, fmt.Sprintf("%s holds seed %d and is no run of its cell, whose seed is %d: it is "+
-			"shown on its own", dir, run.Identity.Seed, p.Cells[index].Seed))
+		notes = append(notes, fmt.Sprintf("%s holds seed %d and is no run of its cell, whose seed is %d: it is shown "+
+			"on its own", dir, run.Identity.Seed, p.Cells[index].Seed))
 	default:
 		run.Seed = p.Cells[index].Seed
-		p.runs[index] = run
-		p.notes = append(p.notes, notes...)
+		p.runs[index], p.notes = run, append(p.notes, notes...)
+		return true
 	}
+	l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	return true
 }
 
