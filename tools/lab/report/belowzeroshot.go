@@ -11,6 +11,11 @@ import (
 // mostBelow is the largest number of groups in a note about zero-shot.
 const mostBelow = 6
 
+// remark adds a note of the report that is also a remark of a table.
+func (v *view) remark(t *tables.Table, line string) {
+	v.Notes, t.Remarks = append(v.Notes, line), append(t.Remarks, line+".")
+}
+
 // belowZeroShot notes the groups whose final accuracy, a mean over clients and runs, is below the accuracy of the
 // hand-written prompts. Each run measures the hand-written prompts before training, on the same test images.
 func (v *view) belowZeroShot(main *tables.Table) {
@@ -45,6 +50,5 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	}
 	line := fmt.Sprintf("%s %s below zero-shot on the same test images: try more rounds (train.rounds), another "+
 		"train.lr, or a method that starts from words, as kgcoop does", names, verb)
-	v.Notes = append(v.Notes, line)
-	main.Remarks = append(main.Remarks, line+".")
+	v.remark(main, line)
 }

@@ -37,7 +37,8 @@ type clientValue struct {
 
 // clientValues returns the values of all clients of all finished runs. With by, domain or backbone, it omits runs that
 // do not say these of every client.
-func clientValues(groups []*results.Group, m results.Metric, factor float64, by string) (out []clientValue, err error) {
+func clientValues(groups []*results.Group, m results.Metric, factor float64,
+	by string) (out []clientValue, err error) {
 	for r := range results.DoneRuns(groups) {
 		x := m.PerClient(r)
 		kinds := make([]string, len(x))
@@ -230,12 +231,7 @@ func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, erro
 
 // whole reports whether all numbers can be drawn.
 func whole(rows [][]float64) bool {
-	for _, r := range rows {
-		for _, x := range r {
-			if math.IsNaN(x) || math.IsInf(x, 0) {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slices.Concat(rows...), func(x float64) bool {
+		return math.IsNaN(x) || math.IsInf(x, 0)
+	})
 }

@@ -28,9 +28,7 @@ func (v *view) weakTerms(main *tables.Table) {
 			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(of, t) })
 		}
 		for _, t := range weak {
-			line := results.VanishingNote(g.Name, t, rounds)
-			v.Notes = append(v.Notes, line)
-			main.Remarks = append(main.Remarks, line+".")
+			v.remark(main, results.VanishingNote(g.Name, t, rounds))
 		}
 	}
 }

@@ -88,13 +88,7 @@ const RunAxis = "run"
 
 // Of returns the groups of a plan, or with nil, the groups without a plan.
 func (r *Results) Of(p *Plan) []*Group {
-	var out []*Group
-	for _, g := range r.Groups {
-		if g.Plan == p {
-			out = append(out, g)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.Groups), func(g *Group) bool { return g.Plan != p })
 }
 
 // Runs iterates over the runs of some groups.
@@ -182,13 +176,7 @@ func NeedAxisName(labels []string) bool {
 
 // WithLabels returns the groups with the given labels.
 func WithLabels(groups []*Group, labels map[string]string) []*Group {
-	var out []*Group
-	for _, g := range groups {
-		if g.Has(labels) {
-			out = append(out, g)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(groups), func(g *Group) bool { return !g.Has(labels) })
 }
 
 // Has reports whether the group has the given labels, possibly among others.
@@ -232,8 +220,7 @@ func titled(axes []Axis, labels map[string]string) string {
 
 func sortRuns(runs []*Run) {
 	slices.SortStableFunc(runs, func(a, b *Run) int {
-		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Dir,
-			b.Dir))
+		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Dir, b.Dir))
 	})
 }
 

@@ -85,8 +85,8 @@ func (b *builder) finish() {
 
 // shows reports whether a label of the axis of metrics remains in the table.
 func (t *Table) shows(metric string) bool {
-	for _, r := range t.Rows {
-		if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Labels[MetricAxis] == metric }) {
+	for c := range t.cells() {
+		if c.Labels[MetricAxis] == metric {
 			return true
 		}
 	}

@@ -81,13 +81,7 @@ func (t *Table) Text(c Cell) string {
 
 // join joins the non-empty texts with spaces.
 func join(list ...string) string {
-	var out []string
-	for _, s := range list {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	return strings.Join(out, " ")
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), " ")
 }
 
 // short formats a number with all its digits.

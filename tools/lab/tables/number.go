@@ -9,28 +9,25 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// units are the possible units of a card's numbers: the factor for a metric's values, and the suffix.
+// units are the possible units of a card's numbers: the factor for a metric's values, and the suffix. The empty name is
+// the unit without a unit in the card.
 var units = map[metrics.Unit]map[string]struct {
 	factor float64
 	name   string
 }{
-	metrics.Percent: {"percent": {100, "%"}, "fraction": {1, ""}},
-	metrics.Second:  {"seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
-	metrics.Byte: {"bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"}, "gigabytes": {1e-9,
-		"GB"}},
-	metrics.Count: {"count": {1, "count"}},
-	metrics.Plain: {"plain": {1, ""}},
+	metrics.Percent: {"": {100, "%"}, "percent": {100, "%"}, "fraction": {1, ""}},
+	metrics.Second:  {"": {1, "s"}, "seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
+	metrics.Byte: {"": {1, "bytes"}, "bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"},
+		"gigabytes": {1e-9, "GB"}},
+	metrics.Count: {"": {1, "count"}, "count": {1, "count"}},
+	metrics.Plain: {"": {1, ""}, "plain": {1, ""}},
 }
-
-// usual is the unit of a metric without a unit in the card.
-var usual = map[metrics.Unit]string{metrics.Percent: "percent", metrics.Second: "seconds", metrics.Byte: "bytes",
-	metrics.Count: "count", metrics.Plain: "plain"}
 
 // shownIn returns the factor and the unit of a metric's displayed values: the card's unit if it fits the metric.
 func (b *builder) shownIn(m results.Metric) (factor float64, name string) {
 	u, ok := units[m.Unit][b.cardUnit()]
 	if !ok {
-		u = units[m.Unit][usual[m.Unit]]
+		u = units[m.Unit][""]
 	}
 	return u.factor, u.name
 }
