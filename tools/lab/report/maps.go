@@ -41,20 +41,26 @@ type facetRun struct {
 	run   *results.Run
 }
 
+// tensors reads a file of tensors of a run, and its clients; nil without an error if the file does not exist.
+func (r facetRun) tensors(name string) (tensor.Map, *experiment.Clients, error) {
+	path := filepath.Join(r.run.Dir, name)
+	t, _, err := safetensors.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	info, err := r.run.Clients()
+	return t, info, err
+}
+
 // tsne maps the learned parameters of each client, coloured by backbone.
 func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.TSNE{Title: f.Title}
 	by := cmp.Or(f.Group, "backbone")
 	for _, r := range v.mapped(f) {
-		path := filepath.Join(r.run.Dir, record.PromptsFile)
-		prompts, _, err := safetensors.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		info, err := r.run.Clients()
+		prompts, info, err := r.tensors(record.PromptsFile)
 		if err != nil {
 			return nil, err
 		}
@@ -131,17 +137,11 @@ func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.PCA{Title: f.Title}
 	for _, r := range v.mapped(f) {
-		path := filepath.Join(r.run.Dir, experiment.EmbeddingsFile)
-		t, _, err := safetensors.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		t, info, err := r.tensors(experiment.EmbeddingsFile)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if info, err := r.run.Clients(); err != nil {
 			return nil, err
-		} else if info != nil && out.Classes == nil {
+		}
+		if t != nil && info != nil && out.Classes == nil {
 			out.Classes = info.Classes
 		}
 		for _, name := range results.SortedKeys(t) {
@@ -153,7 +153,8 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 				t[backbone+"/text/end"]
 			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
 				len(label.Ints) != image.Shape[0] {
-				return nil, fmt.Errorf("%s: %s has no labels or texts beside it", path, name)
+				return nil, fmt.Errorf("%s: %s has no labels or texts beside it",
+					filepath.Join(r.run.Dir, experiment.EmbeddingsFile), name)
 			}
 			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start),
 				After: matrix(end)}

@@ -227,25 +227,19 @@ func sortRuns(runs []*Run) {
 // DefaultMetric returns the accuracy in the window of all runs' configurations (eval.last, or eval.select: best-val),
 // or the last round's accuracy if the configurations differ.
 func DefaultMetric(groups []*Group) string {
-	n, selects := 0, 0
+	windows := map[string]bool{}
 	for r := range Runs(groups) {
-		if r.BestVal {
-			selects++
-			continue
+		switch {
+		case r.BestVal:
+			windows[metrics.BestVal] = true
+		case r.EvalLast == 1:
+			windows[metrics.Last] = true
+		case r.EvalLast > 1:
+			windows[metrics.Last+strconv.Itoa(r.EvalLast)] = true
 		}
-		if r.EvalLast == 0 {
-			continue
-		}
-		if n != 0 && n != r.EvalLast {
-			return metrics.Last
-		}
-		n = r.EvalLast
 	}
-	switch {
-	case selects > 0 && n == 0:
-		return metrics.BestVal
-	case n < 2 || selects > 0:
+	if len(windows) != 1 {
 		return metrics.Last
 	}
-	return metrics.Last + strconv.Itoa(n)
+	return SortedKeys(windows)[0]
 }
