@@ -10,22 +10,20 @@ import (
 // AllMetrics names every metric that some groups may have: the accuracy in several windows and evaluations, and every
 // other quantity.
 func AllMetrics(groups []*Group) []string {
-	out := []string{metrics.Last, metrics.Best, metrics.BestVal, metrics.Last + "5", metrics.Last + "10", GlobalView,
-		PersonalView}
-	for _, q := range metrics.Definitions() {
-		if q.Name != metrics.Accuracy {
-			out = append(out, instances(q, groups)...)
-		}
-	}
-	return out
+	return append([]string{metrics.Last, metrics.Best, metrics.BestVal, metrics.Last + "5", metrics.Last + "10",
+		GlobalView, PersonalView}, otherMetrics(groups, true)...)
 }
 
 // RoundMetrics names every metric that single rounds of some groups may have: the accuracy, its evaluations, and every
 // other quantity that is not defined as the first round with some accuracy.
 func RoundMetrics(groups []*Group) []string {
-	out := []string{metrics.Accuracy, GlobalView, PersonalView}
+	return append([]string{metrics.Accuracy, GlobalView, PersonalView}, otherMetrics(groups, false)...)
+}
+
+// otherMetrics names the metrics of some groups besides the accuracy, with or without those of the first round.
+func otherMetrics(groups []*Group, first bool) (out []string) {
 	for _, q := range metrics.Definitions() {
-		if q.Name != metrics.Accuracy && q.Window != metrics.First {
+		if q.Name != metrics.Accuracy && (first || q.Window != metrics.First) {
 			out = append(out, instances(q, groups)...)
 		}
 	}

@@ -80,21 +80,15 @@ func VanishingTerms(rounds []Round) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
 }
 
-// VanishingNote returns a note that a term of a run is one of VanishingTerms.
+// VanishingNote returns a note that a term of a run is one of VanishingTerms. A term before the end of its warm-up has
+// no gradient at all.
 func VanishingNote(run, term string, rounds []Round) string {
-	if off(rounds, term) {
-		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up "+
-			"needs more rounds", run, term, len(rounds))
+	if slices.ContainsFunc(Terms(rounds), func(t *Term) bool { return t.Name == term && slices.Max(t.Norm) > 0 }) {
+		return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
+			VanishingThreshold)
 	}
-	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
-		VanishingThreshold)
-}
-
-// off reports whether a term has no gradient in any round, such as a term before the end of its warm-up.
-func off(rounds []Round, term string) bool {
-	return !slices.ContainsFunc(Terms(rounds), func(t *Term) bool {
-		return t.Name == term && slices.ContainsFunc(t.Norm, func(v float64) bool { return v > 0 })
-	})
+	return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up needs "+
+		"more rounds", run, term, len(rounds))
 }
 
 // checkTerms rejects impossible terms.

@@ -47,6 +47,9 @@ func TestTermsOfRounds(t *testing.T) {
 	if got := VanishingTerms(rounds[:1]); !slices.Equal(got, []string{"pull", "push"}) {
 		t.Errorf("%q do next to nothing in the first round", got)
 	}
+	off := func(rounds []Round, term string) bool {
+		return strings.Contains(VanishingNote("run", term, rounds), "has no gradient")
+	}
 	if off(rounds, "pull") || !off(rounds[:1], "push") || !off(rounds, "none") {
 		t.Error("of pull, push in the first round and none, only the last two have no gradient")
 	}
