@@ -30,17 +30,7 @@ func Main() {
 // Execute runs promptfed with arguments and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
 // It prints the error of the command as one line.
 func Execute(ctx context.Context, args []string) int {
-	root := &cobra.Command{
-		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
-		SilenceErrors: true, SilenceUsage: true,
-	}
-	root.Version = version.String()
-	root.SetVersionTemplate("promptfed {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	outputs := report.Outputs()
-	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
-		report.Commands())...)
-	complete(root)
+	root := root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -51,4 +41,20 @@ func Execute(ctx context.Context, args []string) int {
 		return 2
 	}
 	return 1
+}
+
+// root returns the program with all its commands.
+func root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.Version = version.String()
+	root.SetVersionTemplate("promptfed {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	outputs := report.Outputs()
+	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
+		report.Commands())...)
+	complete(root)
+	return root
 }

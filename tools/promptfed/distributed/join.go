@@ -71,7 +71,6 @@ func joinCommand() *cobra.Command {
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	f.link.add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
 		"makes it")
-	addRemoved(c, noRun, noCreds)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.client < 0 {
 			return cli.Needed("join", "--client K")

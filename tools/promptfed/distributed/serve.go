@@ -88,7 +88,6 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
 		"protected: use 127.0.0.1")
-	addRemoved(c, noRun, noCreds, noNATS)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
 	return c
 }

@@ -29,8 +29,6 @@ func statusCommand() *cobra.Command {
 	l := c.Flags()
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
 	link.add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
-	addRemoved(c, noRun, noCreds, removed{"once", "the table is printed once where the output is no terminal; add " +
-		"| cat"})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		server, err := link.server(args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
 		if err != nil {

@@ -61,8 +61,8 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 // maxFeed is the largest number of elements of an input: one gigabyte.
 const maxFeed = 1 << 28
 
-// fitImages sets the open heights and widths of images . It takes the first usual size that
-// fits the shapes inside the graph.
+// fitImages sets the open heights and widths of images. It takes the first usual size that fits the shapes inside the
+// graph.
 func fitImages(f *graph.File, open map[string]int) {
 	var sides []string
 	for _, in := range f.Inputs() {

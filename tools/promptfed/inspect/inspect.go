@@ -21,7 +21,7 @@ import (
 )
 
 func inspectCommand() *cobra.Command {
-	provider := ""
+	all, provider := false, ""
 	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
 		"contains, or whether a provider works and what it runs"}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -30,6 +30,7 @@ func inspectCommand() *cobra.Command {
 		}
 		return cli.Exactly(1)(c, args)
 	}
+	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
 		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -49,7 +50,7 @@ func inspectCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Print(inspected(r, append(inspectRows(r), rows...)))
+		fmt.Print(inspected(r, append(inspectRows(r, all), rows...)))
 		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // any model may have this format
 			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
 		}
@@ -66,7 +67,7 @@ func inspected(r bundle.Report, rows [][]string) string {
 	return head + "\n" + align(rows)
 }
 
-func inspectRows(r bundle.Report) [][]string {
+func inspectRows(r bundle.Report, all bool) [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
 	texts := func(x tokenizer.TextCleaning) {
@@ -125,6 +126,11 @@ func inspectRows(r bundle.Report) [][]string {
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
 		add("metadata "+k, "%.80s", r.Metadata[k])
+	}
+	if all {
+		for _, t := range r.Tensors {
+			add(t.Name, "%s%v", t.DType, t.Shape)
+		}
 	}
 	return rows
 }

@@ -152,7 +152,7 @@ func backboneEntries() []entry {
 			if err != nil {
 				return cli.OneLine(err) + "\n"
 			}
-			return inspected(r, inspectRows(r))
+			return inspected(r, inspectRows(r, false))
 		}})
 	}
 	return out

@@ -1,0 +1,44 @@
+package command
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"promptfed/tools/promptfed/cli"
+)
+
+// removedFlags are flags of earlier releases by command, and what to do instead.
+var removedFlags = map[string]map[string]string{
+	"bundle":  {"name": "the name of the folder of --out is the bundle's name"},
+	"check":   {"size": "open sizes are 2, and those of images a usual size"},
+	"convert": {"name": "the name of the folder of --out is the bundle's name"},
+	"doctor":  {"cache": "set PROMPTFED_RUNTIME_CACHE"},
+	"export":  {"models": "use --set runtime.models=DIR"},
+	"join":    {"run": oneRun, "creds": noNATS},
+	"list":    {"models": "set PROMPTFED_RUNTIME_MODELS"},
+	"predict": {"models": "use --set runtime.models=DIR"},
+	"serve": {"run": oneRun, "creds": noNATS,
+		"nats": "clients connect to the server's own address, --listen HOST:PORT"},
+	"status": {"run": oneRun, "creds": noNATS,
+		"once": "the table is printed once where the output is no terminal; add | cat"},
+}
+
+const (
+	oneRun = "each promptfed serve serves one run, at an address of its own; leave the flag out"
+	noNATS = "serve, join and status use no NATS any more; use certificates, with --tls DIR (promptfed certs)"
+)
+
+// flagError marks the error of a flag as wrong usage. For a flag of an earlier release it says what to do instead.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		for ; c != nil; c = c.Parent() {
+			if instead, ok := removedFlags[c.Name()][unknown.GetSpecifiedName()]; ok {
+				return cli.Usagef("--%s was removed: %s", unknown.GetSpecifiedName(), instead)
+			}
+		}
+	}
+	return cli.Usage(err)
+}
