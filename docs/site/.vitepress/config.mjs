@@ -13,7 +13,7 @@ const groups = {
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
   'Methods': [['All methods', '/#methods'], ['Adding a method', '/#adding-a-method'], 'terms', 'robustness'],
-  'Your own models': ['checkpoints', 'architectures', 'dropin', 'runtime', 'performance'],
+  'Your own models': ['checkpoints', 'architectures', 'dropin', 'runtime', 'performance', 'measurements'],
   'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
     ['Files to deploy', '/source/docs/deploy.html']],
   'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad',
