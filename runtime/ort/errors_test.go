@@ -77,7 +77,7 @@ func TestWrongModels(t *testing.T) {
 			"cpu, cuda or auto"}},
 		"limit":   {linear(t), ort.Options{MemoryLimit: 1 << 20}, []string{"memory limit", "choose cuda"}},
 		"devices": {linear(t), ort.Options{Devices: 2}, []string{"2 devices on provider cpu", "choose cuda"}},
-		"threads": {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
+		"threads": {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 threads"}},
 		"level":   {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
 		"device":  {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
 		"weights nowhere": {plain().external("W", "w.bin", 0, 4, 1).node("Mul", []string{"x", "W"}, "y").out("y",

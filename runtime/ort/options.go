@@ -50,9 +50,6 @@ type Options struct {
 	// IntraThreads is the number of threads of one operator; 0 means 1. With 1, a run computes on the thread of the
 	// calling goroutine, and parallel runs scale with the goroutines. n > 1 takes n-1 threads per session.
 	IntraThreads int
-	// InterThreads is the number of operators of one run that may run in parallel; 0 means 1. More than 1 takes that
-	// many threads per session, and helps only graphs with wide independent branches.
-	InterThreads int
 	// Spinning lets idle threads of the session busy-wait for the next operator of a run, for at most spinTime. In a
 	// training step, operators that run on several threads follow each other within less time. Spinning saves waking
 	// the threads while one session has the machine to itself, and otherwise takes time from other sessions. Older
@@ -125,8 +122,8 @@ func (o Options) check() error {
 		return fmt.Errorf("ort: device %d and %d devices: devices count from 0", o.Device, o.Devices)
 	case o.MemoryLimit < 0:
 		return fmt.Errorf("ort: a memory limit of %d bytes: use 0 for none", o.MemoryLimit)
-	case o.IntraThreads < 0 || o.InterThreads < 0:
-		return fmt.Errorf("ort: %d intra and %d inter threads: use 0 for one thread", o.IntraThreads, o.InterThreads)
+	case o.IntraThreads < 0:
+		return fmt.Errorf("ort: %d threads: use 0 for one thread", o.IntraThreads)
 	case o.OptLevel < OptAll || o.OptLevel > OptNone:
 		return fmt.Errorf("ort: unknown optimisation level %d", o.OptLevel)
 	}
@@ -139,8 +136,8 @@ func (o Options) ownProducts() bool {
 }
 
 // Fingerprint returns everything besides the graph and its inputs that determines the bits of the results of a session
-// with these options. It resolves the provider auto (ChooseProvider). InterThreads, Spinning, Runs, NoArena and the
-// number of parallel runs change no bit.
+// with these options. It resolves the provider auto (ChooseProvider). Spinning, Runs, NoArena and the number of
+// parallel runs change no bit.
 func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	if o = o.WithProvider(); o.Provider == Auto {
 		if o, _, err = ChooseProvider(o); err != nil {
@@ -198,13 +195,9 @@ func (o Options) spins() bool {
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
-	mode, spins := binding.ExecutionMode(binding.ExecutionModeSequential), o.spins()
-	if o.InterThreads > 1 {
-		mode = binding.ExecutionModeParallel
-	}
+	spins := o.spins()
 	entries := [][2]string{
 		{"session.intra_op.allow_spinning", flag(spins)},
-		{"session.inter_op.allow_spinning", flag(spins)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
 	if !o.NoArena {
@@ -212,7 +205,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 	}
 	if spins {
 		entries = append(entries, [2]string{"session.intra_op.spin_duration_us", spinTime},
-			[2]string{"session.inter_op.spin_duration_us", spinTime}, [2]string{"session.force_spinning_stop", "1"})
+			[2]string{"session.force_spinning_stop", "1"})
 	}
 	if o.Placement {
 		entries = append(entries, [2]string{"session.record_ep_graph_assignment_info", "1"})
@@ -222,8 +215,6 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 	}
 	steps := []func() error{
 		func() error { return so.SetIntraOpNumThreads(max(1, o.IntraThreads)) },
-		func() error { return so.SetInterOpNumThreads(max(1, o.InterThreads)) },
-		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
 		func() error { return so.SetMemPattern(false) }, // its block for all values would add to the arena

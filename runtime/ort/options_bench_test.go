@@ -30,7 +30,6 @@ var variants = []struct {
 	{"optimization none", ort.Options{OptLevel: ort.OptNone}},
 	{"threads 2", ort.Options{IntraThreads: 2}},
 	{"threads 2, spinning", ort.Options{IntraThreads: 2, Spinning: true}},
-	{"inter threads 2", ort.Options{InterThreads: 2}},
 }
 
 // BenchmarkOptions runs one graph with every variant and logs a table: time to open, private memory after a run, and

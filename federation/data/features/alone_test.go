@@ -74,7 +74,7 @@ func TestDependOnTheImageAlone(t *testing.T) {
 			}
 		}
 		for _, x := range []features.Extractor{{Workers: 2}, {Workers: 5},
-			{Workers: 2, Session: ort.Options{IntraThreads: 3, InterThreads: 2, Spinning: true, Runs: 4}},
+			{Workers: 2, Session: ort.Options{IntraThreads: 3, Spinning: true, Runs: 4}},
 			{Workers: 1, Session: ort.Options{Prepack: true, NoArena: true}}} {
 			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), of(x, list), everything(29)...)
 		}

@@ -40,7 +40,7 @@ const (
 // features, so a call has one thread, whatever Session says.
 func (x Extractor) session() ort.Options {
 	o := x.Session.WithProvider()
-	o.IntraThreads, o.InterThreads, o.Runs, o.Spinning, o.Prepack = 1, 1, 0, false, false
+	o.IntraThreads, o.Runs, o.Spinning, o.Prepack = 1, 0, false, false
 	return o
 }
 
