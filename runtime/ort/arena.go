@@ -24,7 +24,7 @@ import (
 var trimmer func() (*Session, error)
 
 func init() { // a session that closes trims, so an initializer of trimmer would depend on itself
-	trimmer = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{}) })
+	trimmer = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{Provider: CPU}) })
 }
 
 // TrimMemory returns memory that no run uses to the system: buffers that the arena of all sessions keeps for later

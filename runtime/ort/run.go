@@ -167,20 +167,23 @@ func (c *call) options(ctx context.Context) (o *binding.RunOptions, release func
 	if o, err = binding.NewRunOptions(); err != nil {
 		return nil, nil, err
 	}
+	if c.trim {
+		if err := c.on.api.set(o, "memory.enable_memory_arena_shrinkage", "cpu:0"); err != nil {
+			o.Destroy()
+			return nil, nil, err
+		}
+	}
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
 		o.Terminate()
 	})
-	if c.trim {
-		err = c.on.api.set(o, "memory.enable_memory_arena_shrinkage", "cpu:0")
-	}
 	return o, func() {
 		if !stop() {
 			<-done
 		}
 		o.Destroy()
-	}, err
+	}, nil
 }
 
 // slot is one output of the compiled graph. ONNX Runtime allocates outputs whose shape is not known before the run.
