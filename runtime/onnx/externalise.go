@@ -1,9 +1,11 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/edsrzf/mmap-go"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -40,18 +42,28 @@ func OpenFile(dir, location string) (*ModelProto, error) {
 	return m, nil
 }
 
-func externalised(whole []byte, dir, location string) (*ModelProto, error) {
+// externalised decodes a mapped file. Memory that cannot be read, because the file was cut short meanwhile or its disk
+// fails, is an error; without SetPanicOnFault it would end the process.
+func externalised(whole []byte, dir, location string) (m *ModelProto, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch fault := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			m, err = nil, errors.New("the file was cut short while it was read, or cannot be read: try again")
+		default:
+			panic(fault)
+		}
+	}()
 	x := &externaliser{whole: whole}
 	_, outside := find(dir, location)
 	b := whole
 	if outside == nil {
-		var err error
 		if b, err = x.message(whole, inModel, 0); err != nil {
 			return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 		}
 	}
-	m, err := decode(b)
-	if err != nil {
+	if m, err = decode(b); err != nil {
 		return nil, err
 	}
 	folder, own := path.Split(location)
@@ -118,7 +130,8 @@ func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byt
 				return nil, err
 			}
 			out = protowire.AppendBytes(protowire.AppendTag(out, number, wire), value)
-		case kind == inTensor && number == 9 && len(value) >= minExternal && floating(dtype):
+		case kind == inTensor && number == 9 && wire == protowire.BytesType && len(value) >= minExternal &&
+			floating(dtype):
 			t := &TensorProto{}
 			at := cap(x.whole) - cap(value) // both end where the mapped file ends
 			SetExternal(t, External{File: ownFile, Offset: int64(at), Length: int64(len(value))})

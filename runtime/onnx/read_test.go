@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/edsrzf/mmap-go"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -28,9 +29,12 @@ func TestFilesAreBounded(t *testing.T) {
 		"more than 4194304 messages":   field(7, bytes.Repeat(field(1, nil), maxParts+1)),
 		"4194304 messages and strings": field(7, field(1, bytes.Repeat(field(1, nil), maxParts+1))),
 		"nested more than 200 deep":    field(7, deep),
-		"a group":                      field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
-		"cut short":                    field(7, make([]byte, 40))[:30],
-		"it has no graph":              {},
+		"it holds a group": field(7, field(5, append(append([]byte{2 << 3, byte(TensorProto_FLOAT)},
+			protowire.AppendGroup(protowire.AppendTag(nil, 9, protowire.StartGroupType), 9,
+				field(1, make([]byte, minExternal)))...), 1<<3, 0))),
+		"a group":         field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
+		"cut short":       field(7, make([]byte, 40))[:30],
+		"it has no graph": {},
 		"unexpected EOF": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
 			7),
 		"variable length integer overflow": bytes.Repeat([]byte{0xff}, 12),
@@ -108,6 +112,43 @@ func TestOpenFileLeavesWeights(t *testing.T) {
 		if err := Embed(got, dir); err != nil || string(got.Graph.Initializer[0].RawData) != "456789ab" ||
 			!bytes.Equal(got.Graph.Initializer[1].RawData, m.Graph.Initializer[1].RawData) {
 			t.Errorf("%s: other weights, %v", c.location, err)
+		}
+	}
+}
+
+// A file that is cut short while it is read is an error; the process goes on.
+func TestFileIsCutWhileRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not cut a file that is mapped")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.onnx")
+	tensor := &TensorProto{Name: "w", DataType: int32(TensorProto_FLOAT), Dims: []int64{1 << 16},
+		RawData: make([]byte, 4<<16)}
+	b, err := Marshal(&ModelProto{Graph: &GraphProto{Name: "g", Initializer: []*TensorProto{tensor, tensor}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	whole, err := mmap.Map(f, mmap.RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Unmap()
+	for _, size := range []int64{5 << 15, 0} { // within the first tensor, and all
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := externalised(whole, dir, "m.onnx"); err == nil ||
+			!strings.Contains(err.Error(), "cut short while it was read") {
+			t.Errorf("%d bytes left: %v", size, err)
 		}
 	}
 }
