@@ -10,6 +10,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// noNull makes the decoder reject null, which it otherwise reads as 0, "" or an empty map.
+var noNull = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ any) error {
+	if d.PeekKind() == 'n' {
+		return errors.New("null is no value")
+	}
+	return errors.ErrUnsupported // this function decodes no other value
+}))
+
 // parseHeader decodes one member after another, so that limits hold before memory is allocated. This decoder rejects
 // repeated names and names in another case; encoding/json takes the last of two.
 func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
@@ -37,7 +45,7 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 		case len(tensors) >= maxTensors:
 			return nil, nil, fmt.Errorf("more than %d tensors; store them in several files", maxTensors)
 		case name == metadataKey:
-			if err := json.Unmarshal(value, &meta); err != nil {
+			if err := json.Unmarshal(value, &meta, noNull); err != nil {
 				return nil, nil, fmt.Errorf("%s: bad entry: %.300s", metadataKey, err)
 			}
 			continue
@@ -68,7 +76,7 @@ func parseEntry(value jsontext.Value) (entry, error) {
 		Shape   []int64 `json:"shape"`
 		Offsets []int64 `json:"data_offsets"`
 	}
-	if err := json.Unmarshal(value, &e); err != nil {
+	if err := json.Unmarshal(value, &e, noNull); err != nil {
 		return entry{}, fmt.Errorf("bad entry: %.300s", err)
 	}
 	if e.DType == "" || e.Shape == nil || len(e.Offsets) != 2 {
