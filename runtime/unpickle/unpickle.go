@@ -118,7 +118,7 @@ type copier struct {
 
 // take copies n bytes.
 func (c *copier) take(n uint64) ([]byte, error) {
-	if left := c.Bytes - len(c.code); n > uint64(left) {
+	if left := max(0, c.Bytes-len(c.code)); n > uint64(left) { // the id of a long string may exceed the limit
 		return nil, fmt.Errorf("pickle is longer than %d bytes", c.Bytes)
 	}
 	from := len(c.code)
