@@ -143,6 +143,9 @@ func TestBombs(t *testing.T) {
 			1 << 20},
 		{"k.json", []byte(`{"model":{"type":"Unigram","unk_id":0,"vocab":[` + strings.Repeat(`["a",0],`, 1<<18) +
 			`["a",0]]}}`), "puts 0 tokens before a text and 0 after it", 1 << 28},
+		{"l.json", []byte(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0}},"pre_tokenizer":{"type":` +
+			`"CharDelimiterSplit","delimiter":"` + strings.Repeat("x", 1<<20) + `"}}`),
+			"puts 0 tokens before a text and 0 after it", 32 << 20},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {
