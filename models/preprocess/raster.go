@@ -56,6 +56,11 @@ func reader(img image.Image) func(x, y int) (r, g, b byte) {
 			v := m.Pix[m.PixOffset(x, y)]
 			return v, v, v
 		}
+	case *image.Gray16:
+		return func(x, y int) (byte, byte, byte) {
+			v := m.Pix[m.PixOffset(x, y)]
+			return v, v, v
+		}
 	case *image.NRGBA64:
 		return func(x, y int) (byte, byte, byte) {
 			p := m.Pix[m.PixOffset(x, y):]
