@@ -90,7 +90,7 @@ func (o Options) Read(r io.Reader) (v any, size int64, err error) {
 	c := &copier{Options: o, r: bufio.NewReader(r), at: o.Start}
 	if err = c.run(); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = errors.New("pickle ends before its STOP; the file is truncated")
+			err = errors.New("pickle ends before its STOP: the file is truncated, fetch it again")
 		}
 		return nil, 0, err
 	}
