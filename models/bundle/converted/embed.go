@@ -3,7 +3,6 @@ package converted
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -62,7 +61,10 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 		if b, err := open(dir); err == nil {
 			return b, nil // another process was faster
 		}
-		if err := errors.Join(os.RemoveAll(dir), os.Rename(fresh, dir)); err != nil {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(fresh, dir); err != nil {
 			return nil, err
 		}
 	}
