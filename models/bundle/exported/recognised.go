@@ -199,20 +199,27 @@ func (m *model) prove(r *recognised, run Runner) error {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(length, t.table.width))
 	prompts := []clip.Prompt{{Ctx: ctx}}
-	features := []graph.Node{r.Prompts(g, r, s, prompts)[0].L2Normalize(), t.prompts(g, s, prompts)[0].L2Normalize()}
 	weigh := g.Const(noise(len(ids), t.embedDim))
-	var gradients []graph.Node
-	for _, f := range features {
+	var list []graph.Output
+	for i, features := range [][]graph.Node{r.Prompts(g, r, s, prompts), t.prompts(g, s, prompts)} {
+		f, form := features[0].L2Normalize(), []string{"shared", "plain"}[i]
 		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
 		if err != nil {
 			return err
 		}
-		gradients = append(gradients, dx[0])
+		list = append(list, graph.Output{Name: form, Node: f}, graph.Output{Name: form + " gradient", Node: dx[0]})
 	}
-	in := tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)}
-	for i, forms := range []twoForms{{features[0], features[1], in}, {gradients[0], gradients[1], in}} {
-		if err := forms.compare(m.b.Dir, run); err != nil {
-			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", []string{"", " gradient"}[i], err)
+	model, err := graph.Model(list...)
+	if err != nil {
+		return err
+	}
+	out, err := run(model, m.b.Dir, tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)})
+	if err != nil {
+		return err
+	}
+	for _, what := range []string{"", " gradient"} {
+		if err := sameFeatures(out["shared"+what], out["plain"+what]); err != nil {
+			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", what, err)
 		}
 	}
 	return nil
