@@ -19,7 +19,7 @@ func TestOtherWeights(t *testing.T) {
 	with := func(tiny string) string {
 		dir := t.TempDir()
 		if _, err := converted.Convert(filepath.Join("../../../models/tiny", tiny), filepath.Join(dir, "toy"),
-			converted.Options{Name: "toy"}); err != nil {
+			converted.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		return dir

@@ -19,7 +19,6 @@ import (
 
 // Options are the options of Convert. With the zero value, everything comes from the checkpoint.
 type Options struct {
-	Name  string // of the bundle; empty: the name of its folder
 	Vocab string // a vocabulary file or folder, if the checkpoint has none; see tokenizer.Load
 
 	// Checkpoint states what a checkpoint does not state itself.
@@ -31,8 +30,9 @@ type Options struct {
 }
 
 // Convert makes a bundle at out from the checkpoint at src, which may be anything that checkpoint.Open reads, if it is
-// a CLIP with a ViT or ResNet image tower. The bundle appears at out when it is complete; after a failure, out is
-// unchanged. An existing bundle at out is replaced; any other folder with files in it is refused.
+// a CLIP with a ViT or ResNet image tower. The bundle has the name of its folder, and appears there when it is
+// complete; after a failure, out is unchanged. An existing bundle at out is replaced; any other folder with files in it
+// is refused.
 func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	c, err := checkpoint.Open(src, o.Checkpoint)
 	if err != nil {
@@ -50,10 +50,7 @@ func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Name == "" {
-		o.Name = filepath.Base(out)
-	}
-	if err := bundle.CheckName(o.Name); err != nil {
+	if err := bundle.CheckName(filepath.Base(out)); err != nil {
 		return nil, err
 	}
 	if o.Context == nil {
@@ -66,6 +63,7 @@ func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	if err := j.describe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src, err)
 	}
+	j.m.Name = filepath.Base(out)
 	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
@@ -111,11 +109,11 @@ type conversion struct {
 	read bundle.Hashes // the files of the bundle
 }
 
-// describe fills in the part of the manifest that needs no file.
+// describe fills in the part of the manifest that needs no file, except for the name.
 func (j *conversion) describe() error {
 	a := j.w.Arch
 	j.m = Manifest{
-		Version: bundle.Version, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
+		Version: bundle.Version, Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, EmbedDim: a.Text.EmbedDim, ImageSize: a.Vision.Image, Context: a.Text.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
 		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,

@@ -53,8 +53,8 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 	if err := os.CopyFS(src, files); err != nil {
 		return nil, explain(err)
 	}
-	fresh := filepath.Join(src, "bundle")
-	if _, err := Convert(src, fresh, Options{Name: name}); err != nil {
+	fresh := filepath.Join(src, name)
+	if _, err := Convert(src, fresh, Options{}); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(fresh, dir); err != nil {

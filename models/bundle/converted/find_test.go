@@ -28,12 +28,14 @@ func environment(t *testing.T) (cache, models string) {
 func TestFind(t *testing.T) {
 	_, models := environment(t)
 	mine := t.TempDir()
-	for path, o := range map[string]converted.Options{
-		filepath.Join(models, "alpha"):  {},
-		filepath.Join(models, "folder"): {Name: "beta"},
-		filepath.Join(mine, "alpha"):    {Name: "alpha-of-mine"},
-	} {
-		if _, err := converted.Convert("testdata/huggingface", path, o); err != nil {
+	for _, c := range []struct{ dir, name, folder string }{{models, "alpha", "alpha"}, {models, "beta", "folder"},
+		{mine, "alpha-of-mine", "alpha"}} {
+		path := filepath.Join(t.TempDir(), c.name)
+		_, err := converted.Convert("testdata/huggingface", path, converted.Options{})
+		if err == nil {
+			err = os.Rename(path, filepath.Join(c.dir, c.folder))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
