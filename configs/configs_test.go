@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/federation/pretrain"
 )
 
 const text = `
@@ -70,6 +71,14 @@ func TestRemovedKeys(t *testing.T) {
 	if err != nil || c.Runtime.Threads != 2 {
 		t.Errorf("%+v, %v", c.Runtime, err)
 	}
+	p := pretrain.Defaults()
+	if err := DecodeFile(&p, file(t, "vocabulary: ''\nmerges: 9"), nil); err != nil || p.Merges != 9 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	err = DecodeFile(&p, file(t, "merges: 9\nvocabulary: merges.txt"), nil)
+	datatest.WantError(t, err, "c.yaml:2", "vocabulary was removed", "bundled backbones", "set merges for their number")
+	err = DecodeFile(&p, file(t, "merges: 9"), []string{"vocabulary=merges.txt"})
+	datatest.WantError(t, err, "vocabulary was removed")
 	t.Setenv("PROMPTFED_RUNTIME_INTER_THREADS", "2")
 	_, err = Load(file(t, "name: x"), nil)
 	datatest.WantError(t, err, "PROMPTFED_RUNTIME_INTER_THREADS", "was removed", "runtime.threads")

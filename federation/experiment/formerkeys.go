@@ -25,6 +25,8 @@ var former = map[string]struct {
 		"runtime.threads or runtime.workers"},
 	"synthetic.shots": {value: 0, why: "it had no effect; give the section a folder with fewer images"},
 	"synthetic.views": {value: 1, why: "it had no effect; the server trains on plain images"},
+	"vocabulary": {value: "", why: "the byte-pair merges are those of the bundled backbones; set merges for their " +
+		"number"},
 }
 
 // FormerKey returns an error that says what became of a key of another release; nil for a key that no release had.
