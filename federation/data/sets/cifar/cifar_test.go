@@ -180,6 +180,36 @@ func TestCIFARForms(t *testing.T) {
 	datatest.WantError(t, err, "data.layout", "cifar10", "pickles")
 }
 
+// Files of class names without names, with more than 256, or with anything else are errors that name the file. The
+// pickles are written by hand, opcode by opcode, in protocol 2.
+func TestCIFARClassNames(t *testing.T) {
+	dict := func(entry string) []byte { return []byte("\x80\x02}" + entry + ".") }
+	const key = "X\x0b\x00\x00\x00label_names"
+	for _, c := range []struct {
+		file string
+		raw  []byte
+		say  string
+	}{
+		{"batches.meta.txt", []byte("\n \n"), "has 0 class names"},
+		{"batches.meta.txt", []byte(strings.Repeat("name\n", 257)), "has 257 class names"},
+		{"batches.meta", dict(key + "]s"), "label_names has 0 class names"},
+		{"batches.meta", dict(key + "](" + strings.Repeat("X\x01\x00\x00\x00a", 257) + "es"), "has 257 class names"},
+		{"batches.meta", dict(key + "]K\x03as"), "label_names holds 3"},
+		{"batches.meta", dict(key + "]X\x00\x00\x00\x00as"), `label_names holds ""`},
+		{"batches.meta", dict(key + "K\x03s"), "label_names"},
+		{"batches.meta", dict(""), `no "label_names"`},
+	} {
+		images := map[string]string{"data_batch_1": "cifar-10-batches-py/data_batch_1"}
+		if strings.HasSuffix(c.file, ".txt") {
+			images = map[string]string{"data_batch_1.bin": "cifar10_data_batch_1.bin"}
+		}
+		root := datatest.CopyTestdata(t, images)
+		datatest.Write(t, root, map[string]string{c.file: string(c.raw)})
+		_, err := openSet(source.Config{Set: "cifar10", Root: root})
+		datatest.WantError(t, err, c.file, c.say)
+	}
+}
+
 // TestCIFAR100 checks classes, superclasses and pixels of both versions; the small test set has five classes.
 func TestCIFAR100(t *testing.T) {
 	root := datatest.CopyTestdata(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",

@@ -84,7 +84,7 @@ func (r *cifarReader) classNames() ([][]string, error) {
 			continue
 		}
 		names, err := read(path, key)
-		if err == nil && (len(names) == 0 || len(names) > 256 || slices.Contains(names, "")) {
+		if err == nil && (len(names) == 0 || len(names) > 256) {
 			err = fmt.Errorf("%s: %s has %d class names: expected 1 to 256, one per line or entry", path, key,
 				len(names))
 		}
@@ -111,14 +111,20 @@ func pickledNames(path, key string) (names []string, err error) {
 	defer p.Close()
 	v, err := p.get(key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	list, err := pickle.Values(p, v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", path, key, err)
+	}
 	for _, e := range list {
-		name, _ := e.(string) // "" is refused
+		name, _ := e.(string)
+		if name == "" {
+			return nil, fmt.Errorf("%s: %s holds %#v: expected class names", path, key, e)
+		}
 		names = append(names, name)
 	}
-	return names, err
+	return names, nil
 }
 
 // file returns the images of one file. With data.corrupt: skip, a binary file may end early.
