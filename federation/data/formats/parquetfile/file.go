@@ -196,12 +196,12 @@ func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.Read
 // memory that is not reused.
 func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
 	defer guard(&err)
-	var buf []byte
+	buf := make([]byte, 0, c.dict.length+p.length)
 	for _, part := range []pqPage{c.dict, p} {
 		if part.length == 0 {
 			continue
 		}
-		raw := make([]byte, part.length)
+		raw := buf[len(buf) : len(buf)+int(part.length)]
 		if _, err := c.file.r.ReadAt(raw, part.offset); err != nil {
 			return nil, 0, err
 		}
@@ -213,7 +213,7 @@ func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error)
 			return nil, 0, fmt.Errorf("the file is damaged: %w", err)
 		}
 		size += int64(h.UncompressedPageSize)
-		buf = append(buf, raw...)
+		buf = buf[:len(buf)+len(raw)]
 	}
 	pages := c.chunk.PagesFrom(shifted{bytes.NewReader(buf), c.base()})
 	defer pages.Close()
