@@ -87,7 +87,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	} else if err := RoundHalf(rows); err != nil {
 		return fmt.Errorf("feature cache: %w", err)
 	}
-	if m.next = append(m.next, rows.Data...); len(rows.Data) < left {
+	if m.next = append(slices.Grow(m.next, left), rows.Data...); len(rows.Data) < left {
 		return nil
 	}
 	path, key, whole := m.cache.path(m.key, i), m.key.shard(i), tensor.Of(m.next, shape...)
