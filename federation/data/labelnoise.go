@@ -52,7 +52,7 @@ func (n LabelNoise) Check() error {
 	return errors.Join(OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
 		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn),
 		Need(n.Rate >= 0 && n.Rate < 1, "data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate),
-		Need(n.Clients >= 0 && n.Clients <= 1, "data.label_noise.clients: %v; it must lie between 0 and 1", n.Clients))
+		Between("data.label_noise.clients", n.Clients, 0, 1))
 }
 
 // Noisy reports for each client whether it is noisy.

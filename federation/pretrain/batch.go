@@ -115,6 +115,7 @@ func (b *batches) texts(captions []string) (ids, end *tensor.Tensor, err error) 
 }
 
 // stream returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its use.
+// Unlike data.NewRand it hashes no length of the purpose: the bundled backbones were trained with these draws.
 func stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	h := sha256.New()
 	binary.Write(h, binary.LittleEndian, seed)

@@ -118,8 +118,8 @@ func (c Config) image() clip.VisionArch {
 // Validate checks everything that can be checked without reading the disk.
 func (c Config) Validate() error {
 	t, image := c.Train, c.image()
-	_, optimizer := t.optimizer()
-	_, rate := t.rate()
+	_, optimizerErr := t.optimizer()
+	_, rateErr := t.rate()
 	errs := []error{c.text().Check(), image.Check(),
 		data.Need(image.Patch < 1 || image.Image%image.Patch == 0, "patches of %d pixels leave a margin of an image "+
 			"of %d: choose a patch that divides it", image.Patch, image.Image),
@@ -128,7 +128,7 @@ func (c Config) Validate() error {
 			c.Take, takeText, takeAll),
 		data.Need(c.Merges >= 0 && c.Caption >= 3 && c.Caption <= contextLength, "merges %d, caption_tokens %d: "+
 			"merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength),
-		data.Need(share(c.Careless.Share), "careless.share: %g must lie in 0 to 1", c.Careless.Share),
+		data.Between("careless.share", c.Careless.Share, 0, 1),
 		data.Need(len(c.Sources) > 0, "sources: give at least one")}
 	for i, s := range c.Sources {
 		if err := s.validate(); err != nil {
@@ -139,19 +139,16 @@ func (c Config) Validate() error {
 		data.Need(t.Steps >= 1 && t.Batch >= 2 && t.Warmup >= 0 && t.Warmup < t.Steps && t.Beta2 > 0, "train: steps "+
 			"%d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a "+
 			"beta2 in (0,1)", t.Steps, t.Batch, t.Warmup, t.Beta2),
-		data.Need(share(t.ByClass), "train.by_class: %g must lie in 0 to 1", t.ByClass),
+		data.Between("train.by_class", t.ByClass, 0, 1),
 		data.Need(c.Checkpoint >= 0 && c.Threads >= 0, "checkpoint_every %d, threads %d: neither may be negative",
 			c.Checkpoint, c.Threads),
-		optimizer, rate)...)
+		optimizerErr, rateErr)...)
 }
-
-func share(x float64) bool { return x >= 0 && x <= 1 }
 
 func (s Source) validate() error {
 	errs := []error{sets.Validate(s.Data),
 		data.Need(s.Share > 0 && !math.IsInf(s.Share, 1), "share %g must be above 0", s.Share),
-		data.Need(s.Keep >= 0 && s.Keep <= keepOf, "keep %d must lie in 0 to %d", s.Keep, keepOf),
-		data.Need(s.Shift >= 0 && s.Shift <= maxShift, "shift %d must lie in 0 to %d", s.Shift, maxShift)}
+		data.Between("keep", s.Keep, 0, keepOf), data.Between("shift", s.Shift, 0, maxShift)}
 	if s.synthetic() {
 		d := s.Difficulty
 		list, own := s.Captions[anyDomain]

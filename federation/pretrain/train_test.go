@@ -194,7 +194,7 @@ func TestRefusals(t *testing.T) {
 		"difficulty":            func(c *Config) { c.Sources[0].Difficulty = [2]float64{0.5, 0.1} },
 		"under 'any' alone":     func(c *Config) { c.Sources[0].Captions = map[string][]string{"photo": {"{a}"}} },
 		"share 0":               func(c *Config) { c.Sources[0].Share = 0 },
-		"keep 9":                func(c *Config) { c.Sources[1].Keep = 9 },
+		"keep: 9":               func(c *Config) { c.Sources[1].Keep = 9 },
 		"caption_tokens":        func(c *Config) { c.Caption = 3 },
 		"the list is cut short": func(c *Config) { c.Merges = 5000 },
 		"does not exist":        func(c *Config) { c.Sources[1].Data.Root = filepath.Join(c.Out, "nowhere") },
