@@ -1,8 +1,6 @@
 """Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL, FedAMP; and pFedMoAP. See methods.py."""
 import torch
 
-import math
-
 from methods import BACKBONES, DASSL, F, PLAIN, SCALE, W, Method, Summed, Wrapper, text
 from methods_wrappers import ALIKE, OTP, PHA, T, TWO, Server
 
@@ -13,7 +11,7 @@ IVLP = {"tokens": 2, "words": "", "vision_tokens": 2}
 
 class FedNova(Server):
     """Eq. 5-6 with the closed forms of a_k for momentum and for the proximal term."""
-    defaults = {"weighting": "examples", "strength": 1.0, "most": 10.0}
+    defaults = {"weighting": "examples", "most": 10.0}
 
     def __init__(self, inner, o):
         super().__init__(inner, o)
@@ -25,7 +23,6 @@ class FedNova(Server):
         assert not (rho and em)
         a = tau if not rho else (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
         a = (1 - (1 - em) ** tau) / em if em else a
-        a = a ** self.o["strength"]
         up.shared = {n: env.received[n] + (t - env.received[n]) / a for n, t in up.shared.items()}
         up.extra["nova/a"] = torch.tensor([a]).double()
 
@@ -40,7 +37,7 @@ class FedNova(Server):
 
 class QFFL(Server):
     """Algorithm 2 as written, with its Δ_k."""
-    defaults = {"weighting": "examples", "q": 0.2, "lipschitz": 0.0, "most": 10.0}
+    defaults = {"weighting": "examples", "q": 0.2, "most": 10.0}
 
     def begin(self, env, p):
         with torch.no_grad():
@@ -53,7 +50,7 @@ class QFFL(Server):
 
     def merge(self, r, server, ups):
         old, q = self.mean(r, server, ups), self.o["q"]
-        big = self.o["lipschitz"] or 1 / server.lr
+        big = 1 / server.lr
         f = torch.cat([u.extra["qffl/loss"] for u in ups])
         f = f.clamp(max=self.o["most"] * f.quantile(0.5)) if self.o["most"] else f
         num, den = {n: 0 for n in self.shared}, 0
@@ -157,7 +154,7 @@ class APFL(TwoModels):
 
 class FedAMP(Summed, Wrapper):
     """Algorithm 1."""
-    defaults = {"mu": 1.0, "sigma": 0.0, "alpha": 0.0, "self": "scale"}
+    defaults = {"mu": 1.0, "sigma": 0.0}
 
     def __init__(self, inner, o):
         super().__init__(inner, o)
@@ -180,8 +177,7 @@ class FedAMP(Summed, Wrapper):
         w = torch.stack([torch.cat([u.shared[n].ravel() for n in self.shared]) for u in ups])  # all take part
         d = torch.cdist(w, w) ** 2
         sigma = self.o["sigma"] or d[torch.triu(torch.ones_like(d), 1) > 0].quantile(0.5)
-        alpha = self.o["alpha"] or sigma / len(ups)
-        x = alpha * torch.exp(-d / sigma) / sigma * (1 - torch.eye(len(ups)))
+        x = sigma / len(ups) * torch.exp(-d / sigma) / sigma * (1 - torch.eye(len(ups)))
         x = x / x.sum(1, keepdim=True).clamp(min=1)
         x = x + torch.diag(1 - x.sum(1))
         for i, u in enumerate(ups):
@@ -194,7 +190,7 @@ class FedAMP(Summed, Wrapper):
 class PFedMoAP(Method):
     """Eq. 6-10, with torch's attention taken apart."""
     shared, private = ["ctx"], [f"gate/{n}/{p}" for n in "qkvo" for p in "wb"]
-    defaults = {"tokens": 16, "experts": 10, "gating_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gating_lr": 0.01, "test_experts": "turn"}
+    defaults = {"tokens": 16, "experts": 10, "gating_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gating_lr": 0.01}
 
     def __init__(self, o):
         super().__init__(o)
@@ -210,7 +206,7 @@ class PFedMoAP(Method):
         return v[..., :: max(1, v.shape[-1] // self.o["gating_dim"])]
 
     def logits(self, env, p):
-        return self.mixed(env, p, "tested" if self.o["test_experts"] == "turn" else "experts")
+        return self.mixed(env, p, "tested")
 
     def mixed(self, env, p, which):
         own = text(p["ctx"], env.backbone)
@@ -228,10 +224,9 @@ class PFedMoAP(Method):
         return SCALE * torch.einsum("bj,bcj->bc", x, lin["o"](mix)) + self.o["lambda"] * alone
 
     def start(self, server):
-        kinds = [("experts", "known")] + ([("tested", "tested_known")] if self.o["test_experts"] == "turn" else [])
         for k in range(3):
             server.each[k] = {}
-            for prompts, known in kinds:
+            for prompts, known in (("experts", "known"), ("tested", "tested_known")):
                 server.each[k]["moap/" + prompts] = torch.zeros(self.o["experts"] - 1, self.o["tokens"], W).double()
                 server.each[k]["moap/" + known] = torch.zeros(self.o["experts"] - 1).double()
 
@@ -257,8 +252,8 @@ class PFedMoAP(Method):
             for i, v in enumerate(near[: self.o["experts"] - 1]):
                 server.each[u.client]["moap/experts"][i] = v.shared["ctx"]
                 server.each[u.client]["moap/known"][i] = 1
-            if self.o["test_experts"] == "turn":  # all of these cases train all clients in every round
-                server.each[u.client]["moap/tested"], server.each[u.client]["moap/tested_known"] = turn[u.client]["moap/experts"], turn[u.client]["moap/known"]
+            # All of these cases train all clients in every round.
+            server.each[u.client]["moap/tested"], server.each[u.client]["moap/tested_known"] = turn[u.client]["moap/experts"], turn[u.client]["moap/known"]
         super().merge(r, server, ups)
 
 

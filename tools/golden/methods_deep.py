@@ -58,7 +58,7 @@ class IVLP(Learner):
 
 
 class PromptSRC(Summed, IVLP):
-    defaults = {**IVLP.defaults, "ensemble": ["imagenet-7"], "text_weight": 25.0, "image_weight": 10.0, "kl_weight": 1.0, "kl": "teacher-first",
+    defaults = {**IVLP.defaults, "ensemble": ["imagenet-7"], "text_weight": 25.0, "image_weight": 10.0, "kl_weight": 1.0,
                 "gpa": "rounds", "gpa_mean": 0.75, "gpa_std": 0.05}
     selected = ["itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.", "a {} in a video game.", "art of the {}.",
                 "a photo of the small {}."]
@@ -68,8 +68,6 @@ class PromptSRC(Summed, IVLP):
         list_ = [t for e in o["ensemble"] for t in (self.selected if e == "imagenet-7" else [e])]
         hand = unit(sum(sentences(env.backbone, t) for t in list_))
         q0, q = (SCALE * env.x @ hand.T).log_softmax(-1), z.log_softmax(-1)
-        if o["kl"] == "student-first":
-            q0, q = q, q0
         out = {"cross entropy": F.cross_entropy(z, env.y), "text features": o["text_weight"] * F.l1_loss(self.texts(env, p), hand)}
         if o["vision_depth"]:
             out["image features"] = o["image_weight"] * F.l1_loss(self.images(env, p), env.x)
@@ -108,7 +106,7 @@ class MaPLe(Learner):
 
 
 class KgCoOp(Summed, Learner):
-    defaults = {**Learner.word, "template": "auto", "lambda": 8.0, "distance": "cosine", "classes": "all"}
+    defaults = {**Learner.word, "template": "auto", "lambda": 8.0}
 
     def shapes(self):
         return {"ctx": (self.o["tokens"], W)}
@@ -118,10 +116,8 @@ class KgCoOp(Summed, Learner):
 
     def terms(self, env, p):
         t, h = text(self.prompt(p["ctx"]), env.backbone), self.hand(env)
-        d = 1 - F.cosine_similarity(t, h) if self.o["distance"] == "cosine" else ((t - h) ** 2).sum(1)
-        if self.o["classes"] == "own":
-            d = d[env.all_y.unique()]
-        return {"cross entropy": F.cross_entropy(self.logits(env, p), env.y), "knowledge": self.o["lambda"] * d.mean()}
+        far = self.o["lambda"] * (1 - F.cosine_similarity(t, h)).mean()
+        return {"cross entropy": F.cross_entropy(self.logits(env, p), env.y), "knowledge": far}
 
 
 class ProGrad(Learner):
@@ -157,25 +153,24 @@ class CoCoOp(Learner):
 
 
 class FedLoRA(Learner):
-    defaults = {"template": "auto", "towers": "text", "maps": ["all"], "blocks": 0, "rank": 2, "alpha": 16.0, "loss": "contrastive", "aggregate": "factors"}
+    defaults = {"template": "auto", "towers": "text", "maps": ["all"], "rank": 2, "alpha": 16.0, "loss": "contrastive"}
 
     def sites(self):
         for tower, w in (("text", W), ("image", V)):
             if self.o["towers"] in (tower, "both"):
                 for m in ("q", "k", "v", "out", "up", "down", "head"):
                     if m in self.o["maps"] or "all" in self.o["maps"]:
-                        n = min(LAYERS, self.o["blocks"] or LAYERS)
-                        yield tower, m, *((0, 1, w, DIM) if m == "head" else (LAYERS - n, n, w, w))
+                        yield tower, m, *((1, w, DIM) if m == "head" else (LAYERS, w, w))
 
     def shapes(self):
         out = {}
-        for tower, m, _, n, i, o in self.sites():
+        for tower, m, n, i, o in self.sites():
             out |= {f"{tower}/{m}/a": (n, i, self.o["rank"]), f"{tower}/{m}/b": (n, self.o["rank"], o)}
         return out
 
     def changes(self, p, tower):
         s = self.o["alpha"] / self.o["rank"]
-        return [(first + i, m, p[f"{tower}/{m}/a"][i], s * p[f"{tower}/{m}/b"][i]) for t, m, first, n, _, _ in self.sites() if t == tower for i in range(n)]
+        return [(i, m, p[f"{tower}/{m}/a"][i], s * p[f"{tower}/{m}/b"][i]) for t, m, n, _, _ in self.sites() if t == tower for i in range(n)]
 
     def pair(self, env, p):
         template = {"auto": "a photo of a {}.", "pets": PETS}[self.o["template"]]
@@ -193,21 +188,9 @@ class FedLoRA(Learner):
         z, own = SCALE * image @ t[env.y].T, torch.arange(len(env.y))
         return (F.cross_entropy(z, own) + F.cross_entropy(z.T, own)) / 2
 
-    def merge(self, r, server, ups):
-        super().merge(r, server, ups)
-        if self.o["aggregate"] == "factors":
-            return
-        total, rank = sum(u.n for u in ups), self.o["rank"]
-        for name in [n[:-2] for n in server.shared if n.endswith("/a")]:
-            mean = sum(u.n * u.shared[name + "/a"] @ u.shared[name + "/b"] for u in ups) / total
-            u, s, v = torch.linalg.svd(mean, full_matrices=False)  # of every block
-            u, s, v = u[..., :rank], s[:, None, :rank].sqrt(), v[:, :rank]
-            sign = torch.sign(torch.gather(u, 1, u.abs().argmax(1, keepdim=True)))
-            server.shared[name + "/a"], server.shared[name + "/b"] = u * s * sign, v * (s * sign).transpose(1, 2)
-
 
 class PLOT(Learner):
-    defaults = {"tokens": 16, "position": "end", "n": 4, "eps": 0.1, "iters": 100, "threshold": 0.01, "stop": "pair", "pooled": False}
+    defaults = {"tokens": 16, "position": "end", "n": 4, "eps": 0.1, "iters": 100, "threshold": 0.01, "pooled": False}
 
     def shapes(self):
         return {"prompts": (self.o["n"], self.o["tokens"], W)}
@@ -285,7 +268,7 @@ class PFedMMA(Learner):
 
 
 class ProDA(Summed, Learner):
-    defaults = {"n": 32, "tokens": 16, "position": "mixed", "together": 4, "lambda": 0.1, "divisor": "n", "init_std": 0.02}
+    defaults = {"n": 32, "tokens": 16, "position": "mixed", "together": 4, "lambda": 0.1, "init_std": 0.02}
 
     def shapes(self):
         return {"prompts": (self.o["n"], self.o["tokens"], W)}
@@ -308,7 +291,7 @@ class ProDA(Summed, Learner):
         g = torch.stack(t)  # [k,C,D]
         m = g.mean(0)
         d = g - m
-        cov = torch.einsum("kid,kjd->ijd", d, d) / (len(g) + (o["divisor"] == "n+1"))  # [C,C,D]
+        cov = torch.einsum("kid,kjd->ijd", d, d) / len(g)  # [C,C,D]
         own = cov.diagonal(dim1=0, dim2=1).T  # [C,D]
         more = own[env.y][:, None] + own[None] - 2 * cov[env.y]  # [B,C,D]
         z = SCALE * env.x @ m.T + SCALE**2 / 2 * (env.x[:, None] ** 2 * more).sum(-1)

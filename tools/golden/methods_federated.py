@@ -17,8 +17,7 @@ class Averaged(Method):
 class DPFPL(Averaged):
     """A power iteration in each step; gradients of the factors U and v by autograd, from U v + (local - U v)."""
     shared, private = ["global"], ["local"]
-    defaults = {"tokens": 16, "position": "end", "rank": 8, "clip": 10.0, "noise": 0.0, "noisy": "factors", "sign": "minus", "factor": 1.0,
-                "orth_v": True, "weighting": "uniform"}
+    defaults = {"tokens": 16, "position": "end", "rank": 8, "clip": 10.0, "noise": 0.0, "noisy": "factors", "weighting": "uniform"}
 
     def init(self, name, client):
         return (300, 0.6, self.o["tokens"], W) if name == "global" else (310 + client, 0.5, self.o["tokens"], W)
@@ -46,15 +45,13 @@ class DPFPL(Averaged):
         o, local = self.o, env.now["local"]
         columns = lambda m: torch.stack(gram_schmidt(list(m.T)), 1)
         u = columns(local @ self.normal(env, W, min(o["rank"], *local.shape)))
-        v = local.T @ u
-        v = (columns(v) if o["orth_v"] else v).T
+        v = columns(local.T @ u).T
         rest = local - u @ v
         u.requires_grad_(), v.requires_grad_()
         loss = F.cross_entropy(self.scores(env, env.now["global"] + u @ v + rest), env.y)
         by_u, by_v = (self.released(env, g) for g in torch.autograd.grad(loss, [u, v]))
         u, v = u.detach(), v.detach()
-        sign = -1 if o["sign"] == "minus" else 1
-        grads["local"].copy_(o["factor"] * (by_u @ v + u @ by_v + sign * u @ u.T @ by_u @ v))
+        grads["local"].copy_(by_u @ v + u @ by_v - u @ u.T @ by_u @ v)
         grads["global"].copy_(self.released(env, grads["global"], o["noisy"] == "all"))
 
 
@@ -70,8 +67,8 @@ def gram_schmidt(columns):
 class FedAPT(Summed, Averaged):
     """Clients 0 and 1 are of the domain east, client 2 of west."""
     shared = ["ctx", "query"]
-    defaults = {"tokens": 16, "position": "end", "class_specific": False, "domains": 0, "weight": 1.0, "query_scale": 10.0, "temp": 0.01,
-                "assign": "prompts", "weighting": "uniform"}
+    defaults = {"tokens": 16, "position": "end", "class_specific": False, "domains": 0, "weight": 1.0, "temp": 0.01, "assign": "prompts",
+                "weighting": "uniform"}
 
     def count(self):
         return self.o["domains"] or 3
@@ -92,14 +89,12 @@ class FedAPT(Summed, Averaged):
         return torch.stack([SCALE * x @ text(ctx[c], env.backbone, 0, self.o["position"])[c] for c in range(C)], -1)
 
     def query(self, env, p):
-        return self.o["query_scale"] * env.x @ p["query"].T
+        return 10 * env.x @ p["query"].T
 
     def logits(self, env, p):
         q, keys, out = self.query(env, p), env.down["apt/keys"], []
         a = ((q - q.mean(1, keepdim=True)) / q.std(1, keepdim=True) / self.o["temp"]).softmax(1)
         for x, w in zip(env.x, a):
-            if self.o["assign"] == "hard":
-                w = F.one_hot(w.argmax(), len(w)).double()
             if self.o["assign"] == "prompts":
                 out.append(self.scores(env, p, x, torch.einsum("d,dtw->tw", w, keys)))
             else:
@@ -114,8 +109,8 @@ class FedAPT(Summed, Averaged):
 
 class FedMVP(Summed, Averaged):
     """The attention by torch's own, one image at a time."""
-    defaults = {"tokens": 4, "heads": 4, "mult": 4, "alpha": 10.0, "flip": "always", "attributes": {}, "sentence": "a photo of a {} which has {of}.",
-                "templates": [], "lora_round": 0, "rank": 8, "weighting": "uniform"}
+    defaults = {"tokens": 4, "heads": 4, "mult": 4, "alpha": 10.0, "attributes": {}, "templates": [],
+                "lora_round": 0, "rank": 8, "weighting": "uniform"}
     V, DIM, M = 4, 5, 2
 
     def __init__(self, o):
@@ -145,7 +140,7 @@ class FedMVP(Summed, Averaged):
     def texts(self, env):
         o, out = self.o, []
         for i in range(len(o["attributes"].get("ant", o["templates"]))):
-            t = [o["sentence"].replace("{}", c).replace("{of}", o["attributes"][c][i]) if o["attributes"] else o["templates"][i].replace("{}", c) for c in CLASSES]
+            t = [f"a photo of a {c} which has {o['attributes'][c][i]}." if o["attributes"] else o["templates"][i].replace("{}", c) for c in CLASSES]
             s = torch.stack([values(5 + sum(x.encode()), 1, W) for x in t])
             out.append(unit(head(torch.tanh(s), (), env.backbone, 4, W)))
         return torch.stack(out)
@@ -175,21 +170,12 @@ class FedMVP(Summed, Averaged):
         x = self.image(env, p)
         return torch.stack([SCALE * x @ t.T for t in self.texts(env)]).mean(0)
 
-    def toss(self, env):
-        if self.o["flip"] == "coin":
-            env.coin = env.rand.uniform() < 0.5
-
-    def begin(self, env, p):
-        self.toss(env)
-
     def adjust(self, env, grads):
-        self.toss(env)
         on = self.o["lora_round"] and env.r + 1 >= self.o["lora_round"]
         env.frozen = [n for n in self.shared if n.startswith("lora/") != bool(on)]
 
     def terms(self, env, p):
-        turned = self.o["flip"] == "always" or self.o["flip"] == "coin" and env.coin
-        plain = env.x if self.o["flip"] == "never" else vision(env.pixels.flip(3) if turned else env.pixels, env.backbone)
+        plain = vision(env.pixels.flip(3), env.backbone)
         return {"cross entropy": F.cross_entropy(self.logits(env, p), env.y),
                 "consistency": self.o["alpha"] * (1 - F.cosine_similarity(self.image(env, p), plain).mean())}
 

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from methods import DASSL, F, PLAIN, SCALE, C, W, Method, Summed, Wrapper, sentences, text, values
+from methods import DASSL, F, PLAIN, SCALE, C, W, Method, Summed, Wrapper, sentences, text
 
 
 def cross_entropy(features, env):
@@ -71,7 +71,7 @@ class CoOp(PromptFL):
 class FedPHA(Summed, Method):
     shared, private = ["global"], ["local"]
     defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "exact-null", "projector_grad": "detach", "svd_every": "step",
-                "pull": "sum-per-class", "push": "class", "eot": "own"}
+                "pull": "sum-per-class", "eot": "own"}
 
     def init(self, name, client):
         if name == "global":
@@ -97,35 +97,24 @@ class FedPHA(Summed, Method):
         tg, tl, tp = self.text(env, p["global"]), self.text(env, p["local"]), self.text(env, p["local"] @ q)
         pull = (tl - tp).pow(2)
         pull = pull.mean() if self.o["pull"] == "mean" else pull.sum(1).mean()
-        far = (tl - tg).norm() if self.o["push"] == "scalar" else (tl - tg).norm(dim=1)
         return {"cross entropy local": cross_entropy(tl, env), "cross entropy global": cross_entropy(tg, env), "pull": pull,
-                "push": torch.relu(self.o["alpha"] - far).mean()}
+                "push": torch.relu(self.o["alpha"] - (tl - tg).norm(dim=1)).mean()}
 
 
 class FedAPPR(Summed, PromptFL):
     personal = True
     defaults = {**PromptFL.defaults, "lambda_a": 0.1, "lambda_r": 0.01, "warmup": 20, "hidden": 8,
-                "disc_input": "tokens", "disc_norm": "unit", "disc_optim": "adam", "disc_steps": 50, "disc_lr": 0.001, "pool": 0, "start": "global"}
+                "disc_norm": "unit", "disc_optim": "adam", "disc_steps": 50, "disc_lr": 0.001}
 
     def start(self, server):
         server.down = {"fedappr/w1": (20, 0.6, W, self.o["hidden"]), "fedappr/w2": (21, 0.6, self.o["hidden"], 1)}
 
     def disc(self, p, average, w):
-        """Log-probability of an average and of an upload, per token or of the mean token; p [..., T, w], average the newest."""
+        """Log-probability of an average and of an upload, per token; p [..., T, w], average the newest."""
         if self.o["disc_norm"] == "unit":
             p = p / average.pow(2).mean().sqrt()
-        if self.o["disc_input"] == "mean":
-            p = p.mean(-2, keepdim=True)
         d = torch.sigmoid(torch.relu(p @ w["fedappr/w1"]) @ w["fedappr/w2"])
         return torch.log(d).mean(), torch.log(1 - d).mean()
-
-    def begin(self, env, p):
-        if self.o["start"] == "own" and "ctx" in env.kept:
-            p["ctx"] = env.kept["ctx"].clone()
-
-    def finish(self, env, p, up):
-        if self.o["start"] == "own":
-            env.kept["ctx"] = p["ctx"].clone()
 
     def terms(self, env, p):
         on = float(env.r + 1 > self.o["warmup"])
@@ -139,8 +128,6 @@ class FedAPPR(Summed, PromptFL):
             return
         pool = server.kept
         pool[f"fedappr/pool/{r:06d}"] = server.shared["ctx"]
-        while self.o["pool"] and len(pool) > self.o["pool"]:
-            del pool[min(pool)]
         past, now = torch.stack([pool[n] for n in sorted(pool)]), torch.stack([u.shared["ctx"] for u in ups])
         server.down = {**server.down, **self.fit(server.down, past, now, server.shared["ctx"])}
 

@@ -27,7 +27,7 @@ def f32(t):
 
 class GGTPC(Wrapper):
     defaults = {"stats": "packed", "rank": 64, "min_count": 3, "share": 0.8, "axes": 64, "estimate": "once", "strength": 1.0,
-                "renormalise": True, "patches": "noise", "sampling": "sample", "prototypes": False}
+                "renormalise": True, "sampling": "sample", "prototypes": False}
 
     def statistics(self, r):
         out = {}
@@ -165,8 +165,7 @@ class GGTPC(Wrapper):
                 if "noise" in env.draws:
                     env.draws["noise"][i] = noise
                 x[i] = unit(x[i] + noise) if self.o["renormalise"] else x[i] + noise
-                if self.o["patches"] == "noise":
-                    patches[i] = unit(patches[i] + noise) * patches[i].norm(dim=1, keepdim=True)
+                patches[i] = unit(patches[i] + noise) * patches[i].norm(dim=1, keepdim=True)
         for i, r in enumerate(rows):
             if r >= env.n:
                 patches[i] = x[i]

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from methods import DASSL, F, PLAIN, SCALE, W, C, Method, sentences, text, unit, values
+from methods import DASSL, F, PLAIN, SCALE, W, C, Method, sentences, text, unit
 
 
 class FedOTP(Method):
@@ -37,7 +37,7 @@ class FedOTP(Method):
                     break
             return u, v
 
-        together = {"batch": pairs, "code": pairs, "image": shape[1], "pair": 1}[o["stop"]]
+        together = {"code": pairs, "image": shape[1], "pair": 1}[o["stop"]]
         each = [solve(kp[i:i + together], kq[i:i + together]) for i in range(0, pairs, together)]
         u, v = torch.cat([e[0] for e in each]), torch.cat([e[1] for e in each])
         return (torch.diag_embed(u) @ k @ torch.diag_embed(v)).reshape(shape)
@@ -52,16 +52,16 @@ class FedOTP(Method):
 
 class FedCLIP(Method):
     shared = [f"adapter/{i}/{n}" for i in (1, 2) for n in "wb"]
-    defaults = {"loss": "contrastive", "weighting": "uniform", "template": "a picture of a {}", "input_norm": 1.0}
+    defaults = {"loss": "contrastive", "weighting": "uniform"}
 
     def init(self, name, client):
         i = self.shared.index(name)
         return (30 + i, 2.0, 5, 5) if name.endswith("w") else (30 + i, 0.5, 5)
 
     def both(self, env, p):
-        hidden = torch.tanh(F.linear(env.x * self.o["input_norm"], p["adapter/1/w"], p["adapter/1/b"]))
+        hidden = torch.tanh(F.linear(env.x, p["adapter/1/w"], p["adapter/1/b"]))
         attention = torch.softmax(F.linear(hidden, p["adapter/2/w"], p["adapter/2/b"]), dim=1)
-        return unit(attention * env.x), sentences(env.backbone, self.o["template"] or "a photo of a {}.")
+        return unit(attention * env.x), sentences(env.backbone, "a picture of a {}")
 
     def features(self, env, p):
         return self.both(env, p)[1]
@@ -86,7 +86,7 @@ class FedCLIP(Method):
 
 class PFedPrompt(Method):
     shared = ["ctx"]
-    defaults = {"tokens": 16, "position": "end", "alpha": 0.5, "beta": 0.0, "value": "label", "train": "text"}
+    defaults = {"tokens": 16, "position": "end", "alpha": 0.5, "beta": 0.0}
 
     def init(self, name, client):
         return 10, 0.6, self.o["tokens"], W
@@ -97,15 +97,9 @@ class PFedPrompt(Method):
     def logits(self, env, p):
         t, keys = self.features(env, p), env.all_x
         a = torch.softmax((self.o["beta"] or SCALE) * env.x @ keys.T, dim=1)
-        if self.o["value"] == "label":
-            mine = a @ F.one_hot(env.all_y, C).double()
-        else:
-            mine = unit(a @ keys) @ t.T
-        return SCALE * (env.x @ t.T + self.o["alpha"] * mine)
+        return SCALE * (env.x @ t.T + self.o["alpha"] * (a @ F.one_hot(env.all_y, C).double()))
 
     def loss(self, env, p):
-        if self.o["train"] == "both":
-            return super().loss(env, p)
         return F.cross_entropy(SCALE * env.x @ self.features(env, p).T, env.y)
 
 
@@ -145,7 +139,7 @@ class Powder(Method):
 
 class UOPP(Method):
     shared, private = ["general"], ["expert"]
-    defaults = {"tokens": 16, "position": "end", "mixture": "entropy"}
+    defaults = {"tokens": 16, "position": "end"}
 
     def init(self, name, client):
         return 11 if name == "general" else 12 + client, 0.6, self.o["tokens"], W
@@ -155,9 +149,7 @@ class UOPP(Method):
 
     def logits(self, env, p):
         general, expert = self.of(env, p, "general"), self.of(env, p, "expert")
-        h = 0.5
-        if self.o["mixture"] == "entropy":
-            h = torch.distributions.Categorical(logits=expert).entropy()[:, None] / math.log(C)
+        h = torch.distributions.Categorical(logits=expert).entropy()[:, None] / math.log(C)
         return h * general + (1 - h) * expert
 
     def loss(self, env, p):

@@ -13,20 +13,19 @@ FEW = {"sizes": [2, 2, 1]}  # of which none has class 3
 class PromptFolio(Method):
     """Section 3."""
     shared, private = ["global"], ["local"]
-    defaults = {"tokens": 8, "theta": 0.4, "renorm": False, "position": "end"}
+    defaults = {"tokens": 8, "theta": 0.4, "position": "end"}
 
     def init(self, name, client):
         return (10 if name == "global" else 20 + client, 0.6, self.o["tokens"], W)
 
     def logits(self, env, p):
         g, own = (text(p[n], env.backbone, 0, self.o["position"]) for n in ("global", "local"))
-        t = (1 - self.o["theta"]) * g + self.o["theta"] * own
-        return SCALE * env.x @ (unit(t) if self.o["renorm"] else t).T
+        return SCALE * env.x @ ((1 - self.o["theta"]) * g + self.o["theta"] * own).T
 
 
 class FedMGP(Summed, Method):
     """Eq. 3-9, algorithm 1."""
-    defaults = {**Learner.word, "tokens": 2, "groups": 5, "vision_tokens": 2, "exchanged": 2, "lambda": 1.0, "div": "cos", "tau": 1.0,
+    defaults = {**Learner.word, "tokens": 2, "groups": 5, "vision_tokens": 2, "exchanged": 2, "lambda": 1.0, "tau": 1.0,
                 "score": "scores", "weighting": "examples"}
     prompt = Learner.prompt
 
@@ -68,8 +67,7 @@ class FedMGP(Summed, Method):
 
     def likeness(self, x):
         g = len(x)
-        far = lambda a, b: (a - b).abs().mean() if self.o["div"] == "code-l1" else F.cosine_similarity(a, b).mean()
-        return self.o["lambda"] * sum(far(x[j], x[k]) for j in range(g) for k in range(j)) / (g * (g - 1) / 2)
+        return self.o["lambda"] * sum(F.cosine_similarity(x[j], x[k]).mean() for j in range(g) for k in range(j)) / (g * (g - 1) / 2)
 
     def terms(self, env, p):
         texts, images = self.groups(env, p)

@@ -4,7 +4,7 @@ import math
 import torch
 
 from methods import C, DASSL, F, PLAIN, SCALE, W, Method, Wrapper, sentences, text, unit
-from methods_first import FedAPPR, FedPHA
+from methods_first import FedAPPR, FedPHA, PromptFL
 
 
 class SDFed(FedPHA):
@@ -37,7 +37,7 @@ class FedPGP(Method):
 class FedTPG(Method):
     """The attention is torch.nn.MultiheadAttention itself."""
 
-    defaults = {"tokens": 4, "heads": 4, "depth": 0, "mult": 4, "classes": "own", "weighting": "uniform"}
+    defaults = {"tokens": 4, "heads": 4, "depth": 0, "mult": 4, "weighting": "uniform"}
     dim = 5
 
     def __init__(self, o):
@@ -68,7 +68,7 @@ class FedTPG(Method):
         return x + F.linear(h * F.gelu(gate), p[at + "/ff/out/w"], p[at + "/ff/out/b"])
 
     def absent(self, env):
-        return torch.tensor([self.o["classes"] == "own" and c not in env.all_y for c in range(C)])
+        return torch.tensor([c not in env.all_y for c in range(C)])
 
     def prompt(self, env, p):
         def norm(at, x):
@@ -115,7 +115,7 @@ class Ensemble(Method):
 class Appr(Wrapper):
     """FedAPPR's loss terms and server over a base method; the discriminator is that of methods_first."""
 
-    defaults = {**{k: v for k, v in FedAPPR.defaults.items() if k not in ("tokens", "position")}, "view": "own", "prompts": []}
+    defaults = {**{k: v for k, v in FedAPPR.defaults.items() if k not in PromptFL.defaults}, "view": "own", "prompts": []}
     usual = ["ctx", "global", "sigma", "text/shared"]
     disc, fit = FedAPPR.disc, FedAPPR.fit
 
@@ -132,16 +132,6 @@ class Appr(Wrapper):
     def tokens(self, p):
         return torch.cat([p[n] for n in self.names])
 
-    def begin(self, env, p):
-        self.inner.begin(env, p)
-        if self.o["start"] == "own":
-            p.update({n: env.kept[n].clone() for n in self.names if n in env.kept})
-
-    def finish(self, env, p, up):
-        if self.o["start"] == "own":
-            env.kept.update({n: p[n].clone() for n in self.names})
-        self.inner.finish(env, p, up)
-
     def loss(self, env, p):
         out = self.inner.loss(env, p) + self.o["lambda_r"] * (self.tokens(p) - self.tokens(env.received)).pow(2).sum()
         if self.o["lambda_a"] and env.r + 1 > self.o["warmup"]:
@@ -154,9 +144,7 @@ class Appr(Wrapper):
             return
         server.kept[f"fedappr/pool/{r:06d}"] = self.tokens(server.shared)
         names = sorted(n for n in server.kept if n.startswith("fedappr/pool/"))
-        for n in names[:-self.o["pool"]] if self.o["pool"] else []:
-            del server.kept[n]
-        past = torch.stack([server.kept[n] for n in names if n in server.kept])
+        past = torch.stack([server.kept[n] for n in names])
         now = torch.stack([self.tokens(u.shared) for u in ups])
         server.down = {**server.down, **self.fit(server.down, past, now, self.tokens(server.shared))}
 

@@ -6,7 +6,7 @@ import torch
 from methods import C, DASSL, F, PLAIN, SCALE, W, Method, sentences, text, vision
 
 V, S, BLOCKS = 4, 2, 3  # width of the toy's image tokens, side of its images, blocks of its transformer
-VISUAL = {"vision": "shallow", "vision_tokens": 16, "normed": True, "border": 0}
+VISUAL = {"vision": "shallow", "vision_tokens": 16}
 
 
 class Visual(Method):
@@ -25,14 +25,10 @@ class Visual(Method):
     def see(self, env, prompt):
         """Image features [B,D] with a prompt."""
         if self.o["vision"] == "shallow":
-            return vision(env.pixels, env.backbone, tokens=prompt, normed=self.o["normed"])
+            return vision(env.pixels, env.backbone, tokens=prompt, normed=True)
         if self.o["vision"] == "deep":
-            return vision(env.pixels, env.backbone, tokens=prompt[0], deep=list(prompt[1:]), normed=self.o["normed"])
-        b = self.o["border"]
-        keep = torch.ones(S, S, dtype=prompt.dtype)
-        if b:
-            keep[b:S - b, b:S - b] = 0
-        return vision(env.pixels, env.backbone, prompt=prompt * keep)
+            return vision(env.pixels, env.backbone, tokens=prompt[0], deep=list(prompt[1:]), normed=True)
+        return vision(env.pixels, env.backbone, prompt=prompt)
 
     def logits(self, env, p):
         return SCALE * self.see(env, p["prompt"]) @ sentences(env.backbone).T
@@ -67,7 +63,7 @@ class FedPR(Visual):
 
 class FedHPL(Visual):
     shared, private = [], ["prompt"]
-    defaults = {**VISUAL, "gamma": 1.0, "temperature": 4.5, "kd": "hinton", "of": "correct", "weighting": "examples"}
+    defaults = {**VISUAL, "gamma": 1.0, "temperature": 4.5, "weighting": "examples"}
 
     def start(self, server):
         server.down = {"hpl/logits": torch.zeros(C, C).double(), "hpl/n": torch.zeros(C, 1).double()}
@@ -79,15 +75,14 @@ class FedHPL(Visual):
                 teacher = torch.softmax(env.down["hpl/logits"][y] / o["temperature"], 0)
                 student = torch.log_softmax(z[i] / o["temperature"], 0)
                 out = out + F.kl_div(student, teacher, reduction="sum")
-        factor = o["temperature"] ** 2 if o["kd"] == "hinton" else 1
-        return F.cross_entropy(z, env.y) + o["gamma"] * factor * out / len(env.y)
+        return F.cross_entropy(z, env.y) + o["gamma"] * o["temperature"] ** 2 * out / len(env.y)
 
     def finish(self, env, p, up):
         z = self.logits(env, p)
-        counts = (z.argmax(1) == env.y) | (self.o["of"] == "all")
+        right = z.argmax(1) == env.y
         up.extra = {"hpl/logits": torch.zeros(C, C).double(), "hpl/n": torch.zeros(C, 1).double()}
         for c in range(C):
-            mine = z[counts & (env.y == c)]
+            mine = z[right & (env.y == c)]
             up.extra["hpl/n"][c] = len(mine)
             if len(mine):
                 up.extra["hpl/logits"][c] = mine.mean(0)
@@ -104,20 +99,15 @@ class FedHPL(Visual):
 
 
 class PFedDC(Visual):
-    defaults = {**VISUAL, "text_tokens": 16, "attention": "both", "without": "shared", "att_width": 0, "heads": 1, "query": "own",
-                "norm": False, "residual": True}
+    defaults = {**VISUAL, "text_tokens": 16, "attention": "both"}
 
     def __init__(self, o):
         super().__init__(o)
         self.shared, self.private = [], []
         for tower in ("text", "image"):
-            mixed = self.o["attention"] in ("both", tower)
-            if mixed or self.o["without"] != "own":
-                self.shared.append(tower + "/shared")
-            if mixed or self.o["without"] != "shared":
-                self.private.append(tower + "/own")
-            if mixed:
-                self.private += [f"att/{tower}/{part}" for part in "qkvo"]
+            self.shared.append(tower + "/shared")
+            if self.o["attention"] in ("both", tower):
+                self.private += [tower + "/own"] + [f"att/{tower}/{part}" for part in "qkvo"]
 
     def init(self, name, client):
         tower, part = name.split("/")[-2:]
@@ -125,31 +115,21 @@ class PFedDC(Visual):
         shape = (self.o["text_tokens"], W) if tower == "text" else self.shape()
         if part in ("shared", "own"):
             return salt, 0.6, *shape
-        w, a = shape[-1], self.o["att_width"] or shape[-1]
-        return (salt, 0.8, a, w) if part == "o" else (salt, 0.8, w, a)
+        return salt, 0.8, shape[-1], shape[-1]
 
     def fuse(self, p, tower):
-        o = self.o
-        if o["attention"] not in ("both", tower):
-            if o["without"] == "mean":
-                return (p[tower + "/own"] + p[tower + "/shared"]) / 2
-            return p[f"{tower}/{o['without']}"]
-        own, shared = p[tower + "/own"], p[tower + "/shared"]
-        asks, gives = (own, shared) if o["query"] == "own" else (shared, own)
+        shared = p[tower + "/shared"]
+        if self.o["attention"] not in ("both", tower):
+            return shared
+        own = p[tower + "/own"]
         if own.dim() == 3:
-            return torch.stack([self.attend(p, tower, a, b) for a, b in zip(asks, gives)])
-        return self.attend(p, tower, asks, gives)
+            return torch.stack([self.attend(p, tower, a, b) for a, b in zip(own, shared)])
+        return self.attend(p, tower, own, shared)
 
     def attend(self, p, tower, x, y):
-        """Of two prompts [P,w], head by head."""
-        o = self.o
-        hx, hy = (F.layer_norm(t, t.shape[-1:]) if o["norm"] else t for t in (x, y))
-        q, k, v = (t @ p[f"att/{tower}/{n}"] for t, n in ((hx, "q"), (hy, "k"), (hy, "v")))
-        heads = []
-        for a, b, c in zip(*(t.chunk(o["heads"], dim=1) for t in (q, k, v))):
-            heads.append(torch.softmax(a @ b.T / math.sqrt(a.shape[1]), 1) @ c)
-        out = torch.cat(heads, 1) @ p[f"att/{tower}/o"]
-        return x + out if o["residual"] else out
+        """Of two prompts [P,w]."""
+        q, k, v = (t @ p[f"att/{tower}/{n}"] for t, n in ((x, "q"), (y, "k"), (y, "v")))
+        return x + torch.softmax(q @ k.T / math.sqrt(q.shape[1]), 1) @ v @ p[f"att/{tower}/o"]
 
     def features(self, env, p):
         return text(self.fuse(p, "text"), env.backbone)

@@ -1,10 +1,9 @@
 """Wrappers of the federation: SCAFFOLD, FedDyn, FedOpt, FedNTD, MOON, FedProto. See methods.py."""
-import math
 import types
 
 import torch
 
-from methods import DASSL, F, PLAIN, C, Summed, Wrapper, text, unit
+from methods import DASSL, F, PLAIN, C, Summed, Wrapper, text
 
 
 def base(m):
@@ -37,7 +36,7 @@ class Server(Wrapper):
 
 class SCAFFOLD(Server):
     """Algorithm 1 of the paper: y <- y - lr (g - c_i + c), option II for c_i."""
-    defaults = {"weighting": "uniform", "strength": 1.0, "server_lr": 1.0, "control": "gradients"}
+    defaults = {"weighting": "uniform", "server_lr": 1.0, "control": "gradients"}
 
     def start(self, server):
         super().start(server)
@@ -55,14 +54,14 @@ class SCAFFOLD(Server):
         super().adjust(env, grads)
         for n in self.shared:
             env.memo["g"][n] += grads[n]
-            grads[n] += self.o["strength"] * (env.down["scaffold/c/" + n] - self.own(env, n))
+            grads[n] += env.down["scaffold/c/" + n] - self.own(env, n)
 
     def finish(self, env, p, up):
         super().finish(env, p, up)
         for n in self.shared:
             old, c = self.own(env, n), env.down["scaffold/c/" + n]
             if self.o["control"] == "path":
-                new = (env.memo["x"][n] - p[n]) / (env.steps * env.lr) + self.o["strength"] * (old - c)
+                new = (env.memo["x"][n] - p[n]) / (env.steps * env.lr) + (old - c)
             else:
                 new = env.memo["g"][n] / env.steps
             env.kept["scaffold/c/" + n], up.extra["scaffold/dc/" + n] = new, new - old
@@ -76,17 +75,15 @@ class SCAFFOLD(Server):
 
 class FedDyn(Summed, Server):
     """Algorithm 1 of the paper; h stands for the last gradient of a client's loss."""
-    defaults = {"weighting": "uniform", "alpha": 0.1, "norm": "squared"}
+    defaults = {"weighting": "uniform", "alpha": 0.1}
 
     def state(self, env, n):
         return env.kept.get("dyn/h/" + n, torch.zeros_like(env.received[n]))
 
     def terms(self, env, p):
         flat = torch.cat([(p[n] - env.received[n]).ravel() for n in self.shared])
-        size = flat.norm() if self.o["norm"] == "code" else flat @ flat
         linear = sum((self.state(env, n) * p[n]).sum() for n in self.shared)
-        name = "dynamic norm" if self.o["norm"] == "code" else "dynamic quadratic"
-        return {**self.inner.terms(env, p), "dynamic linear": -linear, name: self.o["alpha"] / 2 * size}
+        return {**self.inner.terms(env, p), "dynamic linear": -linear, "dynamic quadratic": self.o["alpha"] / 2 * (flat @ flat)}
 
     def finish(self, env, p, up):
         super().finish(env, p, up)
@@ -103,7 +100,7 @@ class FedDyn(Summed, Server):
 
 class FedOpt(Server):
     """Algorithm 2 of the paper, and FedAvgM."""
-    defaults = {"weighting": "examples", "kind": "adam", "server_lr": 0.0, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3, "v_start": "zero"}
+    defaults = {"weighting": "examples", "kind": "adam", "server_lr": 0.0, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
 
     def merge(self, r, server, ups):
         old, o = self.mean(r, server, ups), self.o
@@ -115,7 +112,7 @@ class FedOpt(Server):
                 server.shared[n] = old[n] + (o["server_lr"] or 1.0) * m
                 continue
             m = b1 * m + (1 - b1) * d
-            v = server.kept.get("opt/v/" + n, torch.full_like(d, o["tau"] ** 2 if o["v_start"] == "tau" else 0))
+            v = server.kept.get("opt/v/" + n, torch.zeros_like(d))
             v = {"adam": lambda: b2 * v + (1 - b2) * d**2, "adagrad": lambda: v + d**2,
                  "yogi": lambda: v - (1 - b2) * d**2 * torch.sign(v - d**2)}[o["kind"]]()
             server.kept["opt/m/" + n], server.kept["opt/v/" + n] = m, v
@@ -137,19 +134,12 @@ class FedNTD(Summed, Wrapper):
 
 class MOON(Summed, Wrapper):
     """Eq. 3, by cross entropy over two similarities of representations that are centred over classes."""
-    defaults = {"mu": 1.0, "tau": 0.5, "of": "auto", "centre": True}
+    defaults = {"mu": 1.0, "tau": 0.5, "centre": True}
 
     def z(self, env, p):
-        of, root = self.o["of"], base(self)
-        if of == "auto":
-            of = "prompt" if type(root).__name__ in ("FedPHA", "SDFed") else "logits"
-        if of == "image":
-            return image(self, env, p)
-        if of == "text":
-            return self.centred(self.inner.features(env, p), 0)
-        if of == "logits":
-            return self.centred(self.inner.logits(env, p), 1)
-        return torch.cat([self.centred(t, 0) for t in prompts(self, env, p)])
+        if type(base(self)).__name__ in ("FedPHA", "SDFed"):
+            return torch.cat([self.centred(t, 0) for t in prompts(self, env, p)])
+        return self.centred(self.inner.logits(env, p), 1)
 
     def centred(self, z, classes):
         return z - z.mean(classes, keepdim=True) if self.o["centre"] else z
@@ -164,7 +154,7 @@ class MOON(Summed, Wrapper):
 
 class FedProto(Summed, Wrapper):
     """Eq. 3-7 with the squared distance, or the code's mean of squares; prototypes of class features."""
-    defaults = {"weighting": "examples", "lambda": 1.0, "distance": "sum", "of": "text", "group": "backbone", "test": "scores"}
+    defaults = {"weighting": "examples", "lambda": 1.0, "distance": "sum", "of": "text"}
 
     def rows(self, env, p, y):
         root = base(self)
@@ -174,8 +164,7 @@ class FedProto(Summed, Wrapper):
         return t[y]
 
     def groups(self, server):
-        key = [b if self.o["group"] == "backbone" else b[0] for b in server.backbones]
-        return [[k for k in range(3) if key[k] == v] for v in dict.fromkeys(key)]
+        return [[k for k in range(3) if server.backbones[k] == b] for b in dict.fromkeys(server.backbones)]
 
     def send(self, server, clients, proto):
         if len(self.groups(server)) == 1:
@@ -194,13 +183,6 @@ class FedProto(Summed, Wrapper):
         target = torch.where(known[:, None], env.down["proto/mean"][env.y], rep.detach())
         far = (rep - target) ** 2
         return {**self.inner.terms(env, p), "prototype distance": self.o["lambda"] * (far.mean() if self.o["distance"] == "mean" else far.sum(1).mean())}
-
-    def logits(self, env, p):
-        if self.o["test"] == "scores":
-            return self.inner.logits(env, p)
-        x = image(self, env, p) if self.o["of"] == "image" else env.x
-        far = ((x[:, None] - env.down["proto/mean"][None]) ** 2).mean(2)
-        return torch.where(env.down["proto/n"][:, 0] > 0, -far, -1e9 - far)
 
     def finish(self, env, p, up):
         super().finish(env, p, up)
