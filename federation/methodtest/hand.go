@@ -36,7 +36,10 @@ type HandExample struct {
 	Shared                bool
 	// Synthetic is how often the server goes over client 0's example before round 0.
 	Synthetic int
-	First     map[string]float64 // first values; cK/NAME of a private parameter
+	// Mirrored gives clients examples of both classes: the mirror (x,-y) of each of their images (x,y) too, of the
+	// other class. Where scores are those of text prompts, its loss and gradient are those of (x,y).
+	Mirrored bool
+	First    map[string]float64 // first values; cK/NAME of a private parameter
 	// Want are traced numbers, each a tensor with one element.
 	Want map[string]float64
 }
@@ -119,14 +122,22 @@ func (h HandExample) Check(t *testing.T) {
 	for name, v := range h.First {
 		first[name] = tensor.Of([]float32{float32(v)}, 1, 1)
 	}
-	data := func(class int64, image ...float32) *spec.Features {
+	data := func(mirrored bool, class int64, image ...float32) *spec.Features {
+		own := len(image) / 2
+		if mirrored {
+			for i := range own {
+				image = append(image, image[2*i], -image[2*i+1])
+			}
+		}
 		n := len(image) / 2
 		f := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
 			n),
 			Patches: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
 		for i := range f.Class {
-			f.Class[i] = class
+			if f.Class[i] = class; i >= own {
+				f.Class[i] = 1 - class
+			}
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
 			copy(tokens.Row(i).Data, []float32{image[2*i], image[2*i+1], -1})
 		}
@@ -138,13 +149,13 @@ func (h HandExample) Check(t *testing.T) {
 	e := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
 		Clients: []*spec.Client{
-			{ID: 0, Backbone: b, Train: data(0, .6, .8), Test: data(0, .6, .8)},
-			{ID: 1, Backbone: b, Train: data(1, .8, .6, .8, .6), Test: data(1, .8, .6)}},
-		Training: spec.Training{Epochs: max(1, h.Epochs), Batch: 2, Shared: h.Shared,
+			{ID: 0, Backbone: b, Train: data(h.Mirrored, 0, .6, .8), Test: data(false, 0, .6, .8)},
+			{ID: 1, Backbone: b, Train: data(h.Mirrored, 1, .8, .6, .8, .6), Test: data(false, 1, .8, .6)}},
+		Training: spec.Training{Epochs: max(1, h.Epochs), Batch: 4, Shared: h.Shared,
 			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
 		Plan: spec.Plan{Rounds: 2}}
 	if h.Synthetic > 0 {
-		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(0, .6, .8), Epochs: h.Synthetic}
+		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
 	rec := trace.NewRecorder()
 	run(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})

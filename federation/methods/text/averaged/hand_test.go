@@ -47,6 +47,17 @@ var (
 	second1 = -0.125 - lr*slope1(-0.125)
 )
 
+// FedTPG with one query, one head, weights of 0 but the attention's output weight of 1, and all biases 0. A layer norm
+// over one number is 0, so queries and feed-forward layers contribute only their last bias. A client with examples of
+// both classes looks at both names: layer norm maps their features (1,±1)/√2 to (0,0) and (tpgC,-tpgC), and both weigh
+// 1/2. The prompt is 0 with slopes -0.8 and 0.6; the value, output and last biases have the same slopes, and the value
+// weights ±tpgC/2 times them. The plain mean of both clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in
+// the value weights, yields the prompt tpgP.
+var (
+	tpgC = math.Sqrt2 / 2 / math.Sqrt(0.5+1e-5)
+	tpgP = lr * 0.1 * (3 + tpgC*tpgC/2)
+)
+
 var hands = []methodtest.HandExample{
 	{Method: "promptfl", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6,
@@ -58,6 +69,17 @@ var hands = []methodtest.HandExample{
 	{Method: "gptfl", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Synthetic: 1, Want: map[string]float64{
 		"init/ctx": 0.75, "r0/c0/begin/ctx": 0.75, "r0/c0/upload/ctx": 0.75 - lr*slope0(0.75),
 		"r0/c1/upload/ctx": 0.75 - lr*slope1(0.75)}},
+	{Method: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1}, LR: lr, Mirrored: true,
+		First: map[string]float64{
+			"generator/cross/q/w": 0, "generator/cross/k/w": 0, "generator/cross/v/w": 0, "generator/cross/o/w": 1,
+			"generator/cross/ff/in/w": 0, "generator/cross/ff/in/b": 0, "generator/cross/ff/out/w": 0,
+			"generator/cross/ff/out/b": 0},
+		Want: map[string]float64{
+			"init/generator/cross/norm_kv/gain#1": 1, "r0/c0/s0/loss": math.Ln2,
+			"r0/c0/upload/generator/cross/o/b": 0.8 * lr, "r0/c1/upload/generator/cross/ff/out/b": -0.6 * lr,
+			"r0/c0/upload/generator/cross/v/w#1": -0.8 * lr * tpgC / 2, "r0/merged/generator/cross/v/b": 0.1 * lr,
+			"r0/c0/eval/logits#0": (0.6 + 0.8*tpgP) / math.Hypot(1, tpgP),
+			"r1/c0/s0/loss":       math.Log(1 + math.Exp(-1.6*tpgP/math.Hypot(1, tpgP)))}},
 	// Client 0 has examples of class 0 only: against its own classes the loss is 0.
 	{Method: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1}, LR: lr,
 		First: map[string]float64{"generator/cross/v/w": 1, "generator/cross/o/w": 1,
