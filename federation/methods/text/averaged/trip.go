@@ -37,8 +37,8 @@ import (
 //     average of a given decay in its place. Clients train from the prompts themselves. All clients are tested with the
 //     same mean, which the server also sends;
 //   - the code takes the mean of features of the teacher before they are made unit; here each is a unit row;
-//   - keys are drawn by the server and sent in every round. In the code all keys may be 0 or 1, so that they are equal;
-//     this is not implemented here.
+//   - keys are drawn by the server and sent in every round: orthogonal unit rows, or numbers from a normal or a uniform
+//     distribution. The code also allows keys that are all 0 or all 1, and so equal; there is no such option here.
 //
 // A step takes memory for the text of each image; see train.memory_gb. Clients must agree in the image tower's width.
 // Traces have the tokens that k-means begins at as constant/trip/starts [E].

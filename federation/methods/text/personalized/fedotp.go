@@ -20,11 +20,10 @@ import (
 //
 // Notes:
 //   - the paper does not say when the iterations end. Ours end for each image by itself, when v moved by less than
-//     threshold in the mean over its classes and both prompts (stop: image), or for each image and class (stop:
-//     pair): a score is then the same whatever images
-//     it is computed with. The code takes the mean over all images of a batch (stop: code), with which scores depend
-//     on the grouping of the images, by up to 1e-3; with the balanced transport its rule is the mean move of u over
-//     images, classes and patches;
+//     threshold in the mean over its classes and both prompts (stop: image), or for each image and class (stop: pair):
+//     a score is then the same whatever images it is computed with. The code takes the mean over all images of a batch
+//     (stop: code), with which scores depend on the grouping of the images, by up to 1e-3; with the balanced transport
+//     its rule is the mean move of u over images, classes and patches;
 //   - below eps 0.05, K, u and v are held as logarithms, which avoids NaN, unlike the code in half precision;
 //   - the code caps top_percent at 1; FedPHA's comparison runs FedOTP with 1, where the transport is balanced anyhow;
 //   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass;
