@@ -197,7 +197,7 @@ func dropPresent(m map[string]any, path, key string) {
 	first, rest, deeper := strings.Cut(path, ".")
 	if section, ok := m[first].(map[string]any); ok && deeper {
 		dropPresent(section, rest, key)
-	} else if value, ok := m[first]; ok && !deeper && experiment.IsPresentValue(key, value) {
+	} else if value, ok := m[first]; ok && !deeper && experiment.CheckFormer(key, value) == nil {
 		delete(m, first)
 	}
 }
@@ -236,7 +236,7 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 }
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
-	if err := experiment.FormerKey(key); err != nil {
+	if err := experiment.CheckFormer(key, nil); err != nil {
 		return err
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))

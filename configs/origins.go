@@ -50,7 +50,7 @@ func checkEnvironment() error {
 		}
 		for _, key := range experiment.RemovedKeys() {
 			if name == variable(key) {
-				return fmt.Errorf("environment variable %s: %w", name, experiment.FormerKey(key))
+				return fmt.Errorf("environment variable %s: %w", name, experiment.CheckFormer(key, nil))
 			}
 		}
 		return fmt.Errorf("environment variable %s is unknown%s; unset it, or see docs/configuration.md for the "+

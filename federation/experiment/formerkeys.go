@@ -2,80 +2,65 @@ package experiment
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"promptfed/federation/configtags"
 )
 
-// former lists keys of the configuration that other releases have. Those that begin with a dot stand in several
-// sections.
-var former = map[string]struct {
-	now   string // its present name; empty for a key that was removed
-	value any    // of a removed key, for what every run does now
-	why   string // and what to use in its place
-}{
-	"exam": {now: "eval.sets and eval.sets_root"}, "exam.sets": {now: "eval.sets"},
-	"exam.root": {now: "eval.sets_root"}, "joint": {now: "embed_dim"}, ".drawn": {now: ".generator"},
-	"secure_aggregation.beside":  {now: "secure_aggregation.extra_clip"},
-	"secure_aggregation.surveys": {now: "secure_aggregation.statistics"},
+// renamedKeys are keys of the configuration that other releases have, with their present names. Those that begin with a
+// dot stand in several sections.
+var renamedKeys = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
+	"exam.root": "eval.sets_root", "joint": "embed_dim", ".drawn": ".generator",
+	"secure_aggregation.beside":  "secure_aggregation.extra_clip",
+	"secure_aggregation.surveys": "secure_aggregation.statistics"}
 
-	"eval.tensorboard": {value: false, why: "use the flag --log tensorboard"},
-	"runtime.encode": {value: false, why: "it only sent a simulation's messages through their encoded form; " +
+// removedKeys are keys that this release does not have.
+var removedKeys = map[string]configtags.Removed{
+	"eval.tensorboard": {Was: "false", Instead: "use the flag --log tensorboard"},
+	"runtime.encode": {Was: "false", Instead: "it only sent a simulation's messages through their encoded form; " +
 		"promptfed serve and join send real ones"},
-	"runtime.inter_threads": {value: 1, why: "it made no run faster, because the graphs are chains of operators; use " +
-		"runtime.threads or runtime.workers"},
-	"synthetic.shots": {value: 0, why: "it had no effect; give the section a folder with fewer images"},
-	"synthetic.views": {value: 1, why: "it had no effect; the server trains on plain images"},
-	"vocabulary": {value: "", why: "the byte-pair merges are those of the bundled backbones; set merges for their " +
-		"number"},
+	"runtime.inter_threads": {Was: "1", Instead: "it made no run faster, because the graphs are chains of operators; " +
+		"use runtime.threads or runtime.workers"},
+	"synthetic.shots": {Was: "0", Instead: "it had no effect; give the section a folder with fewer images"},
+	"synthetic.views": {Was: "1", Instead: "it had no effect; the server trains on plain images"},
+	"vocabulary":      {Instead: "the byte-pair merges are those of the bundled backbones; set merges for their number"},
 }
 
-// FormerKey returns an error that says what became of a key of another release; nil for a key that no release had.
-func FormerKey(key string) error {
+// presentName returns the present name of a key that was renamed; empty for any other key.
+func presentName(key string) string {
+	if now := renamedKeys[key]; now != "" {
+		return now
+	}
+	if last := strings.LastIndexByte(key, '.'); last > 0 && renamedKeys[key[last:]] != "" {
+		return key[:last] + renamedKeys[key[last:]]
+	}
+	return ""
+}
+
+// CheckFormer returns an error that says what became of a key of another release; nil for a key that no release had,
+// and for a removed key whose value is what every run does now.
+func CheckFormer(key string, value any) error {
 	key = strings.ToLower(key)
-	f, known := former[key]
-	if last := strings.LastIndexByte(key, '.'); !known && last > 0 {
-		f = former[key[last:]]
-		f.now = key[:last] + f.now
-		known = f.now != key[:last]
+	if now := presentName(key); now != "" {
+		return fmt.Errorf("the key %s is now called %s", key, now)
 	}
-	switch {
-	case !known:
-		return nil
-	case f.now != "":
-		return fmt.Errorf("the key %s is now called %s", key, f.now)
+	if r, removed := removedKeys[key]; removed {
+		return r.Check("the key "+key, value)
 	}
-	return fmt.Errorf("the key %s was removed: %s", key, f.why)
+	return nil
 }
 
 // RemovedKeys lists the keys of other releases that were removed, sorted.
-func RemovedKeys() []string {
-	var out []string
-	for key, f := range former {
-		if f.now == "" {
-			out = append(out, key)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
+func RemovedKeys() []string { return slices.Sorted(maps.Keys(removedKeys)) }
 
-// IsPresentValue reports whether a removed key has the value for what every run does now. The configuration in the run
-// folder of another release lists all keys.
-func IsPresentValue(key string, value any) bool {
-	f, known := former[key]
-	return known && f.now == "" && fmt.Sprint(value) == fmt.Sprint(f.value)
-}
-
-// rename gives keys their present names, and drops removed keys with their present value.
+// rename gives keys their present names.
 func (id *Identity) rename() {
 	for key, value := range id.Values {
-		f, known := former[key]
-		switch {
-		case known && f.now != "":
+		if now := presentName(key); now != "" {
 			delete(id.Values, key)
-			id.Values[f.now] = value
-		case known && IsPresentValue(key, value):
-			delete(id.Values, key)
+			id.Values[now] = value
 		}
 	}
 }

@@ -45,9 +45,9 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				if err := readable(k); err != nil {
 					return err
 				}
-				if removed, err := checkRemoved(key, k, v); err != nil {
+				if former, err := checkFormer(key, k, v); err != nil {
 					return err
-				} else if removed {
+				} else if former {
 					continue
 				}
 				if !slices.Contains(stack[i].OptionNames(), k) {
@@ -82,11 +82,11 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			var known []string
 			former := false
 			for _, e := range stack {
-				removed, err := checkRemoved(e.Name, key, options[key])
+				was, err := checkFormer(e.Name, key, options[key])
 				if err != nil {
 					return err
 				}
-				former = former || removed
+				former = former || was
 				known = append(known, e.Name+": "+list(e.OptionNames()))
 			}
 			if former {

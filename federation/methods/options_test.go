@@ -102,7 +102,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil,
 			[]string{"dp: clients also answer the statistics of ggtpc"}},
 		{"promptfl", []string{"ggtpc"}, options{"survey": "once"},
-			[]string{"options.survey of ggtpc was removed: it is called estimate"}},
+			[]string{"options.survey of ggtpc is now called estimate"}},
 		{"coop", []string{"dp"}, nil, []string{"dp", "shares nothing"}},
 		{"promptfl", []string{"robust", "fedprox"}, nil, []string{"with: robust must be the last",
 			"fedprox outside it"}},

@@ -1,8 +1,12 @@
 package methods
 
-import "fmt"
+import (
+	"fmt"
 
-// removedOptions are options of earlier releases, as METHOD.OPTION.
+	"promptfed/federation/configtags"
+)
+
+// removedOptions are options of earlier releases, as METHOD.OPTION. Was is their former default.
 var removedOptions = map[string]removedOption{
 	"appr.disc_input":       {"tokens", "the discriminator reads tokens one by one"},
 	"appr.pool":             {"0", "all past averages are kept"},
@@ -42,7 +46,6 @@ var removedOptions = map[string]removedOption{
 	"fedvpt.border":         {"0", "a pixel prompt covers the whole image"},
 	"fedvpt.normed":         {"true", "tokens join behind the first layer norm"},
 	"ggtpc.patches":         {"noise", "patch features get the noise too"},
-	"ggtpc.survey":          {"", "it is called estimate"},
 	"ivlp.keep_local":       {"none", "use with: [fedper] and options.private"},
 	"kgcoop.classes":        {"all", "the mean is over all classes"},
 	"kgcoop.distance":       {"cosine", "it is the cosine; the squared distance is the same with twice the lambda"},
@@ -71,15 +74,20 @@ var removedOptions = map[string]removedOption{
 	"uopp.mixture":          {"entropy", "the expert is weighed by its certainty"},
 }
 
-// removedOption has the former default, which is what the method does now, and what to do for another value.
-type removedOption struct{ was, instead string }
+type removedOption configtags.Removed
 
-// checkRemoved reports whether an option was removed. Its former default is accepted, since the config.yaml of an
-// earlier run folder lists all options; any other value is an error.
-func checkRemoved(method, option string, value any) (removed bool, err error) {
-	r, removed := removedOptions[method+"."+option]
-	if removed && (r.was == "" || fmt.Sprint(value) != r.was) {
-		err = fmt.Errorf("options.%s of %s was removed: %s", option, method, r.instead)
+// renamedOptions maps options of earlier releases, as METHOD.OPTION, to their present names.
+var renamedOptions = map[string]string{"ggtpc.survey": "estimate"}
+
+// checkFormer reports whether an option is one of earlier releases, and returns an error unless it may be ignored.
+func checkFormer(method, option string, value any) (former bool, err error) {
+	name := fmt.Sprintf("options.%s of %s", option, method)
+	if now := renamedOptions[method+"."+option]; now != "" {
+		return true, fmt.Errorf("%s is now called %s", name, now)
 	}
-	return removed, err
+	r, former := removedOptions[method+"."+option]
+	if former {
+		err = configtags.Removed(r).Check(name, value)
+	}
+	return former, err
 }

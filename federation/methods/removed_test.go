@@ -18,10 +18,10 @@ func TestRemovedOptions(t *testing.T) {
 		if d.Wrapper() {
 			base, with = "promptfl", []string{method}
 		}
-		for value, fine := range map[string]bool{r.was: r.was != "", "other": false} {
+		for value, fine := range map[string]bool{r.Was: true, "other": false} {
 			for _, options := range []map[string]any{{option: value}, {method: map[string]any{option: value}}} {
 				_, err := Build(base, with, options)
-				refusal := "options." + option + " of " + method + " was removed: " + r.instead
+				refusal := "options." + option + " of " + method + " was removed: " + r.Instead
 				said := err != nil && strings.Contains(err.Error(), refusal)
 				if said == fine {
 					t.Errorf("%v: %v", options, err)
