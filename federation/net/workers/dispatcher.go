@@ -38,7 +38,9 @@ type Dispatcher struct {
 	tensors tensorStore
 	loading chan struct{} // limits how many clients' tensors are encoded or decoded at the same time
 	stop    context.CancelFunc
-	over    sync.WaitGroup // goroutines to wait for
+	over    sync.WaitGroup  // goroutines to wait for
+	alive   context.Context // ends, with the reason, when the run can get no more results
+	kill    context.CancelCauseFunc
 
 	mu      sync.Mutex
 	free    *sync.Cond          // a job may be published
@@ -46,7 +48,6 @@ type Dispatcher struct {
 	jobs    int                 // that were admitted and have not ended
 	commons []*common           // of the current instructions
 	opened  int                 // how often the stream was made
-	failed  error               // why the run can get no more results
 	members map[string]*member  // present workers
 	known   map[string]bool     // workers that took part
 	totals  Totals
@@ -79,6 +80,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 		loading: make(chan struct{}, maxLoading), pending: map[string]*attempt{},
 		members: map[string]*member{}, known: map[string]bool{}}
 	d.free = sync.NewCond(&d.mu)
+	d.alive, d.kill = context.WithCancelCause(context.WithoutCancel(ctx))
 	var err error
 	if d.tensors, err = newTensorStore(nc, d.queue, set.Limit); err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func (d *Dispatcher) Close() {
 	d.stop()
 	d.over.Wait()
 	err := d.conn.Publish(d.queue.subject(endSubject), []byte(d.run))
-	if err == nil && d.failed == nil {
+	if err == nil && d.alive.Err() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
 		err = d.deleteStreams(ctx)
@@ -146,9 +148,12 @@ func (d *Dispatcher) admit(ctx context.Context) error {
 	defer context.AfterFunc(ctx, d.free.Broadcast)()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.jobs >= d.capacity() {
-		if err := errors.Join(ctx.Err(), d.failed); err != nil {
+	for {
+		if err := errors.Join(ctx.Err(), context.Cause(d.alive)); err != nil {
 			return err
+		}
+		if d.jobs < d.capacity() {
+			break
 		}
 		d.free.Wait()
 	}
@@ -202,7 +207,7 @@ const lostTime = time.Minute
 // fail ends the run.
 func (d *Dispatcher) fail(err error) {
 	d.mu.Lock()
-	d.failed = err
+	d.kill(err)
 	d.mu.Unlock()
 	d.free.Broadcast()
 	d.toAll(outcome{err: err, fatal: true})

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -88,18 +89,21 @@ func (p publication) try(ctx context.Context) outcome {
 		defer d.mu.Unlock()
 		delete(d.pending, p.id)
 	}()
-	m, own, err := p.encode(ctx)
+	alive, cancel := context.WithCancel(ctx) // waits for a server that is not available
+	defer cancel()
+	defer context.AfterFunc(d.alive, cancel)()
+	m, own, err := p.encode(alive)
 	defer d.remove(own)
 	if err == nil {
-		err = p.publish(ctx, m)
+		err = p.publish(alive, m)
 	}
 	if err != nil {
-		return outcome{err: fmt.Errorf("the job: %w", err), fatal: true}
+		return outcome{err: fmt.Errorf("the job: %w", cmp.Or(context.Cause(d.alive), err)), fatal: true}
 	}
 	select {
 	case out := <-ended:
 		if out.m != nil {
-			p.read(ctx, &out)
+			p.read(alive, &out)
 		}
 		return out
 	case <-ctx.Done():
