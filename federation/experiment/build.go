@@ -46,7 +46,7 @@ type Built struct {
 	classNames []string                    // of the set, as it has them: reproduce.class_names does not change them
 	opened     map[string]*bundle.Bundle   // by name in Config.Backbones
 
-	layer          *secure.Layer                       // of secure aggregation; nil for none
+	aggregation    *secure.Aggregation                 // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
 	wrap           func(message.Cohort) message.Cohort // of a server whose clients are on other machines; nil elsewhere
 	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
@@ -506,8 +506,8 @@ func (b *Built) Settings() engine.Settings {
 		s.Guard = b.guard
 	case b.wrap != nil:
 		s.Wrap = b.wrap
-	case b.layer != nil:
-		s.Guard, s.Wrap = b.layer.Guard(), b.layer.Wrap
+	case b.aggregation != nil:
+		s.Guard, s.Wrap = b.aggregation.Guard(), b.aggregation.Wrap
 	}
 	if b.Fallback != nil {
 		s.Provider += ": " + b.Fallback.Error()

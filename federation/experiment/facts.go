@@ -63,16 +63,17 @@ var factTable = []struct {
 	}},
 	{"tls", "messages are encrypted, and server and clients authenticate with certificates",
 		func(o factSource) any { return o.TLS }},
-	{"secure_aggregation", "the server learns only sums of uploads", func(o factSource) any { return o.layer != nil }},
+	{"secure_aggregation", "the server learns only sums of uploads",
+		func(o factSource) any { return o.aggregation != nil }},
 	{"secure_aggregation.threshold", "smallest share of its clients that a sum must hold", func(o factSource) any {
-		return ifOn(o.layer != nil, o.Config.SecureAggregation.Threshold)
+		return ifOn(o.aggregation != nil, o.Config.SecureAggregation.Threshold)
 	}},
 	{"secure_aggregation.least", "smallest number of clients in any sum", func(o factSource) any {
-		return ifOn(o.layer != nil, o.leastInSum())
+		return ifOn(o.aggregation != nil, o.leastInSum())
 	}},
 	{"secure_aggregation.bound", "how far a single client that lies can move a number of the mean, as the sum shows " +
 		"no more than that it is possible", func(o factSource) any {
-		return ifOn(o.layer != nil, o.Config.SecureAggregation.Clip)
+		return ifOn(o.aggregation != nil, o.Config.SecureAggregation.Clip)
 	}},
 	{"dp", "differential privacy of clients", func(o factSource) any { return o.private }},
 	{"dp.where", "who clips and adds the noise: server or client", func(o factSource) any {
@@ -111,7 +112,7 @@ var factTable = []struct {
 	}},
 }
 
-// ifOn returns the value of a layer that may be off.
+// ifOn returns the value of a protection that may be off.
 func ifOn(on bool, value any) any {
 	if on {
 		return value
@@ -129,10 +130,10 @@ func (o factSource) epsilons() (sampled, unsampled float64) {
 
 // leastInSum returns the least number of uploads in a sum that the server sees.
 func (o factSource) leastInSum() int {
-	if o.layer == nil {
+	if o.aggregation == nil {
 		return 1
 	}
-	return o.layer.Facts().Least
+	return o.aggregation.Guarantees().Least
 }
 
 // Facts returns the facts of a configuration across machines, without data. Every number in them is computed here, from

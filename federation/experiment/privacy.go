@@ -40,22 +40,22 @@ func (b *Built) openSecureAggregation() error {
 		return fmt.Errorf("secure_aggregation: a round has one of %d clients, so that a sum would be its upload; "+
 			"raise participation, which is %v", n, p)
 	}
-	if b.layer, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
+	if b.aggregation, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
 		return err
 	}
 	agreed, err := json.Marshal(struct {
 		secure.Config
-		Weighting string
-		Facts     secure.Facts
-	}{c, weighting, b.layer.Facts()})
+		Weighting  string
+		Guarantees secure.Guarantees `json:"Facts"`
+	}{c, weighting, b.aggregation.Guarantees()})
 	b.Engine.Secure = string(agreed)
 	return err
 }
 
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without secure aggregation
 // it returns nil.
-func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
-	if b.layer == nil {
+func (b *Built) JoinSecure(client int, p secure.Side) (*secure.Guard, error) {
+	if b.aggregation == nil {
 		if secure.HasJoined(p.Dir) {
 			return nil, errors.New("the server has turned off secure aggregation, under which this client took part " +
 				"in its run; if that is intended, use another --state")
@@ -64,15 +64,15 @@ func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	}
 	p.Agreed = b.Engine.RunSpec().String()
 	var err error
-	b.guard, err = b.layer.GuardAt(client, p)
+	b.guard, err = b.aggregation.GuardAt(client, p)
 	return b.guard, err
 }
 
 // ServeSecure makes Settings those of a server whose clients are on other machines.
-func (b *Built) ServeSecure(p secure.Party) (err error) {
-	if b.layer != nil {
+func (b *Built) ServeSecure(p secure.Side) (err error) {
+	if b.aggregation != nil {
 		p.Agreed = b.Engine.RunSpec().String()
-		b.wrap, err = b.layer.WrapAt(p)
+		b.wrap, err = b.aggregation.WrapAt(p)
 	}
 	return err
 }
@@ -80,10 +80,10 @@ func (b *Built) ServeSecure(p secure.Party) (err error) {
 // SecureQuorum returns the share of the clients of a round that must answer for a sum; 0 without secure aggregation. A
 // server that waited for fewer would skip rounds in which clients are only away.
 func (b *Built) SecureQuorum() float64 {
-	if b.layer == nil {
+	if b.aggregation == nil {
 		return 0
 	}
-	return b.layer.Facts().Quorum()
+	return b.aggregation.Guarantees().Quorum()
 }
 
 func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
@@ -120,7 +120,7 @@ func (b *Built) InsecureDP() error {
 
 // SharesExamples reports whether a client tells the server its number of training examples. It does not if the server
 // gets only sums, or if every client has the same weight for privacy.
-func (b *Built) SharesExamples() bool { return b.layer == nil && !methods.HidesClients(b.Method) }
+func (b *Built) SharesExamples() bool { return b.aggregation == nil && !methods.HidesClients(b.Method) }
 
 // SampleCounts reports whether epsilon assumes a sample of clients that nobody else knows, if its noise is secret, and
 // whether it assumes an unknown size of the sample too.

@@ -67,7 +67,7 @@ func TestSealedSameBytes(t *testing.T) {
 }
 
 // sealedSite returns a site under secure aggregation, whose clients and server keep their keys in their folders.
-func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
+func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Aggregation) *site {
 	t.Helper()
 	e.Secure = "on"
 	s := newSite(t, e)
@@ -80,7 +80,7 @@ func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 		if err != nil {
 			t.Error(err)
 		}
-		guard, err := layer.GuardAt(id, secure.Party{Run: s.id, Dir: s.state(id), Who: who})
+		guard, err := layer.GuardAt(id, secure.Side{Run: s.id, Dir: s.state(id), Who: who})
 		if err != nil {
 			t.Error(err)
 		}
@@ -92,14 +92,14 @@ func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 
 // serverSide wraps the engine's clients with the server's side of secure aggregation, which has its state in the
 // server's folder.
-func (s *site) serverSide(layer *secure.Layer) func(*remote.Settings, *engine.Settings) {
+func (s *site) serverSide(layer *secure.Aggregation) func(*remote.Settings, *engine.Settings) {
 	return func(set *remote.Settings, run *engine.Settings) {
 		who, err := set.Identity.Signatures("")
 		if err == nil {
 			err = os.MkdirAll(set.Dir, 0o700)
 		}
 		if err == nil {
-			run.Wrap, err = layer.WrapAt(secure.Party{Run: s.id, Dir: set.Dir, Who: who})
+			run.Wrap, err = layer.WrapAt(secure.Side{Run: s.id, Dir: set.Dir, Who: who})
 		}
 		if err != nil {
 			s.t.Error(err)

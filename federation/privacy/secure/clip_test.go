@@ -12,7 +12,7 @@ import (
 // Updates of a usual size at ordinary learning rates are not clipped by the defaults, while 24 bits and clip 1 would
 // clip a sixth in round 0. The mean equals that of plain uploads within half a step and the rounding of float32.
 func TestDefaultsDoNotCut(t *testing.T) {
-	loud := func(c secure.Config) (plain, sum *engine.Result, l *secure.Layer) {
+	loud := func(c secure.Config) (plain, sum *engine.Result, l *secure.Aggregation) {
 		c.Threshold = 0.6
 		e, l := experiment(t, c, "promptfl", nil, options{"tokens": 3})
 		e.Plan.Rounds, e.Training.Optim.LR = 1, 6

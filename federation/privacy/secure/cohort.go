@@ -18,8 +18,8 @@ import (
 // cohort turns an instruction to train into the steps of a session, or of one session for each group of clients.
 type cohort struct {
 	message.Cohort
-	l     *Layer
-	p     Party
+	l     *Aggregation
+	p     Side
 	saved progress
 }
 
@@ -52,13 +52,13 @@ func checkVersion(dir string, there bool, of int) error {
 }
 
 // Wrap returns a cohort with the server's side of secure aggregation, for clients in the same process.
-func (l *Layer) Wrap(c message.Cohort) message.Cohort {
+func (l *Aggregation) Wrap(c message.Cohort) message.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Version: version, Peers: secagg.Peers{}}}
 }
 
 // WrapAt is Wrap for clients on other machines. A round that was interrupted continues in its sessions, since its
 // clients accept no others: with the results of finished steps, and with the sums if they exist.
-func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
+func (l *Aggregation) WrapAt(p Side) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
 	there, err := p.read(RecordFile, &old)
 	if err == nil {

@@ -75,8 +75,8 @@ const (
 	Examples = "examples"
 )
 
-// Layer is secure aggregation with the settings that all parties share.
-type Layer struct {
+// Aggregation is secure aggregation with the settings that all sides share.
+type Aggregation struct {
 	c         Config
 	weighting string
 	extras    []string
@@ -85,11 +85,11 @@ type Layer struct {
 	ring      secagg.Ring // holds the sums of all clients
 }
 
-// New returns the layer of a method with a weighting of its clients. extras are the prefixes of further uploads, each
-// with one tensor prefix/NAME for each shared parameter. clients is the number of clients, round how many of them a
-// round has.
-func New(c Config, weighting string, extras []string, clients, round int) (*Layer, error) {
-	l := &Layer{c: c, weighting: weighting, extras: extras, clients: clients, round: round}
+// New returns the aggregation of a method with a weighting of its clients. extras are the prefixes of further uploads,
+// each with one tensor prefix/NAME for each shared parameter. clients is the number of clients, round how many of them
+// a round has.
+func New(c Config, weighting string, extras []string, clients, round int) (*Aggregation, error) {
+	l := &Aggregation{c: c, weighting: weighting, extras: extras, clients: clients, round: round}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func New(c Config, weighting string, extras []string, clients, round int) (*Laye
 	return l, err
 }
 
-// Facts are the guarantees that a client's own configuration gives before the client takes part.
-type Facts struct {
+// Guarantees are what a client's own configuration ensures before the client takes part.
+type Guarantees struct {
 	Threshold float64 `json:"threshold"` // share of a round's clients
 	Clients   int     `json:"clients"`   // clients in the run
 	Round     int     `json:"round"`     // clients in a round
@@ -121,25 +121,26 @@ type Facts struct {
 }
 
 // Quorum returns the minimum share of a round's clients in its sum.
-func (f Facts) Quorum() float64 { return float64(f.Whole) / float64(f.Round) }
+func (g Guarantees) Quorum() float64 { return float64(g.Whole) / float64(g.Round) }
 
 // String returns a phrase for a message.
-func (f Facts) String() string {
-	return fmt.Sprintf("sums of %d clients or more, with %d clients in a round and %d in the run", f.Least,
-		f.Round, f.Clients)
+func (g Guarantees) String() string {
+	return fmt.Sprintf("sums of %d clients or more, with %d clients in a round and %d in the run", g.Least,
+		g.Round, g.Clients)
 }
 
-// Facts returns the guarantees of the layer.
-func (l *Layer) Facts() Facts {
-	f := Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold(), Whole: l.threshold()}
+// Guarantees returns the guarantees of the aggregation.
+func (l *Aggregation) Guarantees() Guarantees {
+	g := Guarantees{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold(),
+		Whole: l.threshold()}
 	if l.c.Least > 0 {
-		f.Least = min(f.Least, l.c.Least)
+		g.Least = min(g.Least, l.c.Least)
 	}
-	return f
+	return g
 }
 
 // maxWeight returns the largest weight of a client.
-func (l *Layer) maxWeight() int {
+func (l *Aggregation) maxWeight() int {
 	if l.weighting == Uniform {
 		return 1
 	}
@@ -147,7 +148,7 @@ func (l *Layer) maxWeight() int {
 }
 
 // smallestRing returns the smallest ring that holds the sums of all clients.
-func (l *Layer) smallestRing() (secagg.Ring, error) {
+func (l *Aggregation) smallestRing() (secagg.Ring, error) {
 	most := float64(l.maxInteger()) * float64(l.maxWeight()) * float64(l.clients)
 	if most >= math.MaxInt64 {
 		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+
@@ -157,11 +158,11 @@ func (l *Layer) smallestRing() (secagg.Ring, error) {
 }
 
 // threshold returns the minimum number of clients in the sum of a round.
-func (l *Layer) threshold() int { return l.thresholdOf(l.round) }
+func (l *Aggregation) threshold() int { return l.thresholdOf(l.round) }
 
 // thresholdOf returns the minimum number of clients in a sum over at most so many clients: the configured share, and
 // more than half. With half of them, two disjoint halves could open two sums, whose difference could be one client's
 // upload.
-func (l *Layer) thresholdOf(clients int) int {
+func (l *Aggregation) thresholdOf(clients int) int {
 	return max(2, clients/2+1, int(math.Ceil(l.c.Threshold*float64(clients)-1e-9)))
 }

@@ -70,9 +70,9 @@ func (r *round) groups() [][]int {
 }
 
 // groupSize returns the minimum number of clients of a group. It allows the same share of dropouts as a whole round.
-func (l *Layer) groupSize() int {
+func (l *Aggregation) groupSize() int {
 	return max(l.c.Least, int(math.Ceil(float64(l.c.Least)/l.c.Threshold-1e-9)))
 }
 
 // groupThreshold returns the minimum number of clients in the sum of a group of so many.
-func (l *Layer) groupThreshold(clients int) int { return max(l.c.Least, l.thresholdOf(clients)) }
+func (l *Aggregation) groupThreshold(clients int) int { return max(l.c.Least, l.thresholdOf(clients)) }

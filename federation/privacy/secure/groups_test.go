@@ -49,7 +49,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // tenClients returns an experiment of ten toy clients with sums of three clients or more.
-func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
+func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Aggregation) {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, options{"tokens": 2})
 	if err != nil {
@@ -77,7 +77,7 @@ func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 func TestGroups(t *testing.T) {
 	const liar, lies, rounds = 4, 7, 14
 	e, l := tenClients(t, rounds)
-	if f := l.Facts(); f.Least != 3 {
+	if f := l.Guarantees(); f.Least != 3 {
 		t.Errorf("sums of %d clients, want 3", f.Least)
 	}
 	f := garbage(liar, func(round int) bool { return round < lies })

@@ -16,10 +16,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Guard is the clients' side: of all clients of one process, or of the one client of a Party.
+// Guard is the clients' side: of all clients of one process, or of the one client of a Side.
 type Guard struct {
-	l       *Layer
-	p       Party
+	l       *Aggregation
+	p       Side
 	mu      sync.Mutex
 	clients map[int]*client
 }
@@ -27,8 +27,8 @@ type Guard struct {
 // client is the state of one client and its session of the newest round.
 type client struct {
 	mu sync.Mutex
-	l  *Layer
-	p  Party
+	l  *Aggregation
+	p  Side
 	id int
 	record
 	session *secagg.Client // nil before the first
@@ -39,23 +39,23 @@ type client struct {
 
 // record is the state of a client that survives a restart.
 type record struct {
-	Version int                 `json:"version"`
-	Run     string              `json:"run"`
-	Client  int                 `json:"client"`
-	Facts   Facts               `json:"facts"` // when the client first joined
-	Sums    int                 `json:"sums"`  // sums that the client revealed its shares for
-	Fewest  int                 `json:"fewest"`
-	Most    int                 `json:"most"` // fewest and most clients in such a sum
-	Refused int                 `json:"refused"`
-	Session *secagg.ClientState `json:"session,omitempty"` // the newest
+	Version    int                 `json:"version"`
+	Run        string              `json:"run"`
+	Client     int                 `json:"client"`
+	Guarantees Guarantees          `json:"facts"` // when the client first joined
+	Sums       int                 `json:"sums"`  // sums that the client revealed its shares for
+	Fewest     int                 `json:"fewest"`
+	Most       int                 `json:"most"` // fewest and most clients in such a sum
+	Refused    int                 `json:"refused"`
+	Session    *secagg.ClientState `json:"session,omitempty"` // the newest
 }
 
 // Guard returns the clients' side in one process, which keeps nothing on disk.
-func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
+func (l *Aggregation) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
 
 // GuardAt returns the side of one client whose server is on another machine. It refuses the folder of a client that
 // joined under other terms.
-func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
+func (l *Aggregation) GuardAt(id int, p Side) (*Guard, error) {
 	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
 	there, err := p.read(RecordFile, &c.record)
 	if err == nil {
@@ -68,14 +68,14 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		return nil, err
 	}
 	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
-	if now := l.Facts(); !there { // the first session writes it
-		c.record = record{Version: version, Run: p.Run, Client: id, Facts: now}
+	if now := l.Guarantees(); !there { // the first session writes it
+		c.record = record{Version: version, Run: p.Run, Client: id, Guarantees: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
 			"use another --state", p.Dir, c.Client)
-	} else if c.Facts != now {
+	} else if c.Guarantees != now {
 		err = fmt.Errorf("this client took part in %s; the server now has %s; if that is intended, use another "+
-			"--state", c.Facts, now)
+			"--state", c.Guarantees, now)
 	}
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (c *client) begin(o message.Instruction, t secagg.Params) (j secagg.Joining
 	least, groups := c.l.threshold(), c.l.c.Least
 	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
 		return j, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of %d "+
-			"clients", t.Threshold, c.l.Facts().Least, c.l.round)
+			"clients", t.Threshold, c.l.Guarantees().Least, c.l.round)
 	}
 	switch s := c.session; {
 	case s == nil || t.Round > s.Terms().Round:

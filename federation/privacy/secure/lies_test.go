@@ -18,7 +18,7 @@ import (
 // liar is a server of five clients that sends arbitrary messages to guards with state in folders.
 type liar struct {
 	t      testing.TB
-	l      *Layer
+	l      *Aggregation
 	who    *secagg.LocalIdentity
 	dirs   []string
 	guards []*Guard
@@ -43,8 +43,8 @@ func newLiarOf(t testing.TB, threshold float64, least int) *liar {
 	return s
 }
 
-func (s *liar) place(k int) Party {
-	return Party{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
+func (s *liar) place(k int) Side {
+	return Side{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
 }
 
 // restart restarts a client's process.
@@ -291,15 +291,17 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 func TestFolderKeepsItsTerms(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
-	for words, change := range map[string]func(l *Layer, p *Party, k *int){
-		"the server now has sums of 2 clients or more, with 2 clients in a round": func(l *Layer, _ *Party, _ *int) {
+	for words, change := range map[string]func(l *Aggregation, p *Side, k *int){
+		"the server now has sums of 2 clients or more, with 2 clients in a round": func(l *Aggregation, _ *Side,
+			_ *int) {
 			l.clients, l.round = 2, 2
 		},
-		"the server now has sums of 2 clients or more, with 3 clients in a round": func(l *Layer, _ *Party, _ *int) {
+		"the server now has sums of 2 clients or more, with 3 clients in a round": func(l *Aggregation, _ *Side,
+			_ *int) {
 			l.round = 3
 		},
-		"of another run":              func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
-		"belongs to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
+		"of another run":              func(_ *Aggregation, p *Side, _ *int) { p.Run = "other" },
+		"belongs to another client, ": func(_ *Aggregation, _ *Side, k *int) { *k = 1 },
 	} {
 		l, p, k := *s.l, s.place(0), 0
 		change(&l, &p, &k)
@@ -442,7 +444,7 @@ func TestGroupsOfAServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f := s.l.Facts(); f.Least != 2 {
+	if f := s.l.Guarantees(); f.Least != 2 {
 		t.Errorf("%+v", f)
 	}
 	for least, words := range map[int]string{3: "cannot be split into groups of 3", 2: ""} {

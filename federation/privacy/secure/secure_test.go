@@ -24,7 +24,7 @@ var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 16, Exa
 
 // experiment returns a stack on five toy clients and its layer.
 func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
-	*secure.Layer) {
+	*secure.Aggregation) {
 	t.Helper()
 	m, err := methods.Build(base, with, o)
 	if err != nil {
@@ -43,7 +43,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
-func over(l *secure.Layer, encode bool) engine.Settings {
+func over(l *secure.Aggregation, encode bool) engine.Settings {
 	return engine.Settings{Settings: client.Settings{Guard: l.Guard()}, Workers: 2, Encode: encode, Wrap: l.Wrap}
 }
 
@@ -150,7 +150,7 @@ func (f flaky) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return replies, err
 }
 
-func (f flaky) around(l *secure.Layer) engine.Settings {
+func (f flaky) around(l *secure.Aggregation) engine.Settings {
 	set := over(l, false)
 	set.Wrap = func(c message.Cohort) message.Cohort {
 		f.Cohort = c

@@ -21,13 +21,13 @@ const (
 const maxLoss = 64
 
 // maxInteger returns the largest rounded number.
-func (l *Layer) maxInteger() int64 { return 1<<(l.c.Bits-1) - 1 }
+func (l *Aggregation) maxInteger() int64 { return 1<<(l.c.Bits-1) - 1 }
 
 // Step returns the size of one step of a rounded number.
-func (l *Layer) Step() float64 { return l.c.Clip / float64(l.maxInteger()) }
+func (l *Aggregation) Step() float64 { return l.c.Clip / float64(l.maxInteger()) }
 
 // quantize rounds x to steps of a unit and reports whether it was clipped.
-func (l *Layer) quantize(x, unit float64) (v int64, cut bool) {
+func (l *Aggregation) quantize(x, unit float64) (v int64, cut bool) {
 	v = int64(math.RoundToEven(math.Max(-2, math.Min(2, x/unit/float64(l.maxInteger()))) * float64(l.maxInteger())))
 	switch {
 	case v > l.maxInteger():
@@ -39,7 +39,7 @@ func (l *Layer) quantize(x, unit float64) (v int64, cut bool) {
 }
 
 // length returns the length of a vector.
-func (l *Layer) length(shared tensor.Map) int {
+func (l *Aggregation) length(shared tensor.Map) int {
 	n := 0
 	for _, t := range shared {
 		n += t.Len()
@@ -48,10 +48,10 @@ func (l *Layer) length(shared tensor.Map) int {
 }
 
 // extraStep returns the step of extra tensors.
-func (l *Layer) extraStep() float64 { return l.c.ExtraClip / float64(l.maxInteger()) }
+func (l *Aggregation) extraStep() float64 { return l.c.ExtraClip / float64(l.maxInteger()) }
 
 // vector returns a client's contribution to the sums, as signed integers.
-func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
+func (l *Aggregation) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
 	weight := int64(1)
 	if l.weighting == Examples {
 		weight = int64(max(1, min(up.N, l.c.Examples)))
@@ -95,9 +95,9 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 }
 
 // checkBounds reports a sum that no vectors of n clients have, and a mean that changes the parameters by more than
-// MaxNorm of the Party, which is the bound without secure aggregation. One element of a sum that passes can still be n
+// MaxNorm of the Side, which is the bound without secure aggregation. One element of a sum that passes can still be n
 // times what one client may contribute: the sum does not show it.
-func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
+func (l *Aggregation) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	bad := func(what string, v int64) error {
@@ -134,7 +134,7 @@ func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64
 }
 
 // mean returns the mean of valid sums over n clients.
-func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64) {
+func (l *Aggregation) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64) {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]

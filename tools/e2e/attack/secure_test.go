@@ -126,7 +126,7 @@ func (s *lyingServer) honest(k int, with *tls.Config) {
 	dir := s.t.TempDir()
 	signs, err := who.Signatures(dir)
 	if err == nil {
-		s.guards[k], err = s.built.JoinSecure(k, secure.Party{Run: s.hub.Status().Run, Dir: dir, Who: signs})
+		s.guards[k], err = s.built.JoinSecure(k, secure.Side{Run: s.hub.Status().Run, Dir: dir, Who: signs})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -178,7 +178,7 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := secure.Party{Run: s.hub.Status().Run, Agreed: s.built.Engine.RunSpec().String()}
+	p := secure.Side{Run: s.hub.Status().Run, Agreed: s.built.Engine.RunSpec().String()}
 	if p.Who, err = s.hub.Signatures(); err != nil {
 		s.t.Fatal(err)
 	}

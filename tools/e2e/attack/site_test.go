@@ -418,7 +418,7 @@ func (s *server) join(ctx context.Context, p part) error {
 		if err != nil {
 			return err
 		}
-		side := secure.Party{Run: inv.Run, Dir: s.at(user), Who: own}
+		side := secure.Side{Run: inv.Run, Dir: s.at(user), Who: own}
 		if p.signs != nil {
 			side.Who = p.signs(own)
 		}
@@ -434,7 +434,7 @@ func (s *server) join(ctx context.Context, p part) error {
 }
 
 // guardOf returns the guard of a client under secure aggregation.
-func (s *server) guardOf(client int, p secure.Party) (message.Guard, error) {
+func (s *server) guardOf(client int, p secure.Side) (message.Guard, error) {
 	s.guards.Lock()
 	defer s.guards.Unlock()
 	return s.secure.JoinSecure(client, p)

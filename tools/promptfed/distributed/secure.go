@@ -18,7 +18,7 @@ func serveSecure(h *remote.Server, set remote.Settings, b *experiment.Built) err
 	if err != nil {
 		return err
 	}
-	return b.ServeSecure(secure.Party{Run: set.ID, Dir: set.Dir, Who: who, MaxNorm: set.MaxNorm})
+	return b.ServeSecure(secure.Side{Run: set.ID, Dir: set.Dir, Who: who, MaxNorm: set.MaxNorm})
 }
 
 // joinSecure prepares the client side of secure aggregation, if the run uses it. printSummary prints a summary of the
@@ -33,7 +33,7 @@ func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config,
 	if err != nil {
 		return nil, err
 	}
-	guard, err := b.JoinSecure(f.client, secure.Party{Run: inv.Run, Dir: f.state, Who: who})
+	guard, err := b.JoinSecure(f.client, secure.Side{Run: inv.Run, Dir: f.state, Who: who})
 	if err != nil || guard == nil {
 		return func() {}, err
 	}

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Party describes one side of secure aggregation if the other side is on another machine.
-type Party struct {
+// Side describes one side of secure aggregation if the other side is on another machine.
+type Side struct {
 	Run    string          // identity of the run
 	Agreed string          // settings that all sides share, such as spec.RunSpec
 	Dir    string          // folder of the files that survive a restart
@@ -26,18 +26,18 @@ type Party struct {
 	MaxNorm float64
 }
 
-// Files in the folder of a Party.
+// Files in the folder of a Side.
 const (
 	RecordFile = "secagg.json"      // state of this side, with a client's secrets of the round
 	KeysFile   = "secagg-keys.json" // keys of the others
 	LogFile    = "secagg.jsonl"     // a client's log, with a line for each sum and each refusal
 )
 
-// inProcess returns the party of clients and a server in one process.
-func inProcess() Party { return Party{Who: &secagg.LocalIdentity{}, MaxNorm: -1} }
+// inProcess returns the side of clients and a server in one process.
+func inProcess() Side { return Side{Who: &secagg.LocalIdentity{}, MaxNorm: -1} }
 
 // context returns the digest that all messages of a run are bound to.
-func (p Party) context() [sha256.Size]byte {
+func (p Side) context() [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", p.Run, p.Agreed))
 }
 
@@ -48,14 +48,14 @@ func HasJoined(dir string) bool {
 }
 
 // read reads a file of the folder, and reports whether there was one.
-func (p Party) read(name string, into any) (bool, error) {
+func (p Side) read(name string, into any) (bool, error) {
 	if p.Dir == "" {
 		return false, nil
 	}
 	return atomicfile.ReadJSON(filepath.Join(p.Dir, name), into)
 }
 
-func (p Party) write(name string, v any) error {
+func (p Side) write(name string, v any) error {
 	if p.Dir == "" {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (p Party) write(name string, v any) error {
 }
 
 // version returns a digest of a file's content, by which another process's write is noticed.
-func (p Party) version(name string) string {
+func (p Side) version(name string) string {
 	text, err := os.ReadFile(filepath.Join(p.Dir, name))
 	if p.Dir == "" || err != nil {
 		return ""
@@ -73,7 +73,7 @@ func (p Party) version(name string) string {
 }
 
 // appendLog appends a line to the client's log.
-func (p Party) appendLog(v any) error {
+func (p Side) appendLog(v any) error {
 	if p.Dir == "" {
 		return nil
 	}
