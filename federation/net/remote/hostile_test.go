@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/remote"
@@ -34,11 +35,19 @@ func (h hostile) Execute(ctx context.Context, o message.Instruction, s message.C
 	return r, next, err
 }
 
-// The upload of a hostile client is refused and logged. The others get the result of a run without it.
-func TestHostileUploads(t *testing.T) {
-	t.Parallel()
-	e := nettest.FedPHA.Experiment(t)
-	e.Plan.Participation, e.Plan.Rounds = 1, 2
+// spoil makes client 1 hostile.
+func (s *site) spoil(kind message.Kind, spoil func(r *message.Reply)) {
+	s.part = func(client int, p remote.LocalExecutor) remote.Executor {
+		if client == 1 {
+			return hostile{p, kind, spoil}
+		}
+		return p
+	}
+}
+
+// withoutClient1 returns the shared parameters of a run in one process that loses the replies of client 1.
+func withoutClient1(t testing.TB, e *spec.Experiment) string {
+	t.Helper()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
 		client int) bool {
 		return client == 1
@@ -46,6 +55,25 @@ func TestHostileUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nettest.BytesOf(t, r.Prompts.WithoutPrefix("shared"))
+}
+
+// shared returns the shared parameters of the server.
+func (s *site) shared() string {
+	s.t.Helper()
+	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return nettest.BytesOf(s.t, m.WithoutPrefix("shared"))
+}
+
+// The upload of a hostile client is refused and logged. The others get the result of a run without it.
+func TestHostileUploads(t *testing.T) {
+	t.Parallel()
+	e := nettest.FedPHA.Experiment(t)
+	e.Plan.Participation, e.Plan.Rounds = 1, 2
+	want := withoutClient1(t, e)
 	for say, spoil := range map[string]func(r *message.Reply){
 		"holds NaN":              func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
 		"changed the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
@@ -66,19 +94,9 @@ func TestHostileUploads(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, e)
 			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
-			s.part = func(client int, p remote.LocalExecutor) remote.Executor {
-				if client == 1 {
-					return hostile{p, message.Train, spoil}
-				}
-				return p
-			}
+			s.spoil(message.Train, spoil)
 			s.run()
-			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if nettest.BytesOf(t, got.WithoutPrefix("shared")) != nettest.BytesOf(t,
-				r.Prompts.WithoutPrefix("shared")) {
+			if s.shared() != want {
 				t.Error("the others have another result")
 			}
 			if !strings.Contains(s.log.String(), say) {
@@ -142,12 +160,7 @@ func TestHostileExtras(t *testing.T) {
 			e.Plan.Participation, e.Plan.Rounds = 1, 2
 			s := newSite(t, e)
 			s.set.Quorum = 0.7
-			s.part = func(client int, p remote.LocalExecutor) remote.Executor {
-				if client == 1 {
-					return hostile{p, c.kind, c.spoil}
-				}
-				return p
-			}
+			s.spoil(c.kind, c.spoil)
 			s.run()
 			if !strings.Contains(s.log.String(), c.say) {
 				t.Errorf("nothing was logged of %q", c.say)
@@ -157,20 +170,9 @@ func TestHostileExtras(t *testing.T) {
 				!strings.Contains("an upload is ignored "+records[0].Refused[0].Reason, c.say) {
 				t.Errorf("%v: the record has %+v", err, records)
 			}
-			if c.kind == message.Compute {
-				return // its training counts
-			}
-			r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
-				client int) bool {
-				return client == 1
-			})})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-			if err != nil || nettest.BytesOf(t, got.WithoutPrefix("shared")) != nettest.BytesOf(t,
-				r.Prompts.WithoutPrefix("shared")) {
-				t.Errorf("%v: the others have another result", err)
+			// after a statistic its training counts
+			if c.kind != message.Compute && s.shared() != withoutClient1(t, e) {
+				t.Error("the others have another result")
 			}
 		})
 	}
