@@ -86,7 +86,9 @@ func (l *Link) open(largest int) error {
 			return &serverError{err}
 		}
 		p, err := l.Identity.PeerOf(state)
-		l.server.Store(&p)
+		if err == nil {
+			l.server.Store(&p)
+		}
 		return err
 	}
 	var protocols http.Protocols
