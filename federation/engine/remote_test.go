@@ -56,9 +56,9 @@ func (x *remoteClients) Load(b []byte) error {
 	clear(x.accepted)
 	return json.Unmarshal(b, &x.accepted)
 }
-func (x *remoteClients) Limited() message.Limited        { return message.Limited{} }
-func (x *remoteClients) Rejected(int, int, error)        {}
-func (x *remoteClients) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
+func (x *remoteClients) LimitedClients() message.LimitedClients { return message.LimitedClients{} }
+func (x *remoteClients) Rejected(int, int, error)               {}
+func (x *remoteClients) state(c int) message.ClientState        { return x.states[c][x.accepted[c]] }
 
 func (x *remoteClients) Accept(round int, clients []int) error {
 	for _, c := range clients {

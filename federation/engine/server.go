@@ -180,7 +180,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	rec.AttackedBy(s.Plan.Attackers)
 	if s.Remote != nil {
-		rec.Limited = s.Remote.Limited()
+		rec.LimitedClients = s.Remote.LimitedClients()
 	}
 	// where epsilon assumes a sample of clients that nobody may know
 	if s.ServerNoise != nil && g.Sampling.Draws() &&

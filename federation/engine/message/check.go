@@ -113,9 +113,9 @@ func MaxUpdateNorm(shared tensor.Map) float64 {
 // scores is at most twice their scale, 200; the rest is room for other terms.
 const MaxLoss = 1e6
 
-// Limited lists the clients on other machines whose reports were refused or capped in a round, or that did not answer.
-// All lists are sorted by client.
-type Limited struct {
+// LimitedClients lists the clients on other machines whose reports were refused or capped in a round, or that did not
+// answer. All lists are sorted by client.
+type LimitedClients struct {
 	Refused []Refusal      `json:"refused,omitempty"` // replies of any kind that are ignored
 	Cut     []CappedUpload `json:"cut,omitempty"`     // uploads whose weight was capped
 	// Unawaited lists the clients that rounds no longer wait for, from this one until they answer again.

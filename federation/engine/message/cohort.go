@@ -263,8 +263,8 @@ type Remote interface {
 	// Save returns the state of the cohort after a committed round. Load restores it when a run is resumed.
 	Save() ([]byte, error)
 	Load([]byte) error
-	// Limited returns the clients that were refused or capped since the last call.
-	Limited() Limited
+	// LimitedClients returns the clients that were refused or capped since the last call.
+	LimitedClients() LimitedClients
 	// Rejected records that the method failed on the reply of a client. The round leaves this client out.
 	Rejected(round, client int, why error)
 }

@@ -15,11 +15,11 @@ import (
 // summaries have no such key.
 func TestSummaryOfLimited(t *testing.T) {
 	s := record.Summarise([]record.Record{
-		{Limited: message.Limited{Refused: []message.Refusal{{Client: 4, Reason: "first"},
+		{LimitedClients: message.LimitedClients{Refused: []message.Refusal{{Client: 4, Reason: "first"},
 			{Client: 4, Reason: "second"}},
 			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 40}}}},
 		{},
-		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
+		{LimitedClients: message.LimitedClients{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
 			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 60}}}},
 	}, method.GlobalView)
 	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as " +
@@ -29,7 +29,7 @@ func TestSummaryOfLimited(t *testing.T) {
 		t.Errorf("%s, not %s", got, want)
 	}
 	b, err := json.Marshal([]any{record.Record{}, record.Summarise([]record.Record{{}}, method.GlobalView)})
-	for _, key := range []string{`"refused"`, `"cut"`, `"limited"`, `"Limited"`} {
+	for _, key := range []string{`"refused"`, `"cut"`, `"limited"`, `"LimitedClients"`} {
 		if err != nil || strings.Contains(string(b), key) {
 			t.Errorf("%v: %s in %s", err, key, b)
 		}

@@ -44,7 +44,7 @@ type Record struct {
 
 	Attack   *Attack  `json:"attack,omitempty"`   // simulated
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
-	message.Limited
+	message.LimitedClients
 
 	Clients []int `json:"clients"` // who trained
 	// SecretSample says that Clients and everything else that reveals who trained is left out; see HideSample.
@@ -305,7 +305,7 @@ func (r *Record) HideSample(anyNumber bool) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d replies were refused or capped; whose they are is secret, as "+
 			"the sample of clients (the server's log has it)", n))
 	}
-	r.Limited = message.Limited{}
+	r.LimitedClients = message.LimitedClients{}
 	if anyNumber {
 		r.BytesUp, r.BytesDown, r.ParametersUp, r.ParametersDown = 0, 0, 0, 0
 	}

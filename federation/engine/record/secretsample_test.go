@@ -8,9 +8,9 @@ import (
 
 // A client that missed deadlines had instructions. If the sample is secret, the record does not name that client.
 func TestSecretSampleNamesNoSilentClient(t *testing.T) {
-	r := Record{Limited: message.Limited{Unawaited: []int{1}}}
+	r := Record{LimitedClients: message.LimitedClients{Unawaited: []int{1}}}
 	r.HideSample(false)
 	if len(r.Unawaited) > 0 || len(r.Warnings) > 0 {
-		t.Errorf("%+v, %v", r.Limited, r.Warnings)
+		t.Errorf("%+v, %v", r.LimitedClients, r.Warnings)
 	}
 }

@@ -59,7 +59,7 @@ func (f *fuzzed) renew() *pending {
 	f.current = &collection{instruction: f.o, given: map[int]string{}, got: map[int]message.Reply{},
 		failed: map[int]string{}, wake: make(chan struct{}, 1)}
 	f.s.control, f.s.send = nil, nil
-	f.limited = message.Limited{}
+	f.limited = message.LimitedClients{}
 	f.mu.Unlock()
 	if err := f.send(f.current, 0); err != nil {
 		f.t.Fatal(err)

@@ -358,12 +358,12 @@ func (h *Server) LongestMove() float64 {
 	return h.longest[movesKind]
 }
 
-// Limited returns the refused and reduced uploads since the last call, by client.
-func (h *Server) Limited() message.Limited {
+// LimitedClients returns the refused and reduced uploads since the last call, by client.
+func (h *Server) LimitedClients() message.LimitedClients {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := h.limited
-	h.limited = message.Limited{}
+	h.limited = message.LimitedClients{}
 	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })
 	slices.Sort(out.Unawaited)
 	slices.SortStableFunc(out.Cut, func(a, b message.CappedUpload) int { return cmp.Compare(a.Client, b.Client) })

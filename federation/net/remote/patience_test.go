@@ -21,7 +21,7 @@ func TestPatience(t *testing.T) {
 		} else {
 			h.deadlinePassed(c)
 		}
-		got := h.Limited().Unawaited
+		got := h.LimitedClients().Unawaited
 		if h.awaited(c, 0) != awaited || !slices.Equal(got, reported) || !h.awaited(end, 0) {
 			t.Errorf("%s: rounds wait for it: %v, want %v; the record has %v", what, h.awaited(c, 0), awaited, got)
 		}

@@ -107,9 +107,9 @@ type Server struct {
 	current      *collection
 	totals       Totals
 	norms        norms
-	longest      map[string]float64 // by kind: largest accepted norm, relative to the usual one
-	limited      message.Limited    // since the last call of Limited
-	joined       chan struct{}      // somebody joined
+	longest      map[string]float64     // by kind: largest accepted norm, relative to the usual one
+	limited      message.LimitedClients // since the last call of LimitedClients
+	joined       chan struct{}          // somebody joined
 }
 
 // Default sizes, in bytes.

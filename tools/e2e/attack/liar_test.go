@@ -82,7 +82,7 @@ func TestLies(t *testing.T) {
 			}
 			for _, r := range records {
 				if len(r.Refused) != 1 || r.Refused[0].Client != 0 || len(r.Cut) > 0 {
-					t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
+					t.Errorf("the record of round %d has %+v", r.Round, r.LimitedClients)
 				}
 			}
 			s.learned(3)
@@ -284,7 +284,7 @@ func TestClaims(t *testing.T) {
 			for _, r := range s.ends() {
 				if want := c.claims == 150; (len(r.Cut) == 1) != want ||
 					want && r.Cut[0] != (message.CappedUpload{Client: 0, Claimed: 150, Counted: 40}) {
-					t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
+					t.Errorf("the record of round %d has %+v", r.Round, r.LimitedClients)
 				}
 			}
 			if !strings.Contains(s.log.String(), c.say) {

@@ -75,7 +75,7 @@ func TestLongUploadCountsUnderDP(t *testing.T) {
 	counted(t, records, 0, 1, 2)
 	for _, r := range records {
 		if len(r.Refused)+len(r.Cut) > 0 {
-			t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
+			t.Errorf("the record of round %d has %+v", r.Round, r.LimitedClients)
 		}
 	}
 	members, err := filepath.Glob(s.at("out", "hub", "members", "client-*.json"))
