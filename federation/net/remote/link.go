@@ -286,8 +286,10 @@ var ErrLarge = errors.New("too large")
 
 // FetchStatus requests the status from the server of a run.
 func (l *Link) FetchStatus(ctx context.Context) (*Status, error) {
-	if err := l.open(protocol.MaxControl); err != nil {
-		return nil, err
+	if l.call == nil { // a later request uses the same connection
+		if err := l.open(protocol.MaxControl); err != nil {
+			return nil, err
+		}
 	}
 	r, err := l.call.Status(ctx, &protocol.StatusRequest{})
 	if err != nil {

@@ -5,7 +5,38 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/nettest"
 )
+
+// Each request for the status, of which a terminal makes one a second, uses the connection of the first.
+func TestStatusKeepsItsConnection(t *testing.T) {
+	set := newElection(t).set
+	set.Listen = "127.0.0.1:0"
+	h, err := Open(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	who, err := certs.Identity{}.WithKey("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Link{URL: h.URL(), Name: certs.StatusUser, Identity: who}
+	defer l.Close()
+	var first *net.Conn
+	for n := range 3 {
+		if _, err := l.FetchStatus(nettest.TestContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = l.conn.Load()
+		} else if l.conn.Load() != first {
+			t.Error("a request makes another connection")
+		}
+	}
+}
 
 // A server that seems to speak another protocol is one whose messages were changed on the way, unless it does so again
 // and again.
