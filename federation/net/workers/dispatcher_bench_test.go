@@ -11,9 +11,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What a job costs beside the work itself: to a worker and back over TCP, with two workers of this process that do
-// nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of one
-// job.
+// The cost of a job beside the work itself: to a worker and back over TCP, with two workers of this process that do
+// nothing, for prompts of 16 tokens of width 512 and as much state. bytes-down and bytes-up are those of one job.
 func BenchmarkJob(b *testing.B) {
 	e := nettest.Method("promptfl", nil, map[string]any{"tokens": 2}).Experiment(b)
 	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {

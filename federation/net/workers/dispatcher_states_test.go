@@ -20,9 +20,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// States of 20 MB of eight clients go to one worker and back over TLS, over a link that is cut again and again. What a
-// client remembers is read when a slot can do its job and not before, so that there is one at a time here; and no file
-// is left of it.
+// States of 20 MB of six clients go to one worker and back over TLS, over a link that is cut many times. The state of a
+// client is read only when a slot will soon be free for its job, so that few are in memory. No file is left.
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
 	ca, log := nettest.NewAuthority(t), &nettest.Logs{}

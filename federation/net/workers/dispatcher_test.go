@@ -21,8 +21,8 @@ import (
 	"promptfed/federation/net/workers"
 )
 
-// However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
-// in pieces, and with statistics and an evaluation set.
+// The run folder has the bytes of a run in one process, for any number of workers, also with large tensors in the
+// object store, with statistics and with an evaluation set.
 func TestDispatcherGivesTheSame(t *testing.T) {
 	for _, s := range []nettest.Stack{
 		nettest.Method("promptfl", nil, map[string]any{"tokens": 2}),
@@ -42,15 +42,14 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 				}
 				totals := f.same(ctx, want, records)
 				if totals.Jobs == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Jobs) != f.jobs.Load() {
-					t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
+					t.Errorf("%+v, %d jobs begun", totals, f.jobs.Load())
 				}
 			})
 		}
 	}
 }
 
-// A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which
-// came late.
+// The jobs of a worker that is killed are executed by another worker, which joined later.
 func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
@@ -73,13 +72,13 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 	first := f.start(ctx, 0, 2)
 	go func() {
 		<-inside
-		first.Close() // as kill -9 does: nothing is said any more
+		first.Close() // as kill -9 does
 		close(release)
 		f.start(ctx, 1, 2)
 	}()
 	totals := f.same(ctx, want, records)
 	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() {
-		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
+		t.Errorf("%+v, %d jobs begun", totals, f.jobs.Load())
 	}
 }
 
@@ -105,13 +104,12 @@ func TestDispatcherDuplicates(t *testing.T) {
 	f.start(ctx, 0, 2)
 	totals := f.same(ctx, want, records)
 	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() {
-		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
+		t.Errorf("%+v, %d jobs begun", totals, f.jobs.Load())
 	}
 	nettest.Eventually(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
 }
 
-// A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
-// another.
+// A run that was stopped continues with other workers. A worker of the stopped run reports that the run is over.
 func TestDispatcherResumes(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
@@ -137,7 +135,7 @@ func TestDispatcherResumes(t *testing.T) {
 	}
 }
 
-// What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
+// A worker that differs from the run is refused before it gets a job. A second run cannot use the queue.
 func TestDispatcherRefuses(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
 	ctx := nettest.TestContext(t)
@@ -198,7 +196,7 @@ func (f *farm) failing(jobs int64) (left *atomic.Int64) {
 	return left
 }
 
-// A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
+// A job that fails is tried again. A job that fails every time ends the run with the reason.
 func TestDispatcherFailures(t *testing.T) {
 	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
@@ -251,7 +249,7 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 	}
 }
 
-// A job that takes every worker down ends the run, which names the job.
+// A job during which every worker is lost ends the run with an error that names the job.
 func TestDispatcherKiller(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
 	ctx, cancel := context.WithCancel(nettest.TestContext(t))
@@ -285,7 +283,7 @@ func TestDispatcherKiller(t *testing.T) {
 	}
 }
 
-// What clients measure of the terms of their losses comes from workers as from one process.
+// The clients' measurements of the terms of their losses are those of one process.
 func TestDispatcherGivesTerms(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
 	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
