@@ -1,6 +1,7 @@
 // Command shot photographs a page in a headless Chromium: a PNG of the window, or of the whole page where HEIGHT is 0.
+// A page is HTML, SVG or a picture.
 //
-//	go run ./tools/lab/page/shot FILE.html[#SECTION]|http://... OUT.png WIDTH HEIGHT light|dark
+//	go run ./tools/lab/page/shot FILE[#SECTION]|http://... OUT.png WIDTH HEIGHT light|dark
 package main
 
 import (
@@ -31,7 +32,7 @@ func run(args []string) error {
 		fmt.Sscan(strings.Join(args[2:], " "), &width, &height, &colours)
 	}
 	if width < 1 || height < 0 || colours != "light" && colours != "dark" {
-		return fmt.Errorf("usage: shot FILE.html[#SECTION]|http://... OUT.png WIDTH HEIGHT light|dark")
+		return fmt.Errorf("usage: shot FILE[#SECTION]|http://... OUT.png WIDTH HEIGHT light|dark")
 	}
 	address, out := args[0], args[1]
 	if !strings.HasPrefix(address, "http://") {
@@ -60,9 +61,9 @@ func run(args []string) error {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}}); err != nil {
 		return err
 	}
-	// the browser paints the canvas in the frame after the page is ready
+	// Navigate waits for the page's scripts; the browser paints the canvas in a frame after them
 	if err := chromedp.Do(b, chromedp.EmulateViewport(width, window), chromedp.Navigate(address),
-		chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)), chromedp.Sleep(300*time.Millisecond)); err != nil {
+		chromedp.Sleep(300*time.Millisecond)); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	png, err := chromedp.Run(b, take)
