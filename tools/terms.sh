@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
-# Writes the two tables of docs/terms.md into runs/terms: tiny.md from configs/methods with fewer clients and synthetic images, on
-# the tiny backbone; full.md with default options, on ViT-B/16's text tower with random weights and random unit rows for
-# images. The argument is the name of one table; the default is both. A case with an existing file is not run again.
+# Writes the tables of docs/terms.md into runs/terms/terms.md. They hold two measurements: tiny, of configs/methods with fewer
+# clients and synthetic images, on the tiny backbone; and full, with default options, on ViT-B/16's text tower with random
+# weights and random unit rows for images. The argument is the name of one measurement, whose columns alone are filled;
+# the default is both. A case with an existing file is not run again.
 set -euo pipefail
 # PROMPTFED is the path of the program; the default is bin/promptfed.
 out=runs/terms
 mkdir -p "$out"
+export LC_ALL=C
+shopt -s nullglob
 
-# measure TABLE LABEL CONFIG FLAGS... writes the rows of one case.
+# measure SIZE LABEL CONFIG FLAGS... writes the rows of one case.
 measure() {
-	local table=$1 label=$2 config=$3
+	local size=$1 label=$2 config=$3
 	shift 3
-	local file=$out/$table-${label//[^A-Za-z0-9]/_}.rows
+	local file=$out/$size-${label//[^A-Za-z0-9]/_}.rows
 	[ -s "$file" ] && return
 	"${PROMPTFED:-bin/promptfed}" terms "configs/methods/$config.yaml" --markdown --short --set "name=$label" "${flags[@]}" "$@" 2>"$out/log" >"$file.md" ||
 		{ cat "$out/log" >&2; exit 1; }
 	{ grep '^|' "$file.md" || true; } | tail -n +3 >"$file"
-	sed -n 's/^note: /  /p' "$file.md" >>"$out/$table.notes"
+	sed -n 's/^note: /  /p' "$file.md" >>"$out/$size.notes"
 }
 
-# both TABLE measures the methods whose losses have more than one term, also with earlier defaults.
-both() {
+# several SIZE measures the methods whose losses have more than one term, also with earlier defaults.
+several() {
 	measure "$1" FedPHA fedpha
 	measure "$1" "FedPHA, eq9" fedpha --set options.projector=eq9
 	measure "$1" SDFed sdfed
@@ -40,27 +43,59 @@ both() {
 	measure "$1" "FedProto, mean, 0.1" fedproto --set options.distance=mean --set options.lambda=0.1
 }
 
+# collect joins the rows of both measurements. A cell has the first and the last round, or one number if they are equal. The
+# cross entropy of a method that has only one is in the second table.
 collect() {
-	echo '| method | term | on | value first | last | gradient first | last | relative first | last |'
-	echo '|:--- |:--- |:--- | ---:| ---:| ---:| ---:| ---:| ---:|'
-	cat "$out/$1"-*.rows
+	awk -F ' *[|] *' '
+	function pair(first, last) { return first == last ? first : first ", " last }
+	function cell(of, size, term) { return " | " ((size, term) in of ? of[size, term] : "-") }
+	function both(of, term) { return cell(of, "full", term) cell(of, "tiny", term) }
+	FNR == 1 { size = FILENAME ~ /\/full-/ ? "full" : "tiny" }
+	{
+		term = $2 " | " $3
+		if (!(term in method)) {
+			order[++terms] = term
+			method[term] = $2
+			entropies[$2] += $3 ~ /^cross entropy/
+		}
+		value[size, term] = pair($5, $6)
+		gradient[size, term] = pair($7, $8)
+		relative[size, term] = pair($9, $10)
+	}
+	END {
+		print "| method | term | relative, full size | relative, tiny | gradient, full size | gradient, tiny | value, full size | value, tiny |"
+		print "|:--- |:--- | ---:| ---:| ---:| ---:| ---:| ---:|"
+		for (i = 1; i <= terms; i++) {
+			t = order[i]
+			if (t ~ /[|] cross entropy/ && entropies[method[t]] == 1)
+				alone[++single] = t
+			else
+				print "| " t both(relative, t) both(gradient, t) both(value, t) " |"
+		}
+		print "\nCross entropy of the methods with a single one (relative norm 1):\n"
+		print "| method | value, full size | gradient, full size | value, tiny | gradient, tiny |"
+		print "|:--- | ---:| ---:| ---:| ---:|"
+		for (i = 1; i <= single; i++)
+			print "| " method[t = alone[i]] cell(value, "full", t) cell(gradient, "full", t) cell(value, "tiny", t) \
+				cell(gradient, "tiny", t) " |"
+	}' "$@"
 }
 
-for table in ${1:-tiny full}; do
-	: >"$out/$table.notes"
-	case $table in
+for size in ${1:-tiny full}; do
+	: >"$out/$size.notes"
+	case $size in
 	tiny)
 		flags=(--rounds 3 --set train.epochs=1 --set partition.clients=4 --set data.generator.train=8 --set data.generator.test=2)
-		both tiny
+		several tiny
 		measure tiny FedHPL fedhpl
 		measure tiny FedPR fedpr
 		;;
 	full)
 		flags=(--rounds 2 --full-size --set options={} --set train.lr=0.002 --set train.epochs=1 --set train.batch=8 --set partition.kind=iid
 			--set partition.clients=2 --set data.classes=base --set data.generator.train=2 --set data.generator.test=1)
-		both full
+		several full
 		;;
 	esac
-	collect "$table" >"$out/$table.md"
-	echo "$out/$table.md"
 done
+collect "$out"/tiny-*.rows "$out"/full-*.rows >"$out/terms.md"
+echo "$out/terms.md"

@@ -177,6 +177,21 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// TestInitial compares the initial weights of the text tower with those of CLIP's code: attn_std = width^-0.5,
+// proj_std = attn_std (2 layers)^-0.5, fc_std = (2 width)^-0.5.
+func TestInitial(t *testing.T) {
+	block := "transformer.resblocks.0."
+	for name, want := range map[string]float64{"text_projection": 0.17678, "positional_embedding": 0.01,
+		block + "attn.in_proj_weight": 0.17678, block + "attn.out_proj.weight": 0.07217,
+		block + "mlp.c_fc.weight": 0.125, block + "mlp.c_proj.weight": 0.07217} {
+		shape, ok := small.Shapes()[name]
+		mean, std := initial(name, shape, small.Width, small.Layers)
+		if !ok || mean != 0 || math.Abs(std-want) > 1e-5 {
+			t.Errorf("%s %v: mean %g and standard deviation %g, want %g", name, shape, mean, std, want)
+		}
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	short := small
 	short.Context = 19

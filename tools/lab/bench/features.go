@@ -72,7 +72,7 @@ func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, thr
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	w := stored{}
-	if err := w.draw(dir, "image.safetensors", v.Shapes()); err != nil {
+	if err := w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers); err != nil {
 		return 0, err
 	}
 	profile, session := filepath.Join(dir, "profile"), o.session(1)

@@ -85,9 +85,9 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*
 // of words splits texts into tokens, and the token numbers select rows of a random table.
 func fullSize(name string, a clip.TextArch, v clip.VisionArch, words *bundle.Bundle, dir string) (*tower, error) {
 	w := stored{}
-	err := w.draw(dir, "text.safetensors", a.Shapes())
+	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
 	if err == nil && v.Width > 0 {
-		err = w.draw(dir, "image.safetensors", v.Shapes())
+		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
@@ -149,18 +149,24 @@ func (r random) Tokens() int {
 
 func (random) TakesPromptTokens() bool { return true }
 
-// initial returns the mean and the standard deviation of a tensor's initial values, so that activations keep their
-// size.
-func initial(name string, shape []int) (mean float32, std float64) {
+// initial returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
+// number of blocks, as CLIP's training draws them (Radford et al. 2021, initialize_parameters of the published code). A
+// ResNet has no blocks.
+func initial(name string, shape []int, width, layers int) (mean float32, std float64) {
+	w := 1 / math.Sqrt(float64(width))
 	switch {
-	case strings.HasSuffix(name, "bias"), strings.HasSuffix(name, "_embedding"):
-		return 0, 0.01
-	case len(shape) == 1:
-		return 1, 0 // gains of layer norms
-	case len(shape) == 4: // He et al. 2015
+	case len(shape) == 4: // He et al. 2015, so that activations keep their size
 		return 0, math.Sqrt(2 / float64(tensor.Size(shape[1:])))
+	case strings.HasSuffix(name, "_proj.weight") && layers > 0:
+		return 0, w / math.Sqrt(2*float64(layers))
+	case strings.HasSuffix(name, "c_fc.weight"):
+		return 0, w / math.Sqrt2
+	case strings.HasSuffix(name, "bias"), name == "positional_embedding":
+		return 0, 0.01
+	case len(shape) == 2, strings.HasSuffix(name, "_embedding"):
+		return 0, w
 	}
-	return 0, 1 / math.Sqrt(2*float64(shape[1]))
+	return 1, 0 // gains of layer norms
 }
 
 // named returns the tokens of class names that package clip knows.
@@ -184,10 +190,10 @@ func named(classes []string) ([][]int, error) {
 type stored map[string]graph.External
 
 // draw writes random weights of the given shapes into a file of dir.
-func (s stored) draw(dir, file string, shapes map[string][]int) error {
+func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
 	m := tensor.Map{}
 	for name, shape := range shapes {
-		mean, std := initial(name, shape)
+		mean, std := initial(name, shape, width, layers)
 		m[name] = method.Draw(seed, 0, name, shape, std)
 		for i := range m[name].Data {
 			m[name].Data[i] += mean
