@@ -161,21 +161,26 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 		if err != nil {
 			return nil, err
 		}
+		at := map[string][][]float64{} // by kind and client, one value per run
+		for _, c := range values {
+			if c.clients != values[0].clients {
+				continue
+			}
+			if at[c.kind] == nil {
+				at[c.kind] = make([][]float64, c.clients)
+			}
+			at[c.kind][c.client] = append(at[c.kind][c.client], c.value)
+		}
 		panel := figures.StripPanel{Title: p.title}
-		for _, name := range kindsOf(values) {
+		for _, name := range results.SortedKeys(at) {
 			group := figures.StripGroup{Label: name}
-			for k := range values[0].clients {
-				of := valuesOf(values, func(c clientValue) bool {
-					return c.clients == values[0].clients && c.kind == name && c.client == k
-				})
+			for _, of := range at[name] {
 				if len(of) > 0 {
 					mean, _ := metrics.MeanStd(of)
 					group.Values = append(group.Values, mean)
 				}
 			}
-			if len(group.Values) > 0 {
-				panel.Groups = append(panel.Groups, group)
-			}
+			panel.Groups = append(panel.Groups, group)
 		}
 		if len(panel.Groups) > 0 {
 			out.Panels = append(out.Panels, panel)
