@@ -44,15 +44,16 @@ func complete(root *cobra.Command) {
 	}
 }
 
-// runs completes folders of runs and sweeps in runs/ and in the typed folder, down to the depth of runs/NAME/seed-1.
+// runs completes folders of runs and sweeps in runs/, down to the depth of runs/NAME/seed-1, and in the typed folder,
+// which may be / and is therefore searched to one level below only.
 func runs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	places := []string{"runs"}
+	levels := map[string]int{"runs": 4}
 	if typed != "" {
-		places = append(places, typed+"*")
+		levels[typed+"*"] = 2
 	}
 	var out []string
-	for _, place := range places {
-		for depth := range 4 {
+	for place, n := range levels {
+		for depth := range n {
 			for _, file := range []string{runfolder.ConfigFile, configs.PlanFile} {
 				found, _ := filepath.Glob(filepath.Join(place+strings.Repeat("/*", depth), file))
 				for _, path := range found {
