@@ -85,7 +85,11 @@ func ReadProvenance(dir string) (p Provenance, err error) {
 		return p, err
 	}
 	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, MaxProvenance)).Decode(&p); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, MaxProvenance))
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
 		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 	}
 	return p, nil
