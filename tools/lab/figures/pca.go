@@ -133,8 +133,9 @@ func (f PCA) places(in PCAPanel) (*plane, error) {
 		}
 		return out
 	}
-	return &plane{project("image", in.Images), project("text before", in.Before), project("text after", in.After),
-		in.Labels, basis.Explained}, err
+	out := &plane{project("image", in.Images), project("text before", in.Before), project("text after", in.After),
+		in.Labels, basis.Explained}
+	return out, err
 }
 
 // all draws all classes.

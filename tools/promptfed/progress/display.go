@@ -260,6 +260,8 @@ func (d *Display) Warn(line string) {
 
 // Fallback prints why provider auto chose the CPU, for commands that open no experiment.
 func (d *Display) Fallback(why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if why != nil {
 		d.say("%s", fallback(why))
 	}
