@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +56,7 @@ type target struct {
 	scratch           string
 }
 
-// load reads a package and the sites of its code that is not generated.
+// load reads a package and its sites.
 func load(name string) (target, []site, error) {
 	var t target
 	out, err := exec.Command("go", "list", "-json", name).Output()
@@ -72,9 +71,6 @@ func load(name string) (target, []site, error) {
 		source, err := os.ReadFile(filepath.Join(t.Dir, f))
 		if err != nil {
 			return t, nil, err
-		}
-		if generated.Match(source) {
-			continue
 		}
 		sites, err := sitesOf(f, source)
 		if err != nil {
@@ -131,8 +127,6 @@ func check(name string, count int, seed uint64, list bool) (bool, error) {
 func (t *target) name(s site) string {
 	return fmt.Sprintf("%s/%s:%d %s: %s -> %s", t.ImportPath, s.file, s.line, s.function, s.old, s.fresh)
 }
-
-var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 // measure runs the tests without a fault. It keeps which lines they reach and how long they may take.
 func (t *target) measure() error {

@@ -42,11 +42,11 @@ type finder struct {
 	sites          []site
 }
 
-// sitesOf returns the sites of a Go file in the order of the file.
+// sitesOf returns the sites of a Go file in the order of the file, and none for generated code.
 func sitesOf(file string, source []byte) ([]site, error) {
 	f := finder{file: file, source: source, set: token.NewFileSet()}
-	tree, err := parser.ParseFile(f.set, file, source, 0)
-	if err != nil {
+	tree, err := parser.ParseFile(f.set, file, source, parser.ParseComments)
+	if err != nil || ast.IsGenerated(tree) {
 		return nil, err
 	}
 	for _, d := range tree.Decls {
@@ -63,7 +63,7 @@ func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ForStmt: // a loop whose step is another one does not end
 		for _, part := range []ast.Node{n.Init, n.Cond, n.Body} {
-			if part != ast.Stmt(nil) && part != ast.Expr(nil) {
+			if part != nil {
 				ast.Inspect(part, f.visit)
 			}
 		}
