@@ -40,6 +40,7 @@ func TestRegisterRefuses(t *testing.T) {
 		"no Paper":                         {Name: "mine", Title: "T", Default: sound},
 		"Default of mine is <nil>":         {Name: "mine", Title: "T", Paper: "P"},
 		"must be a struct":                 {Name: "mine", Title: "T", Paper: "P", Default: &sound},
+		"must be a method":                 {Name: "mine", Title: "T", Paper: "P", Default: struct{ Tokens int }{}},
 	} {
 		func() {
 			defer func() {

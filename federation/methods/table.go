@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods/adapters"
 	"promptfed/federation/methods/image"
 	"promptfed/federation/methods/multimodal"
@@ -34,7 +35,7 @@ var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
 // Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
 // for a definition without a title or a paper, for a name that is taken or not valid, and for a Default that is no
-// struct.
+// struct of options of a method.
 func Register(d layer.Def) {
 	if !defName.MatchString(d.Name) {
 		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", d.Name))
@@ -47,6 +48,10 @@ func Register(d layer.Def) {
 	}
 	if t := reflect.TypeOf(d.Default); t == nil || t.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("methods: Default of %s is %v; it must be a struct of options", d.Name, t))
+	}
+	_, builds := d.New().(layer.Builder)
+	if _, is := d.Default.(method.Method); !is && !builds {
+		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", d.Name, d.Default))
 	}
 	at, _ := slices.BinarySearchFunc(table, d, order)
 	table = slices.Insert(table, at, d)
