@@ -178,7 +178,6 @@ class FedAMP(Summed, Wrapper):
         d = torch.cdist(w, w) ** 2
         sigma = self.o["sigma"] or d[torch.triu(torch.ones_like(d), 1) > 0].quantile(0.5)
         x = sigma / len(ups) * torch.exp(-d / sigma) / sigma * (1 - torch.eye(len(ups)))
-        x = x / x.sum(1, keepdim=True).clamp(min=1)
         x = x + torch.diag(1 - x.sum(1))
         for i, u in enumerate(ups):
             server.kept.update({f"amp/{i}/{n}": t for n, t in u.shared.items()})
