@@ -35,7 +35,6 @@ func tables(root string) (map[string]string, error) {
 		"datasets":      dataTable(),
 		"partitions":    partitionTable(),
 		"packages":      packageTable(all),
-		"papers":        paperList(),
 		"moving":        movingTable(),
 		"metrics":       metricTable(),
 	}, nil
@@ -76,14 +75,6 @@ func optionTables() string {
 				return []string{code(o.Name), code(o.Default), o.Help}
 			}, "option", "default", "meaning"))
 		}
-	}
-	return b.String()
-}
-
-func paperList() string {
-	var b strings.Builder
-	for _, e := range methods.Table() {
-		fmt.Fprintf(&b, "- %s, %s: %s\n", code(e.Name), e.Title, e.Paper)
 	}
 	return b.String()
 }
