@@ -56,8 +56,9 @@ type architectures struct {
 	Entries        []architecture
 }
 
-// architecturesPage is the page with the results of TestArchitectures. UPDATE=1 writes it.
-const architecturesPage = "../../../docs/architectures.md"
+// pages hold the results of TestArchitectures by library. UPDATE=1 writes them.
+var pages = map[string][]string{"../../../docs/architectures.md": {"open_clip", "timm", "transformers"},
+	"testdata/settings.md": {"variant"}}
 
 // TestArchitectures converts small versions, with weights from a formula, of every configuration of open_clip, every
 // vit_* of timm, every model of transformers with features of images and texts, and variants of them. Each is either
@@ -94,7 +95,9 @@ func TestArchitectures(t *testing.T) {
 	worst.Range(func(_, v any) bool { largest = max(largest, v.(float64)); return true })
 	t.Logf("largest difference %.2g", largest)
 	if os.Getenv("ARCHITECTURES") == "" && !t.Failed() {
-		samePage(t, all.page(results))
+		for path, libraries := range pages {
+			samePage(t, path, all.page(results, libraries))
+		}
 	}
 }
 
@@ -302,25 +305,25 @@ func sketch(x *tensor.Tensor) []float64 {
 	return out
 }
 
-// samePage compares the page of documentation with the results.
-func samePage(t *testing.T, tables string) {
+// samePage compares a page with the results, from its first section on.
+func samePage(t *testing.T, path, tables string) {
 	t.Helper()
-	data, err := os.ReadFile(architecturesPage)
+	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	text, _, _ := strings.Cut(string(data), "\n## ")
 	if want := text + tables; os.Getenv("UPDATE") != "" {
-		orttest.Write(t, architecturesPage, want)
+		orttest.Write(t, path, want)
 	} else if want != string(data) {
-		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", architecturesPage)
+		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", path)
 	}
 }
 
 // page formats the results: one table for each library, with refusals for the same reason in one row.
-func (all architectures) page(results []string) string {
+func (all architectures) page(results, libraries []string) string {
 	var b strings.Builder
-	for _, library := range []string{"open_clip", "timm", "transformers", "variant"} {
+	for _, library := range libraries {
 		rows, n := map[string][]string{}, 0
 		for i, a := range all.Entries {
 			if a.Library == library {
