@@ -214,7 +214,7 @@ func TestTokensOfEightBits(t *testing.T) {
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
 }
 
-// The table in docs/dropin.md equals the output of inspect for every folder here.
+// The table in testdata/inspect.md equals the output of inspect for every folder here.
 func TestTableOfInspect(t *testing.T) {
 	orttest.RequireLibrary(t)
 	running = true
@@ -223,7 +223,7 @@ func TestTableOfInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(orttest.Read(t, "../../../docs/dropin.md"))
+	page := string(orttest.Read(t, "testdata/inspect.md"))
 	for _, dir := range append(list, "testdata/siglip", "testdata/chinese-clip", "testdata/roberta") {
 		b := openBundle(t, specOf(dir))
 		var r bundle.Report
@@ -250,7 +250,7 @@ func TestTableOfInspect(t *testing.T) {
 		}
 		row := fmt.Sprintf("\n| `%s` | %s | %s | %s |\n", filepath.Base(dir), text, image, batch)
 		if !strings.Contains(page, row) {
-			t.Errorf("docs/dropin.md has no row%s", row)
+			t.Errorf("testdata/inspect.md has no row%s", row)
 		}
 	}
 }
