@@ -40,7 +40,7 @@ methods: build ## train every method on six tasks with three seeds, print tables
 	bin/promptfed sweep configs/field/results.yaml --out runs/methods --force \
 		$(if $(wildcard ../shared/data/pacs),,--keep 'task=label skew,few shots,domain skew')
 
-terms: build ## measure the terms of every loss (tables of docs/terms.md), write runs/terms
+terms: build ## measure the terms of every loss (table of docs/terms.md), write runs/terms
 	@rm -rf runs/terms
 	@tools/terms.sh
 

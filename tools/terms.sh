@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the tables of docs/terms.md into runs/terms/terms.md. They hold two measurements: tiny, of configs/methods with fewer
+# Writes the table of docs/terms.md into runs/terms/terms.md. It holds two measurements: tiny, of configs/methods with fewer
 # clients and synthetic images, on the tiny backbone; and full, with default options, on ViT-B/16's text tower with random
-# weights and random unit rows for images. The argument is the name of one measurement, whose columns alone are filled;
+# weights and random unit rows for images. The argument is the name of one measurement, whose column alone is filled;
 # the default is both. A case with an existing file is not run again.
 set -euo pipefail
 # PROMPTFED is the path of the program; the default is bin/promptfed.
@@ -43,14 +43,12 @@ several() {
 	measure "$1" "FedProto, mean, 0.1" fedproto --set options.distance=mean --set options.lambda=0.1
 }
 
-# collect joins the rows of both measurements. A cell has the first and the last round, or one number if they are equal. The
-# cross entropy of a method that has only one is in the second table.
+# collect joins the rows of both measurements. A cell has the first and the last round, or one number if they are equal.
 collect() {
 	awk -F ' *[|] *' '
+	function short(x) { return x ~ /[0-9]/ ? sprintf("%.2g", x) : x }
 	function pair(first, last) { return first == last ? first : first ", " last }
-	function cell(of, size, term) { return " | " ((size, term) in of ? of[size, term] : "-") }
-	function both(of, term) { return cell(of, "full", term) cell(of, "tiny", term) }
-	FNR == 1 { size = FILENAME ~ /\/full-/ ? "full" : "tiny" }
+	function cell(size, term) { return " | " ((size, term) in relative ? relative[size, term] : "-") }
 	{
 		term = $2 " | " $3
 		if (!(term in method)) {
@@ -58,26 +56,16 @@ collect() {
 			method[term] = $2
 			entropies[$2] += $3 ~ /^cross entropy/
 		}
-		value[size, term] = pair($5, $6)
-		gradient[size, term] = pair($7, $8)
-		relative[size, term] = pair($9, $10)
+		relative[FILENAME ~ /\/full-/ ? "full" : "tiny", term] = pair(short($9), short($10))
 	}
 	END {
-		print "| method | term | relative, full size | relative, tiny | gradient, full size | gradient, tiny | value, full size | value, tiny |"
-		print "|:--- |:--- | ---:| ---:| ---:| ---:| ---:| ---:|"
+		print "| method | term | full size | tiny |"
+		print "|:--- |:--- | ---:| ---:|"
 		for (i = 1; i <= terms; i++) {
 			t = order[i]
-			if (t ~ /[|] cross entropy/ && entropies[method[t]] == 1)
-				alone[++single] = t
-			else
-				print "| " t both(relative, t) both(gradient, t) both(value, t) " |"
+			if (t !~ /[|] cross entropy/ || entropies[method[t]] > 1) # of a single one the norm is 1
+				print "| " t cell("full", t) cell("tiny", t) " |"
 		}
-		print "\nCross entropy of the methods with a single one (relative norm 1):\n"
-		print "| method | value, full size | gradient, full size | value, tiny | gradient, tiny |"
-		print "|:--- | ---:| ---:| ---:| ---:|"
-		for (i = 1; i <= single; i++)
-			print "| " method[t = alone[i]] cell(value, "full", t) cell(gradient, "full", t) cell(value, "tiny", t) \
-				cell(gradient, "tiny", t) " |"
 	}' "$@"
 }
 
