@@ -97,6 +97,13 @@ func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
 	return err
 }
 
+// distance returns the largest difference of two tensors of one shape; not a number where an element is none.
+func distance(a, b *tensor.Tensor) float64 {
+	d := a.Clone()
+	d.Axpy(-1, b)
+	return d.MaxAbs()
+}
+
 func raw(t *tensor.Tensor) []byte {
 	var b []byte
 	for _, v := range t.Data {
@@ -106,6 +113,5 @@ func raw(t *tensor.Tensor) []byte {
 }
 
 func equal(a, b *tensor.Tensor) bool {
-	return a != nil && b != nil && slices.Equal(a.Shape, b.Shape) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints,
-		b.Ints)
+	return a != nil && b != nil && a.SameShape(b) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints, b.Ints)
 }

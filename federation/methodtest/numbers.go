@@ -1,7 +1,6 @@
 package methodtest
 
 import (
-	"context"
 	"maps"
 	"math"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -97,17 +95,10 @@ var TwoEpochs = spec.Training{Epochs: 2, Optim: optim.Config{Name: "sgd", LR: 0.
 // Traced returns the trace of some rounds of a stack on three clients.
 func Traced(t *testing.T, name string, with []string, o Options, rounds int, train spec.Training) tensor.Map {
 	t.Helper()
-	m, err := methods.Build(name, with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	train.Batch = 4
 	rec := trace.NewRecorder()
-	_, err = engine.Run(context.Background(), &spec.Experiment{Method: m, Classes: Classes,
-		Template: "a photo of a {}.", Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5},
-		Training: train}, engine.Settings{Settings: client.Settings{Tracer: rec}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run(t, &spec.Experiment{Method: build(t, name, with, o), Classes: Classes, Template: "a photo of a {}.",
+		Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5}, Training: train},
+		engine.Settings{Settings: client.Settings{Tracer: rec}})
 	return rec.Tensors
 }

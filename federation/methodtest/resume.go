@@ -33,19 +33,48 @@ func (a *after) Step(trace.StepRecord) {
 	}
 }
 
-// interruptions stop a run at one point each; repair undoes what keeps a resumed run from writing.
+// interruption stops a run at one point; repair undoes what keeps a resumed run from writing.
+type interruption func(s *engine.Settings, stop func(), dir string) (repair func() error)
+
+func atStep(n int64) interruption {
+	return func(s *engine.Settings, stop func(), _ string) func() error {
+		s.Tracer = &after{n, stop}
+		return nil
+	}
+}
+
+// blocked puts something else in the place of a file or folder of the run after round 1.
+func blocked(name string) interruption {
+	return func(s *engine.Settings, _ func(), dir string) func() error {
+		path := filepath.Join(dir, name)
+		aside := filepath.Join(dir, "aside")
+		s.OnRound = func(r record.Record) {
+			if r.Round != 1 {
+				return
+			}
+			info, _ := os.Stat(path)
+			os.Rename(path, aside)
+			if info.IsDir() {
+				os.WriteFile(path, nil, 0o644)
+			} else {
+				os.MkdirAll(filepath.Join(path, "in the way"), 0o755)
+			}
+		}
+		return func() error {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return os.Rename(aside, path)
+		}
+	}
+}
+
 var interruptions = []struct {
 	name string
-	set  func(s *engine.Settings, stop func(), dir string) (repair func() error)
+	set  interruption
 }{
-	{"second step", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.Tracer = &after{2, stop}
-		return nil
-	}},
-	{"eleventh step", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.Tracer = &after{11, stop}
-		return nil
-	}},
+	{"second step", atStep(2)},
+	{"eleventh step", atStep(11)},
 	{"first turn", func(s *engine.Settings, stop func(), _ string) func() error {
 		s.OnTurn = func(o message.Instruction, _ int) { stop() }
 		return nil
@@ -66,51 +95,9 @@ var interruptions = []struct {
 		}
 		return nil
 	}},
-	{"a commit that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
-		check, aside := filepath.Join(dir, record.CheckFolder), filepath.Join(dir, "aside")
-		s.OnRound = func(r record.Record) {
-			if r.Round == 1 {
-				os.Rename(check, aside)
-				os.WriteFile(check, nil, 0o644)
-			}
-		}
-		return func() error {
-			if err := os.Remove(check); err != nil {
-				return err
-			}
-			return os.Rename(aside, check)
-		}
-	}},
-	{"a server file that cannot be replaced", func(s *engine.Settings, _ func(), dir string) func() error {
-		file := filepath.Join(dir, record.CheckFolder, "server.safetensors")
-		s.OnRound = func(r record.Record) {
-			if r.Round == 1 {
-				os.Rename(file, file+".aside")
-				os.MkdirAll(filepath.Join(file, "in the way"), 0o755)
-			}
-		}
-		return func() error {
-			if err := os.RemoveAll(file); err != nil {
-				return err
-			}
-			return os.Rename(file+".aside", file)
-		}
-	}},
-	{"a line that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
-		file := filepath.Join(dir, record.RoundsFile)
-		s.OnRound = func(r record.Record) {
-			if r.Round == 1 {
-				os.Rename(file, file+".aside")
-				os.Mkdir(file, 0o755)
-			}
-		}
-		return func() error {
-			if err := os.Remove(file); err != nil {
-				return err
-			}
-			return os.Rename(file+".aside", file)
-		}
-	}},
+	{"a commit that cannot be written", blocked(record.CheckFolder)},
+	{"a server file that cannot be replaced", blocked(record.CheckFolder + "/server.safetensors")},
+	{"a line that cannot be written", blocked(record.RoundsFile)},
 }
 
 // resume: a run that is stopped at some of the interruptions and resumed has the bytes of an uninterrupted run.
@@ -168,16 +155,15 @@ func (c Case) lost(t *testing.T) {
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
 	before := c.run(t, e, engine.Settings{})
 	e.Plan.Rounds = 2
-	after := c.run(t, e, engine.Settings{Wrap: LoseReplies(func(round,
-		client int) bool {
+	after := c.run(t, e, engine.Settings{Wrap: LoseReplies(func(round, client int) bool {
 		return round == 1 && client == 1
 	})})
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
 	for _, client := range []int{0, 1, 2, 3} {
-		was, is := before.Prompts.WithoutPrefix("client/"+strconv.Itoa(client)), after.Prompts.WithoutPrefix("client/"+
-			strconv.Itoa(client))
+		at := "client/" + strconv.Itoa(client)
+		was, is := before.Prompts.WithoutPrefix(at), after.Prompts.WithoutPrefix(at)
 		if len(was) != len(is) {
 			t.Errorf("client %d remembers %v after %v", client, is.Names(), was.Names())
 		}
@@ -191,10 +177,8 @@ func (c Case) lost(t *testing.T) {
 		}
 	}
 	e.Plan.Rounds = 1
-	none := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Wrap: LoseReplies(func(int,
-		int) bool {
-		return true
-	})}
+	none := engine.Settings{Wrap: LoseReplies(func(int, int) bool { return true })}
+	none.Sessions = &c.kept.sessions
 	if _, err := engine.Run(context.Background(), e, none); err == nil {
 		t.Error("a round without any answer was accepted")
 	}

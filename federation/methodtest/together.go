@@ -21,10 +21,8 @@ func (c Case) together(t *testing.T) {
 		if g == nil || !g.SameShape(w) {
 			t.Fatalf("%s is %v, want %v", name, g, w)
 		}
-		for i, v := range w.Data {
-			if d := math.Abs(float64(g.Data[i] - v)); !(d <= 1e-6*max(1, w.MaxAbs())) {
-				t.Fatalf("%s[%d] is %g, want %g", name, i, g.Data[i], v)
-			}
+		if d := distance(g, w); !(d <= 1e-6*max(1, w.MaxAbs())) {
+			t.Fatalf("%s differs by %g", name, d)
 		}
 	}
 	for i, w := range want.Records {

@@ -222,9 +222,7 @@ func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inp
 		switch kind {
 		case method.ParamInput, method.ReceivedInput, method.BeforeInput:
 			places = []string{turn + "begin/" + name} // what came before is the end of an earlier turn
-		case method.BroadcastInput:
-			places = []string{turn + in, turn + "prepared/" + in}
-		case method.StateInput:
+		case method.BroadcastInput, method.StateInput:
 			places = []string{turn + in, turn + "prepared/" + in}
 		case method.ScalarInput:
 			places = []string{step + "scalar/" + name}
