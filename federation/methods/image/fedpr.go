@@ -30,7 +30,7 @@ import (
 //     prompts;
 //   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
 //     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
-//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt
+//     that basis is the one of package projection. Ours, exact-null, cuts no direction that the prompt
 //     does not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or
 //     [v,v] where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
@@ -98,13 +98,12 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 	out := make([]transform, p.Len()/(m.Tokens*width))
 	for i := range out {
 		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
-		keep := projection.ProjectBehind
-		if m.Projector == projection.Code {
-			keep = func(p *tensor.Tensor, lo int) (*projection.Projection, error) {
-				return projection.ProjectColumns(p, lo, width)
+		q, err := projection.ProjectColumns(rows, func(rank int) (int, int) {
+			if m.Projector == projection.Code {
+				return first, width
 			}
-		}
-		q, err := keep(rows, first)
+			return min(rank, first), width
+		})
 		if err != nil {
 			return nil, err
 		}

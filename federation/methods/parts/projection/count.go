@@ -1,10 +1,9 @@
 package projection
 
 import (
-	"fmt"
+	"maps"
 	"math"
 	"slices"
-	"strings"
 )
 
 // The kinds of projector that FedPHA and SDFed describe. With V the right singular vectors of the global prompt p
@@ -25,52 +24,24 @@ const (
 	ExactNull = "exact-null"
 )
 
-// Kinds lists the kinds of projector in sorted order.
-func Kinds() []string { return []string{Alg1, Code, Def1, Eq9, ExactNull} }
-
-// KeptEq9 is floor((1-rho)d), the columns that FedPHA Eq. 9 and SDFed Eq. 9 keep.
-func KeptEq9(d int, rho float64) int { return floorShare(1-rho, d) }
-
-// KeptAlg1 is d - floor(d(1-rho)), the columns that FedPHA Algorithm 1 keeps.
-func KeptAlg1(d int, rho float64) int { return d - floorShare(1-rho, d) }
-
-// KeptDef1 is d - floor(rho d), the columns that SDFed Definition 1 keeps.
-func KeptDef1(d int, rho float64) int { return d - floorShare(rho, d) }
-
-// KeptCode is the number of columns of the reduced V that FedPHA's public code keeps: min(T,d) - int(T(1-rho)), and no
-// less than 0. The product is a plain float64 product, as in Python, rounding included: T=10, rho=0.9 keeps 10, not 9.
-func KeptCode(t, d int, rho float64) int {
-	return max(0, min(t, d)-int(float64(t)*(1-rho)))
+// columns holds the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given rank.
+var columns = map[string]func(rho float64, t, d, rank int) (lo, hi int){
+	Eq9:  func(rho float64, _, d, _ int) (int, int) { return d - floorShare(1-rho, d), d },
+	Alg1: func(rho float64, _, d, _ int) (int, int) { return floorShare(1-rho, d), d },
+	Def1: func(rho float64, _, d, _ int) (int, int) { return floorShare(rho, d), d },
+	// The product is a plain float64 product, as in Python, rounding included: T=10, rho=0.9 keeps 10, not 9.
+	Code: func(rho float64, t, d, _ int) (int, int) {
+		m := min(t, d)
+		return min(m, int(float64(t)*(1-rho))), m
+	},
+	ExactNull: func(rho float64, _, d, rank int) (int, int) { return min(rank, d-floorShare(1-rho, d)), d },
 }
 
-// RemovedExactNull is min(rank, d - floor((1-rho)d)), the leading directions that ExactNull removes.
-func RemovedExactNull(rank, d int, rho float64) int { return min(rank, d-KeptEq9(d, rho)) }
+// Kinds lists the kinds of projector in sorted order.
+func Kinds() []string { return slices.Sorted(maps.Keys(columns)) }
 
 // floorShare is floor(share*n) of the decimal number that share stands for: 1-0.9 of 640 is 64, although the float64
 // product is 63.99999999999999.
 func floorShare(share float64, n int) int {
 	return int(math.Floor(share*float64(n) + 1e-9*float64(n)))
-}
-
-// keptColumns returns the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given
-// rank.
-func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err error) {
-	if !(rho >= 0 && rho <= 1) {
-		return 0, 0, fmt.Errorf("projection: ratio rho is %v; it must lie in [0,1]", rho)
-	}
-	switch kind {
-	case Eq9:
-		return d - KeptEq9(d, rho), d, nil
-	case Alg1:
-		return d - KeptAlg1(d, rho), d, nil
-	case Def1:
-		return d - KeptDef1(d, rho), d, nil
-	case Code:
-		m := min(t, d)
-		return m - KeptCode(t, d, rho), m, nil
-	case ExactNull:
-		return RemovedExactNull(rank, d, rho), d, nil
-	}
-	return 0, 0, fmt.Errorf("projection: unknown projector %q; known: %s", kind,
-		strings.Join(slices.Sorted(slices.Values(Kinds())), ", "))
 }

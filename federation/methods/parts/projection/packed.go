@@ -1,20 +1,16 @@
 package projection
 
-import (
-	"promptfed/runtime/tensor"
-)
+import "promptfed/runtime/tensor"
 
 // PackedFactors is the factored form of Projector as one tensor [d+1,k], k > 0: B [d,k] above a row of ones where Q = I
 // - B Bᵀ, or of zeros where Q = B Bᵀ.
 func PackedFactors(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
-	b, complement, err := Factors(p, kind, rho)
+	q, err := Project(p, kind, rho)
 	if err != nil {
 		return nil, err
 	}
-	d, k := b.Shape[0], b.Shape[1]
-	if k == 0 {
-		k = 1
-	}
+	b, complement := q.Factors()
+	d, k := b.Shape[0], max(1, b.Shape[1])
 	out := tensor.New(d+1, k)
 	copy(out.Data, b.Data)
 	if complement {

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"fmt"
+	"strings"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -20,7 +21,7 @@ type Projection struct {
 	// Lo and Hi bound the kept columns [Lo,Hi) of the completed V [d,d].
 	Lo, Hi int
 	// Arbitrary is set where p alone does not determine Q: the kept columns end inside the null space, whose basis was
-	// completed by the rule of Completion, or between two equal singular values. A trace then has to record Q.
+	// completed by the rule of complete, or between two equal singular values. A trace then has to record Q.
 	Arbitrary bool
 
 	svd        *thinSVD
@@ -33,35 +34,24 @@ type Projection struct {
 // Project decomposes the prompt p [T,d] and chooses what a kind (see Kinds) keeps for the ratio rho in [0,1].
 // A rank-deficient or zero p is fine. A p that is not a finite float matrix is an error.
 func Project(p *tensor.Tensor, kind string, rho float64) (*Projection, error) {
-	m, err := matrix("prompt", p)
+	if !(rho >= 0 && rho <= 1) {
+		return nil, fmt.Errorf("projection: ratio rho is %v; it must lie in [0,1]", rho)
+	}
+	kept := columns[kind]
+	if kept == nil {
+		return nil, fmt.Errorf("projection: unknown projector %q; known: %s", kind, strings.Join(Kinds(), ", "))
+	}
+	q, err := ProjectColumns(p, func(rank int) (int, int) { return kept(rho, p.Shape[0], p.Shape[1], rank) })
 	if err != nil {
 		return nil, err
 	}
-	return project(m, kind, rho)
+	q.Kind = kind
+	return q, nil
 }
 
-// Projector returns Q [d,d] of Project; see Projection for the cheaper factored form.
-func Projector(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
-	q, err := Project(p, kind, rho)
-	if err != nil {
-		return nil, err
-	}
-	return q.Dense(), nil
-}
-
-// ProjectColumns keeps the columns [lo,hi) of the completed V [d,d] of the prompt p [T,d].
-func ProjectColumns(p *tensor.Tensor, lo, hi int) (*Projection, error) {
-	return keepColumns(p, func(int) (int, int) { return lo, hi })
-}
-
-// ProjectBehind removes the leading min(rank, lo) right singular vectors of the prompt p [T,d] and keeps everything
-// else, so that it does not depend on the choice of a basis of the null space.
-func ProjectBehind(p *tensor.Tensor, lo int) (*Projection, error) {
-	return keepColumns(p, func(rank int) (int, int) { return min(rank, lo), p.Shape[1] })
-}
-
-// keepColumns keeps the columns of the completed V that follow from the rank.
-func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection, error) {
+// ProjectColumns keeps columns [lo,hi) of the completed V [d,d] of the prompt p [T,d], which may depend on its rank. A
+// lo of at most the rank and a hi of d do not depend on the choice of a basis of the null space.
+func ProjectColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection, error) {
 	m, err := matrix("prompt", p)
 	if err != nil {
 		return nil, err
@@ -73,31 +63,23 @@ func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection,
 	lo, hi := of(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
 		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
-			f.d,
-			p.Shape)
+			f.d, p.Shape)
 	}
-	return f.keep("", lo, hi), nil
+	return f.keep(lo, hi), nil
 }
 
-func project(p *mat.Dense, kind string, rho float64) (*Projection, error) {
-	t, d := p.Dims()
-	if _, _, err := keptColumns(kind, rho, t, d, 0); err != nil {
-		return nil, err
-	}
-	f, err := decompose(p)
+// Projector returns Q [d,d] of Project; see Projection for the cheaper factored form.
+func Projector(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
+	q, err := Project(p, kind, rho)
 	if err != nil {
 		return nil, err
 	}
-	lo, hi, err := keptColumns(kind, rho, t, d, f.rank)
-	if err != nil {
-		return nil, err
-	}
-	return f.keep(kind, lo, hi), nil
+	return q.Dense(), nil
 }
 
-func (f *thinSVD) keep(kind string, lo, hi int) *Projection {
+func (f *thinSVD) keep(lo, hi int) *Projection {
 	d := f.d
-	q := &Projection{Kind: kind, Rank: f.rank, Lo: lo, Hi: hi, svd: f}
+	q := &Projection{Rank: f.rank, Lo: lo, Hi: hi, svd: f}
 	cutsNull := false
 	if lo < hi {
 		for _, cut := range []int{lo, hi} {
@@ -110,10 +92,8 @@ func (f *thinSVD) keep(kind string, lo, hi int) *Projection {
 		}
 	}
 	q.Arbitrary = cutsNull || q.tie > 0
-	switch {
-	case !cutsNull:
-		q.complement = lo <= f.rank && hi == d && lo < hi
-	default:
+	q.complement = lo <= f.rank && hi == d && lo < hi
+	if cutsNull {
 		q.complement = hi-lo > d/2
 	}
 	q.setBasis()
@@ -163,33 +143,6 @@ func (q *Projection) Factors() (b *tensor.Tensor, complement bool) {
 	return toTensor(q.basis), q.complement
 }
 
-// Factors returns the factored form of Projector; see Projection.Factors.
-func Factors(p *tensor.Tensor, kind string, rho float64) (b *tensor.Tensor, complement bool, err error) {
-	q, err := Project(p, kind, rho)
-	if err != nil {
-		return nil, false, err
-	}
-	b, complement = q.Factors()
-	return b, complement, nil
-}
-
-// Completion returns the orthonormal basis C [d, d-Rank] that completes the right singular vectors of p: column j is
-// column Rank+j of the Q of LAPACK's Householder QR of p^T [d,T] when p has full row rank, of the right singular
-// vectors [d,Rank] otherwise; the identity for a zero prompt. The completed V is [V_r | C].
-func (q *Projection) Completion() *tensor.Tensor {
-	f := q.svd
-	if f.rank == f.d {
-		return tensor.New(f.d, 0)
-	}
-	cols := make([]int, f.d-f.rank)
-	for j := range cols {
-		cols[j] = j
-	}
-	c := mat.NewDense(f.d, len(cols), nil)
-	f.complete(c, cols)
-	return toTensor(c)
-}
-
 // Dense returns Q [d,d].
 func (q *Projection) Dense() *tensor.Tensor {
 	d := q.svd.d
@@ -204,18 +157,9 @@ func (q *Projection) Dense() *tensor.Tensor {
 	}
 	for i := range d {
 		sym.Data[i*d+i] += diag
-		for j, x := range sym.Data[i*d+i : (i+1)*d] {
-			out.Data[i*d+i+j] = float32(x)
-		}
-	}
-	const block = 32 // rows and columns mirrored at a time, so that both sides stay in cache
-	for i0 := 0; i0 < d; i0 += block {
-		for j0 := i0; j0 < d; j0 += block {
-			for j := j0; j < min(j0+block, d); j++ {
-				for i := i0; i < min(i0+block, j); i++ {
-					out.Data[j*d+i] = out.Data[i*d+j]
-				}
-			}
+		for j := i; j < d; j++ {
+			x := float32(sym.Data[i*d+j])
+			out.Data[i*d+j], out.Data[j*d+i] = x, x
 		}
 	}
 	return out
@@ -227,24 +171,19 @@ func (q *Projection) Apply(x *tensor.Tensor) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return toTensor(q.apply(m)), nil
-}
-
-func (q *Projection) apply(x *mat.Dense) *mat.Dense {
-	n, d := x.Dims()
-	y := mat.NewDense(n, d, nil)
+	y := mat.NewDense(x.Shape[0], q.svd.d, nil)
 	if q.complement {
-		y.Copy(x)
+		y.Copy(m)
 	}
 	if q.basis == nil {
-		return y
+		return toTensor(y), nil
 	}
 	sign := 1.0
 	if q.complement {
 		sign = -1
 	}
 	var c mat.Dense
-	c.Mul(x, q.basis)
+	c.Mul(m, q.basis)
 	blas64.Gemm(blas.NoTrans, blas.Trans, sign, c.RawMatrix(), q.basis.RawMatrix(), 1, y.RawMatrix())
-	return y
+	return toTensor(y), nil
 }

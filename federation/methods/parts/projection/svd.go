@@ -104,16 +104,9 @@ func (f *thinSVD) complete(dst *mat.Dense, cols []int) {
 	lapack64.Ormqr(blas.Left, blas.NoTrans, qr, tau, out, work, len(work))
 }
 
-// dropRows removes from every column of x [d,n] its part in the row space of p: x - V_r V_r^T x.
+// dropRows removes from every column of x [d,n] its part in the row space of p, of rank > 0: x - V_r V_r^T x.
 func (f *thinSVD) dropRows(x *mat.Dense) {
-	if f.rank > 0 {
-		dropSpan(f.v, x)
-	}
-}
-
-// dropSpan subtracts b b^T x from x [d,n], b [d,k] with orthonormal columns.
-func dropSpan(b, x *mat.Dense) {
 	var c mat.Dense
-	c.Mul(b.T(), x)
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, -1, b.RawMatrix(), c.RawMatrix(), 1, x.RawMatrix())
+	c.Mul(f.v.T(), x)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, -1, f.v.RawMatrix(), c.RawMatrix(), 1, x.RawMatrix())
 }

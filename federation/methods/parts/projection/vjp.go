@@ -31,7 +31,7 @@ func ProjectorVJP(p *tensor.Tensor, kind string, rho float64, dq *tensor.Tensor)
 //
 // Where the cut falls inside the null space (Arbitrary), pairs of a kept and a removed null direction have no gap and
 // are left out: the completion moves minimally, just enough to stay orthogonal to the row space. That is not the
-// derivative of the Householder rule of Completion, which turns the basis inside the null space as well. PyTorch 1.13
+// derivative of the Householder rule of complete, which turns the basis inside the null space as well. PyTorch 1.13
 // through torch.linalg.svd(full_matrices=True) drops every gradient of the completing columns, hence returns zero for
 // eq9; through the reduced SVD it returns NaN for a zero prompt, and huge or infinite values for a rank-deficient one,
 // where this derivative stays finite and is zero for a zero prompt.

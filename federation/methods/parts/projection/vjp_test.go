@@ -74,8 +74,8 @@ func TestVJPFiniteDifferences(t *testing.T) {
 			for _, rho := range []float64{.1, .5, .8} {
 				t.Run(fmt.Sprintf("%s-%v-%v", kind, rho, shape), func(t *testing.T) {
 					rows, d := shape[0], shape[1]
-					p, g := dense(t, lcg(3, rows, d)), dense(t, lcg(5, d, d))
-					q, err := project(p, kind, rho)
+					g := dense(t, lcg(5, d, d))
+					q, err := Project(lcg(3, rows, d), kind, rho)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -89,7 +89,7 @@ func TestVJPFiniteDifferences(t *testing.T) {
 						at := func(step float64) float64 {
 							var x mat.Dense
 							x.Scale(step, dir)
-							x.Add(&x, p)
+							x.Add(&x, q.svd.p)
 							return inner(g, transported(t, q, &x))
 						}
 						want := (at(h) - at(-h)) / (2 * h)
