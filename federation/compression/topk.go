@@ -19,11 +19,7 @@ func placeBits(n int) int { return bits.Len(uint(max(1, n-1))) }
 
 // encodeLargest writes the largest numbers; among equal ones, the first.
 func (c Codec) encodeLargest(d []float64) tensor.Map {
-	order := make([]int, len(d))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(math.Abs(d[b]), math.Abs(d[a])) })
+	order := tensor.Order(len(d), func(a, b int) int { return cmp.Compare(math.Abs(d[b]), math.Abs(d[a])) })
 	order = order[:c.kept(len(d))]
 	slices.Sort(order)
 	values, places, there := tensor.New(len(order)), make([]uint64, len(order)), make([]uint64, len(d))

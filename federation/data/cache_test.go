@@ -220,7 +220,7 @@ func TestShards(t *testing.T) {
 	if err := RoundHalf(x); err != nil {
 		t.Fatal(err)
 	}
-	if y, err := m.Read(everything(10)); err != nil || !reflect.DeepEqual(x, y) {
+	if y, err := m.Read(tensor.Indices(10)); err != nil || !reflect.DeepEqual(x, y) {
 		t.Errorf("read %v, %v", y, err)
 	}
 	if bad, err := c.Matrix(k, []int{10, 2, 2}, 3); err != nil || len(bad.Missing()) != 1 {
@@ -433,7 +433,7 @@ func put(c Cache, k Key, t *tensor.Tensor) error {
 	}
 	for _, rows := range m.Missing() {
 		for from := rows[0]; from < rows[1]; from = min(from+per, rows[1]) {
-			part := t.Rows(everything(min(per, rows[1]-from)))
+			part := t.Rows(tensor.Indices(min(per, rows[1]-from)))
 			width := len(part.Data) / part.Shape[0]
 			at := t.Data[from*width:][:len(part.Data)]
 			copy(part.Data, at)
@@ -457,6 +457,6 @@ func get(c Cache, k Key, shape ...int) (*tensor.Tensor, bool, error) {
 	if len(m.Missing()) > 0 {
 		return nil, false, nil
 	}
-	t, err := m.Read(everything(shape[0]))
+	t, err := m.Read(tensor.Indices(shape[0]))
 	return t, err == nil, err
 }

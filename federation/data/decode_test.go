@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/tensor"
 )
 
 // made returns images whose width is their number; those in bad cannot be read.
@@ -44,7 +45,7 @@ func TestDecodeKeepsOrder(t *testing.T) {
 			got = append(got, i)
 			return nil
 		})
-		if err != nil || !slices.Equal(got, everything(60)) {
+		if err != nil || !slices.Equal(got, tensor.Indices(60)) {
 			t.Errorf("%d workers: %v %v", workers, got, err)
 		}
 	}
@@ -100,12 +101,4 @@ func TestMissingFileIsABadImage(t *testing.T) {
 	err := Decode(context.Background(), e, 1, Refuse, func(io.Reader) (image.Image, error) { return nil, nil }, width,
 		func(int, int, *BadImage) error { return nil })
 	datatest.WantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
-}
-
-func everything(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
 }

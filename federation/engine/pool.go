@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/runtime/tensor"
 )
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
@@ -78,7 +79,7 @@ func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spe
 			return nil, err
 		}
 	}
-	return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
+	return slices.Collect(slices.Chunk(tensor.Indices(len(clients)), 1)), nil
 }
 
 func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {

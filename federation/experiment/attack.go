@@ -9,11 +9,11 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
-	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/tensor"
 )
 
 // attackTerm returns what distinguishes attacked runs in the fingerprint, like an option of the method.
@@ -49,7 +49,7 @@ func (b *Built) openAttack() error {
 	}
 	may := b.Engine.Plan.Trainers
 	if len(may) == 0 {
-		may = message.Indices(len(b.Parts))
+		may = tensor.Indices(len(b.Parts))
 	}
 	attackers, err := c.Attackers(may, b.Config.Seed)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -19,7 +18,7 @@ import (
 // labelsOf returns the labels of a client's training and test data, and the sum of each row of its features.
 func labelsOf(t *testing.T, d method.Data) (labels []int64, sums []float64) {
 	t.Helper()
-	m, err := d.Batch(message.Indices(d.Len()), method.Rand(1))
+	m, err := d.Batch(tensor.Indices(d.Len()), method.Rand(1))
 	if err != nil {
 		t.Fatal(err)
 	}

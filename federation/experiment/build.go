@@ -24,6 +24,7 @@ import (
 	"promptfed/models/preprocess"
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
 )
 
 // Built is an experiment that has been opened: its data, backbones, clients and method.
@@ -167,7 +168,7 @@ func (b *Built) define() error {
 	b.Engine.Warnings = slices.Concat(methods.InactiveTerms(b.Method, c.Train.Rounds), c.Train.neverReached())
 	b.Engine.Evaluate = c.Evaluation()
 	if c.Eval.NewClients > 0 { // the last ones, where holdOutClients puts those that it draws
-		all, n := message.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
+		all, n := tensor.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
 		b.Engine.Plan.Trainers, b.Engine.Plan.New = all[:n], all[n:]
 	}
 	if err := b.openAttack(); err != nil {

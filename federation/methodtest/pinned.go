@@ -70,13 +70,7 @@ func filled(t *tensor.Tensor, shape []int) *tensor.Tensor {
 // InOrder is data whose passes follow the order of the rows.
 type InOrder struct{ *spec.Features }
 
-func (d InOrder) Order(*rand.Rand) []int {
-	out := make([]int, d.Len())
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
+func (d InOrder) Order(*rand.Rand) []int { return tensor.Indices(d.Len()) }
 
 // probe is a method whose clients take their first step at given values, whatever the server sent, and their second
 // step at other values. Constants for gradients keep their values from the first step, and random numbers are drawn

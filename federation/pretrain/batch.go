@@ -50,16 +50,15 @@ func apportion(n int, shares []float64) []int {
 	for _, s := range shares {
 		sum += s
 	}
-	out, rest, order := make([]int, len(shares)), make([]float64, len(shares)), make([]int, len(shares))
+	out, rest := make([]int, len(shares)), make([]float64, len(shares))
 	left := n
 	for i, s := range shares {
 		due := float64(n) * s / sum
 		out[i] = int(due)
 		rest[i] = due - float64(out[i])
-		order[i] = i
 		left -= out[i]
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	order := tensor.Order(len(shares), func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left {
 		out[order[i%len(order)]]++
 	}

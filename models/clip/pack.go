@@ -1,6 +1,10 @@
 package clip
 
-import "slices"
+import (
+	"slices"
+
+	"promptfed/runtime/tensor"
+)
 
 // packing places the suffixes of all classes in blocks of equal size, each suffix in consecutive rows of one block.
 // Linear layers then process rows with almost no padding, and attention among the tokens of a suffix is one batched
@@ -27,10 +31,9 @@ func pack(lengths []int) packing {
 		total += n
 	}
 	if total <= maxBlock {
-		return fill(lengths, iota(len(lengths)), total)
+		return fill(lengths, tensor.Indices(len(lengths)), total)
 	}
-	order := iota(len(lengths))
-	slices.SortStableFunc(order, func(a, b int) int { return lengths[b] - lengths[a] })
+	order := tensor.Order(len(lengths), func(a, b int) int { return lengths[b] - lengths[a] })
 	var best packing
 	cost := 0
 	for size := max(longest, minBlock); size <= max(longest, maxBlock); size++ {

@@ -7,6 +7,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
 )
 
 // Poolings: the tokens from which the features of a tower are read.
@@ -83,7 +84,7 @@ func (t Text) mask(read graph.Node, n int) graph.Node {
 
 // padding returns [C,n]: which of n tokens follow the end token, whose position is read [C].
 func padding(read graph.Node, n int) graph.Node {
-	return read.Graph().Ints(iota(n)...).Greater(read.Unsqueeze(1))
+	return read.Graph().Ints(tensor.Indices(n)...).Greater(read.Unsqueeze(1))
 }
 
 // plainOnly reports whether prompts use the plain form because classes share no prefix.

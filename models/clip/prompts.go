@@ -6,6 +6,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
 )
 
 // Position is the position of the class name relative to the prompt.
@@ -237,7 +238,7 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 		return r
 	}
 	r.causal = tw.g.Const(causal(r.prefix))
-	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d", r.after), r.p, iota(r.p.rows()))
+	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d", r.after), r.p, tensor.Indices(r.p.rows()))
 	return r
 }
 

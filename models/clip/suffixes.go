@@ -198,12 +198,4 @@ func pairMask(p packing, prefix int) *tensor.Tensor {
 	return t
 }
 
-func iota(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
-func isIota(v []int) bool { return slices.Equal(v, iota(len(v))) }
+func isIota(v []int) bool { return slices.Equal(v, tensor.Indices(len(v))) }

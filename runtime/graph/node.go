@@ -95,10 +95,7 @@ func (n Node) T() Node {
 		}
 		return n.Graph().Fail("T: shape %v has no two axes to swap", n.Shape())
 	}
-	p := make([]int, r)
-	for i := range p {
-		p[i] = i
-	}
+	p := tensor.Indices(r)
 	p[r-1], p[r-2] = p[r-2], p[r-1]
 	return n.Transpose(p...)
 }

@@ -76,7 +76,7 @@ func TestDependOnTheImageAlone(t *testing.T) {
 		for _, x := range []features.Extractor{{Workers: 2}, {Workers: 5},
 			{Workers: 2, Session: ort.Options{IntraThreads: 3, Spinning: true, Runs: 4}},
 			{Workers: 1, Session: ort.Options{Prepack: true, NoArena: true}}} {
-			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), of(x, list), everything(29)...)
+			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), of(x, list), tensor.Indices(29)...)
 		}
 		for _, at := range [][]int{{28}, {11, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {27, 26, 25, 24, 23, 22, 21, 20, 19, 18,
 			17, 16, 15, 14, 13, 12, 11}} {

@@ -69,7 +69,7 @@ func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.E
 	}
 	var out []*tensor.Tensor
 	for _, r := range rows {
-		v, err := r.Read(everything(len(list)))
+		v, err := r.Read(tensor.Indices(len(list)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,14 +77,6 @@ func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.E
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-	}
-	return out
-}
-
-func everything(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
 	}
 	return out
 }

@@ -249,7 +249,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			continue
 		}
 		before := *s
-		for rows := range slices.Chunk(message.Indices(client.Test.Len()), zeroShotRows) {
+		for rows := range slices.Chunk(tensor.Indices(client.Test.Len()), zeroShotRows) {
 			batch, err := client.Test.Batch(rows, nil)
 			if err != nil {
 				return nil, fmt.Errorf("zero-shot accuracy, client %d: %w", client.ID, err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -53,7 +52,7 @@ func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error)
 		return runTogether(ctx, p.program, (*ort.Session).RunWith, ins...)
 	}
 	var mean tensor.Map
-	for index := range slices.Chunk(message.Indices(rows), size) {
+	for index := range slices.Chunk(tensor.Indices(rows), size) {
 		part := ins[0]
 		part.batch = rowsOf(part.batch, rows, index)
 		out, err := runTogether(ctx, p.program, (*ort.Session).RunWith, part)

@@ -29,7 +29,7 @@ func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState
 // run computes a value over all rows of a data set.
 func (w *Worker) run(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
-	return w.runOn(ctx, p, l, s, data, message.Indices(data.Len()))
+	return w.runOn(ctx, p, l, s, data, tensor.Indices(data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts if rows are large.
@@ -47,7 +47,7 @@ func (w *Worker) scores(ctx context.Context, p *plan, l *method.Local, s message
 func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s message.ClientState, data method.Data,
 	size int, pad bool) (*tensor.Tensor, error) {
 	out := &tensor.Tensor{}
-	for rows := range slices.Chunk(message.Indices(data.Len()), size) {
+	for rows := range slices.Chunk(tensor.Indices(data.Len()), size) {
 		n := len(rows)
 		if pad {
 			rows = append(slices.Clip(rows), slices.Repeat(rows[n-1:], size-n)...)

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
 )
 
 type Job struct {
@@ -25,7 +26,7 @@ type Job struct {
 // clients of one program with about as many steps. The result depends on the experiment and the list only.
 func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 	if w.BatchClients <= 1 || w.shared != nil {
-		return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
+		return slices.Collect(slices.Chunk(tensor.Indices(len(clients)), 1)), nil
 	}
 	var out [][]int
 	var programs []int64

@@ -86,7 +86,7 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-	rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.largeInputs...)
+	rows, err := c.Test.Batch(tensor.Indices(c.Test.Len()), l.Rand, p.largeInputs...)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState, answer tensor.Map,
 	drawn int) error {
 	l, _ := w.Begin(c, o, st) // the same random numbers again
-	rows, err := c.Train.Batch(message.Indices(c.Train.Len()), l.Rand)
+	rows, err := c.Train.Batch(tensor.Indices(c.Train.Len()), l.Rand)
 	if err != nil {
 		return err
 	}

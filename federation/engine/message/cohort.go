@@ -177,14 +177,6 @@ type Stats struct {
 	Terms *LossTerms // nil where they are not measured
 }
 
-func Indices(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
-
 // ClientState holds the state of one client between rounds. A ClientState is never changed, only replaced.
 type ClientState struct {
 	Private tensor.Map // its private parameters

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
 )
 
 // statisticsOf returns the statistics of a client with so many correct predictions, with the fields that these tests
@@ -36,7 +37,7 @@ func TestScore(t *testing.T) {
 	}
 	infos := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
 	r := Record{}
-	r.Score(bothEvaluations, method.PersonalView, replies, message.Indices(len(infos)), infos)
+	r.Score(bothEvaluations, method.PersonalView, replies, tensor.Indices(len(infos)), infos)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 1e-12 {
@@ -65,14 +66,14 @@ func TestScore(t *testing.T) {
 	near("global east", g.PerDomain["east"], 0.25)
 
 	some := Record{}
-	some.Score(bothEvaluations, method.PersonalView, replies[1:], message.Indices(3), make([]method.ClientInfo, 3))
+	some.Score(bothEvaluations, method.PersonalView, replies[1:], tensor.Indices(3), make([]method.ClientInfo, 3))
 	if len(some.Evaluation.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) ||
 		!slices.Equal(some.Unanswered,
 			[]int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.Evaluation.PerClient, some.Answered,
 			some.Unanswered)
 	}
-	x := SummariseSet(bothEvaluations, method.GlobalView, replies, message.Indices(len(infos)), infos)
+	x := SummariseSet(bothEvaluations, method.GlobalView, replies, tensor.Indices(len(infos)), infos)
 	near("exam", x.Evaluation.Accuracy(), 0.25)
 	near("evaluation set f1", x.Evaluation.Values[metrics.F1], 0.2)
 	if x.Examples != 4 {
@@ -98,7 +99,7 @@ func TestScoreOfOne(t *testing.T) {
 		method.GlobalView:   first + `"global",` + rest + `}`,
 	} {
 		r := Record{}
-		r.Score(has, view, replies, message.Indices(len(infos)), infos)
+		r.Score(has, view, replies, tensor.Indices(len(infos)), infos)
 		line, err := json.Marshal(r)
 		if err != nil || string(line) != want {
 			t.Errorf("%v: %v, the record is\n%s\nwant\n%s", view, err, line, want)

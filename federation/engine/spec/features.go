@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -126,7 +125,7 @@ func (f *Features) read(from []RowReader, rows, view []int) (*tensor.Tensor, err
 // Replace returns the same examples, with those of the given sorted indices replaced by all examples of another
 // Features.
 func (f *Features) Replace(index []int, by *Features) *Features {
-	out := f.Pick(message.Indices(f.Len()))
+	out := f.Pick(tensor.Indices(f.Len()))
 	first := 0 // index of the other's first row, behind all of ours
 	for _, at := range out.At {
 		first = max(first, at+1)

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
 )
 
 // Plan holds the decisions of the server: the clients that train in each round, and the tests.
@@ -61,12 +61,12 @@ func (p Plan) TrainingClients() []int {
 	if len(p.Trainers) > 0 {
 		return p.Trainers
 	}
-	return message.Indices(p.Clients)
+	return tensor.Indices(p.Clients)
 }
 
 // Participants lists the clients that take part: all but those that never train.
 func (p Plan) Participants() []int {
-	return slices.DeleteFunc(message.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
+	return slices.DeleteFunc(tensor.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
 }
 
 type Training struct {

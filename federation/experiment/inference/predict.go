@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
@@ -27,12 +26,8 @@ type Prediction struct {
 
 // Ranked returns the numbers of the classes, the most probable first.
 func (p Prediction) Ranked() []int {
-	order := make([]int, len(p.Probabilities))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Probabilities[b], p.Probabilities[a]) })
-	return order
+	return tensor.Order(len(p.Probabilities),
+		func(a, b int) int { return cmp.Compare(p.Probabilities[b], p.Probabilities[a]) })
 }
 
 // Classifier is one of the classifiers of a finished run.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/runtime/tensor"
+
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -117,13 +119,8 @@ func (f Ranks) draw() (*sheet, error) {
 		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
 	}
 	d := diagram{difference: f.Difference}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) })
 	style := letters(tickSize, draw.XLeft, middle)
-	for _, i := range order {
+	for _, i := range tensor.Order(n, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) }) {
 		name := shorten(f.Names[i], style, rankName)
 		d.names, d.mean = append(d.names, name), append(d.mean, f.Mean[i])
 		d.side = max(d.side, style.Width(name)+rankNumber+6)

@@ -119,7 +119,7 @@ func float64s(x []float32) []float64 {
 // features returns the features of rows of the pool.
 func (p *probe) features(rows []int) (*tensor.Tensor, error) {
 	d := p.pool.Pick(rows)
-	b, err := d.Batch(message.Indices(d.Len()), method.Rand(0))
+	b, err := d.Batch(tensor.Indices(d.Len()), method.Rand(0))
 	return b[method.ImageInput], err
 }
 
@@ -144,7 +144,7 @@ func (p *probe) means(rows []int, labels []int64) [][]float64 {
 
 // judge compares reconstructed features with the images' features.
 func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
-	all, err := p.features(message.Indices(p.pool.Len()))
+	all, err := p.features(tensor.Indices(p.pool.Len()))
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	}
 	l, state := w.Begin(e.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
 		message.ClientState{})
-	scores, err := w.ScoreRows(ctx, e.Clients[0], l, state, rows(message.Indices(v.dim), make([]int64, v.dim)...))
+	scores, err := w.ScoreRows(ctx, e.Clients[0], l, state, rows(tensor.Indices(v.dim), make([]int64, v.dim)...))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/tensor"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/stats"
@@ -140,11 +141,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 			at = append(at, float64(i))
 		}
 	}
-	order := make([]int, len(at))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
+	order := tensor.Order(len(at), func(a, b int) int { return cmp.Compare(at[a], at[b]) })
 	factor, y := scale(m)
 	panels := v.linePanels(f, f.Line, x, y, numeric, func(groups []*results.Group) (s figures.Line) {
 		for _, i := range order {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/tensor"
 )
 
 // recorded is a list of draws of CPython 3.11 and NumPy 2.4 that tools/golden/partition.py wrote: floats as their bits,
@@ -96,7 +98,7 @@ func TestPython(t *testing.T) {
 		}
 		want["bits"].check(t, "bits", words)
 		want["uniform"].check(t, "uniform", floats(1000, func(int) float64 { return p.Uniform(-2.5, 7.25) }))
-		s := upTo(1500)
+		s := tensor.Indices(1500)
 		Shuffle(p, s)
 		want["shuffle"].check(t, "shuffle", list(s))
 		want["choice"].check(t, "choice", whole(1000, func(int) int { return s[p.RandBelow(len(s))] }))
@@ -122,10 +124,10 @@ func TestNumPy(t *testing.T) {
 		want["randint"].check(t, "randint", whole(3000, func(i int) int { return n.IntN(i + 1) }))
 		want["choice"].check(t, "choice", whole(499, func(i int) int { return n.IntN(i + 1) }))
 		want["wide"].check(t, "wide", whole(200, func(int) int { return n.IntN(1<<40 + 12345) }))
-		s := upTo(1500)
+		s := tensor.Indices(1500)
 		n.Shuffle(s)
 		want["shuffle"].check(t, "shuffle", list(s))
-		s = upTo(77)
+		s = tensor.Indices(77)
 		n.Shuffle(s)
 		want["shuffle list"].check(t, "shuffle list", list(s))
 		want["permutation"].check(t, "permutation", list(n.Permutation(1000)))
@@ -157,7 +159,7 @@ func TestNumPy(t *testing.T) {
 			}
 		}
 		want["category"].check(t, "category", list(picks))
-		lengths := append(upTo(40)[1:], 127, 128, 129, 136, 137, 255, 256, 300, 1000)
+		lengths := append(tensor.Indices(40)[1:], 127, 128, 129, 136, 137, 255, 256, 300, 1000)
 		want["sum"].check(t, "sum", floats(len(lengths), func(i int) float64 {
 			x := make([]float64, lengths[i])
 			for j := range x {

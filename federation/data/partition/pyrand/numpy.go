@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"promptfed/runtime/tensor"
 )
 
 // NumPy is numpy.random.RandomState; its methods are also the functions of the module numpy.random after
@@ -58,7 +60,7 @@ func (n *NumPy) Shuffle(s []int) {
 // Permutation is permutation(k): the numbers from 0 to k-1, shuffled. The first m of them are choice(k, m,
 // replace=False).
 func (n *NumPy) Permutation(k int) []int {
-	out := upTo(k)
+	out := tensor.Indices(k)
 	n.Shuffle(out)
 	return out
 }

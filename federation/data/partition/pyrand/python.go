@@ -3,6 +3,8 @@ package pyrand
 import (
 	"math/bits"
 
+	"promptfed/runtime/tensor"
+
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
@@ -57,17 +59,8 @@ func Shuffle[T any](p *Python, s []T) {
 
 // Permutation is list(range(n)), shuffled.
 func (p *Python) Permutation(n int) []int {
-	out := upTo(n)
+	out := tensor.Indices(n)
 	Shuffle(p, out)
-	return out
-}
-
-// upTo returns the numbers from 0 to n-1.
-func upTo(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
 	return out
 }
 
@@ -75,7 +68,7 @@ func upTo(n int) []int {
 func (p *Python) Sample(n, k int) []int {
 	out := make([]int, k)
 	if n <= poolSize(k) {
-		pool := upTo(n)
+		pool := tensor.Indices(n)
 		for i := range out {
 			j := p.RandBelow(n - i)
 			out[i] = pool[j]

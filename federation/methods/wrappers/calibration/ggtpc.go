@@ -111,11 +111,7 @@ func (m GGTPC) Statistics(round int) []method.Statistic {
 }
 
 func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
-	rows := make([]int, l.Data.Len())
-	for i := range rows {
-		rows[i] = i
-	}
-	b, err := l.Data.Batch(rows, l.Rand)
+	b, err := l.Data.Batch(tensor.Indices(l.Data.Len()), l.Rand)
 	if err != nil {
 		return nil, err
 	}

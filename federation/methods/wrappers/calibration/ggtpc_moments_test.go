@@ -217,13 +217,7 @@ func (p plainRows) Len() int { return len(p.class) }
 
 func (p plainRows) Labels() []int64 { return p.class }
 
-func (p plainRows) Order(*rand.Rand) []int {
-	out := make([]int, len(p.class))
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
+func (p plainRows) Order(*rand.Rand) []int { return tensor.Indices(len(p.class)) }
 
 // Classes of 1 and 3 rows have w = 3 and 1. As written in the paper P is 3/4 and 1/4, the latter for three rows
 // together. By sample every row has its w, so both classes have 3 of 6. A prototype has 3.

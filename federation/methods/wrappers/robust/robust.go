@@ -1,6 +1,7 @@
 package robust
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -129,25 +130,15 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 		shared[i] = u.Shared
 	}
 	far := linalg.SquaredDistances(shared)
-	score, order := make([]float64, n), make([]int, n)
+	score := make([]float64, n)
 	for i := range far {
 		others := slices.Delete(slices.Clone(far[i]), i, i+1)
 		slices.Sort(others)
 		for _, d := range others[:min(len(others), max(1, n-attackers-2))] {
 			score[i] += d
 		}
-		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case score[a] < score[b]:
-			return -1
-		case score[a] > score[b]:
-			return 1
-		}
-		return 0
-	})
-	order = order[:min(keep, n)]
+	order := tensor.Order(n, func(a, b int) int { return cmp.Compare(score[a], score[b]) })[:min(keep, n)]
 	slices.Sort(order)
 	out := make([]method.Upload, len(order))
 	for k, i := range order {
