@@ -3,7 +3,6 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 )
 
 // Loaded is a configuration with the origins of its values.
@@ -155,24 +155,11 @@ func readText(path string) ([]byte, error) {
 		return nil, errors.New("the name of the configuration is empty; give a file, or images with promptfed run " +
 			"--images FOLDER")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder; give a configuration file, or images with promptfed run --images %s",
 			path, path)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d bytes, too large for a configuration; is it another "+
-			"file?", path, maxFile)
-	}
-	return text, nil
+	return atomicfile.ReadAtMost(path, maxFile)
 }
 
 func parse(path string, text []byte) (parsed, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,12 +25,7 @@ const maxIdentity = 8 << 20
 func ReadIdentity(dir string) (Identity, error) {
 	var id Identity
 	path := filepath.Join(dir, IdentityFile)
-	if info, err := os.Stat(path); err != nil {
-		return id, err
-	} else if info.Size() > maxIdentity {
-		return id, fmt.Errorf("%s is larger than %d bytes: promptfed did not write it", path, maxIdentity)
-	}
-	text, err := os.ReadFile(path)
+	text, err := atomicfile.ReadAtMost(path, maxIdentity)
 	if err != nil {
 		return id, err
 	}

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/atomicfile"
 )
 
 // Format is a format of bundles on disk.
@@ -135,16 +136,7 @@ const (
 
 // ReadManifest reads the bundle.json of a folder.
 func ReadManifest(dir string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err == nil && len(data) > maxManifest {
-		err = fmt.Errorf("%s: more than %d bytes: not a bundle", f.Name(), maxManifest)
-	}
-	return data, err
+	return atomicfile.ReadAtMost(filepath.Join(dir, ManifestFile), maxManifest)
 }
 
 // CheckName returns an error if a name cannot be the name of a file.

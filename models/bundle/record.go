@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -51,13 +50,8 @@ func recorded(dir string) Hashes {
 	if err != nil {
 		return nil
 	}
-	f, err := os.Open(path)
+	data, err := atomicfile.ReadAtMost(path, maxRecord)
 	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
-	if err != nil || len(data) > maxRecord {
 		return nil
 	}
 	return parseRecord(data)

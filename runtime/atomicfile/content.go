@@ -26,6 +26,20 @@ func JSON(v any, indent string) func(io.Writer) error {
 	}
 }
 
+// ReadAtMost reads a file of at most limit bytes.
+func ReadAtMost(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s: it may have at most %d bytes; is it another file?", path, limit)
+	}
+	return b, err
+}
+
 // ReadJSON reads a JSON file, and reports whether it exists.
 func ReadJSON(path string, into any) (there bool, err error) {
 	b, err := os.ReadFile(path)

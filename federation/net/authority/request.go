@@ -8,7 +8,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,14 +58,9 @@ func requestFile(dir, name string) string { return filepath.Join(dir, name+".csr
 
 // ReadRequest reads and checks the request in a file.
 func ReadRequest(path string) (Request, error) {
-	f, err := os.Open(path)
+	text, err := atomicfile.ReadAtMost(path, maxRequest)
 	if err != nil {
-		return Request{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRequest+1))
-	if err != nil {
-		return Request{}, err
+		return Request{}, fmt.Errorf("%w; nothing was signed", err)
 	}
 	r, err := parseRequest(text)
 	if err != nil {

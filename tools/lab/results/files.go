@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -29,17 +28,9 @@ const (
 
 // readSmall reads a file of at most limit bytes; nil without an error if it does not exist.
 func readSmall(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	b, err := atomicfile.ReadAtMost(path, limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if int64(len(b)) > limit {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
 	}
 	return b, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -77,15 +76,10 @@ const MaxProvenance = 4 << 20
 // ReadProvenance reads ProvenanceFile. Without the file it returns an empty Provenance.
 func ReadProvenance(dir string) (p Provenance, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
-	f, err := os.Open(path)
+	text, err := atomicfile.ReadAtMost(path, MaxProvenance)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
 	}
-	if err != nil {
-		return p, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, MaxProvenance))
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
