@@ -1,12 +1,12 @@
 package attack
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -31,13 +31,13 @@ const (
 
 // Config holds the section "attack" of a configuration.
 type Config struct {
-	Kind     string  `config:"kind"`
-	Share    float64 `config:"share" help:"share of the training clients that attack, drawn from the seed"`
+	Kind     string  `config:"kind" in:"none|label-flip|sign-flip|gaussian|scaled|backdoor"`
+	Share    float64 `config:"share" in:"0..1" help:"share of the training clients that attack, drawn from the seed"`
 	Clients  []int   `config:"clients" help:"numbers of the clients that attack, in place of share"`
-	Strength float64 `config:"strength"`
+	Strength float64 `config:"strength" in:"0..1e6"`
 	Target   int     `config:"target" help:"backdoor: number of the class that images with the trigger get"`
-	Poison   float64 `config:"poison" help:"backdoor: share of an attacker's other images that carry the trigger"`
-	Trigger  float64 `config:"trigger"`
+	Poison   float64 `config:"poison" in:"0..1"`
+	Trigger  float64 `config:"trigger" in:"0..1"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -47,6 +47,7 @@ func (Config) LongHelp() map[string]string {
 			"gaussian, scaled or backdoor",
 		"strength": "factor of an attacker's own update with sign-flip, scaled and backdoor; with gaussian, of noise " +
 			"in units of the update's root mean square",
+		"poison": "backdoor: share of an attacker's other images that carry the trigger",
 		"trigger": "backdoor: side of the white square in the lower right corner of an image, as a share of the " +
 			"side that the image tower sees",
 	}
@@ -62,9 +63,7 @@ func (c Config) Enabled() bool { return c.Kind != None }
 
 // Check reports invalid settings.
 func (c Config) Check() error {
-	return errors.Join(data.OneOf("attack.kind", c.Kind, None, LabelFlip, SignFlip, Gaussian, Scaled, Backdoor),
-		data.Between("attack.share", c.Share, 0, 1), data.Between("attack.strength", c.Strength, 0, 1e6),
-		data.Between("attack.poison", c.Poison, 0, 1), data.Between("attack.trigger", c.Trigger, 0, 1))
+	return configtags.Check("attack.", c)
 }
 
 // Attackers returns the attacking clients among the training clients, sorted.

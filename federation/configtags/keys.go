@@ -1,5 +1,3 @@
-// Package configtags reads the configuration keys of a struct: its fields with a tag "config" and a help text. It
-// imports nothing of promptfed.
 package configtags
 
 import "reflect"

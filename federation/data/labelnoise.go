@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"promptfed/federation/configtags"
 )
 
 // Kinds of label noise.
@@ -18,10 +20,10 @@ const (
 // r/(C-1) off and 1-r on the diagonal). A pair flip is the next class, and the first class after the last. NLPrompt
 // (CVPR 2025) trains with both, with this exact number of wrong labels in the whole set.
 type LabelNoise struct {
-	Kind    string  `config:"kind"`
+	Kind    string  `config:"kind" in:"none|symmetric|pair"`
 	Rate    float64 `config:"rate" help:"share of wrong training labels on a noisy client, below 1"`
-	Clients float64 `config:"clients" help:"share of noisy clients, drawn from the seed"`
-	Among   string  `config:"among"`
+	Clients float64 `config:"clients" in:"0..1" help:"share of noisy clients, drawn from the seed"`
+	Among   string  `config:"among" in:"all|own"`
 }
 
 // LongHelp implements keys.LongHelp.
@@ -49,10 +51,8 @@ func (n LabelNoise) Enabled() bool { return n.Kind != NoNoise }
 
 // Check returns everything that is wrong with the section.
 func (n LabelNoise) Check() error {
-	return errors.Join(OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
-		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn),
-		Need(n.Rate >= 0 && n.Rate < 1, "data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate),
-		Between("data.label_noise.clients", n.Clients, 0, 1))
+	return errors.Join(configtags.Check("data.label_noise.", n),
+		Need(n.Rate >= 0 && n.Rate < 1, "data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate))
 }
 
 // Noisy reports for each client whether it is noisy.

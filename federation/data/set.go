@@ -190,22 +190,6 @@ func NewRand(seed uint64, purpose string, k ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }
 
-// AtLeast checks the smallest value of a key.
-func AtLeast[T cmp.Ordered](key string, value, least T) error {
-	if !(value >= least) {
-		return fmt.Errorf("%s: %v; it must be %v or more", key, value, least)
-	}
-	return nil
-}
-
-// Between checks the range of a key.
-func Between[T cmp.Ordered](key string, value, low, high T) error {
-	if !(value >= low && value <= high) {
-		return fmt.Errorf("%s: %v; it must lie between %v and %v", key, value, low, high)
-	}
-	return nil
-}
-
 // OneOf returns an error if the value of a configuration key is not one of the known values.
 func OneOf(key, value string, known ...string) error {
 	if slices.Contains(known, value) {

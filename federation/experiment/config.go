@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"promptfed/federation/attack"
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
@@ -21,7 +22,7 @@ type Config struct {
 	Name          string           `config:"name" help:"name of the run and of its folder"`
 	Seed          uint64           `config:"seed" help:"seed of all random draws"`
 	Backbones     []string         `config:"backbones"`
-	Assign        string           `config:"assign" help:"how clients get their backbones: cycle (in turn) or random"`
+	Assign        string           `config:"assign" in:"cycle|random"`
 	Method        string           `config:"method" help:"base method, see promptfed list methods"`
 	With          []string         `config:"with" help:"wrappers, from inner to outer"`
 	Options       map[string]any   `config:"options" help:"options of the method and its wrappers"`
@@ -29,8 +30,8 @@ type Config struct {
 	Synthetic     Synthetic        `config:"synthetic"`
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
-	Participation float64          `config:"participation" help:"share of clients that train in a round"`
-	Sampling      string           `config:"sampling"`
+	Participation float64          `config:"participation" in:"0<..1" help:"share of clients that train in a round"`
+	Sampling      string           `config:"sampling" in:"fixed|poisson"`
 	Attack        attack.Config    `config:"attack"`
 	Eval          Eval             `config:"eval"`
 
@@ -46,6 +47,7 @@ func (Config) LongHelp() map[string]string {
 		"backbones": "names or folders of bundles, assigned to clients in turn; for exported models also {image: " +
 			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
 			"has them",
+		"assign": "how clients get their backbones: cycle (in turn) or random",
 		"sampling": "how a round's clients are drawn: fixed (always that share), or poisson (each client " +
 			"independently with that probability; needs a method that accepts a round without clients, as " +
 			"differential privacy does)",
@@ -54,13 +56,13 @@ func (Config) LongHelp() map[string]string {
 
 type Data struct {
 	sets.Config `config:",squash"`
-	Shots       int             `config:"shots" help:"training examples per class and client; 0: all"`
-	Views       int             `config:"views"`
-	Classes     string          `config:"classes"`
-	Duplicates  string          `config:"duplicates"`
-	Precision   string          `config:"precision"`
+	Shots       int             `config:"shots" in:"0.." help:"training examples per class and client; 0: all"`
+	Views       int             `config:"views" in:"0.."`
+	Classes     string          `config:"classes" in:"all|base|new"`
+	Duplicates  string          `config:"duplicates" in:"keep|drop|error"`
+	Precision   string          `config:"precision" in:"half|float"`
 	Template    string          `config:"template"`
-	ValShare    float64         `config:"val_share"`
+	ValShare    float64         `config:"val_share" in:"0..0.5"`
 	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
 
@@ -99,15 +101,15 @@ const (
 )
 
 type Train struct {
-	Rounds      int            `config:"rounds" help:"number of rounds: clients train, the server merges"`
-	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
-	Batch       int            `config:"batch" help:"examples per step"`
+	Rounds      int            `config:"rounds" in:"1.." help:"number of rounds: clients train, the server merges"`
+	Epochs      int            `config:"epochs" in:"1.." help:"passes over the local data in a round"`
+	Batch       int            `config:"batch" in:"1.." help:"examples per step"`
 	Centralised bool           `config:"centralised" help:"one client trains on all examples: an upper bound"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
-	Loss        string         `config:"loss"`
+	Loss        string         `config:"loss" in:"softmax|sigmoid"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
-	State       string         `config:"optimizer_state"`
+	State       string         `config:"optimizer_state" in:"fresh|shared"`
 	Momentum    float64        `config:"momentum" help:"momentum of sgd, reset each round unless optimizers are shared"`
 	Dampening   float64        `config:"dampening" help:"dampening of sgd's momentum"`
 	Nesterov    bool           `config:"nesterov" help:"Nesterov momentum in sgd"`
@@ -117,8 +119,8 @@ type Train struct {
 	Eps         float64        `config:"eps" help:"eps of adam and adamw; 0: 1e-8"`
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0: no clipping"`
 	ClipValue   float64        `config:"clip_value" help:"largest absolute value in a gradient; 0: no clipping"`
-	Patience    int            `config:"patience"`
-	Memory      float64        `config:"memory_gb"`
+	Patience    int            `config:"patience" in:"0.."`
+	Memory      float64        `config:"memory_gb" in:"0<..1048576"`
 	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"schedule of lr over rounds"`
 }
@@ -138,27 +140,27 @@ func (Train) LongHelp() map[string]string {
 }
 
 type Eval struct {
-	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
-	Last  int `config:"last" help:"number of last rounds whose mean is the result"`
+	Every int `config:"every" in:"1.." help:"rounds between tests; the last round is always tested"`
+	Last  int `config:"last" in:"1.." help:"number of last rounds whose mean is the result"`
 	// View is spec.Plan.View.
-	View string `config:"view"`
+	View string `config:"view" in:"method|global|personal"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"also test on the clients' validation data in every tested round"`
-	Select     string   `config:"select"`
+	Select     string   `config:"select" in:"last|best-val"`
 	Sets       []string `config:"sets"`
 	SetsRoot   string   `config:"sets_root" help:"folder of those sets; empty: data.root"`
 	SetsEvery  int      `config:"sets_every"`
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
-	FineTune   int      `config:"fine_tune"`
+	FineTune   int      `config:"fine_tune" in:"0..100000"`
 	// Target is read by reports; it changes nothing that is computed.
-	Target    float64 `config:"target"`
-	Confusion string  `config:"confusion"`
+	Target    float64 `config:"target" in:"0..100"`
+	Confusion string  `config:"confusion" in:"local|all|none"`
 	ZeroShot  bool    `config:"zero_shot"`
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
 	// Embeddings bounds the images of embeddings.safetensors.
-	Embeddings int `config:"embeddings"`
+	Embeddings int `config:"embeddings" in:"0.."`
 }
 
 func (Eval) LongHelp() map[string]string {
@@ -252,26 +254,9 @@ func (c Config) CheckWithoutData() error {
 	if len(c.Backbones) == 0 {
 		bad("backbones: empty; name at least one, see promptfed list backbones")
 	}
-	errs = append(errs, data.AtLeast("train.rounds", c.Train.Rounds, 1),
-		data.AtLeast("train.epochs", c.Train.Epochs, 1), data.AtLeast("train.batch", c.Train.Batch, 1),
-		data.AtLeast("eval.every", c.Eval.Every, 1),
-		data.AtLeast("eval.last", c.Eval.Last, 1), data.AtLeast("partition.clients", c.Partition.Clients, 1))
-	if !(c.Train.Memory > 0 && c.Train.Memory <= 1<<20) {
-		bad("train.memory_gb: %v; it must be above 0 and at most %d", c.Train.Memory, 1<<20)
-	}
-	if !(c.Participation > 0 && c.Participation <= 1) {
-		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
-	}
-	errs = append(errs, data.OneOf("assign", c.Assign, "cycle", "random"),
-		data.OneOf("sampling", c.Sampling, "fixed", poisson),
-		data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"),
-		data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop,
-			data.DuplicatesError),
-		data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float),
-		data.OneOf("eval.view", c.Eval.View, record.Views()...),
-		data.OneOf("train.loss", c.Train.Loss, softmaxLoss, sigmoidLoss),
-		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState),
-		data.AtLeast("data.shots", c.Data.Shots, 0), data.AtLeast("data.views", c.Data.Views, 0), c.checkEval())
+	errs = append(errs, configtags.Check("", c), configtags.Check("data.", c.Data), c.checkEval(),
+		configtags.Check("partition.", c.Partition), configtags.Check("train.", c.Train),
+		configtags.Check("train.each.", c.Train.Each))
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
@@ -286,7 +271,7 @@ func (c Config) CheckWithoutData() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), c.Data.CheckOptions(),
+	errs = append(errs, c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/data/partition"
@@ -19,12 +20,7 @@ import (
 // checkEval returns an error for a mistake in the section eval.
 func (c Config) checkEval() error {
 	e := c.Eval
-	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal),
-		data.OneOf("eval.confusion", e.Confusion, localOnly, everyone, nobody),
-		data.Between("data.val_share", c.Data.ValShare, 0, partition.MaxValidationShare),
-		data.AtLeast("train.patience", c.Train.Patience, 0), data.Between("eval.target", e.Target, 0, 100),
-		data.Between("eval.fine_tune", e.FineTune, 0, maxNewSteps),
-		data.AtLeast("eval.embeddings", e.Embeddings, 0)}
+	errs := []error{configtags.Check("eval.", e)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if c.validated() && !e.Validate {
 		bad("eval.validate: eval.select: best-val and train.patience need the validation accuracy; set it to true")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 )
@@ -12,16 +11,9 @@ import (
 // Overrides is the section train.each: lists with an entry for each client, repeated if there are more clients; empty
 // for equal clients.
 type Overrides struct {
-	Epochs []int `config:"epochs" help:"epochs of each client, in place of train.epochs"`
-	Batch  []int `config:"batch" help:"batch of each client, in place of train.batch"`
-	Steps  []int `config:"steps" help:"most steps of each client in a round; 0: no limit"`
-}
-
-func (e Overrides) check() error {
-	of := func(key string, list []int, least int) error {
-		return data.AtLeast("train.each."+key, slices.Min(append(list, least)), least)
-	}
-	return errors.Join(of("epochs", e.Epochs, 1), of("batch", e.Batch, 1), of("steps", e.Steps, 0))
+	Epochs []int `config:"epochs" in:"1.." help:"epochs of each client, in place of train.epochs"`
+	Batch  []int `config:"batch" in:"1.." help:"batch of each client, in place of train.batch"`
+	Steps  []int `config:"steps" in:"0.." help:"most steps of each client in a round; 0: no limit"`
 }
 
 // perClient returns the entries as the engine repeats them.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/method"
@@ -14,8 +15,8 @@ import (
 // Reproduce is the section reproduce: known defects of published code, reproduced on purpose to show what they do to
 // its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers are shown.
 type Reproduce struct {
-	Labels     string `config:"labels"`
-	ClassNames string `config:"class_names"`
+	Labels     string `config:"labels" in:"correct|misaligned"`
+	ClassNames string `config:"class_names" in:"correct|shuffled"`
 }
 
 func (Reproduce) LongHelp() map[string]string {
@@ -34,8 +35,7 @@ const (
 )
 
 func (r Reproduce) check(d Data) error {
-	err := errors.Join(data.OneOf("reproduce.labels", r.Labels, asMeant, misaligned),
-		data.OneOf("reproduce.class_names", r.ClassNames, asMeant, shuffled))
+	err := configtags.Check("reproduce.", r)
 	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
 		return errors.Join(err, errors.New("reproduce.labels: misaligned is a defect of sets with lists of their own "+
 			"for every split; set data.split to given and data.val_share to 0"))

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"strconv"
 
-	"promptfed/federation/data"
+	"promptfed/federation/configtags"
 	"promptfed/runtime/ort"
 )
 
@@ -14,12 +14,12 @@ import (
 // rounding.
 type Runtime struct {
 	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
-	Device       int    `config:"device" help:"number of the first CUDA device"`
-	Devices      int    `config:"devices" help:"number of CUDA devices, from device on, that share the work"`
-	MemoryLimit  int64  `config:"memory_limit"`
-	Workers      int    `config:"workers"`
-	BatchClients int    `config:"batch_clients"`
-	Threads      int    `config:"threads" help:"threads of ONNX Runtime within one operator of one client"`
+	Device       int    `config:"device" in:"0.." help:"number of the first CUDA device"`
+	Devices      int    `config:"devices" in:"0.." help:"number of CUDA devices, from device on, that share the work"`
+	MemoryLimit  int64  `config:"memory_limit" in:"0.."`
+	Workers      int    `config:"workers" in:"0.."`
+	BatchClients int    `config:"batch_clients" in:"1.."`
+	Threads      int    `config:"threads" in:"0.." help:"threads of ONNX Runtime within one operator of one client"`
 	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
 	Prepack      string `config:"prepack"`
@@ -58,9 +58,7 @@ func named(choice string) string {
 }
 
 func (r Runtime) check() error {
-	errs := []error{data.AtLeast("runtime.device", r.Device, 0), data.AtLeast("runtime.devices", r.Devices, 0),
-		data.AtLeast("runtime.memory_limit", r.MemoryLimit, 0), data.AtLeast("runtime.workers", r.Workers, 0),
-		data.AtLeast("runtime.threads", r.Threads, 0), data.AtLeast("runtime.batch_clients", r.BatchClients, 1)}
+	errs := []error{configtags.Check("runtime.", r)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("runtime."+format, a...)) }
 	switch r.Provider {
 	case ort.CPU:

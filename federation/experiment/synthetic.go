@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/data/sets"
@@ -17,14 +18,14 @@ import (
 // Synthetic is the section synthetic: images of the server's own.
 type Synthetic struct {
 	sets.Config `config:",squash"`
-	Epochs      int `config:"epochs" help:"epochs that the server trains on its own images before round 0"`
+	Epochs      int `config:"epochs" in:"1.." help:"epochs that the server trains on its own images before round 0"`
 }
 
 func (s Synthetic) check() error {
 	if s.Set == "" {
 		return nil
 	}
-	if err := data.AtLeast("synthetic.epochs", s.Epochs, 1); err != nil {
+	if err := configtags.Check("synthetic.", s); err != nil {
 		return err
 	}
 	if err := sets.Validate(s.Config); err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/models/clip"
@@ -51,16 +52,16 @@ type Tower struct {
 // stay right. A hand-written prompt with such a wording is then not the best one, so prompt tuning can improve on it.
 type Careless struct {
 	Wordings []string `config:"wordings" help:"how such captions begin"`
-	Share    float64  `config:"share" help:"share of these captions that are wrong, 0 to 1"`
+	Share    float64  `config:"share" in:"0..1" help:"share of these captions that are wrong, 0 to 1"`
 }
 
 // Source supplies a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"share of the batch; shares are scaled to add up to 1"`
 	Data       sets.Config         `config:"data" help:"the data set; images of set synthetic are drawn on the fly"`
-	Keep       int                 `config:"keep"`
+	Keep       int                 `config:"keep" in:"0..8"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
-	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
+	Shift      int                 `config:"shift" in:"0..1024" help:"largest random shift in pixels"`
 	Captions   map[string][]string `config:"captions"`
 	Difficulty [2]float64          `config:"difficulty" help:"range of the difficulty of synthetic images"`
 }
@@ -128,7 +129,7 @@ func (c Config) Validate() error {
 			c.Take, takeText, takeAll),
 		data.Need(c.Merges >= 0 && c.Caption >= 3 && c.Caption <= contextLength, "merges %d, caption_tokens %d: "+
 			"merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength),
-		data.Between("careless.share", c.Careless.Share, 0, 1),
+		configtags.Check("careless.", c.Careless),
 		data.Need(len(c.Sources) > 0, "sources: give at least one")}
 	for i, s := range c.Sources {
 		if err := s.validate(); err != nil {
@@ -139,7 +140,7 @@ func (c Config) Validate() error {
 		data.Need(t.Steps >= 1 && t.Batch >= 2 && t.Warmup >= 0 && t.Warmup < t.Steps && t.Beta2 > 0, "train: steps "+
 			"%d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a "+
 			"beta2 in (0,1)", t.Steps, t.Batch, t.Warmup, t.Beta2),
-		data.Between("train.by_class", t.ByClass, 0, 1),
+		data.Need(t.ByClass >= 0 && t.ByClass <= 1, "train.by_class: %v; it must lie between 0 and 1", t.ByClass),
 		data.Need(c.Checkpoint >= 0 && c.Threads >= 0, "checkpoint_every %d, threads %d: neither may be negative",
 			c.Checkpoint, c.Threads),
 		optimizerErr, rateErr)...)
@@ -148,7 +149,7 @@ func (c Config) Validate() error {
 func (s Source) validate() error {
 	errs := []error{sets.Validate(s.Data),
 		data.Need(s.Share > 0 && !math.IsInf(s.Share, 1), "share %g must be above 0", s.Share),
-		data.Between("keep", s.Keep, 0, keepOf), data.Between("shift", s.Shift, 0, maxShift)}
+		configtags.Check("", s)}
 	if s.synthetic() {
 		d := s.Difficulty
 		list, own := s.Captions[anyDomain]

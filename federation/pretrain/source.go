@@ -174,9 +174,6 @@ func word(template, class string) string {
 	return strings.NewReplacer("{}", class, "{a}", article+class).Replace(template)
 }
 
-// maxShift limits Source.Shift.
-const maxShift = 1 << 10
-
 // moved mirrors and shifts pixels [3,S,S] at random; the border is repeated outside the image.
 func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
 	n := int(math.Sqrt(float64(len(pixels) / 3)))

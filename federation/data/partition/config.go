@@ -13,7 +13,7 @@ import (
 // Config describes how examples are split among clients. The tags are the keys under `partition:`.
 type Config struct {
 	Kind     string   `config:"kind" help:"kind of partition, see promptfed list partitions"`
-	Clients  int      `config:"clients" help:"number of clients"`
+	Clients  int      `config:"clients" in:"1.." help:"number of clients"`
 	Beta     float64  `config:"beta" help:"concentration of Dirichlet distributions: smaller is more skewed"`
 	MinSize  int      `config:"min_size" help:"Dirichlet kinds: smallest number of train and test examples of a client"`
 	Uncap    bool     `config:"uncap" help:"Dirichlet kinds: clients that already have their share may get more"`

@@ -12,23 +12,24 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
-	"promptfed/federation/data"
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 )
 
 type Config struct {
-	Speeds    string  `config:"speeds"`
+	Speeds    string  `config:"speeds" in:"none|constant|lognormal|uniform|file"`
 	File      string  `config:"file" help:"for speeds: file: CSV with columns client, step_seconds, bandwidth"`
 	Step      float64 `config:"step_seconds" help:"seconds that a training step takes, median over clients"`
-	Spread    float64 `config:"spread"`
-	Bandwidth float64 `config:"bandwidth" help:"bytes per second of a client's link; 0: messages take no time"`
-	Deadline  float64 `config:"deadline" help:"most simulated seconds of a round; 0: no limit"`
-	Late      string  `config:"late"`
+	Spread    float64 `config:"spread" in:"0..1e18"`
+	Bandwidth float64 `config:"bandwidth" in:"0..1e18"`
+	Deadline  float64 `config:"deadline" in:"0..1e18" help:"most simulated seconds of a round; 0: no limit"`
+	Late      string  `config:"late" in:"drop|count"`
 	FedBuff   FedBuff `config:"fedbuff"`
 }
 
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
+		"bandwidth": "bytes per second of a client's link; 0: messages take no time",
 		"speeds": "distribution of the clients' speeds, drawn once from the seed: none (no simulated time), " +
 			"constant, lognormal, uniform, or file",
 		"spread": "lognormal: standard deviation of the logarithm of seconds; uniform: 0.5 means from half to one " +
@@ -38,10 +39,10 @@ func (Config) LongHelp() map[string]string {
 }
 
 type FedBuff struct {
-	Buffer       int    `config:"buffer"`
-	Staleness    string `config:"staleness"`
-	MaxStaleness int    `config:"max_staleness" help:"older updates are dropped; 0 drops none"`
-	Weights      string `config:"weights" help:"weights of buffered updates: uniform, or examples"`
+	Buffer       int    `config:"buffer" in:"0.."`
+	Staleness    string `config:"staleness" in:"sqrt|constant|hinge"`
+	MaxStaleness int    `config:"max_staleness" in:"0.." help:"older updates are dropped; 0 drops none"`
+	Weights      string `config:"weights" in:"uniform|examples"`
 }
 
 func (FedBuff) LongHelp() map[string]string {
@@ -50,6 +51,7 @@ func (FedBuff) LongHelp() map[string]string {
 			"participation of them at once; 0: synchronous rounds",
 		"staleness": "weight of an update that is x server steps old: sqrt (1/sqrt(1+x)), constant (1) or hinge (1 " +
 			"up to 4 steps, then 1/(10(x-4)+1))",
+		"weights": "weights of buffered updates: uniform, or examples",
 	}
 }
 
@@ -75,16 +77,8 @@ func (c Config) Enabled() bool { return c.Speeds != None }
 
 // Check returns an error for values that cannot be used; it opens no files.
 func (c Config) Check() error {
-	const section, most = "simulated_time.", 1e18
-	errs := []error{data.OneOf(section+"speeds", c.Speeds, None, constant, lognormal, uniform, fromFile),
-		data.OneOf(section+"late", c.Late, drop, count),
-		data.OneOf(section+"fedbuff.staleness", c.FedBuff.Staleness, sqrt, constant, hinge),
-		data.OneOf(section+"fedbuff.weights", c.FedBuff.Weights, uniform, examples),
-		data.Between(section+"spread", c.Spread, 0, most),
-		data.Between(section+"bandwidth", c.Bandwidth, 0, most),
-		data.Between(section+"deadline", c.Deadline, 0, most),
-		data.AtLeast(section+"fedbuff.buffer", c.FedBuff.Buffer, 0),
-		data.AtLeast(section+"fedbuff.max_staleness", c.FedBuff.MaxStaleness, 0)}
+	const section = "simulated_time."
+	errs := []error{configtags.Check(section, c), configtags.Check(section+"fedbuff.", c.FedBuff)}
 	switch {
 	case !(c.Step > 0) || math.IsInf(c.Step, 0):
 		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))

@@ -266,8 +266,8 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*Config){
-		`speeds: "fast" is not known`:                         func(c *Config) { c.Speeds = "fast" },
-		`late: "wait" is not known`:                           func(c *Config) { c.Late = "wait" },
+		`speeds: "fast"; it must be one of none`:              func(c *Config) { c.Speeds = "fast" },
+		`late: "wait"; it must be one of drop`:                func(c *Config) { c.Late = "wait" },
 		`fedbuff.staleness: "old"`:                            func(c *Config) { c.FedBuff.Staleness = "old" },
 		`fedbuff.weights: "all"`:                              func(c *Config) { c.FedBuff.Weights = "all" },
 		"deadline: -1":                                        func(c *Config) { c.Deadline = -1 },

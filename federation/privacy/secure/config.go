@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/privacy/secagg"
 )
 
@@ -12,11 +13,11 @@ import (
 type Config struct {
 	Threshold  float64 `config:"threshold"`
 	Least      int     `config:"least"`
-	Bits       int     `config:"bits" help:"bits of a rounded number, including its sign"`
-	Clip       float64 `config:"clip" help:"largest change of a number in a round; larger ones are clipped"`
-	ExtraClip  float64 `config:"extra_clip"`
+	Bits       int     `config:"bits" in:"8..32" help:"bits of a rounded number, including its sign"`
+	Clip       float64 `config:"clip" in:"0<..1e6"`
+	ExtraClip  float64 `config:"extra_clip" in:"0<..1e6"`
 	Statistics string  `config:"statistics"`
-	Examples   int     `config:"examples" help:"largest weight of a client, if clients are weighted by examples"`
+	Examples   int     `config:"examples" in:"1..16777216"`
 }
 
 // LongHelp implements configtags.LongHelp.
@@ -26,6 +27,8 @@ func (Config) LongHelp() map[string]string {
 			"secure aggregation",
 		"least": "after a round with an invalid sum, clients are split into groups with sums of at least so many " +
 			"clients, until rounds succeed again; 0: such rounds are skipped",
+		"examples":   "largest weight of a client, if clients are weighted by examples",
+		"clip":       "largest change of a number in a round; larger ones are clipped",
 		"extra_clip": "like clip, for extra uploads of some methods, such as scaffold's control variates",
 		"statistics": "methods with statistics rounds, whose answers are not masked: refuse, or clear (allow them)",
 	}
@@ -42,7 +45,7 @@ func (c Config) Enabled() bool { return c.Threshold != 0 }
 
 // Check reports invalid settings.
 func (c Config) Check() error {
-	var errs []error
+	errs := []error{configtags.Check("secure_aggregation.", c)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
 	if c.Enabled() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
 		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: with half of the "+
@@ -51,20 +54,8 @@ func (c Config) Check() error {
 	if c.Least < 0 || c.Least == 1 {
 		bad("least: %d; it must be 2 or more, or 0 for no groups: the sum of one client is its upload", c.Least)
 	}
-	if c.Bits < 8 || c.Bits > 32 {
-		bad("bits: %d; it must lie between 8 and 32", c.Bits)
-	}
-	if !(c.Clip > 0 && c.Clip <= 1e6) {
-		bad("clip: %v; it must be above 0 and at most 1e6", c.Clip)
-	}
-	if !(c.ExtraClip > 0 && c.ExtraClip <= 1e6) {
-		bad("extra_clip: %v; it must be above 0 and at most 1e6", c.ExtraClip)
-	}
 	if c.Statistics != "" && c.Statistics != "refuse" && c.Statistics != "clear" {
 		bad("statistics: %q; it must be refuse or clear", c.Statistics)
-	}
-	if c.Examples < 1 || c.Examples > 1<<24 {
-		bad("examples: %d; it must lie between 1 and %d", c.Examples, 1<<24)
 	}
 	return errors.Join(errs...)
 }

@@ -3,9 +3,6 @@ package layer
 import (
 	"fmt"
 	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/methods/parts/check"
@@ -24,9 +21,10 @@ func checkOptions(v reflect.Value) error {
 	keys := configtags.Keys(v)
 	var err error
 	for _, k := range keys {
-		if in, ok := k.Field.Tag.Lookup("in"); ok {
-			err = check.Join(err, checkOption(k.Name, k.Value, in, keys))
+		if k.Value.Kind() == reflect.Slice && k.Value.Len() == 0 && k.Field.Tag.Get("in") != "" {
+			err = check.Join(err, fmt.Errorf("option %s is empty; give at least one value", k.Name))
 		}
+		err = check.Join(err, k.Check("option "+k.Name+" is", keys, bounds))
 	}
 	return check.Join(err, checkers(v, map[string]bool{}))
 }
@@ -46,68 +44,3 @@ func checkers(v reflect.Value, said map[string]bool) (err error) {
 	}
 	return err
 }
-
-// checkOption checks a value by a tag: words "a|b", a range "0..1", or numbers and ranges, as "0|1..10". A bound is a
-// number, a name of bounds, or the name of another option; "0<..1" leaves out 0. Each entry of a list must be allowed,
-// and a list has at least one.
-func checkOption(name string, v reflect.Value, in string, keys []configtags.Key) error {
-	parts := strings.Split(in, "|")
-	switch v.Kind() {
-	case reflect.Slice:
-		err := error(nil)
-		if v.Len() == 0 {
-			err = fmt.Errorf("option %s is empty; give at least one value", name)
-		}
-		for i := range v.Len() {
-			err = check.Join(err, checkOption(name, v.Index(i), in, keys))
-		}
-		return err
-	case reflect.String:
-		if slices.Contains(parts, v.String()) {
-			return nil
-		}
-		return fmt.Errorf("option %s is %q; it must be one of %s", name, v.String(), strings.Join(parts, ", "))
-	}
-	var texts []string
-	for _, p := range parts {
-		lo, hi, isRange := strings.Cut(p, "..")
-		if !isRange {
-			hi = lo
-		}
-		lo, above := strings.CutSuffix(lo, "<")
-		x, from, to := number(v), bound(lo, keys), bound(hi, keys)
-		if x >= from && x <= to && !(above && x == from) {
-			return nil
-		}
-		switch {
-		case above:
-			texts = append(texts, fmt.Sprintf("be above %v and at most %v", like(v, from), like(v, to)))
-		case isRange:
-			texts = append(texts, fmt.Sprintf("lie between %v and %v", like(v, from), like(v, to)))
-		default:
-			texts = append(texts, fmt.Sprintf("be %v", like(v, from)))
-		}
-	}
-	return fmt.Errorf("option %s is %v; it must %s", name, v.Interface(), strings.Join(texts, " or "))
-}
-
-// bound returns the number of a bound.
-func bound(s string, keys []configtags.Key) float64 {
-	if b, ok := bounds[s]; ok {
-		return b
-	}
-	if x, err := strconv.ParseFloat(s, 64); err == nil {
-		return x
-	}
-	return number(keys[slices.IndexFunc(keys, func(k configtags.Key) bool { return k.Name == s })].Value)
-}
-
-func number(v reflect.Value) float64 {
-	if v.CanInt() {
-		return float64(v.Int())
-	}
-	return v.Float()
-}
-
-// like returns a number in the type of a value.
-func like(v reflect.Value, x float64) any { return reflect.ValueOf(x).Convert(v.Type()).Interface() }
