@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/runtime/version"
@@ -66,18 +65,9 @@ func (b *Built) SetRunSpec(t spec.RunSpec) {
 	}
 }
 
-// OwnBackbone is a bundle that a server has and its clients must have too.
-type OwnBackbone struct {
-	Dir    string
-	Task   method.ClientSpec // with the name of the backbone
-	Digest string            // of its files
-	// Tokens is the digest of the text tokens of classes with a template, as Participant.Tokens.
-	Tokens func(classes []string, template string) (string, error)
-}
-
 // OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the
 // others.
-func (b *Built) OwnBackbones() (own []OwnBackbone, others []string) {
+func (b *Built) OwnBackbones() (own []spec.OwnBackbone, others []string) {
 	for i, name := range b.Config.Backbones {
 		if slices.Contains(b.Config.Backbones[:i], name) {
 			continue
@@ -88,7 +78,7 @@ func (b *Built) OwnBackbones() (own []OwnBackbone, others []string) {
 			continue
 		}
 		f.Sigmoid = b.Config.Train.Loss == sigmoidLoss
-		o := OwnBackbone{Dir: f.Dir, Task: Backbone{f}.Task(), Digest: f.Digest(),
+		o := spec.OwnBackbone{Dir: f.Dir, Task: Backbone{f}.Task(), Digest: f.Digest(),
 			Tokens: func(classes []string, template string) (string, error) { return tokens(f, classes, template) }}
 		o.Task.Backbone = f.Name
 		own = append(own, o)

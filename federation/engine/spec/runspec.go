@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"promptfed/federation/method"
 	"promptfed/runtime/numerics"
 )
 
@@ -23,6 +24,15 @@ type RunSpec struct {
 	Secure         string   `json:"secure,omitempty" what:"secure aggregation"`                // empty for none
 	Privacy        string   `json:"privacy,omitempty" what:"differential privacy"`             // what epsilons assume
 	Precision      string   `json:"precision,omitempty" what:"data.precision (empty is half)"` // of features
+}
+
+// OwnBackbone is a backbone that a server has files of, which its clients must have too.
+type OwnBackbone struct {
+	Dir    string
+	Task   method.ClientSpec // with the name of the backbone
+	Digest string            // of its files
+	// Tokens is the digest of the text tokens of classes with a template.
+	Tokens func(classes []string, template string) (string, error)
 }
 
 func (e *Experiment) RunSpec() RunSpec {

@@ -44,14 +44,6 @@ func (h *Server) askAgain(client int) error {
 	return h.writeMember(certs.UserOf(client), k.JoinRequest)
 }
 
-// Backbone holds the properties that the server's own files require of all clients with this backbone.
-type Backbone struct {
-	Digest string            // of its files
-	Task   method.ClientSpec // its sizes and name
-	// Tokens is the digest of the text tokens of classes and template.
-	Tokens func(classes []string, template string) (string, error)
-}
-
 // fixedBy returns the terms of the configuration, with those of a client where the configuration leaves them open.
 func (s Settings) fixedBy(client spec.RunSpec) spec.RunSpec {
 	out := s.RunSpec

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
@@ -200,7 +201,7 @@ func TestConfigurationDecides(t *testing.T) {
 	h.set.RunSpec.Classes = []string{"cat", "dog"}
 	h = h.restarted(t)
 	h.says(t, 0, request(otherClasses), "refused")
-	h.set.Backbones = map[string]Backbone{"toy": {Digest: "b", Task: request().Participant.Task,
+	h.set.Backbones = map[string]spec.OwnBackbone{"toy": {Digest: "b", Task: request().Participant.Task,
 		Tokens: func(classes []string, template string) (string, error) {
 			return map[string]string{"cat,dog a {}.": "t"}[strings.Join(classes, ",")+" "+template], nil
 		}}}

@@ -43,7 +43,7 @@ type Settings struct {
 	// RunSpec holds the terms that clients must agree to. Where it has no classes, template or evaluation sets, the
 	// majority of the clients that joined before the start decides.
 	RunSpec   spec.RunSpec
-	Backbones map[string]Backbone // by name; the majority decides about others
+	Backbones map[string]spec.OwnBackbone // by name; the majority decides about others
 	Method    method.Method
 	Identity  certs.Identity // of the server; it recognises clients
 	// Limit is the largest size of tensors inside a message, in bytes; larger ones are sent in chunks.

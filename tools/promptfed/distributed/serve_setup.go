@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
@@ -54,9 +55,9 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		}
 	}
 	own, others := b.OwnBackbones()
-	set.Backbones = map[string]remote.Backbone{}
+	set.Backbones = map[string]spec.OwnBackbone{}
 	for _, o := range own {
-		set.Backbones[o.Task.Backbone] = remote.Backbone{Digest: o.Digest, Task: o.Task, Tokens: o.Tokens}
+		set.Backbones[o.Task.Backbone] = o
 		log.Info("clients must have the files of this server's bundle", "backbone", o.Task.Backbone, "folder", o.Dir)
 	}
 	if len(others) > 0 {

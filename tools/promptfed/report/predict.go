@@ -51,7 +51,7 @@ func predictCommand() *cobra.Command {
 		switch n := len(args) - 1; {
 		case listen != "" && n > 0:
 			return cli.Usagef("--listen takes no images: send them in POST requests")
-		case listen != "" && isFolder(args[0]):
+		case listen != "" && source.IsFolder(args[0]):
 			return cli.Usagef("--listen needs an exported file, which promptfed export RUN writes")
 		case listen == "" && !about && n == 0:
 			return cli.Needed("predict", "IMAGE|FOLDER..., --about or --listen")
@@ -106,11 +106,6 @@ func predictCommand() *cobra.Command {
 		return nil
 	}
 	return c
-}
-
-func isFolder(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
 }
 
 func printFacts(facts []inference.Fact, asJSON bool) error {

@@ -57,12 +57,10 @@ var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA",
 var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
 	ProjectorGrad: "detach", SVDEvery: method.EveryStep, Pull: "sum-per-class", EOT: "own", Std: 0.02}
 
-func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
-
 func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{
 		{Name: "global", Shape: []int{m.Global, t.Width}, Std: m.Std, Owner: method.Shared},
-		{Name: "local", Shape: []int{m.local(t.Client), t.Width}, Std: m.Std, Owner: method.Private},
+		{Name: "local", Shape: []int{m.Local[t.Client%len(m.Local)], t.Width}, Std: m.Std, Owner: method.Private},
 	}
 }
 
