@@ -13,7 +13,7 @@ import (
 // Runtime is the section runtime. Nothing in it changes a result beyond rounding; Built.Numerics holds what changes
 // rounding.
 type Runtime struct {
-	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
+	Provider     string `config:"provider" in:"cpu|cuda|auto" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
 	Device       int    `config:"device" in:"0.." help:"number of the first CUDA device"`
 	Devices      int    `config:"devices" in:"0.." help:"number of CUDA devices, from device on, that share the work"`
 	MemoryLimit  int64  `config:"memory_limit" in:"0.."`
@@ -60,18 +60,12 @@ func named(choice string) string {
 func (r Runtime) check() error {
 	errs := []error{configtags.Check("runtime.", r)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("runtime."+format, a...)) }
-	switch r.Provider {
-	case ort.CPU:
-		if r.MemoryLimit != 0 {
-			bad("memory_limit: %d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
-				r.MemoryLimit)
-		}
-		if r.Devices > 1 {
-			bad("devices: %d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
-		}
-	case ort.CUDA, ort.Auto:
-	default:
-		bad("provider: %q is not known; use cpu, cuda or auto", r.Provider)
+	if r.Provider == ort.CPU && r.MemoryLimit != 0 {
+		bad("memory_limit: %d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
+			r.MemoryLimit)
+	}
+	if r.Provider == ort.CPU && r.Devices > 1 {
+		bad("devices: %d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
 	}
 	for _, k := range [][2]string{{"prepack", r.Prepack}, {"spinning", r.Spinning}} {
 		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {
@@ -112,10 +106,7 @@ func (r Runtime) Session() ort.Options {
 	if err != nil {
 		runs = r.workers()
 	}
-	level, err := ort.ParseOptLevel(r.Optimization)
-	if err != nil {
-		level = ort.OptAll
-	}
+	level, _ := ort.ParseOptLevel(r.Optimization)
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
 		IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
