@@ -84,9 +84,6 @@ func Confusion(clients []Statistics, classes int) *Matrix {
 			}
 		}
 	}
-	if m == nil {
-		return nil
-	}
 	for _, k := range sortedPairs(sum) {
 		m.Counts = append(m.Counts, [3]int64{k[0], k[1], sum[k]})
 	}
