@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ type target struct {
 	GoFiles, CgoFiles []string
 	TestGoFiles       []string
 	XTestGoFiles      []string
-	reached           map[string][]cover.ProfileBlock // by file
+	blocks            map[string][]cover.ProfileBlock // by file
 	limit             time.Duration                   // of a test run
 	scratch           string
 }
@@ -144,16 +145,22 @@ func (t *target) measure() error {
 	}
 	t.limit = 3*time.Since(began) + 30*time.Second
 	list, err := cover.ParseProfiles(profile)
-	t.reached = map[string][]cover.ProfileBlock{}
+	t.blocks = map[string][]cover.ProfileBlock{}
 	for _, p := range list {
-		file := path.Base(p.FileName)
-		for _, b := range p.Blocks {
-			if b.Count > 0 {
-				t.reached[file] = append(t.reached[file], b)
-			}
-		}
+		t.blocks[path.Base(p.FileName)] = p.Blocks
 	}
 	return err
+}
+
+// reaches reports whether a test runs the place of a site. A place in no block, such as a case's list, is reached.
+func (t *target) reaches(s site) bool {
+	for _, b := range t.blocks[s.file] {
+		if cmp.Or(cmp.Compare(b.StartLine, s.line), cmp.Compare(b.StartCol, s.col)) <= 0 &&
+			cmp.Or(cmp.Compare(s.line, b.EndLine), cmp.Compare(s.col, b.EndCol)) <= 0 {
+			return b.Count > 0
+		}
+	}
+	return t.blocks != nil || s.function == ""
 }
 
 // What the tests say of a fault.
@@ -188,10 +195,7 @@ func (t *target) try(s site) (string, error) {
 	if strings.Contains(equivalent, "\n"+t.ImportPath+"/"+s.key()+" (") {
 		return equal, nil
 	}
-	reached := s.function == "" || slices.ContainsFunc(t.reached[s.file], func(b cover.ProfileBlock) bool {
-		return b.StartLine <= s.line && s.line <= b.EndLine
-	})
-	if !reached {
+	if !t.reaches(s) {
 		if exec.Command("go", "build", "-o", os.DevNull, "-overlay", replaced, t.ImportPath).Run() != nil {
 			return unbuilt, nil
 		}

@@ -72,6 +72,15 @@ func tested(a, b int) bool { return a < b }
 
 func ran(a, b int) bool { return a > b }
 
+func listed(a, b int) string {
+	switch {
+	case a == 9,
+		a == b:
+		return "x"
+	}
+	return ""
+}
+
 func untested(a, b int) int { return a - b }
 `,
 		"m_test.go": `package m
@@ -80,6 +89,7 @@ import "testing"
 
 func Test(t *testing.T) {
 	ran(1, 2)
+	listed(1, 2)
 	if tested(1, 1) || !tested(1, 2) {
 		t.Error("less")
 	}
@@ -105,7 +115,7 @@ func Test(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(got) != 3 || got["tested"] != found || got["ran"] != notFound || got["untested"] != notReached {
+	if len(got) != 4 || got["listed"] != notFound || got["tested"] != found || got["ran"] != notFound || got["untested"] != notReached {
 		t.Errorf("%v", got)
 	}
 	broken := sites[0]

@@ -11,7 +11,7 @@ import (
 // A site is a place of a file where one fault can be planted.
 type site struct {
 	file       string // path below the package's folder
-	line       int
+	line, col  int
 	function   string // that contains the place; "" for declarations outside functions
 	old, fresh string // the expression or statement without and with the fault
 	start, end int    // bytes that by replaces
@@ -109,7 +109,7 @@ func (f *finder) swap(n ast.Node, at token.Pos, op token.Token) {
 func (f *finder) replace(n ast.Node, at token.Pos, length int, by string) {
 	old, start := f.text(n), f.set.Position(at).Offset
 	from := start - f.set.Position(n.Pos()).Offset
-	f.sites = append(f.sites, site{f.file, f.set.Position(at).Line, f.function, short(old),
+	f.sites = append(f.sites, site{f.file, f.set.Position(at).Line, f.set.Position(at).Column, f.function, short(old),
 		short(old[:from] + by + old[from+length:]), start, start + length, by})
 }
 
