@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -58,14 +57,6 @@ func TestRemoteExecutor(t *testing.T) {
 		t.Errorf("other records:\n%+v\n%+v", got.Records, want.Records)
 	}
 	refused(t, toy(t), engine.Settings{Executor: remoteWorker{fails: true}}, "no worker")
-}
-
-func TestStateOfRefusesOtherTensors(t *testing.T) {
-	m := message.ClientState{}.Tensors()
-	m["shared/ctx"] = nil
-	if _, err := message.ParseClientState(m); err == nil || !strings.Contains(err.Error(), "shared/ctx") {
-		t.Errorf("%v", err)
-	}
 }
 
 // A client without validation data has no turn of validation: on a cluster it would be a job for each client and round.

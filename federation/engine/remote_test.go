@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +14,9 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -175,60 +172,4 @@ func TestRemoteClients(t *testing.T) {
 	none := newRemoteClients(e)
 	none.of = server(e)
 	refused(t, server(e), engine.Settings{Remote: none}, "no clients")
-}
-
-func TestStateFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	s := message.ClientState{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
-		Method: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
-	if err := state.WriteState(path, s); err != nil {
-		t.Fatal(err)
-	}
-	back, err := state.ReadState(path)
-	if err != nil || back.Private["a"].Data[0] != 1 || back.Own["b"].Data[0] != 2 || back.Method["c/d"].Ints[0] != 3 {
-		t.Fatal(err, back)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)-1] ^= 1
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, err = state.ReadState(path)
-	says(t, err, "damaged")
-}
-
-func TestRefuse(t *testing.T) {
-	nan := tensor.Scalar(1)
-	nan.Data[0] /= 0 * nan.Data[0]
-	shared := tensor.Map{"ctx": tensor.New(2, 3)}
-	train := message.Instruction{Kind: message.Train, Shared: shared}
-	ask := message.Instruction{Kind: message.Compute, Shared: shared}
-	for _, c := range []struct {
-		o    message.Instruction
-		r    message.Reply
-		says string
-	}{
-		{train, message.Reply{Upload: method.Upload{N: 0, Shared: shared}}, "0 examples"},
-		{train, message.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "ctx"},
-		{train, message.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
-			"more": tensor.New(1)}}}, "more"},
-		{train, message.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
-		{ask, message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "must have none"},
-		{ask, message.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
-		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2,
-			Global: metrics.Statistics{"correct": {3}}}}, "lacks the statistic"},
-		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2}}, "neither"},
-	} {
-		says(t, c.o.Check(c.r), c.says)
-	}
-	if err := train.Check(message.Reply{Upload: method.Upload{N: 1, Shared: shared}}); err != nil {
-		t.Error(err)
-	}
-	train.Guarded = tensor.Specs{{Name: "masked"}}
-	says(t, train.Check(message.Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}}), "masked holds")
-	_, err := (message.Instruction{Clients: []int{1}}).WithTensors(tensor.Map{"../x": nan})
-	says(t, err, "../x")
 }

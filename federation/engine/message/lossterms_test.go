@@ -61,11 +61,39 @@ func TestTermsThatAreNone(t *testing.T) {
 		"gap":       {"002/pull": two},
 		"no number": {"pull": two}, "negative": {"001/pull": bitsOf(-1, 2)}, "NaN": {"001/pull": bitsOf(1, math.NaN())},
 		"no term": {"001/pull/ctx": one}, "many": {"999/pull": two}, "value of all": {"000/fit": two},
-		"below":    {"-01/pull": two},
+		"below": {"-01/pull": two}, "large": {"001/pull": bitsOf(1, 1.1e12)}, "negative on one": {"000/fit/ctx": bitsOf(-1)},
 		"infinite": {"001/pull": bitsOf(math.Inf(1), 0)},
 	} {
 		if got, err := lossTermsOf(m); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
+	}
+}
+
+// By hand: half of the second client's measurements are added to the first client's, term by term.
+func TestTermsAdd(t *testing.T) {
+	got := LossTerms{CrossEntropy: Norms{All: 1}, Terms: []TermStats{{"pull", 3, Norms{All: 2, On: map[string]float64{"a": 2}}}}}
+	got.Add(LossTerms{CrossEntropy: Norms{4, map[string]float64{"a": 6}}, Terms: []TermStats{
+		{"push", 8, Norms{All: 10}}, {"pull", 2, Norms{All: 4, On: map[string]float64{"a": 4, "b": 1}}}}}, .5)
+	want := LossTerms{CrossEntropy: Norms{3, map[string]float64{"a": 3}}, Terms: []TermStats{
+		{"pull", 4, Norms{4, map[string]float64{"a": 4, "b": .5}}}, {"push", 4, Norms{5, map[string]float64{}}}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A reply may have 64 terms with values and lengths up to 1e12.
+func TestMostTerms(t *testing.T) {
+	m := tensor.Map{"000/fit": bitsOf(0)}
+	for k := 1; k <= maxTerms; k++ {
+		m[termAt(k, "a term")] = bitsOf(maxTerm, -maxTerm)
+	}
+	got, err := lossTermsOf(m)
+	if err != nil || len(got.Terms) != maxTerms || got.Terms[63].Value != -maxTerm || got.Terms[0].Name != "a term" {
+		t.Error(got, err)
+	}
+	m[termAt(maxTerms+1, "a term")] = bitsOf(0, 0)
+	if _, err := lossTermsOf(m); err == nil || err.Error() != `"065/a_term" is not a valid measurement of a loss term: [0 0]` {
+		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
@@ -106,4 +107,14 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A header of 2 MiB, with the eight bytes of its length, is read, and one byte more is refused.
+func TestLargestHeader(t *testing.T) {
+	for n, says := range map[int]string{maxHeader - 8: "", maxHeader: "decoding a message: a header of 2097152 bytes; at most 2097144"} {
+		b := append(binary.LittleEndian.AppendUint64(nil, uint64(n)), "{"+strings.Repeat(" ", n-2)+"}"...)
+		if _, err := DecodeTensors(b); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
 }

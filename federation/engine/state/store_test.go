@@ -1,0 +1,146 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/runtime/tensor"
+)
+
+func ownState(v float32) message.ClientState {
+	return message.ClientState{Private: tensor.Map{"a": tensor.Scalar(v)}, Own: tensor.Map{}, Method: tensor.Map{}}
+}
+
+func mustGet(t *testing.T, s *Store, client int) float32 {
+	t.Helper()
+	st, err := s.Get(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Private["a"] == nil {
+		return 0
+	}
+	return st.Private["a"].Data[0]
+}
+
+// A state counts once its round accepts it, in memory and on disk. A state of a round that did not end, or of a client
+// that the round does not accept, is gone. Files without a client's state are removed.
+func TestStore(t *testing.T) {
+	dir := t.TempDir()
+	for _, s := range []*Store{NewStore(""), NewStore(dir)} {
+		stage := func(round, client int, v float32) {
+			t.Helper()
+			if err := s.Stage(round, client, ownState(v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		accept := func(round int, clients ...int) {
+			t.Helper()
+			if err := s.Accept(round, clients); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stage(0, 1, 1)
+		stage(0, 2, 2)
+		stage(0, 3, 3)
+		if mustGet(t, s, 1) != 0 || s.Clients() != nil {
+			t.Error("a state counts before its round does")
+		}
+		accept(0, 3, 1)
+		if mustGet(t, s, 1) != 1 || mustGet(t, s, 2) != 0 || mustGet(t, s, 3) != 3 || !slices.Equal(s.Clients(), []int{1, 3}) {
+			t.Errorf("clients %v", s.Clients())
+		}
+		accept(0, 2) // its state is dropped
+		stage(1, 2, 4)
+		stage(2, 1, 5) // round 1 did not end
+		accept(2, 1, 2)
+		if mustGet(t, s, 1) != 5 || mustGet(t, s, 2) != 0 || mustGet(t, s, 3) != 3 {
+			t.Errorf("clients %v", s.Clients())
+		}
+		s.GC()
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(files) != 2 || filepath.Base(files[0]) != "clients-000000.states" || filepath.Base(files[1]) != "clients-000002.states" {
+		t.Errorf("left are %v", files)
+	}
+	if st, err := os.Stat(files[0]); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+}
+
+// A store reads what a checkpoint says of its files, and refuses files with other bytes.
+func TestStoreResumes(t *testing.T) {
+	dir := t.TempDir()
+	s := NewStore(dir)
+	for client, v := range []float32{7, 8} {
+		if err := s.Stage(3, client, ownState(v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Accept(3, []int{0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	places, back := s.Locations(), NewStore(dir)
+	if p := places[1]; p.Round != 3 || p.At != places[0].Size || p.Size != p.At || len(p.Sum) != 64 {
+		t.Errorf("%+v", places)
+	}
+	if err := back.Load(places); err != nil || mustGet(t, back, 1) != 8 || !reflect.DeepEqual(back.Locations(), places) {
+		t.Error(err)
+	}
+	if err := back.Load(nil); err != nil || len(back.Clients()) != 0 || back.Stage(4, 0, ownState(1)) != nil || back.Accept(4, []int{0}) != nil {
+		t.Errorf("without states: %v", err)
+	}
+	const damaged = "clients-000003.states is damaged: a client's state does not match its checksum; restore a copy"
+	for says, change := range map[string]func(p *Location){
+		"cannot resume: " + filepath.Join(dir, "clients-000003.states") + " is damaged": func(p *Location) { p.Sum = places[0].Sum },
+		damaged:                             func(p *Location) { p.At = -1 },
+		"is damaged: a client's state does": func(p *Location) { p.Size = -1 },
+		"is damaged: a client's":            func(p *Location) { p.At++ },
+		"is damaged: a":                     func(p *Location) { p.At, p.Size = 1<<40, 0 },
+		"clients-000009.states: no such":    func(p *Location) { p.Round = 9 },
+	} {
+		p := places[1]
+		change(&p)
+		if err := NewStore(dir).Load(map[int]Location{1: p}); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.HasPrefix(err.Error(), "cannot resume: ") {
+			t.Errorf("%+v: %v, want %q", p, err, says)
+		}
+	}
+	bad := NewStore(filepath.Join(dir, "missing"))
+	if err := bad.Stage(0, 0, ownState(1)); err == nil || !strings.Contains(err.Error(),
+		"checkpoint of round 1: cannot write "+bad.path(0)+" (the previous checkpoint is intact): ") {
+		t.Error(err)
+	}
+}
+
+// A client's file is read as it was written, and refused with one bit changed.
+func TestStateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s := message.ClientState{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
+		Method: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
+	if err := WriteState(path, s); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := ReadState(path); err != nil || !reflect.DeepEqual(back, s) {
+		t.Fatal(err, back)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{len(b) - 1, len(b) - 9} { // of the float32 numbers and of the int64 ones
+		b[at] ^= 1
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadState(path); err == nil || !strings.HasPrefix(err.Error(), path+" is damaged: its content does not match its checksum") {
+			t.Error(err)
+		}
+		b[at] ^= 1
+	}
+}
