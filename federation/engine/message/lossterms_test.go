@@ -59,10 +59,12 @@ func TestTermsThatAreNone(t *testing.T) {
 	for what, m := range map[string]tensor.Map{
 		"float32": {"001/pull": tensor.New(2)}, "short": {"001/pull": one}, "long": {"001/pull/ctx": two},
 		"gap":       {"002/pull": two},
-		"no number": {"pull": two}, "negative": {"001/pull": bitsOf(-1, 2)}, "NaN": {"001/pull": bitsOf(1, math.NaN())},
+		"no number": {"pull": two}, "negative": {"001/pull": bitsOf(-1, 2)},
+		"NaN":     {"001/pull": bitsOf(1, math.NaN())},
 		"no term": {"001/pull/ctx": one}, "many": {"999/pull": two}, "value of all": {"000/fit": two},
-		"below": {"-01/pull": two}, "large": {"001/pull": bitsOf(1, 1.1e12)}, "negative on one": {"000/fit/ctx": bitsOf(-1)},
-		"infinite": {"001/pull": bitsOf(math.Inf(1), 0)},
+		"below": {"-01/pull": two}, "large": {"001/pull": bitsOf(1, 1.1e12)},
+		"negative on one": {"000/fit/ctx": bitsOf(-1)},
+		"infinite":        {"001/pull": bitsOf(math.Inf(1), 0)},
 	} {
 		if got, err := lossTermsOf(m); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v", what, got, err)
@@ -72,7 +74,8 @@ func TestTermsThatAreNone(t *testing.T) {
 
 // By hand: half of the second client's measurements are added to the first client's, term by term.
 func TestTermsAdd(t *testing.T) {
-	got := LossTerms{CrossEntropy: Norms{All: 1}, Terms: []TermStats{{"pull", 3, Norms{All: 2, On: map[string]float64{"a": 2}}}}}
+	got := LossTerms{CrossEntropy: Norms{All: 1}, Terms: []TermStats{{"pull", 3,
+		Norms{All: 2, On: map[string]float64{"a": 2}}}}}
 	got.Add(LossTerms{CrossEntropy: Norms{4, map[string]float64{"a": 6}}, Terms: []TermStats{
 		{"push", 8, Norms{All: 10}}, {"pull", 2, Norms{All: 4, On: map[string]float64{"a": 4, "b": 1}}}}}, .5)
 	want := LossTerms{CrossEntropy: Norms{3, map[string]float64{"a": 3}}, Terms: []TermStats{
@@ -93,7 +96,8 @@ func TestMostTerms(t *testing.T) {
 		t.Error(got, err)
 	}
 	m[termAt(maxTerms+1, "a term")] = bitsOf(0, 0)
-	if _, err := lossTermsOf(m); err == nil || err.Error() != `"065/a_term" is not a valid measurement of a loss term: [0 0]` {
+	if _, err := lossTermsOf(m); err == nil ||
+		err.Error() != `"065/a_term" is not a valid measurement of a loss term: [0 0]` {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func sample() tensor.Map {
 	return tensor.Map{
-		"shared/ctx":  tensor.Of([]float32{1, -2.5, float32(math.Copysign(0, -1)), 3e-39, math.MaxFloat32, 0.1}, 2, 3),
+		"shared/ctx": tensor.Of([]float32{1, -2.5, float32(math.Copysign(0, -1)), 3e-39, math.MaxFloat32, 0.1}, 2,
+			3),
 		"extra/n":     tensor.OfInts([]int64{-1, math.MaxInt64}, 2),
 		"extra/none":  tensor.New(0, 4),
 		"extra/scale": tensor.Scalar(7),
@@ -111,9 +112,11 @@ func FuzzDecode(f *testing.F) {
 
 // A header of 2 MiB, with the eight bytes of its length, is read, and one byte more is refused.
 func TestLargestHeader(t *testing.T) {
-	for n, says := range map[int]string{maxHeader - 8: "", maxHeader: "decoding a message: a header of 2097152 bytes; at most 2097144"} {
+	for n, says := range map[int]string{maxHeader - 8: "",
+		maxHeader: "decoding a message: a header of 2097152 bytes; at most 2097144"} {
 		b := append(binary.LittleEndian.AppendUint64(nil, uint64(n)), "{"+strings.Repeat(" ", n-2)+"}"...)
-		if _, err := DecodeTensors(b); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+		if _, err := DecodeTensors(b); (err == nil) != (says == "") || err != nil &&
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}

@@ -29,7 +29,8 @@ func TestStatisticsByHand(t *testing.T) {
 	}
 	// Of the own classes 0 and 2, which have equal scores, the first counts; class 1 is no own class.
 	for label, want := range map[int64]float64{0: 1, 2: 0, 1: 0} {
-		s := Compute(Examples{Scores: tensor.Of([]float32{4, 9, 4}, 1, 3), Labels: []int64{label}, Own: []int64{0, 2}}, false)
+		s := Compute(Examples{Scores: tensor.Of([]float32{4, 9, 4}, 1, 3), Labels: []int64{label},
+			Own: []int64{0, 2}}, false)
 		if s["own_correct"][0] != want {
 			t.Errorf("label %d: %v", label, s)
 		}
@@ -62,11 +63,13 @@ func TestAccuraciesByHand(t *testing.T) {
 		ClientStd: math.Sqrt(.5 / 3), DomainMean: .375, DomainStd: .375, OwnClasses: 2. / 3} {
 		near(t, "by hand", e, name, want, 1e-15)
 	}
-	if len(e.Values) != 8 || e.PerDomain["Art"] != .75 || e.PerDomain["Photo"] != 0 || e.Accuracy() != e.Values[Accuracy] {
+	if len(e.Values) != 8 || e.PerDomain["Art"] != .75 || e.PerDomain["Photo"] != 0 ||
+		e.Accuracy() != e.Values[Accuracy] {
 		t.Errorf("%+v", e)
 	}
 	if v := e.OnValidation(); len(v.Values) != 2 || v.Values[Accuracy] != e.Values[Accuracy] ||
-		v.Values[ClientStd] != e.Values[ClientStd] || !slices.Equal(v.PerClient, []float64{.5, 0, 1}) || v.PerDomain != nil {
+		v.Values[ClientStd] != e.Values[ClientStd] || !slices.Equal(v.PerClient, []float64{.5, 0, 1}) ||
+		v.PerDomain != nil {
 		t.Errorf("on validation data: %+v", v)
 	}
 	if v := (*Evaluation)(nil).OnValidation(); v != nil {
@@ -75,5 +78,15 @@ func TestAccuraciesByHand(t *testing.T) {
 	e = Evaluate([]Client{{"", 4, Statistics{"correct": {2}}}})
 	if _, ok := e.Value(DomainMean); ok || len(e.PerDomain) != 0 {
 		t.Errorf("without domains: %+v", e)
+	}
+}
+
+func TestMeanStd(t *testing.T) {
+	// 2, 4, 4, 4, 5, 5, 7, 9 have mean 5 and population variance 32/8.
+	if m, s := MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
+		t.Errorf("%v, %v", m, s)
+	}
+	if m, s := MeanStd(nil); m != 0 || s != 0 {
+		t.Errorf("%v, %v of nothing", m, s)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // Another one has one example of class 0, predicted as 0. The third one withholds its matrix. Together two of three
 // examples of class 0 are correct and none of one of class 2.
 func TestConfusionByHand(t *testing.T) {
-	first := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0, 0, 1, 0, 1, 0, 0}, 3, 3), Labels: []int64{0, 0, 2}},
+	first := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0, 0, 1, 0, 1, 0, 0}, 3, 3),
+		Labels: []int64{0, 0, 2}},
 		true)
 	second := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0}, 1, 3), Labels: []int64{0}}, true)
 	third := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0}, 1, 3), Labels: []int64{1}}, false)
@@ -52,7 +53,8 @@ func TestChecksOfStatistics(t *testing.T) {
 		{"confusion", 0, 2, []float64{0, 0, 2, maxClass, 0, 2}, ""},
 		{"confusion", 0, 2, []float64{0, 0, 2, maxClass + 1, 0, 2}, "of class 2.147483649e+09 predicted"},
 		{"confusion", 0, 2, []float64{-1, 0, 2, 0, 0, 2}, "of class -1 predicted as class 0"},
-		{"confusion", 3, 2, []float64{0, 0, 2, 0, 1, 0, 2, 0, 2}, "it counts 0 examples of class 0 predicted as class 1"},
+		{"confusion", 3, 2, []float64{0, 0, 2, 0, 1, 0, 2, 0, 2},
+			"it counts 0 examples of class 0 predicted as class 1"},
 		{"confusion", 3, 2, []float64{0, 0, 2, 0, 1, 5}, "it counts 5 examples"},
 		{"confusion", 3, 2, []float64{0, 0, 2, 0, 1, 1.5}, "it counts 1.5 examples"},
 		{"confusion", 3, 2, []float64{0, 1, 2, 0, 0, 2}, order},
@@ -83,7 +85,8 @@ func TestChecksOfStatistics(t *testing.T) {
 		// The confidences of four examples of bin 0 are from 0 to 1/15, those of bin 3 from 3/15 to 4/15.
 		{"confidence_bins", 3, 2, bin(0, 4, 2, -1e-6), ""},
 		{"confidence_bins", 3, 4, bin(0, 4, 4, .1), ""},
-		{"confidence_bins", 3, 2, bin(0, 4, 2, -2e-6), "bin 0 has 4 examples, 2 correct ones and the sum of confidences -2e-06"},
+		{"confidence_bins", 3, 2, bin(0, 4, 2, -2e-6),
+			"bin 0 has 4 examples, 2 correct ones and the sum of confidences -2e-06"},
 		{"confidence_bins", 3, 2, bin(3, 4, 2, sum(16./15, 1e-6)), ""},
 		{"confidence_bins", 3, 2, bin(3, 4, 2, sum(16./15, 2e-6)), "bin 3 has 4 examples"},
 		{"confidence_bins", 3, 2, bin(3, 4, 2, .7), "bin 3 has 4 examples"},
@@ -102,12 +105,23 @@ func TestChecksOfStatistics(t *testing.T) {
 // A reply has every statistic that reveals no labels, and the others only where they are asked for.
 func TestCheckOfNames(t *testing.T) {
 	for says, edit := range map[string]func(s Statistics){
-		"the reply lacks the statistic f1; use the same release on both sides": func(s Statistics) { delete(s, "f1") },
-		`the reply has the unexpected statistic "x"`:                           func(s Statistics) { s["x"] = nil },
-		"the statistic f1 has 2 numbers; it must have 1":                       func(s Statistics) { s["f1"] = []float64{0, 0} },
-		"the statistic confusion has 2 numbers; it must have 3":                func(s Statistics) { s["confusion"] = []float64{0, 0} },
-		"the statistic brier holds +Inf; its numbers must be finite":           func(s Statistics) { s["brier"][0] = math.Inf(1) },
-		"the statistic brier holds NaN; its numbers must be finite":            func(s Statistics) { s["brier"][0] = math.NaN() },
+		"the reply lacks the statistic f1; use the same release on both sides": func(s Statistics) {
+			delete(s,
+				"f1")
+		},
+		`the reply has the unexpected statistic "x"`: func(s Statistics) { s["x"] = nil },
+		"the statistic f1 has 2 numbers; it must have 1": func(s Statistics) {
+			s["f1"] = []float64{0, 0}
+		},
+		"the statistic confusion has 2 numbers; it must have 3": func(s Statistics) {
+			s["confusion"] = []float64{0, 0}
+		},
+		"the statistic brier holds +Inf; its numbers must be finite": func(s Statistics) {
+			s["brier"][0] = math.Inf(1)
+		},
+		"the statistic brier holds NaN; its numbers must be finite": func(s Statistics) {
+			s["brier"][0] = math.NaN()
+		},
 		"": func(s Statistics) { delete(s, "confusion") }, // it may be withheld
 	} {
 		s := Compute(drawn(1, 9), true)
@@ -125,25 +139,29 @@ func TestCheckOfNames(t *testing.T) {
 	if got := strings.Join(Titles(true), "; "); got != strings.Join(all, "; ") {
 		t.Error(got)
 	}
-	if got := strings.Join(Titles(false), "; "); got != strings.ReplaceAll(strings.Join(all, "; "), "confusion matrix; ", "") {
+	if got := strings.Join(Titles(false), "; "); got != strings.ReplaceAll(strings.Join(all, "; "),
+		"confusion matrix; ", "") {
 		t.Error(got)
 	}
 	for _, c := range []struct {
 		name string
 		t    *tensor.Tensor
 		says string
-	}{{"x", tensor.OfInts(nil, 0, 3), "unexpected statistic"}, {"f1", tensor.OfInts(nil, 0, 3), "unexpected statistic"},
+	}{{"x", tensor.OfInts(nil, 0, 3), "unexpected statistic"}, {"f1", tensor.OfInts(nil, 0, 3),
+		"unexpected statistic"},
 		{"confusion", tensor.New(1, 3), "int64 table of 3 columns"},
 		{"confusion", tensor.OfInts([]int64{1, 2, 3}, 3), "has the shape [3]"},
 		{"confusion", tensor.OfInts([]int64{1, 2}, 1, 2), "has the shape [1 2]"}} {
-		if err := (Statistics{}).AddTables(tensor.Map{c.name: c.t}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := (Statistics{}).AddTables(tensor.Map{c.name: c.t}); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %v: %v", c.name, c.t.Shape, err)
 		}
 	}
 	if s := (Statistics{"correct": {1}}).Tables(); s != nil {
 		t.Error(s)
 	}
-	if s := TableSpecs(5)[0]; len(TableSpecs(5)) != 1 || s.Name != "confusion" || s.Shape[0] != -25 || s.Shape[1] != 3 {
+	if s := TableSpecs(5)[0]; len(TableSpecs(5)) != 1 || s.Name != "confusion" || s.Shape[0] != -25 ||
+		s.Shape[1] != 3 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -30,8 +30,10 @@ func TestEvaluationJSON(t *testing.T) {
 	if back, err := ReadEvaluation(b); err != nil || !reflect.DeepEqual(back, e) {
 		t.Fatalf("%s: %v, %+v", b, err, back)
 	}
-	for want, e := range map[string]*Evaluation{`{"a":1}`: nil, `{"a":1,"accuracy":0.5}`: {Values: map[string]float64{Accuracy: .5}},
-		`{"a":1,"per_client":[0]}`: {PerClient: []float64{0}}, `{"a":1,"per_domain":{"x":1}}`: {PerDomain: map[string]float64{"x": 1}}} {
+	for want, e := range map[string]*Evaluation{`{"a":1}`: nil, `{"a":1,"accuracy":0.5}`: {
+		Values: map[string]float64{Accuracy: .5}},
+		`{"a":1,"per_client":[0]}`: {PerClient: []float64{0}}, `{"a":1,"per_domain":{"x":1}}`: {
+			PerDomain: map[string]float64{"x": 1}}} {
 		if b, err := MarshalWith(map[string]int{"a": 1}, e); err != nil || string(b) != want {
 			t.Errorf("%s, %v, want %s", b, err, want)
 		}

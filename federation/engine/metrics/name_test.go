@@ -6,13 +6,15 @@ import (
 )
 
 func TestLastN(t *testing.T) {
-	for text, want := range map[string]int{"last": 1, "last2": 2, "last999999": 999999, "last1": 0, "last0": 0, "last-3": 0,
+	for text, want := range map[string]int{"last": 1, "last2": 2, "last999999": 999999, "last1": 0, "last0": 0,
+		"last-3":      0,
 		"last1000000": 0, "last02": 0, "5": 0, "last+5": 0, "best": 0, "": 0} {
 		if n, ok := LastN(text); ok != (want > 0) || ok && n != want {
 			t.Errorf("%q: %d, %v", text, n, ok)
 		}
 	}
-	for window, want := range map[string]string{Last: "last tested round", "last3": "mean of the last 3 tested rounds",
+	for window, want := range map[string]string{Last: "last tested round",
+		"last3": "mean of the last 3 tested rounds",
 		Best:    "best round, chosen on the test data: optimistic",
 		BestVal: "round with the best validation accuracy", All: "mean of all rounds",
 		First: "first round that has it", "last1": "", "x": ""} {
@@ -32,11 +34,13 @@ func TestParseName(t *testing.T) {
 		"seconds": "seconds  all ", "total-bytes": "total-bytes  last ",
 	} {
 		n, err := ParseName(full)
-		if got := strings.Join([]string{n.Metric.Name, n.Argument, n.Window, n.View}, " "); err != nil || got != want {
+		if got := strings.Join([]string{n.Metric.Name, n.Argument, n.Window, n.View}, " "); err != nil ||
+			got != want {
 			t.Errorf("%s: %q, %v", full, got, err)
 		}
 	}
-	for _, full := range []string{"", "x", "all", "first", "f1@first", "f1@x", "f1@", "f1:x", "f1:", "domain", "domain:",
+	for _, full := range []string{"", "x", "all", "first", "f1@first", "f1@x", "f1@", "f1:x", "f1:", "domain",
+		"domain:",
 		"rounds-to:x", "rounds-to", "global/bytes", "other/f1", "last@last5", "rounds-to:60@first"} {
 		if n, err := ParseName(full); err == nil || !strings.HasPrefix(err.Error(), `unknown metric "`+full+
 			`"; use one of last, best, best-val, last5, last10, global, personal, weighted, f1, kappa, worst, `) ||
@@ -45,7 +49,8 @@ func TestParseName(t *testing.T) {
 		}
 	}
 	for former, now := range map[string]string{"exam": "set", "exam-mean": "set-mean", "exam:x": "set:x"} {
-		if _, err := ParseName(former); err == nil || err.Error() != `metric "`+former+`": `+former+" is now called "+now {
+		if _, err := ParseName(former); err == nil ||
+			err.Error() != `metric "`+former+`": `+former+" is now called "+now {
 			t.Error(err)
 		}
 	}

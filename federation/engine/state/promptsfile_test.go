@@ -52,8 +52,9 @@ func TestPromptsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]string{state.MetaClasses: `["ant","bee","cat","dog"]`, state.MetaBackbones: `["toy-a","toy-b"]`,
-		state.MetaDigests: `["","abc"]`, state.MetaOwned: `[[0,1,2],[1,2]]`}; !reflect.DeepEqual(meta, want) {
+	if want := map[string]string{state.MetaClasses: `["ant","bee","cat","dog"]`,
+		state.MetaBackbones: `["toy-a","toy-b"]`,
+		state.MetaDigests:   `["","abc"]`, state.MetaOwned: `[[0,1,2],[1,2]]`}; !reflect.DeepEqual(meta, want) {
 		t.Errorf("%v, want %v", meta, want)
 	}
 	dir := t.TempDir()
@@ -67,7 +68,8 @@ func TestPromptsFile(t *testing.T) {
 	}
 	server := []string{"shared/x"}
 	client := []string{"client/1/own/n", "client/1/private/x", "down/1/scale", "shared/x"}
-	if got := all.Names(); !slices.Equal(got, []string{"client/1/own/n", "client/1/private/x", "down/0/scale", "down/1/scale", "shared/x"}) {
+	if got := all.Names(); !slices.Equal(got, []string{"client/1/own/n", "client/1/private/x", "down/0/scale",
+		"down/1/scale", "shared/x"}) {
 		t.Error(got)
 	}
 	for _, c := range []struct {
@@ -96,20 +98,23 @@ func TestPromptsFile(t *testing.T) {
 		t.Errorf("of a client that never joined: %v", got)
 	}
 
-	o := message.Instruction{Total: 2, Shared: of(1), Broadcast: g.Broadcast, PerClient: map[int]tensor.Map{1: g.PerClient[1]}}
+	o := message.Instruction{Total: 2, Shared: of(1), Broadcast: g.Broadcast,
+		PerClient: map[int]tensor.Map{1: g.PerClient[1]}}
 	file := t.TempDir()
 	if err := state.WriteClientParams(e, filepath.Join(file, record.PromptsFile), e.Clients[1], o, s); err != nil {
 		t.Fatal(err)
 	}
 	got, back, err := state.ReadPrompts(file, 0, 1)
-	if err != nil || !slices.Equal(got.Names(), client) || got["down/1/scale"].Data[0] != 3 || back[state.MetaBackbones] != `["","toy-b"]` ||
+	if err != nil || !slices.Equal(got.Names(), client) || got["down/1/scale"].Data[0] != 3 ||
+		back[state.MetaBackbones] != `["","toy-b"]` ||
 		back[state.MetaDigests] != `["","abc"]` || back[state.MetaOwned] != `[null,[1,2]]` {
 		t.Errorf("%v, %v, %v", got.Names(), back, err)
 	}
 	for _, id := range []int{-1, 2} {
 		c := *e.Clients[0]
 		c.ID = id
-		if err := state.WriteClientParams(e, filepath.Join(file, "x"), &c, o, s); err == nil || !strings.HasSuffix(err.Error(), "does not exist; there are 2 clients") {
+		if err := state.WriteClientParams(e, filepath.Join(file, "x"), &c, o, s); err == nil ||
+			!strings.HasSuffix(err.Error(), "does not exist; there are 2 clients") {
 			t.Errorf("client %d: %v", id, err)
 		}
 	}
@@ -137,9 +142,11 @@ func TestMemoryInPromptsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &spec.Experiment{Method: readsMemory{m}, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Clients(3, 2)}
+	e := &spec.Experiment{Method: readsMemory{m}, Classes: methodtest.Classes, Template: "a {}.",
+		Clients: methodtest.Clients(3, 2)}
 	all, err := state.LoadSections(state.Sections(e, &method.Global{}, state.NewStore(""), nil))
-	if err != nil || !slices.Equal(all.Names(), []string{"memory/0/image", "memory/0/label", "memory/1/image", "memory/1/label"}) {
+	if err != nil || !slices.Equal(all.Names(), []string{"memory/0/image", "memory/0/label", "memory/1/image",
+		"memory/1/label"}) {
 		t.Fatal(all.Names(), err)
 	}
 	if d := state.ClientMemory(all, 1); d == nil || !slices.Equal(d.Labels(), e.Clients[1].Train.Labels()) {

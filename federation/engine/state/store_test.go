@@ -52,7 +52,8 @@ func TestStore(t *testing.T) {
 			t.Error("a state counts before its round does")
 		}
 		accept(0, 3, 1)
-		if mustGet(t, s, 1) != 1 || mustGet(t, s, 2) != 0 || mustGet(t, s, 3) != 3 || !slices.Equal(s.Clients(), []int{1, 3}) {
+		if mustGet(t, s, 1) != 1 || mustGet(t, s, 2) != 0 || mustGet(t, s, 3) != 3 ||
+			!slices.Equal(s.Clients(), []int{1, 3}) {
 			t.Errorf("clients %v", s.Clients())
 		}
 		accept(0, 2) // its state is dropped
@@ -65,7 +66,8 @@ func TestStore(t *testing.T) {
 		s.GC()
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
-	if len(files) != 2 || filepath.Base(files[0]) != "clients-000000.states" || filepath.Base(files[1]) != "clients-000002.states" {
+	if len(files) != 2 || filepath.Base(files[0]) != "clients-000000.states" ||
+		filepath.Base(files[1]) != "clients-000002.states" {
 		t.Errorf("left are %v", files)
 	}
 	if st, err := os.Stat(files[0]); err != nil || st.Mode().Perm() != 0o600 {
@@ -89,15 +91,18 @@ func TestStoreResumes(t *testing.T) {
 	if p := places[1]; p.Round != 3 || p.At != places[0].Size || p.Size != p.At || len(p.Sum) != 64 {
 		t.Errorf("%+v", places)
 	}
-	if err := back.Load(places); err != nil || mustGet(t, back, 1) != 8 || !reflect.DeepEqual(back.Locations(), places) {
+	if err := back.Load(places); err != nil || mustGet(t, back, 1) != 8 ||
+		!reflect.DeepEqual(back.Locations(), places) {
 		t.Error(err)
 	}
-	if err := back.Load(nil); err != nil || len(back.Clients()) != 0 || back.Stage(4, 0, ownState(1)) != nil || back.Accept(4, []int{0}) != nil {
+	if err := back.Load(nil); err != nil || len(back.Clients()) != 0 || back.Stage(4, 0, ownState(1)) != nil ||
+		back.Accept(4, []int{0}) != nil {
 		t.Errorf("without states: %v", err)
 	}
 	const damaged = "clients-000003.states is damaged: a client's state does not match its checksum; restore a copy"
 	for says, change := range map[string]func(p *Location){
-		"cannot resume: " + filepath.Join(dir, "clients-000003.states") + " is damaged": func(p *Location) { p.Sum = places[0].Sum },
+		"cannot resume: " + filepath.Join(dir, "clients-000003.states") +
+			" is damaged": func(p *Location) { p.Sum = places[0].Sum },
 		damaged:                             func(p *Location) { p.At = -1 },
 		"is damaged: a client's state does": func(p *Location) { p.Size = -1 },
 		"is damaged: a client's":            func(p *Location) { p.At++ },
@@ -138,7 +143,8 @@ func TestStateFile(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadState(path); err == nil || !strings.HasPrefix(err.Error(), path+" is damaged: its content does not match its checksum") {
+		if _, err := ReadState(path); err == nil || !strings.HasPrefix(err.Error(),
+			path+" is damaged: its content does not match its checksum") {
 			t.Error(err)
 		}
 		b[at] ^= 1

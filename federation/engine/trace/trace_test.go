@@ -20,13 +20,16 @@ func TestStep(t *testing.T) {
 	c := NewClient(rec, 2, 7)
 	of := func(v float32) *tensor.Tensor { return tensor.Of([]float32{v}, 1) }
 	same := of(4)
-	c.Step(Step{StepRecord: StepRecord{Step: 3, Epoch: 1, LR: .5}, Batch: tensor.Map{"image": of(1)}, Draws: tensor.Map{"noise": of(2)},
-		Scalars: map[string]float64{"lambda": .25}, Loss: of(3), Raw: tensor.Map{"same": same, "clipped": of(5), "frozen": of(6)},
+	c.Step(Step{StepRecord: StepRecord{Step: 3, Epoch: 1, LR: .5}, Batch: tensor.Map{"image": of(1)},
+		Draws:   tensor.Map{"noise": of(2)},
+		Scalars: map[string]float64{"lambda": .25}, Loss: of(3), Raw: tensor.Map{"same": same, "clipped": of(5),
+			"frozen": of(6)},
 		Grads: tensor.Map{"same": of(4), "clipped": of(7)}})
 	c.After(3, tensor.Map{"same": same})
 	c.Put("nothing", nil)
 	same.Data[0] = 9
-	want := map[string]float32{"image": 1, "draw/noise": 2, "scalar/lambda": .25, "loss": 3, "grad/same": 4, "grad/clipped": 7,
+	want := map[string]float32{"image": 1, "draw/noise": 2, "scalar/lambda": .25, "loss": 3, "grad/same": 4,
+		"grad/clipped":     7,
 		"grad_raw/clipped": 5, "grad_raw/frozen": 6, "after/same": 4}
 	for name, v := range want {
 		if got := rec.Tensors["r2/c7/s3/"+name]; got == nil || got.Data[0] != v {
@@ -58,7 +61,8 @@ func TestStep(t *testing.T) {
 // The folder has the steps in the order of rounds, clients and steps, and the tensors with the embeddings of words.
 func TestWrite(t *testing.T) {
 	rec := NewRecorder()
-	order := []StepRecord{{Round: 0, Client: 1, Step: 5}, {Round: 0, Client: 2, Step: 0}, {Round: 0, Client: 2, Step: 1}, {Round: 3, Client: 0, Step: 0}}
+	order := []StepRecord{{Round: 0, Client: 1, Step: 5}, {Round: 0, Client: 2, Step: 0},
+		{Round: 0, Client: 2, Step: 1}, {Round: 3, Client: 0, Step: 0}}
 	for _, i := range []int{3, 1, 2, 0} {
 		rec.Step(order[i])
 	}
@@ -66,7 +70,8 @@ func TestWrite(t *testing.T) {
 	rec.Put("a", tensor.Scalar(1))
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	info := Info{Classes: []string{"cat"}, Words: tensor.Map{"0/a photo": tensor.Scalar(2)}, Clients: []ClientInfo{
-		{Parameters: []Parameter{{Name: "a", Words: "the"}, {Name: "b"}}}, {Parameters: []Parameter{{Name: "a", Words: "a"}, {Name: "c", Words: "the"}}}}}
+		{Parameters: []Parameter{{Name: "a", Words: "the"}, {Name: "b"}}},
+		{Parameters: []Parameter{{Name: "a", Words: "a"}, {Name: "c", Words: "the"}}}}}
 	if err := rec.Write(dir, info); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +91,8 @@ func TestWrite(t *testing.T) {
 	if texts := got.Texts(); !slices.Equal(texts, []string{"a", "the"}) {
 		t.Errorf("%q", texts)
 	}
-	if err := rec.Write(filepath.Join(dir, InfoFile), info); err == nil || !strings.HasPrefix(err.Error(), "trace: mkdir ") {
+	if err := rec.Write(filepath.Join(dir, InfoFile), info); err == nil ||
+		!strings.HasPrefix(err.Error(), "trace: mkdir ") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, InfoFile)); err != nil {

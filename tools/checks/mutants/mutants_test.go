@@ -115,7 +115,8 @@ func Test(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(got) != 4 || got["listed"] != notFound || got["tested"] != found || got["ran"] != notFound || got["untested"] != notReached {
+	if len(got) != 4 || got["listed"] != notFound || got["tested"] != found || got["ran"] != notFound ||
+		got["untested"] != notReached {
 		t.Errorf("%v", got)
 	}
 	broken := sites[0]
