@@ -114,26 +114,6 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A loss that compares the images of a batch is not computed in parts. If its memory does not fit, the run is refused
-// before it starts.
-func TestComparedImagesAreNotCut(t *testing.T) {
-	m, err := methods.Build("fedlora", nil, map[string]any{"towers": "image"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := withMethod(m)
-	e.Clients = methodtest.ClientsOfOneBackbone(9, 5)
-	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time") {
-		t.Errorf("with room it says %q %v", note, err)
-	}
-	task := e.Clients[0].Backbone.Task()
-	e.Training.Memory = 3 * clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, task.VisionLayers, true)
-	if note, err := e.ForImages(e.Clients[0].Backbone); err == nil ||
-		!strings.Contains(err.Error(), "whose images the loss compares, but train.memory_gb") {
-		t.Errorf("without room it says %q %v", note, err)
-	}
-}
-
 // The run prints its memory bound before it starts. If the memory does not fit, the run is refused in one line.
 func TestMemoryForImagesIsToldBefore(t *testing.T) {
 	e := withPromptPerImage(t)

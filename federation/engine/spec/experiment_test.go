@@ -1,0 +1,292 @@
+package spec_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// withMethod returns an experiment with a method on clients of one backbone.
+func withMethod(t *testing.T, base string, with []string, o map[string]any) *spec.Experiment {
+	t.Helper()
+	m, err := methods.Build(base, with, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := experiment()
+	e.Method, e.Clients = m, methodtest.ClientsOfOneBackbone(9, 5)
+	return e
+}
+
+// reads is a method whose class scores read one thing that is bound to classes.
+type reads struct {
+	method.Method
+	what string
+}
+
+func (m reads) Logits(s *method.Scope) graph.Node {
+	x := m.Method.Logits(s)
+	switch m.what {
+	case "memory":
+		image, _ := s.Memory()
+		x = x.Add(image.Sum())
+	case "state":
+		x = x.Add(s.State("seen", s.Task().Classes))
+	case "local classes":
+		x = x.Add(s.LocalClasses().Sum())
+	}
+	return x
+}
+
+// A client can be tested on an evaluation set if its labels are classes of the set, for each backbone. Other classes
+// need a method that is not bound to those of training.
+func TestEvaluationSets(t *testing.T) {
+	of := func(labels ...int64) map[string]*spec.Features {
+		return map[string]*spec.Features{
+			"toy-a": {Class: labels}}
+	}
+	for _, c := range []struct {
+		method string
+		o      map[string]any
+		reads  string
+		sets   []spec.EvaluationSet
+		says   string
+	}{
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(0, 3)},
+			{Name: "b", Classes: []string{"x", "y"}, Test: of(1)}}, ""},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Test: of(0)}},
+			`evaluation set "": the name is empty or used twice`},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(0)}, {Name: "a", Test: of(0)}},
+			`evaluation set "a": the name is empty or used twice`},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a"}},
+			"evaluation set a has no examples for backbone toy-a"},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of()}},
+			"evaluation set a has no examples for backbone toy-a"},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(4)}},
+			"evaluation set a has label 4, but there are 4 classes"},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(-1)}},
+			"evaluation set a has label -1, but there are 4 classes"},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(1)}},
+			"evaluation set a has label 1, but there are 1 classes"},
+		{"promptfl", map[string]any{"class_specific": true, "tokens": 2}, "",
+			[]spec.EvaluationSet{{Name: "a", Test: of(1)}}, ""},
+		{"promptfl", map[string]any{"class_specific": true, "tokens": 2}, "",
+			[]spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+			"evaluation set a: the method learns ctx [4 2 6] for 4 classes, which cannot be used for other " +
+				"classes; remove the evaluation set or use another method"},
+		{"promptfl", nil, "memory", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+			"the method classifies with the clients' own examples, which belong to other classes"},
+		{"promptfl", nil, "state", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+			"the method's class scores read kept/seen [4], which cannot be used for other classes"},
+		{"promptfl", nil, "local classes", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+			""},
+	} {
+		e := withMethod(t, c.method, nil, c.o)
+		e.Method, e.EvaluationSets = reads{e.Method, c.reads}, c.sets
+		err := e.CheckEvaluationSets()
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %v %s: %v, want %q", c.method, c.o, c.reads, err, c.says)
+		}
+	}
+}
+
+func TestSynthetic(t *testing.T) {
+	for says, s := range map[string]spec.Synthetic{"": {Epochs: 1, Data: &spec.Features{Class: []int64{0, 3}}},
+		"synthetic.epochs is 0; it must be 1 or more": {Data: &spec.Features{Class: []int64{0}}},
+		"the synthetic set has no images":             {Epochs: 1, Data: spec.LabelsOnly{1}},
+		"the synthetic set has label 4, but there are 4 classes": {Epochs: 1,
+			Data: &spec.Features{Class: []int64{0, 4}}},
+		"the synthetic set has label -1, but there are 4 classes": {Epochs: 1,
+			Data: &spec.Features{Class: []int64{-1}}},
+	} {
+		if err := s.Check(4); (err == nil) != (says == "") || err != nil && err.Error() != says {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+	far := spec.LabelsOnly{2, 1}
+	if _, err := far.Batch(nil, nil); err == nil || far.Order(nil) != nil ||
+		!slices.Equal(far.Labels(), []int64{2, 1}) {
+		t.Error(err)
+	}
+}
+
+// A method reads the large inputs that its graphs contain, and the client's memory where class scores read it.
+func TestReads(t *testing.T) {
+	for method, want := range map[string]string{"promptfl": "[]", "fedvpt": "[pixels]"} {
+		e := withMethod(t, method, nil, nil)
+		if got := fmt.Sprint(e.Reads(e.Clients[0].Backbone)); got != want {
+			t.Errorf("%s reads %s, want %s", method, got, want)
+		}
+		if spec.UsesMemory(e.Method, e.Task(e.Clients[0])) || !spec.UsesMemory(reads{e.Method, "memory"},
+			e.Task(e.Clients[0])) {
+			t.Errorf("%s: memory", method)
+		}
+	}
+	if !spec.IsImageInput("image") || spec.IsImageInput("param/image") {
+		t.Error("inputs of a batch")
+	}
+	if got := spec.Sentence("a {} of {}.", "cat"); got != "a cat of cat." {
+		t.Error(got)
+	}
+	c := methodtest.ClientsOfOneBackbone(6)[0]
+	if got := c.Classes(); !slices.Equal(got, []int64{0, 1, 2, 3}) {
+		t.Error(got)
+	}
+	m, err := spec.Memory(c, 1)
+	if err != nil || m["image"].Shape[0] != 6 || !slices.Equal(m["label"].Ints, c.Train.Labels()) {
+		t.Error(m, err)
+	}
+}
+
+// Steps of several clients go in one run where only prompts of their own go through the text tower.
+func TestNotBatchable(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		o      map[string]any
+		want   string
+	}{{"promptfl", nil, ""}, {"fedvpt", nil, "the image tower runs in every step"},
+		{"cocoop", map[string]any{"reduce": 2}, "the text tower runs for each image"},
+		{"zeroshot", nil, "no learned prompt goes through the text tower"}} {
+		e := withMethod(t, c.method, nil, c.o)
+		b := e.Clients[0].Backbone
+		for clients, want := range map[int]string{0: "", 1: "", 2: c.want} {
+			if e.BatchClients = clients; e.NotBatchable(b) != want {
+				t.Errorf("%s, %d clients: %q, want %q", c.method, clients, e.NotBatchable(b), want)
+			}
+		}
+		e.BatchClients, e.Training.Shared = 2, true
+		if e.NotBatchable(b) != "clients share one optimizer" {
+			t.Errorf("%s: %q", c.method, e.NotBatchable(b))
+		}
+	}
+}
+
+// By hand: 10 rows, at most 4 at a time, are 3 parts of 4 rows at most; 9 are 3 of 3.
+func TestMicrobatchSize(t *testing.T) {
+	for _, c := range [][3]int{{10, 4, 4}, {9, 4, 3}, {9, 0, 9}, {9, 9, 9}, {9, 10, 9}, {9, 8, 5}, {8, 4, 4},
+		{4, 1, 1}} {
+		if got := spec.MicrobatchSize(c[0], c[1]); got != c[2] {
+			t.Errorf("%d rows, at most %d: %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// The memory of a step bounds its rows. A text prompt for each image takes 4·4·4·6 bytes (four classes, four tokens
+// of width 6), prompts for each class take 4·4·2·6, of two tokens.
+func TestMemory(t *testing.T) {
+	image := withMethod(t, "cocoop", nil, map[string]any{"reduce": 2})
+	class := withMethod(t, "promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
+	plain := withMethod(t, "promptfl", nil, nil)
+	b := plain.Clients[0].Backbone
+	const perImage, perClass = 4 * 4 * 4 * 6, 4 * 4 * 2 * 6
+	const at,
+		each = "a text prompt for each image: %d at a time of a batch of 4, about 0.00 GiB in each worker " +
+		"(train.memory_gb)",
+		"a text prompt for each class: about 0.00 GiB in each worker (train.memory_gb)"
+	for _, c := range []struct {
+		e      *spec.Experiment
+		memory int
+		rows   int // at most
+		says   string
+	}{
+		{plain, 1, 0, ""}, {image, 0, 4 << 30 / perImage, fmt.Sprintf(at, 4)},
+		{image, 8 * perImage, 8, fmt.Sprintf(at, 4)},
+		{image, 4*perImage - 1, 3, fmt.Sprintf(at, 2)}, {image, perImage, 1, fmt.Sprintf(at, 1)},
+		{image, perImage - 1, -1,
+			"a text prompt for each image: a step needs about 0.0 GiB for one image, but train.memory_gb allows 0.0"},
+		{class, perClass, 0, each}, {class, 0, 0, each},
+		{class, perClass - 1, -1,
+			"a text prompt for each class: a step needs about 0.0 GiB for all classes, but train.memory_gb allows 0.0"},
+	} {
+		c.e.Training.Memory = c.memory
+		note, err := c.e.ForImages(b)
+		if c.rows < 0 {
+			if err == nil || !strings.HasPrefix(err.Error(), c.says) {
+				t.Errorf("%d bytes: %v, want %s", c.memory, err, c.says)
+			}
+			continue
+		}
+		if err != nil || note != c.says {
+			t.Errorf("%d bytes: %q, %v, want %q", c.memory, note, err, c.says)
+		}
+		s := method.NewScope(c.e.Task(c.e.Clients[0]), c.e.Method.Params(c.e.Task(c.e.Clients[0])))
+		if rows, err := spec.MaxRows(b, c.e.Classes, c.memory, c.e.Method.Logits(s)); err != nil || rows != c.rows {
+			t.Errorf("%d bytes: %d rows, %v, want %d", c.memory, rows, err, c.rows)
+		}
+	}
+}
+
+// The memory of the image tower is that of its blocks for the tokens of an image (a class token, two patches and two
+// learned tokens), and less if nothing in the tower is learned. A loss that compares images needs the whole batch.
+func TestMemoryOfTheImageTower(t *testing.T) {
+	e := withMethod(t, "fedvpt", nil, map[string]any{"vision_tokens": 2})
+	b := e.Clients[0].Backbone
+	task := b.Task()
+	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
+	for _, images := range []int{1, 3} {
+		e.Training.Memory = images*image + 5
+		want := fmt.Sprintf("the image tower in every step: %d at a time of a batch of 4", (images+1)/2) // 3: twice 2
+		if note, err := e.ForImages(b); err != nil || !strings.HasPrefix(note, want) {
+			t.Errorf("%q, %v, want %s", note, err, want)
+		}
+	}
+	e = withMethod(t, "fedlora", nil, map[string]any{"towers": "image"})
+	lora := clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, task.VisionLayers, true)
+	for memory, says := range map[int]string{4 * lora: "the image tower in every step: 4 at a time of a batch of 4",
+		4*lora - 1: "the image tower in every step: a step needs about 0.0 GiB for a batch of 4, " +
+			"whose images the loss compares, but train.memory_gb"} {
+		e.Training.Memory = memory
+		note, err := e.ForImages(b)
+		if err != nil {
+			note = err.Error()
+		}
+		if !strings.HasPrefix(note, says) {
+			t.Errorf("%d: %q, want %q", memory, note, says)
+		}
+	}
+}
+
+// Fingerprints differ where experiments train differently, and not where they are the same.
+func TestFingerprints(t *testing.T) {
+	of := func(change func(e *spec.Experiment)) string {
+		e := experiment()
+		if change != nil {
+			change(e)
+		}
+		return e.Fingerprint()
+	}
+	seen := map[string]int{of(nil): -1}
+	for i, change := range []func(e *spec.Experiment){
+		func(e *spec.Experiment) { e.Plan.Poisson = true }, func(e *spec.Experiment) { e.Secure = "on" },
+		func(e *spec.Experiment) { e.Precision = "full" }, func(e *spec.Experiment) { e.BatchClients = 2 },
+		func(e *spec.Experiment) { e.Reproduces = []string{"x"} },
+		func(e *spec.Experiment) { e.Clients = e.Clients[:3] },
+		func(e *spec.Experiment) { e.Clients = nil }, func(e *spec.Experiment) { e.Clients, e.Plan.Clients = nil, 1 },
+		func(e *spec.Experiment) { e.Clients, e.EvaluationSets = nil, []spec.EvaluationSet{{Name: "x"}} },
+	} {
+		f := of(change)
+		if other, there := seen[f]; there || len(f) != 32 {
+			t.Errorf("changes %d and %d have the fingerprint %s", other, i, f)
+		}
+		seen[f] = i
+	}
+	for i, change := range []func(e *spec.Experiment){func(e *spec.Experiment) { e.Precision = "half" },
+		func(e *spec.Experiment) { e.BatchClients = 1 }, func(e *spec.Experiment) { e.Plan.Rounds++ }} {
+		if of(change) != of(nil) {
+			t.Errorf("change %d of nothing changes the fingerprint", i)
+		}
+	}
+	p := experiment().PlanFor([]message.Participant{{Joined: true, Task: method.ClientSpec{Backbone: "b"}}, {}})
+	if p.Clients != 2 || p.Infos[0].Backbone != "b" || p.Seed != 5 {
+		t.Errorf("%+v", p)
+	}
+}
