@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
-	"promptfed/runtime/tensor"
 )
 
 // toy returns an experiment with FedPHA, which has shared and private prompts, on four toy clients.
@@ -75,16 +73,4 @@ func prompts(t testing.TB, dir string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func same(t *testing.T, got, want *tensor.Tensor) {
-	t.Helper()
-	if !got.SameShape(want) {
-		t.Fatalf("%v, expected %v", got, want)
-	}
-	for i, v := range want.Data {
-		if d := math.Abs(float64(got.Data[i] - v)); !(d < 1e-5) {
-			t.Fatalf("score %d is %v, expected %v", i, got.Data[i], v)
-		}
-	}
 }

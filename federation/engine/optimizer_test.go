@@ -3,9 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/runtime/optim"
 )
 
@@ -24,44 +21,6 @@ func sharedToy(t testing.TB) *spec.Experiment {
 	e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 0.01}
 	e.Training.Shared, e.Training.Epochs, e.Plan.Participation = true, 2, 0.75
 	return e
-}
-
-// Each parameter has one momentum buffer by its name and shape. The buffer passes through the clients by number and
-// through the rounds: b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, computed here from the traced gradients. Clients 0 and 2
-// have private prompts of two tokens and the others of four, so there are two buffers.
-func TestSharedOptimizerGoesRound(t *testing.T) {
-	rec := trace.NewRecorder()
-	mustRun(t, sharedToy(t), engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
-	steps := slices.Clone(rec.Steps)
-	slices.SortFunc(steps, func(a, b trace.StepRecord) int {
-		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step
-	})
-	buffers := map[string][]float64{}
-	for _, s := range steps {
-		for _, name := range []string{"global", "local"} {
-			turn := fmt.Sprintf("r%d/c%d/", s.Round, s.Client)
-			before := rec.Tensors[turn+"begin/"+name]
-			if s.Step > 0 {
-				before = rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step-1, name)]
-			}
-			g, after := rec.Tensors[fmt.Sprintf("%ss%d/grad/%s", turn, s.Step, name)],
-				rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step, name)]
-			at := fmt.Sprint(name, before.Shape)
-			if buffers[at] == nil {
-				buffers[at] = make([]float64, len(before.Data))
-			}
-			for i := range before.Data {
-				b := 0.9*buffers[at][i] + float64(g.Data[i]) + 0.01*float64(before.Data[i])
-				buffers[at][i] = b
-				if want := float64(before.Data[i]) - 0.05*b; math.Abs(want-float64(after.Data[i])) > 2e-6 {
-					t.Fatalf("%ss%d: element %d of %s is %v, by hand %v", turn, s.Step, i, name, after.Data[i], want)
-				}
-			}
-		}
-	}
-	if len(buffers) != 3 {
-		t.Errorf("%d buffers, want those of global and of two shapes of local", len(buffers))
-	}
 }
 
 // The number of workers and the encoding change nothing. Fresh optimizers have another result and another fingerprint.
