@@ -258,7 +258,7 @@ func TestStatistic(t *testing.T) {
 	}
 }
 
-// By hand: the products of two rows with two classes are (1·3+2·4, 1·5+2·6) = (11, 17) and (0·3+1·4, 0·5+1·6) = (4, 6).
+// By hand: the products of two rows with two classes are (1·3+2·4, 1·5+2·6) = (11, 17) and (4, 6).
 func TestProducts(t *testing.T) {
 	got := client.Products(tensor.Of([]float32{1, 2, 0, 1}, 2, 2), tensor.Of([]float32{3, 4, 5, 6}, 2, 2))
 	if !slices.Equal(got.Data, []float32{11, 17, 4, 6}) {
@@ -446,7 +446,7 @@ func TestCheckGraphs(t *testing.T) {
 	}
 }
 
-// By hand, of image·(w+v) + (2·w): the sum and the product depend on no image; the parameters alone are parts of these.
+// By hand, of image·(w+v) + (2·w): the sum and the product depend on no image.
 func TestFixedParts(t *testing.T) {
 	g := graph.New()
 	image, w, v := g.Input("image", graph.Float, graph.Static(2)), g.Input("param/w", graph.Float, graph.Static(2)),
