@@ -110,8 +110,13 @@ func TestMatrixInPieces(t *testing.T) {
 	}
 	datatest.WantError(t, m.Append(x.Rows([]int{0, 1})), "do not fit")
 	datatest.WantError(t, m.Append(tensor.New(0, 6)), "do not fit")
-	_, err = m.Read([]int{0})
-	datatest.WantError(t, err, "no row 0")
+	for _, row := range []int{0, -1, 10} {
+		_, err = m.Read([]int{row})
+		datatest.WantError(t, err, fmt.Sprint("no row ", row))
+	}
+	if got, err := m.Read([]int{}); err != nil || got.Len() != 0 {
+		t.Error(got, err)
+	}
 	if _, ok, _ := get(c, pieces, x.Shape...); ok {
 		t.Error("visible before its last row")
 	}

@@ -32,8 +32,8 @@ func splitsOf(l *Listing) string {
 }
 
 // By hand: of ten images CoOp's shares are 5, 2 and 3. Of 5, half of 5 is 2.5, rounded to even 2, and one fifth is 1.
-// Of two, one is trained on and one tested; one alone is trained on. Of 4, val's fifth rounds to 1. Without a test share
-// val gets the rest.
+// Of two, one is trained on and one tested; one alone is trained on. Of 4, val's fifth rounds to 1. Without a test
+// share val gets the rest.
 func TestDraws(t *testing.T) {
 	list := func(split string, sizes ...int) *Listing {
 		l := &Listing{Names: map[int]string{}}
@@ -212,7 +212,7 @@ func TestConfig(t *testing.T) {
 	for says, change := range map[string]func(c *Config){
 		"data.set: drawn is now called synthetic":                               func(c *Config) { c.Set = "drawn" },
 		"data.set: missing, but data.root is x: set data.set to folder":         func(c *Config) { c.Set = "" },
-		"data.set: missing; name the images":                                    func(c *Config) { c.Set, c.Root = "", "" },
+		"data.set: missing; name the images":                                    func(c *Config) { *c = Config{} },
 		`data.set: "y" is not known: use one of folder, cifar`:                  func(c *Config) { c.Set = "y" },
 		`data.layout of set folder: "y" is not known: use one of auto, classes`: func(c *Config) { c.Layout = "y" },
 		`data.root: set "folder" needs the folder that holds it`:                func(c *Config) { c.Root = "" },
