@@ -110,6 +110,14 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// A length alone is a message with a header that is missing.
+func TestLengthAlone(t *testing.T) {
+	if _, err := DecodeTensors(binary.LittleEndian.AppendUint64(nil, 1<<40)); err == nil ||
+		!strings.Contains(err.Error(), "a header of 1099511627776 bytes") {
+		t.Error(err)
+	}
+}
+
 // A header of 2 MiB, with the eight bytes of its length, is read, and one byte more is refused.
 func TestLargestHeader(t *testing.T) {
 	for n, says := range map[int]string{maxHeader - 8: "",

@@ -1,7 +1,10 @@
 package state
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/federation/engine/record"
@@ -32,6 +35,42 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	}
 	if len(back.PerClient) != 2 {
 		t.Errorf("extras for %d clients", len(back.PerClient))
+	}
+}
+
+// A checkpoint is of round 1 or a later one, and its extras are for clients.
+func TestRestore(t *testing.T) {
+	one := tensor.New(1)
+	for _, c := range []struct{ meta, name, says string }{
+		{`{"round":1}`, "each/2/x", "<nil>"},
+		{`{"round":0}`, "each/2/x", "it counts 0 rounds; it must count 1 or more"},
+		{`{"round":1}`, "each/a/x", "its tensor each/a/x belongs to no client of the run"},
+		{``, "shared/x", "it has no position, so promptfed run did not write it"}} {
+		var g method.Global
+		if _, err := restore(&g, tensor.Map{c.name: one}, c.meta); fmt.Sprint(err) != c.says {
+			t.Errorf("%+v: %v", c, err)
+		} else if err == nil && g.PerClient[2]["x"] != one {
+			t.Errorf("%+v: %v", c, g.PerClient)
+		}
+	}
+	dir := t.TempDir()
+	if _, ok, err := LoadCheckpoint(dir, &method.Global{}); ok || err != nil {
+		t.Error(ok, err)
+	}
+	for text, says := range map[string]string{"x": "cannot resume: ", "": "cannot resume: "} {
+		if err := os.WriteFile(filepath.Join(dir, CheckpointFile), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := LoadCheckpoint(dir, &method.Global{}); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Error(err)
+		}
+	}
+	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := LoadCheckpoint(dir, &method.Global{}); err == nil || err.Error() != "cannot resume: "+
+		filepath.Join(dir, CheckpointFile)+": it has no position, so promptfed run did not write it" {
+		t.Error(err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -61,6 +62,15 @@ func TestPromptsFile(t *testing.T) {
 	parts := state.Sections(e, g, store, participants)
 	if err := state.WriteSections(filepath.Join(dir, record.PromptsFile), parts, meta); err != nil {
 		t.Fatal(err)
+	}
+	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ints, err1 := f.Info("client/1/own/n")
+	floats, err2 := f.Info("client/1/private/x")
+	if err := errors.Join(err1, err2, f.Close()); err != nil || ints.Offset%8 != 0 || ints.Offset > floats.Offset {
+		t.Errorf("int64 at %d and float32 at %d, %v", ints.Offset, floats.Offset, err)
 	}
 	all, err := state.LoadSections(parts)
 	if err != nil {

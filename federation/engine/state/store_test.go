@@ -1,6 +1,8 @@
 package state
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -64,6 +66,9 @@ func TestStore(t *testing.T) {
 			t.Errorf("clients %v", s.Clients())
 		}
 		s.GC()
+		if s.file != nil {
+			t.Error("the file of a committed round is open")
+		}
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
 	if len(files) != 2 || filepath.Base(files[0]) != "clients-000000.states" ||
@@ -115,6 +120,11 @@ func TestStoreResumes(t *testing.T) {
 			!strings.HasPrefix(err.Error(), "cannot resume: ") {
 			t.Errorf("%+v: %v, want %q", p, err, says)
 		}
+	}
+	empty := sha256.Sum256(nil) // no bytes at the end of a file are in it
+	if err := NewStore(dir).Load(map[int]Location{1: {3, places[1].At + places[1].Size, 0,
+		hex.EncodeToString(empty[:])}}); err != nil {
+		t.Error(err)
 	}
 	bad := NewStore(filepath.Join(dir, "missing"))
 	if err := bad.Stage(0, 0, ownState(1)); err == nil || !strings.Contains(err.Error(),
