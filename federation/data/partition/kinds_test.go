@@ -186,6 +186,10 @@ func TestPachinko(t *testing.T) {
 			held[beta] += len(seen)
 		}
 	}
+	few := toy(2, 2, 2, 0, 1) // twelve examples, of which six are in the domain that is left out
+	few.Superclasses, few.Coarse = []string{"a"}, []int{0, 0}
+	_, err := Split(Config{Kind: "pachinko", Clients: 9, Beta: 1, FineBeta: 1, LeaveOut: few.Domains[:1]}, few, 0, 1)
+	datatest.WantError(t, err, "partition pachinko", "example")
 	// 10 clients and 5 superclasses: at beta 0.01 nearly each client holds one, or two if the first has no examples
 	// left
 	if held[0.01] > 25 || held[1000] != 50 {

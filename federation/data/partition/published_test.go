@@ -61,7 +61,8 @@ func (c codeCase) set() *data.Set {
 }
 
 func (c codeCase) config() Config {
-	return Config{Kind: c.Kind, Clients: c.Clients, Beta: c.Beta, MinSize: c.MinSize, Classes: c.Own, Repeat: c.Repeat,
+	return Config{Kind: c.Kind, Clients: c.Clients, Beta: c.Beta, MinSize: c.MinSize, Classes: c.Own,
+		Repeat:   c.Repeat,
 		FineBeta: 10, Code: true}
 }
 
@@ -128,5 +129,25 @@ func (c codeCase) run(t *testing.T) {
 		datatest.WantError(t, err, "partition "+c.Kind, "no ", "example")
 	} else if err != nil || fmt.Sprint(whole) != fmt.Sprint(got) {
 		t.Errorf("Split does not give what the kind does: %v", err)
+	}
+}
+
+// partition.seed replaces the seed that the public code sets.
+func TestSeedOfCode(t *testing.T) {
+	set := toy(6, 0, 20, 0, 5)
+	for k := range set.Classes {
+		set.Coarse = append(set.Coarse, k%2)
+	}
+	set.Superclasses = []string{"a", "b"}
+	of := func(seed uint64) string {
+		got, err := Split(Config{Kind: "pachinko", Clients: 3, Beta: 1, FineBeta: 10, Code: true, Seed: seed}, set, 0,
+			5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(got)
+	}
+	if a, b := of(0), of(1); a == b || b == of(2) || b != of(1) {
+		t.Error("the seed is another one")
 	}
 }

@@ -304,3 +304,26 @@ func TestDamagedCheckpoint(t *testing.T) {
 		t.Error("no plan has a text")
 	}
 }
+
+// One client of three trains at a time: each idle one is drawn by the number of starts before it, also those that the
+// server chose. A buffer larger than the federation is as full as it gets.
+func TestOneAtATime(t *testing.T) {
+	p := threeClients(FedBuff{Buffer: 3, Staleness: constant, Weights: uniform})
+	clients := &addingClients{}
+	c := New(clients, p, []int{0, 1, 2}, 1, func(int) int { return 1 })
+	o := instruction(0, 0)
+	o.Clients = []int{1}
+	replies, err := c.Run(t.Context(), o)
+	if err != nil || len(replies) != 3 || c.Report().Seconds != 8 { // 1 + 2 + 5, one after the other
+		t.Fatalf("%+v, %v, %+v", replies, err, c.Report())
+	}
+	if text, _, err := c.Save(); err != nil || string(text) != `{"seconds":8,"starts":3}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	many := New(clients, threeClients(FedBuff{Buffer: 4, Staleness: constant, Weights: uniform}), []int{0, 1, 2}, 3,
+		func(int) int { return 1 })
+	if replies, err := many.Run(t.Context(), instruction(0, 0)); err != nil || len(replies) != 3 ||
+		many.Report().Seconds != 5 {
+		t.Errorf("%+v, %v", replies, err)
+	}
+}

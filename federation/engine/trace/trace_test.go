@@ -63,7 +63,7 @@ func TestWrite(t *testing.T) {
 	rec := NewRecorder()
 	order := []StepRecord{{Round: 0, Client: 1, Step: 5}, {Round: 0, Client: 2, Step: 0},
 		{Round: 0, Client: 2, Step: 1}, {Round: 3, Client: 0, Step: 0}}
-	for _, i := range []int{3, 1, 2, 0} {
+	for _, i := range []int{3, 2, 1, 0} {
 		rec.Step(order[i])
 	}
 	rec.Round(RoundRecord{Round: 0, Merged: []int{1, 2}, Examples: []int{5, 6}})
