@@ -43,6 +43,9 @@ func (m reads) Logits(s *method.Scope) graph.Node {
 		x = x.Add(s.State("seen", s.Task().Classes))
 	case "local classes":
 		x = x.Add(s.LocalClasses().Sum())
+	case "templates":
+		texts := s.Texts("b {}", "a {}").Add(s.TextFeatures(method.Prompt{Template: "c {}"}))
+		x = s.Cosine(s.Image(), texts.Add(s.HandText()))
 	}
 	return x
 }
@@ -130,6 +133,11 @@ func TestReads(t *testing.T) {
 			e.Task(e.Clients[0])) {
 			t.Errorf("%s: memory", method)
 		}
+	}
+	e := withMethod(t, "promptfl", nil, nil)
+	e.Method = reads{e.Method, "templates"}
+	if got := e.Templates(e.Clients[0].Backbone); !slices.Equal(got, []string{"a {}", "b {}", "c {}"}) {
+		t.Error(got)
 	}
 	if !spec.IsImageInput("image") || spec.IsImageInput("param/image") {
 		t.Error("inputs of a batch")
@@ -225,6 +233,26 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A step with both kinds of prompts, of two tokens, has what those of classes leave: 4·4·2·6 bytes for them,
+// and as much for each image.
+func TestMemoryOfBothPrompts(t *testing.T) {
+	e := withMethod(t, "promptfl", nil, nil)
+	c := e.Clients[0]
+	s := method.NewScope(e.Task(c), nil)
+	each := s.Graph().Input("image prompts", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(2),
+		graph.StaticDim(6)})
+	own := s.Graph().Input("param/own", graph.Float, graph.Static(4, 2, 6))
+	roots := []graph.Node{s.TextFeatures(method.Prompt{Ctx: each}),
+		s.TextFeatures(method.Prompt{Ctx: own, PerClass: true})}
+	for bound, want := range map[int]string{192 * 4: "3 <nil>", 192*4 - 1: "2 <nil>", 192 * 2: "1 <nil>",
+		192*2 - 1: "0 a text prompt for each image: a step needs about 0.0 GiB for one image"} {
+		n, err := spec.MaxRows(c.Backbone, e.Classes, bound, roots...)
+		if got := fmt.Sprint(n, " ", err); !strings.HasPrefix(got, want) {
+			t.Errorf("%d bytes: %s, want %s", bound, got, want)
+		}
+	}
+}
+
 // The memory of the image tower is that of its blocks for the tokens of an image (a class token, two patches and two
 // learned tokens), and less if nothing in the tower is learned. A loss that compares images needs the whole batch.
 func TestMemoryOfTheImageTower(t *testing.T) {
@@ -267,6 +295,7 @@ func TestFingerprints(t *testing.T) {
 	seen := map[string]int{of(nil): -1}
 	for i, change := range []func(e *spec.Experiment){
 		func(e *spec.Experiment) { e.Plan.Poisson = true }, func(e *spec.Experiment) { e.Secure = "on" },
+		func(e *spec.Experiment) { e.Secure = "other" },
 		func(e *spec.Experiment) { e.Precision = "full" }, func(e *spec.Experiment) { e.BatchClients = 2 },
 		func(e *spec.Experiment) { e.Reproduces = []string{"x"} },
 		func(e *spec.Experiment) { e.Clients = e.Clients[:3] },

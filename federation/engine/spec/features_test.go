@@ -66,7 +66,8 @@ func TestFeatures(t *testing.T) {
 			[]int{0, 1, 2}, []string{method.PatchesInput}, "label [6 1 5] image [6 1 5] patches [16 11 15]"},
 		{f.Replace([]int{1}, &spec.Features{Views: []spec.RowReader{numbered(5, 1)},
 			Patches: []spec.RowReader{numbered(15, 1)},
-			Tokens:  []spec.RowReader{numbered(25, 1)}, Pixels: []spec.RowReader{numbered(35, 1)}, Class: []int64{5}}),
+			Tokens:  []spec.RowReader{numbered(25, 1)}, Pixels: []spec.RowReader{numbered(35, 1)},
+			Class: []int64{5}}),
 			[]int{0, 1, 2, 3}, []string{method.TokensInput, method.PixelsInput},
 			"label [0 5 2 3] image [0 5 2 3] pixels [30 35 32 33] tokens [20 25 22 23]"},
 	} {

@@ -40,7 +40,8 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 	}
 	// FedCLIP and FLoRA have CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and
 	// pFedMoAP's heads are not known. They need not be: these methods compute little for each image.
-	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise, want) {
+	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise,
+		want) {
 		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
 	}
 }
@@ -62,6 +63,12 @@ func TestMeanOverRows(t *testing.T) {
 		{"a sum of means, weighted", x.Mean().MulScalar(3).Add(y.Square().Sum(-1).Mean().Neg()).AddScalar(2), true},
 		{"rows compared with rows of their own", x.Mul(y).Sum(-1).Softplus().Mean(), true},
 		{"a table's rows", x.Sub(w.Rows(label)).Abs().Mean(), true},
+		{"a mean by a parameter", x.Mean().Div(w.Sum()), true},
+		{"a parameter by a mean", w.Sum().Div(x.Mean()), false},
+		{"the same rows of every batch", x.Rows(g.Input("param/at", graph.Int64, graph.Static(2))).Mean(), false},
+		{"two columns of a row", graph.Concat(1, x, y).Mean(), true},
+		{"a row's column beside a fixed one", graph.Concat(1, x, w).Mean(), false},
+		{"rows behind rows", graph.Concat(0, x, y).Mean(), false},
 		{"a sum over rows", x.Sum(), false},
 		{"rows themselves", x, false},
 		{"the square of a mean", x.Mean().Square(), false},
