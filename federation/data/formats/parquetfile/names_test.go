@@ -55,7 +55,11 @@ const labels = `{"info": {"features": {"fine_label": {"_type": "ClassLabel", "na
 // Columns, classes and values of a file of five rows, by hand.
 func TestColumns(t *testing.T) {
 	f := write(t, t.TempDir(), rowsOf(5), parquet.KeyValueMetadata("huggingface", labels))
-	c, features, err := f.FindColumns()
+	infos := t.TempDir() // are not read where the file names the classes
+	if err := os.WriteFile(filepath.Join(infos, "dataset_infos.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, features, err := f.FindColumns(infos)
 	if err != nil || c.Image.Name() != "bytes" || c.Label.Name() != "fine_label" || c.Domain.Name() != "domain" ||
 		fmt.Sprint(features["fine_label"].Names, features["x"].Names, features["y"].Names) != "[cat dog] [] []" {
 		t.Fatalf("%+v, %v, %v", c, features, err)

@@ -75,11 +75,11 @@ func TestTypesAndShapes(t *testing.T) {
 	for _, c := range []struct {
 		dims types.Tuple
 		want string
-	}{{types.Tuple{}, "[]"}, {types.Tuple{2, 3}, "[2 3]"}, {types.Tuple{0}, "[0]"},
-		{types.Tuple{math.MaxInt32, 4}, "[2147483647 4]"},
+	}{{types.Tuple{}, "[] <nil>"}, {types.Tuple{2, 3}, "[2 3] <nil>"}, {types.Tuple{0}, "[0] <nil>"},
+		{types.Tuple{math.MaxInt32, 4}, "[2147483647 4] <nil>"},
 		{types.Tuple{math.MaxInt32, 5}, "a numpy array of shape [2147483647 5]"}, {types.Tuple{-1}, "dimension -1"},
 		{types.Tuple{math.MaxInt32 + 1}, "dimension 2147483648"},
-		{types.Tuple{"x"}, "dimension x"}, {types.Tuple{1, 1, 1, 1, 1, 1, 1, 1}, "[1 1 1 1 1 1 1 1]"},
+		{types.Tuple{"x"}, "dimension x"}, {types.Tuple{1, 1, 1, 1, 1, 1, 1, 1}, "[1 1 1 1 1 1 1 1] <nil>"},
 		{types.Tuple{1, 1, 1, 1, 1, 1, 1, 1, 1}, "dimension 1 of"}} {
 		got, err := pickleShape(&c.dims)
 		if text := fmt.Sprint(got, err); !strings.Contains(text, c.want) {
@@ -109,7 +109,8 @@ func TestTypesAndShapes(t *testing.T) {
 		says     string
 	}{
 		{u2, []int{2}, "abcd", ""}, {u2, []int{2}, []byte("abcd"), ""},
-		{u2, []int{2}, unpickle.Outside{Length: 4}, ""}, {u2, []int{2}, unpickle.Outside{Length: 5, Text: true},
+		{u2, []int{2}, unpickle.Outside{Length: 4}, ""}, {u2, []int{2}, unpickle.Outside{Length: 4, Text: true}, ""},
+		{u2, []int{2}, unpickle.Outside{Length: 5, Text: true},
 			""},
 		{u2, []int{2}, unpickle.Outside{Length: 5}, "with 5 bytes"},
 		{u2, []int{2}, unpickle.Outside{Length: 3, Text: true}, "with 3 bytes"},
