@@ -14,13 +14,16 @@ import (
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// sent packs an update from 0 of two tensors, the first three numbers in a and the others in b. It returns the numbers
-// that the server reads from the message, and the error that stays on the client.
+// sent packs an update of two tensors, the first three numbers in a, from 0, and the others in b, from 1. It returns
+// the update that the server reads from the message, and the error that stays on the client.
 func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []float32) {
 	t.Helper()
 	n := len(d) - 3
 	l.Received = tensor.Map{"a": tensor.New(3), "b": tensor.New(n, 1)}
-	up := method.Upload{Shared: tensor.Map{"a": tensor.Of(d[:3], 3), "b": tensor.Of(d[3:], n, 1)}}
+	up := method.Upload{Shared: tensor.Map{"a": tensor.Of(d[:3], 3), "b": tensor.New(n, 1)}}
+	for i, v := range d[3:] {
+		l.Received["b"].Data[i], up.Shared["b"].Data[i] = 1, 1+v
+	}
 	if err := c.Pack(l, &up); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,9 @@ func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []flo
 		if !slices.Equal(read[name].Data, up.Shared[name].Data) || !read[name].SameShape(up.Shared[name]) {
 			t.Errorf("the server reads %v, the client thinks %v", read[name], up.Shared[name])
 		}
-		got = append(got, read[name].Data...)
+		for i, v := range read[name].Data {
+			got = append(got, v-l.Received[name].Data[i])
+		}
 		if e := l.State[memory+"/"+name]; e != nil {
 			left = append(left, e.Data...)
 		}
@@ -79,6 +84,102 @@ func TestByHand(t *testing.T) {
 	if got, left := sent(t, Codec{Kind: TopK, Share: 0.5}, local(), 1, 1, 1, -1, 1); left != nil ||
 		!slices.Equal(got, []float32{1, 1, 1, 0, 0}) {
 		t.Errorf("of equal numbers the first are not sent: %v", got)
+	}
+}
+
+// Codes of 40 bits cross the border of two words; codes of 32 bits fill a word. The expected words are put together by
+// hand: the second code of 40 bits has its low 24 bits in the first word.
+func TestPackCrossesWords(t *testing.T) {
+	for _, c := range []struct {
+		width int
+		codes []uint64
+		want  []int64
+	}{
+		{40, []uint64{0x8000000001, 0xabcdef0123}, []int64{-0x10fedc7fffffffff, 0xabcd}},
+		{32, []uint64{1, 0x7fffffff}, []int64{0x7fffffff<<32 | 1}},
+		{1, []uint64{1, 0, 1}, []int64{5}},
+	} {
+		words := pack(c.codes, c.width)
+		if got := unpack(c.want, len(c.codes), c.width); !slices.Equal(words, c.want) || !slices.Equal(got, c.codes) {
+			t.Errorf("width %d: %#x is packed as %#x, and %#x read as %#x", c.width, c.codes, words, c.want, got)
+		}
+	}
+}
+
+// At equal length, indices are a list: 2 of 4 numbers take two indices of 2 bits, 1 and 3.
+func TestListOfTheLengthOfABitmap(t *testing.T) {
+	packed, _ := Codec{Kind: TopK, Share: 0.5}.encode([]float64{1, -3, 0, 2}, random())
+	if got := packed[bitsName].Ints; !slices.Equal(got, []int64{1 | 3<<2}) {
+		t.Errorf("%b", got)
+	}
+}
+
+// With two levels, 0.5 is level 1 exactly, and 0.75 lies in the middle of the levels 1 and 2.
+func TestLevel(t *testing.T) {
+	c := Codec{Kind: Quantise, Levels: 2}
+	for _, l := range []struct {
+		v, u float64
+		want uint64
+	}{{0.5, 0, 1}, {0.75, 0.49, 2}, {0.75, 0.5, 1}, {1.1, 0, 2}, {0, 0, 0}} {
+		if got := c.level(l.v, l.u); got != l.want {
+			t.Errorf("level(%v, %v) is %d, want %d", l.v, l.u, got, l.want)
+		}
+	}
+}
+
+// By hand, 1 + min(n/s², √n/s): for 16 numbers and 2 levels 1 + min(4, 2), for 4 numbers and 4 levels
+// 1 + min(1/4, 1/2).
+func TestShrink(t *testing.T) {
+	for _, c := range []struct {
+		Codec
+		n    int
+		want float64
+	}{
+		{Codec{Kind: Quantise, Levels: 2, Feedback: true}, 16, 3},
+		{Codec{Kind: Quantise, Levels: 4, Feedback: true}, 4, 1.25},
+		{Codec{Kind: Quantise, Levels: 4}, 4, 1},
+		{Codec{Kind: Sign, Levels: 4, Feedback: true}, 4, 1},
+	} {
+		if got := c.shrink(c.n); got != c.want {
+			t.Errorf("%+v divides the scale of %d numbers by %v, want %v", c.Codec, c.n, got, c.want)
+		}
+	}
+}
+
+// Pack refuses an upload whose parameters are not those that the client received.
+func TestPackRefusesOtherParameters(t *testing.T) {
+	for _, now := range []tensor.Map{{"b": tensor.New(2)}, {"a": tensor.New(3)},
+		{"a": tensor.OfInts([]int64{1, 2}, 2)}} {
+		l := local()
+		l.Received = tensor.Map{"a": tensor.New(2)}
+		err := Codec{Kind: Sign}.Pack(l, &method.Upload{Shared: now})
+		if err == nil || !strings.Contains(err.Error(), "but was received as") {
+			t.Errorf("%v: %v", now, err)
+		}
+	}
+}
+
+// A trace has the random numbers of quantise, and none of the other kinds. A bucket of zeros draws none: its numbers,
+// codes and scale are 0.
+func TestPackRecordsTheRandomNumbers(t *testing.T) {
+	for _, c := range []struct {
+		Codec
+		want []string
+	}{{Codec{Kind: Quantise, Levels: 2, Bucket: 2}, []string{"compress/uniform"}}, {Codec{Kind: Sign}, nil},
+		{Codec{Kind: TopK, Share: 0.5}, nil}} {
+		var got []string
+		l := local()
+		l.Draws = method.NewDraws(func(name string, _ *tensor.Tensor) { got = append(got, name) })
+		l.Rand = l.Draws.Counted(random())
+		if sent(t, c.Codec, l, 1, 2, 3, 4); !slices.Equal(got, c.want) || l.Draws.Unrecorded() != 0 {
+			t.Errorf("%s records %v and leaves out %d", c.Kind, got, l.Draws.Unrecorded())
+		}
+	}
+	packed, drawn := Codec{Kind: Quantise, Levels: 2, Bucket: 2}.encode([]float64{0, 0, 3, 4}, random())
+	first := random().Float64()
+	if d := drawn.Data; d[0] != 0 || d[1] != 0 || d[2] != float32(first) || packed[bitsName].Ints[0]&63 != 0 ||
+		!slices.Equal(packed[valuesName].Data, []float32{0, 5}) {
+		t.Errorf("drawn %v, packed %v", d, packed)
 	}
 }
 
@@ -170,7 +271,7 @@ func TestBytes(t *testing.T) {
 	}{
 		{Codec{Kind: TopK, Share: 0.05}, 410*4 + 84*8},
 		{Codec{Kind: TopK, Share: 0.1}, 820*4 + 128*8},
-		{Codec{Kind: Sign, Bucket: 512}, 128*8 + 16*4},
+		{Codec{Kind: Sign, Levels: 7, Bucket: 512}, 128*8 + 16*4}, // Levels has no effect
 		{Codec{Kind: Quantise, Levels: 7, Bucket: 512}, 512*8 + 16*4},
 	} {
 		packed, _ := c.encode(d, r)
