@@ -82,12 +82,10 @@ func (s Accountant) Epsilon(delta float64) float64 {
 	curve, best := s.Curve(), math.Inf(1)
 	for i, a := range Orders {
 		d := curve[i]
-		switch {
-		case delta*delta+math.Expm1(-d) > 0:
+		if delta*delta+math.Expm1(-d) > 0 {
 			return 0
-		case a > 1.01:
-			best = math.Min(best, d+math.Log1p(-1/a)-math.Log(delta*a)/(a-1))
 		}
+		best = math.Min(best, d+math.Log1p(-1/a)-math.Log(delta*a)/(a-1))
 	}
 	return math.Max(0, best)
 }

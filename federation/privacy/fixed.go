@@ -12,10 +12,7 @@ import (
 // Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
 // 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
 func fixedSize(q, s, a float64) float64 {
-	switch {
-	case q == 0:
-		return 0
-	case q == 1:
+	if q == 1 {
 		return gaussian(s, a)
 	}
 	lo, hi := math.Floor(a), math.Ceil(a)
@@ -37,9 +34,6 @@ const exactly = 256
 //
 // where ε is the divergence of the Gaussian mechanism and B its forward differences.
 func fixedWhole(q, s, a float64) float64 {
-	if a < 2 {
-		return 0
-	}
 	var b []float64
 	if a <= exactly {
 		b = differences(s, 2*int(math.Ceil(a/2)))

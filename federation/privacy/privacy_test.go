@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -63,6 +64,14 @@ func TestByHand(t *testing.T) {
 	if e := (Accountant{{Noise: 1, Rate: 0}: 1}).Epsilon(1e-5); e != 0 {
 		t.Errorf("nobody drawn has epsilon %v", e)
 	}
+	if e := (Accountant{{Rate: 0.1, Poisson: true}: 0}).Epsilon(1e-5); e != 0 {
+		t.Errorf("no round without noise has epsilon %v", e)
+	}
+	for _, r := range []RoundRelease{{}, {Rate: 1}} {
+		if err := r.Check(); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, r := range []RoundRelease{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)},
 		{Noise: 1, Rate: 1.1}} {
 		if r.Check() == nil {
@@ -90,8 +99,50 @@ func TestMonotone(t *testing.T) {
 // Both ways to compute erfc agree at 20, where the series begins.
 func TestTail(t *testing.T) {
 	for _, x := range []float64{20, 22, 25} {
-		if got, want := logHalfErfc(x), math.Log(math.Erfc(x)/2); math.Abs(got-want) > 1e-9 {
+		if got, want := logHalfErfc(x), math.Log(math.Erfc(x)/2); math.Abs(got-want) > 1e-11 {
 			t.Errorf("log(erfc(%v)/2) is %v, want %v", x, got, want)
+		}
+	}
+}
+
+// The orders are 1.1 to 10.9 by tenths, 11 to 63, and four more.
+func TestOrders(t *testing.T) {
+	if len(Orders) != 99+53+4 || Orders[0] != 1.1 || Orders[98] != 10.9 || Orders[99] != 11 || Orders[151] != 63 ||
+		!slices.Equal(Orders[152:], []float64{128, 256, 512, 1024}) {
+		t.Errorf("%v", Orders)
+	}
+}
+
+// With noise 50 at a rate of 1/2, the series of an order between 2 and 3 does not end within its 1000 terms. (a-1)
+// times the divergence is convex in the order, so that a quarter of the way from 2 to 3 it is at most 3/4 of that of
+// order 2 and 1/4 of that of order 3.
+func TestOrderWhoseSeriesDoesNotEnd(t *testing.T) {
+	r := RoundRelease{Noise: 50, Rate: 0.5, Poisson: true}
+	got, want := r.Divergence(2.25)*1.25, 0.75*r.Divergence(2)+0.25*2*r.Divergence(3)
+	if math.Abs(got-want) > 1e-9*want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// 3-2 = 1, 2-3 = -1, 3-(-2) = 5, -3-2 = -5 and 3-3 = 0, as logarithms of absolute values and signs.
+func TestDifference(t *testing.T) {
+	two, three, five, none := math.Log(2), math.Log(3), math.Log(5), math.Inf(-1)
+	for _, c := range []struct {
+		x      float64
+		xMinus bool
+		y      float64
+		yMinus bool
+		want   float64
+		minus  bool
+	}{
+		{three, false, two, false, 0, false}, {two, false, three, false, 0, true},
+		{three, true, two, true, 0, true}, {two, true, three, true, 0, false},
+		{three, false, two, true, five, false}, {two, true, three, false, five, true},
+		{three, false, three, false, none, false}, {none, false, none, true, none, false},
+	} {
+		got, minus := difference(c.x, c.xMinus, c.y, c.yMinus)
+		if minus != c.minus || got != c.want && !(math.Abs(got-c.want) < 1e-15) {
+			t.Errorf("%+v: %v %v", c, got, minus)
 		}
 	}
 }

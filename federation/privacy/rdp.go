@@ -32,8 +32,6 @@ func gaussian(s, a float64) float64 { return a / (2 * s * s) }
 // (van Erven and Harremoës, IEEE Trans. Inf. Theory 2014, corollary 2).
 func poisson(q, s, a float64) float64 {
 	switch {
-	case q == 0:
-		return 0
 	case q == 1:
 		return gaussian(s, a)
 	case a == math.Trunc(a):
