@@ -17,7 +17,7 @@ import (
 // optimizer moves have one rate for gradient and weight decay, as in a parameter group of PyTorch. The named tests
 // check it.
 var ownRates = map[string]string{
-	"pfedmoap gating_lr": "the gate's steps and their weight decay: TestGateDecaysAtItsOwnRate, TestPyTorch/baselines",
+	"pfedmoap gating_lr": "the gate's steps and their weight decay: TestGateDecaysAtItsOwnRate, TestPyTorch",
 	"apfl alpha_lr":      "a number that no optimizer moves and nothing decays: TestTwoRoundsByHand",
 	"fedappr disc_lr":    "the server's optimizer of its own, without weight decay: TestDiscriminatorLearns",
 	"appr disc_lr":       "the server's optimizer of its own, without weight decay: TestDiscriminatorLearns",

@@ -87,3 +87,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, adapters.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, adapters.Methods) }

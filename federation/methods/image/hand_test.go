@@ -121,3 +121,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, image.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, image.Methods) }

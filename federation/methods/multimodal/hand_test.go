@@ -90,3 +90,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, multimodal.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, multimodal.Methods) }

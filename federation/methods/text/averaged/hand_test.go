@@ -145,3 +145,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, averaged.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, averaged.Methods) }

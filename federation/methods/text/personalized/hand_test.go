@@ -178,3 +178,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personalized.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, personalized.Methods) }

@@ -29,3 +29,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, calibration.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, calibration.Methods) }

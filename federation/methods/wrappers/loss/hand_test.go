@@ -102,3 +102,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, loss.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, loss.Methods) }

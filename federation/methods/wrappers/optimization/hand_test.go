@@ -105,3 +105,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, optimization.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, optimization.Methods) }

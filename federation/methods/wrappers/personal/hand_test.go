@@ -70,3 +70,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personal.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, personal.Methods) }

@@ -49,3 +49,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, robust.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, robust.Methods) }

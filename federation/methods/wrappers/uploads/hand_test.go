@@ -34,3 +34,5 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, uploads.Methods, hands) }
+
+func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, uploads.Methods) }
