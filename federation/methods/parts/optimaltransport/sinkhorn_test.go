@@ -80,3 +80,51 @@ func TestSinkhornMultiplies(t *testing.T) {
 		}
 	}
 }
+
+// Seven iterations by multiplication equal seven in logarithms, and so does the error of a row's mass. Sinkhorn stops
+// after the given number.
+func TestMultiplyIsLogarithms(t *testing.T) {
+	start := func() kernel {
+		k := kernel{scores: [][]float64{{0, 1, 3, 1}, {2, -1, 0.5, 2}}, u: make([]float64, 2), v: make([]float64, 4),
+			masses: []float64{0.5, 0.2, 0.3, 0}}
+		k.logarithms()
+		return k
+	}
+	want, off := start(), 0.0
+	for range 7 {
+		off = want.logarithms()
+	}
+	got := start()
+	steps, most := got.multiply(7)
+	if steps != 7 || math.Abs(most-off) > 1e-12 || !(off > 1e-6) {
+		t.Errorf("%d iterations with an error of %v, in logarithms %v", steps, most, off)
+	}
+	of8 := Sinkhorn(tensor.Of([]float32{0, 1, 3, 1, 2, -1, 0.5, 2}, 2, 4), want.masses, 1, 8)
+	for i, row := range got.plan() {
+		for c, v := range row {
+			if w := want.plan()[i][c]; !(math.Abs(v-w) <= 1e-13 && math.Abs(of8[i][c]-w) <= 1e-13) {
+				t.Errorf("plan[%d][%d] is %v and %v, in logarithms %v", i, c, v, of8[i][c], w)
+			}
+		}
+	}
+}
+
+// A row, or a column, whose scores underflow has no iteration by multiplication, and nothing changes.
+func TestMultiplyWithinTheRange(t *testing.T) {
+	for _, scores := range [][][]float64{{{-800, -800}, {0, 0}}, {{-800, 0}, {-800, 0}}} {
+		k := kernel{scores: scores, u: []float64{0.5, 0}, v: []float64{0, 0.5}, masses: []float64{0.5, 0.5}}
+		if steps, off := k.multiply(3); steps != 0 || !math.IsInf(off, 1) || k.u[0] != 0.5 || k.v[1] != 0.5 {
+			t.Errorf("%v: %d iterations, error %v, %v %v", scores, steps, off, k.u, k.v)
+		}
+	}
+}
+
+// Numbers within 1e-130 and 1e130, and 0, multiply without leaving the range.
+func TestOrdinary(t *testing.T) {
+	for v, want := range map[float64]bool{0: true, 1: true, 1.1e-130: true, 0.9e130: true, 1e-130: false, 1e130: false,
+		-1: false, math.NaN(): false, math.Inf(1): false} {
+		if got := ordinary([]float64{1, v}); got != want {
+			t.Errorf("%v: %v", v, got)
+		}
+	}
+}
