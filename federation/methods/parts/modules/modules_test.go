@@ -73,7 +73,8 @@ func TestAttentionBlock(t *testing.T) {
 		got = append(got, fmt.Sprint(p.Name, p.Shape))
 	}
 	const want = "a/norm/gain[4] a/norm/bias[4] a/q/w[4 4] a/q/b[4] a/k/w[4 6] a/k/b[4] a/v/w[4 6] a/v/b[4] " +
-		"a/o/w[4 4] a/o/b[4] a/ff/norm/gain[4] a/ff/norm/bias[4] a/ff/in/w[24 4] a/ff/in/b[24] a/ff/out/w[4 12] a/ff/out/b[4]"
+		"a/o/w[4 4] a/o/b[4] a/ff/norm/gain[4] a/ff/norm/bias[4] a/ff/in/w[24 4] a/ff/in/b[24] " +
+		"a/ff/out/w[4 12] a/ff/out/b[4]"
 	if text := strings.Join(got, " "); text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
