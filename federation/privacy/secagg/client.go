@@ -344,7 +344,7 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 		return nil, err
 	}
 	out := make([]uint64, len(values))
-	t.Ring.add(out, values, false)
+	t.Ring.add(out, values)
 	t.Ring.addMask(out, ownMask(c.seed, t.Session, c.id), false)
 	v := viewOf(t, c.roster, senders, model)
 	for _, id := range senders {

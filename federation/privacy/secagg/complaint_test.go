@@ -2,6 +2,7 @@ package secagg
 
 import (
 	"crypto/rand"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	})
 	sum, in5, found, err := s.server.Sum()
 	maps.Copy(named, found)
-	if err == nil {
+	if s.failed = err; err == nil {
 		s.check(sum, in5, nil)
 	} else if sum != nil {
 		t.Error("an error and a sum")
@@ -274,10 +275,13 @@ func TestFalseShares(t *testing.T) {
 		}
 	}
 	for _, by := range [][]int{{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2}, {0, 1, 2, 3, 4}} {
-		sum, _, named, _ := liars(t, nil, nil, lies(by...))
+		sum, _, named, s := liars(t, nil, nil, lies(by...))
 		// the server uses only the first three answers, unless one is false
 		if want := len(by) < 3; (sum != nil) != want {
 			t.Errorf("%v give false shares: the sum %v", by, sum)
+		}
+		if left := 5 - len(by); left < 3 {
+			says(t, s.failed, fmt.Sprintf("%d clients gave true shares; the threshold is 3", left))
 		}
 		for _, id := range by {
 			if named[id] == nil && by[0] < 3 {

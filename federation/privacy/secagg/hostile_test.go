@@ -164,7 +164,9 @@ func TestClientKeepsTheOrder(t *testing.T) {
 		says(t, err, "the threshold must be 2")
 	}
 	_, err = NewClient(-1, s.terms, s.who, Peers{}, rand.Reader)
-	says(t, err, "client -1")
+	says(t, err, "client -1: numbers of clients must lie between 0 and 1073741823")
+	_, err = NewClient(maxID, s.terms, s.who, Peers{}, rand.Reader)
+	says(t, err, "client 1073741824")
 }
 
 // A refused message leaves the session unchanged: the sum of the others is correct.

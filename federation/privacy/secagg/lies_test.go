@@ -172,7 +172,7 @@ func TestDifferentQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if of < 2 {
-			s.terms.Ring.add(sum, s.masked[of], false)
+			s.terms.Ring.add(sum, s.masked[of])
 			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, of), true)
 			continue
 		}

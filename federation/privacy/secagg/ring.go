@@ -32,13 +32,10 @@ func (r Ring) Signed(v uint64) int64 {
 	return int64(v<<shift) >> shift
 }
 
-// add adds x to sum, or subtracts it.
-func (r Ring) add(sum, x []uint64, minus bool) {
+// add adds x to sum.
+func (r Ring) add(sum, x []uint64) {
 	m := r.mask()
 	for i, v := range x {
-		if minus {
-			v = -v
-		}
 		sum[i] = (sum[i] + v) & m
 	}
 }

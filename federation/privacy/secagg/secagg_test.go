@@ -24,6 +24,7 @@ type session struct {
 	who     *LocalIdentity
 	peers   map[int]Peers
 	model   [32]byte
+	failed  error // of Sum, after liars
 }
 
 func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {

@@ -305,7 +305,7 @@ func (s *Server) Add(id int, masked []uint64) error {
 	if s.sum == nil {
 		s.sum = make([]uint64, s.t.Length)
 	}
-	s.t.Ring.add(s.sum, masked, false)
+	s.t.Ring.add(s.sum, masked)
 	s.masked[id] = true
 	return nil
 }

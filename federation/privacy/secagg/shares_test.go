@@ -1,7 +1,9 @@
 package secagg
 
 import (
+	"bytes"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -18,6 +20,154 @@ func TestTakenKeys(t *testing.T) {
 	}
 	says(t, s.server.Join(0, Joining{}), "client 0 advertised twice")
 	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
+	own, err := s.clients[1].Advertise()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, take := range []func(j *Joining){func(j *Joining) { j.Envelope = k.Envelope },
+		func(j *Joining) { j.Pair = k.Pair }, func(j *Joining) { j.Envelope = k.Pair },
+		func(j *Joining) { j.Pair = k.Envelope }} {
+		bad := own
+		take(&bad)
+		says(t, s.server.Join(1, bad), "client 1 has a key of client 0")
+	}
+	if err := s.server.Join(1, own); err != nil {
+		t.Error(err)
+	}
+}
+
+// The largest message of each kind has the size that Max states, is read, and none is read with one byte more or less.
+func TestLargestMessages(t *testing.T) {
+	many := func(n int) []byte { return make([]byte, n) }
+	advert := Advert{Signature: many(maxSignature), Proof: many(maxProof)}
+	known, encrypted := map[int][]byte{}, EncryptedShares{}
+	complaints, shares := Complaints{}, Shares{}
+	for id := range 3 {
+		known[id], shares[id] = many(fingerprintSize), many(secretSize)
+		encrypted[id] = EncryptedShare{Sealed: many(sealedSize), Signature: many(maxSignature)}
+		complaints[id] = Complaint{many(keySize), many(proofSize)}
+	}
+	for name, c := range map[string]struct {
+		b      []byte
+		most   int
+		decode func([]byte) error
+	}{
+		"joining": {Joining{advert, known}.Encode(), MaxJoiningSize(3),
+			func(b []byte) error { _, err := DecodeJoining(b); return err }},
+		"encrypted shares": {encrypted.Encode(), MaxEncryptedSharesSize(3),
+			func(b []byte) error { _, err := DecodeEncryptedShares(b); return err }},
+		"complaints": {complaints.Encode(), MaxComplaintsSize(3),
+			func(b []byte) error { _, err := DecodeComplaints(b); return err }},
+		"shares": {shares.Encode(), MaxSharesSize(3),
+			func(b []byte) error { _, err := DecodeShares(b); return err }},
+		"advertisement": {advert.Encode(), 3*keySize + 2 + maxSignature + maxProof,
+			func(b []byte) error { _, err := DecodeAdvert(b); return err }},
+	} {
+		if len(c.b) != c.most || c.decode(c.b) != nil {
+			t.Errorf("%s: %d bytes, at most %d; %v", name, len(c.b), c.most, c.decode(c.b))
+		}
+		says(t, c.decode(append(slices.Clone(c.b), 0)), "the message has the wrong length")
+		if name != "advertisement" { // a shorter proof is one too
+			says(t, c.decode(c.b[:len(c.b)-1]), "the message has the wrong length")
+		}
+	}
+	advert.Signature = many(maxSignature + 1)
+	_, err := DecodeAdvert(advert.Encode())
+	says(t, err, "the message has the wrong length")
+	for _, b := range [][]byte{{}, {0, 0, 0}, many(3*keySize + 1)} {
+		_, err := DecodeAdvert(b)
+		says(t, err, "the message has the wrong length")
+		_, err = DecodeJoining(b[:min(3, len(b))])
+		says(t, err, "the message has the wrong length")
+	}
+	_, err = DecodeJoining([]byte{1, 0, 0, 0})
+	says(t, err, "the message has the wrong length")
+	encrypted[0] = EncryptedShare{Sealed: many(sealedSize - 1)}
+	_, err = DecodeEncryptedShares(encrypted.Encode())
+	says(t, err, "client 0: the message has the wrong length")
+	if e, err := DecodeEncryptedShares(EncryptedShares{0: {}, 1: {Sealed: many(sealedSize)}}.Encode()); err != nil ||
+		e[0].Sealed != nil || len(e[1].Sealed) != sealedSize || len(e[1].Signature) != 0 {
+		t.Errorf("%v, %v", e, err)
+	}
+}
+
+// Clients in a message ascend, below the largest number, and are as many as the message says.
+func TestClientsAscend(t *testing.T) {
+	for _, list := range [][]int{{1, 1}, {2, 1}, {0, maxID}} {
+		_, err := DecodeClients(EncodeClients(list))
+		says(t, err, fmt.Sprintf("client %d follows client %d; numbers must ascend below 1073741824", list[1], list[0]))
+	}
+	if got, err := DecodeClients(EncodeClients([]int{0, maxID - 1})); err != nil || len(got) != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+	_, err := DecodeClients(EncodeClients([]int{1, 2})[:8])
+	says(t, err, "the message has the wrong length")
+	_, err = DecodeUnmaskRequest(append(EncodeClients([]int{1}), 0))
+	says(t, err, "question: clients: the message has the wrong length")
+}
+
+func TestSharesAreElements(t *testing.T) {
+	_, err := scalar(make([]byte, 31))
+	says(t, err, "31 bytes; it must have 32")
+	_, err = scalar(bytes.Repeat([]byte{255}, 32))
+	says(t, err, "it is not an element of the field")
+}
+
+// Progress has each part from the step on in which it is complete, and a session without any begins again.
+func TestProgress(t *testing.T) {
+	s := newSession(t, 2, 1, 4, 0, 1)
+	parts := func() string {
+		p := s.server.Progress()
+		return fmt.Sprint(p.Roster != nil, p.EncryptedShares != nil, p.Senders != nil, p.Survivors != nil, p.Sum != nil)
+	}
+	want := func(text string) {
+		t.Helper()
+		if got := parts(); got != text {
+			t.Errorf("after %d steps: %s, want %s", s.server.Finished(), got, text)
+		}
+		s.resume()
+	}
+	want("false false false false false")
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("true false false false false")
+	inboxes, err := s.deal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("true true false false false")
+	senders, err := s.exclude(inboxes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("true true true false false")
+	if _, err := s.add(senders); err != nil {
+		t.Fatal(err)
+	}
+	want("true true true true true")
+	_, err = Resume(Progress{}, s.model, s.who, Peers{})
+	says(t, err, "the threshold must be 2")
+}
+
+// A client refuses a saved state without its own shares, or with damaged keys.
+func TestDamagedState(t *testing.T) {
+	s := newSession(t, 2, 1, 4, 0, 1)
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.clients[0].Share(r); err != nil {
+		t.Fatal(err)
+	}
+	m := s.clients[0].State()
+	m.Shares = m.Shares[:1]
+	_, err = Restore(0, m, s.who, Peers{}, rand.Reader)
+	says(t, err, "this client's saved state of the session is damaged: it has 1 shares of its own")
+	m.Seed = m.Seed[1:]
+	_, err = Restore(0, m, s.who, Peers{}, rand.Reader)
+	says(t, err, "31 bytes; it must have 32")
 }
 
 // FuzzMessages checks that any bytes are refused, or decoded to a message with the same encoding.

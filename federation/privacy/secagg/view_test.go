@@ -127,7 +127,7 @@ func TestRing(t *testing.T) {
 		}
 		sum := []uint64{0}
 		for _, v := range []int64{100, -50, -60} {
-			r.add(sum, []uint64{r.Element(v)}, false)
+			r.add(sum, []uint64{r.Element(v)})
 		}
 		if got := r.Signed(sum[0]); got != -10 {
 			t.Errorf("%d bytes: 100 - 50 - 60 is %d", width, got)
