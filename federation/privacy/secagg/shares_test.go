@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -33,6 +34,56 @@ func TestTakenKeys(t *testing.T) {
 	}
 	if err := s.server.Join(1, own); err != nil {
 		t.Error(err)
+	}
+	few := newSession(t, 2, 1, 4, 0, 1, 2)
+	few.server.t.Clients = 2
+	says(t, few.server.Join(2, own), "client 2 advertised twice, or its number is invalid")
+	says(t, few.server.Join(-1, own), "client -1 advertised twice, or its number is invalid")
+}
+
+// A second session of the same clients has a roster without their proofs, unless a client does not know one.
+func TestRosterOmitsKnownProofs(t *testing.T) {
+	first := newSession(t, 2, 1, 4, 0, 1, 2)
+	if _, _, err := first.run(); err != nil {
+		t.Fatal(err)
+	}
+	for forgets, want := range map[int]string{-1: "[0 0 0]", 1: "[32 0 32]"} { // client 1 forgets 0 and 2
+		s := newSession(t, 2, 1, 4, 0, 1, 2)
+		s.who, s.server.who = first.who, first.who
+		for id := range s.clients {
+			s.peers[id] = maps.Clone(first.peers[id])
+			if id == forgets {
+				s.peers[id] = Peers{}
+			}
+			var err error
+			if s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := s.join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sizes []int
+		for _, id := range slices.Sorted(maps.Keys(r)) {
+			sizes = append(sizes, len(r[id].Proof))
+		}
+		if fmt.Sprint(sizes) != want {
+			t.Errorf("client %d forgets: proofs of %v bytes, want %s", forgets, sizes, want)
+		}
+		if _, err := s.deal(r); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The mask of two clients has a key of their secret, the session, the view and both numbers, whoever derives it.
+func TestPairMaskIsOfBothClients(t *testing.T) {
+	s, v := Session{1}, view{2}
+	want := derive(append([]byte{7}, v[:]...), s, "pair mask", 2, 5)
+	if a, b := pairMask([]byte{7}, s, v, 2, 5), pairMask([]byte{7}, s, v, 5, 2); !bytes.Equal(a, want) ||
+		!bytes.Equal(b, want) {
+		t.Errorf("%x and %x, want %x", a, b, want)
 	}
 }
 
