@@ -46,6 +46,14 @@ var hands = []methodtest.HandExample{
 	divided("uniform", 0.3),
 	divided("labels", 0.6),
 	divided("owned", 0.6),
+	// q 0 is cross entropy.
+	{Method: "promptfl", With: []string{"gce"}, Options: with(zero, options{"q": 0.0}), LR: lr,
+		Want: map[string]float64{"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6}},
+	// In the first pass the image of class 1 has the first of two equal classes, so it is noisy; in the second pass the
+	// prompt tells the classes apart.
+	{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero, options{"masses": "uniform"}), LR: lr,
+		Epochs: 2, Mirrored: true, Want: map[string]float64{"r0/c0/s0/draw/trusted": 1, "r0/c0/s0/draw/trusted#1": 0,
+			"r0/c0/s1/draw/trusted": 1, "r0/c0/s1/draw/trusted#1": 1}},
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, robust.Methods, hands) }

@@ -7,7 +7,10 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/wrappers/robust"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
@@ -64,6 +67,15 @@ func TestRobustByHand(t *testing.T) {
 	if got, _ := merged(t, []string{"robust"}, methodtest.Options{"kind": "median"}, 4, -1, 2, 100); got != 3 {
 		t.Errorf("the median of an even number is %v, by hand (2+4)/2", got)
 	}
+	// 0.4 of five are two at each end; 0.5 of four would leave none, and two are left.
+	if got, _ := merged(t, []string{"robust"}, methodtest.Options{"kind": "trimmed-mean", "trim": 0.4}, 1, 2, 10, 11,
+		100); got != 10 {
+		t.Errorf("trimmed to one: %v", got)
+	}
+	if got, _ := merged(t, []string{"robust"}, methodtest.Options{"kind": "trimmed-mean", "trim": 0.49}, 4, -1, 2,
+		100); got != 3 {
+		t.Errorf("trimmed to two: %v", got)
+	}
 	_, err := merged(t, []string{"robust"}, methodtest.Options{"kind": "krum"}, 1, 2, 3, 4)
 	if err == nil || !strings.Contains(err.Error(), "1 attackers needs 5 uploads in a round; there are 4") {
 		t.Errorf("%v", err)
@@ -104,11 +116,13 @@ func TestRobustAgainstOne(t *testing.T) {
 // The geometric median of the corners of an equilateral triangle of side 1 and its centre is the centre. That of the
 // corners (0,0), (4,0) and (0,3) is the Fermat point, by 100,000 iterations in float64 from (1,1). Their
 // coordinate-wise median, from which the iterations start, is a corner; Weiszfeld's own iterations would stay there.
+// (0,0) is the coordinate-wise median of itself, (1,0) and (-1,0.1), and stays: the other two pull less than it weighs.
 func TestGeometricMedian(t *testing.T) {
 	for _, c := range []struct{ points, want []float32 }{
 		{[]float32{0, 0, 1, 0, 0.5, 0.8660254, 0.5, 0.28867513}, []float32{0.5, 0.28867513}},
 		{[]float32{0, 0, 4, 0, 0, 3}, []float32{0.695790, 0.751178}},
 		{[]float32{2, 2, 2, 2, 2, 2}, []float32{2, 2}},
+		{[]float32{0, 0, 1, 0, -1, 0.1}, []float32{0, 0}},
 	} {
 		m, err := methods.Build("promptfl", []string{"robust"}, methodtest.Options{"kind": "geometric-median"})
 		if err != nil {
@@ -124,9 +138,48 @@ func TestGeometricMedian(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range c.want {
-			if got := g.Shared["ctx"].Data[i]; math.Abs(float64(got-want)) > 1e-4 {
+			if got := g.Shared["ctx"].Data[i]; !(math.Abs(float64(got-want)) <= 1e-4) ||
+				want == 0 && got != 0 {
 				t.Errorf("of %v: %v, not %v", c.points, g.Shared["ctx"].Data, c.want)
 			}
 		}
 	}
 }
+
+// The loss of labels is that of a softmax, and a method has it.
+func TestLabelLossIsReplaced(t *testing.T) {
+	sigmoid, softmax := layer.PlaceholderClient, layer.PlaceholderClient
+	sigmoid.Sigmoid = true
+	for _, c := range []struct {
+		base method.Method
+		task method.ClientSpec
+		want string
+	}{{base(t), softmax, ""}, {base(t), sigmoid, "it replaces the cross entropy of a softmax; set train.loss: softmax"},
+		{own{base(t)}, softmax, "the methods inside fit labels by a loss of their own, which cannot be replaced"}} {
+		for _, q := range []float64{0, 0.5} {
+			m := robust.GCE{Method: c.base, Q: q}
+			s := method.NewScope(c.task, m.Params(c.task))
+			m.Loss(s, m.Logits(s))
+			if err := s.Graph().Err(); q == 0 || c.want == "" {
+				if err != nil {
+					t.Errorf("q %v: %v", q, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("q %v: %v, want %q", q, err, c.want)
+			}
+		}
+	}
+}
+
+func base(t *testing.T) method.Method {
+	m, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// own is a method with a loss of its own.
+type own struct{ method.Method }
+
+func (own) Loss(_ *method.Scope, logits graph.Node) graph.Node { return logits.Mean() }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,9 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/wrappers/uploads"
 	"promptfed/federation/methodtest"
+	"promptfed/federation/privacy"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -80,7 +83,7 @@ func TestDPNoise(t *testing.T) {
 		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "secure": true}, 0.25},
 	} {
 		first, std := noiseOf(t, c.plan, c.o)
-		if math.Abs(std/c.want-1) > 4/math.Sqrt(480) {
+		if !(math.Abs(std/c.want-1) <= 4/math.Sqrt(480)) {
 			t.Errorf("%+v %v: the noise's deviation is %v, want %v", c.plan, c.o, std, c.want)
 		}
 		again, _ := noiseOf(t, c.plan, c.o)
@@ -180,6 +183,23 @@ func TestDPRefusesRounds(t *testing.T) {
 	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}),
 		"2 clients uploaded; enough noise needs the uploads of 6 of 10")
 	says(client.Merge(state(100, false), []method.Upload{up(method.AggregatedClient, 5)}), "5 clients uploaded")
+	says(build(methodtest.Options{"where": "client", "least": 0.55}).Merge(state(100, false), nil),
+		"0 clients uploaded; enough noise needs the uploads of 6 of 10")
+	for _, n := range []*tensor.Tensor{nil, tensor.OfInts([]int64{10}, 1), tensor.Of([]float32{10, 10}, 2),
+		tensor.Of([]float32{9}, 1)} {
+		l := &method.Local{Broadcast: tensor.Map{"dp/clients": n}, Sampling: method.Sampling{Size: 10}}
+		u := up(0, 3)
+		says(client.Finish(l, &u), "(dp/clients) is not the 10 of this client's configuration")
+	}
+	for o, words := range map[string]string{"client": "set where: server and a first clip", "server": "a first clip"} {
+		clip := 0.0
+		if o == "client" {
+			clip = 1
+		}
+		_, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"adapt": 0.1, "where": o, "clip": clip,
+			"noise": 0.0})
+		says(err, words)
+	}
 	if err := client.Merge(state(100, false), []method.Upload{up(method.AggregatedClient, 6)}); err != nil {
 		t.Error(err)
 	}
@@ -222,7 +242,7 @@ func TestDPAdapts(t *testing.T) {
 	}
 	g = round(methodtest.Options{"noise": 0.3}, 0, 0, 0, 0)
 	if std, want := g.Shared["ctx"].Norm()/math.Sqrt(6000),
-		0.4535573676110727/4; math.Abs(std/want-1) > 4/math.Sqrt(12000) {
+		0.4535573676110727/4; !(math.Abs(std/want-1) <= 4/math.Sqrt(12000)) {
 		t.Errorf("noise of %v, want %v", std, want)
 	}
 	plain, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": 0.3})
@@ -286,7 +306,114 @@ func TestDPDropOuts(t *testing.T) {
 	if e := g.Notes["epsilon"]; !(e > before+1) {
 		t.Errorf("two releases in a round raise epsilon from %v to %v", before, e)
 	}
+	if got := g.State["dp/released"].Data; !slices.Equal(got, []float32{10, 8, 6, 9, 7, 10, 6, 6, -6, -1}) {
+		t.Errorf("the releases are %v", got)
+	}
 }
 
 // noNoise is a secret source from which nothing is drawn.
 func noNoise(string, []byte) (*rand.Rand, int, error) { return nil, 1, nil }
+
+// merging keeps what the layer inside a wrapper gets.
+type merging struct {
+	method.Method
+	ups *[]method.Upload
+}
+
+func (m merging) Merge(_ *method.Global, ups []method.Upload) error {
+	*m.ups = ups
+	return nil
+}
+
+// The noise on each number is z C of the recorded one, over the number of clients, and that on the count of updates
+// that were not clipped is a twentieth of that number. The layer inside gets one upload of as many clients, at least
+// one. Of 4 updates of 0.5, 0.5, 1 and 2 three are not longer than 1.
+func TestDPAddsTheRecordedNoise(t *testing.T) {
+	var got []method.Upload
+	m := uploads.DP{Method: merging{ups: &got}, Clip: 9, Noise: 0.2, Adapt: 0.2, Quantile: 0.5, Delta: 1e-5,
+		Where: "server"}
+	drawn := map[string][]float32{}
+	g := &method.Global{Sampling: method.Sampling{Clients: 8, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(2)},
+		State: tensor.Map{"dp/clip": tensor.Of([]float32{1}, 1)}, Notes: map[string]float64{},
+		Draws: method.NewDraws(func(name string, t *tensor.Tensor) { drawn[name] = t.Data })}
+	var ups []method.Upload
+	for _, v := range []float32{0.5, 0.5, 1, 2} {
+		ups = append(ups, method.Upload{Shared: tensor.Map{"ctx": tensor.Of([]float32{v, 0}, 2)}})
+	}
+	if err := m.Merge(g, ups); err != nil {
+		t.Fatal(err)
+	}
+	std := 1 / math.Sqrt(1/(0.2*0.2)-1/(0.4*0.4)) // 1/z² less 1/(2·4/20)²
+	for i, sum := range []float64{0.5 + 0.5 + 1 + 1, 0} {
+		want := (sum + std*float64(drawn["dp/ctx"][i])) / 4
+		if v := got[0].Shared["ctx"].Data[i]; !(math.Abs(float64(v)-want) <= 1e-6) || got[0].N != 4 {
+			t.Errorf("number %d is %v of %d clients, want %v", i, v, got[0].N, want)
+		}
+	}
+	share := (3*0.5-0.5+0.2*float64(drawn["dp/clip"][0]))/4 + 0.5
+	if v, want := g.State["dp/clip"].Data[0], math.Exp(-0.2*(share-0.5)); !(math.Abs(float64(v)-want) <= 1e-6) {
+		t.Errorf("the clip is %v, want %v", v, want)
+	}
+	// Without adapt a clip of another run has no effect; with adapt and none, the configured one.
+	for _, c := range []struct {
+		adapt float64
+		state *tensor.Tensor
+	}{{0, tensor.Of([]float32{1}, 1)}, {0.2, nil}, {0.2, tensor.New(2)}} {
+		m.Adapt, g.State, g.Sampling.Size = c.adapt, tensor.Map{"dp/clip": c.state}, 0.5
+		m.Noise = 0
+		if err := m.Merge(g, ups[3:]); err != nil || got[0].Shared["ctx"].Data[0] != 2/0.5 || got[0].N != 1 {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
+// What the wrapper asks of a run: nothing when it is off, every upload on the server, and a uniform mean of clients
+// that add their noise.
+func TestDPProperties(t *testing.T) {
+	off := uploads.DP{Method: merging{}, Where: "server", Secure: true}
+	server, client := off, off
+	server.Clip = 1
+	client.Clip, client.Where, client.Secure = 1, "client", false
+	for _, c := range []struct {
+		uploads.DP
+		mean              method.Weights
+		needs, on, secure bool
+	}{{off, method.InnerWeights, false, false, false}, {server, "", true, true, true},
+		{client, method.Uniform, false, true, false}} {
+		p := c.Properties()
+		if p.Mean != c.mean || (p.Needs != "") != c.needs || p.HidesClients != c.on || p.Noise != c.on ||
+			p.SecretNoise != c.secure || !p.Outermost {
+			t.Errorf("clip %v, %s: %+v", c.Clip, c.Where, p)
+		}
+	}
+	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"clip": 0.0, "noise": 0.0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := method.Upload{N: 5}
+	if err := m.Finish(&method.Local{}, &up); err != nil || up.N != 5 {
+		t.Errorf("an upload of %d examples without a clip, %v", up.N, err)
+	}
+}
+
+// Of 10 clients with noise 2 in all, if half of them upload, a server that sees sums of 3 sees noise of 2 √(3/5); of
+// sums of 8, no less than the 2 that is promised. It knows the sample, and sees everything where it adds the noise.
+func TestDPAgainstTheServer(t *testing.T) {
+	m := uploads.DP{Clip: 1, Noise: 2, Delta: 1e-5, Where: "client", Least: 0.5}
+	drawn := method.Sampling{Clients: 20, Size: 10}
+	for together, noise := range map[int]float64{3: 2 * math.Sqrt(3./5), 8: 2} {
+		want := privacy.Accountant{{Noise: noise, Rate: 1}: 7}.Epsilon(1e-5)
+		if got := m.Against(drawn, 7, together); got != want {
+			t.Errorf("sums of %d: epsilon %v, want %v", together, got, want)
+		}
+	}
+	sampled, unsampled := m.Promised(drawn, 7)
+	if want := (privacy.Accountant{{Noise: 2, Rate: 0.5}: 7}).Epsilon(1e-5); sampled != want ||
+		unsampled != m.Against(drawn, 7, 8) {
+		t.Errorf("promised %v and %v, want %v", sampled, unsampled, want)
+	}
+	m.Where = "server"
+	if e := m.Against(drawn, 7, 8); !math.IsInf(e, 1) {
+		t.Errorf("epsilon %v against a server that sees uploads", e)
+	}
+}

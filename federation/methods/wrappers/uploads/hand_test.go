@@ -3,6 +3,9 @@ package uploads_test
 import (
 	"testing"
 
+	"promptfed/federation/compression"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/wrappers/uploads"
 	"promptfed/federation/methodtest"
 )
@@ -31,6 +34,34 @@ var hands = []methodtest.HandExample{
 		"init_std": 0, "kind": "quantise", "feedback": "on", "levels": 1}, LR: lr,
 		Want: map[string]float64{"r0/c0/upload/ctx": end0 / 2, "r1/c0/kept/ef/e/ctx": end0 / 2,
 			"r0/merged/ctx": average / 2}},
+}
+
+// Feedback is on by itself for kinds that are biased; top-k of all numbers compresses nothing.
+func TestCodec(t *testing.T) {
+	for _, c := range []struct {
+		options
+		want compression.Codec
+	}{
+		{options{}, compression.Codec{Kind: "top-k", Share: 0.1, Levels: 7, Bucket: 512, Feedback: true}},
+		{options{"feedback": "off", "levels": 3}, compression.Codec{Kind: "top-k", Share: 0.1, Levels: 3, Bucket: 512}},
+		{options{"kind": "quantise"}, compression.Codec{Kind: "quantise", Share: 0.1, Levels: 7, Bucket: 512}},
+		{options{"kind": "sign", "share": 1.0}, compression.Codec{Kind: "sign", Share: 1, Levels: 7, Bucket: 512,
+			Feedback: true}},
+		{options{"kind": "quantise", "feedback": "on"}, compression.Codec{Kind: "quantise", Share: 0.1, Levels: 7,
+			Bucket: 512, Feedback: true}},
+	} {
+		m, err := methods.Build("promptfl", []string{"compress"}, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Codec(); got != c.want || method.PropertiesOf(m).Needs == "" {
+			t.Errorf("%v: %+v", c.options, got)
+		}
+	}
+	m, err := methods.Build("promptfl", []string{"compress"}, options{"share": 1.0})
+	if err != nil || m.Codec() != nil || method.PropertiesOf(m).Needs != "" {
+		t.Errorf("all numbers: %+v, %v", m.Codec(), err)
+	}
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, uploads.Methods, hands) }
