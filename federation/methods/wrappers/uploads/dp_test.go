@@ -80,6 +80,8 @@ func TestDPNoise(t *testing.T) {
 		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, methodtest.Options{"noise": 1e6}, 0.5},
 		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, methodtest.Options{"noise": 1e6}, 0.5},
 		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "where": "client", "least": 0.5},
+			0.25 * math.Sqrt2},
 		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "secure": true}, 0.25},
 	} {
 		first, std := noiseOf(t, c.plan, c.o)
@@ -393,6 +395,11 @@ func TestDPProperties(t *testing.T) {
 	up := method.Upload{N: 5}
 	if err := m.Finish(&method.Local{}, &up); err != nil || up.N != 5 {
 		t.Errorf("an upload of %d examples without a clip, %v", up.N, err)
+	}
+	var got []method.Upload
+	off.Method = merging{ups: &got}
+	if err := off.Merge(nil, []method.Upload{{Client: 3, N: 5}}); err != nil || len(got) != 1 || got[0].Client != 3 {
+		t.Errorf("without a clip the layer inside gets %v, %v", got, err)
 	}
 }
 
