@@ -68,3 +68,40 @@ func TestKeyMoves(t *testing.T) {
 	_, err := Make(dir, signer, 3, nil, time.Hour)
 	datatest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
 }
+
+// The configuration of a name has its certificate, valid from an hour ago, and the authority's; another's is refused.
+func TestClientTLS(t *testing.T) {
+	dir, signer := t.TempDir(), t.TempDir()
+	if _, err := Make(dir, signer, 1, nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := ClientTLS(dir, certs.UserOf(0))
+	if err != nil || conf.RootCAs == nil {
+		t.Fatal(err)
+	}
+	leaf := conf.Certificates[0].Leaf
+	age := time.Since(leaf.NotBefore)
+	if leaf.Subject.CommonName != "client-0" || age < time.Hour || age > 2*time.Hour {
+		t.Errorf("%s has been valid for %v", leaf.Subject, age)
+	}
+	for _, file := range []func(string, string) string{certFile, keyFile} {
+		if err := os.Rename(file(dir, certs.UserOf(0)), file(dir, "server")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = ClientTLS(dir, "server")
+	datatest.WantError(t, err, `is the certificate of "client-0", not of server`)
+	_, err = ClientTLS(dir, certs.UserOf(0))
+	datatest.WantError(t, err, "--tls: certificate of client-0")
+	err = Replace(dir, signer, []string{"nobody"}, nil, time.Hour, func(string, ...any) {})
+	datatest.WantError(t, err, "--revoke nobody: there is no such certificate")
+	if err := Replace(dir, signer, nil, nil, time.Hour, func(string, ...any) {}); err != nil ||
+		there(filepath.Join(dir, certs.RevocationFile)) {
+		t.Errorf("nothing to revoke makes a list; %v", err)
+	}
+	if err := os.WriteFile(certFile(dir, caName), []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ClientTLS(dir, "server")
+	datatest.WantError(t, err, certFile(dir, caName)+" holds no certificate")
+}

@@ -185,6 +185,13 @@ func TestReadRequest(t *testing.T) {
 		_, err := ReadRequest(path)
 		datatest.WantError(t, err, path, what, "nothing was signed")
 	}
+	// PEM ignores what stands before it, so a file may be filled up to the limit.
+	if err := os.WriteFile(path, append(bytes.Repeat([]byte("\n"), maxRequest-len(good)), good...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := ReadRequest(path); err != nil || r.Name != "client-3" {
+		t.Errorf("a file of the largest size: %+v, %v", r, err)
+	}
 	_, err = ReadRequest(filepath.Dir(path))
 	datatest.WantError(t, err, filepath.Dir(path))
 	_, err = MakeRequest(filepath.Dir(path), "client-x", nil)

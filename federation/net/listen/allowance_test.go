@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"promptfed/federation/net/certs"
 )
 
 // A client that sends pings as fast as it can is read slowly, on all of its connections together, also on new ones.
@@ -86,5 +90,52 @@ func TestAllowanceRefills(t *testing.T) {
 	c.close()
 	if err := c.waitForAllowance(); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// A user gets back what was read as messages, with a byte of each 256 for their frames, and a byte of each 64 that it
+// was sent. Its time counts from the last call that gave it a byte.
+func TestAllowanceIsGivenBack(t *testing.T) {
+	a := &allowance{at: time.Now().Add(time.Hour)} // nothing comes with time
+	other, conn := net.Pipe()
+	defer other.Close()
+	go io.Copy(io.Discard, other)
+	c := &Conn{Conn: conn}
+	c.allowance.Store(a)
+	if c.Received(2560); a.left != 2570 {
+		t.Errorf("%d bytes for 2560 of messages", a.left)
+	}
+	if n, err := c.Write(make([]byte, 640)); n != 640 || err != nil || a.left != 2580 {
+		t.Errorf("%d bytes after 640 that were sent, %v", a.left, err)
+	}
+	for range 1000 {
+		a.left, a.at = 0, time.Now()
+		if at := a.at; a.spend(0) == 0 { // within 15 microseconds
+			if a.at != at {
+				t.Error("a call that gave nothing takes time away")
+			}
+			break
+		}
+	}
+}
+
+// A listener forgets users that are gone and have all of their allowance.
+func TestForget(t *testing.T) {
+	key := func(name string) *Conn { return &Conn{peer: certs.Peer{Proof: certs.Proof{Key: []byte(name)}}} }
+	spent := newAllowance()
+	spent.spend(1 << 20)
+	l := &Listener{connections: map[*Conn]bool{key("here"): true},
+		allowances: map[string]*allowance{"here": newAllowance(), "gone": newAllowance(), "spent": spent}}
+	if l.forget(); len(l.allowances) != 2 || l.allowances["gone"] != nil {
+		t.Errorf("%v are left", l.allowances)
+	}
+}
+
+// A connection that was closed is not admitted.
+func TestAdmitAfterClose(t *testing.T) {
+	l := &Listener{options: Options{Log: slog.New(slog.DiscardHandler)}}
+	c := &Conn{l: l}
+	if err := c.Admit(); err == nil || err.Error() != "it was closed" || l.refused != 1 {
+		t.Errorf("%v, %d refused", err, l.refused)
 	}
 }

@@ -210,6 +210,25 @@ func TestChecks(t *testing.T) {
 	if protocol.CheckReply(nil) == nil {
 		t.Error("no reply counts as a reply")
 	}
+	// Numbers at both ends of what is allowed are taken.
+	for i, change := range []func(o *protocol.Instruction, r *protocol.Reply){
+		func(o *protocol.Instruction, r *protocol.Reply) {
+			o.Round, o.Client, o.Total, o.Steps, o.Content.Size = 0, 0, 1, 0, 0
+			r.Examples, r.Steps = 0, 0
+		},
+		func(o *protocol.Instruction, r *protocol.Reply) {
+			o.Round, o.Client, o.Total, o.Steps = 1<<30, certs.MaxClients-1, certs.MaxClients, 1<<30
+			r.Examples, r.Steps, r.Scores = protocol.MaxExamples, 1<<30, make([]byte, protocol.MaxScores)
+			o.Content.Size = 1 << 40
+		},
+	} {
+		o, r := instruction(t, nil), reply(t, nil)
+		change(o, r)
+		o.Id = protocol.IdentityOf(o)
+		if a, b := protocol.CheckInstruction(o), protocol.CheckReply(r); a != nil || b != nil {
+			t.Errorf("end %d: %v, %v", i, a, b)
+		}
+	}
 }
 
 // Tensors have names without other meanings, and there are not too many. Texts of the other side are one printable
@@ -228,7 +247,8 @@ func TestNames(t *testing.T) {
 	}
 	for name, ok := range map[string]bool{"shared/ctx": true, "extra/scaffold/dc/a_b-c.d": true, "": false, "/x": false,
 		"x/": false, "a//b": false,
-		"../x": false, "a/../b": false, "a..b": false, "a\\b": false, "a\x00": false, strings.Repeat("a", 201): false} {
+		"../x": false, "a/../b": false, "a..b": false, "a\\b": false, "a\x00": false, strings.Repeat("a", 201): false,
+		strings.Repeat("a", 200): true} {
 		if err := read(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -243,6 +263,13 @@ func TestNames(t *testing.T) {
 	if got := protocol.Printable("a\x1b[31m\nb" + strings.Repeat("é", 400)); strings.ContainsAny(got, "\x1b\n") ||
 		len(got) > protocol.MaxText+3 {
 		t.Errorf("%q", got)
+	}
+	for text, want := range map[string]string{"é\x00b": "é b", strings.Repeat("a", 500): strings.Repeat("a", 500),
+		strings.Repeat("a", 501):       strings.Repeat("a", 500) + "...",
+		strings.Repeat("a", 499) + "é": strings.Repeat("a", 499) + "..."} {
+		if got := protocol.Printable(text); got != want {
+			t.Errorf("%.10q is printed as %q", text, got)
+		}
 	}
 }
 

@@ -122,6 +122,9 @@ func TestLargestMessages(t *testing.T) {
 			says(t, c.decode(c.b[:len(c.b)-1]), "the message has the wrong length")
 		}
 	}
+	if a, err := DecodeAdvert(many(3*keySize + 2)); err != nil || len(a.Signature)+len(a.Proof) != 0 {
+		t.Errorf("an advertisement without a signature: %+v, %v", a, err)
+	}
 	advert.Signature = many(maxSignature + 1)
 	_, err := DecodeAdvert(advert.Encode())
 	says(t, err, "the message has the wrong length")
