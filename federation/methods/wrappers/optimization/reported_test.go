@@ -28,6 +28,11 @@ func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reporte
 
 // A false report of work or loss counts as ten times the median at most. A report that is no number is refused.
 func TestReportedNumbersAreBounded(t *testing.T) {
+	for wrapper, name := range map[string]string{"fednova": "nova/a", "qffl": "qffl/loss"} {
+		if _, err := mergedReports(t, wrapper, name, nil, 0, 1); err != nil {
+			t.Errorf("%s refuses 0: %v", wrapper, err)
+		}
+	}
 	q1 := map[string]any{"q": 1.0}
 	for _, c := range []struct {
 		wrapper, name string
@@ -48,6 +53,64 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 				!strings.Contains(err.Error(), "client 1 uploaded") {
 				t.Errorf("%s takes %v: %v", c.wrapper, bad, err)
 			}
+		}
+	}
+}
+
+// The second moments from 4, 1, 1/4 and 0 after moves of 1, 1, 1 and 0: Adagrad adds d², Adam averages, and Yogi steps
+// 0.01 d² towards it, by none where both are equal. Momentum has none.
+func TestSecondMoments(t *testing.T) {
+	for kind, want := range map[string][]float32{"adagrad": {5, 2, 1.25, 0}, "adam": {3.97, 1, 0.2575, 0},
+		"yogi": {3.99, 1, 0.26, 0}, "momentum": {4, 1, 0.25, 0}} {
+		m, err := methods.Build("promptfl", []string{"fedopt"}, map[string]any{"kind": kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(4, 1)},
+			State: tensor.Map{"opt/v/ctx": tensor.Of([]float32{4, 1, 0.25, 0}, 4, 1)}}
+		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{1, 1, 1, 0}, 4, 1)}}
+		if err := m.Merge(g, []method.Upload{up}); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range g.State["opt/v/ctx"].Data {
+			if !(math.Abs(float64(v-want[i])) <= 1e-6) {
+				t.Errorf("%s: %v, by hand %v", kind, g.State["opt/v/ctx"].Data, want)
+			}
+		}
+	}
+	// Without momentum and at rate 1 the server's step is the mean, and nothing is kept; at another rate it is not.
+	for rate, want := range map[float64]float32{0: 2, 1: 2, 0.5: 1} {
+		m, err := methods.Build("promptfl", []string{"fedopt"}, map[string]any{"kind": "momentum", "beta1": 0.0,
+			"server_lr": rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1)}, State: tensor.Map{}}
+		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{2}, 1)}}
+		if err := m.Merge(g, []method.Upload{up}); err != nil || g.Shared["ctx"].Data[0] != want ||
+			(len(g.State) == 0) != (want == 2) {
+			t.Errorf("rate %v: %v, %v, %v", rate, g.Shared["ctx"], g.State, err)
+		}
+	}
+}
+
+// What wrappers ask of a run follows from their options.
+func TestProperties(t *testing.T) {
+	for _, c := range []struct {
+		wrapper string
+		options map[string]any
+		mean    method.Weights
+		needs   string
+	}{{"scaffold", nil, method.Uniform, ""},
+		{"scaffold", map[string]any{"weighting": "examples"}, "", "unweighted mean of control variates"},
+		{"fedopt", nil, "examples", ""}, {"fedopt", map[string]any{"weighting": "uniform"}, method.Uniform, ""}} {
+		m, err := methods.Build("promptfl", []string{c.wrapper}, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := method.PropertiesOf(m)
+		if p.Mean != c.mean || (p.Needs != "") != (c.needs != "") || !strings.Contains(p.Needs, c.needs) {
+			t.Errorf("%s %v: %+v", c.wrapper, c.options, p)
 		}
 	}
 }
