@@ -1,6 +1,7 @@
 package secure_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,44 @@ func TestConfig(t *testing.T) {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+	least := secure.Config{Threshold: 0.51, Least: 2, Bits: 8, Clip: 1e-9, ExtraClip: 1e-9, Examples: 1}
+	most := secure.Config{Threshold: 1, Bits: 32, Clip: 1e6, ExtraClip: 1e6, Examples: 1 << 24, Statistics: "clear"}
+	if err := errors.Join(least.Check(), most.Check()); err != nil {
+		t.Errorf("limits are refused: %v", err)
+	}
+	for words, beyond := range map[string]func(c *secure.Config){
+		"threshold: 1.01": func(c *secure.Config) { c.Threshold = 1.01 },
+		"bits: 33":        func(c *secure.Config) { c.Bits = 33 },
+		"clip: 1.0":       func(c *secure.Config) { c.Clip = 1.01e6 },
+		"extra_clip: 1.0": func(c *secure.Config) { c.ExtraClip = 1.01e6 },
+		"examples: 16777": func(c *secure.Config) { c.Examples = 1<<24 + 1 },
+		"least: -1":       func(c *secure.Config) { c.Least = -1 },
+	} {
+		c := most
+		beyond(&c)
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+	// Two groups of 4 clients, of which 60 % make 2.4, need rounds of 8. Without groups 2 clients are enough.
+	grouped := secure.Defaults()
+	grouped.Threshold, grouped.Least = 0.6, 2
+	if _, err := secure.New(grouped, "uniform", nil, 8, 8); err != nil {
+		t.Error(err)
+	}
+	if _, err := secure.New(grouped, "uniform", nil, 8, 7); err == nil || !strings.Contains(err.Error(),
+		"secure_aggregation.least: 2; the 7 clients of a round cannot be split into groups of 4") {
+		t.Errorf("%v", err)
+	}
+	grouped.Least = 0
+	if _, err := secure.New(grouped, "uniform", nil, 2, 2); err != nil {
+		t.Error(err)
+	}
+	if _, err := secure.New(grouped, "uniform", nil, 2, 3); err == nil || !strings.Contains(err.Error(),
+		"3 of 2 clients in a round; there must be 2 or more") {
+		t.Errorf("%v", err)
 	}
 	if err := secure.Defaults().Check(); err != nil || secure.Defaults().Enabled() {
 		t.Errorf("%v", err)
