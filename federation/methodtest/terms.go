@@ -3,6 +3,7 @@ package methodtest
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -101,5 +102,15 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 	}
 	if len(norms) > 0 {
 		t.Errorf("round %d: the record lacks %v", round, norms)
+	}
+}
+
+// CheckTermNames compares the names of the terms of a loss, joined by commas, with those of a base method and wrappers,
+// joined by "+", with options.
+func CheckTermNames(t *testing.T, stack string, o Options, want string) {
+	t.Helper()
+	layers := strings.Split(stack, "+")
+	if got := strings.Join(method.TermNames(build(t, layers[0], layers[1:], o)), ", "); got != want {
+		t.Errorf("%s %v has the terms %s, want %s", stack, o, got, want)
 	}
 }

@@ -2,9 +2,13 @@ package adapters_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/adapters"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 )
 
@@ -87,5 +91,46 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, adapters.Methods, hands) }
+
+// A tower without blocks that can be reached is refused, unless the method leaves it alone. FedLoRA's first factor has
+// the deviation 1/√rank, pFedMMA's layers √(2/outputs).
+func TestTowersAndStarts(t *testing.T) {
+	noText, noVision := layer.PlaceholderClient, layer.PlaceholderClient
+	noText.TextLayers, noVision.VisionLayers = 0, 0
+	for _, c := range []struct {
+		method, towers string
+		task           method.ClientSpec
+		ok             bool
+	}{
+		{"fedlora", "both", layer.PlaceholderClient, true}, {"fedlora", "both", noText, false},
+		{"fedlora", "both", noVision, false}, {"fedlora", "text", noVision, true}, {"fedlora", "image", noText, true},
+		{"fedlora", "text", noText, false}, {"fedlora", "image", noVision, false},
+		{"pfedmma", "both", layer.PlaceholderClient, true}, {"pfedmma", "both", noText, false},
+		{"pfedmma", "text", noVision, true}, {"pfedmma", "image", noVision, false},
+	} {
+		m, err := methods.Build(c.method, nil, options{"towers": c.towers, "rank": 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := method.NewScope(c.task, m.Params(c.task))
+		m.Logits(s)
+		if err := s.Graph().Err(); (err == nil) != c.ok || err != nil &&
+			!strings.Contains(err.Error(), "set options.towers, or convert a checkpoint") {
+			t.Errorf("%+v: %v", c, err)
+		}
+		for _, p := range m.Params(layer.PlaceholderClient) {
+			want := 0.0
+			switch {
+			case c.method == "fedlora" && strings.HasSuffix(p.Name, "/a"):
+				want = 0.5
+			case c.method == "pfedmma" && strings.HasSuffix(p.Name, "/w"):
+				want = math.Sqrt(2 / float64(p.Shape[1]))
+			}
+			if p.Std != want {
+				t.Errorf("%s of %s begins with the deviation %v, want %v", p.Name, c.method, p.Std, want)
+			}
+		}
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, adapters.Methods) }

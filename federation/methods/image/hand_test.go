@@ -2,8 +2,10 @@ package image_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/image"
 	"promptfed/federation/methods/parts/layer"
@@ -121,5 +123,40 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, image.Methods, hands) }
+
+// A term without weight is no part of the loss. Scores of 7 classes by class go both ways.
+func TestTermsWithoutWeight(t *testing.T) {
+	methodtest.CheckTermNames(t, "fedhpl", options{"gamma": 0.0}, "cross entropy")
+	mvp := options{"heads": 1, "templates": []string{"a {}"}}
+	methodtest.CheckTermNames(t, "fedmvp", mvp, "cross entropy, consistency")
+	mvp["alpha"] = 0.0
+	methodtest.CheckTermNames(t, "fedmvp", mvp, "cross entropy")
+	for _, d := range image.Methods {
+		if _, n := d.Numbers(layer.Sizes{Tokens: 3, Width: 5, Classes: 7}); d.Name == "fedhpl" && n != 98 {
+			t.Errorf("%s sends and receives %d numbers", d.Name, n)
+		}
+	}
+}
+
+// FedMVP names what an image tower lacks.
+func TestTowersWithoutPrompts(t *testing.T) {
+	m, err := methods.Build("fedmvp", nil, options{"heads": 3, "templates": []string{"a {}"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fits := layer.PlaceholderClient
+	fits.VisionWidth = 6
+	resnet, heads, patches := fits, fits, fits
+	resnet.VisionLayers, heads.VisionWidth, patches.Patches = 0, 8, 0
+	for want, task := range map[string]method.ClientSpec{"is a ResNet; fedmvp needs a vision transformer": resnet,
+		"option heads is 3; it must divide the image tower's width 8": heads,
+		"fedmvp reads patch features, which backbone":                 patches, "": fits} {
+		s := method.NewScope(task, m.Params(task))
+		m.Logits(s)
+		if err := s.Graph().Err(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, image.Methods) }

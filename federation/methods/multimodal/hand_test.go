@@ -2,10 +2,16 @@ package multimodal_test
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/multimodal"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
 )
 
 type options = methodtest.Options
@@ -90,5 +96,56 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, multimodal.Methods, hands) }
+
+// A term without weight is no part of the loss, nor is one of a tower without prompts or of a single group.
+func TestTermsWithoutWeight(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		options
+		want string
+	}{
+		{"fedmgp", options{"lambda": 0.0}, "cross entropy"},
+		{"fedmgp", options{"groups": 1, "exchanged": 1}, "cross entropy"},
+		{"fedmgp", options{"vision_tokens": 0}, "cross entropy, likeness of texts"},
+		{"promptsrc", options{"vision_depth": 0}, "cross entropy, text features, class probabilities"},
+		{"promptsrc", options{"text_weight": 0.0}, "cross entropy, image features, class probabilities"},
+		{"promptsrc", options{"image_weight": 0.0}, "cross entropy, text features, class probabilities"},
+		{"promptsrc", options{"kl_weight": 0.0}, "cross entropy, text features, image features"},
+	} {
+		methodtest.CheckTermNames(t, c.method, c.options, c.want)
+	}
+}
+
+// MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
+func TestMaPLeStarts(t *testing.T) {
+	m, err := methods.Build("maple", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &method.Global{Seed: 5, Shared: tensor.Map{}}
+	for _, p := range m.Params(layer.PlaceholderClient) {
+		g.Shared[p.Name] = tensor.New(p.Shape...)
+	}
+	if err := m.Start(g); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"couple/w", "couple/b", "couple/deep/w", "couple/deep/b"} {
+		got := g.Shared[name]
+		if strings.HasPrefix(name, "couple/deep") {
+			for i := range got.Shape[0] {
+				if !slices.Equal(got.Row(i).Data, got.Row(0).Data) {
+					t.Errorf("%s: block %d begins otherwise", name, i)
+				}
+			}
+			got = got.Row(0)
+		}
+		unit := method.DrawUniform(5, name, []int{1, got.Len()}).Data
+		for i, v := range got.Data {
+			if !(math.Abs(float64(v)-float64(unit[i])/math.Sqrt(8)) <= 1e-7) {
+				t.Fatalf("%s: %v, drawn %v within 1/√8", name, v, unit[i])
+			}
+		}
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, multimodal.Methods) }

@@ -2,8 +2,11 @@ package loss_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/wrappers/loss"
 	"promptfed/federation/methodtest"
 )
@@ -102,5 +105,38 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, loss.Methods, hands) }
+
+// A term without weight is no part of the loss.
+func TestTermsWithoutWeight(t *testing.T) {
+	for _, c := range []struct {
+		stack string
+		options
+		want string
+	}{
+		{"promptfl+fedntd", options{"beta": 0.0}, "cross entropy"},
+		{"promptfl+moon", options{"mu": 0.0}, "cross entropy"},
+		{"promptfl+fedproto", options{"lambda": 0.0}, "cross entropy"},
+		{"promptfl+appr", nil, "cross entropy, adversarial, proximity"},
+		{"promptfl+appr", options{"lambda_r": 0.0}, "cross entropy, adversarial"},
+		{"promptfl+appr", options{"lambda_a": 0.0}, "cross entropy, proximity"},
+	} {
+		methodtest.CheckTermNames(t, c.stack, c.options, c.want)
+	}
+}
+
+// Of 3 tokens of width 5, 7 classes, features of 11 and 13 hidden units: 2·7·11, and 2·3·5 + 5·13 + 13. A teacher
+// that reads private parameters only is none.
+func TestTrafficAndTeacher(t *testing.T) {
+	for _, d := range loss.Methods {
+		want := map[string]int{"fedproto": 154, "appr": 108, "fedappr": 108}[d.Name]
+		if _, n := d.Numbers(layer.Sizes{Tokens: 3, Width: 5, Classes: 7, Dim: 11, Hidden: 13}); n != want {
+			t.Errorf("%s sends and receives %d numbers, want %d", d.Name, n, want)
+		}
+	}
+	_, err := methods.Build("coop", []string{"fedntd"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "its teacher would be the client's own private parameters") {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, loss.Methods) }

@@ -106,4 +106,10 @@ var hands = []methodtest.HandExample{
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, optimization.Methods, hands) }
 
+// A term without weight is no part of the loss.
+func TestTermsWithoutWeight(t *testing.T) {
+	methodtest.CheckTermNames(t, "promptfl+fedprox", options{"mu": 0.0}, "cross entropy")
+	methodtest.CheckTermNames(t, "promptfl+feddyn", options{"alpha": 0.0}, "cross entropy")
+}
+
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, optimization.Methods) }

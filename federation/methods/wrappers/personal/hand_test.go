@@ -71,4 +71,10 @@ var hands = []methodtest.HandExample{
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personal.Methods, hands) }
 
+// Without weight, Ditto's own model has no pull.
+func TestTermsWithoutWeight(t *testing.T) {
+	methodtest.CheckTermNames(t, "promptfl+ditto", nil, "cross entropy, cross entropy personal, proximal personal")
+	methodtest.CheckTermNames(t, "promptfl+ditto", options{"lambda": 0.0}, "cross entropy, cross entropy personal")
+}
+
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, personal.Methods) }
