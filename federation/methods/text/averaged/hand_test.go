@@ -2,10 +2,16 @@ package averaged_test
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
 )
 
 type options = methodtest.Options
@@ -49,10 +55,10 @@ var (
 
 // FedTPG with one query, one head, weights of 0 but the attention's output weight of 1, and all biases 0. A layer norm
 // over one number is 0, so queries and feed-forward layers contribute only their last bias. A client with examples of
-// both classes looks at both names: layer norm maps their features (1,±1)/√2 to (0,0) and (tpgC,-tpgC), and both weigh
-// 1/2. The prompt is 0 with slopes -0.8 and 0.6; the value, output and last biases have the same slopes, and the value
-// weights ±tpgC/2 times them. The plain mean of both clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in
-// the value weights, yields the prompt tpgP.
+// both classes looks at both names: layer norm maps their features (1,±1)/√2 to (0,0) and (tpgC,-tpgC), and both
+// weigh 1/2. The prompt is 0 with slopes -0.8 and 0.6; the value, output and last biases have the same slopes, and the
+// value weights ±tpgC/2 times them. The plain mean of both clients' first steps, lr 0.1 in the biases and ±lr 0.1
+// tpgC/2 in the value weights, yields the prompt tpgP.
 var (
 	tpgC = math.Sqrt2 / 2 / math.Sqrt(0.5+1e-5)
 	tpgP = lr * 0.1 * (3 + tpgC*tpgC/2)
@@ -145,5 +151,79 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, averaged.Methods, hands) }
+
+// Four experts of 32 tokens of width 5 go both ways; a term without weight is no part of the loss.
+func TestTrafficAndTerms(t *testing.T) {
+	for _, d := range averaged.Methods {
+		if _, n := d.Numbers(layer.Sizes{Tokens: 3, Width: 5}); d.Name == "trip" && n != 1280 ||
+			d.Name == "promptfl" && n != 30 {
+			t.Errorf("%s sends and receives %d numbers", d.Name, n)
+		}
+	}
+	methodtest.CheckTermNames(t, "proda", options{"lambda": 0.0}, "cross entropy")
+	methodtest.CheckTermNames(t, "proda", nil, "cross entropy, likeness of prompts")
+}
+
+// Prompts at three positions come in fours, prompts at one do not.
+func TestProDAPrompts(t *testing.T) {
+	for _, c := range []struct {
+		options
+		ok bool
+	}{{options{"n": 8, "together": 4}, true}, {options{"n": 6, "together": 4}, false},
+		{options{"n": 8, "together": 2}, false}, {options{"n": 6, "together": 3, "position": "end"}, true}} {
+		_, err := methods.Build("proda", nil, c.options)
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "both must be multiples of 4") {
+			t.Errorf("%v: %v", c.options, err)
+		}
+	}
+}
+
+// A client tells the server of its examples of each class where a class's prompt is averaged over their owners.
+func TestPromptFLExtras(t *testing.T) {
+	for o, want := range map[string]int{"all": 0, "owners": 1} {
+		m, err := methods.Build("promptfl", nil, options{"class_specific": true, "class_average": o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.Extras(method.ClientSpec{Classes: 7})
+		if len(got) != want || want == 1 && (got[0].Name != "class/n" || !got[0].Counts ||
+			!slices.Equal(got[0].Shape, []int{7, 1})) {
+			t.Errorf("%s: %+v", o, got)
+		}
+	}
+}
+
+// FedAPT's query for features of 9 begins within 1/3. A client's own domain is the one that the server sent, and none
+// where the server does not know it, or sent one that does not exist.
+func TestFedAPTStarts(t *testing.T) {
+	m, err := methods.Build("fedapt", nil, options{"domains": 2, "tokens": 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &method.Global{Seed: 5, Shared: tensor.Map{"query": tensor.New(2, 9)}, Width: 4, Broadcast: tensor.Map{},
+		Task: method.ClientSpec{Clients: 2}}
+	if err := m.Start(g); err != nil {
+		t.Fatal(err)
+	}
+	unit := method.DrawUniform(5, "query", []int{1, 18}).Data
+	for i, v := range g.Shared["query"].Data {
+		if !(math.Abs(float64(v)-float64(unit[i])/3) <= 1e-7) {
+			t.Errorf("query %d is %v, drawn %v within 1/3", i, v, unit[i])
+		}
+	}
+	if keys := g.Broadcast["apt/keys"]; !slices.Equal(keys.Shape, []int{2, 3, 4}) || keys.MaxAbs() == 0 {
+		t.Errorf("keys %v", keys)
+	}
+	sent := tensor.Of([]float32{1, 0, 2, -1}, 4)
+	for client, want := range map[int][]float32{0: {0, 1}, 1: {1, 0}, 2: {0, 0}, 3: {0, 0}, 4: {0, 0}, -1: {0, 0}} {
+		l := &method.Local{Broadcast: tensor.Map{"apt/domains": sent}, State: tensor.Map{}}
+		if l.Task.Client = client; client < 0 {
+			l.Task.Client, l.Broadcast = 0, tensor.Map{}
+		}
+		if err := m.Begin(l); err != nil || !slices.Equal(l.State["apt/domain"].Data, want) {
+			t.Errorf("client %d: %v, %v", client, l.State["apt/domain"], err)
+		}
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, averaged.Methods) }

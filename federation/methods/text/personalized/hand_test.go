@@ -2,10 +2,14 @@ package personalized_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
 )
 
 type options = methodtest.Options
@@ -178,5 +182,48 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personalized.Methods, hands) }
+
+// A term without weight is no part of the loss.
+func TestTermsWithoutWeight(t *testing.T) {
+	methodtest.CheckTermNames(t, "fedpgp", nil, "cross entropy, contrastive")
+	methodtest.CheckTermNames(t, "fedpgp", options{"mu": 0.0}, "cross entropy")
+}
+
+// Two clients with 1 and 3 examples used the first of two prompts 1 and 1 times, and nobody the second: (2+3·6)/4. A
+// client that sends no use, another number of them or one below 0 is refused.
+func TestPowderByHand(t *testing.T) {
+	build := func(o options) method.Method {
+		m, err := methods.Build("powder", nil, methodtest.Merge(options{"tokens": 1, "prompts": 2}, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	up := func(n int, v float32, use *tensor.Tensor) method.Upload {
+		return method.Upload{N: n, Shared: tensor.Map{"pool/0": tensor.Of([]float32{v}, 1, 1),
+			"pool/1": tensor.Of([]float32{9}, 1, 1)}, Extra: tensor.Map{"powder/use": use}}
+	}
+	use := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
+	m, plain := build(nil), build(options{"weighting": "examples"})
+	g := &method.Global{Shared: tensor.Map{"pool/0": tensor.New(1, 1), "pool/1": tensor.New(1, 1)}}
+	if err := m.Merge(g, []method.Upload{up(1, 2, use(1, 0)), up(3, 6, use(1, 0))}); err != nil ||
+		g.Shared["pool/0"].Data[0] != 5 || g.Shared["pool/1"].Data[0] != 0 {
+		t.Errorf("%v, %v", g.Shared, err)
+	}
+	for _, bad := range []*tensor.Tensor{nil, use(1), use(1, 2, 3), use(1, -1), use(float32(math.NaN()), 1)} {
+		err := m.Merge(g, []method.Upload{up(1, 2, use(1, 0)), up(3, 6, bad)})
+		if err == nil || !strings.Contains(err.Error(), "as powder/use; it must hold 2 numbers of at least 0") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if e := m.Extras(method.ClientSpec{}); len(e) != 1 || e[0].Name != "powder/use" || e[0].Shape[0] != 2 {
+		t.Errorf("%+v", e)
+	}
+	for _, none := range []method.Method{plain, build(options{"sharpness": 0.0}), build(options{"prompts": 1})} {
+		if e := none.Extras(method.ClientSpec{}); len(e) != 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, personalized.Methods) }
