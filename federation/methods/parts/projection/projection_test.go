@@ -270,3 +270,90 @@ func TestErrors(t *testing.T) {
 		t.Error("a gradient of another shape was taken")
 	}
 }
+
+// The factors of a prompt multiply to it, and the largest entry of every right singular vector is positive, whatever
+// the signs of the prompt. A prompt of zeros has rank 0.
+func TestDecomposeFixesSigns(t *testing.T) {
+	for _, sign := range []float64{1, -1} {
+		p := mat.NewDense(2, 3, []float64{3 * sign, 1, -2, 0.5, -2 * sign, 1})
+		f, err := decompose(p)
+		if err != nil || f.rank != 2 {
+			t.Fatalf("rank %d, %v", f.rank, err)
+		}
+		var scaled, back mat.Dense
+		scaled.Mul(f.u, mat.NewDiagDense(2, f.s))
+		back.Mul(&scaled, f.v.T())
+		if !mat.EqualApprox(&back, p, 1e-12) {
+			t.Errorf("%v from %v", back, p)
+		}
+		for j := range 2 {
+			largest := mat.Max(f.v.ColView(j))
+			if -mat.Min(f.v.ColView(j)) > largest {
+				t.Errorf("column %d is %v", j, mat.Col(nil, j, f.v))
+			}
+		}
+	}
+	if f, err := decompose(mat.NewDense(2, 3, nil)); err != nil || f.rank != 0 || f.u != nil || f.v != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// fixed keeps the same columns of every prompt.
+func fixed(lo, hi int) func(int) (int, int) { return func(int) (int, int) { return lo, hi } }
+
+// Of a prompt along the first axis, at most its rank of one direction is removed. A cut between equal singular values
+// has no derivative, and columns beyond the last are refused.
+func TestProjectBehindByHand(t *testing.T) {
+	p := tensor.Of([]float32{3, 0, 0}, 1, 3)
+	for lo, first := range map[int]float32{0: 1, 1: 0, 2: 0} {
+		q, err := ProjectColumns(p, func(rank int) (int, int) { return min(lo, rank), 3 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := q.Dense()
+		for i, want := range []float32{first, 0, 0, 0, 1, 0, 0, 0, 1} {
+			if math.Abs(float64(d.Data[i]-want)) > 1e-6 {
+				t.Errorf("behind %d: %v", lo, d.Data)
+				break
+			}
+		}
+	}
+	for _, cut := range [][2]int{{-1, 1}, {2, 1}, {0, 4}} {
+		if _, err := ProjectColumns(p, fixed(cut[0], cut[1])); err == nil || !strings.Contains(err.Error(),
+			"of the 3 right singular vectors of a prompt") {
+			t.Errorf("columns %v: %v", cut, err)
+		}
+	}
+	q, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = q.VJP(tensor.New(3, 3))
+	if err == nil || !strings.Contains(err.Error(), "between equal singular values 1 and 2 (2) of the prompt") {
+		t.Errorf("%v", err)
+	}
+	none, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 1))
+	if err != nil || none.Arbitrary {
+		t.Errorf("no column depends on a choice: %+v, %v", none, err)
+	}
+	// Of the prompt diag(2, 1) the first direction is kept: Q_12 changes by (pᵀ dp + dpᵀ p)_12 / (4-1).
+	if q, err = ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 1, 0}, 2, 3), fixed(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	dp, err := q.VJP(tensor.Of([]float32{0, 1, 0, 0, 0, 0, 0, 0, 0}, 3, 3))
+	for i, want := range []float64{0, 2. / 3, 0, 1. / 3, 0, 0} {
+		if err != nil || !(math.Abs(float64(dp.Data[i])-want) <= 1e-6) {
+			t.Fatalf("%v, %v", dp, err)
+		}
+	}
+	for _, bad := range []*tensor.Tensor{tensor.New(2, 0), tensor.New(0, 2), tensor.New(2), {Shape: []int{2, 2},
+		Data: make([]float32, 3)}} {
+		_, err := ProjectColumns(bad, fixed(0, 1))
+		if err == nil || !strings.Contains(err.Error(), "it must be a float matrix") {
+			t.Errorf("%v: %v", bad.Shape, err)
+		}
+	}
+	if _, err = q.VJP(tensor.New(2, 3)); err == nil || !strings.Contains(err.Error(), "it must be [3,3]") {
+		t.Errorf("%v", err)
+	}
+}
