@@ -50,6 +50,18 @@ func TestRooms(t *testing.T) {
 	}
 }
 
+// Two clusters of 10 tokens begin at a quarter and at three quarters of them, three of 3 at each.
+func TestInitialCenters(t *testing.T) {
+	for experts, c := range map[int]struct {
+		n    int
+		want []int64
+	}{2: {10, []int64{2, 7}}, 3: {3, []int64{0, 1, 2}}} {
+		if got := (Routing{Experts: experts}).InitialCenters(c.n).Ints; !slices.Equal(got, c.want) {
+			t.Errorf("%d clusters of %d: %v, want %v", experts, c.n, got, c.want)
+		}
+	}
+}
+
 // The matching is the best of all permutations.
 func TestMatching(t *testing.T) {
 	for n := 1; n <= 6; n++ {

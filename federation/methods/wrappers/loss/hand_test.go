@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/wrappers/loss"
@@ -131,6 +132,15 @@ func TestTrafficAndTeacher(t *testing.T) {
 		want := map[string]int{"fedproto": 154, "appr": 108, "fedappr": 108}[d.Name]
 		if _, n := d.Numbers(layer.Sizes{Tokens: 3, Width: 5, Classes: 7, Dim: 11, Hidden: 13}); n != want {
 			t.Errorf("%s sends and receives %d numbers, want %d", d.Name, n, want)
+		}
+	}
+	for lambda, needs := range map[float64]bool{0: false, 0.5: true} { // a discriminator needs every prompt
+		m, err := methods.Build("promptfl", []string{"appr"}, options{"lambda_a": lambda})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := method.PropertiesOf(m); (p.Needs != "") != needs || (len(p.Delays) > 0) != needs {
+			t.Errorf("lambda_a %v: %+v", lambda, p)
 		}
 	}
 	_, err := methods.Build("coop", []string{"fedntd"}, nil)
