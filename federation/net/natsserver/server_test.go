@@ -6,11 +6,15 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"promptfed/federation/net/authority"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 )
@@ -18,7 +22,8 @@ import (
 // A server on all addresses states an address that another machine can use: never the unspecified one, and a name of
 // its certificate where it has one. A server on one address states that.
 func TestURL(t *testing.T) {
-	named := nettest.NewAuthority(t, "localhost", "host.example").TLS("server")
+	ca := nettest.NewAuthority(t, "localhost", "host.example")
+	named := ca.TLS("server")
 	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
 		e.Listen, e.Log = listen, slog.New(slog.DiscardHandler)
 		s, err := natsserver.Start(e)
@@ -33,6 +38,12 @@ func TestURL(t *testing.T) {
 		switch host := u.Hostname(); {
 		case e.TLS != nil && (host != "host.example" || u.Scheme != "tls"):
 			t.Errorf("%s with a certificate for host.example: %s", listen, u)
+		case e.TLS != nil: // a worker's certificate opens a connection
+			c, err := nats.Connect("tls://localhost:"+u.Port(), nats.Secure(ca.TLS("worker")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
 		case listen == "127.0.0.1:0" && host != "127.0.0.1":
 			t.Errorf("%s: %s", listen, u)
 		case host == "" || host == "0.0.0.0" || host == "::":
@@ -69,5 +80,51 @@ func TestServer(t *testing.T) {
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
 		t.Errorf("left behind: %v, %v", list, err)
+	}
+}
+
+// The connection of a revoked certificate is closed, and no other.
+func TestRevokedConnections(t *testing.T) {
+	dir, signer := t.TempDir(), t.TempDir()
+	if _, err := authority.Make(dir, signer, 0, []string{"localhost"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	own, err := authority.ServerTLS(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := natsserver.Start(natsserver.Options{Listen: "localhost:0", TLS: own, Revoked: list,
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	closed := make(chan string, 2)
+	for _, name := range []string{"worker", "server"} {
+		conf, err := authority.ClientTLS(dir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := nats.Connect(s.URL(), nats.Secure(conf), nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { closed <- name }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	err = authority.Replace(dir, signer, []string{"worker"}, nil, time.Hour, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-closed; got != "worker" || len(closed) != 0 || s.Conn().Status() != nats.CONNECTED {
+		t.Errorf("the connection of %s is closed, and %d more", got, len(closed))
 	}
 }
