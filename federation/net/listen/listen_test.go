@@ -639,6 +639,11 @@ func TestSummary(t *testing.T) {
 	text.waitFor(t, "more connections were refused\" count=2 addresses=2")
 	at(0, "10.0.0.3")
 	text.waitFor(t, "from=10.0.0.3")
+	at(summaryTime, "10.0.0.4") // one refusal needs no summary
+	text.waitFor(t, "from=10.0.0.4")
+	if s := text.String(); strings.Count(s, "more connections were refused") != 1 {
+		t.Error(s)
+	}
 }
 
 // A listener on all addresses has a URL that another machine can use: never the unspecified address, and a name of its
