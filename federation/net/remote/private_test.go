@@ -57,6 +57,14 @@ func TestRefusalsShowNoNumberUnderDP(t *testing.T) {
 			t.Errorf("--max-norm %v: %v", most, err)
 		}
 	}
+	r.Upload.Shared["ctx"].Data[0] = 1e6 // the largest number, and the largest move that is accepted
+	for _, most := range []float64{0, 1e6} {
+		h := newLimited(t, nil)
+		h.set.Privacy.Clients, h.set.MaxNorm = true, most
+		if err := h.checkReply(o, r); err != nil {
+			t.Errorf("--max-norm %v: %v", most, err)
+		}
+	}
 }
 
 // If the sample of clients is secret, the status does not depend on which clients have an instruction, answered it or

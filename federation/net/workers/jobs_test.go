@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -105,4 +106,18 @@ func FuzzJob(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A header states how much of a message are tensors: none, all, but not more and not less than none.
+func TestTensorsOfAMessage(t *testing.T) {
+	for size, want := range map[int]string{0: " abc", 2: "ab c", 3: "abc ", 4: "its header states 4", -1: "states -1"} {
+		tensors, rest, err := store.get(t.Context(), content{Size: size}, []byte("abc"))
+		got := string(tensors) + " " + string(rest)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("%d bytes: %s, want %s", size, got, want)
+		}
+	}
 }
