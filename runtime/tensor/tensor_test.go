@@ -1,8 +1,10 @@
 package tensor
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -16,9 +18,12 @@ func TestRowsAndStack(t *testing.T) {
 	if x.Data[2] != 30 {
 		t.Error("a row is a copy")
 	}
-	n := OfInts([]int64{7, 8}, 2)
-	if got := n.Rows([]int{1}); !got.IsInt() || got.Ints[0] != 8 {
+	n := OfInts([]int64{6, 7, 8, 9}, 2, 2)
+	if got := n.Rows([]int{1}); !got.IsInt() || !slices.Equal(got.Ints, []int64{8, 9}) {
 		t.Errorf("rows of integers: %v", got)
+	}
+	if got := n.Row(1); !got.IsInt() || !slices.Equal(got.Ints, []int64{8, 9}) || !slices.Equal(got.Shape, []int{2}) {
+		t.Errorf("row of integers: %v %v", got, got.Ints)
 	}
 	s := Stack([]*Tensor{Of([]float32{1, 2}, 2), Of([]float32{3, 4}, 2)})
 	if !slices.Equal(s.Shape, []int{2, 2}) || !slices.Equal(s.Data, []float32{1, 2, 3, 4}) {
@@ -43,6 +48,19 @@ func TestNumbers(t *testing.T) {
 	if x.Data[1] = math.MaxFloat32; x.NonFinite() != -1 {
 		t.Error("the largest number counts as infinite")
 	}
+	long := New(131) // 64 numbers are looked at together, four at a time
+	for i := range long.Data {
+		if long.Data[i] = float32(math.Inf(1)); long.NonFinite() != i {
+			t.Errorf("found at %d, want %d", long.NonFinite(), i)
+		}
+		if long.Data[i] = 1e38; long.NonFinite() != -1 {
+			t.Errorf("a finite number counts as infinite: %d", long.NonFinite())
+		}
+	}
+	long.Data[70], long.Data[71] = float32(math.Inf(1)), float32(math.Inf(-1))
+	if long.NonFinite() != 70 {
+		t.Errorf("two opposite infinities: %d", long.NonFinite())
+	}
 	if Scalar(1).Len() != 1 || New(2, 0).Len() != 0 || Size(nil) != 1 {
 		t.Error("sizes")
 	}
@@ -59,7 +77,71 @@ func TestMap(t *testing.T) {
 	if c["ax"].Data[0] != 110 || c["new"].Data[0] != 60 || m["ax"].Data[0] != 9 || m["new"] != nil {
 		t.Errorf("axpy and scale: %v %v, source %v", c["ax"].Data, c["new"].Data, m["ax"].Data)
 	}
-	if m.Bytes() != 12 {
-		t.Errorf("bytes %d", m.Bytes())
+	if m.Bytes() != 12 || m.Count() != 3 {
+		t.Errorf("bytes %d, numbers %d", m.Bytes(), m.Count())
+	}
+	if n := (Map{"a": Of([]float32{2, -3}, 2), "b": Of([]float32{6}, 1)}).Norm(); n != 7 { // √(4+9+36)
+		t.Errorf("norm %v", n)
+	}
+}
+
+func TestKindAndShape(t *testing.T) {
+	floats, ints := New(2, 3), OfInts(make([]int64, 6), 2, 3)
+	if floats.String() != "float32[2 3]" || ints.String() != "int64[2 3]" {
+		t.Errorf("%v and %v", floats, ints)
+	}
+	if ints.Len() != 6 || ints.Bytes() != 48 || (&Tensor{Shape: []int{0}}).IsInt() || New(0).IsInt() {
+		t.Error("kinds and sizes")
+	}
+	if floats.SameShape(ints) || floats.SameShape(New(3, 2)) || !floats.SameShape(New(2, 3)) || !ints.SameShape(ints) {
+		t.Error("shapes are compared wrongly")
+	}
+	for want, f := range map[string]func(){
+		"tensor.Of: 2 values for shape [3]":       func() { Of([]float32{1, 2}, 3) },
+		"tensor.OfInts: 2 values for shape [2 2]": func() { OfInts([]int64{1, 2}, 2, 2) },
+		"tensor.Axpy: shapes [2 3] and [5]":       func() { floats.Axpy(1, New(5)) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%v, want %s", got, want)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// A size of at most 9 takes 0 to 9. The element type counts unless a tensor is empty.
+func TestSpecs(t *testing.T) {
+	const end = "; the sender runs another experiment"
+	specs := Specs{{Name: "a", Shape: []int{2, 3}}, {Name: "rows", Int: true, Shape: []int{-9, 3}, Optional: true}}
+	a := Spec{Name: "a", Shape: []int{2, 3}}
+	rows := func(n int) Spec { return Spec{Name: "rows", Int: true, Shape: []int{n, 3}} }
+	floats := func(n int) Spec { return Spec{Name: "rows", Shape: []int{n, 3}} }
+	for _, c := range []struct {
+		got  Specs
+		want string
+	}{
+		{Specs{a}, ""}, {Specs{rows(9), a}, ""}, {Specs{a, rows(1)}, ""}, {Specs{a, floats(0)}, ""},
+		{Specs{rows(1)}, "the tensor a is missing, which must be float32[2 3]" + end},
+		{Specs{a, rows(10)}, "the tensor rows is int64[10 3] and must be int64[<=9 3]" + end},
+		{Specs{a, floats(1)}, "the tensor rows is float32[1 3] and must be int64[<=9 3]" + end},
+		{Specs{{Name: "a", Shape: []int{1, 3}}}, "the tensor a is float32[1 3] and must be float32[2 3]" + end},
+		{Specs{{Name: "a", Shape: []int{2}}}, "the tensor a is float32[2] and must be float32[2 3]" + end},
+		{Specs{a, {Name: "b", Shape: []int{1}}}, `the tensor "b" is not among those that were asked for`},
+	} {
+		err := specs.Check(c.got)
+		if got := strings.TrimPrefix(fmt.Sprint(err), "<nil>"); got != c.want {
+			t.Errorf("%v: %s, want %s", c.got, got, c.want)
+		}
+	}
+	none := Specs{{Name: "none", Shape: []int{0}}} // exactly empty, not at most
+	if none.Check(Specs{{Name: "none", Shape: []int{1}}}) == nil || none[0].String() != "float32[0]" {
+		t.Error("an empty shape takes a number")
+	}
+	of := SpecsOf(Map{"b": OfInts([]int64{1}, 1), "a": New(2)}).WithPrefix("p")
+	if got := fmt.Sprint(of); got != "[float32[2] int64[1]]" || of[0].Name != "p/a" || of[1].Name != "p/b" {
+		t.Errorf("%v", of)
 	}
 }
