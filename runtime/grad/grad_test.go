@@ -123,6 +123,47 @@ func TestErrors(t *testing.T) {
 	check(err, "gradient of Pad: mode mirror is not supported")
 	_, err = grad.VJP([]node{x.Neg()}, []node{g.Scalar(1)}, x)
 	check(err, "a cotangent of shape [] for the output Neg[2,3]")
+	top := g.ApplyN(graph.Standard, "TopK", nil, 2, x, g.Ints(1))
+	_, err = grad.VJP(nil, nil, x)
+	check(err, "0 outputs with 0 cotangents and 1 inputs")
+	_, err = grad.VJP(top[:1], top, x)
+	check(err, "1 outputs with 2 cotangents and 1 inputs")
+	_, err = grad.VJP(top[:1], top[:1])
+	check(err, "1 outputs with 1 cotangents and 0 inputs")
+	line := g.Input("line", graph.Float, graph.Static(3))
+	norm := g.ApplyN(graph.Standard, "LayerNormalization", nil, 2, line, line)
+	_, err = grad.Of(norm[1].Sum(), line)
+	check(err, "gradient of LayerNormalization: only its first output can be differentiated")
+	if _, err := grad.Of(norm[0].Sum(), line); err != nil { // of the smallest rank that it may have
+		t.Error(err)
+	}
+	anything := g.Input("any", graph.Float, nil)
+	_, err = grad.Of(g.Apply(graph.Standard, "GlobalMaxPool", nil, anything).Reshape(1), anything)
+	check(err, "gradient of GlobalMaxPool: the rank of its input is not known, or below 3")
+	g.Input("cotangent/taken", graph.Float, graph.Static(2, 3))
+	const unnamed = "gradient: at least one output and one input must be named"
+	for _, c := range []struct {
+		of, wrt []string
+		want    string
+	}{
+		{[]string{"a"}, nil, unnamed}, {nil, []string{"x"}, unnamed},
+		{[]string{"b"}, []string{"z"}, `gradient: the outputs do not depend on an input "z"`},
+		{[]string{"c"}, []string{"i"}, `gradient: input "i" holds INT64; only floating-point inputs have gradients`},
+		{[]string{"d"}, []string{"x", "x"}, `gradient: input "x" is named twice`},
+		{[]string{"taken"}, []string{"x"}, `gradient: the model has an input "cotangent/taken" already; rename it`},
+	} {
+		var of []graph.Output
+		for _, name := range c.of {
+			of = append(of, graph.Output{Name: name, Node: x.Neg()})
+		}
+		_, err = grad.Pullback(of, c.wrt...)
+		check(err, c.want)
+	}
+	g.Fail("first")
+	_, err = grad.Of(x.Sum(), x)
+	check(err, "first")
+	_, err = grad.VJP([]node{x}, []node{x}, x)
+	check(err, "first")
 }
 
 // TestGradientIsShared builds one gradient twice; the second time adds no operator.
@@ -204,6 +245,61 @@ func TestFileErrors(t *testing.T) {
 	} {
 		if _, err := grad.VJPModel(exported(t), []string{c.of}, []string{c.wrt}); err == nil || err.Error() != c.want {
 			t.Errorf("error %v\nwant  %s", err, c.want)
+		}
+	}
+}
+
+// A rule of an operator may return more gradients than there are inputs, also for those that are not there. What it
+// gets wrong is an error: a needed gradient that is missing or of another shape, and what it reports itself.
+func TestRules(t *testing.T) {
+	same := func(o *graph.Inference) error { return o.Set(o.In[0].Shape()) }
+	rule := func(kind string, vjp func(c *graph.Backward) []node) graph.Def {
+		return graph.Def{Domain: "test", Kind: kind, MinInputs: 1, Infer: same, VJP: vjp}
+	}
+	graph.Register(
+		rule("Generous", func(c *graph.Backward) []node {
+			d := c.G().MulScalar(5)
+			return []node{d, d, d, d}
+		}),
+		rule("Wide", func(c *graph.Backward) []node {
+			wide := c.Graph().Input("wide", graph.Float, graph.Static(2, 4))
+			return []node{wide, wide}
+		}),
+		rule("None", func(c *graph.Backward) []node { return []node{c.G(), {}} }),
+		rule("Short", func(c *graph.Backward) []node { return []node{c.G()} }),
+		graph.Def{Domain: "test", Kind: "Refusing", MinInputs: 1, Infer: same,
+			Decompose: func(c *graph.Backward, _ []node) node { return c.FailNode("it refuses") }},
+		graph.Def{Domain: "test", Kind: "Counted", MinInputs: 2, Infer: same,
+			Decompose: func(_ *graph.Backward, in []node) node { return in[0].Mul(in[1].Cast(graph.Float)) }},
+	)
+	g := graph.New()
+	x, z := g.Input("x", graph.Float, graph.Static(2, 3)), g.Input("z", graph.Float, graph.Static(2, 3))
+	of := func(kind string, in ...node) ([]node, error) {
+		return grad.Of(g.Apply("test", kind, nil, in...).Sum(), x, z)
+	}
+	d, err := of("Generous", x, node{}, z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, err := of("Counted", x, g.Input("n", graph.Int64, graph.Static()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, modelOf(t, graph.Output{Name: "x", Node: d[0]}, graph.Output{Name: "z", Node: d[1]},
+		graph.Output{Name: "counted", Node: counted[0]}), tensor.Map{"n": tensor.OfInts([]int64{7})})
+	for name, want := range map[string]float32{"x": 5, "z": 5, "counted": 7} {
+		if !slices.Equal(got[name].Data, slices.Repeat([]float32{want}, 6)) {
+			t.Errorf("%s: %v, want %v", name, got[name].Data, want)
+		}
+	}
+	for kind, want := range map[string]string{
+		"Wide":     "gradient of test.Wide: it has shape [2,4] for input 0 of shape [2,3]",
+		"None":     "gradient of test.None: the gradient of its input 1 is not supported",
+		"Short":    "gradient of test.Short: the gradient of its input 1 is not supported",
+		"Refusing": "gradient of test.Refusing: it refuses",
+	} {
+		if _, err := of(kind, x, z); err == nil || err.Error() != want {
+			t.Errorf("error %v\nwant  %s", err, want)
 		}
 	}
 }
