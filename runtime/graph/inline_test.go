@@ -1,0 +1,263 @@
+package graph_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// chosen is a model of an If: y is h+h for a true flag, and -h, which has the name y there, otherwise, for h = -x.
+// Inside the first branch another If with a constant condition selects.
+func chosen(condition *onnx.TensorProto) *onnx.ModelProto {
+	attribute := func(name string, b *onnx.GraphProto) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_GRAPH, G: b}
+	}
+	branch := func(out string, constants []*onnx.TensorProto, nodes ...*onnx.NodeProto) *onnx.GraphProto {
+		return &onnx.GraphProto{Node: nodes, Initializer: constants,
+			Output: []*onnx.ValueInfoProto{info(out, onnx.TensorProto_FLOAT)}}
+	}
+	inner := node("If", "always", "sum",
+		attribute("then_branch", branch("twice", nil, node("Add", "h h", "twice"))),
+		attribute("else_branch", branch("h", nil)))
+	inner.Name = "inner"
+	always := &onnx.TensorProto{Name: "always", DataType: int32(graph.Bool), RawData: []byte{1}}
+	outer := node("If", "flag", "y",
+		attribute("else_branch", branch("y", nil, node("Neg", "h", "y"))),
+		attribute("then_branch", branch("sum", []*onnx.TensorProto{always}, inner)))
+	outer.Name = "outer"
+	m := model(18, node("Neg", "x", "h"), outer)
+	if condition == nil {
+		m.Graph.Input = append(m.Graph.Input, info("flag", onnx.TensorProto_BOOL))
+	} else {
+		m.Graph.Initializer = append(m.Graph.Initializer, condition)
+	}
+	return m
+}
+
+func flag(v byte) *onnx.TensorProto {
+	return &onnx.TensorProto{Name: "flag", DataType: int32(graph.Bool), RawData: []byte{v}}
+}
+
+// A constant condition selects a branch when a file is read, or when it becomes constant as the file is inlined: by
+// hand, x = 3 gives -6 or 3.
+func TestBranches(t *testing.T) {
+	x := tensor.New(2, 3, 4)
+	x.Data[5] = 3
+	for v, want := range map[byte]float32{1: -6, 0: 3} {
+		f, err := graph.ReadModel(chosen(flag(v)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, _ := f.Output("y")
+		if got := value(t, tensor.Map{"x": x}, y); got[5] != want || y.Shape().String() != "[2,3,4]" {
+			t.Errorf("flag %d, read: %v of %v, want %v", v, got[5], y, want)
+		}
+		f, err = graph.ReadModel(chosen(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, _ = f.Output("y")
+		in, _ := f.Node("x")
+		open, _ := f.Node("flag")
+		other, err := graph.ReadModel(model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"},
+			Output: []string{"y"}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := other.Graph
+		constant, err := graph.Inline(g, []graph.Node{f.Graph.Ints(int(v)).Slice(0, 0, 1).Squeeze(0)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := g.Input("x", graph.Float, graph.Static(2, 3, 4))
+		got, err := graph.Inline(g, []graph.Node{y, in}, map[graph.Node]graph.Node{in: to, open: constant[0]})
+		if err != nil || got[1] != to {
+			t.Fatalf("%v, %v", got, err)
+		}
+		if out := value(t, tensor.Map{"x": x}, got[0]); out[5] != want || got[0].Name() == "\x000" {
+			t.Errorf("flag %d, inlined: %v, want %v", v, out[5], want)
+		}
+	}
+}
+
+func TestBranchErrors(t *testing.T) {
+	of := func(m *onnx.ModelProto) []*onnx.AttributeProto { return m.Graph.Node[1].Attribute }
+	for want, change := range map[string]func(m *onnx.ModelProto){
+		"If (node outer): it has no then_branch": func(m *onnx.ModelProto) {
+			m.Graph.Node[1].Attribute = of(m)[:1]
+		},
+		"its then_branch has 1 outputs, not 2": func(m *onnx.ModelProto) {
+			m.Graph.Node[1].Output = []string{"y", "z"}
+		},
+		`output "none" of its then_branch is made by no node`: func(m *onnx.ModelProto) {
+			of(m)[1].G.Output[0].Name = "none"
+		},
+		`Add (node outer/inner/deep): input "none" is made by no earlier node`: func(m *onnx.ModelProto) {
+			deep := of(m)[1].G.Node[0].Attribute[0].G.Node[0]
+			deep.Name, deep.Input[1] = "deep", "none"
+		},
+		"branches make more than 131072 operators": func(m *onnx.ModelProto) {
+			of(m)[1].G.Node = append(of(m)[1].G.Node, make([]*onnx.NodeProto, 1<<17)...)
+			for i, n := range of(m)[1].G.Node {
+				if n == nil {
+					of(m)[1].G.Node[i] = node("Neg", "h", fmt.Sprint("n", i))
+				}
+			}
+		},
+		"": func(m *onnx.ModelProto) {
+			inner := of(m)[1].G.Node[0].Attribute[0].G
+			for range 62 {
+				inner = &onnx.GraphProto{Output: inner.Output, Node: []*onnx.NodeProto{node("If", "always", "twice",
+					&onnx.AttributeProto{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: inner})}}
+			}
+			of(m)[1].G.Node[0].Attribute[0].G = inner
+		},
+	} {
+		m := chosen(flag(1))
+		change(m)
+		if _, err := graph.ReadModel(m); (err == nil) != (want == "") || err != nil &&
+			!strings.HasSuffix(err.Error(), want) {
+			t.Errorf("error %v\nwant  %s", err, want)
+		}
+	}
+}
+
+// Half precision becomes float32: constants, casts and results. By hand: (3 + 1.5) as half precision is 4.5.
+func TestInlineOfHalfPrecision(t *testing.T) {
+	m := model(18, node("Cast", "x", "h", integer("to", int64(graph.Half))), node("Add", "h c", "s"),
+		node("Relu", "s", "y"))
+	m.Graph.Node[2].Name = "last"
+	m.Graph.Initializer = []*onnx.TensorProto{{Name: "c", DataType: int32(graph.Half), Dims: []int64{1},
+		RawData: []byte{0, 0x3e}}}
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := f.Output("y")
+	in, _ := f.Node("x")
+	if y.DType() != graph.Half {
+		t.Errorf("the model computes in %v", y.DType())
+	}
+	g := graph.New()
+	to := g.Input("x", graph.Float, graph.Static(1))
+	got, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := value(t, tensor.Map{"x": tensor.Of([]float32{3}, 1)}, got[0]); got[0].DType() != graph.Float ||
+		out[0] != 4.5 || got[0].Op().Name != "last" || got[0].Shape().String() != "[1]" {
+		t.Errorf("%v of %v (node %s), want 4.5", out, got[0], got[0].Op().Name)
+	}
+	for _, op := range graph.Reachable(got...) {
+		if op.Kind == "Cast" && op.Attrs.Int("to", 0) != int(graph.Float) {
+			t.Errorf("%s remains", op.Label())
+		}
+	}
+	if _, err := graph.Inline(graph.New(), []graph.Node{y}, nil); err == nil ||
+		err.Error() != `Input: the input "x" has no replacement` {
+		t.Errorf("error %v", err)
+	}
+	open, err := graph.ReadModel(chosen(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ = open.Output("y")
+	in, _ = open.Node("x")
+	at, _ := open.Node("flag")
+	g = graph.New()
+	replace := map[graph.Node]graph.Node{in: g.Input("x", graph.Float, graph.Static(1)),
+		at: g.Input("flag", graph.Bool, graph.Static())}
+	if _, err = graph.Inline(g, []graph.Node{y}, replace); err == nil || err.Error() != "If (node outer): its result "+
+		"depends on data at run time, which is not supported here; export without data-dependent branches and loops" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Transforms see every operator once, with its new inputs; what they return takes its place.
+func TestInlineWith(t *testing.T) {
+	f, err := graph.ReadModel(model(18, node("Neg", "x", "h"), node("Exp", "h", "e"), node("Add", "e h", "y")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := f.Output("y")
+	x, _ := f.Node("x")
+	g := graph.New()
+	to, seen := g.Input("x", graph.Float, graph.Static(2)), ""
+	got, err := graph.InlineWith(g, []graph.Node{y}, map[graph.Node]graph.Node{x: to},
+		func(op *graph.Op, in []graph.Node, apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+			if seen += op.Kind + " "; op.Kind == "Exp" {
+				return []graph.Node{in[0].MulScalar(10)}, nil
+			}
+			return apply(in)
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := value(t, tensor.Map{"x": tensor.Of([]float32{1, -2}, 2)}, got[0])
+	if !slices.Equal(out, []float32{-11, 22}) || seen != "Neg Exp Add " {
+		t.Errorf("%v by %s, want -11 and 22", out, seen)
+	}
+	_, err = graph.InlineWith(g, []graph.Node{y}, map[graph.Node]graph.Node{x: to},
+		func(*graph.Op, []graph.Node, func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+			return nil, fmt.Errorf("refused")
+		})
+	if err == nil || err.Error() != "Neg: refused" {
+		t.Errorf("error %v", err)
+	}
+	g.Fail("broken before")
+	if _, err = graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{x: to}); err == nil ||
+		err.Error() != "broken before" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// IsScalar knows a single number or boolean of any type; nothing else is one.
+func TestScalars(t *testing.T) {
+	le := binary.LittleEndian
+	proto := func(t graph.DType, raw []byte, dims ...int64) *graph.Literal {
+		return &graph.Literal{Proto: &onnx.TensorProto{DataType: int32(t), RawData: raw, Dims: dims}}
+	}
+	float := le.AppendUint32(nil, math.Float32bits(1))
+	for i, c := range []struct {
+		l    *graph.Literal
+		want bool
+	}{
+		{&graph.Literal{Tensor: tensor.Of([]float32{1}, 1)}, true}, {&graph.Literal{Tensor: tensor.Scalar(2)}, false},
+		{&graph.Literal{Tensor: tensor.OfInts([]int64{1})}, true},
+		{&graph.Literal{Tensor: tensor.OfInts([]int64{2})}, false},
+		{&graph.Literal{Tensor: tensor.Of([]float32{1, 1}, 2)}, false},
+		{&graph.Literal{Tensor: tensor.OfInts([]int64{1, 1}, 2)}, false},
+		{proto(graph.Float, float), true}, {proto(graph.Float, float, 1, 1), true},
+		{proto(graph.Float, le.AppendUint32(nil, math.Float32bits(2))), false},
+		{proto(graph.Float, append(float, float...), 2), false},
+		{proto(graph.Double, le.AppendUint64(nil, math.Float64bits(1))), true},
+		{proto(graph.Double, le.AppendUint64(nil, math.Float64bits(2))), false},
+		{proto(graph.Bool, []byte{2}), true}, {proto(graph.Bool, []byte{0}), false},
+		{proto(graph.Int32, le.AppendUint32(nil, 1)), true}, {proto(graph.Int64, le.AppendUint64(nil, 1)), true},
+		{proto(graph.Int64, le.AppendUint64(nil, 3)), false}, {proto(graph.Half, []byte{0, 0x3c}), false},
+		{&graph.Literal{External: &graph.External{File: "f"}}, false},
+	} {
+		if c.l.IsScalar(1) != c.want {
+			t.Errorf("%d: is 1: %v", i, !c.want)
+		}
+	}
+	at := graph.External{File: "weights.bin", Offset: 16, Length: 48}
+	if got, ok := (&graph.Literal{External: &at}).ExternalPlace(); !ok || got != at {
+		t.Errorf("place %v, %v", got, ok)
+	}
+	p := &onnx.TensorProto{Dims: []int64{12}, DataType: int32(graph.Float)}
+	onnx.SetExternal(p, at)
+	if got, ok := (&graph.Literal{Proto: p}).ExternalPlace(); !ok || got != at {
+		t.Errorf("place %v, %v", got, ok)
+	}
+	if _, ok := proto(graph.Float, float).ExternalPlace(); ok {
+		t.Error("a constant in memory has a place in a file")
+	}
+}
