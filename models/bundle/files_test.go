@@ -212,9 +212,18 @@ func TestContentsWithoutCache(t *testing.T) {
 	}
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // The record keeps files of earlier calls, and is limited in folders, files and bytes.
 func TestRecordIsBounded(t *testing.T) {
 	dir, file := folder(t)
+	Hashes{}.Save(dir)
+	if path, err := recordOf(dir); err != nil || exists(path) {
+		t.Errorf("nothing is recorded in %s, %v", path, err)
+	}
 	if err := os.Link(file, file+"2"); err != nil {
 		t.Skip(err)
 	}
