@@ -79,6 +79,8 @@ func TestSettled(t *testing.T) {
 	}{
 		{whole, 1900 * time.Millisecond, false}, {whole, 2100 * time.Millisecond, true},
 		{whole.Add(1), 40 * time.Millisecond, false}, {whole.Add(1), 60 * time.Millisecond, true},
+		{whole, 2 * time.Second, false}, {whole.Add(1), 50 * time.Millisecond, false},
+		{whole.Add(10 * time.Millisecond), 1900 * time.Millisecond, false},
 		{whole, -time.Hour, false}, {whole.Add(1), -time.Hour, false}, // the file's clock is ahead
 	} {
 		if got := Settled(times{at: c.at}, c.at.Add(c.age)); got != c.want {

@@ -158,6 +158,22 @@ func TestChainTwice(t *testing.T) {
 	}
 }
 
+// By hand: [3,4] 1e-6 has norm 5e-6, so a limit of 1e-6 scales by 1e-6/(5e-6+1e-6) = 1/6. A norm below the limit stays.
+func TestClipByGlobalNorm(t *testing.T) {
+	for limit, want := range map[float64][]float64{1e-6: {.5e-6, 4e-6 / 6}, 7e-6: {3e-6, 4e-6}} {
+		p := tensor.Map{"x": tensor.New(1), "y": tensor.New(1)}
+		g := tensor.Map{"x": tensor.Of([]float32{-3e-6}, 1), "y": tensor.Of([]float32{-4e-6}, 1)}
+		if err := With(ClipByGlobalNorm(limit)).Step(p, g, 1); err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range p.Names() {
+			if got := float64(p[name].Data[0]); math.Abs(got-want[i]) > 1e-12 {
+				t.Errorf("limit %v: %s is %v, want %v", limit, name, got, want[i])
+			}
+		}
+	}
+}
+
 // TestStateIsACopy: neither State nor Load shares memory with the optimizer.
 func TestStateIsACopy(t *testing.T) {
 	o, p, g := must(t, Config{Name: "sgd", Momentum: .9}), tensor.Map{"x": tensor.New(2)},
@@ -240,6 +256,10 @@ func TestStepErrors(t *testing.T) {
 func TestLoadErrors(t *testing.T) {
 	step := func(v ...int64) *tensor.Tensor { return tensor.OfInts(v, len(v)) }
 	b := func() *tensor.Tensor { return tensor.Of([]float32{1, 2}, 2) }
+	first := tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(0)} // before the first step
+	if err := must(t, Config{Name: "sgd", Momentum: .9}).Load(first); err != nil {
+		t.Error(err)
+	}
 	for _, c := range []struct {
 		name string
 		s    tensor.Map

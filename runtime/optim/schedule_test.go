@@ -60,6 +60,9 @@ func TestScheduleErrors(t *testing.T) {
 			t.Errorf("%+v: error %v does not say %q", c.s, err, c.says)
 		}
 	}
+	if rate, err := (Schedule{Kind: "cosine", TMax: 1}).New(.25); err != nil || rate(0) != .25 || rate(1) != 0 {
+		t.Errorf("a cosine of one step: %v", err)
+	}
 	if rate, err := (Schedule{}).New(.25); err != nil || rate(7) != .25 {
 		t.Errorf("the zero schedule is not constant: %v", err)
 	}
