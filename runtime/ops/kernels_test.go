@@ -8,7 +8,23 @@ func init() {
 		ofInputs(graph.Kernels, "BiasQuickGelu", "many rows", nil, []int{1100, 16}, []int{16}),
 		gradientCase{"LayerNormalization", "kernel", one(func(b *bench) node {
 			b.UseKernels()
-			return b.op("LayerNormalization", nil, b.x("x", 3, 32), b.constant("scale", 32), b.constant("bias", 32))
+			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 32), b.constant("scale", 32),
+				b.constant("bias", 32))[0]
+		}), 0},
+		gradientCase{"LayerNormalization", "kernel, gain", one(func(b *bench) node {
+			b.UseKernels()
+			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 32), b.x("scale", 32),
+				b.constant("bias", 32))[0]
+		}), 0},
+		gradientCase{"LayerNormalization", "kernel, bias", one(func(b *bench) node {
+			b.UseKernels()
+			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 32), b.constant("scale", 32),
+				b.x("bias", 32))[0]
+		}), 0},
+		gradientCase{"LayerNormalization", "narrower than the kernel", one(func(b *bench) node {
+			b.UseKernels()
+			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 24), b.constant("scale", 24),
+				b.constant("bias", 24))[0]
 		}), 0},
 		packed("", 16, []int64{0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 2, 3, 0, 2, 2, 4, 0, 2, 4, 5}),
 		packed("wide heads, rows outside all spans", 64,

@@ -2,9 +2,11 @@ package ops_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 func init() {
@@ -36,6 +38,14 @@ func init() {
 		shapeCase{"Size", nil, []any{"S,3,4"}, "[]"},
 		shapeCase{"ConstantOfShape", nil, []any{[]int{2, 3}}, "[2,3]"},
 		shapeCase{"Range", nil, []any{2, 9, 3}, "[3]"},
+		shapeCase{"Range", nil, []any{2, 9, 0}, "Range([], [], []): step 0"},
+		shapeCase{"Reshape", nil, []any{"2,6", []int{-2}}, "Reshape([2,6], [1]): size -2 in [-2]"},
+		shapeCase{"Flatten", attrs{"axis": graph.Attr(-1)}, []any{"2,3,4"}, "[6,4]"},
+		shapeCase{"Slice", nil, []any{"S,6", []int{0}, []int{1}, []int{0}}, "[1,6]"},
+		shapeCase{"Slice", nil, []any{"S,6", []int{2}, []int{-1}, []int{0}}, "[(S-3),6]"},
+		shapeCase{"Slice", nil, []any{"S,6", []int{2}, []int{math.MaxInt32}, []int{0}}, "[(S-2),6]"},
+		shapeCase{"Slice", nil, []any{"S,6", []int{-1}, []int{math.MaxInt32}, []int{0}}, "[1,6]"},
+		shapeCase{"Slice", nil, []any{"S,6", []int{1}, []int{-1}, []int{1}, []int{2}}, "[S,2]"},
 	)
 	gradients(
 		moveCase("Reshape", "", func(b *bench) node { return b.x("x", 2, 6).Reshape(3, -1) }),
@@ -108,6 +118,16 @@ func TestContents(t *testing.T) {
 	if got := fmt.Sprint(g.Apply(graph.Standard, "Reshape", nil, x, shape).Shape()); got != "[B,6,2,4]" {
 		t.Errorf("reshape: %s", got)
 	}
+	unknown := g.Input("unknown", graph.Int64, nil)
+	if n := graph.OneHot(unknown, 3); n.Rank() != -1 {
+		t.Errorf("one hot of an unknown rank: %v", n)
+	}
+	if n := apply("Transpose", nil, unknown); n.Rank() != -1 {
+		t.Errorf("the transpose of an unknown rank: %v", n)
+	}
+	if n := x.Slice(0, 2, 0); n.Shape()[0].Static() || n.Shape()[0] == graph.Sym("B").Sub(graph.StaticDim(2)) {
+		t.Errorf("an empty slice: %v", n)
+	}
 	minus := g.Apply(graph.Standard, "ConstantOfShape", nil, g.Ints(2)).Cast(graph.Int64)
 	want := shape.Slice(0, 0, 2)
 	picked := want.Equal(g.Ints(-1, -1)).Where(g.Ints(1, 1), want)
@@ -116,6 +136,55 @@ func TestContents(t *testing.T) {
 	}
 	if err := g.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Integers that are known while building: by the definition of each operator. A symbol makes a result unknown, unless
+// the result is the same for all sizes.
+func TestKnownIntegers(t *testing.T) {
+	g := graph.New()
+	size := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3)}).ShapeOf() // [B,3]
+	matrix := g.Ints(1, 2, 3, 4, 5, 6).Reshape(2, 3)
+	of := func(kind string, in ...node) node { return apply(kind, nil, in...) }
+	fill := func(t graph.DType, v byte) attrs {
+		p := &onnx.TensorProto{DataType: int32(t), Dims: []int64{1}, RawData: []byte{v, 0, 0, 0, 0, 0, 0, 0}}
+		return attrs{"value": graph.Attr(&onnx.AttributeProto{Type: onnx.AttributeProto_TENSOR, T: p})}
+	}
+	a, b := g.Ints(0, 2, 5, 7), g.Ints(2, 2, 4, 0)
+	yes, no := a.Cast(graph.Bool), b.Cast(graph.Bool) // 0 1 1 1 and 1 1 1 0
+	slice := func(n node, axis, from, to, step int) node {
+		return of("Slice", n, g.Ints(from), g.Ints(to), g.Ints(axis), g.Ints(step))
+	}
+	for i, c := range []struct {
+		n    node
+		want string
+	}{
+		{of("Max", a, b), "[2,2,5,7]"}, {of("Min", a, b), "[0,2,4,0]"}, {of("Less", a, b), "[1,0,0,0]"},
+		{of("LessOrEqual", a, b), "[1,1,0,0]"}, {of("Greater", a, b), "[0,0,1,1]"},
+		{of("GreaterOrEqual", a, b), "[0,1,1,1]"}, {a.Equal(b), "[0,1,0,0]"}, {yes, "[0,1,1,1]"},
+		{of("And", yes, no), "[0,1,1,0]"}, {of("Or", yes, no), "[1,1,1,1]"}, {of("Xor", yes, no), "[1,0,0,1]"},
+		{of("Not", yes), "[1,0,0,0]"}, {yes.Where(a, b), "[2,2,5,7]"}, {a.Add(b), "[2,4,9,7]"},
+		{a.Sub(b), "[-2,0,1,7]"},
+		{a.Mul(b), "[0,4,20,0]"}, {g.Ints(7, 9).Div(g.Ints(2, 3)), "[3,3]"}, {of("Mod", a, g.Ints(3)), "[0,2,2,1]"},
+		{of("Mod", g.Ints(-1), g.Ints(3)), "[?]"}, {of("Mod", g.Ints(1), g.Ints(0)), "[?]"},
+		{of("Max", size, g.Ints(1)), "[?]"}, {size.Mul(g.Ints(2)), "[2*B,6]"}, {of("Less", size, g.Ints(1)), "[?]"},
+		{size.Equal(size), "[1,1]"}, {size.Equal(g.Ints(-1)), "[0,0]"}, {size.Equal(g.Ints(2)), "[?]"},
+		{size.Gather(0, g.Ints(-1, 0)), "[3,B]"}, {of("Size", matrix), "[6]"},
+		{of("Range", g.Scalar64(7), g.Scalar64(1), g.Scalar64(-2)), "[7,5,3]"},
+		{of("Range", g.Scalar64(1), g.Scalar64(8), g.Scalar64(3)), "[1,4,7]"},
+		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(3)), "[9,9,9]"},
+		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(0)), "[]"},
+		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(2, 2)), "[?]"},
+		{apply("ConstantOfShape", fill(graph.Int64, 9), size.Slice(0, 0, 1)), "[?]"},
+		{matrix.T().Reshape(6), "[1,4,2,5,3,6]"}, {slice(a, 0, -1, -9, -2), "[7,2]"},
+		{slice(a, 0, 9, 0, -1), "[7,5,2]"},
+		{slice(a, 0, 1, 9, 2), "[2,7]"}, {slice(a, 0, -3, -1, 1), "[2,5]"},
+		{slice(matrix, 1, 1, 3, 1).Reshape(4), "[2,3,5,6]"},
+		{slice(matrix, 0, 1, 2, 1).Reshape(3), "[4,5,6]"}, {slice(matrix, 1, -1, -4, -2).Reshape(4), "[3,1,6,4]"},
+	} {
+		if got := fmt.Sprint(graph.Shape(c.n.ConstantInts())); got != c.want || g.Err() != nil {
+			t.Errorf("%d: %v is %s, want %s (%v)", i, c.n, got, c.want, g.Err())
+		}
 	}
 }
 
