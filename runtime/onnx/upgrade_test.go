@@ -1,7 +1,10 @@
 package onnx_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"fmt"
 	"math"
 	"runtime"
 	"strings"
@@ -208,6 +211,92 @@ func TestFunctionsAreBounded(t *testing.T) {
 		}
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s: %v", want, took)
+		}
+	}
+}
+
+// What became an input, by ONNX's table of changes: each form before and at the operator set that changed it. An
+// operator is written with its inputs and attributes; of a constant, its numbers.
+func TestUpgradedForms(t *testing.T) {
+	attribute := func(name string, n int64) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, I: n}
+	}
+	number := func(name string, x float32) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_FLOAT, F: x}
+	}
+	text := func(name, x string) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_STRING, S: []byte(x)}
+	}
+	const old = "this form of operator set %d is not supported; export with operator set 13 or newer"
+	bounds := []*onnx.AttributeProto{ints("starts", 1), ints("ends", 2)}
+	for _, c := range []struct {
+		version int64
+		node    *onnx.NodeProto
+		want    string // old: refused
+	}{
+		{12, node("ReduceSum", "x", "y", ints("axes", 1)), "ReduceSum x [1]"},
+		{12, node("Squeeze", "x", "y"), "Squeeze x"},
+		{12, node("Unsqueeze", "x", "y", ints("axes", 0, 2)), "Unsqueeze x [0 2]"},
+		{12, node("Split", "x", "y z"), "Split x num_outputs=2"}, {12, node("Split", "x", "y z", ints("split", 1, 2)),
+			"Split x [1 2]"}, {17, node("Split", "x s", "y z"), "Split x s"},
+		{9, node("Slice", "x", "y", bounds...), "Slice x [1] [2]"}, {9, node("Slice", "x", "y", append(bounds,
+			ints("axes", 0))...), "Slice x [1] [2] [0]"},
+		{10, node("Slice", "x a b", "y"), "Slice x a b"},
+		{10, node("Slice", "x", "y", bounds...), "Slice x starts=[1] ends=[2]"},
+		{10, node("Pad", "x", "y", ints("pads", 1, 1), number("value", 3)), "Pad x [1 1] 3"},
+		{11, node("Pad", "x p", "y"), "Pad x p"}, {10, node("Pad", "x", "y", ints("pads", 1)), "Pad x [1] -"},
+		{10, node("Clip", "x", "y", number("max", 6)), "Clip x - 6"}, {11, node("Clip", "x a", "y"), "Clip x a"},
+		{17, node("Dropout", "x", "y", number("ratio", 0.5)), "Dropout x"},
+		{10, node("Scatter", "x a b", "y"), "ScatterElements x a b"},
+		{15, node("RoiAlign", "x a b", "y"), "RoiAlign x a b coordinate_transformation_mode=output_half_pixel"},
+		{16, node("RoiAlign", "x a b", "y"), "RoiAlign x a b"},
+		{15, node("RoiAlign", "x a b", "y", text("coordinate_transformation_mode", "half_pixel")),
+			"RoiAlign x a b coordinate_transformation_mode=half_pixel"},
+		{12, node("Softmax", "x", "y", attribute("axis", 1)), "Softmax x axis=-1"}, // the last of [2,3]
+		{13, node("Softmax", "x", "y", attribute("axis", 0)), "Softmax x axis=0"},
+		{12, node("Softmax", "x", "y", attribute("axis", 0)),
+			"Shape x; Flatten x axis=0; Softmax y/matrix axis=-1; Reshape y/result y/shape"},
+		{13, node("BatchNormalization", "x a b c d", "y m v"), old}, {13, node("BatchNormalization", "x a b c d", "y"),
+			"BatchNormalization x a b c d"}, {14, node("BatchNormalization", "x a b c d", "y m v"),
+			"BatchNormalization x a b c d"},
+		{8, node("BatchNormalization", "x a b c d", "y", attribute("spatial", 1)), old},
+		{9, node("BatchNormalization", "x a b c d", "y", attribute("spatial", 1)),
+			"BatchNormalization x a b c d spatial=1"},
+		{9, node("TopK", "x", "y"), old}, {10, node("TopK", "x k", "y"), "TopK x k"},
+		{10, node("Resize", "x s", "y"), old}, {11, node("Resize", "x - s", "y"), "Resize x - s"},
+		{9, node("Upsample", "x s", "y"), old},
+		{18, node("ReduceSum", "x", "y", ints("axes", 1)), "ReduceSum x axes=[1]"},
+	} {
+		m := model(c.version, c.node)
+		err := onnx.Upgrade(m)
+		constants, got := map[string]string{}, []string{}
+		for _, n := range m.Graph.Node {
+			if p, _ := onnx.ConstantOf(n); p != nil {
+				if constants[n.Output[0]] = fmt.Sprint(p.Int64Data); p.DataType == int32(float) {
+					constants[n.Output[0]] = fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(p.RawData)))
+				}
+				continue
+			}
+			parts := []string{n.OpType}
+			for _, in := range n.Input {
+				parts = append(parts, cmp.Or(constants[in], in, "-"))
+			}
+			for _, a := range n.Attribute {
+				v := map[onnx.AttributeProto_AttributeType]any{onnx.AttributeProto_INT: a.I,
+					onnx.AttributeProto_INTS: a.Ints, onnx.AttributeProto_STRING: string(a.S)}[a.Type]
+				parts = append(parts, fmt.Sprint(a.Name, "=", v))
+			}
+			got = append(got, strings.Join(parts, " "))
+		}
+		s, want := strings.Join(got, "; "), c.want
+		if err != nil {
+			s = err.Error()[strings.LastIndex(err.Error(), "this form"):]
+		}
+		if want == old {
+			want = fmt.Sprintf(old, c.version)
+		}
+		if s != want {
+			t.Errorf("%s of operator set %d: %s, want %s", c.node.OpType, c.version, s, want)
 		}
 	}
 }
