@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"image"
+	"image/color"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,4 +92,39 @@ func FuzzDecode(f *testing.F) {
 		}
 		p.Pixels(img)
 	})
+}
+
+// The limit counts pixels; one more is refused, and so are pictures without any. Outside there is nothing.
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		w, h, pixels int
+		want         string
+	}{
+		{3, 4, 12, ""}, {1, 12, 12, ""}, {13, 1, 12, "13 x 1 pixels, the limit is 12 in all"},
+		{1, 13, 12, "1 x 13 pixels, the limit is 12"}, {4, 4, 15, "4 x 4 pixels, the limit is 15"},
+		{0, 4, 12, "0 x 4: no pixels"}, {4, 0, 12, "4 x 0: no pixels"}, {-1, 4, 12, "-1 x 4: no pixels"},
+		{math.MaxInt, math.MaxInt, 1 << 26, "the limit is"},
+	} {
+		err := fits(c.w, c.h, c.pixels)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d x %d of %d: %v, want %q", c.w, c.h, c.pixels, err, c.want)
+		}
+	}
+	r := newRaster(2, 3)
+	for i := range r.pix {
+		r.pix[i] = byte(i + 1)
+	}
+	for _, at := range [][2]int{{-1, 0}, {0, -1}, {2, 0}, {0, 3}} {
+		if c := r.At(at[0], at[1]); c != (color.RGBA{}) {
+			t.Errorf("%v is %v", at, c)
+		}
+	}
+	if c := r.At(1, 2); c != (color.RGBA{16, 17, 18, 255}) {
+		t.Errorf("the last pixel is %v", c)
+	}
+	for x, want := range map[float64]float64{0: 1, 1: 0, -1: 0, 0.5: 0.5625, 1.5: -0.0625, 2: 0, 3: 0} { // Keys 1981
+		if got := cubic(x); got != want {
+			t.Errorf("cubic(%v) is %v, want %v", x, got, want)
+		}
+	}
 }

@@ -260,3 +260,36 @@ func FuzzTreatment(f *testing.F) {
 		}
 	})
 }
+
+// ftfy's fix_text replaces these characters; the neighbours of each range stay.
+func TestFixedCharacters(t *testing.T) {
+	for text, want := range map[string]string{
+		"\u0080\u0099\u009f": "€™Ÿ", "\u0081": "\u0081", "\u00a0": "\u00a0", "\u02bb\u02bc\u02bd": "\u02bb'\u02bd",
+		"\u2017\u2018\u201b": "\u2017''", "\u201c\u201f\u2020": `""` + "\u2020", "\u0149": "'n", "\ufb05": "\u017ft",
+		"\u0131\u0132\u0133\u0134": "\u0131IJij\u0134", "\u01c3\u01c4\u01cc\u01cd": "\u01c3D\u017dnj\u01cd",
+		"\u01f0\u01f1\u01f3\u01f4": "\u01f0DZdz\u01f4", "\ufaff\ufb00\ufb06\ufb07": "\ufaffffst\ufb07",
+		"\uff00\uff01\uff5e": "\uff00!~", "\ufff1": "\ufff1", "\x07\x7f\t\n": "\t\n", "\x1f\x20": " ",
+	} {
+		var b strings.Builder
+		for _, r := range text {
+			fixRune(&b, r)
+		}
+		if b.String() != want {
+			t.Errorf("%+q became %+q, want %+q", text, b.String(), want)
+		}
+	}
+}
+
+// By hand: 2.675 is 2675/1000 in one division, and numbers that have no such form are read as usual.
+func TestScores(t *testing.T) {
+	for text, want := range map[string]float64{"2.675": 2675.0 / 1000, "-2.5": -2.5, "3": 3, "1.5e3": 1500,
+		"1.5E-1": 0.15, "-0.0": 0, "0.12345678901234567890123": 0.12345678901234567890123,
+		"-9.21034049987793": -921034049987793.0 / 1e14} {
+		if got, err := score(text); err != nil || got != want {
+			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if _, err := score("x.5"); err == nil {
+		t.Error("x.5 is a number")
+	}
+}
