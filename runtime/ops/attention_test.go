@@ -19,6 +19,10 @@ func init() {
 	wide, heads := []int{2, 3, 8}, []int{2, 2, 4, 4}
 	gradients(
 		attention("heads", nil, nil, []int{2, 2, 3, 4}, []int{2, 2, 5, 4}, []int{2, 2, 5, 6}),
+		attention("flat, one head", attrs{"q_num_heads": graph.Attr(1), "kv_num_heads": graph.Attr(1)}, nil,
+			[]int{2, 3, 4}, []int{2, 5, 4}, []int{2, 5, 4}),
+		ofInputs(graph.Microsoft, "MultiHeadAttention", "one head", attrs{"num_heads": graph.Attr(1)}, []int{2, 3, 4},
+			[]int{2, 5, 4}, []int{2, 5, 4}),
 		attention("causal", attrs{"is_causal": graph.Attr(1)}, nil, heads, heads, heads),
 		attention("flat, shared heads, scale, mask", attrs{"q_num_heads": graph.Attr(4), "kv_num_heads": graph.Attr(2),
 			"scale": graph.Attr(0.3)}, func(b *bench) node { return b.x("mask", 3, 5) }, []int{2, 3, 8}, []int{2, 5, 4},

@@ -122,6 +122,10 @@ func TestContents(t *testing.T) {
 	if n := graph.OneHot(unknown, 3); n.Rank() != -1 {
 		t.Errorf("one hot of an unknown rank: %v", n)
 	}
+	swap := attrs{"perm": graph.Attr([]int{1, 0})}
+	if n := apply("Transpose", swap, unknown); n.Rank() == 2 && n.Shape()[0].Static() {
+		t.Errorf("the transpose of an unknown matrix: %v", n)
+	}
 	if n := apply("Transpose", nil, unknown); n.Rank() != -1 {
 		t.Errorf("the transpose of an unknown rank: %v", n)
 	}
