@@ -158,3 +158,30 @@ func TestHostileModels(t *testing.T) {
 		t.Error("a truncated model was read")
 	}
 }
+
+// Types and shapes that a file states hold where inference finds none: for unknown operators, and for sizes that are
+// known at run time only. They change nothing that inference knows.
+func TestStatedShapes(t *testing.T) {
+	m := model(18, node("Warp", "x", "h"), node("NonZero", "x", "n"), node("Neg", "x", "y"))
+	m.Graph.Node[0].Domain = "org.example"
+	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "org.example", Version: 1})
+	m.Graph.ValueInfo = []*onnx.ValueInfoProto{info("h", graph.Int64, 5, 6), info("n", graph.Float, 3, 7)}
+	m.Graph.Output[0] = info("y", graph.Int64, 9, 9, 9)
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"h": "INT64[5,6]", "n": "INT64[3,7]", "y": "FLOAT[2,3,4]"} {
+		n, _ := f.Node(name)
+		if got := n.DType().String() + n.Shape().String(); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	m.Graph.ValueInfo = []*onnx.ValueInfoProto{info("h", graph.Int64, make([]int64, graph.MaxRank+1)...)}
+	if f, err = graph.ReadModel(m); err != nil {
+		t.Fatal(err)
+	}
+	if h, _ := f.Node("h"); h.Rank() != -1 {
+		t.Errorf("h has %d axes", h.Rank())
+	}
+}
