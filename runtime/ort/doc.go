@@ -1,6 +1,6 @@
 // Package ort runs ONNX graphs with ONNX Runtime. It is the only package that imports the binding
-// (github.com/yalue/onnxruntime_go) and loads the shared library; it may import runtime/kernels, onnx, tensor and
-// numerics, and packages above see only tensors by name.
+// (github.com/yalue/onnxruntime_go) and loads the shared library; it may import runtime/kernels, onnx, tensor,
+// filestamp and numerics, and packages above see only tensors by name.
 //
 //	s, err := ort.NewSession(model, ort.Options{WeightsDir: dir})
 //	out, err := s.Run(ctx, tensor.Map{"ctx": prompt, "image": features, "label": labels}, "loss", "grad/ctx")

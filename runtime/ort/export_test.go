@@ -31,3 +31,24 @@ func (s *Session) Pick(runs int) (devices []int) {
 	}
 	return devices
 }
+
+// MaxIdle is how many graphs of closed cached sessions stay compiled, at most.
+const MaxIdle = maxIdleBytes / graphBytes
+
+// Cached counts the graphs of cached sessions, and those without an open session.
+func Cached() (all, idle int) {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	return len(graphCache.of), graphCache.idle.Len()
+}
+
+// DropIdle closes the graphs without an open session.
+func DropIdle() error {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	var all []*replica
+	for graphCache.idle.Len() > 0 {
+		all = append(all, dropLast()...)
+	}
+	return closeReplicas(all)
+}

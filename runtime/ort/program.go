@@ -16,7 +16,8 @@ type program struct {
 	results         []onnx.AdaptedOutput // where the values of each output are
 	nativeOutputs   []string
 	model           []byte
-	weights         string // folder of the external data, "" if there are none
+	weights         string   // folder of the external data, "" if there are none
+	files           []string // of external data, in the folder
 	external        []weight
 }
 
@@ -60,6 +61,9 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 		m, packed = kernels.RewriteProducts(m)
 	}
 	p.weights, p.external = weights, externals(m, packed)
+	if p.files, err = onnx.ExternalFiles(m); err != nil {
+		return nil, p.errorf("%w", err)
+	}
 	if p.model, err = onnx.Marshal(m); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}

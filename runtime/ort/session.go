@@ -23,6 +23,7 @@ type Session struct {
 	*program
 	provider string
 	slots    []slot
+	cached   *cachedGraph // owns the replicas of a session of NewCachedSession, else nil
 
 	mu       sync.RWMutex // read-locked by every run, locked by Close
 	replicas []*replica   // one for each device; nil after Close
@@ -40,29 +41,37 @@ type replica struct {
 // of numbers or bool, if external data are missing, cut short or outside of Options.WeightsDir, if the provider is not
 // available, and if ONNX Runtime rejects the graph.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
-	o = o.WithProvider()
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	if o.Provider == Auto {
-		var err error
-		if o, _, err = ChooseProvider(o); err != nil {
-			return nil, err
-		}
-	}
-	p, err := prepare(model, o)
+	s, o, err := newSession(model, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := start(o.Provider != CPU); err != nil {
-		return nil, err
-	}
-	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
-	if err := s.compile(o); err != nil {
+	if s.replicas, err = s.compile(o); err != nil {
 		return nil, err
 	}
 	s.model, s.external = nil, nil
 	return s, nil
+}
+
+// newSession returns a session that is not compiled yet, and its options with the provider that it runs on.
+func newSession(model *onnx.ModelProto, o Options) (*Session, Options, error) {
+	o = o.WithProvider()
+	if err := o.check(); err != nil {
+		return nil, o, err
+	}
+	if o.Provider == Auto {
+		var err error
+		if o, _, err = ChooseProvider(o); err != nil {
+			return nil, o, err
+		}
+	}
+	p, err := prepare(model, o)
+	if err != nil {
+		return nil, o, err
+	}
+	if err := start(o.Provider != CPU); err != nil {
+		return nil, o, err
+	}
+	return &Session{program: p, provider: o.Provider, slots: p.slots()}, o, nil
 }
 
 // Open compiles the ONNX file at path. Options.WeightsDir defaults to the file's folder.
@@ -81,36 +90,37 @@ func Open(path string, o Options) (*Session, error) {
 	return s, nil
 }
 
-func (s *Session) compile(o Options) error {
+// compile compiles the program for each device.
+func (p *program) compile(o Options) (all []*replica, err error) {
 	devices := 1
 	if o.onDevice() {
 		devices = max(1, o.Devices)
 	}
 	for range devices {
-		r, err := s.replica(o)
+		r, err := p.replica(o)
 		if err != nil {
-			return errors.Join(err, s.destroy())
+			return nil, errors.Join(err, closeReplicas(all))
 		}
-		s.replicas = append(s.replicas, r)
+		all = append(all, r)
 		o.Device++
 	}
-	return nil
+	return all, nil
 }
 
-func (s *Session) replica(o Options) (*replica, error) {
-	native, err := o.native(s.weights)
+func (p *program) replica(o Options) (*replica, error) {
+	native, err := o.native(p.weights)
 	if err != nil {
 		return nil, err
 	}
 	defer native.Destroy()
 	r := &replica{device: o.Device}
-	if o.onDevice() || o.Prepack && len(s.external) > 0 {
-		err = r.compileShared(s.program, native, o)
+	if o.onDevice() || o.Prepack && len(p.external) > 0 {
+		err = r.compileShared(p, native, o)
 	} else {
-		err = r.compile(s.program, native, nil)
+		err = r.compile(p, native, nil)
 	}
 	if err != nil {
-		return nil, s.errorf("provider %s rejects it: %s", o.Provider, oneLine(errors.Join(err, r.close())))
+		return nil, p.errorf("provider %s rejects it: %s", o.Provider, oneLine(errors.Join(err, r.close())))
 	}
 	return r, nil
 }
@@ -128,11 +138,10 @@ func (r *replica) close() error {
 	return r.held.close()
 }
 
-func (s *Session) destroy() (err error) {
-	for _, r := range s.replicas {
+func closeReplicas(all []*replica) (err error) {
+	for _, r := range all {
 		err = errors.Join(err, r.close())
 	}
-	s.replicas = nil
 	return err
 }
 
@@ -170,16 +179,20 @@ func (s *Session) free() (bool, error) {
 	if s.replicas == nil {
 		return false, nil
 	}
-	if err := s.destroy(); err != nil {
+	all := s.replicas
+	if s.replicas = nil; s.cached != nil {
+		all = s.cached.release()
+	}
+	if err := closeReplicas(all); err != nil {
 		return true, s.errorf("closing: %s", oneLine(err))
 	}
 	return true, nil
 }
 
-// RunOnce compiles a model, runs it once and closes the session. See Session.Run.
+// RunOnce runs a model once, in a cached session. See Session.Run.
 func RunOnce(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
 	outputs ...string) (tensor.Map, error) {
-	s, err := NewSession(model, o)
+	s, err := NewCachedSession(model, o)
 	if err != nil {
 		return nil, err
 	}

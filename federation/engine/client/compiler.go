@@ -463,7 +463,7 @@ func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Ou
 		if err != nil {
 			return nil, err
 		}
-		return ort.NewSession(model, o)
+		return ort.NewCachedSession(model, o)
 	})
 }
 

@@ -1,0 +1,158 @@
+package ort
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"promptfed/runtime/filestamp"
+	"promptfed/runtime/onnx"
+)
+
+// graphCache holds the graphs of NewCachedSession: those of open sessions, and some that were closed last.
+var graphCache = struct {
+	sync.Mutex
+	of        map[[sha256.Size]byte]*cachedGraph
+	idle      list.List // of *cachedGraph without open sessions, the one that was closed last in front
+	idleBytes int
+}{of: map[[sha256.Size]byte]*cachedGraph{}}
+
+// maxIdleBytes bounds the memory of graphs without open sessions: some 120 of a method's small graphs. One of them has
+// graphBytes beside its constants, measured with 250 of them.
+const (
+	maxIdleBytes = 64 << 20
+	graphBytes   = 512 << 10
+)
+
+// cachedGraph is a compiled graph that equal sessions share.
+type cachedGraph struct {
+	key     [sha256.Size]byte
+	compile func() ([]*replica, error) // once
+	bytes   int                        // of memory, estimated; if above maxIdleBytes, it is freed with its last session
+	users   int
+	at      *list.Element // in graphCache.idle
+}
+
+// NewCachedSession is NewSession for a graph that callers open again and again: sessions share one compiled graph if
+// they have the same model, options and files of weights. Some small graphs stay compiled after Close, so that the next
+// run of a program with many runs finds them.
+func NewCachedSession(model *onnx.ModelProto, o Options) (*Session, error) {
+	s, o, err := newSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Spinning, o.Runs = o.spins(), 0
+	key, ok := s.program.key(o)
+	if !ok {
+		if s.replicas, err = s.program.compile(o); err != nil {
+			return nil, err
+		}
+	} else {
+		s.cached = acquire(key, s.program, o)
+		if s.replicas, err = s.cached.compile(); err != nil {
+			s.cached.fail()
+			return nil, err
+		}
+	}
+	s.model, s.external = nil, nil
+	return s, nil
+}
+
+// key identifies everything that the compiled program depends on. ok is false if it cannot be shared: profiles are
+// complete when their session closes, and a file that was written just now may be written again with the same stamp.
+func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
+	if o.Profile != "" {
+		return key, false
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%#v %q %q %q\n", o, p.native, p.nativeOutputs, p.weights)
+	for _, name := range p.files {
+		st, err := os.Stat(filepath.Join(p.weights, filepath.FromSlash(name)))
+		if err != nil || !filestamp.Settled(st, time.Now()) {
+			return key, false
+		}
+		fmt.Fprintf(h, "%q %s\n", name, filestamp.Of(st))
+	}
+	h.Write(p.model)
+	return [sha256.Size]byte(h.Sum(nil)), true
+}
+
+// idleBytes estimates the memory of the compiled program: graph and constants, and packed or copied weights.
+func (p *program) idleBytes(o Options) int {
+	if o.Provider != CPU || o.IntraThreads > 1 { // a device's memory and threads are for open sessions
+		return math.MaxInt
+	}
+	if runtime.GOOS == "windows" && len(p.files) > 0 { // nobody can remove a mapped file there
+		return math.MaxInt
+	}
+	n := graphBytes + 2*len(p.model)
+	for _, w := range p.external {
+		n += int(w.at.Length)
+	}
+	return n
+}
+
+// acquire returns the graph of a key for one more session, which calls release or fail once.
+func acquire(key [sha256.Size]byte, p *program, o Options) *cachedGraph {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	g := graphCache.of[key]
+	if g == nil {
+		g = &cachedGraph{key: key, bytes: p.idleBytes(o), compile: sync.OnceValues(func() ([]*replica, error) {
+			return p.compile(o)
+		})}
+		graphCache.of[key] = g
+	}
+	if g.at != nil {
+		graphCache.idle.Remove(g.at)
+		g.at, graphCache.idleBytes = nil, graphCache.idleBytes-g.bytes
+	}
+	g.users++
+	return g
+}
+
+// fail ends the use of a graph that was not compiled. A later session tries again.
+func (g *cachedGraph) fail() {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	if graphCache.of[g.key] == g {
+		delete(graphCache.of, g.key)
+	}
+}
+
+// release ends the use of a graph, and returns what has to be closed.
+func (g *cachedGraph) release() (unused []*replica) {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	if g.users--; g.users > 0 {
+		return nil
+	}
+	if g.bytes > maxIdleBytes {
+		return g.drop()
+	}
+	g.at, graphCache.idleBytes = graphCache.idle.PushFront(g), graphCache.idleBytes+g.bytes
+	for graphCache.idleBytes > maxIdleBytes {
+		unused = append(unused, dropLast()...)
+	}
+	return unused
+}
+
+// dropLast drops the graph that was closed first. The caller holds the lock.
+func dropLast() []*replica {
+	last := graphCache.idle.Remove(graphCache.idle.Back()).(*cachedGraph)
+	graphCache.idleBytes -= last.bytes
+	return last.drop()
+}
+
+// drop takes a graph without users out of the table and returns what has to be closed. The caller holds the lock.
+func (g *cachedGraph) drop() []*replica {
+	delete(graphCache.of, g.key)
+	all, _ := g.compile()
+	return all
+}
