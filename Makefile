@@ -17,8 +17,8 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	rules docs site deploy bench fuzz mutants chaos golden towers probes clean
+.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check static tests vet \
+	platforms format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,10 +76,14 @@ test-cuda: build ## run the method suite and parity tests on a GPU, or say that 
 browser:
 	@tools/fetch-chromium.sh
 
-# The targets vet and rules run before test, so that test skips vet and tools/checks.
-check: TESTED = -vet=off $$(go list ./... | grep -vx promptfed/tools/checks)
-check: format vet platforms lint rules test ## run everything that CI runs
+check: static tests ## run everything that CI runs, without deploy and smoke
 	@echo "make check: all passed"
+
+static: format vet platforms lint ## run the checks that run no program of this module
+
+# make static has run vet, and rules is tools/checks.
+tests: TESTED = -vet=off $$(go list ./... | grep -vx promptfed/tools/checks)
+tests: rules test ## run rules and all tests, without vet
 
 vet: ## run go vet
 	go vet ./...

@@ -104,6 +104,22 @@ func mustRun(t *testing.T, args ...string) string {
 	return out
 }
 
+// smoke runs the small form of a shipped sweep and returns its folder. PROMPTFED_TEST_SMOKE names the folder of a
+// `make smoke` of the same state, which has run all of them.
+func smoke(t *testing.T, path string) (out string) {
+	t.Helper()
+	if dir := os.Getenv("PROMPTFED_TEST_SMOKE"); dir != "" {
+		of, err := filepath.Rel("../../../configs", strings.TrimSuffix(path, ".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, of)
+	}
+	out = filepath.Join(t.TempDir(), "out")
+	mustRun(t, "sweep", path, "--smoke", "--out", out)
+	return out
+}
+
 func read(t *testing.T, path ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(path...))

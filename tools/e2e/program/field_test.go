@@ -83,8 +83,7 @@ func TestSmokeOfField(t *testing.T) {
 		"asynchronous": {"last (%)", "simulated (s)", "rounds-to:70 (count)", "simulated-to:70 (s)",
 			"bytes-to:70 (bytes)"},
 	} {
-		out := filepath.Join(t.TempDir(), "out")
-		mustRun(t, "sweep", "../../../configs/field/"+name+".yaml", "--smoke", "--out", out)
+		out := smoke(t, "../../../configs/field/"+name+".yaml")
 		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
 		if err != nil {
 			t.Fatal(err)

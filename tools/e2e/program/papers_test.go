@@ -166,8 +166,7 @@ func TestSmokeOfPapers(t *testing.T) {
 		} else {
 			last = paper
 		}
-		out := filepath.Join(t.TempDir(), "out")
-		mustRun(t, "sweep", path, "--smoke", "--out", out)
+		out := smoke(t, path)
 		for _, f := range cells(t, out) {
 			if _, err := os.Stat(filepath.Join(out, f, "summary.json")); err != nil {
 				t.Errorf("%s: %v", path, err)

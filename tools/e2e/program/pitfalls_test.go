@@ -41,8 +41,7 @@ func TestPitfalls(t *testing.T) {
 		if testing.Short() {
 			continue
 		}
-		out := filepath.Join(t.TempDir(), "out")
-		mustRun(t, "sweep", path, "--smoke", "--out", out)
+		out := smoke(t, path)
 		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,7 @@ func TestDrawnEvaluations(t *testing.T) {
 		"base-to-new":          {"last (%)", "own-classes (%)", "set:base (%)", "set:new (%)", "hm (%)", "hm3 (%)"},
 		"leave-one-domain-out": {"cartoon", "mosaic", "neon", "sketch", "Average"},
 	} {
-		out := filepath.Join(t.TempDir(), "out")
-		mustRun(t, "sweep", "../../../configs/synthetic/"+name+".yaml", "--smoke", "--out", out)
+		out := smoke(t, "../../../configs/synthetic/"+name+".yaml")
 		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
 		if err != nil {
 			t.Fatal(err)
