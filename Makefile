@@ -18,7 +18,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check static tests vet \
-	platforms format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
+	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,7 +79,7 @@ browser:
 check: static tests ## run everything that CI runs, without deploy and smoke
 	@echo "make check: all passed"
 
-static: format vet platforms lint ## run the checks that run no program of this module
+static: format vet lint ## run the checks that run no program of this module
 
 # make static has run vet, and rules is tools/checks.
 tests: TESTED = -vet=off $$(go list ./... | grep -vx promptfed/tools/checks)
@@ -87,14 +87,6 @@ tests: rules test ## run rules and all tests, without vet
 
 vet: ## run go vet
 	go vet ./...
-
-# TestEveryPlatform in tools/checks type-checks the packages that need cgo.
-platforms: ## build the packages that need no cgo, for every platform that the library is pinned for
-	@list=$$(go list -f ' {{.ImportPath}} {{join .Deps " "}} ' ./... | grep -v ' promptfed/runtime/kernels ' | cut -d' ' -f2); \
-	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
-		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build $$list || exit 1; \
-		echo "$$platform: $$(echo $$list | wc -w) packages without cgo build"; \
-	done
 
 format: ## fail on Go files that gofmt would change
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt -w is needed for:" $$files >&2; exit 1; fi
