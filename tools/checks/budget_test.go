@@ -3,11 +3,16 @@ package checks
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
 )
+
+// byHand matches the line of budget.txt that someone writes from a run of .ci/run on an idle machine. No test compares
+// it.
+var byHand = regexp.MustCompile(`(?m)^[0-9]+ seconds of \.ci/run on two idle cores\n`)
 
 // A change that makes the project larger or smaller by a step changes budget.txt as well, so that growth is a decision:
 // UPDATE=1 go test -run TestBudget ./tools/checks
@@ -31,18 +36,22 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	is := Budget(Counts(files))
+	text, err := os.ReadFile("budget.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds := byHand.Find(text)
+	if seconds == nil {
+		t.Errorf("budget.txt has no line that matches %s", byHand)
+	}
+	is += string(seconds)
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile("budget.txt", []byte(is), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile("budget.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if is != string(want) {
+	} else if is != string(text) {
 		t.Errorf("budget.txt is\n%sand the project has\n%sIf this is meant, run\n"+
-			"UPDATE=1 go test -run TestBudget ./tools/checks", want, is)
+			"UPDATE=1 go test -run TestBudget ./tools/checks", text, is)
 	}
 }
 
