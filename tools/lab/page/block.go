@@ -22,24 +22,24 @@ type block struct {
 	Live    bool                `json:"live"` // a server sends changes
 	Version string              `json:"version"`
 	Colours map[string][]string `json:"colours"`
-	Metrics []Metric            `json:"metrics"`
-	Methods []string            `json:"methods"` // in the order of their colours
-	Axes    []string            `json:"axes"`    // names of labels
-	Keys    []string            `json:"keys"`    // settings that differ between configurations
-	Same    [][2]string         `json:"same"`    // settings with equal values in all configurations
-	Runs    []blockRun          `json:"runs"`
-	Parts   []blockPart         `json:"parts"`
+	Metrics list[Metric]        `json:"metrics"`
+	Methods list[string]        `json:"methods"` // in the order of their colours
+	Axes    list[string]        `json:"axes"`    // names of labels
+	Keys    list[string]        `json:"keys"`    // settings that differ between configurations
+	Same    list[[2]string]     `json:"same"`    // settings with equal values in all configurations
+	Runs    list[blockRun]      `json:"runs"`
+	Parts   list[blockPart]     `json:"parts"`
 }
 
 // blockRun is a run with its packed numbers.
 type blockRun struct {
 	Run
-	Settings []*string       `json:"settings"` // values of Keys; null for a missing key
-	X        [][]int         `json:"x"`        // lists of rounds
-	Curves   []blockCurve    `json:"curves"`
-	Clients  *blockClients   `json:"clients,omitempty"`
-	Part     int             `json:"part"` // -1 if unknown
-	Details  json.RawMessage `json:"details,omitempty"`
+	Settings list[*string]    `json:"settings"` // values of Keys; null for a missing key
+	X        list[[]int]      `json:"x"`        // lists of rounds
+	Curves   list[blockCurve] `json:"curves"`
+	Clients  *blockClients    `json:"clients,omitempty"`
+	Part     int              `json:"part"` // -1 if unknown
+	Details  json.RawMessage  `json:"details,omitempty"`
 }
 
 // blockCurve refers to a metric and to a list of rounds of its run by their indices.
@@ -57,8 +57,8 @@ type blockClients struct {
 
 // blockPart is a partition. Runs with the same distribution of examples share one.
 type blockPart struct {
-	Classes []string      `json:"classes"`
-	Clients []blockClient `json:"clients"`
+	Classes list[string]      `json:"classes"`
+	Clients list[blockClient] `json:"clients"`
 }
 
 type blockClient struct {
@@ -71,11 +71,11 @@ type blockClient struct {
 // what else it recorded.
 func details(run Run, differs []string) (json.RawMessage, error) {
 	return json.Marshal(struct {
-		Facts     []Pair     `json:"facts,omitempty"`
-		Config    []any      `json:"config"`
-		Log       []string   `json:"log"`
-		Confusion *Confusion `json:"confusion"`
-		Terms     []Term     `json:"terms"`
+		Facts     list[Pair]   `json:"facts"`
+		Config    list[any]    `json:"config"`
+		Log       list[string] `json:"log"`
+		Confusion *Confusion   `json:"confusion"`
+		Terms     list[Term]   `json:"terms"`
 	}{run.Facts, configLines(run.Config, differs), run.Log, run.Confusion, run.Terms})
 }
 
@@ -93,7 +93,7 @@ type builder struct {
 // what does not fit into the page.
 func newBlock(r Report) (_ block, left []string, err error) {
 	b := &builder{parts: map[string]int{}, stride: 1}
-	b.Live, b.Version, b.Methods, b.Axes = r.Live, r.Version, append([]string{}, r.Methods...), []string{}
+	b.Live, b.Version, b.Methods = r.Live, r.Version, slices.Clone(r.Methods)
 	b.Colours = map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1]}
 	for _, m := range r.Metrics {
 		if b.metric(m.Name) >= 0 {
@@ -119,7 +119,6 @@ func newBlock(r Report) (_ block, left []string, err error) {
 	for i, run := range r.Runs {
 		run.ID = cmp.Or(run.ID, run.Name)
 		run.Group, run.Experiment = cmp.Or(run.Group, run.Name), cmp.Or(run.Experiment, run.ID)
-		run.Tags = append([]string{}, run.Tags...)
 		if ids[run.ID] {
 			return block{}, nil, fmt.Errorf("two runs of the report are called %s", run.ID)
 		}

@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -19,6 +20,27 @@ func TestNumbers(t *testing.T) {
 	const want = `[83.12,100,0.0001235,null,-2.5,12350000,100000,null,1e+20,0]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A run without rounds, settings and clients, and a report without anything, have lists without elements: the script
+// reads the length of each.
+func TestListsAreNeverNull(t *testing.T) {
+	for _, r := range []Report{{}, {Runs: []Run{{Name: "a", Confusion: &Confusion{}, Terms: []Term{{}},
+		Clients: []Client{{}}}}}} {
+		b, _, err := newBlock(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range regexp.MustCompile(`"(\w+)":null`).FindAllStringSubmatch(string(got), -1) {
+			if k := key[1]; k != "global" && k != "personal" { // an evaluation that does not exist
+				t.Errorf("%s is null in %s", k, got)
+			}
+		}
 	}
 }
 
@@ -44,7 +66,7 @@ func TestBlockSharesAndSums(t *testing.T) {
 		`"state":"","why":"",` +
 		`"planned":0,"tags":[],"labels":{},"settings":[],"x":[[0,5]],"curves":[{"m":0,"x":0,"y":[1,2]}],` +
 		`"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0,` +
-		`"details":{"config":null,"log":null,"confusion":null,"terms":null}}]`
+		`"details":{"facts":[],"config":[],"log":[],"confusion":null,"terms":[]}}]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 )
@@ -30,3 +31,14 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// list is a list of the page's data block: nil is written as [], because the script reads the length of every list.
+type list[T any] []T
+
+// MarshalJSON writes an array.
+func (l list[T]) MarshalJSON() ([]byte, error) {
+	if l == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]T(l))
+}

@@ -82,15 +82,15 @@ type Run struct {
 	Group string `json:"group"` // name of the experiment; empty means Name
 	// Experiment is equal exactly for runs that differ only in the seed. It is empty for a run that is not one of
 	// several seeds.
-	Experiment string   `json:"experiment"`
-	Method     string   `json:"method"` // for runs without a label "method"
-	Sweep      string   `json:"sweep"`
-	Seed       int64    `json:"seed"`
-	State      string   `json:"state"`   // "done", or the progress
-	Why        string   `json:"why"`     // reason of a state other than done, one line
-	Planned    int      `json:"planned"` // rounds; 0 if unknown
-	Tags       []string `json:"tags"`
-	Labels     labels   `json:"labels"` // the sweep's axes, such as method: FedPHA
+	Experiment string       `json:"experiment"`
+	Method     string       `json:"method"` // for runs without a label "method"
+	Sweep      string       `json:"sweep"`
+	Seed       int64        `json:"seed"`
+	State      string       `json:"state"`   // "done", or the progress
+	Why        string       `json:"why"`     // reason of a state other than done, one line
+	Planned    int          `json:"planned"` // rounds; 0 if unknown
+	Tags       list[string] `json:"tags"`
+	Labels     labels       `json:"labels"` // the sweep's axes, such as method: FedPHA
 
 	Config string  `json:"-"` // YAML
 	Curves []Curve `json:"-"`
@@ -106,18 +106,18 @@ type Run struct {
 
 // Confusion holds the entries of a confusion matrix: true class, predicted class, examples.
 type Confusion struct {
-	Classes  []string   `json:"classes"`
-	Global   [][3]int64 `json:"global"` // nil for a method without this evaluation
-	Personal [][3]int64 `json:"personal"`
+	Classes  list[string] `json:"classes"`
+	Global   [][3]int64   `json:"global"` // nil for a method without this evaluation
+	Personal [][3]int64   `json:"personal"`
 }
 
 // Term is one term of the loss over rounds. Unknown values are NaN.
 type Term struct {
-	Name     string  `json:"name"`
-	Rounds   []int   `json:"x"`
-	Value    numbers `json:"value"`
-	Norm     numbers `json:"norm"`     // of the gradient
-	Relative numbers `json:"relative"` // Norm divided by cross entropy's norm
+	Name     string    `json:"name"`
+	Rounds   list[int] `json:"x"`
+	Value    numbers   `json:"value"`
+	Norm     numbers   `json:"norm"`     // of the gradient
+	Relative numbers   `json:"relative"` // Norm divided by cross entropy's norm
 }
 
 // Curve is one metric over the rounds of a run.

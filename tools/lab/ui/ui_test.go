@@ -113,7 +113,7 @@ func TestDetails(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
 	if got, body := get(t, address+"/details?run=a", ""); got != 200 ||
-		body != `{"config":["seed: 1"],"log":["round 1"],"confusion":null,"terms":null}` {
+		body != `{"facts":[],"config":["seed: 1"],"log":["round 1"],"confusion":null,"terms":[]}` {
 		t.Errorf("%d %s", got, body)
 	}
 	if got, body := get(t, address+"/details?run=../a", ""); got != 404 || !strings.Contains(body, "no such run") {

@@ -13,13 +13,12 @@ function intern(list) {
 
 function unpack(run) {
   const x = run.x.map(intern);
-  for (const c of run.curves || (run.curves = [])) c.x = x[c.x];
+  for (const c of run.curves) c.x = x[c.x];
   if (run.clients) run.clients.x = x[run.clients.x];
   return run;
 }
 
 function takeData(block) {
-  for (const name of ["metrics", "runs", "parts", "keys", "same", "methods", "axes"]) block[name] = block[name] || [];
   block.runs.forEach(unpack);
   data = block;
 }
@@ -40,7 +39,7 @@ function kinds() {
 // valueOf is the value of a run by the name of a label, a property, a metric or a setting; null where it has none.
 function valueOf(run, key) {
   if (key in run.labels) return run.labels[key];
-  const property = { name: run.name, method: run.method, sweep: run.sweep, state: run.state, seed: String(run.seed), group: run.group, tags: (run.tags || []).join(", ") }[key];
+  const property = { name: run.name, method: run.method, sweep: run.sweep, state: run.state, seed: String(run.seed), group: run.group, tags: run.tags.join(", ") }[key];
   if (property !== undefined) return property;
   const at = data.keys.indexOf(key);
   if (at >= 0) return run.settings[at];
@@ -68,7 +67,7 @@ function passes(run, text) {
   return (text.match(/(?:[^\s"]|"[^"]*"|")+/g) || []).every((word) => {
     const [, key, sign, value] = word.match(/^([^=<>!]+)(!=|<=|>=|=|<|>)(.*)$/) || [];
     if (!sign) {
-      const all = [run.name, run.method, run.sweep, run.state, run.id, ...(run.tags || []), ...Object.values(run.labels)].join(" ").toLowerCase();
+      const all = [run.name, run.method, run.sweep, run.state, run.id, ...run.tags, ...Object.values(run.labels)].join(" ").toLowerCase();
       return all.includes(word.replaceAll('"', "").toLowerCase());
     }
     const have = valueOf(run, key);

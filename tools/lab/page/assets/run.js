@@ -15,16 +15,16 @@ function startRun() {
     if (!run) return;
     select.value = run.id;
     const facts = [["method", run.method], ["state", run.why ? `${run.state}: ${run.why}` : run.state], ["sweep", run.sweep], ["seed", run.seed],
-      ["rounds", run.planned ? `${roundsOf(run)} of ${run.planned}` : roundsOf(run)], ["tags", (run.tags || []).join(", ")], ["folder", run.id],
+      ["rounds", run.planned ? `${roundsOf(run)} of ${run.planned}` : roundsOf(run)], ["tags", run.tags.join(", ")], ["folder", run.id],
       ...data.metrics.map((m, i) => [m.title, lastOfCurve(run, i) == null ? "" : formatValue(lastOfCurve(run, i), m.unit) + (m.unit === "%" ? " %" : "")])];
     const shown = (list) => list.filter(([, v]) => v !== "" && v != null).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, String(v))));
     $("run-facts").replaceChildren(...shown(facts));
     const d = await detailsOf(run);
     if (runOf(state.run) !== run) return;
-    $("run-facts").replaceChildren(...shown([...facts, ...((d && d.facts) || []).map((f) => [f.Name, f.Value])]));
+    $("run-facts").replaceChildren(...shown([...facts, ...(d ? d.facts : []).map((f) => [f.Name, f.Value])]));
     drawConfusion(d && d.confusion);
-    drawTerms((d && d.terms) || []);
-    const log = $("run-log"), lines = (d && d.log) || [];
+    drawTerms(d ? d.terms : []);
+    const log = $("run-log"), lines = d ? d.log : [];
     $("run-log-part").hidden = !lines.length;
     const text = lines.join("\n"), end = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
     if (text !== shownLog) {
@@ -32,7 +32,7 @@ function startRun() {
       log.querySelector("pre").textContent = text;
       if (end) log.scrollTop = log.scrollHeight;
     }
-    const config = (d && d.config) || [];
+    const config = d ? d.config : [];
     $("run-config-part").hidden = !config.length;
     $("run-config").replaceChildren(...config.flatMap((l) => [typeof l === "string" ? l : marked(l[0]), "\n"]));
   }

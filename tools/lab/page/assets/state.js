@@ -11,7 +11,21 @@ const watchers = [];
 
 // watch calls f with the names of what changed.
 function watch(f) {
-  watchers.push(f);
+  watchers.push(guarded(f));
+}
+
+// guarded calls f. An error in f, which would end the script, leaves the other parts of the page as they are and is shown.
+function guarded(f) {
+  return async (...given) => {
+    try {
+      await f(...given);
+    } catch (error) {
+      const said = $("problem");
+      said.hidden = false;
+      said.textContent = `A part of this page cannot be drawn (${error}). The other parts are complete. Reload the page, or report this line.`;
+      console.error(error);
+    }
+  };
 }
 
 // choose changes what the reader chose, in the address too.
