@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -195,8 +194,6 @@ var ErrRefused = errors.New("the server refuses this client")
 // final returns the reason for which no other attempt can help, or nil. A connection that ends during its handshake
 // belongs to a server that died, or to a proxy whose server is away.
 func (l *Link) final(err error) error {
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
 	var alert *net.OpError
 	var server *serverError
 	var proxy *proxyError
@@ -206,17 +203,10 @@ func (l *Link) final(err error) error {
 		between += " " + l.proxy.Host
 	}
 	between += " that opens TLS connections may be between; ask its operator to pass this host through"
+	if wrong := certs.Explain(l.host(), between, err); wrong != nil {
+		return wrong
+	}
 	switch {
-	case errors.As(err, &unknown):
-		by := "another authority"
-		if unknown.Cert != nil {
-			by = fmt.Sprintf("%.100q", protocol.Printable(unknown.Cert.Issuer.String()))
-		}
-		return fmt.Errorf("the certificate of %s is signed by %s, not by the authority of --tls: %s, or get the right "+
-			"ca.pem", l.host(), by, between)
-	case errors.As(err, &host):
-		return fmt.Errorf("the certificate of %s is for other names: %w; use one of them in the URL, or make a "+
-			"certificate with --host", l.host(), host)
 	case errors.Is(err, certs.ErrOtherKey):
 		return fmt.Errorf("%s: %w; if that is intended, use another --state", l.host(), certs.ErrOtherKey)
 	case errors.As(err, &server) && l.Identity.Certified():
@@ -233,9 +223,9 @@ func (l *Link) final(err error) error {
 		"protocol version not supported", "handshake failure"):
 		return l.otherProtocol(fmt.Errorf("%s is not the server of a run: it does not speak HTTP/2 over TLS 1.3 (%w): "+
 			"%s", l.host(), alert.Err, between))
-	case errors.As(err, &alert) && alert.Op == "remote error" && says(alert.Err, "certificate", "access denied"):
+	case certs.Refusal(err) != nil:
 		return fmt.Errorf("%w: %s does not accept the certificate of %s (%w); the server's log says why",
-			ErrRefused, l.host(), l.Name, alert.Err)
+			ErrRefused, l.host(), l.Name, certs.Refusal(err))
 	}
 	l.otherProtocols = 0
 	if !connect.IsWireError(err) {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wait"
 )
 
@@ -65,6 +66,13 @@ func dial(ctx context.Context, address, name string, patient bool, log *slog.Log
 		nc, err := nats.Connect(address, options...)
 		if err == nil {
 			return nc, nil
+		}
+		if wrong := certs.Explain(address, "name another --tls", err); wrong != nil {
+			return nil, wrong
+		}
+		if refusal := certs.Refusal(err); refusal != nil {
+			return nil, fmt.Errorf("%s accepts only machines with a certificate of its authority (%w): give the "+
+				"folder that promptfed certs made with --tls DIR", address, refusal)
 		}
 		if !patient || !waitable(err) {
 			return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
