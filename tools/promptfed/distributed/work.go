@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"time"
@@ -76,9 +77,16 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 		return err
 	}
 	w := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.Idle, Log: log}
-	nc, err := workers.Connect(ctx, url, "promptfed work", true, log, options...)
+	reached := ctx
+	if f.Idle > 0 {
+		c, stop := context.WithTimeoutCause(ctx, f.Idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
+			f.Idle))
+		defer stop()
+		reached = c
+	}
+	nc, err := workers.Connect(reached, url, "promptfed work", true, log, options...)
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(reached), err)
 	}
 	defer nc.Close()
 	var now *task
