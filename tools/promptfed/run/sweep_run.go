@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,6 +34,9 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	}
 	defer others.Close()
 	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, s.Name))
+	if err := checkRoots(unfinished(dir, s.Cells)); err != nil {
+		return err
+	}
 	release, err := claimSweep(s, dir, f.use)
 	if release != nil {
 		defer release()
@@ -46,8 +50,8 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, log: f.log, workers: workers, cluster: others, outputs: f.outputs,
-		show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
+	r := &sweepRun{dir: dir, failed: map[string]string{}, log: f.log, workers: workers, cluster: others,
+		outputs: f.outputs, show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.Close()
 	if ctx.Err() != nil {
@@ -67,7 +71,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	} else if len(r.failed) < len(mine) {
 		page, err = f.outputs.Report([]string{dir}, dir, &f.view)
 	}
-	for _, line := range r.failed {
+	for _, line := range byReason(r.failed) {
 		fmt.Println("failed:", line)
 	}
 	if n := len(r.failed); n > 0 {
@@ -129,7 +133,41 @@ type sweepRun struct {
 	features progress.FeatureLocks
 
 	mu     sync.Mutex
-	failed []string
+	failed map[string]string // reasons by the folders of cells
+}
+
+// byReason returns a line for each reason, with the first of the cells that failed for it.
+func byReason(failed map[string]string) []string {
+	cells := map[string][]string{}
+	for _, folder := range slices.Sorted(maps.Keys(failed)) {
+		cells[failed[folder]] = append(cells[failed[folder]], folder)
+	}
+	var out []string
+	for why, folders := range cells {
+		line := folders[0]
+		if n := len(folders) - 1; n > 0 {
+			line += " and " + experiment.CountInWords(n, "more cell")
+		}
+		out = append(out, line+": "+why)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// checkRoots refuses cells all of which need a folder of images that does not exist.
+func checkRoots(cells []configs.Cell) error {
+	root := ""
+	for _, c := range cells {
+		root = c.Config.Data.Root
+		if _, err := os.Stat(root); root == "" || c.Config.Data.Set == "synthetic" || err == nil {
+			return nil
+		}
+	}
+	if root == "" {
+		return nil
+	}
+	return cli.Usagef("data.root: %s does not exist, and no cell can run without it: give the folder of the data sets "+
+		"with --set data.root=DIR (docs/datasets.md), or try the grid on drawn images with --smoke", root)
 }
 
 // run runs cells, up to jobs at a time. After a failed cell it continues; after a full disk it stops.
@@ -155,8 +193,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 			}
 			line := cli.OneLine(err)
 			r.mu.Lock()
-			r.failed = append(r.failed, c.Folder+": "+line)
-			slices.Sort(r.failed)
+			r.failed[c.Folder] = line
 			r.mu.Unlock()
 			r.show.Failed(c, line)
 			return r.note(c, line)

@@ -2,10 +2,43 @@ package run
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"promptfed/configs"
+	"promptfed/federation/data/datatest"
 )
+
+func TestFailuresByReason(t *testing.T) {
+	got := byReason(map[string]string{"c/seed-1": "no data", "a/seed-2": "no data", "b/seed-1": "bad image"})
+	want := []string{"a/seed-2 and 1 more cell: no data", "b/seed-1: bad image"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A sweep begins if one of its cells finds its images.
+func TestCheckRoots(t *testing.T) {
+	cell := func(set, root string) configs.Cell {
+		var c configs.Cell
+		c.Config.Data.Set, c.Config.Data.Root = set, root
+		return c
+	}
+	gone, here := cell("folder", t.TempDir()+"/gone"), cell("folder", t.TempDir())
+	for _, fine := range [][]configs.Cell{nil, {gone, here}, {gone, cell("synthetic", "DATA")},
+		{gone, cell("folder", "")}} {
+		if err := checkRoots(fine); err != nil {
+			t.Error(err)
+		}
+	}
+	err := checkRoots([]configs.Cell{gone, gone})
+	datatest.WantError(t, err, "data.root", "gone does not exist", "--set data.root=DIR", "--smoke")
+	if strings.Contains(err.Error(), "\n") {
+		t.Error(err)
+	}
+}
 
 // Cells that do not set their number of processors share them equally.
 func TestShare(t *testing.T) {
