@@ -131,6 +131,10 @@ func (r *Run) readConfig() error {
 	r.Config = string(text)
 	var c written
 	err = yaml.Unmarshal(text, &c) // fills in valid fields, even with an error
+	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
+		line, _, _ := strings.Cut(wrong.Errors[0], ":")
+		err = fmt.Errorf("%s is not of a configuration; the run is shown with what can be read", line)
+	}
 	if c.Name != "" {
 		r.Name = c.Name
 	}
