@@ -89,7 +89,12 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	b.Name, b.Architecture, b.Source = c.Name, cmp.Or(c.Architecture, "ONNX"), cmp.Or(c.Source, "exported towers")
 	b.Notes = c.Notes
 	if err := m.open(); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		err = fmt.Errorf("bundle %s: %w", b.Name, err)
+		if _, missing := os.Stat(filepath.Join(b.Dir, bundle.ManifestFile)); spec.Folder != "" && missing != nil {
+			err = fmt.Errorf("%w; %s has no %s, and is read as exported models: restore that file if promptfed "+
+				"convert made the folder", err, b.Dir, bundle.ManifestFile)
+		}
+		return nil, err
 	}
 	m.recognise(run)
 	m.openBatches(run)
