@@ -17,9 +17,9 @@ type Runtime struct {
 	Device       int    `config:"device" in:"0.." help:"number of the first CUDA device"`
 	Devices      int    `config:"devices" in:"0.." help:"number of CUDA devices, from device on, that share the work"`
 	MemoryLimit  int64  `config:"memory_limit" in:"0.."`
-	Workers      int    `config:"workers" in:"0.."`
+	Workers      int    `config:"workers" in:"0..4096"`
 	BatchClients int    `config:"batch_clients" in:"1.."`
-	Threads      int    `config:"threads" in:"0.." help:"threads of ONNX Runtime within one operator of one client"`
+	Threads      int    `config:"threads" in:"0..4096" help:"threads of ONNX Runtime within one operator of one client"`
 	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
 	Prepack      string `config:"prepack"`
@@ -47,6 +47,7 @@ func defaultRuntime() Runtime {
 }
 
 const auto = "auto"
+
 
 // named returns a choice in the form of the documents, whether the configuration has it as a boolean of YAML or as
 // text.
