@@ -189,13 +189,16 @@ func dropPresent(m map[string]any, path, key string) {
 	}
 }
 
-// unknown returns an error about the first key that the struct does not have.
-func unknown(at string, m map[string]any, t reflect.Type) error {
+// unknown returns an error about the first key that a struct does not have.
+func unknown(m map[string]any, t reflect.Type) error { return unknownBelow("", m, t, t) }
+
+// unknownBelow returns an error about the first key that the section at of root does not have. The section has type t.
+func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 	fields := fieldsOf(t)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		f, ok := fields[key]
 		if !ok {
-			return &keyError{at + key, unknownKey(at+key, fields)}
+			return &keyError{at + key, unknownKey(at, key, fields, root)}
 		}
 		values := []any{m[key]}
 		names := []string{at + key}
@@ -214,7 +217,7 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 				return &keyError{names[i], fmt.Errorf("%s: expected keys below it: %s", names[i],
 					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))}
 			}
-			if err := unknown(names[i]+".", sub, f); err != nil {
+			if err := unknownBelow(names[i]+".", sub, f, root); err != nil {
 				return err
 			}
 		}
@@ -222,11 +225,29 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	return nil
 }
 
-func unknownKey(key string, fields map[string]reflect.Type) error {
-	if err := experiment.CheckFormer(key, nil); err != nil {
+func unknownKey(at, key string, fields map[string]reflect.Type, root reflect.Type) error {
+	if err := experiment.CheckFormer(at+key, nil); err != nil {
 		return err
 	}
-	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+	here := slices.Sorted(maps.Keys(fields))
+	if similar := configtags.Similar(at+key, leaves("", root)); len(similar) > 0 {
+		return fmt.Errorf("unknown key %s: did you mean %s?", at+key, configtags.Alternatives(similar))
+	}
+	return fmt.Errorf("unknown key %s; known here: %s", at+key, strings.Join(here, ", "))
+}
+
+// leaves returns the keys that hold values, with their sections.
+func leaves(at string, t reflect.Type) []string {
+	fields := fieldsOf(t)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if f := fields[name]; f.Kind() == reflect.Struct && len(fieldsOf(f)) > 0 {
+			out = append(out, leaves(at+name+".", f)...)
+		} else {
+			out = append(out, at+name)
+		}
+	}
+	return out
 }
 
 // fieldMaps caches the results of fieldsOf by type: every cell of a sweep needs them.

@@ -50,7 +50,7 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 		return Counts{}, c, err
 	}
 	var f CountsFile
-	if err := unknown("", map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(f)); err != nil {
+	if err := unknown(map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(f)); err != nil {
 		from := settings{path: path, from: file.origins(nil, false)}
 		return f.Counts, c, from.blame(err)
 	}

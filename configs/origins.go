@@ -53,48 +53,13 @@ func checkEnvironment() error {
 				return fmt.Errorf("environment variable %s: %w", name, experiment.CheckFormer(key, nil))
 			}
 		}
-		return fmt.Errorf("environment variable %s is unknown%s; unset it, or see docs/configuration.md for the "+
-			"keys", name, nearest(name, known))
+		return fmt.Errorf("environment variable %s is unknown; unset it: %s", name,
+			configtags.Suggest(name, known, "docs/configuration.md lists the keys"))
 	}
 	return nil
 }
 
 func variable(key string) string { return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
-
-// nearest suggests the known name that is most similar to name, in brackets. It returns "" if no name is similar.
-func nearest(name string, known []string) string {
-	best, least := "", max(1, len(name)/8)+1
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(name, k); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return " (" + best + " is known)"
-}
-
-// distance is the Levenshtein distance: the number of insertions, deletions and changes of bytes that turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
-}
 
 type keyError struct {
 	key string

@@ -71,7 +71,7 @@ func TestBlame(t *testing.T) {
 // Unknown variables are errors in every configuration. Variables of other commands are not.
 func TestVariables(t *testing.T) {
 	for name, say := range map[string]string{
-		"PROMPTFED_TRAIN_LRR":      "(PROMPTFED_TRAIN_LR is known)",
+		"PROMPTFED_TRAIN_LRR":      "did you mean PROMPTFED_TRAIN_LR?",
 		"PROMPTFED_TRAIN_SPEED":    "is unknown",
 		"PROMPTFED_OPTIONS_TOKENS": "--set options.tokens=",
 		"PROMPTFED_TOKENS":         "is unknown",

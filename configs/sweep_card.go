@@ -11,6 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/configtags"
+	"promptfed/federation/data"
 	"promptfed/federation/engine/metrics"
 )
 
@@ -176,7 +178,7 @@ func (c *PaperTable) check(axes []Axis) error {
 			if err := metrics.CheckRenamed(name); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			return fmt.Errorf("%s: unknown axis %q; known: %s", key, name, strings.Join(list, ", "))
+			return fmt.Errorf("%s: unknown axis %q: %s", key, name, configtags.Suggest(name, list, ""))
 		}
 		return nil
 	}
@@ -350,10 +352,10 @@ func metric(key, name string) error {
 
 // oneOf checks a word that may be empty.
 func oneOf(key, is string, known ...string) error {
-	if is == "" || slices.Contains(known, is) {
+	if is == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is unknown; use %s", key, is, strings.Join(known, ", "))
+	return data.OneOf(key, is, known...)
 }
 
 // Values are numbers nested by labels: a tree whose leaves are a mean with or without a standard deviation.

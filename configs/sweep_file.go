@@ -140,7 +140,7 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 			there[name], only[name] = true, plain(v)
 		}
 	}
-	if err := unknown("", only, reflect.TypeOf(s)); err != nil {
+	if err := unknown(only, reflect.TypeOf(s)); err != nil {
 		from := settings{path: f.path, from: f.origins(nil, false)}
 		return s, there, from.blame(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"promptfed/federation/configtags"
 )
 
 // axes checks the axes of the section and expands their short forms.
@@ -164,7 +166,7 @@ func find(axes []Axis, name string, labels []string) (int, error) {
 	if len(names) == 0 {
 		return 0, fmt.Errorf("unknown axis %q; the sweep has no axes", name)
 	}
-	return 0, fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("unknown axis %q: %s", name, configtags.Suggest(name, names, ""))
 }
 
 // combine returns the points of every combination of the kept axes that no entry of skip matches. An entry of skip that

@@ -44,7 +44,7 @@ func (k Key) Check(is string, keys []Key, bounds map[string]float64) error {
 		if slices.Contains(parts, v.String()) {
 			return nil
 		}
-		return fmt.Errorf("%s %q; it must be one of %s", is, v.String(), strings.Join(parts, ", "))
+		return fmt.Errorf("%s %q; %s", is, v.String(), Suggest(v.String(), parts, ""))
 	}
 	var texts []string
 	for _, p := range parts {

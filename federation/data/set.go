@@ -12,8 +12,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/runtime/filestamp"
 )
 
@@ -195,7 +195,7 @@ func OneOf(key, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is not known: use one of %s", key, value, strings.Join(known, ", "))
+	return fmt.Errorf("%s: %q is not known: %s", key, value, configtags.Suggest(value, known, ""))
 }
 
 // Need returns an error unless a condition holds. The first error of several conditions is cmp.Or of them.

@@ -94,7 +94,7 @@ func TestSplitsOfSet(t *testing.T) {
 // A known value and a condition that holds are no errors.
 func TestChecksOfKeys(t *testing.T) {
 	for says, err := range map[string]error{"": errors.Join(OneOf("k", "a", "b", "a"), Need(true, "x")),
-		`k: "c" is not known: use one of a, b`: OneOf("k", "c", "a", "b"), "7 is bad": Need(false, "%d is bad", 7)} {
+		`k: "c" is not known: use a or b`: OneOf("k", "c", "a", "b"), "7 is bad": Need(false, "%d is bad", 7)} {
 		if (err == nil) != (says == "") || err != nil && err.Error() != says {
 			t.Errorf("%v, want %s", err, says)
 		}

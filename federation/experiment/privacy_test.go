@@ -11,7 +11,7 @@ import (
 func TestSampling(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Sampling = "bernoulli"
-	refuses(t, c, "sampling", "fixed, poisson")
+	refuses(t, c, "sampling", "fixed or poisson")
 	c.Sampling, c.Participation = poisson, 0.5
 	refuses(t, c, "sampling: poisson may draw no client", "sampling: fixed")
 	c.With, c.Options = []string{"dp"}, map[string]any{"dp": map[string]any{"noise": 0.0, "clip": 0.0}}

@@ -13,8 +13,8 @@ import (
 func TestRuntimeChecks(t *testing.T) {
 	for want, change := range map[string]func(*Runtime){
 		"": func(r *Runtime) {},
-		`runtime.provider: "tpu"; it must be one of cpu, cuda, auto`: func(r *Runtime) { r.Provider = "tpu" },
-		"runtime.memory_limit: 7 bytes on provider cpu":              func(r *Runtime) { r.MemoryLimit = 7 },
+		`runtime.provider: "tpu"; use cpu, cuda or auto`: func(r *Runtime) { r.Provider = "tpu" },
+		"runtime.memory_limit: 7 bytes on provider cpu":  func(r *Runtime) { r.MemoryLimit = 7 },
 		"runtime.memory_limit: -7": func(r *Runtime) {
 			r.Provider,
 				r.MemoryLimit = ort.CUDA, -7

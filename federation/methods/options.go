@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-viper/mapstructure/v2"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/methods/parts/layer"
 )
 
@@ -79,7 +80,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			}
 			own[takers[0]][key] = options[key]
 		case 0:
-			var known []string
+			var known, offered []string
 			former := false
 			for _, e := range stack {
 				was, err := checkFormer(e.Name, key, options[key])
@@ -87,10 +88,14 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 					return err
 				}
 				former = former || was
+				offered = append(offered, e.OptionNames()...)
 				known = append(known, e.Name+": "+list(e.OptionNames()))
 			}
 			if former {
 				continue
+			}
+			if similar := configtags.Similar(key, offered); len(similar) > 0 {
+				return fmt.Errorf("options.%s: unknown; did you mean %s?", key, configtags.Alternatives(similar))
 			}
 			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
 		default:

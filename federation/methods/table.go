@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/federation/methods/adapters"
 	"promptfed/federation/methods/image"
@@ -72,7 +72,8 @@ func order(a, b layer.Def) int {
 func Find(name string) (layer.Def, error) {
 	i := slices.IndexFunc(table, func(d layer.Def) bool { return d.Name == name })
 	if i < 0 {
-		return layer.Def{}, fmt.Errorf("there is no method %q; there are %s", name, strings.Join(names(nil), ", "))
+		return layer.Def{}, fmt.Errorf("there is no method %q: %s", name, configtags.Suggest(name, names(nil),
+			"promptfed list methods and promptfed list wrappers show all"))
 	}
 	return table[i], nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 )
 
@@ -82,7 +83,7 @@ func ParseName(full string) (Name, error) {
 		if err := CheckRenamed(text); err != nil {
 			return n, fmt.Errorf("metric %q: %w", full, err)
 		}
-		return n, fmt.Errorf("unknown metric %q; use one of %s", full, strings.Join(Names(), ", "))
+		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(), ""))
 	}
 	return n, nil
 }

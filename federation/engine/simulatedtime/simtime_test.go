@@ -266,13 +266,13 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*Config){
-		`speeds: "fast"; it must be one of none`:              func(c *Config) { c.Speeds = "fast" },
-		`late: "wait"; it must be one of drop`:                func(c *Config) { c.Late = "wait" },
-		`fedbuff.staleness: "old"`:                            func(c *Config) { c.FedBuff.Staleness = "old" },
-		`fedbuff.weights: "all"`:                              func(c *Config) { c.FedBuff.Weights = "all" },
-		"deadline: -1":                                        func(c *Config) { c.Deadline = -1 },
-		"bandwidth: NaN":                                      func(c *Config) { c.Bandwidth = math.NaN() },
-		"step_seconds: 0":                                     func(c *Config) { c.Step = 0 },
+		`speeds: "fast"; use none`: func(c *Config) { c.Speeds = "fast" },
+		`late: "wait"; use drop`:   func(c *Config) { c.Late = "wait" },
+		`fedbuff.staleness: "old"`: func(c *Config) { c.FedBuff.Staleness = "old" },
+		`fedbuff.weights: "all"`:   func(c *Config) { c.FedBuff.Weights = "all" },
+		"deadline: -1":             func(c *Config) { c.Deadline = -1 },
+		"bandwidth: NaN":           func(c *Config) { c.Bandwidth = math.NaN() },
+		"step_seconds: 0":          func(c *Config) { c.Step = 0 },
 		"spread: 1; it must be below 1 with speeds: uniform":  func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
 		"spread: 400; it must be at most 10 with speeds: log": func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
 		"file: it belongs to speeds: file":                    func(c *Config) { c.File = "speeds.csv" },

@@ -27,7 +27,7 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 			[]string{"client 1", "vision: deep", "toy-b is a ResNet", "shallow or pixels"}},
 		{"fedpr", methodtest.Options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
 		{"fedpr", methodtest.Options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
-		{"fedvpt", methodtest.Options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep, pixels"}},
+		{"fedvpt", methodtest.Options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep or pixels"}},
 		{"pfeddc", methodtest.Options{"attention": "some"}, nil, []string{"option attention"}},
 	} {
 		m, err := methods.Build(c.method, nil, c.options)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -26,8 +27,7 @@ func Usagef(format string, a ...any) error { return usageError{fmt.Errorf(format
 
 // IsUsage reports whether an error means wrong usage: of the command line, a configuration or a run folder.
 func IsUsage(err error) bool {
-	return errors.As(err, new(usageError)) || errors.As(err, new(runfolder.Occupied)) ||
-		strings.HasPrefix(err.Error(), "unknown command") // of cobra
+	return errors.As(err, new(usageError)) || errors.As(err, new(runfolder.Occupied))
 }
 
 // AsUsage marks an error of a configuration as wrong usage. Errors of files and cancelled contexts stay as they are.
@@ -79,11 +79,26 @@ func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	for _, c := range commands {
 		names = append(names, c.Name())
 	}
-	c := &cobra.Command{Use: name + " " + strings.Join(names, "|"), Short: short,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.Args = func(_ *cobra.Command, args []string) error {
-		return Usagef("%s takes one of %s, not %q", name, strings.Join(names, ", "), strings.Join(args, " "))
-	}
+	c := &cobra.Command{Use: name + " " + strings.Join(names, "|"), Short: short}
 	c.AddCommand(commands...)
+	return Chooses(c)
+}
+
+// Chooses makes a command with others below it print its help, and refuse the name of no command with what to use.
+func Chooses(c *cobra.Command) *cobra.Command {
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		return Usagef("there is no command %q: %s", c.CommandPath()+" "+args[0],
+			configtags.Suggest(args[0], names, c.CommandPath()+" --help lists all"))
+	}
 	return c
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -36,6 +37,9 @@ func Execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil { // by signals.Context
+		err = errors.New("stopped by a signal before it was done; start it again")
+	}
 	fmt.Fprintln(os.Stderr, "promptfed: "+cli.OneLine(err))
 	if cli.IsUsage(err) {
 		return 2
@@ -56,5 +60,5 @@ func root() *cobra.Command {
 	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
 		report.Commands())...)
 	complete(root)
-	return root
+	return cli.Chooses(root)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"promptfed/federation/configtags"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -34,11 +35,15 @@ const (
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		for ; c != nil; c = c.Parent() {
-			if instead, ok := removedFlags[c.Name()][unknown.GetSpecifiedName()]; ok {
-				return cli.Usagef("--%s was removed: %s", unknown.GetSpecifiedName(), instead)
+		name := unknown.GetSpecifiedName()
+		for at := c; at != nil; at = at.Parent() {
+			if instead, ok := removedFlags[at.Name()][name]; ok {
+				return cli.Usagef("--%s was removed: %s", name, instead)
 			}
 		}
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+		return cli.Usagef("%w: %s", err, configtags.Suggest("--"+name, known, c.CommandPath()+" --help lists all"))
 	}
 	return cli.Usage(err)
 }

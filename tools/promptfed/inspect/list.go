@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
@@ -71,7 +72,8 @@ func listOf(what, short string, entries func() []entry, together func(all []entr
 		}
 		i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
 		if i < 0 {
-			return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0], strings.Join(namesOf(all), ", "))
+			return cli.Usagef("list %s: %q is unknown: %s", what, args[0], configtags.Suggest(args[0], namesOf(all),
+				"promptfed list "+what+" shows all"))
 		}
 		fmt.Print(all[i].whole())
 		return nil

@@ -210,14 +210,14 @@ func TestConfig(t *testing.T) {
 		{Name: "synthetic", Open: func(Config) (*data.Set, error) { return nil, failed }}}
 	good := Config{Set: "folder", Root: "x"}
 	for says, change := range map[string]func(c *Config){
-		"data.set: drawn is now called synthetic":                               func(c *Config) { c.Set = "drawn" },
-		"data.set: missing, but data.root is x: set data.set to folder":         func(c *Config) { c.Set = "" },
-		"data.set: missing; name the images":                                    func(c *Config) { *c = Config{} },
-		`data.set: "y" is not known: use one of folder, cifar`:                  func(c *Config) { c.Set = "y" },
-		`data.layout of set folder: "y" is not known: use one of auto, classes`: func(c *Config) { c.Layout = "y" },
-		`data.root: set "folder" needs the folder that holds it`:                func(c *Config) { c.Root = "" },
-		`data.split: "y" is not known: use one of given, pooled`:                func(c *Config) { c.Split = "y" },
-		`data.corrupt: "y" is not known: use one of refuse, skip`:               func(c *Config) { c.Corrupt = "y" },
+		"data.set: drawn is now called synthetic":                          func(c *Config) { c.Set = "drawn" },
+		"data.set: missing, but data.root is x: set data.set to folder":    func(c *Config) { c.Set = "" },
+		"data.set: missing; name the images":                               func(c *Config) { *c = Config{} },
+		`data.set: "y" is not known: use folder, cifar or synthetic`:       func(c *Config) { c.Set = "y" },
+		`data.layout of set folder: "y" is not known: use auto or classes`: func(c *Config) { c.Layout = "y" },
+		`data.root: set "folder" needs the folder that holds it`:           func(c *Config) { c.Root = "" },
+		`data.split: "y" is not known: use given, pooled`:                  func(c *Config) { c.Split = "y" },
+		`data.corrupt: "y" is not known: use refuse or skip`:               func(c *Config) { c.Corrupt = "y" },
 		`data.class_names: the set has no class "bird": its classes are Cat, dog`: func(c *Config) {
 			c.ClassNames = map[string]string{"bird": "z"}
 		},

@@ -71,8 +71,8 @@ func TestOptionsWithinBounds(t *testing.T) {
 		{func(b *base) { b.Each = []float64{2, 1} }, "option each is 1; it must be 0 or lie between 2 and 3"},
 		{func(b *base) { b.Only = 4 }, ""},
 		{func(b *base) { b.Only = 2 }, "option only is 2; it must be 1 or be 4"},
-		{func(b *base) { b.Kind = "c" }, `option kind is "c"; it must be one of a, b`},
-		{func(b *base) { b.Kind, b.Only = "", 0 }, `option kind is ""; it must be one of a, b; option only is 0; it ` +
+		{func(b *base) { b.Kind = "c" }, `option kind is "c"; use a or b`},
+		{func(b *base) { b.Kind, b.Only = "", 0 }, `option kind is ""; use a or b; option only is 0; it ` +
 			"must be 1 or be 4"},
 	} {
 		b := def.New().(*base)
