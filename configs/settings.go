@@ -52,7 +52,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
 					"promptfed partition %[1]s", f.path)
 			}
-			return s, s.blame(&keyError{strings.ToLower(key), unknownKey(key, fields)})
+			return s, s.blame(&keyError{strings.ToLower(key), unknownKey("", key, fields, reflect.TypeOf(out).Elem())})
 		}
 	}
 	if err := withValues("", f.keys, reflect.TypeOf(out).Elem()); err != nil {
@@ -253,7 +253,7 @@ func (s settings) forMethod(f parsed, sets []string) (settings, []string, error)
 
 // decode writes the settings into the struct that out points to.
 func (s settings) decode(out any) error {
-	if err := unknown("", s.all, reflect.TypeOf(out).Elem()); err != nil {
+	if err := unknown(s.all, reflect.TypeOf(out).Elem()); err != nil {
 		return s.blame(err)
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
@@ -302,7 +302,8 @@ func exact(_, to reflect.Type, v any) (any, error) {
 	switch {
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
-	case isTruth && (whole || kind == reflect.Float64), whole && fraction && f != math.Trunc(f),
+	case isTruth && (whole || kind == reflect.Float64),
+		whole && fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63),
 		isText && strings.TrimSpace(text) == "" && (whole || kind == reflect.Float64 || kind == reflect.Bool),
 		isText && whole && ambiguous.MatchString(text), kind == reflect.String && fraction:
 		return nil, errors.New(expected(to, v))

@@ -159,6 +159,9 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	}
 	last := slices.Concat(base.under(file.Sweep.Set), base.under(smoke.Set), sets)
 	s := &Sweep{Axes: left, Smoke: o.Smoke || file.Sweep.Smoked}
+	if s.Hidden, err = hidden(base, left, sets); err != nil {
+		return nil, err
+	}
 	common, err := base.common(last)
 	if err != nil {
 		return nil, err
@@ -182,7 +185,6 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if err := s.fill(base, grid, last); err != nil {
 		return nil, err
 	}
-	s.Hidden = hidden(base, left, sets)
 	s.base, s.resolved = experiment.Defaults(), s.resolve(axes, file.Sweep.Skip, last)
 	return s, base.decode(&s.base)
 }
@@ -246,22 +248,30 @@ func withMethod(c experiment.Config, wrong error) error {
 	return errors.Join(wrong, err)
 }
 
-// hidden lists the axes with keys that the command line sets too.
-func hidden(base settings, axes []Axis, sets []change) []string {
+// hidden lists the axes some of whose points set a key that the command line sets too. If all of several points set it,
+// the labels of the axis would not describe the cells, which is an error.
+func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 	var out []string
 	for _, a := range axes {
 		for _, c := range sets {
-			set := func(p PointSection) bool {
-				return slices.ContainsFunc(base.under(p.Set), func(own change) bool {
+			n := 0
+			for _, p := range a.Points {
+				if slices.ContainsFunc(base.under(p.Set), func(own change) bool {
 					return own.key == c.key || below(own.key, c.key)
-				})
+				}) {
+					n++
+				}
 			}
-			if slices.ContainsFunc(a.Points, set) {
+			switch {
+			case n > 1 && n == len(a.Points):
+				return nil, fmt.Errorf("--set %s: axis %s sets this key; choose among its labels with --keep %s="+
+					"LABEL, or remove the axis from the file", c.key, a.Name, a.Name)
+			case n > 0:
 				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, a.Name))
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // below reports whether a key is equal to or below another key.

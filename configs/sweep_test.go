@@ -398,6 +398,8 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {figures: [{kind: curves, x: a}]}", SweepOptions{}, []string{"figure 1", "x", `"a"`,
 			"bytes or time"}},
 		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "bytes-to:PERCENT"}},
+		{in(axis, ""), SweepOptions{Sets: []string{"train.lr=0.3"}},
+			[]string{"--set train.lr: axis a sets this key", "--keep a=LABEL"}},
 		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "kind is missing"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},

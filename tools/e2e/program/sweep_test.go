@@ -157,7 +157,8 @@ func TestSweepFolders(t *testing.T) {
 		{[]string{"sweep", file, "--keep", "batch"}, usage, []string{"--keep", "axis=label"}},
 		{[]string{"sweep", file, "--keep", "batch=8"}, usage, []string{"grid.yaml", "batch", `"8"`, "4, 6"}},
 		{[]string{"sweep", file, "--jobs", "-1"}, usage, []string{"--jobs"}},
-		{[]string{"sweep", file, "--set", "train.batch=0"}, usage, []string{"promptfl/4/seed-1", "batch"}},
+		{[]string{"sweep", file, "--set", "train.batch=0"}, usage, []string{"axis batch sets", "--keep batch="}},
+		{[]string{"sweep", file, "--set", "train.rounds=0"}, usage, []string{"promptfl/4/seed-1", "train.rounds"}},
 		{[]string{"sweep", filepath.Join(dir, "none.yaml")}, usage, []string{"none.yaml"}},
 		{[]string{"sweep", file, "--out", "/proc/none/sweep"}, failed, []string{"--out"}},
 		{[]string{"run", filepath.Join(dir, "small.yaml"), "--smoke"}, usage, []string{"small.yaml",
@@ -202,7 +203,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 	read(t, out, "report.html")
 	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep",
-		"data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
+		"data=gone"); code != usage || !strings.Contains(stderr, images+" does not exist, and no cell can run") {
 		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
 	why := string(read(t, out, "fedpha/gone/seed-3", runfolder.ErrorFile))
