@@ -30,6 +30,7 @@ var badFiles = map[string]string{
 	"good.yaml":    good,
 	"twin.yaml":    good,
 	"typo.yaml":    strings.Replace(good, "clients:", "client:", 1),
+	"twice.yaml":   good + "seed: 1\nseed: 2\n",
 	"word.yaml":    strings.Replace(good, "clients: 2", "clients: two", 1),
 	"tab.yaml":     "name: x\n\tmethod: coop\n",
 	"list.yaml":    "- name: x\n",

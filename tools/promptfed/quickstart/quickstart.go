@@ -119,7 +119,7 @@ func choices(s *data.Set) []choice {
 func Kind(images string) (string, error) {
 	info, err := os.Stat(images)
 	if err != nil {
-		return "", fmt.Errorf("--images: %w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet "+
+		return "", fmt.Errorf("%w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet "+
 			"files", err)
 	}
 	byName := func(name string) string {
@@ -135,7 +135,7 @@ func Kind(images string) (string, error) {
 		if kind := byName(images); kind != "" {
 			return kind, nil
 		}
-		return "", fmt.Errorf("--images: %s is a file; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or "+
+		return "", fmt.Errorf("%s is a file; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or "+
 			"Parquet files", images)
 	}
 	out := "folder"
