@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 		{"backbones: [{image: a, model: b}]", nil, []string{"backbones"}},
 		{"name: {image: [a]}", nil, []string{"name"}},
 		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
-		{"eval: {tensorboard: true}", nil, []string{"eval.tensorboard was removed", "--log tensorboard"}},
+		{"eval: {tensorboard: true}", nil, []string{"eval.tensorboard was removed", "--track tensorboard"}},
 		{"runtime: {encode: true}", nil, []string{"c.yaml:1", "runtime.encode was removed", "serve and join"}},
 		{"name: x", []string{"synthetic.shots=3"}, []string{"--set synthetic.shots=3", "was removed", "no effect"}},
 		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},

@@ -55,6 +55,7 @@ type SweepOptions struct {
 	Sets  []string            // "key=value", applied last
 	Keep  map[string][]string // labels of an axis; the file decides about other axes
 	Seeds []uint64            // instead of those of the file
+	Grid  []string            // "key=value,value": an axis each, behind those of the file
 
 	most  int  // largest number of cells; 0 for maxCells
 	still bool // without the environment
@@ -94,6 +95,13 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	}
 	if o.Smoke && !there["smoke"] {
 		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
+	}
+	for _, text := range o.Grid {
+		axis, err := gridAxis(text)
+		if err != nil {
+			return nil, err
+		}
+		sections.Sweep.Axes = append(sections.Sweep.Axes, axis)
 	}
 	for _, name := range sectionNames() {
 		delete(f.keys, name)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 
+	"go.yaml.in/yaml/v3"
+
 	"promptfed/federation/configtags"
 )
 
@@ -35,6 +37,19 @@ func (s SweepSection) axes() ([]Axis, error) {
 		out = append(out, Axis{a.Name, points})
 	}
 	return out, nil
+}
+
+// gridAxis reads an axis as in train.lr=0.01,0.05. It has the name of the key without its section.
+func gridAxis(text string) (a AxisSection, err error) {
+	key, values, ok := strings.Cut(text, "=")
+	if ok {
+		err = yaml.Unmarshal([]byte("["+values+"]"), &a.Values)
+	}
+	if !ok || key == "" || err != nil || len(a.Values) == 0 {
+		return a, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05", text)
+	}
+	a.Key, a.Name = key, key[strings.LastIndexByte(key, '.')+1:]
+	return a, nil
 }
 
 func (a AxisSection) points() ([]PointSection, error) {

@@ -636,3 +636,21 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// A file of a single run with an axis of the command line has one cell for each value; two axes make all combinations.
+func TestGridOfTheCommandLine(t *testing.T) {
+	const run = "name: x\nmethod: promptfl\ndata: {set: synthetic}\n"
+	s := sweep(t, run, SweepOptions{Grid: []string{"train.lr=0.01,0.05", "method=promptfl,coop"}})
+	if got := folders(s); got != "0.01/promptfl/seed-1 0.01/coop/seed-1 0.05/promptfl/seed-1 0.05/coop/seed-1" {
+		t.Error(got)
+	}
+	if c := s.Cells[3]; c.Config.Train.LR != 0.05 || c.Config.Method != "coop" || c.Labels["lr"] != "0.05" {
+		t.Errorf("%+v", c)
+	}
+	for grid, say := range map[string]string{"train.lr": "--grid train.lr: expected key=value,value", "=1": "expected key",
+		"train.lr=[": "expected key", "train.lr=": "expected key", "train.lrr=1": "did you mean train.lr?",
+		"train.lr=fast": "number"} {
+		_, err := LoadSweep(file(t, run), SweepOptions{Grid: []string{grid}})
+		datatest.WantError(t, err, say)
+	}
+}

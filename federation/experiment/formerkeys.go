@@ -18,14 +18,15 @@ var renamedKeys = map[string]string{"exam": "eval.sets and eval.sets_root", "exa
 
 // removedKeys are keys that this release does not have.
 var removedKeys = map[string]configtags.Removed{
-	"eval.tensorboard": {Was: "false", Instead: "use the flag --log tensorboard"},
+	"eval.tensorboard": {Was: "false", Instead: "use the flag --track tensorboard"},
 	"runtime.encode": {Was: "false", Instead: "it only sent a simulation's messages through their encoded form; " +
 		"promptfed serve and join send real ones"},
 	"runtime.inter_threads": {Was: "1", Instead: "it made no run faster, because the graphs are chains of operators; " +
 		"use runtime.threads or runtime.workers"},
 	"synthetic.shots": {Was: "0", Instead: "it had no effect; give the section a folder with fewer images"},
 	"synthetic.views": {Was: "1", Instead: "it had no effect; the server trains on plain images"},
-	"vocabulary":      {Instead: "the byte-pair merges are those of the bundled backbones; set merges for their number"},
+	"vocabulary": {Instead: "the byte-pair merges are those of the bundled backbones; set merges for their " +
+		"number"},
 }
 
 // presentName returns the present name of a key that was renamed; empty for any other key.

@@ -28,13 +28,13 @@ func Check(targets []string) error {
 		switch {
 		case ok:
 			if _, err := mlflow.Open(uri); err != nil {
-				return fmt.Errorf("--log: %w", err)
+				return fmt.Errorf("--track: %w", err)
 			}
 		case strings.HasPrefix(t, "wandb"):
-			return fmt.Errorf("--log %s: the offline files of W&B have no published format; use --log tensorboard, "+
-				"and upload with wandb sync --sync-tensorboard RUN/tensorboard", t)
+			return fmt.Errorf("--track %s: the offline files of W&B have no published format; use --track "+
+				"tensorboard, and upload with wandb sync --sync-tensorboard RUN/tensorboard", t)
 		case t != TensorBoard:
-			return fmt.Errorf("--log %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
+			return fmt.Errorf("--track %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
 		}
 	}
 	return nil

@@ -60,5 +60,6 @@ func root() *cobra.Command {
 	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
 		report.Commands())...)
 	complete(root)
+	describe(root)
 	return cli.Chooses(root)
 }

@@ -18,8 +18,11 @@ var removedFlags = map[string]map[string]string{
 	"doctor":  {"cache": "set PROMPTFED_RUNTIME_CACHE"},
 	"export":  {"models": "use --set runtime.models=DIR"},
 	"join":    {"run": oneRun, "creds": noNATS},
+	"launch":  {"log": track},
 	"list":    {"models": "set PROMPTFED_RUNTIME_MODELS"},
 	"predict": {"models": "use --set runtime.models=DIR"},
+	"run":     {"log": track},
+	"sweep":   {"log": track},
 	"serve": {"run": oneRun, "creds": noNATS,
 		"nats": "clients connect to the server's own address, --listen HOST:PORT"},
 	"status": {"run": oneRun, "creds": noNATS,
@@ -28,6 +31,7 @@ var removedFlags = map[string]map[string]string{
 
 const (
 	oneRun = "each promptfed serve serves one run, at an address of its own; leave the flag out"
+	track  = "use --track, since --log is the format of a log"
 	noNATS = "serve, join and status use no NATS any more; use certificates, with --tls DIR (promptfed certs)"
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -27,9 +28,12 @@ type Monitor interface {
 	Round(r record.Record)
 }
 
-// Bar returns a live line on the terminal of standard error, or nil without a terminal.
+// Quiet is whether everything but warnings and failures is left out. The command sets it before its work begins.
+var Quiet atomic.Bool
+
+// Bar returns a live line on the terminal of standard error, or nil without a terminal or with Quiet.
 func Bar(total int, options ...progressbar.Option) *progressbar.ProgressBar {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
+	if Quiet.Load() || !term.IsTerminal(int(os.Stderr.Fd())) {
 		return nil
 	}
 	return progressbar.NewOptions(total, append([]progressbar.Option{progressbar.OptionSetWriter(os.Stderr),
@@ -47,7 +51,15 @@ type screen struct {
 	spoke time.Time
 }
 
+// say prints a line, unless Quiet is set.
 func (s *screen) say(format string, a ...any) {
+	if !Quiet.Load() {
+		s.warn(format, a...)
+	}
+}
+
+// warn prints a line.
+func (s *screen) warn(format string, a ...any) {
 	if s.bar != nil {
 		s.bar.Clear()
 	}
@@ -86,8 +98,8 @@ type Display struct {
 	last     string
 }
 
-// quiet is the time between two lines without a terminal.
-const quiet = 20 * time.Second
+// pause is the time between two lines without a terminal.
+const pause = 20 * time.Second
 
 // New returns the display of a run.
 func New(conf experiment.Config) *Display {
@@ -110,7 +122,7 @@ func (d *Display) progress(what string, done, total int, unit string) {
 			d.say("%s (%d %s)", what, total, unit)
 		}
 	}
-	if !d.live && done < total && time.Since(d.spoke) > quiet {
+	if !d.live && done < total && time.Since(d.spoke) > pause {
 		d.say("%s, %d of %d %s%s", what, done, total, unit, left(d.began, done, total))
 	}
 	d.draw(d.name+": "+what, done)
@@ -155,7 +167,7 @@ func (d *Display) Turn(o message.Instruction, client int) {
 	d.finished++
 	d.turned = true
 	at := fmt.Sprintf("round %d/%d, client %d/%d%s", o.Round+1, d.rounds, d.finished, len(o.Clients), d.last)
-	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > quiet {
+	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > pause {
 		d.say("%s%s", at, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
 	}
 	share := float64(d.clients) / float64(max(1, len(o.Clients)))
@@ -174,7 +186,7 @@ func (d *Display) Round(r record.Record) {
 		d.earlier, d.began = r.Round+1, time.Now()
 	}
 	for _, line := range r.Warnings {
-		d.say("warning: round %d: %s", r.Round+1, line)
+		d.warn("warning: round %d: %s", r.Round+1, line)
 	}
 	d.last = fmt.Sprintf(", loss %.3f%s", r.Loss, accuracyOf(r))
 	if d.live {
@@ -255,7 +267,7 @@ func (d *Display) Warn(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	d.say("warning: %s", line)
+	d.warn("warning: %s", line)
 }
 
 // Fallback prints why provider auto chose the CPU, for commands that open no experiment.

@@ -44,7 +44,7 @@ func TestLines(t *testing.T) {
 		}
 		d.Turn(message.Instruction{Kind: message.Train, Round: 8, Clients: []int{0, 1}}, 0)
 		d.began = time.Now().Add(-time.Second)
-		d.spoke = time.Now().Add(-2 * quiet)
+		d.spoke = time.Now().Add(-2 * pause)
 		d.Turn(message.Instruction{Kind: message.Train, Round: 8, Clients: []int{0, 1, 2}}, 1)
 		d.Round(record.Record{Round: 8})
 		d.Close()
@@ -84,7 +84,7 @@ func TestSlowWork(t *testing.T) {
 	text := said(t, func() {
 		d := New(experiment.Defaults())
 		d.Work("features of x", 1, 100)
-		d.began, d.spoke = time.Now().Add(-3*time.Second), time.Now().Add(-2*quiet)
+		d.began, d.spoke = time.Now().Add(-3*time.Second), time.Now().Add(-2*pause)
 		d.Work("features of x", 50, 100)
 		d.Work("features of x", 100, 100)
 	})

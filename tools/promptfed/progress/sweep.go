@@ -117,7 +117,7 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end(c.Folder)
-	d.say("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
+	d.warn("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
 	d.show()
 }
 

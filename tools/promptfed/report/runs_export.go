@@ -54,7 +54,7 @@ func runsExport() *cobra.Command {
 func runsLog() *cobra.Command {
 	var to string
 	c := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: cli.AtLeast(1),
-		Short: "send runs to MLflow, as run --log does: those of serve, or those whose tracking server was down"}
+		Short: "send runs to MLflow, as run --track does: those of serve, or those whose tracking server was down"}
 	c.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
 	c.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, trackers.MLflow)

@@ -29,9 +29,10 @@ import (
 // flags are the flags of run, sweep and launch.
 type flags struct {
 	sets, keep, log []string
+	grid            []string
 	out, images     string
 	use             runfolder.Use
-	smoke           bool
+	smoke, quiet    bool
 	seeds           seedList
 	jobs            int
 	array           configs.Part
@@ -46,6 +47,15 @@ func (f *flags) add(c *cobra.Command) {
 	l.BoolVar(&f.smoke, "smoke", false, "run the small form that the file's section smoke describes, which takes "+
 		"about a minute")
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration or of every cell, as in train.lr=0.01")
+	for _, short := range []struct{ flag, key, help string }{{"method", "method", "train `METHOD`"},
+		{"rounds", "train.rounds", "train for `N` rounds"}, {"lr", "train.lr", "train at the learning `RATE`"},
+		{"clients", "partition.clients", "split the images among `N` clients"}} {
+		l.Func(short.flag, short.help+": --set "+short.key+"=...", func(value string) error {
+			f.sets = append(f.sets, short.key+"="+value)
+			return nil
+		})
+	}
+	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
 	l.StringVar(&f.out, "out", "", "folder of the run or sweep (default runs/NAME); with several configurations, the "+
 		"folder above them")
 	l.Var(&f.seeds, "seeds", "run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
@@ -53,8 +63,17 @@ func (f *flags) add(c *cobra.Command) {
 	l.BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round; a sweep tries failed cells "+
 		"again")
 	l.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
-	l.StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
+	l.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
 	f.view.AddFlags(c)
+}
+
+// check checks the flags and applies --quiet.
+func (f *flags) check() error {
+	progress.Quiet.Store(f.quiet)
+	if err := f.outputs.CheckTrackers(f.log); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
 }
 
 func runCommand(o cli.Outputs) *cobra.Command {
@@ -86,8 +105,8 @@ func (f *flags) addRun(c *cobra.Command) {
 
 // start runs the sweep or the single runs of the command line.
 func (f *flags) start(ctx context.Context, args []string) error {
-	if err := f.outputs.CheckTrackers(f.log); err != nil {
-		return cli.Usage(err)
+	if err := f.check(); err != nil {
+		return err
 	}
 	sweep, err := f.sweep(args)
 	if err != nil {

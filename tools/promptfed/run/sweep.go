@@ -18,20 +18,22 @@ import (
 func sweepCommand(o cli.Outputs) *cobra.Command {
 	f := flags{outputs: o}
 	c := &cobra.Command{
-		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] " +
-			"[--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
+		Use: "sweep FILE [--smoke] [--set key=value] [--grid key=value,value] [--keep axis=label,label] " +
+			"[--seeds 1,2] [--jobs N] [--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
 		Args: cli.Exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was " +
 			"stopped",
 	}
 	f.add(c)
 	f.cluster.Add(c)
 	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
+	c.Flags().StringArrayVar(&f.grid, "grid", nil, "add an axis to the file, which may be that of a run, as in "+
+		"train.lr=0.01,0.05; several make every combination")
 	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
 	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
 		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.outputs.CheckTrackers(f.log); err != nil {
-			return cli.Usage(err)
+		if err := f.check(); err != nil {
+			return err
 		}
 		if f.array.Of > 0 && f.use.Force {
 			return cli.Usagef("--array and --force: the parts share one folder, which none of them may " +
@@ -49,7 +51,7 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 
 // loadSweep reads a sweep from text, or from the file at path if text is nil. An error is a usage error.
 func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
-	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Keep: map[string][]string{}}
+	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Grid: f.grid, Keep: map[string][]string{}}
 	for _, k := range f.keep {
 		axis, labels, ok := strings.Cut(k, "=")
 		if !ok || axis == "" || labels == "" {

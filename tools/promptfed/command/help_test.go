@@ -1,0 +1,68 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Every command is in a group and has at least two examples, whose flags and numbers of arguments it accepts; every
+// name in the tables is that of a command.
+func TestExamples(t *testing.T) {
+	known := map[string]bool{}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden {
+			return
+		}
+		if c.Parent() != nil && c.Parent().Parent() == nil && c.GroupID == "" {
+			t.Errorf("%s is in no group", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.HasSubCommands() {
+			return
+		}
+		path := strings.TrimPrefix(c.CommandPath(), "promptfed ")
+		known[path] = true
+		lines := strings.Split(strings.TrimSpace(c.Example), "\n")
+		if len(lines) < 2 {
+			t.Errorf("%s has no two examples", path)
+		}
+		for _, line := range lines {
+			_, line, _ = strings.Cut(line, "promptfed ") // behind srun
+			line, _, _ = strings.Cut(line, " | ")
+			line, _, _ = strings.Cut(line, " > ")
+			fresh := root()
+			at, args, err := fresh.Find(strings.Fields(line))
+			if err == nil && at.CommandPath() != c.CommandPath() {
+				t.Errorf("%q is an example of %s", line, at.CommandPath())
+			}
+			if err == nil {
+				err = at.ParseFlags(args)
+			}
+			if err == nil && at.Args != nil {
+				err = at.Args(at, at.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	walk(root())
+	for path := range examples {
+		if !known[path] {
+			t.Errorf("there is no command %s", path)
+		}
+	}
+	for _, g := range groups {
+		for _, name := range strings.Fields(g.commands) {
+			if c, _, err := root().Find([]string{name}); name != "help" && name != "completion" &&
+				(err != nil || c.Name() != name) {
+				t.Errorf("there is no command %s", name)
+			}
+		}
+	}
+}
