@@ -34,9 +34,9 @@ func Alternatives(names []string) string {
 	return strings.Join(names, "")
 }
 
-// Similar returns the known names that someone who wrote name may mean, the most similar first. At most every third
-// letter differs; two neighbours in the wrong order are one difference. The section of a key may be missing, as in lr
-// for train.lr.
+// Similar returns the known names that someone who wrote name may mean, the most similar first. At most every fourth
+// letter differs, or one; two neighbours in the wrong order are one difference. The section of a key may be missing, as
+// in lr for train.lr.
 func Similar(name string, known []string) []string {
 	section, last := cut(strings.ToLower(name))
 	score := map[string]int{} // twice the distance, and 1 for a missing section
@@ -52,7 +52,7 @@ func Similar(name string, known []string) []string {
 				s++
 			}
 		}
-		if _, found := score[k]; !found && (d == 0 || n > 2 && d <= (n+1)/3) {
+		if _, found := score[k]; !found && (d == 0 || n > 2 && d <= max(1, n/4)) {
 			score[k], out = s, append(out, k)
 		}
 	}

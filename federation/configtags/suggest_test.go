@@ -6,8 +6,8 @@ import (
 )
 
 func TestSuggest(t *testing.T) {
-	keys := strings.Fields("method seed partition.clients partition.kind train.batch train.epochs train.lr train.lr_end " +
-		"train.rounds data.root data.set eval.last")
+	keys := strings.Fields("method seed partition.clients partition.kind train.batch train.epochs train.lr " +
+		"train.lr_end train.rounds data.root data.set eval.last")
 	methods := strings.Fields("coop fedpha fedprox fedotp ggtpc kgcoop maple plot promptfl promptsrc sdfed zeroshot")
 	for _, c := range []struct {
 		name  string
@@ -26,6 +26,7 @@ func TestSuggest(t *testing.T) {
 		{"fedop", methods, "did you mean fedotp? see all"},
 		{"sdfde", methods, "did you mean sdfed? see all"}, // two letters in the wrong order
 		{"resnet", methods, "see all"},
+		{"mnist", strings.Fields("a b c d e f g h list"), "see all"}, // two of five letters
 		{"x", keys[:2], "use method or seed"},
 		{"x", keys[:1], "use method"},
 	} {

@@ -364,6 +364,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	defer func() {
 		if err != nil {
+			err = b.Set.AllUnreadable(ctx, b.workers(), preprocess.Decode, err)
 			b.Close()
 		}
 	}()

@@ -48,7 +48,6 @@ func defaultRuntime() Runtime {
 
 const auto = "auto"
 
-
 // named returns a choice in the form of the documents, whether the configuration has it as a boolean of YAML or as
 // text.
 func named(choice string) string {

@@ -89,6 +89,15 @@ func TestExport(t *testing.T) {
 	if err != nil || e != nil || len(rows) != 2+len(pngs) || rows[len(rows)-1][0] != image {
 		t.Fatalf("%d rows, want a head, %d images of the folder and one: %v %v", len(rows), len(pngs), err, e)
 	}
+	broken := filepath.Join(t.TempDir(), "broken.png")
+	if err := os.WriteFile(broken, []byte("no image"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, code := call("predict", out, broken, image); code != 1 ||
+		!strings.HasPrefix(stdout, image+":") ||
+		!strings.Contains(stderr, "1 of 2 images cannot be read: "+broken+" (") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
 	best, at := 0.0, ""
 	for class, p := range probabilities(t, "predict", out, "--json", image) {
 		if p > best {

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,6 +22,7 @@ import (
 	"promptfed/federation/data/sets/source"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
+	"promptfed/models/preprocess"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -81,13 +84,13 @@ func predictCommand() *cobra.Command {
 		if file, ok := f.(*inference.File); ok && listen != "" {
 			return serving.Listen(cmd.Context(), listen, file)
 		}
-		list, err := f.Predict(cmd.Context(), images)
+		list, unread, err := predict(cmd.Context(), f, images)
 		if err != nil || len(list) == 0 {
-			return err
+			return cmp.Or(err, unread)
 		}
 		classes := f.Classes()
 		if asCSV {
-			return writePredictions(os.Stdout, classes, list)
+			return cmp.Or(writePredictions(os.Stdout, classes, list), unread)
 		}
 		out := json.NewEncoder(os.Stdout)
 		for _, p := range list {
@@ -103,9 +106,32 @@ func predictCommand() *cobra.Command {
 			}
 			fmt.Println()
 		}
-		return nil
+		return unread
 	}
 	return c
+}
+
+// predict classifies the images that can be read. unread is an error that names the others.
+func predict(ctx context.Context, f classifier, images []data.Example) (list []inference.Prediction, unread,
+	err error) {
+	list, err = f.Predict(ctx, images)
+	if first := (*data.BadImage)(nil); !errors.As(err, &first) {
+		return list, nil, err
+	}
+	s := data.Set{Test: images}
+	if err := s.DropUnreadable(ctx, 1, data.Skip, preprocess.Decode, nil); err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	for _, bad := range s.Skipped {
+		names = append(names, fmt.Sprintf("%s (%s)", bad.Name, bad.Reason))
+	}
+	unread = fmt.Errorf("%d of %d images cannot be read: %s", len(names), len(images), strings.Join(names, ", "))
+	if len(s.Test) > 0 {
+		list, err = f.Predict(ctx, s.Test)
+		return list, unread, err
+	}
+	return nil, unread, nil
 }
 
 func printFacts(facts []inference.Fact, asJSON bool) error {

@@ -73,6 +73,9 @@ func folder(l *source.Listing, cfg source.Config, dir string, label int, class, 
 	}
 	w := &source.Walk{Root: l.Images, Skip: cfg.Corrupt == data.Skip}
 	files, err := w.Images(dir)
+	if err == nil {
+		err = w.Usable()
+	}
 	if err != nil {
 		return err
 	}

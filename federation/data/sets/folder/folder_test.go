@@ -123,6 +123,8 @@ func TestFolderErrors(t *testing.T) {
 			"is a file"}},
 		{root(), []string{"holds no folders", "DOMAIN/CLASS/"}},
 		{root("cat/1.png", "dog/"), []string{"dog", "holds no images", ".png"}},
+		{root("cat/1.png", "cat/x.doc", "dog/2.png", "dog/notes.txt"), []string{"x.doc is not",
+			"notes.txt is not", "these 2 files"}},
 		{root("cat/1.png", "dog/notes.txt"), []string{"notes.txt", "is not an image file", "data.corrupt: skip"}},
 		{root("cat/1.png", "x/dog/1.png"), []string{"holds folders", "holds none"}},
 		{root("a/cat/1.png", "a/dog/"), []string{"dog", "holds no images"}},

@@ -128,11 +128,15 @@ func TestWalk(t *testing.T) {
 		return out
 	}
 	w := &Walk{Root: root}
-	if err := w.Classes("train", "", at("d/big_cat")); err == nil ||
-		!strings.HasSuffix(err.Error(), "0.png is empty: remove it, or set data.corrupt: skip") {
+	if err := w.Classes("train", "", at("d/big_cat")); err != nil {
 		t.Error(err)
 	}
-	w.Skip = true
+	if _, err := w.Set(); err == nil || !strings.Contains(err.Error(), "0.png is empty; ") ||
+		!strings.HasSuffix(err.Error(), "sub is a folder inside a class folder: remove or repair these 3 files, or "+
+			"set data.corrupt: skip") {
+		t.Error(err)
+	}
+	w = &Walk{Root: root, Skip: true}
 	if err := w.Classes("test", "Art", at("d/big_cat", "d/empty")); err != nil || len(w.Found) != 1 ||
 		w.Found[0].Class != "big cat" ||
 		w.Found[0].Domain != "Art" || w.Found[0].Example.ID != "d/big_cat/1.png" || w.Found[0].Split != "test" {

@@ -28,6 +28,8 @@ type Walk struct {
 	Found    []Found
 	Skipped  []data.Skipped
 	Notes    []string
+
+	refused data.Unusable
 }
 
 // Found is one image file with the split, domain and class of its folders.
@@ -128,11 +130,12 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		case e.Size() == 0:
 			reason = "is empty"
 		}
-		if reason != "" && !w.Skip {
-			return nil, fmt.Errorf("%s %s: remove it, or set data.corrupt: skip", path, reason)
+		if reason != "" && w.Skip {
+			w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: reason})
+			continue
 		}
 		if reason != "" {
-			w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: reason})
+			w.refused = append(w.refused, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
 		id, err := filepath.Rel(w.Root, path)
@@ -147,6 +150,14 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 func IsFolder(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
+}
+
+// Usable refuses the files so far that are not images, unless Skip is set.
+func (w *Walk) Usable() error {
+	if len(w.refused) > 0 {
+		return w.refused
+	}
+	return nil
 }
 
 // Classes reads class folders.
@@ -168,6 +179,9 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 			continue
 		}
 		if len(files) == 0 {
+			if err := w.Usable(); err != nil {
+				return err
+			}
 			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d,
 				strings.Join(Extensions, ", "))
 		}
@@ -180,6 +194,9 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 
 // Set makes a set of the found images. Without split folders, HoldOut or HoldOutInDomain makes the splits.
 func (w *Walk) Set() (*data.Set, error) {
+	if err := w.Usable(); err != nil {
+		return nil, err
+	}
 	s := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}

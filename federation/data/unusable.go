@@ -1,0 +1,57 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"slices"
+	"strings"
+)
+
+// Unusable is the error of a set with files that cannot be used as images. It lists them together, so that one repair
+// is enough.
+type Unusable []Skipped
+
+// mostNamed is the number of files that the error names.
+const mostNamed = 20
+
+func (u Unusable) Error() string {
+	var parts []string
+	for _, f := range u[:min(len(u), mostNamed)] {
+		parts = append(parts, f.Name+" "+f.Reason)
+	}
+	if more := len(u) - mostNamed; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	what := "this file"
+	if len(u) > 1 {
+		what = fmt.Sprintf("these %d files", len(u))
+	}
+	return fmt.Sprintf("%s: remove or repair %s, or set data.corrupt: skip", strings.Join(parts, "; "), what)
+}
+
+// AllUnreadable returns an Unusable error with every image of a set that cannot be read in place of the error of the
+// first one, for which it reads all images. Other errors are returned as they are.
+func (s *Set) AllUnreadable(ctx context.Context, workers int, decode Decoder, err error) error {
+	if first := (*BadImage)(nil); !errors.As(err, &first) {
+		return err
+	}
+	var all Unusable
+	for _, sp := range s.Splits() {
+		nothing := func(int, image.Image) (struct{}, error) { return struct{}{}, nil }
+		add := func(_ int, _ struct{}, bad *BadImage) error {
+			if bad != nil {
+				all = append(all, Skipped{bad.Name, "cannot be read (" + bad.Err.Error() + ")"})
+			}
+			return nil
+		}
+		if stopped := Decode(ctx, *sp.Examples, workers, Skip, decode, nothing, add); stopped != nil {
+			return errors.Join(stopped, err)
+		}
+	}
+	if len(all) == 0 { // it is readable again, or of another set
+		return err
+	}
+	return slices.Clip(all)
+}
