@@ -324,7 +324,8 @@ func TestBuildErrors(t *testing.T) {
 		// the deciding group must not vary between reports
 		{Layout{Rows: []string{"method", DomainAxis}, Columns: []string{MetricAxis}, Metrics: []string{"last", "f1"}},
 			"no number for both"},
-		{Layout{Metric: "lust"}, "last10"}, {Layout{Rows: []string{MetricAxis}, Metrics: []string{"lust"}}, "last10"},
+		{Layout{Metric: "lust"}, "did you mean last?"},
+		{Layout{Rows: []string{MetricAxis}, Metrics: []string{"lust"}}, "did you mean last?"},
 	} {
 		if _, err := Build(groups, c.l); err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%+v: %v", c.l, err)
