@@ -32,14 +32,14 @@ func checkEnvironment() error {
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
 		for key, value := range configtags.Flatten(c) {
 			if reflect.ValueOf(value).Kind() != reflect.Map {
-				known = append(known, variable(key))
+				known = append(known, strings.TrimPrefix(variable(key), prefix))
 			}
 		}
 	}
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, _, _ := strings.Cut(pair, "=")
 		own, ok := strings.CutPrefix(name, prefix)
-		if !ok || slices.Contains(known, name) || slices.ContainsFunc(variables, func(v string) bool {
+		if !ok || slices.Contains(known, own) || slices.ContainsFunc(variables, func(v string) bool {
 			return own == v || strings.HasSuffix(v, "_") && strings.HasPrefix(own, v)
 		}) {
 			continue
@@ -53,8 +53,11 @@ func checkEnvironment() error {
 				return fmt.Errorf("environment variable %s: %w", name, experiment.CheckFormer(key, nil))
 			}
 		}
-		return fmt.Errorf("environment variable %s is unknown; unset it: %s", name,
-			configtags.Suggest(name, known, "docs/configuration.md lists the keys"))
+		say := "docs/configuration.md lists the keys"
+		if similar := configtags.Similar(own, known); len(similar) > 0 {
+			say = "did you mean " + prefix + configtags.Alternatives(similar) + "?"
+		}
+		return fmt.Errorf("environment variable %s is unknown; unset it: %s", name, say)
 	}
 	return nil
 }

@@ -361,10 +361,10 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
 		{in(axis, "") + "card: {rows: [a, domain], columns: [metric], metrics: [last, f1]}", SweepOptions{},
 			[]string{"axes domain and metric", "no number for both"}},
-		{in(axis, "") + "card: {metric: accuraci}", SweepOptions{}, []string{"card.metric", "last10"}},
+		{in(axis, "") + "card: {metric: accuraci}", SweepOptions{}, []string{"card.metric", "docs/evaluation.md"}},
 		{in(axis, "") + "card: {metric: 'exam:new'}", SweepOptions{}, []string{"card.metric", "now called set:new"}},
 		{in(axis, "") + "card: {rows: [exam]}", SweepOptions{}, []string{"card.rows", "now called set"}},
-		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
+		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "unknown metric"}},
 		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column or both"}},
 		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default",
 			"global, personal or unsaid"}},
@@ -397,7 +397,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {figures: [{kind: pie}]}", SweepOptions{}, []string{"figure 1", "pie", "curves"}},
 		{in(axis, "") + "card: {figures: [{kind: curves, x: a}]}", SweepOptions{}, []string{"figure 1", "x", `"a"`,
 			"bytes or time"}},
-		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "bytes-to:PERCENT"}},
+		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "unknown metric"}},
 		{in(axis, ""), SweepOptions{Sets: []string{"train.lr=0.3"}},
 			[]string{"--set train.lr: axis a sets this key", "--keep a=LABEL"}},
 		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "kind is missing"}},
@@ -647,9 +647,9 @@ func TestGridOfTheCommandLine(t *testing.T) {
 	if c := s.Cells[3]; c.Config.Train.LR != 0.05 || c.Config.Method != "coop" || c.Labels["lr"] != "0.05" {
 		t.Errorf("%+v", c)
 	}
-	for grid, say := range map[string]string{"train.lr": "--grid train.lr: expected key=value,value", "=1": "expected key",
-		"train.lr=[": "expected key", "train.lr=": "expected key", "train.lrr=1": "did you mean train.lr?",
-		"train.lr=fast": "number"} {
+	for grid, say := range map[string]string{"train.lr": "--grid train.lr: expected key=value,value",
+		"=1": "expected key", "train.lr=[": "expected key", "train.lr=": "expected key",
+		"train.lrr=1": "did you mean train.lr?", "train.lr=fast": "number"} {
 		_, err := LoadSweep(file(t, run), SweepOptions{Grid: []string{grid}})
 		datatest.WantError(t, err, say)
 	}

@@ -131,7 +131,6 @@ func valuesOf(v reflect.Value, out map[string]any) {
 // decoded returns the layers of a stack with their options.
 func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any,
 	err error) {
-	yes, no := true, false
 	for i, n := range append([]string{name}, with...) {
 		d, err := Find(n)
 		switch {
@@ -140,11 +139,10 @@ func decoded(name string, with []string, options map[string]any) (stack []layer.
 		case err != nil:
 			return nil, nil, fmt.Errorf("with: %w", err)
 		case i == 0 && d.Wrapper():
-			return nil, nil, fmt.Errorf("method: %s is a wrapper; list it under with: and choose a base method, one "+
-				"of %s", n, strings.Join(names(&no), ", "))
+			return nil, nil, fmt.Errorf("method: %s is a wrapper; list it under with: and choose a base method "+
+				"(promptfed list methods)", n)
 		case i > 0 && !d.Wrapper():
-			return nil, nil, fmt.Errorf("with: %s is not a wrapper; wrappers are %s", n,
-				strings.Join(names(&yes), ", "))
+			return nil, nil, fmt.Errorf("with: %s is not a wrapper (promptfed list wrappers)", n)
 		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == n }):
 			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
 		}

@@ -19,11 +19,11 @@ func TestRefusesOptions(t *testing.T) {
 		options options
 		words   []string
 	}{
-		{"promptlf", nil, nil, []string{"promptlf", "promptfl", "fedpha", "coop"}},
-		{"fedprox", nil, nil, []string{"fedprox is a wrapper", "with:", "promptfl"}},
-		{"promptfl", []string{"coop"}, nil, []string{"coop is not a wrapper", "fedprox"}},
+		{"promptlf", nil, nil, []string{"promptlf", "did you mean promptfl?"}},
+		{"fedprox", nil, nil, []string{"fedprox is a wrapper", "with:", "promptfed list methods"}},
+		{"promptfl", []string{"coop"}, nil, []string{"coop is not a wrapper", "promptfed list wrappers"}},
 		{"promptfl", []string{"fedprox", "fedprox"}, nil, []string{"fedprox is listed twice"}},
-		{"promptfl", nil, options{"token": 4}, []string{"options.token", "unknown", "tokens, position, init_std"}},
+		{"promptfl", nil, options{"token": 4}, []string{"options.token", "unknown", "did you mean tokens?"}},
 		{"zeroshot", nil, options{"tokens": 4}, []string{"options.tokens", "unknown", "zeroshot: template, ensemble"}},
 		{"promptfl", []string{"fedprox"}, options{"nu": 4}, []string{"options.nu", "promptfl: tokens", "fedprox: mu"}},
 		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"nu": 4}}, []string{"options.fedprox.nu",

@@ -51,7 +51,8 @@ func Register(d layer.Def) {
 	}
 	_, builds := d.New().(layer.Builder)
 	if _, is := d.Default.(method.Method); !is && !builds {
-		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", d.Name, d.Default))
+		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", d.Name,
+			d.Default))
 	}
 	at, _ := slices.BinarySearchFunc(table, d, order)
 	table = slices.Insert(table, at, d)
@@ -72,18 +73,16 @@ func order(a, b layer.Def) int {
 func Find(name string) (layer.Def, error) {
 	i := slices.IndexFunc(table, func(d layer.Def) bool { return d.Name == name })
 	if i < 0 {
-		return layer.Def{}, fmt.Errorf("there is no method %q: %s", name, configtags.Suggest(name, names(nil),
+		return layer.Def{}, fmt.Errorf("there is no method %q: %s", name, configtags.Suggest(name, names(),
 			"promptfed list methods and promptfed list wrappers show all"))
 	}
 	return table[i], nil
 }
 
-func names(wrapper *bool) []string {
+func names() []string {
 	var out []string
 	for _, d := range table {
-		if wrapper == nil || d.Wrapper() == *wrapper {
-			out = append(out, d.Name)
-		}
+		out = append(out, d.Name)
 	}
 	return out
 }

@@ -83,7 +83,8 @@ func ParseName(full string) (Name, error) {
 		if err := CheckRenamed(text); err != nil {
 			return n, fmt.Errorf("metric %q: %w", full, err)
 		}
-		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(), ""))
+		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
+			"docs/evaluation.md lists all metrics"))
 	}
 	return n, nil
 }

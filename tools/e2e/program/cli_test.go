@@ -230,7 +230,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{"unknown option", []string{"run", config, "--out", out("1"), "--set", "options.beta=3"}, 2,
 			[]string{"options.beta", "ratio"}},
 		{"unknown method", []string{"run", config, "--out", out("2"), "--set", "method=fedfoo"}, 2, []string{"fedfoo",
-			"promptfl"}},
+			"promptfed list methods"}},
 		{"missing file", []string{"run", out("none.yaml")}, 2, []string{"none.yaml"}},
 		{"missing checkpoint", []string{"convert", out("nothing"), "--out", out("3")}, 1, []string{"nothing"}},
 		{"truncated checkpoint", []string{"convert", truncated, "--out", out("4")}, 1, []string{"half.safetensors"}},

@@ -53,13 +53,13 @@ func TestRuns(t *testing.T) {
 		t.Errorf("after rm: %+v, %v", all, err)
 	}
 	for say, args := range map[string][]string{
-		"not a tag":         {"tag", at("b"), "--add", "a b"},
-		"--add or --remove": {"tag", at("b")},
-		"expected done":     {"list", dir, "--state", "gone"},
-		"unknown metric":    {"list", dir, "--metric", "x"},
-		"no runs in":        {"rm", t.TempDir(), "--yes"},
-		"at least 2":        {"diff", at("b")},
-		"takes one of list": {"remove", at("b")},
+		"not a tag":                   {"tag", at("b"), "--add", "a b"},
+		"--add or --remove":           {"tag", at("b")},
+		"expected done":               {"list", dir, "--state", "gone"},
+		"unknown metric":              {"list", dir, "--metric", "x"},
+		"no runs in":                  {"rm", t.TempDir(), "--yes"},
+		"at least 2":                  {"diff", at("b")},
+		"compare, diff, export, list": {"remove", at("b")},
 	} {
 		if _, errText, code := call(append([]string{"runs"}, args...)...); code != usage || !strings.Contains(errText,
 			say) {

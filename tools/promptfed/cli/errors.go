@@ -88,14 +88,17 @@ func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 func Chooses(c *cobra.Command) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	c.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
 		var names []string
 		for _, sub := range c.Commands() {
 			if sub.IsAvailableCommand() {
 				names = append(names, sub.Name())
 			}
+		}
+		switch {
+		case len(args) == 0 && c.HasParent():
+			return Usagef("%s needs a command: use %s", c.CommandPath(), configtags.Alternatives(names))
+		case len(args) == 0:
+			return nil
 		}
 		return Usagef("there is no command %q: %s", c.CommandPath()+" "+args[0],
 			configtags.Suggest(args[0], names, c.CommandPath()+" --help lists all"))
