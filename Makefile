@@ -3,7 +3,9 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
-TESTED = ./...
+# The package that waits longest begins first.
+WAITS = promptfed/tools/e2e/attack
+TESTED = $(WAITS) $$(go list ./... | grep -vx $(WAITS))
 # Many tests wait for processes, deadlines and slow connections while others compute.
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
@@ -81,8 +83,7 @@ check: static tests ## run everything that CI runs, without deploy and smoke
 
 static: format vet lint ## run the checks that run no program of this module
 
-# make static has run vet, and rules is tools/checks. The package that waits longest begins first.
-WAITS = promptfed/tools/e2e/attack
+# make static has run vet, and rules is tools/checks.
 tests: TESTED = -vet=off $(WAITS) $$(go list ./... | grep -vx -e promptfed/tools/checks -e $(WAITS))
 tests: rules test ## run rules and all tests, without vet
 
