@@ -179,7 +179,7 @@ func TestChaos(t *testing.T) {
 				parallel(t)
 				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12,
 					certificates: certificates, quorum: 1, deadline: time.Minute, share: 0.5,
-					delay: 60 * time.Millisecond, damage: 0.05, limit: 90 * time.Second}, first)
+					delay: 60 * time.Millisecond, damage: 0.05, limit: 4 * time.Minute}, first)
 				list := slices.Concat(faults, faults)
 				r := rand.New(rand.NewPCG(first, 3))
 				r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
