@@ -15,17 +15,18 @@ COUNT ?= 24
 SEED ?= 1
 PYTHON ?= /usr/bin/python3
 VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
+BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/
 COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build program library library-cuda browser check static tests vet \
 	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## train the demo's methods on synthetic images, print their table, write runs/demo
+run: program ## train the demo's methods on synthetic images, print their table, write runs/demo
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
@@ -61,9 +62,13 @@ test: library browser ## run all tests
 	go test -timeout $(TESTTIME) $(ABREAST) $(TESTED)
 	@echo "make test: all packages passed"
 
-build: library ## build bin/promptfed, with the ONNX Runtime library beside it
-	@echo "building bin/promptfed"
-	@go build -trimpath -buildvcs=false -ldflags "-X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/promptfed ./tools/promptfed
+build: program ## build bin/promptfed and bin/promptfed-net, with the ONNX Runtime library beside them
+	@$(BUILD) ./tools/promptfed-net
+
+# Builds what one machine needs. The library is fetched meanwhile.
+program:
+	@echo "building bin/promptfed: about a minute on two cores if Go's build cache is empty, else seconds"
+	@tools/fetch-onnxruntime.sh & fetch=$$!; $(BUILD) ./tools/promptfed; built=$$?; wait $$fetch && exit $$built
 
 library:
 	@tools/fetch-onnxruntime.sh

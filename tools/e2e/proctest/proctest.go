@@ -27,7 +27,7 @@ func Main(m *testing.M, p *Programs) {
 	}
 	*p = Programs{filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")}
 	for out, from := range map[string]string{p.Promptfed: "promptfed/tools/promptfed",
-		p.NATS: "github.com/nats-io/nats-server/v2"} {
+		p.Promptfed + "-net": "promptfed/tools/promptfed-net", p.NATS: "github.com/nats-io/nats-server/v2"} {
 		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
 			os.Stderr.Write(text)
 			panic(err)

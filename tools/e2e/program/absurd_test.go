@@ -21,6 +21,7 @@ import (
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/tools/promptfed/command"
+	"promptfed/tools/promptfed/distributed"
 )
 
 // variant is a good model with one changed field.
@@ -187,7 +188,7 @@ func quiet(t *testing.T, dir string, args []string) (code int, text string) {
 	defer func() { os.Stdout, os.Stderr = out, was }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	code = command.Execute(ctx, args)
+	code = command.Execute(ctx, distributed.Machines, args)
 	b, err := os.ReadFile(errs.Name())
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		program = filepath.Join(dir, "promptfed")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", program,
-			"promptfed/tools/promptfed").CombinedOutput(); err != nil {
+		if out, err = exec.Command("go", "build", "-o", dir, "promptfed/tools/promptfed",
+			"promptfed/tools/promptfed-net").CombinedOutput(); err != nil {
 			os.Stderr.Write(out)
 		}
 	}

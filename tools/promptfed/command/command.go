@@ -11,7 +11,6 @@ import (
 
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/inspect"
 	"promptfed/tools/promptfed/report"
 	"promptfed/tools/promptfed/run"
@@ -19,19 +18,20 @@ import (
 	"promptfed/tools/promptfed/signals"
 )
 
-// Main runs promptfed with the arguments of the process, and exits.
-func Main() {
+// Main runs promptfed with the arguments of the process, and exits. Machines returns the commands across machines:
+// distributed.Machines for the whole program, or Handover.
+func Main(machines func(cli.Outputs) cli.Machines) {
 	ctx, stop := signals.Context(context.Background())
 	ctx = runfolder.WithCommandLine(ctx, os.Args)
-	code := Execute(ctx, os.Args[1:])
+	code := Execute(ctx, machines, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
 // Execute runs promptfed with arguments and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
 // It prints the error of the command as one line.
-func Execute(ctx context.Context, args []string) int {
-	root := root()
+func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args []string) int {
+	root := root(machines)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -48,7 +48,7 @@ func Execute(ctx context.Context, args []string) int {
 }
 
 // root returns the program with all its commands.
-func root() *cobra.Command {
+func root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
 	root := &cobra.Command{
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,
@@ -57,8 +57,9 @@ func root() *cobra.Command {
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	outputs := report.Outputs()
-	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
-		report.Commands())...)
+	other := machines(outputs)
+	root.AddCommand(slices.Concat(run.Commands(outputs, other), other.Commands, inspect.Commands(),
+		report.Commands(), removedCommands())...)
 	complete(root)
 	describe(root)
 	return cli.Chooses(root)

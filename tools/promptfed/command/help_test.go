@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/tools/promptfed/distributed"
+
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +37,7 @@ func TestExamples(t *testing.T) {
 			_, line, _ = strings.Cut(line, "promptfed ") // behind srun
 			line, _, _ = strings.Cut(line, " | ")
 			line, _, _ = strings.Cut(line, " > ")
-			fresh := root()
+			fresh := root(distributed.Machines)
 			at, args, err := fresh.Find(strings.Fields(line))
 			if err == nil && at.CommandPath() != c.CommandPath() {
 				t.Errorf("%q is an example of %s", line, at.CommandPath())
@@ -51,7 +53,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	walk(root())
+	walk(root(distributed.Machines))
 	for path := range examples {
 		if !known[path] {
 			t.Errorf("there is no command %s", path)
@@ -59,7 +61,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, name := range strings.Fields(g.commands) {
-			if c, _, err := root().Find([]string{name}); name != "help" && name != "completion" &&
+			if c, _, err := root(distributed.Machines).Find([]string{name}); name != "help" && name != "completion" &&
 				(err != nil || c.Name() != name) {
 				t.Errorf("there is no command %s", name)
 			}

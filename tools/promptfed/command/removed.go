@@ -35,6 +35,15 @@ const (
 	noNATS = "serve, join and status use no NATS any more; use certificates, with --tls DIR (promptfed certs)"
 )
 
+// removedCommands refuse the commands of earlier releases.
+func removedCommands() []*cobra.Command {
+	return []*cobra.Command{{Use: "nats-config", Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.Usagef("nats-config: serve uses no NATS server any more; clients connect to serve --listen " +
+				"HOST:PORT, and certificates (promptfed certs) say who they are")
+		}}}
+}
+
 // flagError marks the error of a flag as wrong usage. For a flag of an earlier release it says what to do instead.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/spf13/cobra"
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
@@ -19,37 +18,16 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// ClusterFlags are the flags of a run whose clients train on other machines.
-type ClusterFlags struct {
-	QueueOptions
-	URL string
-	// Opened, if not nil, receives the address of the NATS server that Open starts in this process.
-	Opened func(url string) error
-}
-
-// ListenScheme is the scheme of the URL of a NATS server that Open starts in this process.
-const ListenScheme = "listen://"
-
-// Add adds the flags to a command.
-func (f *ClusterFlags) Add(c *cobra.Command) {
-	c.Flags().StringVar(&f.URL, "cluster", "", "train the clients on machines that run promptfed work: URL of a NATS "+
-		"server with JetStream, or listen://HOST:PORT to start one here")
-	f.QueueOptions.add(c)
-}
-
-// Cluster is a connection to a NATS server on which runs find workers.
-type Cluster struct {
+// cluster is a connection to a NATS server on which runs find workers.
+type cluster struct {
 	nc    *nats.Conn
 	queue string
 	log   *slog.Logger
 	stop  func()
 }
 
-// Open connects to the NATS server, or starts it. Without --cluster it returns nil.
-func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
-	if f.URL == "" {
-		return nil, nil
-	}
+// openCluster connects to the NATS server of --cluster, or starts it.
+func openCluster(ctx context.Context, f cli.ClusterFlags) (cli.Cluster, error) {
 	if err := workers.CheckQueue(f.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
@@ -57,11 +35,11 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{queue: f.Queue, log: log}
-	if address, ok := strings.CutPrefix(f.URL, ListenScheme); ok {
-		return c, f.embed(c, address)
+	c := &cluster{queue: f.Queue, log: log}
+	if address, ok := strings.CutPrefix(f.URL, cli.ListenScheme); ok {
+		return c, c.embed(f, address)
 	}
-	options, err := f.connect(certs.ServerName)
+	options, err := connect(f.QueueOptions, certs.ServerName)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +51,8 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 }
 
 // embed starts a NATS server in this process.
-func (f ClusterFlags) embed(c *Cluster, address string) error {
-	token, err := f.readToken()
+func (c *cluster) embed(f cli.ClusterFlags, address string) error {
+	token, err := f.Token()
 	if err != nil {
 		return err
 	}
@@ -109,15 +87,9 @@ func (f ClusterFlags) embed(c *Cluster, address string) error {
 	return nil
 }
 
-// Close closes the connection and stops a server of this process. The cluster may be nil.
-func (c *Cluster) Close() {
-	if c != nil {
-		c.stop()
-	}
-}
+func (c *cluster) Close() { c.stop() }
 
-// Spread lets workers train and test the clients of an experiment; done ends their queue.
-func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.Settings) (done func(), err error) {
+func (c *cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.Settings) (done func(), err error) {
 	if err := b.Config.InOneProcess(); err != nil {
 		return nil, cli.Usage(err)
 	}

@@ -41,17 +41,15 @@ type joinFlags struct {
 	require     string
 	yes         bool
 	insecureDP  bool
-	link        Access
+	link        cli.Access
 
 	required []facts.Requirement
 }
 
 func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
-	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
-		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", Args: oneURL,
-		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
-			"connections"}
+	c := cli.NewMachineCommand("join", " URL --client K [--config CONFIG] [--set data.set=folder --set "+
+		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", oneURL)
 	l := c.Flags()
 	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
 	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
@@ -69,7 +67,7 @@ func joinCommand() *cobra.Command {
 	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	f.link.add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
+	f.link.Add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
 		"makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.client < 0 {
@@ -114,7 +112,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
-	server, err := f.link.server(url, certs.UserOf(f.client), f.state, log)
+	server, err := link(f.link, url, certs.UserOf(f.client), f.state, log)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type serveFlags struct {
 	sets           []string
 	out            string
 	listen         string
-	link           Access
+	link           cli.Access
 	classes        string
 	clients, wait  int
 	deadline       time.Duration
@@ -54,15 +54,14 @@ type serveFlags struct {
 
 func serveCommand(o cli.Outputs) *cobra.Command {
 	f := serveFlags{outputs: o}
-	c := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] [--deadline 5m] " +
-		"[--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
-		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
+	c := cli.NewMachineCommand("serve", " CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] "+
+		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", cli.Exactly(1))
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
 	l.StringVar(&f.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default :8443 "+
 		"with --tls, 127.0.0.1:8443 without)")
-	f.link.add(c, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
+	f.link.Add(c, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
 		"certificates are accepted, and each certificate names one client")
 	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
 		"clients that join before the start)")

@@ -32,7 +32,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
 	}
 	var err error
-	if set.Token, err = f.link.readToken(); err != nil {
+	if set.Token, err = f.link.Token(); err != nil {
 		return set, err
 	}
 	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
@@ -64,7 +64,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		log.Info("this server has no files of these backbones; the majority of the clients that join before the start "+
 			"decides which are the right ones", "backbones", others)
 	}
-	if set.Identity, err = f.link.certificate(certs.ServerName); err != nil {
+	if set.Identity, err = certificate(f.link, certs.ServerName); err != nil {
 		return set, err
 	}
 	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})

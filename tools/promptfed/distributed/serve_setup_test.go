@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/tools/promptfed/cli"
 )
 
 func TestBound(t *testing.T) {
@@ -67,7 +69,7 @@ func TestAddress(t *testing.T) {
 		{"127.0.0.1:-1", "certs", false, ""},
 		{"127.0.0.1:65536", "certs", true, ""},
 	} {
-		f := serveFlags{listen: c.listen, link: Access{TLS: c.tls}, insecure: c.insecure}
+		f := serveFlags{listen: c.listen, link: cli.Access{TLS: c.tls}, insecure: c.insecure}
 		if got, err := f.address(); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("--listen %q, --tls %q, --insecure %v: %q, %v", c.listen, c.tls, c.insecure, got, err)
 		}

@@ -18,19 +18,19 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/remote"
 	"promptfed/federation/net/wait"
+	"promptfed/tools/promptfed/cli"
 )
 
 func statusCommand() *cobra.Command {
-	var link Access
+	var access cli.Access
 	var asJSON bool
-	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]",
-		Args: oneURL, Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated " +
-			"live on a terminal"}
+	c := cli.NewMachineCommand("status", " URL [--tls DIR] [--token SECRET]", oneURL)
 	l := c.Flags()
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
-	link.add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
+	access.Add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes "+
+		"it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		server, err := link.server(args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
+		server, err := link(access, args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}

@@ -24,35 +24,33 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
-// WorkOptions are the flags of work.
-type WorkOptions struct {
+// workOptions are the flags of work.
+type workOptions struct {
 	sets   []string
 	config string
 	jobs   int
 
-	QueueOptions
-	Log  string             // format of the log: text or json
-	Idle time.Duration      // time without a run after which Work returns; 0 for no limit
-	Here *experiment.Config // folders of data and runtime of this machine; nil to use config and sets
+	cli.QueueOptions
+	log  string             // format of the log: text or json
+	idle time.Duration      // time without a run after which work returns; 0 for no limit
+	here *experiment.Config // folders of data and runtime of this machine; nil to use config and sets
 }
 
 func workCommand() *cobra.Command {
-	var f WorkOptions
-	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] " +
-		"[--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
-		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
-			"stopped"}
+	var f workOptions
+	c := cli.NewMachineCommand("work", " URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] "+
+		"[--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", cli.Exactly(1))
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
 		"runtime.provider=cuda; the other keys come from the run")
 	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
 	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
-	l.DurationVar(&f.Idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
-	l.StringVar(&f.Log, "log", "text", "format of the log on standard error: text or json")
-	f.QueueOptions.add(c)
+	l.DurationVar(&f.idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
+	f.QueueOptions.Add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		err := Work(cmd.Context(), args[0], f)
-		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // a worker ends in these two ways
+		err := work(cmd.Context(), args[0], f)
+		if cmd.Context().Err() != nil { // a signal ends a worker
 			return nil
 		}
 		return err
@@ -60,9 +58,9 @@ func workCommand() *cobra.Command {
 	return c
 }
 
-// Work trains clients of the runs on the NATS server at url, one run after the other.
-func Work(ctx context.Context, url string, f WorkOptions) error {
-	log, err := logger(f.Log)
+// work trains clients of the runs on the NATS server at url, one run after the other.
+func work(ctx context.Context, url string, f workOptions) error {
+	log, err := logger(f.log)
 	if err != nil {
 		return err
 	}
@@ -72,15 +70,15 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 	if f.jobs < 0 || f.jobs > workers.MaxJobs {
 		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, workers.MaxJobs)
 	}
-	options, err := f.connect(certs.WorkerUser)
+	options, err := connect(f.QueueOptions, certs.WorkerUser)
 	if err != nil {
 		return err
 	}
-	w := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.Idle, Log: log}
+	w := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.idle, Log: log}
 	reached := ctx
-	if f.Idle > 0 {
-		c, stop := context.WithTimeoutCause(ctx, f.Idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
-			f.Idle))
+	if f.idle > 0 {
+		c, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
+			f.idle))
 		defer stop()
 		reached = c
 	}
@@ -93,6 +91,9 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 	defer func() { now.close() }()
 	for {
 		inv, err := w.FetchInvitation(ctx, nc)
+		if errors.Is(err, workers.ErrIdle) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (t *task) job(ctx context.Context, client int, o message.Instruction, s mes
 }
 
 // prepare opens the experiment of a configuration from the run, with the folders and the runtime of this machine.
-func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) {
+func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) {
 	conf, err := configs.ParseText("the run's configuration", config)
 	if err == nil {
 		conf, err = experiment.CheckShared(conf)
@@ -143,10 +144,10 @@ func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err != nil {
 		return nil, err
 	}
-	if f.Here != nil {
-		conf.Runtime, conf.Data.Root, conf.Eval.SetsRoot = f.Here.Runtime, f.Here.Data.Root, f.Here.Eval.SetsRoot
+	if f.here != nil {
+		conf.Runtime, conf.Data.Root, conf.Eval.SetsRoot = f.here.Runtime, f.here.Data.Root, f.here.Eval.SetsRoot
 		for i, name := range conf.Backbones {
-			for _, path := range f.Here.Backbones {
+			for _, path := range f.here.Backbones {
 				if bundle.ShortName(path) == name {
 					conf.Backbones[i] = path
 				}

@@ -19,11 +19,9 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/authority"
-	"promptfed/federation/net/workers"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/signals"
 )
 
@@ -35,8 +33,8 @@ type launchFlags struct {
 	idle   time.Duration
 }
 
-func launchCommand(o cli.Outputs) *cobra.Command {
-	f := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
+func launchCommand(o cli.Outputs, m cli.Machines) *cobra.Command {
+	f := launchFlags{run: flags{outputs: o, machines: m}, member: fromSlurm(os.Getenv)}
 	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
 		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
 		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
@@ -89,8 +87,8 @@ func (f launchFlags) meetingFile() string { return filepath.Join(f.meet, "task-0
 func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-certs") }
 func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
 
-func (f launchFlags) queue() distributed.QueueOptions {
-	return distributed.QueueOptions{Queue: "default", Access: distributed.Access{TLS: f.certs()}}
+func (f launchFlags) queue() cli.QueueOptions {
+	return cli.QueueOptions{Queue: "default", Access: cli.Access{TLS: f.certs()}}
 }
 
 // clear removes the folder of the meeting. A folder with other files is an error.
@@ -127,7 +125,7 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 	if err := os.RemoveAll(f.signer()); err != nil {
 		return err
 	}
-	f.run.cluster = distributed.ClusterFlags{URL: distributed.ListenScheme + ":0", QueueOptions: f.queue()}
+	f.run.cluster = cli.ClusterFlags{URL: cli.ListenScheme + ":0", QueueOptions: f.queue()}
 	f.run.cluster.Opened = func(url string) error {
 		return atomicfile.Write(f.meetingFile(), atomicfile.JSON(meeting{url, f.member.job, f.member.restarts}, ""))
 	}
@@ -178,9 +176,8 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 			}
 		}
 	}()
-	err = distributed.Work(ctx, at.URL, distributed.WorkOptions{QueueOptions: f.queue(), Log: "text", Idle: f.idle,
-		Here: &here})
-	if ctx.Err() != nil || errors.Is(err, workers.ErrIdle) {
+	err = f.run.machines.Work(ctx, at.URL, f.queue(), f.idle, here)
+	if ctx.Err() != nil {
 		return nil
 	}
 	return err

@@ -21,18 +21,17 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
 	"promptfed/tools/promptfed/runfolder"
 )
 
 // runSweep runs the unfinished cells of a sweep.
 func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
-	others, err := f.cluster.Open(ctx)
+	others, disconnect, err := f.openCluster(ctx)
 	if err != nil {
 		return err
 	}
-	defer others.Close()
+	defer disconnect()
 	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, s.Name))
 	if err := checkRoots(unfinished(dir, s.Cells)); err != nil {
 		return err
@@ -127,7 +126,7 @@ type sweepRun struct {
 	dir      string
 	log      []string
 	workers  int
-	cluster  *distributed.Cluster
+	cluster  cli.Cluster
 	outputs  cli.Outputs
 	show     *progress.Sweep
 	features progress.FeatureLocks

@@ -5,6 +5,7 @@ import (
 	_ "example.com/taskres"
 
 	"promptfed/tools/promptfed/command"
+	"promptfed/tools/promptfed/distributed"
 )
 
-func main() { command.Main() }
+func main() { command.Main(distributed.Machines) }
