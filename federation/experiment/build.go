@@ -296,7 +296,11 @@ func (b *Built) openBackbones() error {
 		if err != nil {
 			return err
 		}
-		b.Info.Notes = append(b.Info.Notes, alike...)
+		spelled, err := spelledClasses(f, b.Set.Classes)
+		if err != nil {
+			return err
+		}
+		b.Info.Notes = append(append(b.Info.Notes, alike...), spelled...)
 		if why := b.Engine.NotBatchable(Backbone{f}); why != "" {
 			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
 				c.Runtime.BatchClients, why))
