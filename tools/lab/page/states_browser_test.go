@@ -31,12 +31,16 @@ func put(t *testing.T, dir, name, text string) {
 const firstRound = `{"round":0,"loss":1,"tested":true,"view":"global","accuracy":0.5,"per_client":[0.5],` +
 	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.5]}},"bytes_up":1,"bytes_down":1,"seconds":1}` + "\n"
 
+// startingIdentity is the identity of an experiment, which a run writes before its first round.
+const startingIdentity = `{"version":1,"seed":0,"values":{}}`
+
 // states writes run folders in every state, and returns the words that their rows show.
 func states(t *testing.T, root string) map[string]string {
 	for name, files := range map[string][]string{
 		"done":     {"rounds.jsonl", firstRound, "summary.json", `{"rounds":1}`},
 		"running":  {"rounds.jsonl", firstRound},
-		"starting": {"rounds.jsonl", ""},
+		"starting": {"experiment.json", startingIdentity}, // no file of rounds yet
+		"before":   {"rounds.jsonl", ""},
 		"cut":      {"rounds.jsonl", firstRound[:40]},
 		"failed":   {"rounds.jsonl", "", "error.txt", "the disk is full"},
 		"damaged":  {"rounds.jsonl", "\x00{not json\n", "summary.json", `{"rounds":3}`},
@@ -51,8 +55,15 @@ func states(t *testing.T, root string) map[string]string {
 	}
 	put(t, filepath.Join(root, "garbage"), "config.yaml", "garbage")
 	put(t, filepath.Join(root, "garbage"), "rounds.jsonl", "")
-	return map[string]string{"done": "done", "running": "1 of 4", "starting": "0 of 4", "cut": "0 of 4",
-		"failed": "failed", "damaged": "failed", "unread": "failed", "clients": "0 of 4", "garbage": "unfinished"}
+	put(t, filepath.Join(root, "grid"), "sweep.json", `{"name":"grid","axes":[{"name":"lr",`+
+		`"labels":["early","late"]}],"seeds":[1],"cells":[{"folder":"early/seed-1","labels":{"lr":"early"},"seed":1},`+
+		`{"folder":"late/seed-1","labels":{"lr":"late"},"seed":1}]}`)
+	put(t, filepath.Join(root, "grid", "early", "seed-1"), "error.txt", "the disk is full") // before its first round
+	put(t, filepath.Join(root, "empty", "folder"), "notes.txt", "")
+	put(t, filepath.Join(root, "join-0"), "config.yaml", "name: join-0\n") // of a client of promptfed serve
+	return map[string]string{"done": "done", "running": "1 of 4", "starting": "0 of 4", "before": "0 of 4",
+		"cut": "0 of 4", "failed": "failed", "damaged": "failed", "unread": "failed", "clients": "0 of 4",
+		"garbage": "unfinished", "grid, early": "failed", "grid, late": "missing"}
 }
 
 // complete checks that the page shows a row for every run, that no part of it failed, and that every section has
@@ -95,7 +106,11 @@ func TestPageOfEveryState(t *testing.T) {
 	b.load(filepath.Join(root, "report.html"))
 	b.complete(rows)
 	b.quiet()
-	live(t, root, rows)
+	for _, b := range []*tab{b, live(t, root, rows)} { // a row for each run, and no others
+		if got, want := b.text("#runs-status"), fmt.Sprintf("%d of %[1]d runs", len(rows)); got != want {
+			t.Errorf("the table has %s, not %s", got, want)
+		}
+	}
 }
 
 // live shows a folder in ui.
@@ -124,7 +139,7 @@ func TestPageBeforeTheFirstRun(t *testing.T) {
 	b := newTab(t)
 	b.do(chromedp.Navigate(server.URL))
 	b.until(`document.getElementById("live").textContent === "live"`)
-	put(t, filepath.Join(root, "first"), "rounds.jsonl", "")
+	put(t, filepath.Join(root, "first"), "experiment.json", startingIdentity)
 	put(t, filepath.Join(root, "first"), "config.yaml", "name: first\nmethod: promptfl\ntrain: {rounds: 4}\n")
 	b.until(`document.querySelector("#runs-table tbody tr") !== null`)
 	b.complete(map[string]string{"first": "0 of 4"})
@@ -145,7 +160,15 @@ func TestPageOfAThousandRuns(t *testing.T) {
 	if status := b.text("#runs-status"); !strings.Contains(status, "1000 of 1000 runs") {
 		t.Error(status)
 	}
-	if n := js[int](b, `document.querySelectorAll("#runs-table tbody tr").length`); n != 400 {
+	const rows = `document.querySelectorAll("#runs-table tbody tr").length`
+	if n := js[int](b, rows); n != 400 {
 		t.Errorf("the table has %d rows", n)
 	}
+	b.click("#runs-all")
+	if n := js[int](b, rows); n != 1000 {
+		t.Errorf("the table of all runs has %d rows", n)
+	}
+	b.focus("#runs-find")
+	b.key("seed>=900 accuracy=50")
+	b.until(rows + ` === 100`)
 }

@@ -103,6 +103,18 @@ func TestLoadLooseRuns(t *testing.T) {
 	}
 }
 
+// A run that starts has an identity and no rounds. A client's folder of promptfed join has only a configuration.
+func TestLoadStartingRun(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "run/config.yaml", config("run", "coop", 3, 9), "join-0/config.yaml", config("join-0", "coop", 3, 9))
+	identify(t, filepath.Join(dir, "run"), 3)
+	all := slices.Collect(Runs(load(t, dir).Groups))
+	if len(all) != 1 || all[0].Name != "run" || all[0].State != Unfinished ||
+		all[0].Reason != "0 of 9 rounds so far" {
+		t.Errorf("%d runs: %+v", len(all), all[0])
+	}
+}
+
 const plan = `{"name":"grid","axes":[{"name":"method","labels":["P","F"]},{"name":"rho","labels":["0.3","0.8"]}],
 "seeds":[1,2],"cells":[
 {"folder":"p/3/seed-1","labels":{"method":"P","rho":"0.3"},"seed":1},

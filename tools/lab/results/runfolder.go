@@ -32,9 +32,11 @@ type written struct {
 	}
 }
 
-// isRun reports whether a folder is a run folder.
+// isRun reports whether a folder is a run folder. A run that starts has no rounds yet. The folder of a client that
+// joins a server's run has neither rounds nor an identity and is not a run.
 func isRun(dir string) bool {
-	return isFile(dir, runfolder.ConfigFile) && isFile(dir, record.RoundsFile)
+	return isFile(dir, runfolder.ConfigFile) &&
+		(isFile(dir, experiment.IdentityFile) || isFile(dir, record.RoundsFile))
 }
 
 func isFile(dir, name string) bool {
