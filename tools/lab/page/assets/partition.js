@@ -85,7 +85,7 @@ function startPartition() {
   }
 
   for (const [name, s] of Object.entries({ split, form, order })) s.addEventListener("change", () => choose({ [name]: s.value }));
-  details.addEventListener("toggle", () => { if (details.open) list(); });
+  details.addEventListener("toggle", () => { if (details.open && part()) list(); });
   watch((changed) => {
     if (changed.some((k) => ["run", "data"].includes(k))) rechoose();
     else if (part() && changed.some((k) => ["split", "form", "order", "theme"].includes(k))) redraw();

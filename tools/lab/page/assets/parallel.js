@@ -1,0 +1,198 @@
+// Parallel draws parallel coordinates: an axis for each dimension, a line for each run. It is drawn by hand, since libraries for it bring
+// d3 or a second chart library, many times the size of this file.
+const drawing = (tag, attributes, ...children) => {
+  const e = document.createElementNS(svgSpace, tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+};
+
+class Parallel {
+  // opened is called with the id of a run, brushed with the ranges of values that the reader brushed, by the dimension's name.
+  constructor(host, opened, brushed) {
+    Object.assign(this, { host, opened, brushed, brushes: {}, at: -1 });
+    this.tip = el("div", { class: "tip", hidden: true });
+    this.heard = el("div", { class: "heard", role: "status" });
+    this.svg = drawing("svg", {});
+    host.append(this.svg, this.tip, this.heard);
+    host.addEventListener("pointermove", (e) => this.point(e));
+    host.addEventListener("pointerleave", () => this.mark(-1));
+    host.addEventListener("click", (e) => { if (this.at >= 0 && !e.target.closest(".axle")) this.opened(this.order[this.at].id); });
+    host.addEventListener("keydown", (e) => this.key(e));
+    new ResizeObserver(() => { if (this.runs && host.parentElement.clientWidth !== this.width) this.draw(this.runs, this.dimensions, this.brushes, this.colour); }).observe(host.parentElement);
+  }
+
+  draw(runs, dimensions, brushes, colour) {
+    Object.assign(this, { runs, dimensions, colour, at: -1, width: this.host.parentElement.clientWidth });
+    const result = dimensions[dimensions.length - 1];
+    this.order = [...runs].sort((a, b) => result.of(b) - result.of(a)); // the keys go through the runs from the best number down
+    this.wide = Math.max(this.width - 2, 92 * dimensions.length);
+    this.high = 340;
+    this.top = 52;
+    this.bottom = this.high - 34;
+    this.host.style.width = this.wide + "px";
+    Object.entries({ width: this.wide, height: this.high, viewBox: `0 0 ${this.wide} ${this.high}` }).forEach(([k, v]) => this.svg.setAttribute(k, v));
+    const gap = (this.wide - 100) / (dimensions.length - 1);
+    this.x = dimensions.map((_, i) => 26 + i * gap);
+    this.lines = this.order.map((r) => drawing("path", { d: this.path(r), stroke: colour(r) }));
+    const focused = [...this.svg.querySelectorAll(".axle")].indexOf(document.activeElement);
+    this.svg.replaceChildren(drawing("g", { class: "lines" }, ...this.lines), ...dimensions.map((d, i) => this.axle(d, i, gap)));
+    if (focused >= 0) this.svg.querySelectorAll(".axle")[Math.min(focused, dimensions.length - 1)].focus();
+    this.tip.hidden = true;
+    this.host.setAttribute("aria-label", `Parallel coordinates of ${runs.length} runs: ${dimensions.map((d) => d.title).join(", ")}`);
+    this.brush(brushes);
+  }
+
+  // y is the height of a run on an axis; a run without the setting is below it.
+  y(i, run) {
+    const v = this.dimensions[i].of(run);
+    return v == null ? this.bottom + 16 : this.height(this.dimensions[i].at(v));
+  }
+
+  height(place) {
+    return this.bottom - place * (this.bottom - this.top);
+  }
+
+  path(run) {
+    return "M" + this.dimensions.map((_, i) => `${this.x[i].toFixed(1)} ${this.y(i, run).toFixed(1)}`).join("L");
+  }
+
+  // axle is an axis with its title, ticks and brush. The pointer drags a brush; the arrow keys move its lower end, with Shift the upper.
+  axle(d, i, gap) {
+    const x = this.x[i], last = i === this.dimensions.length - 1;
+    const all = few(d) && d.values.length <= mostTexts ? d.values.map((v) => [d.at(v), v]) : [0, 0.25, 0.5, 0.75, 1].map((p) => [p, Number(d.back(p).toPrecision(3))]);
+    const ticks = all.reduce((kept, t) => (kept.length && this.height(kept[kept.length - 1][0]) - this.height(t[0]) < 14 ? kept : [...kept, t]), []);
+    const label = (v) => short(d.numeric ? formatTick(v, d.unit) : v, Math.floor(gap / 8));
+    const missing = this.runs.some((r) => d.of(r) == null);
+    const g = drawing("g", { class: "axle", tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-label": `Brush of ${d.title}`, "aria-valuemin": 0, "aria-valuemax": 100 },
+      drawing("rect", { class: "strip", x: x - 14, y: this.top - 8, width: 28, height: this.bottom - this.top + 16 }),
+      drawing("line", { x1: x, x2: x, y1: this.top, y2: this.bottom }),
+      drawing("rect", { class: "brush", x: x - 7, width: 14, rx: 2 }),
+      drawing("text", { class: "name", x: last ? this.wide - 2 : x - 14, y: i % 2 ? 30 : 14, "text-anchor": last ? "end" : "start" }, drawing("title", {}, d.title), short(d.title, Math.floor((last ? gap : 2 * gap) / 7.5))),
+      ...ticks.flatMap(([at, v]) => [drawing("line", { x1: x - 3, x2: x + 3, y1: this.height(at), y2: this.height(at) }),
+        drawing("text", { x: x + 10, y: this.height(at) + 4 }, label(v))]),
+      ...(missing ? [drawing("text", { x: x + 10, y: this.bottom + 20 }, "none")] : []));
+    g.addEventListener("pointerdown", (e) => this.drag(e, g, d));
+    return g;
+  }
+
+  drag(e, g, d) {
+    e.preventDefault();
+    g.focus({ preventScroll: true, focusVisible: false });
+    const strip = g.querySelector(".strip"), place = (event) => {
+      const box = this.svg.getBoundingClientRect();
+      return Math.min(1, Math.max(0, (this.bottom - (event.clientY - box.top)) / (this.bottom - this.top)));
+    };
+    const from = place(e), before = { ...this.brushes };
+    strip.setPointerCapture(e.pointerId);
+    const move = (event) => {
+      const [low, high] = [from, place(event)].sort((a, b) => a - b);
+      const range = (high - low) * (this.bottom - this.top) < 4 ? null : valuesWithin(d, low, high);
+      const { [d.name]: _, ...others } = before;
+      this.brush(range ? { ...others, [d.name]: range } : others);
+    };
+    const end = (event) => {
+      strip.removeEventListener("pointermove", move);
+      if (event.type === "pointerup") move(event); // without a drag the brush goes
+      else this.brush(before);
+      this.brushed(this.brushes);
+    };
+    strip.addEventListener("pointermove", move);
+    for (const type of ["pointerup", "pointercancel"]) strip.addEventListener(type, end, { once: true });
+  }
+
+  // brush shows ranges of values, and dims the runs outside.
+  brush(brushes) {
+    this.brushes = brushes;
+    if (!this.runs) return;
+    this.order.forEach((r, i) => this.lines[i].classList.toggle("out", !within(r, this.dimensions, brushes)));
+    this.dimensions.forEach((d, i) => {
+      const g = this.svg.querySelectorAll(".axle")[i], rect = g.querySelector(".brush"), [low, high] = this.range(d);
+      const whole = low <= 0 && high >= 1;
+      rect.setAttribute("y", this.height(high) - 3);
+      rect.setAttribute("height", this.height(low) - this.height(high) + 6);
+      rect.style.display = whole ? "none" : "";
+      g.setAttribute("aria-valuenow", Math.round(100 * low));
+      g.setAttribute("aria-valuetext", whole ? "all values" : brushes[d.name].map((v) => (d.numeric ? formatTick(v, d.unit) : v)).join(" to "));
+    });
+  }
+
+  // range is the brushed part of an axis, from 0 to 1.
+  range(d) {
+    const [low, high] = Array.isArray(this.brushes[d.name]) ? this.brushes[d.name].map(d.at) : [0, 1];
+    return low <= high ? [low, high] : [0, 1];
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.altKey || e.metaKey) return;
+    const by = { ArrowUp: 1, ArrowDown: -1 }[e.key], g = e.target.closest(".axle");
+    if (g) {
+      const d = this.dimensions[[...this.svg.querySelectorAll(".axle")].indexOf(g)];
+      const { [d.name]: _, ...others } = this.brushes;
+      if (e.key === "Escape" || e.key === "Delete") this.brushed(others);
+      else if (by) this.brushed({ ...others, ...this.moved(d, by, e.shiftKey) });
+      else return;
+    } else if (by || e.key === "ArrowLeft" || e.key === "ArrowRight") {
+      const step = by ? -by : e.key === "ArrowRight" ? 1 : -1;
+      this.mark(Math.min(Math.max(this.at + step, 0), this.order.length - 1));
+      this.heard.textContent = [this.order[this.at].name, ...this.told(this.order[this.at]).map((t) => t.join(" "))].join(", ");
+    } else if (e.key === "Enter" && this.at >= 0) this.opened(this.order[this.at].id);
+    else if (e.key === "Escape") this.mark(-1);
+    else return;
+    e.preventDefault();
+  }
+
+  // moved moves one end of a brush to the next value, or by a twentieth of an axis with many.
+  moved(d, by, upper) {
+    const range = this.range(d), stops = few(d) ? d.values.map(d.at) : Array.from({ length: 21 }, (_, i) => i / 20);
+    const end = upper ? 1 : 0, now = stops.reduce((best, s, i) => (Math.abs(s - range[end]) < Math.abs(stops[best] - range[end]) ? i : best), 0);
+    const to = stops[Math.min(Math.max(now + by, 0), stops.length - 1)];
+    if (upper ? to >= range[0] : to <= range[1]) range[end] = to; // the ends do not pass each other
+    return range[0] <= 0 && range[1] >= 1 ? {} : { [d.name]: valuesWithin(d, ...range) };
+  }
+
+  // told names what a run has on each axis.
+  told(run) {
+    return this.dimensions.map((d) => { const v = d.of(run); return [d.title, v == null ? "none" : d.numeric ? formatValue(v, d.unit || "") : v]; });
+  }
+
+  // point marks the run whose line is nearest to the pointer.
+  point(e) {
+    const box = this.svg.getBoundingClientRect(), px = e.clientX - box.left, py = e.clientY - box.top;
+    const next = this.x.findIndex((x) => x > px), i = next < 0 ? this.x.length - 2 : Math.max(0, next - 1);
+    const share = Math.min(1, Math.max(0, (px - this.x[i]) / (this.x[i + 1] - this.x[i])));
+    let near = -1, least = 14;
+    this.order.forEach((run, k) => {
+      const far = Math.abs(this.y(i, run) + share * (this.y(i + 1, run) - this.y(i, run)) - py);
+      if (far < least && !this.lines[k].classList.contains("out")) [near, least] = [k, far];
+    });
+    this.mark(e.buttons ? -1 : near, px, py);
+  }
+
+  mark(k, px, py) {
+    if (this.lines[this.at]) this.lines[this.at].classList.remove("here");
+    this.at = k;
+    this.svg.classList.toggle("marked", k >= 0);
+    this.tip.hidden = k < 0;
+    if (k < 0) return;
+    const run = this.order[k], last = this.x.length - 1;
+    this.lines[k].classList.add("here");
+    this.lines[k].parentNode.append(this.lines[k]); // above the others
+    this.tip.replaceChildren(el("b", {}, run.name), ...this.told(run).map(([name, v]) => el("div", {}, swatch({ colour: this.colour(run), width: 2, dash: [] }), el("span", {}, name), el("span", {}, v))));
+    const [x, y] = [px ?? this.x[last], py ?? this.y(last, run)], left = x > this.wide / 2 ? x - 16 - this.tip.offsetWidth : x + 16;
+    this.tip.style.left = Math.min(Math.max(0, left), this.wide - this.tip.offsetWidth) + "px";
+    this.tip.style.top = Math.min(Math.max(0, y - this.tip.offsetHeight / 2), this.high - this.tip.offsetHeight) + "px";
+  }
+}
+
+// few tells whether brushes of a dimension end at its values.
+const few = (d) => !d.numeric || d.values.length <= 20;
+
+// valuesWithin is a part of an axis as the first and the last value inside; null for none.
+function valuesWithin(d, low, high) {
+  if (!few(d)) return [d.back(low), d.back(high)].map((v) => Number(v.toPrecision(6)));
+  const inside = d.values.filter((v) => d.at(v) >= low - 1e-9 && d.at(v) <= high + 1e-9);
+  return inside.length ? [inside[0], inside[inside.length - 1]] : null;
+}
+
+const short = (text, most) => (text.length > most ? text.slice(0, Math.max(1, most - 1)) + "…" : text);
