@@ -24,7 +24,7 @@ var assets embed.FS
 // scripts are the page's scripts in the order of execution, inside one function.
 var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", "tables.js", "format.js", "lines.js",
 	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "parallel.js", "settings.js", "grid.js", "partition.js",
-	"run.js", "compare.js", "live.js", "keys.js", "start.js"}
+	"run.js", "samples.js", "compare.js", "live.js", "keys.js", "start.js"}
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"image": func(svg []byte) template.URL {
@@ -86,7 +86,9 @@ func newView(r Report) (v view, data block, err error) {
 
 // style and script are the page's; its policy allows only these two.
 var (
-	style  = sync.OnceValue(func() string { return texts("uplot/uPlot.min.css", "page.css", "settings.css") })
+	style = sync.OnceValue(func() string {
+		return texts("uplot/uPlot.min.css", "page.css", "settings.css", "samples.css")
+	})
 	script = sync.OnceValue(func() string {
 		licence, code, _ := strings.Cut(texts("uplot/LICENSE", "uplot/uPlot.iife.min.js"), "/*!")
 		return texts("language.js") + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" +

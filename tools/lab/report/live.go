@@ -17,7 +17,7 @@ import (
 func Live(dirs []string) ui.Source {
 	p := &livePage{dirs: dirs}
 	return ui.Source{Version: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report,
-		Details: p.details}
+		Details: p.details, Run: p.run}
 }
 
 // livePage rebuilds the page of some folders repeatedly.
@@ -72,17 +72,26 @@ func (p *livePage) report() (page.Report, error) {
 	return out, err
 }
 
-// details reads the page's data about a single run.
-func (p *livePage) details(id string) (page.Run, error) {
+// run returns a copy of the run that the page calls id.
+func (p *livePage) run(id string) (results.Run, error) {
 	if p.last != nil {
 		for run := range results.Runs(p.last.Groups) {
 			if p.last.seen(run.Dir) == id {
-				out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
-				return out, pageDetails(run, &out)
+				return *run, nil
 			}
 		}
 	}
-	return page.Run{}, ui.ErrNoRun
+	return results.Run{}, ui.ErrNoRun
+}
+
+// details reads the page's data about a single run.
+func (p *livePage) details(id string) (page.Run, error) {
+	run, err := p.run(id)
+	if err != nil {
+		return page.Run{}, err
+	}
+	out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
+	return out, pageDetails(&run, &out)
 }
 
 // origin describes how a run was started, from its folder. Reports omit it, because it differs between two runs of one

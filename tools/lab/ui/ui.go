@@ -5,6 +5,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,14 +14,17 @@ import (
 	"time"
 
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/samples"
 	"promptfed/tools/promptfed/hostguard"
 )
 
 // Source supplies the page. Its functions are never called concurrently.
 type Source struct {
-	Version func() uint64                     // changes whenever the data changes
-	Report  func() (page.Report, error)       // with Live set
-	Details func(id string) (page.Run, error) // data of a single run; ErrNoRun if it does not exist
+	Version func() uint64                        // changes whenever the data changes
+	Report  func() (page.Report, error)          // with Live set
+	Details func(id string) (page.Run, error)    // data of a single run; ErrNoRun if it does not exist
+	Run     func(id string) (results.Run, error) // a copy; likewise
 }
 
 // ErrNoRun is the error for a run outside the report.
@@ -29,10 +33,12 @@ var ErrNoRun = fmt.Errorf("no such run")
 // heartbeat is the interval of messages to an open page, so that both sides notice a lost connection.
 const heartbeat = 15 * time.Second
 
-// Server is an http.Handler for the page, its changes and the details of runs.
+// Server is an http.Handler for the page, its changes, the details of runs and their test images.
 type Server struct {
 	source  Source
 	handler http.Handler
+
+	classifies chan struct{} // holds an element while test images are classified
 
 	mu      sync.Mutex // guards the source and the fields below
 	stamp   uint64
@@ -43,10 +49,12 @@ type Server struct {
 // New returns a server.
 func New(source Source) *Server {
 	mux := http.NewServeMux()
-	s := &Server{source: source, handler: hostguard.Loopback(mux), readers: map[chan struct{}]bool{}}
+	s := &Server{source: source, handler: hostguard.Loopback(mux), classifies: make(chan struct{}, 1),
+		readers: map[chan struct{}]bool{}}
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /details", s.details)
+	mux.HandleFunc("POST /samples", s.samples) // no GET, which other web sites may send
 	return s
 }
 
@@ -134,6 +142,33 @@ func (s *Server) details(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(body)
+}
+
+// samples classifies test images of a client, for one request at a time. A request names no file.
+func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.classifies <- struct{}{}:
+		defer func() { <-s.classifies }()
+	case <-r.Context().Done():
+		return
+	}
+	s.mu.Lock()
+	run, err := s.source.Run(r.FormValue("run"))
+	s.mu.Unlock()
+	var client int
+	if err == nil {
+		client, err = strconv.Atoi(r.FormValue("client"))
+	}
+	var found *samples.Samples
+	if err == nil {
+		found, err = samples.Of(r.Context(), run, client, r.FormValue("view"))
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(found)
 }
 
 // events sends the page the differences between its runs and the current runs, from now on.

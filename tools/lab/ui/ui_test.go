@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 )
 
 // made is a source of two runs; rounds is the number of rounds of the first.
@@ -47,6 +48,12 @@ func (m *made) source() Source {
 				return page.Run{}, ErrNoRun
 			}
 			return page.Run{Config: "seed: 1", Log: []string{"round 1"}}, nil
+		},
+		Run: func(id string) (results.Run, error) {
+			if id != "a" {
+				return results.Run{}, ErrNoRun
+			}
+			return results.Run{}, nil
 		},
 	}
 }
@@ -103,9 +110,23 @@ func TestOtherHostsAreRefused(t *testing.T) {
 	if got, _ := get(t, address+"/../../etc/passwd", ""); got != 404 {
 		t.Errorf("another path: %d", got)
 	}
-	resp, err := http.Post(address+"/", "text/plain", nil)
-	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %v, %v", resp, err)
+	for path, want := range map[string]int{"/": 405, "/samples?run=a&client=x": 404,
+		"/samples?run=../a&client=0": 404} {
+		if resp, err := http.Post(address+path, "text/plain", nil); err != nil || resp.StatusCode != want {
+			t.Errorf("POST %s: %v, %v, want %d", path, resp, err, want)
+		}
+	}
+	// a web page of another site starts no work
+	req, err := http.NewRequest(http.MethodPost, address+"/samples?run=a&client=0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Origin", "http://runs.example")
+	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("POST from another site: %v, %v", resp, err)
+	}
+	if got, _ := get(t, address+"/samples?run=a&client=0", ""); got != http.StatusMethodNotAllowed {
+		t.Errorf("GET of test images: %d", got)
 	}
 }
 

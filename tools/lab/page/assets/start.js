@@ -8,7 +8,7 @@ function startWritten(box) {
     markMethods(table);
   }
 }
-for (const start of [startTheme, () => startWritten(document), startRuns, startCurves, startSettings, startCompare, startRun, startPartition, startLive, startKeys]) guarded(start)();
+for (const start of [startTheme, () => startWritten(document), startRuns, startCurves, startSettings, startCompare, startRun, startPartition, startSamples, startLive, startKeys]) guarded(start)();
 
 // A link to a section keeps what was chosen.
 document.addEventListener("click", (e) => {
