@@ -1,4 +1,4 @@
-// Test images of a client with their predictions. A live page has its server classify them; they are on this machine only and in no report.
+// Test images of a client with their predictions. The server of a live page classifies them when asked; no report has them.
 const sampleKinds = [["", "wrong ones first"], ["wrong", "wrong"], ["right", "right"]], mostSamples = 24;
 
 function startSamples() {
