@@ -22,7 +22,13 @@ class Parallel {
     new ResizeObserver(() => { if (this.runs && host.parentElement.clientWidth !== this.width) this.draw(this.runs, this.dimensions, this.brushes, this.colour); }).observe(host.parentElement);
   }
 
-  draw(runs, dimensions, brushes, colour) {
+  // draw replaces what is drawn, after a drag in progress.
+  draw(...given) {
+    if (this.held) this.late = given;
+    else this.redraw(...given);
+  }
+
+  redraw(runs, dimensions, brushes, colour) {
     Object.assign(this, { runs, dimensions, colour, at: -1, width: this.host.parentElement.clientWidth });
     const result = dimensions[dimensions.length - 1];
     this.order = [...runs].sort((a, b) => result.of(b) - result.of(a)); // the keys go through the runs from the best number down
@@ -40,7 +46,8 @@ class Parallel {
     if (focused >= 0) this.svg.querySelectorAll(".axle")[Math.min(focused, dimensions.length - 1)].focus();
     this.tip.hidden = true;
     this.host.setAttribute("aria-label", `Parallel coordinates of ${runs.length} runs: ${dimensions.map((d) => d.title).join(", ")}`);
-    this.brush(brushes);
+    this.svg.style.setProperty("--seen", runs.length > 200 ? 0.25 : 0.65);
+    this.dim(brushes);
   }
 
   // y is the height of a run on an axis; a run without the setting is below it.
@@ -60,9 +67,8 @@ class Parallel {
   // axle is an axis with its title, ticks and brush. The pointer drags a brush; the arrow keys move its lower end, with Shift the upper.
   axle(d, i, gap) {
     const x = this.x[i], last = i === this.dimensions.length - 1;
-    const all = few(d) && d.values.length <= mostTexts ? d.values.map((v) => [d.at(v), v]) : [0, 0.25, 0.5, 0.75, 1].map((p) => [p, Number(d.back(p).toPrecision(3))]);
-    const ticks = all.reduce((kept, t) => (kept.length && this.height(kept[kept.length - 1][0]) - this.height(t[0]) < 14 ? kept : [...kept, t]), []);
-    const label = (v) => short(d.numeric ? formatTick(v, d.unit) : v, Math.floor(gap / 8));
+    const ticks = ticksOf(d).map((v) => [d.at(v), v]).reduce((kept, t) => (kept.length && this.height(kept[kept.length - 1][0]) - this.height(t[0]) < 14 ? kept : [...kept, t]), []);
+    const label = (v) => short(d.numeric ? (v !== 0 && Math.abs(v) < 1e-4 ? v.toExponential() : formatTick(v, d.unit)) : v, Math.floor(gap / 8));
     const missing = this.runs.some((r) => d.of(r) == null);
     const g = drawing("g", { class: "axle", tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-label": `Brush of ${d.title}`, "aria-valuemin": 0, "aria-valuemax": 100 },
       drawing("rect", { class: "strip", x: x - 14, y: this.top - 8, width: 28, height: this.bottom - this.top + 16 }),
@@ -77,32 +83,40 @@ class Parallel {
   }
 
   drag(e, g, d) {
+    if (e.button !== 0) return;
     e.preventDefault();
     g.focus({ preventScroll: true, focusVisible: false });
     const strip = g.querySelector(".strip"), place = (event) => {
       const box = this.svg.getBoundingClientRect();
       return Math.min(1, Math.max(0, (this.bottom - (event.clientY - box.top)) / (this.bottom - this.top)));
     };
-    const from = place(e), before = { ...this.brushes };
+    const from = place(e), before = { ...this.brushes }, over = new AbortController();
     strip.setPointerCapture(e.pointerId);
+    this.held = true;
     const move = (event) => {
       const [low, high] = [from, place(event)].sort((a, b) => a - b);
       const range = (high - low) * (this.bottom - this.top) < 4 ? null : valuesWithin(d, low, high);
       const { [d.name]: _, ...others } = before;
-      this.brush(range ? { ...others, [d.name]: range } : others);
+      this.dim(range ? { ...others, [d.name]: range } : others);
     };
     const end = (event) => {
-      strip.removeEventListener("pointermove", move);
+      over.abort();
       if (event.type === "pointerup") move(event); // without a drag the brush goes
-      else this.brush(before);
-      this.brushed(this.brushes);
+      else this.dim(before);
+      const chosen = this.brushes, late = this.late;
+      this.held = this.late = null;
+      if (late) this.draw(...late);
+      this.brushed(chosen);
     };
-    strip.addEventListener("pointermove", move);
-    for (const type of ["pointerup", "pointercancel"]) strip.addEventListener(type, end, { once: true });
+    for (const [type, f] of [["pointermove", move], ["pointerup", end], ["pointercancel", end]]) strip.addEventListener(type, f, { signal: over.signal });
   }
 
-  // brush shows ranges of values, and dims the runs outside.
   brush(brushes) {
+    if (!this.held) this.dim(brushes);
+  }
+
+  // dim shows ranges of values, and dims the runs outside.
+  dim(brushes) {
     this.brushes = brushes;
     if (!this.runs) return;
     this.order.forEach((r, i) => this.lines[i].classList.toggle("out", !within(r, this.dimensions, brushes)));
@@ -183,6 +197,16 @@ class Parallel {
     this.tip.style.left = Math.min(Math.max(0, left), this.wide - this.tip.offsetWidth) + "px";
     this.tip.style.top = Math.min(Math.max(0, y - this.tip.offsetHeight / 2), this.high - this.tip.offsetHeight) + "px";
   }
+}
+
+// ticksOf are the values of a dimension where these are few, powers of ten of a logarithmic one, and else multiples of 1, 2 or 5.
+function ticksOf(d) {
+  if (few(d) && d.values.length <= mostTexts) return d.values;
+  const low = d.values[0], high = d.values[d.values.length - 1];
+  const from = (first, last, value) => Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => value(first + i));
+  if (d.log) return from(Math.ceil(Math.log10(low)), Math.floor(Math.log10(high)), (k) => Number(`1e${k}`));
+  const unit = 10 ** Math.floor(Math.log10((high - low) / 5)), step = [1, 2, 5, 10].map((m) => m * unit).find((s) => (high - low) / s <= 6);
+  return from(Math.ceil(low / step), Math.floor(high / step), (k) => Number((k * step).toPrecision(6)));
 }
 
 // few tells whether brushes of a dimension end at its values.
