@@ -62,8 +62,7 @@ func (f *flags) add(c *cobra.Command) {
 		{"rounds", "train.rounds", "train for `N` rounds"}, {"lr", "train.lr", "train at the learning `RATE`"},
 		{"clients", "partition.clients", "split the images among `N` clients"}} {
 		l.Func(short.flag, short.help+": --set "+short.key+"=...", func(value string) error {
-			f.sets = append(f.sets, short.key+"="+value)
-			return nil
+			return l.Set("set", short.key+"="+value) // the first --set would replace an assignment to f.sets
 		})
 	}
 	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
