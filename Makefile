@@ -20,7 +20,7 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build program library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build program release library library-cuda browser check static tests vet \
 	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
@@ -69,6 +69,10 @@ build: program ## build bin/promptfed and bin/promptfed-net, with the ONNX Runti
 program:
 	@echo "building bin/promptfed: about a minute on two cores if Go's build cache is empty, else seconds"
 	@tools/fetch-onnxruntime.sh & fetch=$$!; $(BUILD) ./tools/promptfed; built=$$?; wait $$fetch && exit $$built
+
+# PLATFORMS="linux/amd64" builds fewer. tools/release/try.sh runs the archives.
+release: ## build the archives of a release in build/release: linux/amd64, linux/arm64, windows/amd64 (needs Python with pip)
+	@tools/release/build.sh $(PLATFORMS)
 
 library:
 	@tools/fetch-onnxruntime.sh

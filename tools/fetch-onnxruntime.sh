@@ -13,7 +13,8 @@ package_sum=b7086cd42d82fc1164cf5c9ce4e634288536194aba0d444eee10f86f1e50d90cb79c
 fail() { echo "fetch-onnxruntime: $*" >&2; exit 1; }
 
 # For each platform: the path of the library in the package, the name that promptfed looks for, and its sha512.
-case "$(uname -s)-$(uname -m)" in
+platform=${2:-$(uname -s)-$(uname -m)}
+case "$platform" in
 Linux-x86_64)
 	inside=linux/x64/libonnxruntime.so.1 name=libonnxruntime.so.1
 	library_sum=927fc128db9eedb9fae07dfa0574a4d53af91efa7e42c3192678910d32ae4fde46441c14fd42eaf0f925a2f71c1de4816d25720bd6c7579b60e56293cc862215
@@ -31,7 +32,7 @@ MINGW64*-x86_64 | MSYS*-x86_64 | CYGWIN*-x86_64)
 	library_sum=01e218f193118dcfecd8ba018c416cb337eb7b5af480c7873a2aa21918c17ed180b10aada74fc3c4bd25cfe0550de435ce76e671bd30764440b7bed0e1935b1f
 	;;
 *)
-	[ -n "${ONNXRUNTIME_LIB:-}" ] || fail "no library is pinned for $(uname -s) $(uname -m): install ONNX Runtime 1.24 or later and set ONNXRUNTIME_LIB to its library file"
+	[ -n "${ONNXRUNTIME_LIB:-}" ] || fail "no library is pinned for $platform: install ONNX Runtime 1.24 or later and set ONNXRUNTIME_LIB to its library file"
 	;;
 esac
 

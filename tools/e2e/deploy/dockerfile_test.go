@@ -39,15 +39,21 @@ func lint(text string) []string {
 	return said
 }
 
-// BuildKit has no findings about the Dockerfile, and at least one about each broken variant.
+// BuildKit has no findings about the Dockerfiles, and at least one about each broken variant.
 func TestDockerfile(t *testing.T) {
 	b, err := os.ReadFile(folder + "Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
+	release, err := os.ReadFile(folder + "release.Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
 	whole := string(b)
-	if said := lint(whole); said != nil {
-		t.Error(strings.Join(said, "\n"))
+	for _, text := range []string{whole, string(release)} {
+		if said := lint(text); said != nil {
+			t.Error(strings.Join(said, "\n"))
+		}
 	}
 	for _, c := range []struct{ from, to, says string }{
 		{"RUN make", "RUNS make", "unknown instruction: RUNS"},
