@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,40 +63,80 @@ func Open(path string, opts Options) (*Checkpoint, error) {
 }
 
 func (c *Checkpoint) openFolder() error {
-	hf, oc := c.first(huggingface.files), c.first(openclip.files)
-	if !exists(filepath.Join(c.dir, openclipConfig)) {
+	l, weights, err := choose(c.dir, func(name string) bool { return exists(filepath.Join(c.dir, name)) })
+	if err != nil {
+		return err
+	}
+	return c.openNamed(l, weights)
+}
+
+// choose returns the layout and the weight file of a folder that has some files. It reads config.json in dir.
+func choose(dir string, has func(string) bool) (l layout, weights string, err error) {
+	hf, oc := first(huggingface.files, has), first(openclip.files, has)
+	if !has(openclipConfig) {
 		if hf == "" && oc != "" {
-			return fmt.Errorf("%s: %s is there, but %s is missing", c.dir, oc, openclipConfig)
+			return l, "", fmt.Errorf("%s: %s is there, but %s is missing", dir, oc, openclipConfig)
 		}
 		oc = ""
 	}
 	if hf != "" && oc != "" {
 		// Hub repositories often hold both formats; weights that config.json does not describe as a CLIP, or that are
 		// pickles, yield to the others.
-		cfg, err := readJSON(filepath.Join(c.dir, huggingfaceConfig))
+		cfg, err := readJSON(filepath.Join(dir, huggingfaceConfig))
 		if err != nil || !slices.Contains(modelTypes, fmt.Sprint(cfg["model_type"])) || isSafe(oc) && !isSafe(hf) {
 			hf = ""
 		}
 	}
 	switch {
 	case hf != "":
-		return c.openNamed(huggingface, hf)
+		return huggingface, hf, nil
 	case oc != "":
-		return c.openNamed(openclip, oc)
+		return openclip, oc, nil
 	}
-	return fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", c.dir,
+	return l, "", fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", dir,
 		strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
 }
 
 func isSafe(name string) bool { return strings.Contains(name, ".safetensors") }
 
-func (c *Checkpoint) first(names []string) string {
-	for _, name := range names {
-		if exists(filepath.Join(c.dir, name)) {
-			return name
-		}
+func first(names []string, has func(string) bool) string {
+	if i := slices.IndexFunc(names, has); i >= 0 {
+		return names[i]
 	}
 	return ""
+}
+
+// IsWeights reports whether a file of Needed is large: it holds tensors.
+func IsWeights(name string) bool {
+	return !slices.Contains(smallFiles, name) && !strings.HasSuffix(name, ".json")
+}
+
+// smallFiles lists the files that are read before weights.
+var smallFiles = append([]string{huggingfaceConfig, openclipConfig}, sideFiles...)
+
+// Needed returns the files that Open reads in a folder with all of the given files, as far as those that are in dir
+// already tell: first configuration and vocabulary, then also weights, then also the shards that their index names.
+func Needed(dir string, all []string) ([]string, error) {
+	has := func(name string) bool { return slices.Contains(all, name) }
+	there := func(name string) bool { return exists(filepath.Join(dir, name)) }
+	needed := slices.DeleteFunc(slices.Clone(smallFiles), func(name string) bool { return !has(name) })
+	for _, name := range needed {
+		if !there(name) {
+			return needed, nil
+		}
+	}
+	_, weights, err := choose(dir, has)
+	if err != nil {
+		return nil, err
+	}
+	if needed = append(needed, weights); there(weights) && strings.HasSuffix(weights, ".index.json") {
+		index, err := shardIndex(filepath.Join(dir, weights))
+		if err != nil {
+			return nil, err
+		}
+		needed = append(needed, slices.Compact(slices.Sorted(maps.Values(index)))...)
+	}
+	return needed, nil
 }
 
 // openSingle opens one weights file. A file with a standard name beside its configuration is read like its folder.
@@ -140,25 +181,38 @@ func (c *Checkpoint) weights(base string) error {
 	return nil
 }
 
-// shards reads {"weight_map": {tensor: file}} and every file that it names; the files must be in the same folder.
+// shardIndex reads {"weight_map": {tensor: file}}; the files are in the same folder.
+func shardIndex(path string) (map[string]string, error) {
+	index, err := readJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for name, file := range section(index, "weight_map") {
+		if len(name) > maxName {
+			return nil, fmt.Errorf("%s: a tensor has a name of %d bytes, the limit is %d", path, len(name), maxName)
+		}
+		text, ok := file.(string)
+		if !ok || !plainName(text) {
+			return nil, fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name,
+				oneLine(fmt.Sprint(file)))
+		}
+		out[name] = text
+	}
+	return out, nil
+}
+
+// shards reads an index and every file that it names.
 func (c *Checkpoint) shards(base string) error {
 	path := filepath.Join(c.dir, base)
-	index, err := readJSON(path)
+	index, err := shardIndex(path)
 	if err != nil {
 		return err
 	}
 	c.side = append(c.side, base)
 	files := map[string]map[string]*Handle{}
-	where := section(index, "weight_map")
-	for _, name := range keys(where) {
-		if len(name) > maxName {
-			return fmt.Errorf("%s: a tensor has a name of %d bytes, the limit is %d", path, len(name), maxName)
-		}
-		file, ok := where[name].(string)
-		if !ok || !plainName(file) {
-			return fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name,
-				oneLine(fmt.Sprint(where[name])))
-		}
+	for _, name := range keys(index) {
+		file := index[name]
 		if files[file] == nil {
 			if files[file], err = c.file(file); err != nil {
 				return fmt.Errorf("%s: tensor %q: its shard: %w", path, name, err)

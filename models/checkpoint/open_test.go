@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,5 +279,63 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open("testdata/openai.pt", Options{Activation: "relu"}); err == nil || !strings.Contains(err.Error(),
 		"quick_gelu") {
 		t.Errorf("activation relu: %v", err)
+	}
+}
+
+// Needed names in turn what Open reads, of each layout, and nothing else of a repository: no other framework's
+// weights, and pickles only where there are no safetensors.
+func TestNeeded(t *testing.T) {
+	others := []string{"README.md", ".gitattributes", "tf_model.h5", "flax_model.msgpack", "../config.json"}
+	for _, c := range []struct {
+		from  string
+		extra []string
+		want  string // files of each step
+	}{
+		{"testdata/huggingface", []string{"pytorch_model.bin", "open_clip_pytorch_model.bin"},
+			"config.json preprocessor_config.json; model.safetensors"},
+		{"testdata/openclip", nil, "open_clip_config.json; open_clip_pytorch_model.bin"},
+		{"testdata/sharded", nil, "config.json; model.safetensors.index.json; " +
+			"model-00001-of-00002.safetensors model-00002-of-00002.safetensors"},
+	} {
+		all, dir := append(append([]string{}, others...), c.extra...), t.TempDir()
+		list, err := os.ReadDir(c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			all = append(all, e.Name())
+		}
+		var steps []string
+		for {
+			m, err := Needed(dir, all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m = slices.DeleteFunc(m, func(name string) bool { return exists(filepath.Join(dir, name)) })
+			if len(m) == 0 {
+				break
+			}
+			steps = append(steps, strings.Join(m, " "))
+			for _, name := range m {
+				data, err := os.ReadFile(filepath.Join(c.from, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := strings.Join(steps, "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.from, got, c.want)
+		}
+		if o, err := Open(dir, Options{}); err != nil {
+			t.Error(err)
+		} else {
+			o.Close()
+		}
+	}
+	if _, err := Needed(t.TempDir(), others); err == nil || !strings.Contains(err.Error(), "no weights there") {
+		t.Errorf("without weights: %v", err)
 	}
 }
