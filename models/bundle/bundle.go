@@ -78,6 +78,7 @@ type Bundle struct {
 	Registered   bool    // it is part of the program
 	Preprocess   preprocess.Preprocess
 	Notes        []string // assumptions and changes of the conversion
+	Origin       Origin   // empty if it was not fetched by this program
 
 	Dir        string                 // the folder
 	Vocabulary string                 // the file in Dir, or "" for the first that tokenizer.Load finds

@@ -25,11 +25,15 @@ const ModelsVariable = "PROMPTFED_MODELS"
 
 // Find opens a bundle by the path of its folder, or by name. It searches a name in the folders inside each of paths, in
 // the folders of PROMPTFED_MODELS, in ./bundles and in promptfed/bundles of the user's cache, first among folder names
-// and then among the names in bundle.json; last among the registered bundles. The error lists the searched folders and
-// the available bundles.
+// and then among the names in bundle.json; last among the registered bundles. A name with HubPrefix stands for the
+// name of its folder; if no bundle has it, the error is ErrNotPulled. Other errors list the searched folders and the
+// available bundles.
 func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
+	}
+	if strings.HasPrefix(name, HubPrefix) {
+		return findHub(name, paths)
 	}
 	if strings.Contains(name, "=") {
 		s, err := ParseSpec(name)
@@ -73,6 +77,23 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
 		"convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
+}
+
+// findHub finds the bundle of a repository of the Hugging Face hub.
+func findHub(name string, paths []string) (*Bundle, error) {
+	h, err := ParseHubName(name)
+	if err != nil {
+		return nil, err
+	}
+	dirs := SearchPath(paths...)
+	for _, dir := range dirs {
+		path := filepath.Join(dir, h.Folder())
+		if _, _, ok := formOf(path); ok {
+			return Open(path)
+		}
+	}
+	return nil, fmt.Errorf("%s is %w: promptfed pull %s fetches it (searched %s for %s)", name, ErrNotPulled,
+		strings.TrimPrefix(name, HubPrefix), strings.Join(dirs, ", "), h.Folder())
 }
 
 // JoinOrNone joins names for a message.

@@ -81,7 +81,8 @@ func openSpec(s Spec) (*Bundle, error) {
 // Inspect describes a bundle, a checkpoint, an ONNX file or a .safetensors file; if there is no such path, it describes
 // the bundle with this name (see Find). It reads no weights, except those that opening a bundle reads (Verify).
 func Inspect(path string) (r Report, err error) {
-	if s, err := ParseSpec(path); err == nil && s != (Spec{Folder: path}) {
+	s, err := ParseSpec(path)
+	if err == nil && s != (Spec{Folder: path}) || strings.HasPrefix(path, HubPrefix) {
 		return reportOf(Find(path))
 	}
 	st, err := os.Stat(path)

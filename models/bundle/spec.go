@@ -68,6 +68,11 @@ func ShortName(text string) string {
 	switch {
 	case err != nil:
 		return filepath.Base(text)
+	case strings.HasPrefix(s.Folder, HubPrefix) && s.Name == "":
+		if h, err := ParseHubName(s.Folder); err == nil {
+			return h.Folder()
+		}
+		return filepath.Base(text)
 	case s.Name != "":
 		return s.Name
 	case s.Folder != "":

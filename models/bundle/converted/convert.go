@@ -23,6 +23,8 @@ type Options struct {
 
 	// Checkpoint states what a checkpoint does not state itself.
 	Checkpoint checkpoint.Options
+	// Origin is recorded in the bundle.
+	Origin bundle.Origin
 	// Context cancels the conversion; it may be nil.
 	Context context.Context
 	// Progress, which may be nil, is called with the number of weight bytes that are converted, or checked in place.
@@ -117,7 +119,7 @@ func (j *conversion) describe() error {
 		TextWidth: a.Text.Width, EmbedDim: a.Text.EmbedDim, ImageSize: a.Vision.Image, Context: a.Text.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
 		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,
-		Files: map[string]bundle.File{}, Notes: a.Warnings,
+		Files: map[string]bundle.File{}, Notes: a.Warnings, Origin: j.Origin,
 	}
 	if a.Text.Bidirectional {
 		j.note("the text tower has no causal mask: every class and prompt passes through it completely, and classes " +

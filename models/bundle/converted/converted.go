@@ -62,7 +62,7 @@ const remedy = "convert the checkpoint again"
 func newBundle(dir string, m Manifest) *bundle.Bundle {
 	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
 		LogitScale: m.LogitScale, LogitBias: m.LogitBias, Preprocess: m.Preprocess, Notes: m.Notes,
-		Dir: dir, Vocabulary: m.TokenizerFile, Texts: m.Texts,
+		Origin: m.Origin, Dir: dir, Vocabulary: m.TokenizerFile, Texts: m.Texts,
 		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
 }
 
@@ -124,6 +124,7 @@ func (t towers) Verify() error { return bundle.Verify(t.dir, t.m.Files, true, re
 func (t towers) Digest() string {
 	m := t.m
 	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.LogitBias, m.Notes, m.Source = "", "", 0, 0, 0, nil, ""
+	m.Origin = bundle.Origin{}
 	m.Files = maps.Clone(m.Files)
 	delete(m.Files, TextFile)
 	text, err := json.Marshal(m)

@@ -41,6 +41,7 @@ type Manifest struct {
 	Weights map[string]TensorLocation `json:"weights"`
 	Files   map[string]bundle.File    `json:"files"` // all files of the folder except bundle.json
 	Notes   []string                  `json:"notes,omitempty"`
+	Origin  bundle.Origin             `json:"origin,omitzero"`
 }
 
 // TensorLocation is the location of a tensor's elements, row-major and little-endian, in a file of the bundle.

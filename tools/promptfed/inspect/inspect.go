@@ -93,6 +93,9 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 		}
 		add("preprocessing", "%v", m.Preprocess)
 		texts(m.Texts)
+		if m.Origin.Source != "" {
+			add("from", "%s", m.Origin)
+		}
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}
