@@ -49,6 +49,8 @@ require github.com/dlclark/regexp2 v1.12.0
 
 require github.com/hbollon/go-edlib v1.7.0
 
+require github.com/gofrs/flock v0.13.0
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect

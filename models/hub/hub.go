@@ -1,0 +1,114 @@
+package hub
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Addresses of the servers.
+const (
+	hubAddress     = "https://huggingface.co" // HF_ENDPOINT replaces it
+	archiveAddress = "https://openaipublic.azureedge.net/clip/models"
+)
+
+// Hub is a client of the Hugging Face hub, and of the server of OpenAI's archives.
+type Hub struct {
+	endpoint *url.URL
+	archives string // address of the folder of archives
+	token    string // sent to the endpoint alone
+	offline  bool   // whether HF_HUB_OFFLINE forbids requests
+	cache    string // huggingface_hub's cache
+	clip     string // folder of OpenAI's archives
+	client   http.Client
+	pause    time.Duration // before the second attempt
+	stall    time.Duration // time without a byte after which a connection is given up
+}
+
+// New returns a client with the settings of Python's huggingface_hub: the variables HF_ENDPOINT, HF_HOME, HF_HUB_CACHE,
+// HF_TOKEN, HF_TOKEN_PATH and HF_HUB_OFFLINE.
+func New() (*Hub, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, fmt.Errorf("no folder for models (%w): set HOME", err)
+	}
+	caches := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
+	path := func(usual string, names ...string) string {
+		for _, name := range names {
+			if p := os.Getenv(name); p != "" {
+				if rest, ok := strings.CutPrefix(p, "~"); ok && (rest == "" || os.IsPathSeparator(rest[0])) {
+					p = home + rest
+				}
+				return os.ExpandEnv(p)
+			}
+		}
+		return usual
+	}
+	hf := path(filepath.Join(caches, "huggingface"), "HF_HOME")
+	h := &Hub{archives: archiveAddress, pause: time.Second, stall: time.Minute,
+		offline: isTrue(os.Getenv("HF_HUB_OFFLINE")) || isTrue(os.Getenv("TRANSFORMERS_OFFLINE")),
+		cache:   path(filepath.Join(hf, "hub"), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
+		clip:    filepath.Join(home, ".cache", "clip"),
+		token:   strings.TrimSpace(cmp.Or(os.Getenv("HF_TOKEN"), os.Getenv("HUGGING_FACE_HUB_TOKEN")))}
+	if h.token == "" && !isTrue(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		text, _ := os.ReadFile(path(filepath.Join(hf, "token"), "HF_TOKEN_PATH")) // most users have none
+		h.token = strings.TrimSpace(string(text))
+	}
+	address := strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), hubAddress), "/")
+	if h.endpoint, err = url.Parse(address); err != nil || h.endpoint.Host == "" ||
+		h.endpoint.Scheme != "https" && h.endpoint.Scheme != "http" {
+		return nil, fmt.Errorf("HF_ENDPOINT is no address of a hub: write it as %s", hubAddress)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = h.stall
+	h.client = http.Client{Transport: authorized{h, transport}, CheckRedirect: h.redirect}
+	return h, nil
+}
+
+func isTrue(value string) bool {
+	switch strings.ToUpper(value) {
+	case "1", "ON", "YES", "TRUE":
+		return true
+	}
+	return false
+}
+
+// own reports whether an address is on the hub itself, which may see the token.
+func (h *Hub) own(u *url.URL) bool { return u.Scheme == h.endpoint.Scheme && u.Host == h.endpoint.Host }
+
+// authorized adds the token to the requests to the hub itself. The rules of http.Client would also pass it to hosts
+// below the hub's.
+type authorized struct {
+	hub  *Hub
+	base http.RoundTripper
+}
+
+func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	if a.hub.token != "" && a.hub.own(r.URL) {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+a.hub.token)
+	}
+	return a.base.RoundTrip(r)
+}
+
+var errRedirect = errors.New("redirects that are not followed")
+
+// redirect follows redirects, but a question about a file (HEAD) to the hub's own addresses only: its answer has the
+// checksum, the answer of another host does not.
+func (h *Hub) redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case r.Method == http.MethodHead && !h.own(r.URL):
+		return http.ErrUseLastResponse
+	case len(via) >= 10:
+		return fmt.Errorf("%w: more than %d", errRedirect, len(via))
+	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
+		return fmt.Errorf("%w: to %s, without encryption", errRedirect, r.URL.Host)
+	}
+	return nil
+}
