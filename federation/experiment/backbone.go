@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/models/hub"
 	"promptfed/models/tiny"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -29,6 +31,50 @@ func init() {
 		}
 	}
 }
+
+// findBackbone finds a bundle, and makes one of a repository of the Hugging Face hub that is not on this machine yet.
+func findBackbone(ctx context.Context, name, models string, progress Progress) (*bundle.Bundle, error) {
+	b, err := bundle.Find(name, models)
+	if !errors.Is(err, bundle.ErrNotPulled) {
+		return b, err
+	}
+	s, err := bundle.ParseSpec(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := hub.Parse(s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	client, err := hub.New()
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = client.Pull(ctx, m, func(what string, done, total int64) {
+		if progress == nil || total < mebi {
+			return
+		}
+		at, parts := done/mebi, (total+mebi-1)/mebi
+		if done == total {
+			at = parts
+		}
+		progress(FetchPrefix+what, int(at), int(parts))
+	})
+	if err != nil {
+		return nil, FetchError{err}
+	}
+	return bundle.Find(name, models)
+}
+
+// FetchError is the error of a backbone that cannot be fetched; the configuration may be right.
+type FetchError struct{ error }
+
+func (e FetchError) Unwrap() error { return e.error }
+
+// FetchPrefix begins the names of work whose progress counts MiB.
+const FetchPrefix = "backbone: "
+
+const mebi = 1 << 20
 
 // ReplacementHint names replacements for the bundled backbones.
 const ReplacementHint = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it " +

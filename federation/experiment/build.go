@@ -124,7 +124,7 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := b.define(); err != nil {
 		return nil, err
 	}
-	if err := b.openBackbones(); err != nil {
+	if err := b.openBackbones(ctx, progress); err != nil {
 		return nil, err
 	}
 	return b, b.centralise()
@@ -258,14 +258,14 @@ func (b *Built) trainList() []data.Example { return b.Set.PoolOr(b.Set.Train) }
 func (b *Built) valList() []data.Example   { return b.Set.PoolOr(b.Set.Val) }
 func (b *Built) testList() []data.Example  { return b.Set.PoolOr(b.Set.Test) }
 
-func (b *Built) openBackbones() error {
+func (b *Built) openBackbones(ctx context.Context, progress Progress) error {
 	c := b.Config
 	b.opened, b.Engine.Digests = map[string]*bundle.Bundle{}, map[string]string{}
 	for _, name := range c.Backbones {
 		if b.opened[name] != nil {
 			continue
 		}
-		f, err := bundle.Find(name, c.Runtime.Models)
+		f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
@@ -285,6 +285,9 @@ func (b *Built) openBackbones() error {
 		b.Info.Notes = append(b.Info.Notes, line)
 	}
 	for _, f := range b.Bundles {
+		if f.Origin.Source != "" {
+			b.Info.Notes = append(b.Info.Notes, f.Name+": "+f.Origin.String())
+		}
 		note, err := b.Engine.ForImages(Backbone{f})
 		if err != nil {
 			return fmt.Errorf("backbone %s: %w", f.Name, err)

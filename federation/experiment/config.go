@@ -44,9 +44,9 @@ type Config struct {
 
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"backbones": "names or folders of bundles, assigned to clients in turn; for exported models also {image: " +
-			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
-			"has them",
+		"backbones": "names or folders of bundles, assigned to clients in turn; hf:ORG/NAME is fetched from the " +
+			"Hugging Face hub (docs/models.md); for exported models also {image: FOLDER, text: FOLDER} or " +
+			"{folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file has them",
 		"assign": "how clients get their backbones: cycle (in turn) or random",
 		"sampling": "how a round's clients are drawn: fixed (always that share), or poisson (each client " +
 			"independently with that probability; needs a method that accepts a round without clients, as " +

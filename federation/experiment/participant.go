@@ -55,7 +55,7 @@ func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress)
 		return nil, err
 	}
 	b.acrossMachines()
-	return b, b.openBackbones()
+	return b, b.openBackbones(ctx, progress)
 }
 
 // openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.

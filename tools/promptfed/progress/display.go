@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,7 +109,13 @@ func New(conf experiment.Config) *Display {
 	return d
 }
 
-func (d *Display) Work(what string, done, total int) { d.progress(what, done, total, "images") }
+func (d *Display) Work(what string, done, total int) {
+	unit := "images"
+	if strings.HasPrefix(what, experiment.FetchPrefix) {
+		unit = "MiB"
+	}
+	d.progress(what, done, total, unit)
+}
 
 // Steps prints the progress of work in steps.
 func (d *Display) Steps(what string, done, total int) { d.progress(what, done, total, "steps") }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/federation/experiment"
+	"promptfed/models/bundle"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
@@ -25,7 +26,9 @@ import (
 type Provenance struct {
 	Seeds map[string]uint64 `json:"seeds"`
 	Data  *Data             `json:"data,omitempty"` // nil if other machines hold the data
-	Calls []Call            `json:"calls"`          // calls of the program; more than one for a resumed run
+	// Backbones lists those that were fetched from the Hugging Face hub or from OpenAI.
+	Backbones []Backbone `json:"backbones,omitempty"`
+	Calls     []Call     `json:"calls"` // calls of the program; more than one for a resumed run
 }
 
 // Data describes the data of a run.
@@ -37,6 +40,13 @@ type Data struct {
 	Domains int            `json:"domains"`
 	Images  map[string]int `json:"images"` // by split
 	Clients int            `json:"clients"`
+}
+
+// Backbone says where a backbone came from.
+type Backbone struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // see bundle.Towers
+	bundle.Origin
 }
 
 // Call is one execution of the program.
@@ -99,6 +109,12 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began 
 		return nil, err
 	}
 	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
+	p.Backbones = nil
+	for _, f := range b.Bundles {
+		if f.Origin.Source != "" {
+			p.Backbones = append(p.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
+		}
+	}
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Start: began.UTC().Truncate(time.Millisecond)}
