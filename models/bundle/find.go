@@ -75,8 +75,8 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	for _, e := range List(paths...) {
 		known = append(known, e.Name)
 	}
-	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
-		"convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
+	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, fetch one with promptfed "+
+		"pull, or make one with promptfed convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
 }
 
 // findHub finds the bundle of a repository of the Hugging Face hub.

@@ -188,7 +188,9 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, want string }{{"folder=/a/b,name=n", "n"}, {"/a/b", "b"},
-		{"image=/a/i,text=/a/t", "i"}, {"colour=/a/x", "x"}} {
+		{"image=/a/i,text=/a/t", "i"}, {"colour=/a/x", "x"},
+		{"hf:a/b", "a--b"}, {"hf:a/b@v1", "a--b@v1"}, {"folder=hf:a/b,logit_scale=2", "a--b"}, {"a--b@v1", "a--b@v1"},
+		{"hf:../b", "b"}} {
 		if got := ShortName(c.text); got != c.want {
 			t.Errorf("%s is called %s", c.text, got)
 		}

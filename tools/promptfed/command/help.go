@@ -10,7 +10,7 @@ import (
 var groups = []struct{ id, title, commands string }{
 	{"start", "Start here:", "init run predict ui doctor"},
 	{"experiments", "Experiments:", "sweep list partition import"},
-	{"models", "Models:", "convert bundle inspect check pretrain"},
+	{"models", "Models:", "pull convert bundle inspect check pretrain"},
 	{"machines", "Across machines:", "serve join status certs work launch"},
 	{"results", "Results:", "report runs export"},
 	{"advanced", "Advanced:", "features terms trace grad bench completion help"},
@@ -45,6 +45,8 @@ promptfed list partitions dirichlet`,
 promptfed partition mine.yaml --set partition.beta=0.1 --set partition.clients=20`,
 	"import": `promptfed import configs/trainers/PromptFL/vit_b16.yaml configs/datasets/dtd.yaml --out dtd.yaml
 promptfed import train.sh --strict`,
+	"pull": `promptfed pull clip-vit-base-patch16
+promptfed pull laion/CLIP-ViT-B-32-laion2B-s34B-b79K@main`,
 	"convert": `promptfed convert ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz --out bundles/vit-b16
 promptfed convert FOLDER --out bundles/siglip`,
 	"bundle": `promptfed bundle EXPORTED --out bundles/mine

@@ -4,7 +4,7 @@ import "github.com/spf13/cobra"
 
 // Commands returns the commands of the group.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{importCommand(), listCommand(), convertCommand(), bundleCommand(), inspectCommand(),
-		checkCommand(), gradCommand(), partitionCommand(), featuresCommand(), pretrainCommand(), benchCommand(),
-		doctorCommand()}
+	return []*cobra.Command{importCommand(), listCommand(), pullCommand(), convertCommand(), bundleCommand(),
+		inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(), pretrainCommand(),
+		benchCommand(), doctorCommand()}
 }

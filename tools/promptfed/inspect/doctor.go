@@ -95,7 +95,7 @@ func bundleRows(models string) (rows [][]string) {
 	for _, dir := range append([]string{"the program itself"}, bundle.SearchPath(models)...) {
 		rows = append(rows, []string{"backbones in " + dir, bundle.JoinOrNone(in[filepath.Clean(dir)])})
 	}
-	return rows
+	return append(rows, pulledRow(models))
 }
 
 func cacheRows() [][]string {

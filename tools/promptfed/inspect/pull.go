@@ -1,0 +1,83 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"promptfed/models/bundle"
+	"promptfed/models/hub"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+)
+
+func pullCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "pull MODEL", Args: cli.Exactly(1),
+		Short: "fetch a CLIP from the Hugging Face hub, or from OpenAI, and make a bundle of it",
+		Long: "MODEL is ORG/NAME or ORG/NAME@REVISION of the hub, or one of\n  " + strings.Join(hub.Names(), "\n  ") +
+			".\n\nFiles go to the cache of Python's huggingface_hub, the bundle to a folder where runs find it. A\n" +
+			"cut download is continued. HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_HUB_OFFLINE mean what\n" +
+			"they mean for huggingface_hub.",
+	}
+	c.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		m, err := hub.Parse(args[0])
+		if err != nil {
+			return cli.Usage(err)
+		}
+		h, err := hub.New()
+		if err != nil {
+			return cli.Usage(err)
+		}
+		var bar *progressbar.ProgressBar
+		var now string
+		b, local, err := h.Pull(cmd.Context(), m, func(what string, done, total int64) {
+			if what != now {
+				if now = what; bar != nil {
+					bar.Finish()
+				}
+				bar = progress.Bar(-1, progressbar.OptionShowBytes(true), progressbar.OptionSetDescription(what))
+			}
+			if bar != nil {
+				bar.ChangeMax64(total)
+				bar.Set64(done)
+			}
+		})
+		if bar != nil {
+			bar.Finish()
+		}
+		if err != nil {
+			return err
+		}
+		if local != nil {
+			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", cli.OneLine(local))
+		}
+		printWritten(b.Dir, b.Architecture, b)
+		fmt.Println("from", b.Origin)
+		for _, n := range b.Notes {
+			fmt.Println("note:", n)
+		}
+		fmt.Printf("in a configuration: backbones: [%s]\n", m.Backbone())
+		return nil
+	}
+	return c
+}
+
+// pulledRow lists the bundles that were fetched.
+func pulledRow(models string) []string {
+	var all []string
+	for _, e := range bundle.List(models) {
+		if o, ok := bundle.OriginOf(e.Dir); ok && e.Dir != "" {
+			all = append(all, fmt.Sprintf("%s (%s at %.12s)", filepath.Base(e.Dir), o.Source, o.Revision))
+		}
+	}
+	if all == nil {
+		all = []string{"none; promptfed pull clip-vit-base-patch16 fetches one"}
+	}
+	return []string{"fetched models", strings.Join(all, ", ")}
+}
