@@ -13,7 +13,7 @@ const groups = {
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
   'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'terms', 'robustness'],
-  'Your own models': ['checkpoints', 'architectures', 'dropin', 'runtime', 'performance', 'measurements'],
+  'Your own models': ['models', 'checkpoints', 'architectures', 'dropin', 'runtime', 'performance', 'measurements'],
   'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
     ['Files to deploy', '/source/docs/deploy.html']],
   'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad',
