@@ -114,7 +114,11 @@ func newBlock(r Report) (_ block, left []string, err error) {
 			b.stride))
 	}
 	var values [][]*string
-	b.Keys, values, b.Same = ConfigDifferences(r.Runs)
+	configs := make([]string, len(r.Runs))
+	for i, run := range r.Runs {
+		configs[i] = run.Config
+	}
+	b.Keys, values, b.Same = ConfigDifferences(configs)
 	ids := map[string]bool{}
 	for i, run := range r.Runs {
 		run.ID = cmp.Or(run.ID, run.Name)

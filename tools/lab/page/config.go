@@ -50,21 +50,21 @@ func lastLine(n *yaml.Node) int {
 }
 
 // ConfigDifferences returns the settings that differ between configurations, in the order of first appearance, their
-// values [run][setting] (nil for a missing setting), and the equal settings with their values. It ignores runs without
-// a configuration, and the name of a run.
-func ConfigDifferences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
-	all := make([]map[string]string, len(runs))
+// values [run][setting] (nil for a missing setting), and the equal settings with their values. It ignores empty
+// configurations, and the name of a run.
+func ConfigDifferences(configs []string) (keys []string, values [][]*string, same [][2]string) {
+	all := make([]map[string]string, len(configs))
 	var order []string
 	seen := map[string]bool{}
 	first := -1
-	for i, r := range runs {
-		if r.Config == "" {
+	for i, config := range configs {
+		if config == "" {
 			continue
 		}
 		if all[i] = map[string]string{}; first < 0 {
 			first = i
 		}
-		for _, l := range Settings(r.Config) {
+		for _, l := range Settings(config) {
 			all[i][l.Key] = l.Value
 			if !seen[l.Key] && l.Key != "name" {
 				seen[l.Key] = true

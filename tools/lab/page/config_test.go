@@ -34,7 +34,7 @@ train:
 `
 
 func TestDifferences(t *testing.T) {
-	keys, values, same := ConfigDifferences([]Run{{Config: configA}, {}, {Config: configB}})
+	keys, values, same := ConfigDifferences([]string{configA, "", configB})
 	// The names differ, but a name is not a setting. The backbones are equal lists in two notations. The second run has
 	// no configuration.
 	if d := cmp.Diff([]string{"options.rho", "options.list", "train.lr"}, keys); d != "" {
@@ -50,15 +50,15 @@ func TestDifferences(t *testing.T) {
 		{"train.rounds", "5"}}, same); d != "" {
 		t.Error(d)
 	}
-	if keys, _, _ := ConfigDifferences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
+	if keys, _, _ := ConfigDifferences([]string{configA, configA}); len(keys) != 0 {
 		t.Errorf("equal configurations differ in %v", keys)
 	}
 }
 
 func TestMarkedLines(t *testing.T) {
-	marked := func(runs []Run, of int) (out []string) {
-		keys, _, _ := ConfigDifferences(runs)
-		for _, l := range configLines(runs[of].Config, keys) {
+	marked := func(configs []string, of int) (out []string) {
+		keys, _, _ := ConfigDifferences(configs)
+		for _, l := range configLines(configs[of], keys) {
 			if marked, ok := l.([]string); ok {
 				out = append(out, marked[0])
 			}
@@ -66,11 +66,11 @@ func TestMarkedLines(t *testing.T) {
 		return out
 	}
 	// Against a text that is not YAML every setting differs: all 13 lines of b except name, options and train.
-	if m := marked([]Run{{Config: configA}, {Config: configB}, {Config: "}: no YAML"}}, 1); len(m) != 10 {
+	if m := marked([]string{configA, configB, "}: no YAML"}, 1); len(m) != 10 {
 		t.Errorf("%d lines are marked: %q", len(m), m)
 	}
 	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"},
-		marked([]Run{{Config: configA}, {Config: configB}}, 1)); d != "" {
+		marked([]string{configA, configB}, 1)); d != "" {
 		t.Error(d)
 	}
 }

@@ -153,7 +153,8 @@ func (t *tracker) close(err error) error {
 	return nil
 }
 
-// log sends the numbers of a round or of a summary that belong to no single client.
+// log sends the numbers of a round or of a summary that belong to no single client. The step is the round, counted from
+// 1.
 func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, step int, at time.Time) error {
 	var out []mlflow.Metric
 	for _, n := range list {
@@ -198,7 +199,7 @@ func (t *tracker) send(ctx context.Context) error {
 			}
 			list, err := numbers.Parse(line, "round")
 			if err == nil {
-				err = t.log(ctx, s.Run, list, next.Round, next.at)
+				err = t.log(ctx, s.Run, list, next.Round+1, next.at)
 			}
 			s.Rounds, s.Ended = next.Round+1, false
 			if err == nil {
@@ -219,7 +220,7 @@ func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
 	if e.status == mlflow.Finished && !s.Ended {
 		list, err := numbers.ParseSummary(t.run.Dir)
 		if err == nil {
-			err = t.log(ctx, s.Run, list, max(0, s.Rounds-1), e.at)
+			err = t.log(ctx, s.Run, list, s.Rounds, e.at)
 		}
 		if s.Ended = true; err == nil {
 			err = t.save(s)

@@ -113,7 +113,7 @@ func TestServerThatIsDown(t *testing.T) {
 	for s := range f.steps {
 		steps = append(steps, s)
 	}
-	if want := []int{0, 1, 2, 3, 4, 5, 5}; !slices.Equal(steps, want) { // the summary has the step of the last round
+	if want := []int{1, 2, 3, 4, 5, 6, 6}; !slices.Equal(steps, want) { // the summary has the step of the last round
 		t.Errorf("steps %v, want %v", steps, want)
 	}
 }

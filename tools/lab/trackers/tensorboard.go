@@ -34,7 +34,8 @@ func newEventLog(dir string) (*eventLog, error) {
 	return &eventLog{file: f, w: tensorboard.NewWriter(f, time.Now())}, nil
 }
 
-// round adds a round: its metrics by their names, where domain:Art becomes domain/Art, and the values of each client.
+// round adds a round, counted from 1: its metrics by their names, where domain:Art becomes domain/Art, and the values
+// of each client.
 func (l *eventLog) round(r record.Record) {
 	values := map[string]float64{"learning rate": r.LR, "bytes/up": float64(r.BytesUp),
 		"bytes/down": float64(r.BytesDown)}
@@ -49,7 +50,7 @@ func (l *eventLog) round(r record.Record) {
 			values[fmt.Sprintf("clients/%d", i)] = v
 		}
 	}
-	l.w.Add(r.Round, time.Now(), values)
+	l.w.Add(r.Round+1, time.Now(), values)
 }
 
 // close ends the file and returns the first error.

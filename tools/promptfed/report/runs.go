@@ -194,12 +194,12 @@ func runsDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []page.Run
+			var configs []string
 			rows := [][]string{{"setting"}}
 			for _, r := range runs {
-				list, rows[0] = append(list, page.Run{Config: r.Config}), append(rows[0], folderSeen(r.Dir))
+				configs, rows[0] = append(configs, r.Config), append(rows[0], folderSeen(r.Dir))
 			}
-			keys, values, _ := page.ConfigDifferences(list)
+			keys, values, _ := page.ConfigDifferences(configs)
 			if len(keys) == 0 {
 				fmt.Printf("the configurations of the %d runs do not differ\n", len(runs))
 				return nil

@@ -38,7 +38,10 @@ func runsExport() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		write := func(w io.Writer) error { return numbers.Write(w, form, all, here) }
+		write := func(w io.Writer) error {
+			_, err := numbers.Write(w, form, all, here)
+			return err
+		}
 		if err := atomicfile.Write(out, write); err != nil {
 			return err
 		}

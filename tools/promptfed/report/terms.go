@@ -130,7 +130,7 @@ func termNotes(name string, rounds []results.Round) (notes []string) {
 	}
 	for _, t := range list {
 		if t.Param == "" && t.Rounds[0] != rounds[0].Round {
-			notes = append(notes, fmt.Sprintf("%s: %s begins in round %d", name, t.Name, t.Rounds[0]))
+			notes = append(notes, fmt.Sprintf("%s: %s begins in round %d", name, t.Name, t.Rounds[0]+1))
 		}
 	}
 	for _, t := range results.VanishingTerms(rounds) {

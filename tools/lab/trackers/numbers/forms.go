@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -19,18 +18,59 @@ const (
 // Formats lists the formats of a table, which are also the file extensions.
 var Formats = []string{CSV, Parquet}
 
+// column is a column of a table.
+type column struct {
+	name string
+	kind kind
+}
+
+// kind is the type of a column's values. An optional column may have nil.
+type kind int
+
+const (
+	text kind = iota
+	integer
+	number
+	optional // text
+	optionalInteger
+	optionalNumber
+)
+
+// value parses the text of a value of an optional column.
+func (c column) value(v string) any {
+	if v == "" {
+		return nil
+	}
+	switch c.kind {
+	case optionalInteger:
+		n, _ := strconv.ParseInt(v, 10, 64) // every value of the column is one
+		return n
+	case optionalNumber:
+		n, _ := strconv.ParseFloat(v, 64)
+		return n
+	}
+	return v
+}
+
 // table takes rows. Each column of a row is a text, an int64, a float64 or nil.
 type table interface {
 	add(row []any) error
 	close() error
 }
 
-func newTable(w io.Writer, form string, columns []string) (table, error) {
+func newTable(w io.Writer, form string, columns []column) (table, error) {
 	if form == Parquet {
 		return newParquet(w, columns), nil
 	}
 	t := csvTable{csv.NewWriter(w)}
-	return t, t.Write(columns)
+	return t, t.Write(names(columns))
+}
+
+func names(columns []column) (out []string) {
+	for _, c := range columns {
+		out = append(out, c.name)
+	}
+	return out
 }
 
 type csvTable struct{ *csv.Writer }
@@ -65,22 +105,21 @@ type parquetTable struct {
 	place []int // index in the file of each column of a row
 }
 
-func newParquet(w io.Writer, columns []string) *parquetTable {
+func newParquet(w io.Writer, columns []column) *parquetTable {
 	group, t := parquet.Group{}, &parquetTable{}
-	sorted := slices.Sorted(slices.Values(columns))
-	for _, name := range columns {
+	sorted := slices.Sorted(slices.Values(names(columns)))
+	for _, c := range columns {
 		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
-		switch name {
-		case seedColumn, roundColumn, clientColumn:
+		switch c.kind {
+		case integer, optionalInteger:
 			node = parquet.Int(64)
-		case valueColumn:
+		case number, optionalNumber:
 			node = parquet.Leaf(parquet.DoubleType)
 		}
-		if slices.Contains([]string{sweepColumn, roundColumn, clientColumn}, name) ||
-			strings.HasPrefix(name, axisColumn) {
+		if c.kind >= optional {
 			node = parquet.Optional(node)
 		}
-		group[name], t.place = node, append(t.place, slices.Index(sorted, name))
+		group[c.name], t.place = node, append(t.place, slices.Index(sorted, c.name))
 	}
 	t.row = parquet.NewRowBuilder(group)
 	t.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),

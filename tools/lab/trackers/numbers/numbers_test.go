@@ -63,65 +63,96 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The two formats have the same rows; in pandas, a number without a client has a missing client instead of 0.
+// Two runs that differ in the learning rate: by hand, the lines of a round of the first, its metrics over rounds, and
+// the numbers of its summary that are no metrics. Settings have columns with their types, and the two formats have the
+// same lines; in pandas, a number without a client has a missing client instead of 0.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"config.yaml": "name: x\nmethod: coop\nseed: 7\n",
-		"rounds.jsonl": round + "\n", "summary.json": `{"rounds":1,"last":0.5}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+	for run, lr := range map[string]string{"a": "0.5", "b": "1"} {
+		at := filepath.Join(dir, run)
+		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"config.yaml": "name: " + run + "\nmethod: coop\nseed: 7\n" +
+			"data: {set: pacs}\npartition: {clients: 3}\ntrain: {lr: " + lr + "}\nextra: " + run + "\n",
+			"rounds.jsonl": round + "\n", "summary.json": `{"rounds":1,"last":0.5,"best_round":0}`} {
+			if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	all, err := results.Load(dir)
-	if err != nil || len(all.Notes) > 0 {
-		t.Fatal(all, err)
-	}
-	var text, binary bytes.Buffer
-	if err := Write(&text, CSV, all, filepath.Dir(all.Groups[0].Runs[0].Dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(&binary, Parquet, all, filepath.Dir(all.Groups[0].Runs[0].Dir)); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(&text).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := filepath.Base(dir)
-	if got := strings.Join(rows[0], ","); got != "run,sweep,method,seed,round,name,client,value" {
+	var text, binary bytes.Buffer
+	counted, err := Write(&text, CSV, all, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Write(&binary, Parquet, all, dir); err != nil || n != counted {
+		t.Fatal(n, counted, err)
+	}
+	rows, err := csv.NewReader(&text).ReadAll()
+	if err != nil || len(rows) != counted+1 {
+		t.Fatal(len(rows), counted, err)
+	}
+	if got := strings.Join(rows[0], ","); got != "run,sweep,method,seed,data.set,partition.kind,partition.clients,"+
+		"backbones,train.lr,extra,round,view,name,client,value" {
 		t.Error(got)
 	}
-	for i, want := range map[int]string{1: base + ",,coop,7,0,accuracy,,0.5", 2: base + ",,coop,7,0,answered,0,1",
-		24: base + ",,coop,7,,summary.last,,0.5", 25: base + ",,coop,7,,summary.rounds,,1"} {
-		if got := strings.Join(rows[i], ","); got != want {
-			t.Errorf("row %d: %s, want %s", i, got, want)
+	var got []string
+	for _, row := range rows[1:] {
+		if line, ok := strings.CutPrefix(strings.Join(row, ","), "a,,coop,7,pacs,,3,,0.5,a,"); ok {
+			got = append(got, line)
 		}
+	}
+	for i, want := range []string{"1,,answered,0,1", "1,,answered,2,1", "1,,clients,2,1", "1,,cut.claimed,1,9",
+		"1,,cut.counted,1,3", "1,global,accuracy,,0.5", "1,global,per_client,0,0.25", "1,global,per_client,2,0.75",
+		"1,,loss,,1.5", "1,,lr,,1"} {
+		if got[i] != want {
+			t.Errorf("line %d: %s, want %s", i, got[i], want)
+		}
+	}
+	for _, want := range []string{",global,last,,0.5", ",global,last5,,0.5", ",global,best,,0.5", ",,loss,,1.5",
+		",,summary.best_round,,1", ",,summary.rounds,,1"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no line %s in\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	if n := strings.Count(strings.Join(got, "\n"), "summary."); n != 2 {
+		t.Errorf("%d lines of the summary; last is a metric", n)
 	}
 	type line struct {
-		Run    string  `parquet:"run"`
-		Sweep  *string `parquet:"sweep"`
-		Method string  `parquet:"method"`
-		Seed   int64   `parquet:"seed"`
-		Round  *int64  `parquet:"round"`
-		Name   string  `parquet:"name"`
-		Client *int64  `parquet:"client"`
-		Value  float64 `parquet:"value"`
+		Run     string   `parquet:"run"`
+		Clients *int64   `parquet:"partition.clients"`
+		LR      *float64 `parquet:"train.lr"`
+		Extra   *string  `parquet:"extra"`
+		Sweep   *string  `parquet:"sweep"`
+		Method  string   `parquet:"method"`
+		Seed    int64    `parquet:"seed"`
+		Round   *int64   `parquet:"round"`
+		View    *string  `parquet:"view"`
+		Name    string   `parquet:"name"`
+		Client  *int64   `parquet:"client"`
+		Value   float64  `parquet:"value"`
 	}
 	lines, err := parquet.Read[line](bytes.NewReader(binary.Bytes()), int64(binary.Len()))
-	if err != nil || len(lines) != len(rows)-1 {
+	if err != nil || len(lines) != counted {
 		t.Fatal(len(lines), err)
 	}
-	show := func(v *int64) string {
-		if v == nil {
-			return ""
-		}
-		return fmt.Sprint(*v)
-	}
 	for i, l := range lines {
-		got := []string{l.Run, "", l.Method, fmt.Sprint(l.Seed), show(l.Round), l.Name, show(l.Client),
-			fmt.Sprint(l.Value)}
+		got := []string{l.Run, "", l.Method, fmt.Sprint(l.Seed), "pacs", "", shown(l.Clients), "", shown(l.LR),
+			shown(l.Extra), shown(l.Round), shown(l.View), l.Name, shown(l.Client), fmt.Sprint(l.Value)}
 		if !slices.Equal(got, rows[i+1]) || l.Sweep != nil {
 			t.Errorf("row %d: %v, in CSV %v", i, got, rows[i+1])
 		}
 	}
+}
+
+func shown[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
 }

@@ -7,42 +7,36 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
-)
-
-// Columns of every table. Columns for the axes of sweeps, named axis.NAME, stand before round.
-const (
-	runColumn    = "run"
-	sweepColumn  = "sweep"
-	methodColumn = "method"
-	seedColumn   = "seed"
-	axisColumn   = "axis."
-	roundColumn  = "round"
-	nameColumn   = "name"
-	clientColumn = "client"
-	valueColumn  = "value"
 )
 
 // SummaryKey is the prefix of the names of numbers in a summary.json.
 const SummaryKey = "summary"
 
 // Write writes the numbers of results as a table in one of Formats, one line per number, in the order of the runs: the
-// numbers of every round, then with an empty round the numbers of the summary. Folders of runs are relative to from.
-func Write(w io.Writer, form string, r *results.Results, from string) error {
-	columns := []string{runColumn, sweepColumn, methodColumn, seedColumn}
+// numbers of every round, then with an empty round the metrics of a finished run and the numbers of its summary.
+// Folders of runs are relative to from. It returns the number of lines.
+func Write(w io.Writer, form string, r *results.Results, from string) (rows int, err error) {
+	columns := []column{{"run", text}, {"sweep", optional}, {"method", text}, {"seed", integer}}
 	var axes []string
 	for _, a := range results.Axes(r.Groups) {
 		if a.Name != results.RunAxis {
-			axes, columns = append(axes, a.Name), append(columns, axisColumn+a.Name)
+			axes, columns = append(axes, a.Name), append(columns, column{"axis." + a.Name, optional})
 		}
 	}
-	columns = append(columns, roundColumn, nameColumn, clientColumn, valueColumn)
+	settings, values := settingsOf(r)
+	columns = slices.Concat(columns, settings, []column{{"round", optionalInteger}, {"view", optional}, {"name", text},
+		{"client", optionalInteger}, {"value", number}})
 	t, err := newTable(w, form, columns)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	metrics := results.AllMetrics(r.Groups)
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Missing {
@@ -62,27 +56,71 @@ func Write(w io.Writer, form string, r *results.Results, from string) error {
 					of[len(of)-1] = label
 				}
 			}
-			err := each(run, func(round any, n Number) error {
-				var client any
-				if n.Client != NoClient {
-					client = int64(n.Client)
+			for _, s := range settings {
+				of = append(of, s.value(values[run][s.name]))
+			}
+			add := func(round any, view, name string, client any, value float64) error {
+				var evaluation any
+				if view != "" {
+					evaluation = view
 				}
-				return t.add(append(slices.Clip(of), round, n.Name("."), client, n.Value))
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", run.Dir, err)
+				rows++
+				return t.add(append(slices.Clip(of), round, evaluation, name, client, value))
+			}
+			if err := each(run, metrics, add); err != nil {
+				return rows, fmt.Errorf("%s: %w", run.Dir, err)
 			}
 		}
 	}
-	return t.close()
+	return rows, t.close()
 }
 
-// each calls f for the numbers of the valid rounds of a run and, with a nil round, of its summary if it has one.
-func each(run *results.Run, f func(round any, n Number) error) error {
+// settings are the keys of the configuration with a column in every table.
+var settings = []string{"data.set", "partition.kind", "partition.clients", "backbones", "train.lr"}
+
+// settingsOf returns the columns of settings, those that differ between runs among them, and the texts of all settings.
+func settingsOf(r *results.Results) (columns []column, values map[*results.Run]map[string]string) {
+	values = map[*results.Run]map[string]string{}
+	var configs []string
+	for run := range results.Runs(r.Groups) {
+		configs, values[run] = append(configs, run.Config), map[string]string{}
+		for _, s := range page.Settings(run.Config) {
+			values[run][s.Key] = s.Value
+		}
+	}
+	differing, _, _ := page.ConfigDifferences(configs)
+	for _, key := range append(slices.Clip(settings), differing...) {
+		in := func(c column) bool { return c.name == key }
+		if slices.Contains([]string{"method", "with", "seed"}, key) || slices.ContainsFunc(columns, in) {
+			continue // method and seed have columns
+		}
+		kind := optionalInteger
+		for run := range values {
+			v, ok := values[run][key]
+			if _, err := strconv.ParseInt(v, 10, 64); ok && err != nil && kind == optionalInteger {
+				kind = optionalNumber
+			}
+			if _, err := strconv.ParseFloat(v, 64); ok && err != nil {
+				kind = optional
+			}
+		}
+		columns = append(columns, column{key, kind})
+	}
+	return columns, values
+}
+
+// each calls f for the numbers of the valid rounds of a run, counted from 1, and with a nil round for the metrics and
+// for the numbers of its summary if it has one.
+func each(run *results.Run, names []string, f func(round any, view, name string, client any,
+	value float64) error) error {
 	all := func(round any, list []Number, err error) error {
-		for _, n := range list {
+		for _, n := range evaluated(list) {
+			var client any
+			if n.Client != NoClient {
+				client = int64(n.Client)
+			}
 			if err == nil {
-				err = f(round, n)
+				err = f(round, n.view, n.Name("."), client, n.Value)
 			}
 		}
 		return err
@@ -100,7 +138,7 @@ func each(run *results.Run, f func(round any, n Number) error) error {
 				return err
 			}
 			list, err := Parse(line, "round")
-			if err := all(int64(i), list, err); err != nil {
+			if err := all(int64(i)+1, list, err); err != nil {
 				return err
 			}
 		}
@@ -108,8 +146,57 @@ func each(run *results.Run, f func(round any, n Number) error) error {
 	if run.State != results.Done {
 		return nil
 	}
+	for _, name := range names {
+		m, err := results.ParseMetric(name)
+		if err != nil {
+			continue // the domain's name is not valid in a metric
+		}
+		of := map[string]results.Metric{"": m}
+		if m.UsesHeadline() {
+			of = map[string]results.Metric{results.GlobalView: m.InEvaluation(results.GlobalView),
+				results.PersonalView: m.InEvaluation(results.PersonalView)}
+		} else if m.Evaluated { // last in one evaluation
+			continue
+		}
+		for _, view := range results.SortedKeys(of) {
+			if v, ok := of[view].Value(run); ok {
+				if err := f(nil, view, name, nil, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	list, err := ParseSummary(run.Dir)
+	list = slices.DeleteFunc(list, func(n Number) bool { return slices.Contains(inMetrics, n.Name(".")) })
 	return all(nil, list, err)
+}
+
+// inMetrics are numbers of a summary that are metrics too: last, last5, last10 and best.
+var inMetrics = []string{"summary.last", "summary.mean_last_5", "summary.mean_last_10", "summary.best"}
+
+// ofView is a number with its evaluation; empty for none.
+type ofView struct {
+	Number
+	view string
+}
+
+// evaluated moves evaluations from the paths of numbers to their views: evaluations.global.f1 becomes f1. It omits the
+// headline, which is one of the evaluations, and counts rounds from 1.
+func evaluated(list []Number) []ofView {
+	var out []ofView
+	seen := map[string]bool{}
+	for _, n := range list {
+		v := ofView{Number: n}
+		if i := slices.Index(n.Path, "evaluations"); i >= 0 && i+2 < len(n.Path) {
+			v.view, v.Path = n.Path[i+1], slices.Delete(slices.Clone(n.Path), i, i+2)
+			seen[v.Name(".")] = true
+		}
+		if key := n.Path[len(n.Path)-1]; key == "round" || strings.HasSuffix(key, "_round") {
+			v.Value++
+		}
+		out = append(out, v)
+	}
+	return slices.DeleteFunc(out, func(v ofView) bool { return v.view == "" && seen[v.Name(".")] })
 }
 
 // ParseSummary lists the numbers of the summary of a finished run, each below SummaryKey.
