@@ -19,10 +19,11 @@ import (
 
 // Accuracy is the zero-shot accuracy on one domain of a source's test images, which are not trained on.
 type Accuracy struct {
-	Set, Domain string
-	Images      int
-	Classes     int
-	Correct     float64 // as a share
+	Set     string  `json:"set"`
+	Domain  string  `json:"domain"`
+	Images  int     `json:"images"`
+	Classes int     `json:"classes"`
+	Correct float64 `json:"accuracy"` // as a share
 }
 
 // zeroShot is the prompt template of the evaluation.

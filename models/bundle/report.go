@@ -25,50 +25,57 @@ const (
 
 // Report describes the content of a path. Fields that do not apply are empty.
 type Report struct {
-	Kind     string
-	Path     string
-	Format   string            // of a checkpoint; producer of an ONNX file
-	Arch     *checkpoint.Arch  // of a CLIP
-	Problem  string            // why a checkpoint cannot be converted; empty if it can
-	Bundle   *Bundle           // of a bundle
-	Found    []Finding         // of a bundle with an incomplete description: derived properties and their sources
-	Files    []FileReport      // sorted
-	DTypes   []DTypeReport     // of the tensors, sorted
-	Tensors  []TensorReport    // sorted
-	Inputs   []ValueReport     // of an ONNX file, in its order
-	Outputs  []ValueReport     // of an ONNX file, in its order
-	Opsets   map[string]int64  // of an ONNX file, by domain; "" is ONNX itself
-	Ops      map[string]int    // number of operators of each kind in an ONNX file
-	Metadata map[string]string // of an ONNX or safetensors file
+	Kind    string           `json:"kind"`
+	Path    string           `json:"path"`
+	Format  string           `json:"format"`  // of a checkpoint; producer of an ONNX file
+	Arch    *checkpoint.Arch `json:"-"`       // of a CLIP
+	Problem string           `json:"problem"` // why a checkpoint cannot be converted; empty if it can
+	Bundle  *Bundle          `json:"-"`       // of a bundle
+	// Found lists derived properties and their sources, of a bundle with an incomplete description.
+	Found    []Finding         `json:"found"`
+	Files    []FileReport      `json:"files"`                    // sorted
+	DTypes   []DTypeReport     `json:"dtypes"`                   // of the tensors, sorted
+	Tensors  []TensorReport    `json:"tensors"`                  // sorted
+	Inputs   []ValueReport     `json:"inputs"`                   // of an ONNX file, in its order
+	Outputs  []ValueReport     `json:"outputs"`                  // of an ONNX file, in its order
+	Opsets   map[string]int64  `json:"opsets" key:"DOMAIN"`      // of an ONNX file; "" is ONNX itself
+	Ops      map[string]int    `json:"operators" key:"OPERATOR"` // number of operators of each kind in an ONNX file
+	Metadata map[string]string `json:"metadata" key:"KEY"`       // of an ONNX or safetensors file
 }
 
 // Finding is one derived property.
-type Finding struct{ What, Value string }
+type Finding struct {
+	What  string `json:"what"`
+	Value string `json:"value"`
+}
 
 // FileReport is one file.
 type FileReport struct {
-	Name string // relative to the path's folder
-	Size int64
+	Name string `json:"name"` // relative to the path's folder
+	Size int64  `json:"bytes"`
 }
 
 // DTypeReport counts the tensors of one type.
 type DTypeReport struct {
-	DType           string
-	Tensors         int
-	Elements, Bytes int64
+	DType    string `json:"dtype"`
+	Tensors  int    `json:"tensors"`
+	Elements int64  `json:"elements"`
+	Bytes    int64  `json:"bytes"`
 }
 
 // TensorReport is one stored tensor.
 type TensorReport struct {
-	Name, DType string
-	Shape       []int
-	External    string // the external data file of an ONNX file that holds it
+	Name     string `json:"name"`
+	DType    string `json:"dtype"`
+	Shape    []int  `json:"shape"`
+	External string `json:"external"` // the external data file of an ONNX file that holds it
 }
 
 // ValueReport is an input or output of an ONNX file; axes are numbers or symbols.
 type ValueReport struct {
-	Name, DType string
-	Shape       []string // nil if the file does not state it
+	Name  string   `json:"name"`
+	DType string   `json:"dtype"`
+	Shape []string `json:"shape"` // nil if the file does not state it
 }
 
 // Add adds a tensor.

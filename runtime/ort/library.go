@@ -112,8 +112,8 @@ func moduleRoot(dir string) string {
 
 // Dependency is a shared library that ONNX Runtime's CUDA provider loads.
 type Dependency struct {
-	Name  string
-	Found bool // by the system's loader
+	Name  string `json:"name"`
+	Found bool   `json:"found"` // by the system's loader
 }
 
 // nvidia matches the names of the libraries of CUDA, cuDNN and the driver.

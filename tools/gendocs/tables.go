@@ -37,6 +37,7 @@ func tables(root string) (map[string]string, error) {
 		"packages":      packageTable(all),
 		"moving":        movingTable(),
 		"metrics":       metricTable(),
+		"json":          jsonTable(),
 	}, nil
 }
 

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -341,15 +340,15 @@ func TestFewShot(t *testing.T) {
 func TestJSONAndTable(t *testing.T) {
 	s := toy(2, 0, 2, 0, 1)
 	clients := []Client{{Train: []int{0, 2}, Test: []int{0}}, {Train: []int{1, 3}, Test: []int{1}}}
-	var b bytes.Buffer
-	if err := WriteJSON(&b, s, clients); err != nil {
+	text, err := json.Marshal(FileOf(s, clients))
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"clients":[{"train":[0,2],"val":[],"test":[0],"domain":""},` +
 		`{"train":[1,3],"val":[],"test":[1],"domain":""}],` +
-		`"labels":{"test":[0,1],"train":[0,1,0,1]}}` + "\n"
-	if b.String() != want {
-		t.Errorf("%s", b.String())
+		`"labels":{"test":[0,1],"train":[0,1,0,1]}}`
+	if string(text) != want {
+		t.Errorf("%s", text)
 	}
 	if got := Table(s, clients); got != ""+
 		"  client  train  val  test  class0  class1\n"+
@@ -366,12 +365,7 @@ func TestJSONAndTable(t *testing.T) {
 		t.Errorf("\n%s", got)
 	}
 	s.MergeSplits(true)
-	b.Reset()
-	if err := WriteJSON(&b, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	var f file
-	if err := json.Unmarshal(b.Bytes(), &f); err != nil || len(f.Labels["pool"]) != 90 || len(f.Labels) != 1 {
-		t.Errorf("%v %s", err, b.String())
+	if f := FileOf(s, nil); len(f.Labels["pool"]) != 90 || len(f.Labels) != 1 {
+		t.Errorf("%v", f)
 	}
 }

@@ -2,9 +2,7 @@ package partition
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,16 +10,16 @@ import (
 	"promptfed/federation/data"
 )
 
-// file is the content of a partition file.
-type file struct {
+// File is the content of a partition file: the indices of each client, and the label of every index, by list: train,
+// val (if the set has one) and test, or pool.
+type File struct {
 	Clients []Client         `json:"clients"`
-	Labels  map[string][]int `json:"labels"`
+	Labels  map[string][]int `json:"labels" key:"SPLIT"`
 }
 
-// WriteJSON writes the partition file: the indices of each client, and the label of every index, by list: train, val
-// (if the set has one) and test, or pool.
-func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
-	f := file{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
+// FileOf returns the partition file of a set.
+func FileOf(s *data.Set, clients []Client) File {
+	f := File{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
 	for i := range f.Clients {
 		c := &f.Clients[i]
 		for _, l := range []*[]int{&c.Train, &c.Val, &c.Test} {
@@ -33,7 +31,7 @@ func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
 	for _, sp := range s.Splits() {
 		f.Labels[sp.Name] = data.Labels(*sp.Examples)
 	}
-	return json.NewEncoder(w).Encode(f)
+	return f
 }
 
 // maxColumns is the largest number of classes that Table writes as columns.

@@ -82,8 +82,17 @@ func setup(t *testing.T) string {
 	return dir
 }
 
-func call(args ...string) (stdout, stderr string, code int) {
+func call(args ...string) (stdout, stderr string, code int) { return callIn("", args...) }
+
+// callIn is call in a folder.
+func callIn(dir string, args ...string) (stdout, stderr string, code int) {
+	return callWith(dir, nil, args...)
+}
+
+// callWith is callIn with more environment variables.
+func callWith(dir string, env []string, args ...string) (stdout, stderr string, code int) {
 	c := exec.Command(program, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	var o, e bytes.Buffer
 	c.Stdout, c.Stderr = &o, &e
 	if err := c.Run(); err != nil {
@@ -342,12 +351,12 @@ func TestTracePredictPartition(t *testing.T) {
 		Clients []struct{ Train, Test []int }
 		Labels  struct{ Train, Test []int }
 	}
-	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
+	printed, text, code := call("partition", config, "--json")
 	if code != 0 || !strings.Contains(text, "data: synthetic, made on the fly: 4 classes") || !strings.Contains(text,
 		"data: train 48 images") {
 		t.Errorf("partition: exit %d, and says %q", code, text)
 	}
-	if err := json.Unmarshal(read(t, dir, "parts.json"), &parts); err != nil || len(parts.Clients) != 4 ||
+	if err := json.Unmarshal([]byte(printed), &parts); err != nil || len(parts.Clients) != 4 ||
 		len(parts.Labels.Train) != 48 {
 		t.Errorf("partition file: %v, %d clients, %d training labels", err, len(parts.Clients), len(parts.Labels.Train))
 	}

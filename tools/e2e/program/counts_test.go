@@ -101,10 +101,6 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 	if _, errText, code := call("partition", table); code != 2 || !strings.Contains(errText, "data.root") {
 		t.Errorf("a folder that does not exist: exit %d, %s", code, errText)
 	}
-	_, errText, code := call("partition", table, "--set", "data.root="+root, "--json", "x.json")
-	if code != 2 || !strings.Contains(errText, "--json") {
-		t.Errorf("--json: exit %d, %s", code, errText)
-	}
 	out, _, code := call("partition", table, "--set", "data.root="+root)
 	if code != 1 || !strings.Contains(out, "CIFAR100    not found") || !strings.Contains(out, "4,105") {
 		t.Errorf("FedPHA's table on the miniatures: exit %d\n%s", code, out)

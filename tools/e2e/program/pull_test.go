@@ -59,7 +59,7 @@ func TestPull(t *testing.T) {
 	for want, out := range map[string]string{
 		"from " + origin + "\nin a configuration: backbones: [hf:ORG/NAME]": mustRun(t, "pull", "ORG/NAME"),
 		"ORG--NAME (ORG/NAME at 0123456789ab)":                              mustRun(t, "doctor"),
-		origin: mustRun(t, "inspect", "hf:ORG/NAME"),
+		origin:                                                              mustRun(t, "inspect", "hf:ORG/NAME"),
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in %s", want, out)

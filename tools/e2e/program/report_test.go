@@ -65,7 +65,8 @@ func writeReports(dirs []string, out string) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.Write()
+	_, err = r.Write()
+	return r, err
 }
 
 func save(t *testing.T, dir, name string, text []byte) {

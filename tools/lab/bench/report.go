@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -29,8 +30,13 @@ type Number struct {
 
 func (n Number) String() string { return fmt.Sprintf(n.Format, n.Value) }
 
-// MarshalJSON writes the number without its format.
-func (n Number) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
+// MarshalJSON writes the number without its format, and null for one that is not finite.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(n.Value) || math.IsInf(n.Value, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(n.Value)
+}
 
 func factor(v float64) Number     { return Number{v, "%.2fx"} }
 func percent(v float64) Number    { return Number{v, "%.0f %%"} }

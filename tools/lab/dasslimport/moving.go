@@ -15,8 +15,9 @@ import (
 
 // Unconverted is a setting without an exact equivalent.
 type Unconverted struct {
-	What, Why string
-	key       string // related promptfed key; empty for none
+	What string `json:"what"`
+	Why  string `json:"why"`
+	key  string // related promptfed key; empty for none
 }
 
 func (l Unconverted) String() string { return l.What + ": " + l.Why }

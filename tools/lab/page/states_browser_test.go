@@ -97,7 +97,7 @@ func TestPageOfEveryState(t *testing.T) {
 	rows := states(t, root)
 	r, err := report.New([]string{root}, root, report.Options{Formats: []string{"html"}})
 	if err == nil {
-		err = r.Write()
+		_, err = r.Write()
 	}
 	if err != nil {
 		t.Fatal(err)

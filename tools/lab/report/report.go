@@ -18,8 +18,11 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
-// Page is the file name of the page.
-const Page = "report.html"
+// File names of the page and of the content for other programs.
+const (
+	Page     = "report.html"
+	JSONFile = "report.json"
+)
 
 // Formats are the file formats of a report.
 var Formats = []string{"md", "tex", "csv", "json", "html", "plots"}
@@ -131,19 +134,25 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	return nil
 }
 
-// Write writes the files of the formats into the report's folder, which it creates if necessary.
-func (r *Report) Write() error {
+// Content returns the content of report.json.
+func (r *Report) Content() *results.JSON { return r.json }
+
+// Write writes the files of the formats into the report's folder, which it creates if necessary. It returns their names
+// in the folder.
+func (r *Report) Write() ([]string, error) {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
-		return fmt.Errorf("cannot make the report folder: %w; use another --out", err)
+		return nil, fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
 	has := func(f string) bool { return slices.Contains(r.Formats, f) }
 	numbers := slices.Concat(r.main, r.more)
 	all := slices.Concat(numbers, r.tests)
 	short := slices.DeleteFunc(slices.Clone(all), func(t *tables.Table) bool { return len(t.Rows) > longestTable })
 	var errs []error
+	var written []string
 	file := func(format, name string, write func(w io.Writer) error) {
 		if has(format) {
 			errs = append(errs, atomicfile.Write(filepath.Join(r.folder, name), write))
+			written = append(written, name)
 		}
 	}
 	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, all...) })
@@ -153,7 +162,7 @@ func (r *Report) Write() error {
 		return tables.LaTeX(w, short...)
 	})
 	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, numbers...) })
-	file("json", "report.json", atomicfile.JSON(r.json, "  "))
+	file("json", JSONFile, atomicfile.JSON(r.json, "  "))
 	file("html", Page, func(w io.Writer) error {
 		p, err := r.page()
 		if err != nil {
@@ -164,9 +173,10 @@ func (r *Report) Write() error {
 	if has("plots") {
 		for _, f := range r.figures {
 			errs = append(errs, figures.Save(f.drawn, filepath.Join(r.folder, "plots"), f.file))
+			written = append(written, "plots/"+f.file+".png", "plots/"+f.file+".svg")
 		}
 	}
-	return errors.Join(errs...)
+	return written, errors.Join(errs...)
 }
 
 // longestTable is the largest number of table lines that fit on a page of paper.

@@ -93,7 +93,7 @@ func TestOneList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := made.Write(); err != nil {
+	if _, err := made.Write(); err != nil {
 		t.Fatal(err)
 	}
 	if len(made.Notes) > 0 {

@@ -4,6 +4,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"promptfed/federation/engine"
@@ -137,12 +138,24 @@ func count(name string, with []string) (traffic, error) {
 		(a.BytesUp + a.BytesDown - b.BytesUp - b.BytesDown) / clients}, nil
 }
 
-// Rows returns a table of methods and their messages, with a header row: the counted bytes, and the papers' formula for
-// the number of values.
-func Rows() ([][]string, error) {
-	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 0", "numbers, both ways", "formula",
-		"of it, bytes"}}
+// Row is what a client of a method sends and receives in a round.
+type Row struct {
+	Name          string `json:"name"` // METHOD, or METHOD+WRAPPER
+	BytesUp       int    `json:"bytes_up"`
+	BytesDown     int    `json:"bytes_down"`
+	MoreInRound1  int    `json:"more_bytes_in_round_1"`
+	Numbers       int    `json:"numbers"`       // of 4 bytes, both ways
+	Formula       string `json:"formula"`       // of a paper, for Numbers; empty without one
+	BytesExpected *int   `json:"formula_bytes"` // of the formula
+}
+
+// Rows counts the bytes of every method and wrapper, or of those that are named.
+func Rows(names ...string) ([]Row, error) {
+	var rows []Row
 	for _, e := range methods.Table() {
+		if len(names) > 0 && !slices.Contains(names, e.Name) {
+			continue
+		}
 		name, with, title := e.Name, []string(nil), e.Name
 		if e.Wrapper() {
 			name, with, title = e.Over(), []string{e.Name}, e.Over()+"+"+e.Name
@@ -153,14 +166,29 @@ func Rows() ([][]string, error) {
 		}
 		formula, numbers := e.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
 			Dim: sizedWidth, Hidden: 8})
-		row := []string{title, fmt.Sprint(t.up), fmt.Sprint(t.down), fmt.Sprint(t.first),
-			fmt.Sprint((t.up + t.down) / 4), formula, ""}
+		row := Row{title, t.up, t.down, t.first, (t.up + t.down) / 4, formula, nil}
 		if formula != "" {
-			row[6] = fmt.Sprint(4 * numbers)
+			bytes := 4 * numbers
+			row.BytesExpected = &bytes
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// Text returns a table of rows, with a header row.
+func Text(list []Row) [][]string {
+	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 1", "numbers, both ways", "formula",
+		"of it, bytes"}}
+	for _, r := range list {
+		expected := ""
+		if r.BytesExpected != nil {
+			expected = fmt.Sprint(*r.BytesExpected)
+		}
+		rows = append(rows, []string{r.Name, fmt.Sprint(r.BytesUp), fmt.Sprint(r.BytesDown), fmt.Sprint(r.MoreInRound1),
+			fmt.Sprint(r.Numbers), r.Formula, expected})
+	}
+	return rows
 }
 
 // Note states the sizes behind Rows.

@@ -57,8 +57,8 @@ func OneLine(err error) string {
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Usagef("%s takes %s, not %d: %s", c.Name(), experiment.CountInWords(n, "argument"), len(args),
-				c.UseLine())
+			return Usagef("%s takes %s, not %d: %s%s", c.Name(), experiment.CountInWords(n, "argument"), len(args),
+				c.UseLine(), redirected(c, args))
 		}
 		return nil
 	}

@@ -15,9 +15,8 @@ import (
 // Outputs makes reports of finished runs and sends running ones to experiment trackers. The program passes it to the
 // commands that train, so that they import no code that draws, compares or exports.
 type Outputs struct {
-	// Report writes tables, figures and a page about the runs and sweeps in dirs into the folder out, and returns the
-	// path of the page. It prints the main tables unless view is nil.
-	Report func(dirs []string, out string, view *View) (page string, err error)
+	// Report writes tables, figures and a page about the runs and sweeps in dirs into the folder out.
+	Report func(dirs []string, out string) (Report, error)
 	// TrackerHelp is the help text of a flag with the names of trackers, and CheckTrackers reports unknown names.
 	TrackerHelp   string
 	CheckTrackers func(names []string) error
@@ -30,6 +29,24 @@ type Outputs struct {
 type Tracker interface {
 	Round(record.Record)
 	Close(err error) error
+}
+
+// Report is a written report, and with --json the result of the commands that write one.
+type Report struct {
+	Folder       string       `json:"folder"`
+	Page         string       `json:"page"` // path of report.html
+	Files        []string     `json:"files"`
+	Failed       []FailedCell `json:"failed"`
+	WaitingCells int          `json:"waiting_cells"` // unfinished cells of other parts of the sweep
+	Content      any          `json:"report" shape:"report.json"`
+	// Text returns the main tables.
+	Text func(View) string `json:"-"`
+}
+
+// FailedCell is a cell of a sweep that failed.
+type FailedCell struct {
+	Cell   string `json:"cell"` // its folder, below the sweep's
+	Reason string `json:"reason"`
 }
 
 // View says how much of a report is printed.

@@ -31,7 +31,7 @@ func Main(machines func(cli.Outputs) cli.Machines) {
 // Execute runs promptfed with arguments and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
 // It prints the error of the command as one line.
 func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args []string) int {
-	root := root(machines)
+	root := Root(machines)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -47,8 +47,8 @@ func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args 
 	return 1
 }
 
-// root returns the program with all its commands.
-func root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
+// Root returns the program with all its commands.
+func Root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
 	root := &cobra.Command{
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,

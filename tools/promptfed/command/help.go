@@ -96,7 +96,7 @@ promptfed trace mine.yaml --set method=fedpha --out runs/trace`,
 	"grad": `promptfed grad model.onnx --of loss --wrt prompt --out gradient.onnx
 promptfed grad model.onnx --of loss,scores --wrt a,b --out gradient.onnx`,
 	"bench": `promptfed bench --quick
-promptfed bench --quick --json bench.json`,
+promptfed bench --quick --json`,
 }
 
 // describe puts the commands into groups and gives them their examples.

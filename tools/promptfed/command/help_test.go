@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 			_, line, _ = strings.Cut(line, "promptfed ") // behind srun
 			line, _, _ = strings.Cut(line, " | ")
 			line, _, _ = strings.Cut(line, " > ")
-			fresh := root(distributed.Machines)
+			fresh := Root(distributed.Machines)
 			at, args, err := fresh.Find(strings.Fields(line))
 			if err == nil && at.CommandPath() != c.CommandPath() {
 				t.Errorf("%q is an example of %s", line, at.CommandPath())
@@ -53,7 +53,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	walk(root(distributed.Machines))
+	walk(Root(distributed.Machines))
 	for path := range examples {
 		if !known[path] {
 			t.Errorf("there is no command %s", path)
@@ -61,7 +61,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, name := range strings.Fields(g.commands) {
-			if c, _, err := root(distributed.Machines).Find([]string{name}); name != "help" && name != "completion" &&
+			if c, _, err := Root(distributed.Machines).Find([]string{name}); name != "help" && name != "completion" &&
 				(err != nil || c.Name() != name) {
 				t.Errorf("there is no command %s", name)
 			}

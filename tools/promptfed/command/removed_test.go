@@ -12,7 +12,7 @@ import (
 // A flag of an earlier release is refused with what to do instead, and no flag of this release is among them.
 func TestRemovedFlags(t *testing.T) {
 	commands := 0
-	for _, c := range root(distributed.Machines).Commands() {
+	for _, c := range Root(distributed.Machines).Commands() {
 		for name, instead := range removedFlags[c.Name()] {
 			if c.Flags().Lookup(name) != nil {
 				t.Errorf("%s has --%s", c.Name(), name)
@@ -31,7 +31,7 @@ func TestRemovedFlags(t *testing.T) {
 	if commands != len(removedFlags) {
 		t.Errorf("only %d of %d are commands", commands, len(removedFlags))
 	}
-	r := root(distributed.Machines)
+	r := Root(distributed.Machines)
 	if err := flagError(r, r.Flags().Parse([]string{"--creds"})); !strings.Contains(err.Error(), "unknown flag") {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,9 +26,26 @@ type certsFlags struct {
 	fingerprint          string
 	yes                  bool
 	out                  io.Writer
+	result               *cli.Printer
+	done                 *certsDone
 }
 
-func (f certsFlags) say(format string, a ...any) { fmt.Fprintf(f.out, format, a...) }
+// certsDone is what certs did in a folder.
+type certsDone struct {
+	Folder       string   `json:"folder"`
+	Name         string   `json:"name"`         // of the request; empty without one
+	Fingerprint  string   `json:"fingerprint"`  // of its key
+	Certificates int      `json:"certificates"` // made by --clients
+	Notes        []string `json:"notes"`        // files and actions, a line each
+}
+
+func (f certsFlags) say(format string, a ...any) {
+	if text := fmt.Sprintf(format, a...); f.result.JSON {
+		f.done.Notes = append(f.done.Notes, strings.TrimSpace(text))
+	} else {
+		fmt.Fprint(f.out, text)
+	}
+}
 
 func certsCommand() *cobra.Command {
 	var f certsFlags
@@ -54,9 +72,13 @@ func certsCommand() *cobra.Command {
 	l.StringSliceVar(&f.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
 		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
 		"revoked")
+	f.result = cli.AddJSON(c, cli.Shape{Value: certsDone{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		f.dir, f.out = args[0], cmd.OutOrStdout()
-		return f.run(cmd)
+		f.dir, f.out, f.done = args[0], cmd.OutOrStdout(), &certsDone{Folder: args[0]}
+		if err := f.run(cmd); err != nil {
+			return err
+		}
+		return f.result.Print(*f.done, "")
 	}
 	return c
 }
@@ -87,6 +109,7 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
+		f.done.Name, f.done.Fingerprint = r.Name, r.Fingerprint
 		f.say("the key of %[2]s has the fingerprint %[3]s: send %[4]s to the holder of the authority; compare the "+
 			"fingerprint over another channel; put the answer's ca.pem and %[2]s.pem into %[1]s\n", f.dir, r.Name,
 			r.Fingerprint, filepath.Join(f.dir, r.Name+".csr"))
@@ -104,6 +127,7 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.done.Certificates = made
 	f.say("%d certificates made in %s, for a trial: this machine has every client's key (--request makes a key on "+
 		"the client's own machine); give each client ca.pem, client-K.pem and client-K-key.pem; keep %s safe and away "+
 		"from the server: its key signs new certificates\n", made, f.dir, f.signer)
@@ -121,6 +145,7 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 			return cli.Usagef("--renew %s: %s is a request of %s", name, f.approve, r.Name)
 		}
 	}
+	f.done.Name, f.done.Fingerprint = r.Name, r.Fingerprint
 	f.say("%s is a request of %s, whose key has the fingerprint %s\n", f.approve, r.Name, r.Fingerprint)
 	switch {
 	case cmd.Flags().Changed("fingerprint"): // an empty one of a script is an error
@@ -132,7 +157,7 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 				"file again; nothing was signed", f.fingerprint, f.approve, r.Name)
 		}
 	case f.yes:
-	case onTerminal(cmd.InOrStdin()) && onTerminal(f.out):
+	case onTerminal(cmd.InOrStdin()) && onTerminal(f.out) && !f.result.JSON:
 		f.say("does its sender name the same fingerprint over another channel? then approve it [y/N] ")
 		if err := readYes(cmd.Context(), cmd.InOrStdin()); errors.Is(err, errDeclined) {
 			return errors.New("nothing was signed")

@@ -225,9 +225,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		}
 		return err
 	}
-	if _, err := f.outputs.Report([]string{dir}, dir, &cli.View{}); err != nil {
+	r, err := f.outputs.Report([]string{dir}, dir)
+	if err != nil {
 		return err
 	}
+	fmt.Print(r.Text(cli.View{}))
 	fmt.Println("written to", dir)
 	return nil
 }

@@ -23,10 +23,8 @@ import (
 
 func statusCommand() *cobra.Command {
 	var access cli.Access
-	var asJSON bool
 	c := cli.NewMachineCommand("status", " URL [--tls DIR] [--token SECRET]", oneURL)
-	l := c.Flags()
-	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
+	result := cli.AddJSON(c, cli.Shape{Value: remote.Status{}})
 	access.Add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes "+
 		"it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -35,19 +33,20 @@ func statusCommand() *cobra.Command {
 			return err
 		}
 		defer server.Close()
-		live := term.IsTerminal(int(os.Stdout.Fd())) && !asJSON
+		live := term.IsTerminal(int(os.Stdout.Fd())) && !result.JSON
 		for {
 			s, err := fetchStatus(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(os.Stdout).Encode(s)
-			}
+			s.Round++ // counted from 1
+			text := statusTable(s) + "\n"
 			if live {
-				fmt.Print("\033[H\033[2J")
+				text = "\033[H\033[2J" + text
 			}
-			fmt.Println(statusTable(s))
+			if err := result.Print(*s, text); err != nil {
+				return err
+			}
 			if !live || wait.For(cmd.Context(), time.Second) != nil {
 				return nil
 			}
@@ -69,9 +68,9 @@ func statusTable(s *remote.Status) string {
 	doing := "no instruction"
 	switch {
 	case s.SecretSize:
-		doing = fmt.Sprintf("round %d", s.Round+1)
+		doing = fmt.Sprintf("round %d", s.Round)
 	case s.Kind != "":
-		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Statistic, s.Set)
+		doing = fmt.Sprintf("round %d, %s %s%s", s.Round, s.Kind, s.Statistic, s.Set)
 	}
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated", s.Name,
 		doing,

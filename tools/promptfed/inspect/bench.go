@@ -2,13 +2,11 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"promptfed/models/bundle"
-	"promptfed/runtime/atomicfile"
 	"promptfed/tools/lab/bench"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -17,12 +15,13 @@ import (
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
-	backbone, file                string
+	backbone                      string
 	experiment, methods, features bool
 	memory                        float64
 	against                       string
 	clients                       []int
 	set                           []string
+	result                        *cli.Printer
 }
 
 func benchCommand() *cobra.Command {
@@ -55,7 +54,7 @@ func benchCommand() *cobra.Command {
 		"1,8,32 (runtime.batch_clients)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; for threads use "+
 		"--threads")
-	c.Flags().StringVar(&f.file, "json", "", "also write the results to a JSON file")
+	f.result = cli.AddJSON(c, cli.Shape{Value: bench.Report{}})
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return c
 }
@@ -86,11 +85,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	fmt.Print(r.Text())
-	if f.file == "" {
-		return nil
-	}
-	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
+	return f.result.Print(r, r.Text())
 }
 
 func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {

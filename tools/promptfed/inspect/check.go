@@ -32,21 +32,41 @@ func checkCommand() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
+	result := cli.AddJSON(c, cli.Shape{Value: checks{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		var done checks
+		done := checks{Path: args[0]}
 		err := done.all(cmd.Context(), args[0], of, wrt)
-		if len(done.rows) > 0 {
-			fmt.Print(align(append([][]string{{"what", "result", "error"}}, done.rows...)))
+		if len(done.Checks) == 0 {
+			return err
+		}
+		rows := [][]string{{"what", "result", "error"}}
+		for _, d := range done.Checks {
+			rows = append(rows, []string{d.What, map[bool]string{true: "ok", false: "WRONG"}[d.OK], d.shown})
+		}
+		if e := result.Print(done, align(rows)); err == nil {
+			err = e
 		}
 		return err
 	}
 	return c
 }
 
-// checks holds the results of the checks of a bundle or a graph, a row each.
-type checks struct{ rows [][]string }
+// checks holds the results of the checks of a bundle or a graph.
+type checks struct {
+	Path   string      `json:"path"`
+	Checks []checkDone `json:"checks"`
+}
 
-func (c *checks) add(row ...string) { c.rows = append(c.rows, row) }
+// checkDone is the result of a check. Error is the relative error of a gradient, or the largest difference of features;
+// nil if the check has none, or a gradient no effect.
+type checkDone struct {
+	What  string   `json:"what"`
+	OK    bool     `json:"ok"`
+	Error *float64 `json:"error"`
+	shown string
+}
+
+func (c *checks) add(d checkDone) { c.Checks = append(c.Checks, d) }
 
 // all checks a graph or a bundle until a check fails.
 func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
@@ -60,7 +80,7 @@ func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
 	if err != nil {
 		return err
 	}
-	c.add("files against their SHA-256", "ok", "")
+	c.add(checkDone{What: "files against their SHA-256", OK: true})
 	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.imageTower, c.lengths,
 		c.textTower} {
 		if err := check(ctx, b, ort.Options{WeightsDir: b.WeightsDir()}); err != nil {
@@ -73,23 +93,23 @@ func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
 // gradients adds the comparisons of gradients with finite differences.
 func (c *checks) gradients(results []gradtest.Result, what string) (err error) {
 	for _, r := range results {
-		verdict, limit := "ok", allowed
+		d, limit := checkDone{What: "gradient of " + what + " by " + r.Input, OK: true, Error: &r.RelErr}, allowed
 		if r.Rounding < 10*allowed { // the precision of finite differences
 			limit = max(allowed, r.Rounding)
 		}
 		if !(r.RelErr <= limit) {
-			verdict = "WRONG"
+			d.OK = false
 			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, r.Input,
 				r.RelErr, limit)
 		}
-		shown := fmt.Sprintf("%.1e", r.RelErr)
+		d.shown = fmt.Sprintf("%.1e", r.RelErr)
 		switch {
 		case math.IsInf(r.Rounding, 1):
-			shown = "no effect"
+			d.shown, d.Error = "no effect", nil
 		case r.RelErr < r.Rounding:
-			shown = fmt.Sprintf("below %.1e", r.Rounding)
+			d.shown = fmt.Sprintf("below %.1e", r.Rounding)
 		}
-		c.add("gradient of "+what+" by "+r.Input, verdict, shown)
+		c.add(d)
 	}
 	return err
 }

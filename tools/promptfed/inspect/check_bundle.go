@@ -54,7 +54,8 @@ func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options
 	if i := out.NonFinite(); i >= 0 {
 		return fmt.Errorf("image tower: output %s: element %d is not a number", bundle.ImageOutput, i)
 	}
-	c.add(fmt.Sprintf("image tower, features of norm %.3g", out.Norm()/math.Sqrt(float64(out.Shape[0]))), "ok", "")
+	c.add(checkDone{What: fmt.Sprintf("image tower, features of norm %.3g",
+		out.Norm()/math.Sqrt(float64(out.Shape[0]))), OK: true})
 	prompts, feeds := imagePrompts(b)
 	g := graph.New()
 	of := func(name string) graph.Node {
@@ -113,12 +114,11 @@ func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 	for i, v := range out["short"].Data {
 		worst = math.Max(worst, math.Abs(float64(v-out["both"].Data[i])))
 	}
-	verdict := "ok"
-	if !(worst <= 1e-3) {
-		verdict = "WRONG"
+	d := checkDone{"text beside a longer one", worst <= 1e-3, &worst, fmt.Sprintf("%.1e", worst)}
+	if !d.OK {
 		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+
 			"what follows the end token; write \"text\": {\"causal\": false} in %s", worst, bundle.ManifestFile)
 	}
-	c.add("text beside a longer one", verdict, fmt.Sprintf("%.1e", worst))
+	c.add(d)
 	return err
 }

@@ -31,6 +31,7 @@ func convertCommand() *cobra.Command {
 		"checkpoint does not have it")
 	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
 		"does not have it")
+	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
@@ -50,18 +51,26 @@ func convertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		printWritten(out, b.Architecture, b)
+		w := writtenBundle{backboneOf(b, out), b.Text.Context, b.Notes}
+		text := w.text(b.Architecture)
 		for _, n := range b.Notes {
-			fmt.Println("note:", n)
+			text += "note: " + n + "\n"
 		}
-		return nil
+		return result.Print(w, text)
 	}
 	return c
 }
 
-func printWritten(out, name string, b *bundle.Bundle) {
-	fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in all\n", out,
-		name, b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+// writtenBundle is a bundle that was written.
+type writtenBundle struct {
+	backbone
+	Context int      `json:"context"` // maximal number of tokens
+	Notes   []string `json:"notes"`
+}
+
+func (w writtenBundle) text(name string) string {
+	return fmt.Sprintf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
+		"all\n", w.Folder, name, w.TextWidth, w.EmbedDim, w.ImageSize, w.Context)
 }
 
 func bundleCommand() *cobra.Command {
@@ -73,6 +82,7 @@ func bundleCommand() *cobra.Command {
 			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
 	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("bundle", "--out BUNDLE")
@@ -87,8 +97,8 @@ func bundleCommand() *cobra.Command {
 		if b, err = bundle.Open(out); err != nil {
 			return err
 		}
-		printWritten(out, b.Name, b)
-		return nil
+		w := writtenBundle{backboneOf(b, out), b.Text.Context, b.Notes}
+		return result.Print(w, w.text(b.Name))
 	}
 	return c
 }

@@ -15,7 +15,7 @@ import (
 
 // compareCounts opens every data set of a paper's table and prints the sizes in the paper beside those of the data. A
 // set that is not in data.root is no failure; a difference is one.
-func compareCounts(path string, changes []string) error {
+func compareCounts(path string, changes []string, result *cli.Printer) error {
 	table, conf, err := configs.LoadCounts(path, changes)
 	if err != nil {
 		return cli.Usage(err)
@@ -23,15 +23,22 @@ func compareCounts(path string, changes []string) error {
 	if _, err := os.Stat(conf.Data.Root); err != nil {
 		return cli.Usagef("data.root: %w; give the folder that holds the sets, as in --set data.root=DATA", err)
 	}
+	out := comparedCounts{Paper: table.Paper, Item: table.Item, Title: table.Title}
+	var text strings.Builder
 	if title := (configs.PaperTable{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
-		fmt.Println(title + "\n")
+		fmt.Fprintln(&text, title+"\n")
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "set\tnumber\tpaper\there\tdifference")
 	var same, absent int
 	var wrong []string
 	for _, row := range table.Sets {
 		diffs, err := compareSet(row, conf)
+		of := comparedSet{Label: row.Label, Set: row.Set, Found: err == nil, Sizes: diffs}
+		if err != nil {
+			of.Reason = cli.OneLine(err)
+		}
+		out.Sets = append(out.Sets, of)
 		var missing sets.Missing
 		switch {
 		case errors.As(err, &missing):
@@ -46,10 +53,10 @@ func compareCounts(path string, changes []string) error {
 		label, off := row.Label, false
 		for _, d := range diffs {
 			differs := ""
-			if d.here != d.paper {
-				differs, off = fmt.Sprintf("%+d", d.here-d.paper), true
+			if d.Here != d.Paper {
+				differs, off = fmt.Sprintf("%+d", d.Here-d.Paper), true
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", label, d.what, d.paper, d.here, differs)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", label, d.What, d.Paper, d.Here, differs)
 			label = ""
 		}
 		if off {
@@ -59,14 +66,18 @@ func compareCounts(path string, changes []string) error {
 		}
 	}
 	w.Flush()
-	fmt.Printf("\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong), absent)
+	fmt.Fprintf(&text, "\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
+		absent)
 	for _, list := range []struct {
 		title string
 		notes []string
 	}{{"known errors of the table", table.Wrong}, {"how the table is read", table.Differs}} {
 		if len(list.notes) > 0 {
-			fmt.Printf("\n%s:\n- %s\n", list.title, strings.Join(list.notes, "\n- "))
+			fmt.Fprintf(&text, "\n%s:\n- %s\n", list.title, strings.Join(list.notes, "\n- "))
 		}
+	}
+	if err := result.Print(out, text.String()); err != nil {
+		return err
 	}
 	if len(wrong) > 0 {
 		return errors.New(strings.Join(wrong, "; "))
@@ -74,10 +85,27 @@ func compareCounts(path string, changes []string) error {
 	return nil
 }
 
+// comparedCounts is a table of a paper beside the data.
+type comparedCounts struct {
+	Paper string        `json:"paper"`
+	Item  string        `json:"item"`
+	Title string        `json:"title"`
+	Sets  []comparedSet `json:"sets"`
+}
+
+type comparedSet struct {
+	Label  string `json:"label"`
+	Set    string `json:"set"`
+	Found  bool   `json:"found"`
+	Reason string `json:"reason"` // why it was not opened
+	Sizes  []size `json:"sizes"`
+}
+
 // size is one number of a set in the paper and in the data.
 type size struct {
-	what        string
-	paper, here int
+	What  string `json:"what"`
+	Paper int    `json:"paper"`
+	Here  int    `json:"here"`
 }
 
 // compareSet opens a set and returns the numbers that the paper prints.
@@ -95,7 +123,7 @@ func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) 
 	for _, n := range []size{{"classes", row.Classes, len(s.Classes)}, {"train", row.Train, len(s.Train)},
 		{"val", row.Val, len(s.Val)}, {"test", row.Test, len(s.Test)}, {"images", row.Images, images},
 		{"domains", row.Domains, max(1, len(s.Domains))}} {
-		if n.paper > 0 {
+		if n.Paper > 0 {
 			out = append(out, n)
 		}
 	}

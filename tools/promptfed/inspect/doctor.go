@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/version"
 	"promptfed/tools/lab/bench"
@@ -32,101 +34,188 @@ func doctorCommand() *cobra.Command {
 	var models, root string
 	c.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
+	result := cli.AddJSON(c, cli.Shape{Value: machine{}})
 	c.RunE = func(*cobra.Command, []string) error {
-		rows := [][]string{{"what", "found"}, {"promptfed", version.String() + ", " + runtime.Version()}}
-		rows = append(rows, machineRows()...)
-		library, err := libraryRows(ort.Options{Provider: ort.Auto})
-		if len(library) > 1 {
-			rows = append(append(rows, library[1:]...), numericsRows()...)
-		} else {
-			rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
+		m := machine{Version: version.Version(), Commit: version.Commit(), Go: runtime.Version(),
+			System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}
+		if total, free := bench.Memory(); total > 0 {
+			m.Memory, m.FreeMemory = &total, &free
 		}
-		rows = append(rows, bundleRows(models)...)
-		rows = append(rows, cacheRows()...)
-		fmt.Print(align(append(rows, dataRows(root)...)))
-		return err
+		if dir, err := os.Getwd(); err == nil {
+			m.Folder, m.FreeDisk = dir, diskOf(dir)
+		}
+		var err error
+		if m.Library, err = openLibrary(ort.Options{Provider: ort.Auto}); m.Library != nil {
+			m.numerics()
+		}
+		m.Backbones, m.Pulled, m.Cache = foldersOf(models), pulledOf(models), cacheOf(os.Getenv(runtimeCache))
+		m.sets(root)
+		return cmp.Or(err, result.Print(m, align(m.rows())))
 	}
 	return c
 }
 
-// numericsRows describes what determines the last bits of results in the default configuration.
-func numericsRows() [][]string {
-	c := experiment.Defaults()
-	f, err := c.Runtime.Session().Fingerprint()
-	if err != nil {
-		return nil
-	}
-	return [][]string{{"numerics", f.Digest()[:12]}, {"processor", f.Processor}, {"compilers", f.Compilers},
-		{"build of ONNX Runtime", f.Library}}
+// machine is what doctor finds. Sizes are in bytes; nil if unknown.
+type machine struct {
+	Version    string       `json:"version"`
+	Commit     string       `json:"commit"`
+	Go         string       `json:"go"`
+	System     string       `json:"system"`
+	Cores      int          `json:"cores"`
+	Memory     *int64       `json:"memory_bytes"`
+	FreeMemory *int64       `json:"free_memory_bytes"`
+	Folder     string       `json:"folder"`
+	FreeDisk   *int64       `json:"free_disk_bytes"`
+	Library    *library     `json:"onnx_runtime"` // nil if it is not found or not loadable
+	Numerics   *numericsOf  `json:"numerics"`
+	Backbones  []modelDir   `json:"backbones"`
+	Pulled     []pulled     `json:"fetched_models"`
+	Cache      featureCache `json:"feature_cache"`
+	DataRoot   string       `json:"data_root"`
+	Sets       []foundSet   `json:"image_sets"`
 }
 
-func machineRows() [][]string {
-	value := fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))
-	if total, free := bench.Memory(); total > 0 {
-		value += fmt.Sprintf(", %s of memory, %s free", gigabytes(total), gigabytes(free))
+// numericsOf is what determines the last bits of results in the default configuration.
+type numericsOf struct {
+	Digest string `json:"digest"`
+	numerics.Fingerprint
+}
+
+// modelDir is a folder of the search path; empty for the program itself.
+type modelDir struct {
+	Folder string   `json:"folder"`
+	Names  []string `json:"names"`
+}
+
+type featureCache struct {
+	Folder   string `json:"folder"`
+	Files    int64  `json:"files"`
+	Bytes    int64  `json:"bytes"`
+	FreeDisk *int64 `json:"free_disk_bytes"`
+	Problem  string `json:"problem"`
+}
+
+type foundSet struct {
+	Set     string   `json:"set"`
+	Classes int      `json:"classes"`
+	Train   int      `json:"train"`
+	Test    int      `json:"test"`
+	Domains []string `json:"domains"`
+}
+
+func (m *machine) numerics() {
+	c := experiment.Defaults()
+	if f, err := c.Runtime.Session().Fingerprint(); err == nil {
+		m.Numerics = &numericsOf{f.Digest(), f}
 	}
-	rows := [][]string{{"machine", value}}
-	if dir, err := os.Getwd(); err == nil {
-		rows = append(rows, []string{"current folder", dir + diskOf(dir)})
+}
+
+// rows lays the machine out for a terminal.
+func (m *machine) rows() [][]string {
+	rows := [][]string{{"what", "found"}, {"promptfed", version.String() + ", " + m.Go}}
+	value := fmt.Sprintf("%s, %d cores", m.System, m.Cores)
+	if m.Memory != nil {
+		value += fmt.Sprintf(", %s of memory, %s free", gigabytes(*m.Memory), gigabytes(*m.FreeMemory))
+	}
+	rows = append(rows, []string{"machine", value})
+	if m.Folder != "" {
+		rows = append(rows, []string{"current folder", m.Folder + freeText(m.FreeDisk)})
+	}
+	if m.Library != nil {
+		rows = append(rows, m.Library.rows()[1:]...)
+	} else {
+		rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
+	}
+	if n := m.Numerics; n != nil {
+		rows = append(rows, [][]string{{"numerics", n.Digest[:12]}, {"processor", n.Processor},
+			{"compilers", n.Compilers}, {"build of ONNX Runtime", n.Fingerprint.Library}}...)
+	}
+	for _, b := range m.Backbones {
+		rows = append(rows, []string{"backbones in " + cmp.Or(b.Folder, "the program itself"),
+			bundle.JoinOrNone(b.Names)})
+	}
+	rows = append(rows, pulledRow(m.Pulled))
+	c := m.Cache
+	value = fmt.Sprintf("%s: %d files, %s", c.Folder, c.Files, gigabytes(c.Bytes)) + freeText(c.FreeDisk)
+	switch {
+	case c.Problem != "":
+		value = c.Problem
+	case c.Files == 0:
+		value = c.Folder + ": empty" + freeText(c.FreeDisk)
+	}
+	rows = append(rows, []string{"feature cache", value})
+	switch {
+	case m.DataRoot == "":
+		return append(rows, []string{"image sets", "no folder given: use --data, or set " + dataRoot})
+	case len(m.Sets) == 0:
+		return append(rows, []string{"image sets", "no known set in " + m.DataRoot})
+	}
+	for _, s := range m.Sets {
+		value := fmt.Sprintf("%d classes, %d training and %d test images", s.Classes, s.Train, s.Test)
+		rows = append(rows, []string{"image set " + s.Set, strings.Join(append([]string{value}, s.Domains...), ", ")})
 	}
 	return rows
 }
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// diskOf returns the free space of a folder, if the system reports it.
-func diskOf(dir string) string {
+// diskOf returns the free space of a folder; nil if the system does not report it.
+func diskOf(dir string) *int64 {
 	if free, ok := data.FreeBytes(dir); ok {
-		return ", " + gigabytes(free) + " free"
+		return &free
 	}
-	return ""
+	return nil
 }
 
-// bundleRows lists the search path of backbones and the backbones in each folder.
-func bundleRows(models string) (rows [][]string) {
+func freeText(bytes *int64) string {
+	if bytes == nil {
+		return ""
+	}
+	return ", " + gigabytes(*bytes) + " free"
+}
+
+// foldersOf lists the search path of backbones and the backbones in each folder.
+func foldersOf(models string) (list []modelDir) {
 	in := map[string][]string{}
 	for _, e := range bundle.List(models) {
-		dir := "the program itself"
+		dir := ""
 		if e.Dir != "" {
 			dir = filepath.Dir(e.Dir)
 		}
 		in[dir] = append(in[dir], e.Name)
 	}
-	for _, dir := range append([]string{"the program itself"}, bundle.SearchPath(models)...) {
-		rows = append(rows, []string{"backbones in " + dir, bundle.JoinOrNone(in[filepath.Clean(dir)])})
+	list = append(list, modelDir{"", in[""]})
+	for _, dir := range bundle.SearchPath(models) {
+		list = append(list, modelDir{dir, in[filepath.Clean(dir)]})
 	}
-	return append(rows, pulledRow(models))
+	return list
 }
 
-func cacheRows() [][]string {
-	dir, err := experiment.FeatureCache(os.Getenv(runtimeCache))
+func cacheOf(folder string) (c featureCache) {
+	dir, err := experiment.FeatureCache(folder)
 	if err != nil {
-		return [][]string{{"feature cache", err.Error()}}
+		return featureCache{Problem: err.Error()}
 	}
-	var files, bytes int64
+	c = featureCache{Folder: dir, FreeDisk: diskOf(dir)}
 	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		if info, err := e.Info(); err == nil {
-			files, bytes = files+1, bytes+info.Size()
+			c.Files, c.Bytes = c.Files+1, c.Bytes+info.Size()
 		}
 		return nil
 	})
-	value := fmt.Sprintf("%s: %d files, %s", dir, files, gigabytes(bytes))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		value = dir + ": empty"
-	case err != nil:
-		value = err.Error()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.Problem = err.Error()
 	}
-	return [][]string{{"feature cache", value + diskOf(dir)}}
+	return c
 }
 
-// dataRows lists the image sets in a folder.
-func dataRows(root string) (rows [][]string) {
-	if root == "" {
-		return [][]string{{"image sets", "no folder given: use --data, or set " + dataRoot}}
+// sets lists the image sets in a folder; empty for none.
+func (m *machine) sets(root string) {
+	if m.DataRoot = root; root == "" {
+		return
 	}
 	for _, k := range sets.Kinds() {
 		c := sets.Defaults()
@@ -134,14 +223,7 @@ func dataRows(root string) (rows [][]string) {
 			continue
 		}
 		if s, err := sets.Open(c); err == nil {
-			value := fmt.Sprintf("%d classes, %d training and %d test images", len(s.Classes), len(s.Train),
-				len(s.Test))
-			value = strings.Join(append([]string{value}, s.Domains...), ", ")
-			rows = append(rows, []string{"image set " + k.Name, value})
+			m.Sets = append(m.Sets, foundSet{k.Name, len(s.Classes), len(s.Train), len(s.Test), s.Domains})
 		}
 	}
-	if rows == nil {
-		rows = [][]string{{"image sets", "no known set in " + root}}
-	}
-	return rows
 }

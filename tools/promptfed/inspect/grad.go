@@ -27,6 +27,7 @@ func gradCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs")
 	c.Flags().StringVar(&out, "out", "", "file to write")
+	result := cli.AddJSON(c, cli.Shape{Value: gradFile{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" || len(of) == 0 || len(wrt) == 0 {
 			return cli.Needed("grad", "--of, --wrt and --out")
@@ -48,11 +49,19 @@ func gradCommand() *cobra.Command {
 			return fmt.Errorf("%s: %w", out, err)
 		}
 		if err = atomicfile.Write(out, atomicfile.Bytes(b)); err == nil {
-			fmt.Printf("%s: gradients of %s with respect to %s\n", out, strings.Join(of, ", "), strings.Join(wrt, ", "))
+			err = result.Print(gradFile{out, of, wrt}, fmt.Sprintf("%s: gradients of %s with respect to %s\n", out,
+				strings.Join(of, ", "), strings.Join(wrt, ", ")))
 		}
 		return err
 	}
 	return c
+}
+
+// gradFile is a written gradient graph.
+type gradFile struct {
+	File string   `json:"file"`
+	Of   []string `json:"of"`
+	WRT  []string `json:"wrt"`
 }
 
 func sameFolder(a, b string) bool {

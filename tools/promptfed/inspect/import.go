@@ -11,6 +11,13 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
+// imported is a written configuration, with the settings that have no exact equivalent. File is empty if nothing was
+// written.
+type imported struct {
+	File    string                    `json:"file"`
+	Differs []dasslimport.Unconverted `json:"differs"`
+}
+
 func importCommand() *cobra.Command {
 	var out string
 	var sets []string
@@ -22,6 +29,7 @@ func importCommand() *cobra.Command {
 		"train.optimizer_state=shared")
 	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	result := cli.AddJSON(c, cli.Shape{Value: imported{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		var files []dasslimport.File
 		for _, name := range args {
@@ -36,18 +44,20 @@ func importCommand() *cobra.Command {
 			return cli.Usage(err)
 		}
 		for _, l := range got.Unconverted {
-			fmt.Println("differs:", l)
+			result.Say("differs: %s", l)
 		}
 		if strict && len(got.Unconverted) > 0 {
+			if err := result.Print(imported{Differs: got.Unconverted}, ""); err != nil {
+				return err
+			}
 			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
 				"--strict", experiment.CountInWords(len(got.Unconverted), "setting"))
 		}
 		if err := cli.WriteNew(out, got.Text, force); err != nil {
 			return err
 		}
-		fmt.Printf("written to %s; promptfed partition %s shows its partition, promptfed run %s trains\n", out,
-			out, out)
-		return nil
+		return result.Print(imported{out, got.Unconverted}, fmt.Sprintf("written to %s; promptfed partition %s shows "+
+			"its partition, promptfed run %s trains\n", out, out, out))
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
+	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
@@ -33,24 +35,34 @@ func inspectCommand() *cobra.Command {
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
 		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
+	result := cli.AddJSON(c, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		var rows [][]string
+		o := ort.Options{Provider: provider}
+		var lib *library
 		if provider != "" {
-			o := ort.Options{Provider: provider}
-			library, err := libraryRows(o)
-			fmt.Print(align(library))
-			if err != nil || len(args) == 0 {
+			var err error
+			if lib, err = openLibrary(o); lib == nil {
 				return err
+			}
+			if err != nil || len(args) == 0 {
+				return cmp.Or(err, result.Print(*lib, align(lib.rows())))
 			}
 		}
 		r, err := bundle.Inspect(args[0])
-		if err == nil && provider != "" {
-			rows, err = placementRows(r, ort.Options{Provider: provider})
-		}
 		if err != nil {
 			return err
 		}
-		fmt.Print(inspected(r, append(inspectRows(r, all), rows...)))
+		of := inspectedOf(r, all)
+		text := ""
+		if of.Library = lib; lib != nil {
+			text = align(lib.rows())
+			if of.Placement, err = placementOf(r, o); err != nil {
+				return err
+			}
+		}
+		if err := result.Print(of, text+of.text(r)); err != nil {
+			return err
+		}
 		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // any model may have this format
 			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
 		}
@@ -59,20 +71,67 @@ func inspectCommand() *cobra.Command {
 	return c
 }
 
-func inspected(r bundle.Report, rows [][]string) string {
-	head := r.Path + ": " + r.Kind
-	if r.Format != "" {
-		head += " (" + r.Format + ")"
+// inspected is the content of a path. Sizes and scales are nil if they are unknown.
+type inspected struct {
+	bundle.Report
+	Name         string                 `json:"name"`
+	Architecture string                 `json:"architecture"`
+	Text         *clip.TextArch         `json:"text" shape:"bundle.json"`
+	Vision       *clip.VisionArch       `json:"vision" shape:"bundle.json"`
+	LogitScale   *float64               `json:"logit_scale"`
+	LogitBias    *float64               `json:"logit_bias"`
+	Preprocess   *preprocess.Preprocess `json:"preprocess" shape:"bundle.json"`
+	Texts        string                 `json:"texts"`  // treatment of texts, in words
+	Origin       *bundle.Origin         `json:"origin"` // of a fetched bundle
+	Notes        []string               `json:"notes"`
+	Library      *library               `json:"onnx_runtime"` // with --provider
+	Placement    []placement            `json:"placement"`    // with --provider
+}
+
+// inspectedOf describes the content of a path, with all tensors if asked.
+func inspectedOf(r bundle.Report, all bool) inspected {
+	out := inspected{Report: r}
+	if !all {
+		out.Tensors = nil
+	}
+	texts := tokenizer.TextCleaning{}
+	if b := r.Bundle; b != nil {
+		out.Name, out.Architecture, out.Text, out.Vision = b.Name, b.Architecture, &b.Text, &b.Vision
+		out.LogitScale, out.LogitBias, out.Preprocess, out.Notes = &b.LogitScale, &b.LogitBias, &b.Preprocess, b.Notes
+		texts = b.Texts
+		if b.Origin.Source != "" {
+			out.Origin = &b.Origin
+		}
+	} else if a := r.Arch; a != nil {
+		out.Architecture, out.Text, out.Vision, out.Notes = a.Name(), &a.Text, &a.Vision, a.Warnings
+		out.LogitScale, out.LogitBias = &a.LogitScale, &a.LogitBias
+		texts = a.Texts.TextCleaning
+	}
+	if texts != (tokenizer.TextCleaning{}) {
+		out.Texts = texts.String()
+	}
+	return out
+}
+
+// text describes the content for a terminal.
+func (i inspected) text(r bundle.Report) string {
+	head := i.Path + ": " + i.Kind
+	if i.Format != "" {
+		head += " (" + i.Format + ")"
+	}
+	rows := i.rows(r)
+	for _, p := range i.Placement {
+		rows = append(rows, p.row())
 	}
 	return head + "\n" + align(rows)
 }
 
-func inspectRows(r bundle.Report, all bool) [][]string {
+func (i inspected) rows(r bundle.Report) [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
-	texts := func(x tokenizer.TextCleaning) {
-		if x != (tokenizer.TextCleaning{}) {
-			add("texts", "%s", x)
+	texts := func() {
+		if i.Texts != "" {
+			add("texts", "%s", i.Texts)
 		}
 	}
 	if m := r.Bundle; m != nil {
@@ -92,16 +151,16 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 			add("logit bias", "%.4f", m.LogitBias)
 		}
 		add("preprocessing", "%v", m.Preprocess)
-		texts(m.Texts)
-		if m.Origin.Source != "" {
-			add("from", "%s", m.Origin)
+		texts()
+		if i.Origin != nil {
+			add("from", "%s", i.Origin)
 		}
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}
 	} else if a := r.Arch; a != nil {
 		add("architecture", "%s", a.Name())
-		texts(a.Texts.TextCleaning)
+		texts()
 		for _, w := range a.Warnings {
 			add("assumed", "%s", w)
 		}
@@ -130,10 +189,8 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
 		add("metadata "+k, "%.80s", r.Metadata[k])
 	}
-	if all {
-		for _, t := range r.Tensors {
-			add(t.Name, "%s%v", t.DType, t.Shape)
-		}
+	for _, t := range i.Tensors {
+		add(t.Name, "%s%v", t.DType, t.Shape)
 	}
 	return rows
 }
@@ -147,36 +204,78 @@ func imageTower(v clip.VisionArch) string {
 		v.Patch, v.Image, v.Activation)
 }
 
-// libraryRows describes the ONNX Runtime in use. For the provider cuda it lists the libraries that the provider needs,
-// and whether the provider runs.
-func libraryRows(o ort.Options) (rows [][]string, err error) {
-	_, why, err := ort.ChooseProvider(o)
+// library is the ONNX Runtime in use.
+type library struct {
+	Version   string           `json:"version"`
+	Path      string           `json:"path"`
+	Provider  string           `json:"provider"`  // that was asked for
+	Runs      string           `json:"runs"`      // provider that runs; empty if none does
+	Fallback  string           `json:"fallback"`  // why it is another one
+	Libraries []ort.Dependency `json:"libraries"` // that the provider needs
+}
+
+// openLibrary describes the ONNX Runtime in use, and whether a provider runs. With an error, library is nil if there is
+// no ONNX Runtime.
+func openLibrary(o ort.Options) (*library, error) {
+	chosen, why, err := ort.ChooseProvider(o)
 	path, version, failed := ort.Library()
 	if failed != nil {
 		return nil, failed
 	}
-	rows = [][]string{{"what", "value"}, {"ONNX Runtime", version + ", " + path}}
+	l := &library{Version: version, Path: path, Provider: o.Provider}
 	if o.Provider != ort.CPU {
-		needed, failed := ort.CUDALibraries()
-		if failed != nil {
+		if l.Libraries, failed = ort.CUDALibraries(); failed != nil {
 			return nil, failed
 		}
-		for _, n := range needed {
-			rows = append(rows, []string{n.Name, map[bool]string{true: "found", false: "missing"}[n.Found]})
-		}
 	}
-	switch {
-	case err != nil:
-		return rows, err
-	case why != nil:
-		return append(rows, []string{"provider " + o.Provider, "cpu: " + why.Error()}), nil
+	if err != nil {
+		return l, err
 	}
-	return append(rows, []string{"provider " + o.Provider, "runs"}), nil
+	if l.Runs = chosen.Provider; why != nil {
+		l.Fallback = why.Error()
+	}
+	return l, nil
 }
 
-// placementRows counts the operators of a bundle or an ONNX file that each provider runs. It names operators that
-// another provider leaves to the CPU.
-func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) {
+func (l *library) rows() [][]string {
+	rows := [][]string{{"what", "value"}, {"ONNX Runtime", l.Version + ", " + l.Path}}
+	for _, n := range l.Libraries {
+		rows = append(rows, []string{n.Name, map[bool]string{true: "found", false: "missing"}[n.Found]})
+	}
+	switch {
+	case l.Runs == "":
+		return rows
+	case l.Fallback != "":
+		return append(rows, []string{"provider " + l.Provider, "cpu: " + l.Fallback})
+	}
+	return append(rows, []string{"provider " + l.Provider, "runs"})
+}
+
+// placement counts the operators of a graph that a provider runs.
+type placement struct {
+	Graph     string         `json:"graph"`
+	Provider  string         `json:"provider"`
+	Operators map[string]int `json:"operators" key:"OPERATOR"`
+
+	session string // provider of the session
+}
+
+// row names operators that another provider leaves to the CPU.
+func (p placement) row() []string {
+	total, ops := 0, []string(nil)
+	for _, op := range slices.Sorted(maps.Keys(p.Operators)) {
+		total += p.Operators[op]
+		ops = append(ops, fmt.Sprintf("%s %d", op, p.Operators[op]))
+	}
+	value := fmt.Sprintf("%d operators", total)
+	if p.Provider == ort.CPU && p.session != ort.CPU {
+		value += ", not run by " + p.session + ": " + strings.Join(ops, ", ")
+	}
+	return []string{p.Graph + " on " + p.Provider, value}
+}
+
+// placementOf counts the operators of a bundle or an ONNX file that each provider runs.
+func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 	o.Placement = true
 	add := func(what string, s *ort.Session, err error) error {
 		if err != nil {
@@ -195,16 +294,7 @@ func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) 
 			by[n.Provider][n.Operator]++
 		}
 		for _, provider := range slices.Sorted(maps.Keys(by)) {
-			total, ops := 0, []string(nil)
-			for _, op := range slices.Sorted(maps.Keys(by[provider])) {
-				total += by[provider][op]
-				ops = append(ops, fmt.Sprintf("%s %d", op, by[provider][op]))
-			}
-			value := fmt.Sprintf("%d operators", total)
-			if provider == ort.CPU && s.Provider() != ort.CPU {
-				value += ", not run by " + s.Provider() + ": " + strings.Join(ops, ", ")
-			}
-			rows = append(rows, []string{what + " on " + provider, value})
+			list = append(list, placement{what, provider, by[provider], s.Provider()})
 		}
 		return nil
 	}
@@ -212,7 +302,8 @@ func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) 
 	switch {
 	case b == nil && r.Kind == bundle.KindONNX:
 		s, err := ort.Open(r.Path, o)
-		return rows, add("graph", s, err)
+		err = add("graph", s, err)
+		return list, err
 	case b == nil:
 		return nil, cli.Usagef("%s is a %s: --provider is for bundles and ONNX files", r.Path, r.Kind)
 	}
@@ -230,7 +321,8 @@ func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) 
 		return nil, err
 	}
 	s, err = ort.NewSession(step, o)
-	return rows, add("training step", s, err)
+	err = add("training step", s, err)
+	return list, err
 }
 
 // stepModel returns the text tower over two classes with the gradient of a prompt of 16 tokens, as training builds it.

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/models/bundle"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/lab/traffic"
@@ -21,41 +22,52 @@ import (
 
 func listCommand() *cobra.Command {
 	bytes := false
-	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) },
-		func(all []entry) (string, error) {
-			if !bytes {
-				return lines("methods", all), nil
-			}
-			rows, err := traffic.Rows()
-			if err != nil {
-				return "", err
-			}
-			return align(rows) + traffic.Note, nil
-		})
-	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper sends, beside the "+
-		"papers' formulas")
-	plain := func(what, short string, entries func() []entry) *cobra.Command {
-		return listOf(what, short, entries, func(all []entry) (string, error) { return lines(what, all), nil })
+	ofMethods := listOf("methods", "base methods, which learn prompts", listMethods(false), lines,
+		cli.Shape{When: "NAME", Value: listedMethod{}}, cli.Shape{When: "--bytes", Value: []traffic.Row{}})
+	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper, or that of NAME, sends, "+
+		"beside the papers' formulas")
+	list := ofMethods.RunE
+	ofMethods.RunE = func(c *cobra.Command, args []string) error {
+		if !bytes {
+			return list(c, args)
+		}
+		rows, err := traffic.Rows(args...)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 { // an unknown name
+			return list(c, args)
+		}
+		return cli.PrinterOf(c).Print(rows, align(traffic.Text(rows))+traffic.Note)
 	}
 	return cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of "+
 		"one: options, papers", ofMethods,
-		plain("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
-		listOf("backbones", "bundles that are found by name", backboneEntries, func([]entry) (string, error) {
-			return align(backboneRows()) + "Those in the program are toys for trying it; " +
-				experiment.ReplacementHint + ".\n" + more("backbones"), nil
-		}),
-		plain("datasets", "image sets and the files that they expect", dataEntries),
-		plain("partitions", "ways to distribute examples over clients", partitionEntries))
+		listOf("wrappers", "wrappers, which extend any base method", listMethods(true), lines,
+			cli.Shape{When: "NAME", Value: listedMethod{}}),
+		listOf("backbones", "bundles that are found by name", listBackbones, backboneTable,
+			cli.Shape{When: "NAME", Value: inspected{}}),
+		listOf("datasets", "image sets and the files that they expect", func() []dataSet {
+			return each(sets.Kinds(), func(k sets.Kind) dataSet {
+				return dataSet{k.Name, k.About, k.Expects, k.Source}
+			})
+		}, lines, cli.Shape{When: "NAME", Value: dataSet{}}),
+		listOf("partitions", "ways to distribute examples over clients", func() []partitionKind {
+			return each(partition.Kinds(), func(k partition.Kind) partitionKind {
+				return partitionKind{k.Name, k.About, k.Source}
+			})
+		}, lines, cli.Shape{When: "NAME", Value: partitionKind{}}))
 }
 
-// entry is one element of a list: its name, its line and its full description.
-type entry struct {
-	name, line string
-	whole      func() string
+// entry is one element of a list.
+type entry interface {
+	name() string
+	line() string                      // after the name
+	details() (value any, text string) // what the list prints for NAME
 }
 
-// listOf returns a command that prints all entries together, or the full description of one.
-func listOf(what, short string, entries func() []entry, together func(all []entry) (string, error)) *cobra.Command {
+// listOf returns a command that prints all entries together, or the details of one.
+func listOf[T entry](what, short string, entries func() []T, together func(what string, all []T) string,
+	shapes ...cli.Shape) *cobra.Command {
 	c := &cobra.Command{Use: what + " [NAME]", Short: short}
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -63,117 +75,153 @@ func listOf(what, short string, entries func() []entry, together func(all []entr
 		}
 		return nil
 	}
+	result := cli.AddJSON(c, append([]cli.Shape{{Value: []T{}}}, shapes...)...)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		all := entries()
 		if len(args) == 0 {
-			text, err := together(all)
-			fmt.Print(text)
-			return err
+			return result.Print(all, together(what, all))
 		}
-		i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
+		i := slices.IndexFunc(all, func(e T) bool { return e.name() == args[0] })
 		if i < 0 {
-			return cli.Usagef("list %s: %q is unknown: %s", what, args[0], configtags.Suggest(args[0], namesOf(all),
-				"promptfed list "+what+" shows all"))
+			return cli.Usagef("list %s: %q is unknown: %s", what, args[0], configtags.Suggest(args[0],
+				each(all, T.name), "promptfed list "+what+" shows all"))
 		}
-		fmt.Print(all[i].whole())
-		return nil
+		return result.Print(all[i].details())
 	}
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return namesOf(entries()), cobra.ShellCompDirectiveNoFileComp
+		return each(entries(), T.name), cobra.ShellCompDirectiveNoFileComp
 	}
 	return c
+}
+
+// each applies a function to every element.
+func each[A, B any](list []A, f func(A) B) []B {
+	out := make([]B, len(list))
+	for i, a := range list {
+		out[i] = f(a)
+	}
+	return out
 }
 
 func more(what string) string { return "promptfed list " + what + " NAME shows the details of one.\n" }
 
 // lines returns a line for each entry.
-func lines(what string, all []entry) string {
+func lines[T entry](what string, all []T) string {
 	wide := 0
 	for _, e := range all {
-		wide = max(wide, len(e.name))
+		wide = max(wide, len(e.name()))
 	}
 	var b strings.Builder
 	for _, e := range all {
-		b.WriteString(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, cli.Width())) + "\n")
+		b.WriteString(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name(), e.line()), max(40, cli.Width())) + "\n")
 	}
 	return b.String() + more(what)
 }
 
-func namesOf(list []entry) []string {
-	var out []string
-	for _, e := range list {
-		out = append(out, e.name)
-	}
-	return out
+// listedMethod is a method or a wrapper with its paper and options.
+type listedMethod struct {
+	Name    string         `json:"name"`
+	Title   string         `json:"title"`
+	Wrapper bool           `json:"wrapper"`
+	Paper   string         `json:"paper"`
+	Options []layer.Option `json:"options"`
 }
 
-// methodEntries lists methods with their papers and options.
-func methodEntries(wrappers bool) []entry {
-	var out []entry
-	for _, d := range methods.Table() {
-		if d.Wrapper() != wrappers {
-			continue
+func listMethods(wrappers bool) func() []listedMethod {
+	return func() (out []listedMethod) {
+		for _, d := range methods.Table() {
+			if d.Wrapper() == wrappers {
+				out = append(out, listedMethod{d.Name, d.Title, wrappers, d.Paper, d.Options()})
+			}
 		}
-		out = append(out, entry{d.Name, d.Title + "; " + d.Paper, func() string {
-			var b strings.Builder
-			fmt.Fprintf(&b, "%s: %s\n  %s\n", d.Name, d.Title, d.Paper)
-			for _, o := range d.Options() {
-				fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
-			}
-			return b.String()
-		}})
+		return out
 	}
-	return out
 }
 
-func dataEntries() []entry {
-	var out []entry
-	for _, k := range sets.Kinds() {
-		out = append(out, entry{k.Name, k.About, func() string {
-			return fmt.Sprintf("%s: %s\n  expects: %s\n  from: %s\n", k.Name, k.About, k.Expects, k.Source)
-		}})
+func (m listedMethod) name() string { return m.Name }
+func (m listedMethod) line() string { return m.Title + "; " + m.Paper }
+func (m listedMethod) details() (any, string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n  %s\n", m.Name, m.Title, m.Paper)
+	for _, o := range m.Options {
+		fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
 	}
-	return out
+	return m, b.String()
 }
 
-func partitionEntries() []entry {
-	var out []entry
-	for _, k := range partition.Kinds() {
-		out = append(out, entry{k.Name, k.About, func() string {
-			return fmt.Sprintf("%s: %s\n  source: %s\n", k.Name, k.About, k.Source)
-		}})
-	}
-	return out
+// dataSet is a kind of image set.
+type dataSet struct {
+	Name    string `json:"name"`
+	About   string `json:"about"`
+	Expects string `json:"expects"` // content of data.root
+	Source  string `json:"source"`
 }
 
-func backboneEntries() []entry {
-	var out []entry
-	for _, e := range bundle.List() {
-		out = append(out, entry{name: e.Name, whole: func() string {
-			r, err := bundle.Inspect(cmp.Or(e.Dir, e.Name))
-			if err != nil {
-				return cli.OneLine(err) + "\n"
-			}
-			return inspected(r, inspectRows(r, false))
-		}})
-	}
-	return out
+func (s dataSet) name() string { return s.Name }
+func (s dataSet) line() string { return s.About }
+func (s dataSet) details() (any, string) {
+	return s, fmt.Sprintf("%s: %s\n  expects: %s\n  from: %s\n", s.Name, s.About, s.Expects, s.Source)
 }
 
-func backboneRows() [][]string {
-	rows := [][]string{{"name", "architecture", "text width", "embedding dimension", "image size", "folder"}}
-	for _, e := range bundle.List() {
+// partitionKind is a way to distribute examples.
+type partitionKind struct {
+	Name   string `json:"name"`
+	About  string `json:"about"`
+	Source string `json:"source"`
+}
+
+func (k partitionKind) name() string { return k.Name }
+func (k partitionKind) line() string { return k.About }
+func (k partitionKind) details() (any, string) {
+	return k, fmt.Sprintf("%s: %s\n  source: %s\n", k.Name, k.About, k.Source)
+}
+
+// backbone is a bundle. Folder is empty for one in the program. Sizes are 0 if Problem says why it cannot be opened.
+type backbone struct {
+	Name         string `json:"name"`
+	Architecture string `json:"architecture"`
+	TextWidth    int    `json:"text_width"`
+	EmbedDim     int    `json:"embed_dim"`
+	ImageSize    int    `json:"image_size"` // side in pixels
+	Folder       string `json:"folder"`
+	Problem      string `json:"problem"`
+}
+
+func backboneOf(b *bundle.Bundle, folder string) backbone {
+	return backbone{b.Name, b.Architecture, b.Text.Width, b.Text.EmbedDim, b.Vision.Image, folder, ""}
+}
+
+func listBackbones() []backbone {
+	return each(bundle.List(), func(e bundle.Entry) backbone {
 		b, err := bundle.Find(e.Name)
 		if err != nil {
-			rows = append(rows, []string{e.Name, cli.OneLine(err), "", "", "", e.Dir})
+			return backbone{Name: e.Name, Folder: e.Dir, Problem: cli.OneLine(err)}
+		}
+		return backboneOf(b, e.Dir)
+	})
+}
+
+func (b backbone) name() string { return b.Name }
+func (b backbone) line() string { return b.Architecture }
+func (b backbone) details() (any, string) {
+	r, err := bundle.Inspect(cmp.Or(b.Folder, b.Name))
+	if err != nil {
+		return inspected{Report: bundle.Report{Path: b.Folder, Problem: cli.OneLine(err)}}, cli.OneLine(err) + "\n"
+	}
+	of := inspectedOf(r, false)
+	return of, of.text(r)
+}
+
+func backboneTable(what string, all []backbone) string {
+	rows := [][]string{{"name", "architecture", "text width", "embedding dimension", "image size", "folder"}}
+	for _, b := range all {
+		if b.Problem != "" {
+			rows = append(rows, []string{b.Name, b.Problem, "", "", "", b.Folder})
 			continue
 		}
-		dir := e.Dir
-		if dir == "" {
-			dir = "(in the program, a toy)"
-		}
-		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.EmbedDim),
-			fmt.Sprint(b.Vision.Image), dir})
+		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.TextWidth), fmt.Sprint(b.EmbedDim),
+			fmt.Sprint(b.ImageSize), cmp.Or(b.Folder, "(in the program, a toy)")})
 	}
-	return slices.Clip(rows)
+	return align(rows) + "Those in the program are toys for trying it; " + experiment.ReplacementHint + ".\n" +
+		more(what)
 }

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
@@ -10,13 +9,12 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/experiment"
-	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
 )
 
 func partitionCommand() *cobra.Command {
-	var file string
+	var result *cli.Printer
 	const short = "show which client gets which examples, or compare the data with the sizes of data sets that a " +
 		"paper prints"
 	c := cli.Configured("partition", short, func(cmd *cobra.Command, conf experiment.Config,
@@ -26,17 +24,10 @@ func partitionCommand() *cobra.Command {
 			return cli.AsUsage(err)
 		}
 		d.Opened(b)
-		fmt.Print(partition.Table(b.Set, b.Parts))
-		if file == "" {
-			return nil
-		}
-		var text bytes.Buffer
-		if err := partition.WriteJSON(&text, b.Set, b.Parts); err != nil {
-			return err
-		}
-		return atomicfile.Write(file, atomicfile.Bytes(text.Bytes()))
+		return result.Print(partition.FileOf(b.Set, b.Parts), partition.Table(b.Set, b.Parts))
 	})
-	c.Flags().StringVar(&file, "json", "", "also write the partition to a JSON file")
+	result = cli.AddJSON(c, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
+		Value: comparedCounts{}})
 	show := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		counts, err := configs.HasSection(args[0], "counts")
@@ -46,21 +37,25 @@ func partitionCommand() *cobra.Command {
 		if !counts {
 			return show(cmd, args)
 		}
-		if file != "" {
-			return cli.Usagef("--json: %s compares sizes of data sets (counts) and has no partition to write", args[0])
-		}
 		sets, err := cmd.Flags().GetStringArray("set")
 		if err != nil {
 			return err
 		}
-		return compareCounts(args[0], sets)
+		return compareCounts(args[0], sets, result)
 	}
 	return c
 }
 
+// cached is what the feature cache holds of an experiment.
+type cached struct {
+	Images    int      `json:"images"`
+	Backbones []string `json:"backbones"`
+}
+
 func featuresCommand() *cobra.Command {
 	const short = "compute the image features of an experiment into the feature cache"
-	return cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
+	var result *cli.Printer
+	c := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
 		b, err := cli.Prepare(cmd.Context(), conf, d)
 		if err != nil {
@@ -75,7 +70,9 @@ func featuresCommand() *cobra.Command {
 		for _, s := range b.Set.Splits() {
 			n += len(*s.Examples)
 		}
-		fmt.Printf("features of %d images by %s are in the cache\n", n, strings.Join(names, ", "))
-		return nil
+		return result.Print(cached{n, names}, fmt.Sprintf("features of %d images by %s are in the cache\n", n,
+			strings.Join(names, ", ")))
 	})
+	result = cli.AddJSON(c, cli.Shape{Value: cached{}})
+	return c
 }

@@ -14,11 +14,22 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
+// pretrained is a trained backbone.
+type pretrained struct {
+	Name       string              `json:"name"`
+	Folder     string              `json:"folder"`
+	Parameters int                 `json:"parameters"`
+	Loss       float64             `json:"loss"` // mean over the last steps
+	Seconds    float64             `json:"seconds"`
+	ZeroShot   []pretrain.Accuracy `json:"zero_shot"`
+}
+
 func pretrainCommand() *cobra.Command {
 	var sets []string
 	c := &cobra.Command{Use: "pretrain CONFIG", Args: cli.Exactly(1), Short: "train a tiny backbone from scratch; " +
 		"continues where it stopped"}
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
+	result := cli.AddJSON(c, cli.Shape{Value: pretrained{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()
 		if err := configs.DecodeFile(&conf, args[0], sets); err != nil {
@@ -50,9 +61,8 @@ func pretrainCommand() *cobra.Command {
 			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images),
 				fmt.Sprintf("%.2f", 100*s.Correct)})
 		}
-		fmt.Print(align(rows))
-		fmt.Println("written to", conf.Out)
-		return nil
+		return result.Print(pretrained{conf.Name, conf.Out, r.Parameters, r.Loss, r.Elapsed.Seconds(), r.Accuracy},
+			align(rows)+"written to "+conf.Out+"\n")
 	}
 	return c
 }

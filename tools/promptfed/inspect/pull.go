@@ -25,6 +25,7 @@ func pullCommand() *cobra.Command {
 			"they mean for huggingface_hub.",
 	}
 	c.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
+	result := cli.AddJSON(c, cli.Shape{Value: fetched{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := hub.Parse(args[0])
 		if err != nil {
@@ -57,27 +58,47 @@ func pullCommand() *cobra.Command {
 		if local != nil {
 			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", cli.OneLine(local))
 		}
-		printWritten(b.Dir, b.Architecture, b)
-		fmt.Println("from", b.Origin)
+		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, m.Backbone()}
+		text := f.text(b.Architecture) + fmt.Sprintln("from", b.Origin)
 		for _, n := range b.Notes {
-			fmt.Println("note:", n)
+			text += "note: " + n + "\n"
 		}
-		fmt.Printf("in a configuration: backbones: [%s]\n", m.Backbone())
-		return nil
+		return result.Print(f, text+fmt.Sprintf("in a configuration: backbones: [%s]\n", f.Use))
 	}
 	return c
 }
 
-// pulledRow lists the bundles that were fetched.
-func pulledRow(models string) []string {
-	var all []string
+// fetched is a bundle of a fetched model.
+type fetched struct {
+	writtenBundle
+	Origin bundle.Origin `json:"origin"`
+	Use    string        `json:"use"` // its name in backbones
+}
+
+// pulled is a fetched bundle on this machine.
+type pulled struct {
+	Name     string `json:"name"`
+	Source   string `json:"source"`
+	Revision string `json:"revision"`
+}
+
+// pulledOf lists the bundles that were fetched.
+func pulledOf(models string) (all []pulled) {
 	for _, e := range bundle.List(models) {
 		if o, ok := bundle.OriginOf(e.Dir); ok && e.Dir != "" {
-			all = append(all, fmt.Sprintf("%s (%s at %.12s)", filepath.Base(e.Dir), o.Source, o.Revision))
+			all = append(all, pulled{filepath.Base(e.Dir), o.Source, o.Revision})
 		}
 	}
-	if all == nil {
-		all = []string{"none; promptfed pull clip-vit-base-patch16 fetches one"}
+	return all
+}
+
+func pulledRow(list []pulled) []string {
+	if list == nil {
+		return []string{"fetched models", "none; promptfed pull clip-vit-base-patch16 fetches one"}
 	}
-	return []string{"fetched models", strings.Join(all, ", ")}
+	words := make([]string, len(list))
+	for i, p := range list {
+		words[i] = fmt.Sprintf("%s (%s at %.12s)", p.Name, p.Source, p.Revision)
+	}
+	return []string{"fetched models", strings.Join(words, ", ")}
 }

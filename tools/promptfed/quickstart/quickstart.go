@@ -17,10 +17,14 @@ import (
 
 // Plan is a configuration for some images.
 type Plan struct {
-	Name  string // of the run: the name of the folder
-	Text  []byte // of the configuration file
-	Found string // description of the images in one line
-	Parts string // description of the partition in one line
+	Name string // of the run: the name of the folder
+	Text []byte // of the configuration file
+	Kind string // value of data.set
+	// Images are those that were found, and Partition is what the text and the changes say about it.
+	Images    *data.Set
+	Partition partition.Config
+	Found     string // description of the images in one line
+	Parts     string // description of the partition in one line
 	// Changes are the changes of the command line that apply to all methods. The text contains the other changes as
 	// keys of a method.
 	Changes []string
@@ -47,7 +51,7 @@ func For(images string, changes []string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: nameOf(images), Changes: changes}
+	p := &Plan{Name: nameOf(images), Kind: kind, Changes: changes}
 	asked, err := configs.OpenText("", nil, changes)
 	if err != nil {
 		return nil, err
@@ -78,14 +82,14 @@ func For(images string, changes []string) (*Plan, error) {
 		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",
 			images, set.Classes[0])
 	}
-	p.Found = found(set)
+	p.Images, p.Found = set, found(set)
 	for _, c := range choices(set) {
 		if l, err = read(c); err != nil {
 			return nil, err
 		}
 		if _, err = partition.Split(l.Partition, set, l.Data.Shots, l.Seed); err == nil {
 			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // the command line may have changed both
-			p.Parts = handed(l, set)
+			p.Partition, p.Parts = l.Partition, handed(l, set)
 			return p, err
 		}
 	}

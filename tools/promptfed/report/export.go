@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +23,7 @@ func exportCommand() *cobra.Command {
 		"new folder")
 	c.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
 	c.Flags().StringVar(&pixels, "pixels", pixels, "input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
+	result := cli.AddJSON(c, cli.Shape{Value: exported{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")
@@ -31,11 +31,13 @@ func exportCommand() *cobra.Command {
 		if forms := []string{inference.PixelsUint8, inference.PixelsFloat}; !slices.Contains(forms, pixels) {
 			return cli.Usagef("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))
 		}
+		var done exported
 		write := func(f *inference.Classifier, path string) error {
 			size, err := f.Export(cmd.Context(), pixels, path)
 			if err == nil {
-				fmt.Printf("%s: %s, %.1f MB, %s pixels of any size in, class probabilities out\n", path, f.Choice,
+				result.Say("%s: %s, %.1f MB, %s pixels of any size in, class probabilities out", path, f.Choice,
 					float64(size)/1e6, pixels)
+				done.Files = append(done.Files, exportedFile{path, f.Choice.String(), size, pixels})
 			}
 			return err
 		}
@@ -43,41 +45,61 @@ func exportCommand() *cobra.Command {
 			if cmd.Flags().Changed("client") || from.global {
 				return cli.Usagef("--all writes every classifier: leave out --client and --global")
 			}
-			return exportAll(&from, args[0], out, write)
+			leftOut, err := exportAll(&from, args[0], out, write)
+			for _, why := range leftOut {
+				result.Say("left out: %v", why)
+				done.LeftOut = append(done.LeftOut, why.Error())
+			}
+			if err != nil {
+				return err
+			}
+			return result.Print(done, "")
 		}
 		f, err := from.openRun(cmd, args[0])
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		return write(f, out)
+		if err := write(f, out); err != nil {
+			return err
+		}
+		return result.Print(done, "")
 	}
 	return c
 }
 
+// exported lists written classifiers, and why a run has no others.
+type exported struct {
+	Files   []exportedFile `json:"files"`
+	LeftOut []string       `json:"left_out"`
+}
+
+type exportedFile struct {
+	File       string `json:"file"`
+	Classifier string `json:"classifier"` // in words
+	Bytes      int64  `json:"bytes"`
+	Pixels     string `json:"pixels"`
+}
+
 // exportAll writes every classifier of a run into a folder. The folder must be new or empty, so that it holds no files
 // of another run.
-func exportAll(from *chosen, dir, out string, write func(f *inference.Classifier, path string) error) error {
+func exportAll(from *chosen, dir, out string, write func(f *inference.Classifier, path string) error) ([]error, error) {
 	conf, err := openRun(dir, from.sets)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if list, _ := os.ReadDir(out); len(list) > 0 {
-		return cli.Usagef("--out %s already holds files; give a new folder", out)
+		return nil, cli.Usagef("--out %s already holds files; give a new folder", out)
 	}
 	set, err := dataOf(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	leftOut, err := inference.All(conf, dir, func(f *inference.Classifier) error {
+	return inference.All(conf, dir, func(f *inference.Classifier) error {
 		f.Data = set
 		if err := os.MkdirAll(out, 0o755); err != nil {
 			return err
 		}
 		return write(f, filepath.Join(out, f.FileName()))
 	})
-	for _, why := range leftOut {
-		fmt.Println("left out:", why)
-	}
-	return err
 }

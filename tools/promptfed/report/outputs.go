@@ -11,8 +11,8 @@ import (
 // Outputs returns the reports and the experiment trackers of tools/lab, for the commands that train.
 func Outputs() cli.Outputs {
 	return cli.Outputs{
-		Report: func(dirs []string, out string, view *cli.View) (string, error) {
-			return write(dirs, out, report.Standard(), view)
+		Report: func(dirs []string, out string) (cli.Report, error) {
+			return write(dirs, out, report.Standard())
 		},
 		TrackerHelp:   trackers.Help,
 		CheckTrackers: trackers.Check,

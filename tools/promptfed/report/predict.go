@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,12 +31,13 @@ import (
 
 func predictCommand() *cobra.Command {
 	var from chosen
-	top, about, listen, asJSON, asCSV := 3, false, "", false, false
+	top, about, listen, asCSV := 3, false, "", false
 	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...", Args: cli.AtLeast(1),
 		Short: "classify images with the classifier of a client, the global one, or an exported one"}
 	from.flags(c)
 	c.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
+	result := cli.AddJSON(c, cli.Shape{Value: serving.Prediction{}, Lines: true}, cli.Shape{When: "--about",
+		Value: map[string]any{}})
 	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
 		"probability")
 	c.Flags().BoolVar(&about, "about", false, "print the metadata of an exported classifier, such as its accuracy; "+
@@ -45,13 +45,15 @@ func predictCommand() *cobra.Command {
 	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: serve an exported classifier over HTTP, for images in "+
 		"POST requests; HOST is 127.0.0.1 if left out")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if asJSON && asCSV {
+		if result.JSON && asCSV {
 			return cli.Usagef("--json and --csv: give only one of them")
 		}
 		if top < 1 {
 			return cli.Usagef("--top %d: expected 1 or more", top)
 		}
 		switch n := len(args) - 1; {
+		case listen != "" && result.JSON:
+			return cli.Usagef("--listen answers with JSON anyway: leave out --json")
 		case listen != "" && n > 0:
 			return cli.Usagef("--listen takes no images: send them in POST requests")
 		case listen != "" && source.IsFolder(args[0]):
@@ -77,7 +79,11 @@ func predictCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printFacts(facts, asJSON); err != nil {
+			rows := [][]string{{"what", "value"}}
+			for _, f := range facts {
+				rows = append(rows, []string{f.Key, f.Value})
+			}
+			if err := result.Print(serving.Metadata(facts), tables.PlainText(rows, 2)); err != nil {
 				return err
 			}
 		}
@@ -92,19 +98,14 @@ func predictCommand() *cobra.Command {
 		if asCSV {
 			return cmp.Or(writePredictions(os.Stdout, classes, list), unread)
 		}
-		out := json.NewEncoder(os.Stdout)
 		for _, p := range list {
-			if asJSON {
-				if err := out.Encode(serving.NewPrediction(p, classes)); err != nil {
-					return err
-				}
-				continue
-			}
-			fmt.Print(p.Image, ":")
+			text := p.Image + ":"
 			for _, i := range p.Ranked()[:min(top, len(classes))] {
-				fmt.Printf("  %s %.1f %%", classes[i], 100*p.Probabilities[i])
+				text += fmt.Sprintf("  %s %.1f %%", classes[i], 100*p.Probabilities[i])
 			}
-			fmt.Println()
+			if err := result.Print(serving.NewPrediction(p, classes), text+"\n"); err != nil {
+				return err
+			}
 		}
 		return unread
 	}
@@ -132,18 +133,6 @@ func predict(ctx context.Context, f classifier, images []data.Example) (list []i
 		return list, unread, err
 	}
 	return nil, unread, nil
-}
-
-func printFacts(facts []inference.Fact, asJSON bool) error {
-	if !asJSON {
-		rows := [][]string{{"what", "value"}}
-		for _, f := range facts {
-			rows = append(rows, []string{f.Key, f.Value})
-		}
-		fmt.Print(tables.PlainText(rows, 2))
-		return nil
-	}
-	return json.NewEncoder(os.Stdout).Encode(serving.Metadata(facts))
 }
 
 // writePredictions writes a line for each image: its name, its most probable class, and all probabilities.

@@ -34,6 +34,7 @@ func reportCommand() *cobra.Command {
 		strings.Join(record.Views(), ", "))
 	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "formats to write")
 	view.AddFlags(c)
+	result := cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.Check(); err != nil {
 			return cli.Usage(err)
@@ -43,27 +44,24 @@ func reportCommand() *cobra.Command {
 		} else if out == "" {
 			out = cli.ComparisonFolder
 		}
-		page, err := write(args, out, o, &view)
-		if err == nil {
-			fmt.Printf("report written to %s; %s shows it\n", out, page)
+		r, err := write(args, out, o)
+		if err != nil {
+			return err
 		}
-		return err
+		return result.Print(r, r.Text(view)+fmt.Sprintf("report written to %s; %s shows it\n", out, r.Page))
 	}
 	return c
 }
 
-// write writes a report about the runs and sweeps in dirs into the folder out, and returns the path of its page. It
-// prints the main tables unless view is nil.
-func write(dirs []string, out string, o report.Options, view *cli.View) (page string, err error) {
+// write writes a report about the runs and sweeps in dirs into the folder out.
+func write(dirs []string, out string, o report.Options) (w cli.Report, err error) {
 	r, err := report.New(dirs, out, o)
 	if err != nil {
-		return "", cli.Usage(err)
+		return w, cli.Usage(err)
 	}
-	if err := r.Write(); err != nil {
-		return "", err
-	}
-	if view != nil {
-		fmt.Print(r.Text(tables.View{Width: cli.Width(), All: view.All, Definitions: view.Definitions}))
-	}
-	return filepath.Join(out, report.Page), nil
+	files, err := r.Write()
+	return cli.Report{Folder: out, Page: filepath.Join(out, report.Page), Files: files, Content: r.Content(),
+		Text: func(v cli.View) string {
+			return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
+		}}, err
 }

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +79,7 @@ func runsList() *cobra.Command {
 	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
 	c.Flags().StringVar(&state, "state", "", "only runs in this state")
 	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
+	result := cli.AddJSON(c, cli.Shape{Value: []listedRun{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		if known := []results.State{"", results.Done, results.Unfinished, results.Failed}; !slices.Contains(known,
 			results.State(state)) {
@@ -91,26 +94,40 @@ func runsList() *cobra.Command {
 				return !slices.Contains(r.Tags, t)
 			})
 		})
-		if len(runs) == 0 {
-			fmt.Println("no runs")
-			return nil
+		m, err := results.ParseMetric(cmp.Or(metric, metrics.Last))
+		if err != nil {
+			return cli.Usagef("--metric: %w", err)
 		}
-		text, err := runTable(runs, metric)
-		fmt.Print(text)
-		return err
+		list := []listedRun{}
+		for _, r := range runs {
+			list = append(list, listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds),
+				r.Planned, append([]string{}, r.Tags...), m.Name, valueOf(m, r.Run)})
+		}
+		if len(runs) == 0 {
+			return result.Print(list, "no runs\n")
+		}
+		return result.Print(list, runTable(runs, m))
 	}
 	return c
 }
 
+// listedRun is a run with one metric, in shares of 1, bytes and seconds; NaN if the run does not have it.
+type listedRun struct {
+	Folder  string        `json:"folder"`
+	Name    string        `json:"name"`
+	Method  string        `json:"method"`
+	Seed    uint64        `json:"seed"`
+	State   results.State `json:"state"`
+	Why     string        `json:"why"`
+	Rounds  int           `json:"rounds"`
+	Planned int           `json:"planned_rounds"`
+	Tags    []string      `json:"tags"`
+	Metric  string        `json:"metric"`
+	Value   float64       `json:"value"`
+}
+
 // runTable returns a table with a row for each run.
-func runTable(runs []foundRun, metric string) (string, error) {
-	if metric == "" {
-		metric = "last"
-	}
-	m, err := results.ParseMetric(metric)
-	if err != nil {
-		return "", cli.Usagef("--metric: %w", err)
-	}
+func runTable(runs []foundRun, m results.Metric) string {
 	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m, m)}}
 	for _, r := range runs {
 		rounds := strconv.Itoa(len(r.Rounds))
@@ -118,9 +135,9 @@ func runTable(runs []foundRun, metric string) (string, error) {
 			rounds += " of " + strconv.Itoa(r.Planned)
 		}
 		rows = append(rows, []string{folderSeen(r.Dir), r.Method, string(r.State), strings.Join(r.Tags, ","),
-			strconv.FormatUint(r.Seed, 10), rounds, valueOf(m, r.Run)})
+			strconv.FormatUint(r.Seed, 10), rounds, shown(m, valueOf(m, r.Run))})
 	}
-	return tables.PlainText(rows, 4), nil
+	return tables.PlainText(rows, 4)
 }
 
 // missing stands for a value that a run does not have.
@@ -136,9 +153,16 @@ func headOf(m, other results.Metric) string {
 	return name
 }
 
-func valueOf(m results.Metric, r *results.Run) string {
-	v, ok := m.Value(r)
-	if !ok {
+// valueOf returns a metric of a run; NaN if the run does not have it.
+func valueOf(m results.Metric, r *results.Run) float64 {
+	if v, ok := m.Value(r); ok {
+		return v
+	}
+	return math.NaN()
+}
+
+func shown(m results.Metric, v float64) string {
+	if math.IsNaN(v) {
 		return missing
 	}
 	return strconv.FormatFloat(m.Factor()*v, 'f', 2, 64)
@@ -149,20 +173,22 @@ func runsCompare() *cobra.Command {
 	c := &cobra.Command{Use: "compare DIR DIR... [--metrics NAME,...]", Args: cli.AtLeast(2),
 		Short: "compare metrics of runs, a column for each"}
 	c.Flags().StringSliceVar(&names, "metrics", nil, "metrics to show: "+strings.Join(metrics.Names(), ", "))
+	result := cli.AddJSON(c, cli.Shape{Value: comparedRuns{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
 		}
 		var groups []*results.Group
+		var out comparedRuns
 		head := []string{"metric"}
 		for _, r := range runs {
-			groups, head = append(groups, r.group), append(head, folderSeen(r.Dir))
+			groups, out.Runs = append(groups, r.group), append(out.Runs, folderSeen(r.Dir))
 		}
 		if names == nil {
 			names = results.MainMetrics(results.DefaultMetric(groups), groups)
 		}
-		rows := [][]string{head}
+		rows := [][]string{append(head, out.Runs...)}
 		var first results.Metric
 		for i, name := range names {
 			m, err := results.ParseMetric(name)
@@ -172,52 +198,77 @@ func runsCompare() *cobra.Command {
 			if i == 0 {
 				first = m
 			}
-			row := []string{headOf(m, first)}
+			row, of := []string{headOf(m, first)}, comparedMetric{m.Name, string(m.Unit), nil}
 			for _, r := range runs {
-				row = append(row, valueOf(m, r.Run))
+				v := valueOf(m, r.Run)
+				row, of.Values = append(row, shown(m, v)), append(of.Values, v)
 			}
 			if slices.ContainsFunc(row[1:], func(v string) bool { return v != missing }) {
-				rows = append(rows, row)
+				rows, out.Metrics = append(rows, row), append(out.Metrics, of)
 			}
 		}
-		fmt.Print(tables.PlainText(rows, 1))
-		return nil
+		return result.Print(out, tables.PlainText(rows, 1))
 	}
 	return c
 }
 
+// comparedRuns has a value of each metric for each run, in the order of the runs.
+type comparedRuns struct {
+	Runs    []string         `json:"runs"` // folders
+	Metrics []comparedMetric `json:"metrics"`
+}
+
+type comparedMetric struct {
+	Metric string    `json:"metric"`
+	Unit   string    `json:"unit"` // on the screen; values in % are shares of 1 here
+	Values []float64 `json:"values"`
+}
+
 func runsDiff() *cobra.Command {
-	return &cobra.Command{Use: "diff DIR DIR...", Args: cli.AtLeast(2),
-		Short: "show the settings that differ between runs, a column for each",
-		RunE: func(_ *cobra.Command, dirs []string) error {
-			runs, err := findRuns(dirs)
-			if err != nil {
-				return err
-			}
-			var configs []string
-			rows := [][]string{{"setting"}}
-			for _, r := range runs {
-				configs, rows[0] = append(configs, r.Config), append(rows[0], folderSeen(r.Dir))
-			}
-			keys, values, _ := page.ConfigDifferences(configs)
-			if len(keys) == 0 {
-				fmt.Printf("the configurations of the %d runs do not differ\n", len(runs))
-				return nil
-			}
-			for i, key := range keys {
-				row := []string{key}
-				for _, of := range values {
-					text := missing
-					if of[i] != nil {
-						text = *of[i]
-					}
-					row = append(row, text)
+	c := &cobra.Command{Use: "diff DIR DIR...", Args: cli.AtLeast(2),
+		Short: "show the settings that differ between runs, a column for each"}
+	result := cli.AddJSON(c, cli.Shape{Value: runDifferences{}})
+	c.RunE = func(_ *cobra.Command, dirs []string) error {
+		runs, err := findRuns(dirs)
+		if err != nil {
+			return err
+		}
+		var configs []string
+		var out runDifferences
+		for _, r := range runs {
+			configs, out.Runs = append(configs, r.Config), append(out.Runs, folderSeen(r.Dir))
+		}
+		keys, values, _ := page.ConfigDifferences(configs)
+		rows := [][]string{append([]string{"setting"}, out.Runs...)}
+		for i, key := range keys {
+			row, setting := []string{key}, runSetting{Key: key}
+			for _, of := range values {
+				text := missing
+				if of[i] != nil {
+					text = *of[i]
 				}
-				rows = append(rows, row)
+				row, setting.Values = append(row, text), append(setting.Values, of[i])
 			}
-			fmt.Print(tables.PlainText(rows, len(rows[0])))
-			return nil
-		}}
+			rows, out.Settings = append(rows, row), append(out.Settings, setting)
+		}
+		if len(keys) == 0 {
+			return result.Print(out, fmt.Sprintf("the configurations of the %d runs do not differ\n", len(runs)))
+		}
+		return result.Print(out, tables.PlainText(rows, len(rows[0])))
+	}
+	return c
+}
+
+// runDifferences has the settings that differ, with a value for each run in the order of the runs; nil for a run
+// without the setting.
+type runDifferences struct {
+	Runs     []string     `json:"runs"` // folders
+	Settings []runSetting `json:"settings"`
+}
+
+type runSetting struct {
+	Key    string    `json:"key"`
+	Values []*string `json:"values"` // as YAML on one line
 }
 
 func runsTag() *cobra.Command {
@@ -226,6 +277,7 @@ func runsTag() *cobra.Command {
 		Short: "add or remove tags of runs, by which list and ui filter"}
 	c.Flags().StringSliceVar(&add, "add", nil, "tags to add")
 	c.Flags().StringSliceVar(&remove, "remove", nil, "tags to remove")
+	result := cli.AddJSON(c, cli.Shape{Value: []taggedRun{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		if len(add)+len(remove) == 0 {
 			return cli.Usagef("tag: give tags with --add or --remove")
@@ -234,15 +286,22 @@ func runsTag() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var out []taggedRun
 		for _, r := range runs {
 			if err := r.Tag(add, remove); err != nil {
 				return cli.Usage(err)
 			}
-			fmt.Printf("%s: %s\n", folderSeen(r.Dir), strings.Join(r.Tags, ", "))
+			result.Say("%s: %s", folderSeen(r.Dir), strings.Join(r.Tags, ", "))
+			out = append(out, taggedRun{folderSeen(r.Dir), append([]string{}, r.Tags...)})
 		}
-		return nil
+		return result.Print(out, "")
 	}
 	return c
+}
+
+type taggedRun struct {
+	Folder string   `json:"folder"`
+	Tags   []string `json:"tags"`
 }
 
 func runsRemove() *cobra.Command {
@@ -250,6 +309,7 @@ func runsRemove() *cobra.Command {
 	c := &cobra.Command{Use: "rm DIR... [--yes]", Args: cli.AtLeast(1),
 		Short: "remove run folders; without --yes, only list them"}
 	c.Flags().BoolVar(&yes, "yes", false, "remove them")
+	result := cli.AddJSON(c, cli.Shape{Value: removedRuns{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -268,14 +328,22 @@ func runsRemove() *cobra.Command {
 				return err
 			}
 		}
+		out := removedRuns{Removed: yes}
+		var text strings.Builder
 		for _, dir := range all {
-			fmt.Println(what, folderSeen(dir))
+			out.Folders = append(out.Folders, folderSeen(dir))
+			fmt.Fprintln(&text, what, folderSeen(dir))
 		}
 		if !yes {
-			fmt.Printf("nothing was removed; --yes removes %s with all files in them\n",
+			fmt.Fprintf(&text, "nothing was removed; --yes removes %s with all files in them\n",
 				experiment.CountInWords(len(runs), "run folder"))
 		}
-		return nil
+		return result.Print(out, text.String())
 	}
 	return c
+}
+
+type removedRuns struct {
+	Removed bool     `json:"removed"` // false without --yes
+	Folders []string `json:"folders"`
 }

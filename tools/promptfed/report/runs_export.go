@@ -25,6 +25,7 @@ func runsExport() *cobra.Command {
 	c := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
 		Short: "write every number of every round to one table, a line each, for pandas and similar tools"}
 	c.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
+	result := cli.AddJSON(c, cli.Shape{Value: exportedTable{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		form := strings.TrimPrefix(filepath.Ext(out), ".")
 		if !slices.Contains(numbers.Formats, form) {
@@ -38,8 +39,9 @@ func runsExport() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		write := func(w io.Writer) error {
-			_, err := numbers.Write(w, form, all, here)
+		rows := 0
+		write := func(w io.Writer) (err error) {
+			rows, err = numbers.Write(w, form, all, here)
 			return err
 		}
 		if err := atomicfile.Write(out, write); err != nil {
@@ -48,10 +50,15 @@ func runsExport() *cobra.Command {
 		for _, n := range all.Notes {
 			fmt.Fprintln(os.Stderr, "promptfed: note:", n)
 		}
-		fmt.Println("written to", out)
-		return nil
+		return result.Print(exportedTable{out, rows, append([]string{}, all.Notes...)}, "written to "+out+"\n")
 	}
 	return c
+}
+
+type exportedTable struct {
+	File  string   `json:"file"`
+	Rows  int      `json:"rows"`
+	Notes []string `json:"notes"` // what was left out
 }
 
 func runsLog() *cobra.Command {
@@ -59,6 +66,7 @@ func runsLog() *cobra.Command {
 	c := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: cli.AtLeast(1),
 		Short: "send runs to MLflow, as run --track does: those of serve, or those whose tracking server was down"}
 	c.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
+	result := cli.AddJSON(c, cli.Shape{Value: []loggedRun{}})
 	c.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, trackers.MLflow)
 		if !ok {
@@ -71,6 +79,7 @@ func runsLog() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		var out []loggedRun
 		for _, r := range runs {
 			release, err := runfolder.Claim(r.Dir, runfolder.Use{Resume: true, Cell: true})
 			if err != nil {
@@ -86,9 +95,15 @@ func runsLog() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: %s sent\n", folderSeen(r.Dir), experiment.CountInWords(n, "round"))
+			result.Say("%s: %s sent", folderSeen(r.Dir), experiment.CountInWords(n, "round"))
+			out = append(out, loggedRun{folderSeen(r.Dir), n})
 		}
-		return nil
+		return result.Print(out, "")
 	}
 	return c
+}
+
+type loggedRun struct {
+	Folder string `json:"folder"`
+	Rounds int    `json:"rounds"` // sent now
 }

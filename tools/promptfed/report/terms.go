@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,13 +31,14 @@ func termsCommand() *cobra.Command {
 		"backbones, and random unit vectors as image features")
 	c.Flags().BoolVar(&short, "short", false, "show only all parameters together")
 	c.Flags().BoolVar(&md, "markdown", false, "print a Markdown table")
+	result := cli.AddJSON(c, cli.Shape{Value: measuredTerms{}})
 	c.RunE = func(cmd *cobra.Command, paths []string) error {
 		if rounds < 1 {
 			return cli.Needed("terms", "--rounds of 1 or more")
 		}
 		rows := [][]string{{"run", "term", "on", "value first", "last", "gradient first", "last", "relative first",
 			"last"}}
-		var notes []string
+		out := measuredTerms{Rounds: rounds}
 		for _, path := range paths {
 			conf, err := cli.Load(path, sets)
 			if err != nil {
@@ -51,10 +53,15 @@ func termsCommand() *cobra.Command {
 			}
 			for _, t := range results.Terms(measured) {
 				if !short || t.Param == "" {
-					rows = append(rows, termRow(conf.Name, t))
+					n := len(t.Value) - 1
+					out.Terms = append(out.Terms, measuredTerm{conf.Name, t.Name, t.Param, t.Rounds[0] + 1, t.Value[0],
+						t.Value[n], t.Norm[0], t.Norm[n], t.Relative[0], t.Relative[n]})
 				}
 			}
-			notes = append(notes, termNotes(conf.Name, measured)...)
+			out.Notes = append(out.Notes, termNotes(conf.Name, measured)...)
+		}
+		for _, t := range out.Terms {
+			rows = append(rows, t.row())
 		}
 		layout, texts := tables.PlainText, 3
 		if md {
@@ -65,18 +72,41 @@ func termsCommand() *cobra.Command {
 				rows[i] = row[1:]
 			}
 		}
+		var text strings.Builder
 		if len(rows) > 1 {
-			fmt.Printf("%s\nMeans over clients and steps of the first and of the last of %d rounds. gradient: norm of "+
-				"the term's gradient with respect to a parameter, or to all together; relative: divided by that of "+
-				"all cross entropies together, - if these do not depend on the parameter.\n", layout(rows, texts),
-				rounds)
+			fmt.Fprintf(&text, "%s\nMeans over clients and steps of the first and of the last of %d rounds. gradient: "+
+				"norm of the term's gradient with respect to a parameter, or to all together; relative: divided by "+
+				"that of all cross entropies together, - if these do not depend on the parameter.\n",
+				layout(rows, texts), rounds)
 		}
-		for _, n := range notes {
-			fmt.Println("note:", n)
+		for _, n := range out.Notes {
+			fmt.Fprintln(&text, "note:", n)
 		}
-		return nil
+		return result.Print(out, text.String())
 	}
 	return c
+}
+
+// measuredTerms are the terms of some configurations.
+type measuredTerms struct {
+	Rounds int            `json:"rounds"`
+	Terms  []measuredTerm `json:"terms"`
+	Notes  []string       `json:"notes"`
+}
+
+// measuredTerm is a term in its first and in the last round: its value, and the norm of its gradient with respect to a
+// parameter, or to all for an empty Param, also relative to that of all cross entropies. Unknown values are NaN.
+type measuredTerm struct {
+	Run           string  `json:"run"`
+	Term          string  `json:"term"`
+	Param         string  `json:"param"`
+	Round         int     `json:"first_round"` // from 1
+	FirstValue    float64 `json:"value_first"`
+	LastValue     float64 `json:"value_last"`
+	FirstNorm     float64 `json:"norm_first"`
+	LastNorm      float64 `json:"norm_last"`
+	FirstRelative float64 `json:"relative_first"`
+	LastRelative  float64 `json:"relative_last"`
 }
 
 // measureTerms runs a configuration in memory for some rounds and measures its terms.
@@ -113,11 +143,10 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int, full 
 	return out, nil
 }
 
-// termRow returns the values of a term in the first and in the last round.
-func termRow(name string, t *results.Term) []string {
-	row := []string{name, t.Name, cmp.Or(t.Param, "all")}
-	for _, values := range [][]float64{t.Value, t.Norm, t.Relative} {
-		row = append(row, number(values[0]), number(values[len(values)-1]))
+func (t measuredTerm) row() []string {
+	row := []string{t.Run, t.Term, cmp.Or(t.Param, "all")}
+	for _, v := range []float64{t.FirstValue, t.LastValue, t.FirstNorm, t.LastNorm, t.FirstRelative, t.LastRelative} {
+		row = append(row, number(v))
 	}
 	return row
 }

@@ -37,6 +37,7 @@ type flags struct {
 	array           configs.Part
 	cluster         cli.ClusterFlags
 	view            cli.View
+	result          *cli.Printer
 	outputs         cli.Outputs
 	machines        cli.Machines
 }
@@ -75,6 +76,7 @@ func (f *flags) add(c *cobra.Command) {
 	l.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
 	l.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
 	f.view.AddFlags(c)
+	f.result = cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
 }
 
 // check checks the flags and applies --quiet.
@@ -226,12 +228,11 @@ func (f flags) run(ctx context.Context, args []string) error {
 	case f.out == "":
 		folder = cli.ComparisonFolder
 	}
-	page, err := f.outputs.Report(dirs, folder, &f.view)
+	r, err := f.outputs.Report(dirs, folder)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("written to %s; %s shows it\n", folder, page)
-	return nil
+	return f.result.Print(r, r.Text(f.view)+fmt.Sprintf("written to %s; %s shows it\n", folder, r.Page))
 }
 
 // one trains in a run folder and writes the report.
@@ -246,7 +247,7 @@ func (f flags) one(ctx context.Context, conf experiment.Config, dir string, othe
 		}
 		return err
 	}
-	_, err := f.outputs.Report([]string{dir}, dir, nil)
+	_, err := f.outputs.Report([]string{dir}, dir)
 	return err
 }
 

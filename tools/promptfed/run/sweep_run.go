@@ -59,31 +59,37 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	if err != nil {
 		return fmt.Errorf("%w; the remaining cells were not run: free some space and add --resume to continue", err)
 	}
-	waiting, page := 0, "" // cells of other parts
+	var text strings.Builder
+	out := cli.Report{Folder: dir}
+	waiting := 0 // cells of other parts
 	if f.array.Of > 0 {
 		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
 	}
 	if waiting > 0 {
-		fmt.Printf("part %s: %s done in %s, %d of other parts are not; the last part writes the report, as does "+
-			"promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(r.failed),
+		fmt.Fprintf(&text, "part %s: %s done in %s, %d of other parts are not; the last part writes the report, as "+
+			"does promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(r.failed),
 			"cell"), dir, waiting, dir)
 	} else if len(r.failed) < len(mine) {
-		page, err = f.outputs.Report([]string{dir}, dir, &f.view)
+		if out, err = f.outputs.Report([]string{dir}, dir); err == nil {
+			text.WriteString(out.Text(f.view))
+		}
 	}
 	for _, line := range byReason(r.failed) {
-		fmt.Println("failed:", line)
+		fmt.Fprintln(&text, "failed:", line)
 	}
-	if n := len(r.failed); n > 0 {
+	n := len(r.failed)
+	if n == 0 && err == nil && waiting == 0 {
+		fmt.Fprintf(&text, "%s in %s; %s shows them\n", experiment.CountInWords(len(s.Cells), "cell"), dir, out.Page)
+	}
+	for _, cell := range slices.Sorted(maps.Keys(r.failed)) {
+		out.Failed = append(out.Failed, cli.FailedCell{Cell: cell, Reason: r.failed[cell]})
+	}
+	out.WaitingCells = waiting
+	err = errors.Join(f.result.Print(out, text.String()), err)
+	if n > 0 {
 		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(mine)), err)
 	}
-	if err != nil {
-		return err
-	}
-	if waiting > 0 {
-		return nil
-	}
-	fmt.Printf("%s in %s; %s shows them\n", experiment.CountInWords(len(s.Cells), "cell"), dir, page)
-	return nil
+	return err
 }
 
 // unfinished returns the cells that are not finished.

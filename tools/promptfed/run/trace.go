@@ -13,9 +13,17 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
+// traced is a written trace.
+type traced struct {
+	Folder  string `json:"folder"`
+	Tensors int    `json:"tensors"`
+	Rounds  int    `json:"rounds"`
+}
+
 func traceCommand() *cobra.Command {
 	var out string
 	rounds := 2
+	var result *cli.Printer
 	c := cli.Configured("trace", "run a few rounds and write every number that another program needs to recompute them",
 		func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
 			if out == "" || rounds < 1 {
@@ -45,9 +53,10 @@ func traceCommand() *cobra.Command {
 			if err := rec.Write(out, about); err != nil {
 				return err
 			}
-			fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)
-			return nil
+			return result.Print(traced{out, len(rec.Tensors), rounds}, fmt.Sprintf("%d tensors of %d rounds in %s\n",
+				len(rec.Tensors), rounds, out))
 		})
+	result = cli.AddJSON(c, cli.Shape{Value: traced{}})
 	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
 	c.Flags().StringVar(&out, "out", "", "folder to write trace.json and trace.safetensors to")
 	return c

@@ -34,7 +34,7 @@ const (
 type Prediction struct {
 	Image         string             `json:"image,omitempty"`
 	Class         string             `json:"class"` // most probable class
-	Probabilities map[string]float32 `json:"probabilities"`
+	Probabilities map[string]float32 `json:"probabilities" key:"CLASS"`
 }
 
 // NewPrediction returns the response of a classifier with the given classes.

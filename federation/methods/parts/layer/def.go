@@ -105,7 +105,10 @@ func (d Def) Over() string {
 
 // Option is one setting of a method, for listings.
 type Option struct {
-	Name, Type, Default, Help string
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Default string `json:"default"`
+	Help    string `json:"help"`
 }
 
 // Options lists the settings of a definition with their defaults.
