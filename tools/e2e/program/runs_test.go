@@ -38,12 +38,12 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	want([]string{"promptfl done 1 3 52.50", "coop unfinished 2 3 of 9 62.50"}, "list", dir)
-	want([]string{"f1 (%) 50.00 50.00", "last (%) 52.50 62.50"}, "compare", at("a"), at("b"), "--metrics", "f1,last")
+	want([]string{"f1 (%) 50.00 50.00", "last (%) 52.50 62.50"}, "compare", at("a"), at("b"), "--metric", "f1,last")
 	want([]string{"method promptfl coop", "train.lr – 0.1"}, "diff", at("a"), at("b"))
 	want([]string{"do not differ"}, "diff", at("a"), at("a"))
 	want([]string{": best, new"}, "tag", at("a"), "--add", "new,best,old", "--remove", "old")
 	want([]string{"done best,new 1"}, "list", dir, "--tag", "best", "--tag", "new")
-	want([]string{"no runs"}, "list", dir, "--state", "failed")
+	want([]string{"no runs"}, "list", dir, "--status", "failed")
 	want([]string{"nothing was removed", "would remove"}, "rm", at("a"))
 	if _, err := os.Stat(at("a")); err != nil {
 		t.Fatal("a run was removed without --yes")
@@ -55,7 +55,7 @@ func TestRuns(t *testing.T) {
 	for say, args := range map[string][]string{
 		"not a tag":                   {"tag", at("b"), "--add", "a b"},
 		"--add or --remove":           {"tag", at("b")},
-		"expected done":               {"list", dir, "--state", "gone"},
+		"expected done":               {"list", dir, "--status", "gone"},
 		"unknown metric":              {"list", dir, "--metric", "x"},
 		"no runs in":                  {"rm", t.TempDir(), "--yes"},
 		"at least 2":                  {"diff", at("b")},

@@ -25,6 +25,9 @@ const ComparisonFolder = "runs/comparison"
 // ForceHelp is the help text of --force.
 const ForceHelp = "start over in a folder that holds a run or a sweep, whose files are removed"
 
+// SetHelp is the help text of --set.
+const SetHelp = "change a key of the configuration, as in train.lr=0.01"
+
 // Load reads and checks a configuration. An error is a usage error.
 func Load(path string, sets []string) (configs.Loaded, error) {
 	return LoadChecked(path, sets, configs.Loaded.Check)
@@ -51,7 +54,7 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 	d *progress.Display) error) *cobra.Command {
 	var sets []string
 	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: Exactly(1), Short: short}
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.Flags().StringArrayVar(&sets, "set", nil, SetHelp)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf, err := Load(args[0], sets)
 		if err != nil {

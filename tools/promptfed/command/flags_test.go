@@ -1,13 +1,16 @@
 package command
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
 )
 
 // walk calls f for every command that users see.
@@ -21,13 +24,62 @@ func walk(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
+// meanings are the flags whose help differs between commands, with what it means in all of them.
+var meanings = map[string]string{
+	"client":      "number of a client, from 0",
+	"clients":     "number of clients",
+	"config":      "configuration of this machine",
+	"force":       "replace what is there",
+	"idle":        "how long to wait for work",
+	"insecure-dp": "noise of differential privacy from the run's seed",
+	"jobs":        "how much is done at a time",
+	"largest":     "most bytes of tensors that are accepted",
+	"listen":      "HOST:PORT to serve at",
+	"metric":      "metric to show",
+	"out":         "file or folder to write",
+	"resume":      "continue after the last finished round",
+	"rounds":      "number of rounds",
+	"set":         "change a key of the configuration",
+	"tls":         "folder made by promptfed certs",
+	"token":       "the server's secret",
+	"yes":         "do what is shown, without being asked",
+}
+
+// A flag name has one type and one meaning in all commands: one help text, or one line of the table above.
+func TestFlagsMeanOneThing(t *testing.T) {
+	kinds, helps := map[string]map[string][]string{}, map[string]map[string]bool{}
+	walk(Root(distributed.Machines), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kinds[f.Name] == nil {
+				kinds[f.Name], helps[f.Name] = map[string][]string{}, map[string]bool{}
+			}
+			kinds[f.Name][f.Value.Type()] = append(kinds[f.Name][f.Value.Type()], c.CommandPath())
+			helps[f.Name][f.Usage] = true
+		})
+	})
+	for name, of := range kinds {
+		if len(of) > 1 {
+			t.Errorf("--%s has several types: %v", name, of)
+		}
+		if _, ok := meanings[name]; ok != (len(helps[name]) > 1) {
+			t.Errorf("--%s has %d help texts, in the table: %v: %s", name, len(helps[name]), ok,
+				strings.Join(slices.Sorted(maps.Keys(helps[name])), " / "))
+		}
+	}
+	for name := range meanings {
+		if kinds[name] == nil {
+			t.Errorf("no command has --%s", name)
+		}
+	}
+}
+
 // silent are the commands without a result: servers, and those that print text for a shell or a person.
 var silent = []string{"ui", "serve", "join", "work", "help", "completion bash", "completion zsh", "completion fish",
 	"completion powershell"}
 
 // Every command that prints a result has --json, and states what it prints.
 func TestJSONFlag(t *testing.T) {
-	r := Root()
+	r := Root(distributed.Machines)
 	r.InitDefaultCompletionCmd()
 	r.InitDefaultHelpCmd()
 	walk(r, func(c *cobra.Command) {
@@ -46,7 +98,7 @@ func TestJSONTakesNoFile(t *testing.T) {
 	for line, want := range map[string]string{"bench --json x.json": "--json > x.json",
 		"partition mine.yaml --json parts.json": "--json > parts.json",
 		"bench --json=x.json":                   "--json > x.json"} {
-		c, args, err := Root().Find(strings.Fields(line))
+		c, args, err := Root(distributed.Machines).Find(strings.Fields(line))
 		if err == nil {
 			if err = c.ParseFlags(args); err == nil {
 				err = c.Args(c, c.Flags().Args())

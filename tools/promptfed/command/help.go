@@ -72,9 +72,9 @@ promptfed launch mine.yaml --rank 0 --tasks 4 --meet /shared/meet`,
 	"report": `promptfed report runs/mine
 promptfed report runs/a runs/b --out runs/both --metric global --format md,html`,
 	"runs list": `promptfed runs list
-promptfed runs list --state failed`,
+promptfed runs list --status failed`,
 	"runs compare": `promptfed runs compare runs/a runs/b
-promptfed runs compare runs/a runs/b --metrics last,f1`,
+promptfed runs compare runs/a runs/b --metric last,f1`,
 	"runs diff": `promptfed runs diff runs/a runs/b
 promptfed runs diff runs/a/seed-1 runs/a/seed-2`,
 	"runs export": `promptfed runs export runs/demo --out rounds.csv

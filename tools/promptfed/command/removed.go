@@ -12,6 +12,8 @@ import (
 
 // removedFlags are flags of earlier releases by command, and what to do instead.
 var removedFlags = map[string]map[string]string{
+	"bench": {"clients": "use --batch-clients, since --clients is the number of clients of a run",
+		"classes": "use --class-lists, since --classes of serve is a file"},
 	"bundle":  {"name": "the name of the folder of --out is the bundle's name"},
 	"check":   {"size": "open sizes are 2, and those of images a usual size"},
 	"convert": {"name": "the name of the folder of --out is the bundle's name"},
@@ -22,7 +24,9 @@ var removedFlags = map[string]map[string]string{
 	"list":    {"models": "set PROMPTFED_RUNTIME_MODELS"},
 	"predict": {"models": "use --set runtime.models=DIR"},
 	"run":     {"log": track},
-	"sweep":   {"log": track},
+	"runs": {"metrics": "use --metric NAME,NAME, since --metrics of serve is an address",
+		"state": "use --status, since --state of join is a folder"},
+	"sweep": {"log": track},
 	"serve": {"run": oneRun, "creds": noNATS,
 		"nats": "clients connect to the server's own address, --listen HOST:PORT"},
 	"status": {"run": oneRun, "creds": noNATS,

@@ -57,7 +57,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	c := cli.NewMachineCommand("serve", " CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] "+
 		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", cli.Exactly(1))
 	l := c.Flags()
-	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
 	l.StringVar(&f.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default :8443 "+
 		"with --tls, 127.0.0.1:8443 without)")

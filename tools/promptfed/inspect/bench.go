@@ -30,8 +30,8 @@ func benchCommand() *cobra.Command {
 		Short: "measure the speed of a training step against its unoptimised form and this machine's matrix " +
 			"products, or of experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
-	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100, thousand (default cifar10 "+
-		"and cifar100)")
+	c.Flags().StringSliceVar(&f.Classes, "class-lists", nil, "class lists: cifar10, cifar100, thousand (default "+
+		"cifar10 and cifar100)")
 	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "numbers of threads (default 1 and one per core); --methods "+
 		"and --features use the first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "bundle to measure (default: ViT-B/16's text tower with random "+
@@ -50,8 +50,8 @@ func benchCommand() *cobra.Command {
 	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds for --experiment, after a first one that compiles")
 	c.Flags().StringVar(&f.against, "against", "", "Python with PyTorch, such as python3: compare with the step "+
 		"written by hand in PyTorch (needs a source checkout)")
-	c.Flags().IntSliceVar(&f.clients, "clients", nil, "measure the steps of this many clients in one call, such as "+
-		"1,8,32 (runtime.batch_clients)")
+	c.Flags().IntSliceVar(&f.clients, "batch-clients", nil, "measure the steps of this many clients in one call, "+
+		"such as 1,8,32 (runtime.batch_clients)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; for threads use "+
 		"--threads")
 	f.result = cli.AddJSON(c, cli.Shape{Value: bench.Report{}})

@@ -24,14 +24,20 @@ import (
 // allowed is the largest relative difference between a float32 gradient and finite differences.
 const allowed = 1e-2
 
+// Help texts of --of and --wrt.
+const (
+	ofHelp  = "outputs of the graph; for check by default all floating-point ones"
+	wrtHelp = "inputs of the graph; for check by default all floating-point ones"
+)
+
 func checkCommand() *cobra.Command {
 	var of, wrt []string
 	c := &cobra.Command{
 		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT]", Args: cli.Exactly(1),
 		Short: "check a bundle or an ONNX graph: files, forward pass, gradients against finite differences",
 	}
-	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
-	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
+	c.Flags().StringSliceVar(&of, "of", nil, ofHelp)
+	c.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
 	result := cli.AddJSON(c, cli.Shape{Value: checks{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		done := checks{Path: args[0]}

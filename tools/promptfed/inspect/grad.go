@@ -24,8 +24,8 @@ func gradCommand() *cobra.Command {
 			grad.Cotangent + "OUTPUT for each chosen output; its outputs are " + grad.Gradient + "INPUT for each " +
 			"chosen input.",
 	}
-	c.Flags().StringSliceVar(&of, "of", nil, "outputs")
-	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs")
+	c.Flags().StringSliceVar(&of, "of", nil, ofHelp)
+	c.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
 	c.Flags().StringVar(&out, "out", "", "file to write")
 	result := cli.AddJSON(c, cli.Shape{Value: gradFile{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {

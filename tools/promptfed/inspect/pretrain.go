@@ -28,7 +28,7 @@ func pretrainCommand() *cobra.Command {
 	var sets []string
 	c := &cobra.Command{Use: "pretrain CONFIG", Args: cli.Exactly(1), Short: "train a tiny backbone from scratch; " +
 		"continues where it stopped"}
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
+	c.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
 	result := cli.AddJSON(c, cli.Shape{Value: pretrained{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()

@@ -74,16 +74,16 @@ func folderSeen(dir string) string {
 func runsList() *cobra.Command {
 	var tags []string
 	var state, metric string
-	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--state done|unfinished|failed]",
+	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status done|unfinished|failed]",
 		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags"}
 	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
-	c.Flags().StringVar(&state, "state", "", "only runs in this state")
+	c.Flags().StringVar(&state, "status", "", "only runs in this state")
 	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
 	result := cli.AddJSON(c, cli.Shape{Value: []listedRun{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		if known := []results.State{"", results.Done, results.Unfinished, results.Failed}; !slices.Contains(known,
 			results.State(state)) {
-			return cli.Usagef("--state %q: expected done, unfinished or failed", state)
+			return cli.Usagef("--status %q: expected done, unfinished or failed", state)
 		}
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -169,10 +169,11 @@ func shown(m results.Metric, v float64) string {
 }
 
 func runsCompare() *cobra.Command {
-	var names []string
-	c := &cobra.Command{Use: "compare DIR DIR... [--metrics NAME,...]", Args: cli.AtLeast(2),
+	var asked string
+	c := &cobra.Command{Use: "compare DIR DIR... [--metric NAME,...]", Args: cli.AtLeast(2),
 		Short: "compare metrics of runs, a column for each"}
-	c.Flags().StringSliceVar(&names, "metrics", nil, "metrics to show: "+strings.Join(metrics.Names(), ", "))
+	c.Flags().StringVar(&asked, "metric", "", "metrics to show, separated by commas: "+
+		strings.Join(metrics.Names(), ", "))
 	result := cli.AddJSON(c, cli.Shape{Value: comparedRuns{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
@@ -185,7 +186,8 @@ func runsCompare() *cobra.Command {
 		for _, r := range runs {
 			groups, out.Runs = append(groups, r.group), append(out.Runs, folderSeen(r.Dir))
 		}
-		if names == nil {
+		names := strings.Split(asked, ",")
+		if asked == "" {
 			names = results.MainMetrics(results.DefaultMetric(groups), groups)
 		}
 		rows := [][]string{append(head, out.Runs...)}
@@ -193,7 +195,7 @@ func runsCompare() *cobra.Command {
 		for i, name := range names {
 			m, err := results.ParseMetric(name)
 			if err != nil {
-				return cli.Usagef("--metrics: %w", err)
+				return cli.Usagef("--metric: %w", err)
 			}
 			if i == 0 {
 				first = m

@@ -25,8 +25,8 @@ func termsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "terms CONFIG... [--rounds N] [--set key=value] [--full-size]", Args: cli.AtLeast(1),
 		Short: "run a few rounds and show each term of the loss: its value, and the norm of its gradient relative to " +
 			"cross entropy's"}
-	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds; only the last is tested")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configurations, as in train.lr=0.01")
+	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
+	c.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
 	c.Flags().BoolVar(&full, "full-size", false, "use ViT-B/16's text tower with random weights instead of the "+
 		"backbones, and random unit vectors as image features")
 	c.Flags().BoolVar(&short, "short", false, "show only all parameters together")

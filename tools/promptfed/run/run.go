@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
@@ -58,13 +59,12 @@ func (f *flags) add(c *cobra.Command) {
 	l := c.Flags()
 	l.BoolVar(&f.smoke, "smoke", false, "run the small form that the file's section smoke describes, which takes "+
 		"about a minute")
-	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration or of every cell, as in train.lr=0.01")
-	for _, short := range []struct{ flag, key, help string }{{"method", "method", "train `METHOD`"},
-		{"rounds", "train.rounds", "train for `N` rounds"}, {"lr", "train.lr", "train at the learning `RATE`"},
-		{"clients", "partition.clients", "split the images among `N` clients"}} {
-		l.Func(short.flag, short.help+": --set "+short.key+"=...", func(value string) error {
-			return l.Set("set", short.key+"="+value) // the first --set would replace an assignment to f.sets
-		})
+	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
+	for _, short := range []struct{ flag, key, kind, help string }{{"method", "method", "string", "train `METHOD`"},
+		{"rounds", "train.rounds", "int", "train for `N` rounds"},
+		{"lr", "train.lr", "float64", "train at the learning `RATE`"},
+		{"clients", "partition.clients", "int", "split the images among `N` clients"}} {
+		l.Var(keyFlag{l, short.key, short.kind}, short.flag, short.help+": --set "+short.key+"=...")
 	}
 	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
 	l.StringVar(&f.out, "out", "", "folder of the run or sweep (default runs/NAME); with several configurations, the "+
@@ -78,6 +78,20 @@ func (f *flags) add(c *cobra.Command) {
 	f.view.AddFlags(c)
 	f.result = cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
 }
+
+// keyFlag is a flag that sets one key of the configuration, which checks the value.
+type keyFlag struct {
+	flags     *pflag.FlagSet
+	key, kind string
+}
+
+func (k keyFlag) String() string { return "" }
+
+// Type returns the type of the flag's value.
+func (k keyFlag) Type() string { return k.kind }
+
+// Set adds a change of the key, as --set does: the first --set replaces an assignment to its list.
+func (k keyFlag) Set(value string) error { return k.flags.Set("set", k.key+"="+value) }
 
 // check checks the flags and applies --quiet.
 func (f *flags) check() error {
