@@ -34,7 +34,7 @@ type Tracker interface {
 // Report is a written report, and with --json the result of the commands that write one.
 type Report struct {
 	Folder       string       `json:"folder"`
-	Page         string       `json:"page"` // path of report.html
+	Page         string       `json:"page"` // path of report.html; empty without one
 	Files        []string     `json:"files"`
 	Failed       []FailedCell `json:"failed"`
 	WaitingCells int          `json:"waiting_cells"` // unfinished cells of other parts of the sweep

@@ -1,8 +1,8 @@
 package report
 
 import (
-	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,7 +48,11 @@ func reportCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return result.Print(r, r.Text(view)+fmt.Sprintf("report written to %s; %s shows it\n", out, r.Page))
+		text := r.Text(view) + "report written to " + out
+		if r.Page != "" {
+			text += "; " + r.Page + " shows it"
+		}
+		return result.Print(r, text+"\n")
 	}
 	return c
 }
@@ -59,9 +63,11 @@ func write(dirs []string, out string, o report.Options) (w cli.Report, err error
 	if err != nil {
 		return w, cli.Usage(err)
 	}
-	files, err := r.Write()
-	return cli.Report{Folder: out, Page: filepath.Join(out, report.Page), Files: files, Content: r.Content(),
-		Text: func(v cli.View) string {
-			return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
-		}}, err
+	w = cli.Report{Folder: out, Content: r.Content(), Text: func(v cli.View) string {
+		return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
+	}}
+	if w.Files, err = r.Write(); slices.Contains(w.Files, report.Page) {
+		w.Page = filepath.Join(out, report.Page)
+	}
+	return w, err
 }
