@@ -15,7 +15,7 @@ import (
 // Sample is the group of values of one box.
 type Sample struct {
 	Label  string
-	Group  string // boxes of one group share a colour, which the legend explains; may be empty
+	Group  string // boxes of one group share a grey, which the legend explains; may be empty
 	Values []float64
 }
 
@@ -32,7 +32,7 @@ type BoxPanel struct {
 type Box struct {
 	Title   string
 	Y       Axis
-	Colours Colours // of labels, for boxes without groups
+	Colours Colours // of labels; boxes of groups have them as outlines
 	Panels  []BoxPanel
 }
 
@@ -68,23 +68,41 @@ func (f Box) draw() (*sheet, error) {
 		var names []string
 		for j, b := range in.Boxes {
 			names = append(names, b.Label)
-			style := seriesStyle(groups.of(b.Group))
-			if b.Group == "" {
-				style = f.Colours.style(b.Label, 0)
+			line := f.Colours.style(b.Label, 0).color
+			body := faint(line, 90)
+			if group := groupStyle(groups.of(b.Group)); b.Group != "" {
+				body = faint(group.color, groupAlpha)
+				if f.Colours == nil {
+					line = group.color
+				}
 			}
 			if five, ok := NewFiveNumbers(slices.DeleteFunc(slices.Clone(b.Values), f.hides)); ok {
-				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, style.color) }))
+				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, line, body) }))
 			}
 		}
-		nameX(&p.X, names, s.width)
+		nameX(&p.X, middles(names), s.width)
 		s.add(p, in.Title)
 	}
 	if len(groups.labels) > 1 {
 		s.legend = groups.legend(func(label string, of style) entry {
-			return patchEntry(label, faint(of.color, 90), draw.LineStyle{Color: of.color, Width: 0.8})
+			return patchEntry(label, faint(of.color, groupAlpha), draw.LineStyle{Color: of.color, Width: 0.8})
 		})
 	}
 	return s, nil
+}
+
+// middles keeps, of equal names side by side, the one in the middle.
+func middles(names []string) []string {
+	out := make([]string, len(names))
+	for from := 0; from < len(names); {
+		to := from
+		for to < len(names) && names[to] == names[from] {
+			to++
+		}
+		out[(from+to-1)/2] = names[from]
+		from = to
+	}
+	return out
 }
 
 // hides reports whether the axis cannot show a value.
@@ -117,8 +135,11 @@ func NewFiveNumbers(values []float64) (f FiveNumbers, ok bool) {
 	return f, true
 }
 
+// groupAlpha is the opacity of boxes of groups, whose greys differ in lightness only.
+const groupAlpha = 150
+
 // plot draws a box at a place on the axis.
-func (f FiveNumbers) plot(c draw.Canvas, p *plot.Plot, at float64, wide vg.Length, colour color.NRGBA) {
+func (f FiveNumbers) plot(c draw.Canvas, p *plot.Plot, at float64, wide vg.Length, colour, inside color.NRGBA) {
 	toX, toY := p.Transforms(&c)
 	x, half := toX(at), wide/2
 	line := draw.LineStyle{Color: colour, Width: 0.8}
@@ -128,7 +149,7 @@ func (f FiveNumbers) plot(c draw.Canvas, p *plot.Plot, at float64, wide vg.Lengt
 	}
 	body := vg.Rectangle{Min: vg.Point{X: x - half, Y: toY(f.Q1)}, Max: vg.Point{X: x + half, Y: toY(f.Q3)}}
 	fill(c, body, color.White)
-	fill(c, body, faint(colour, 90))
+	fill(c, body, inside)
 	c.SetLineStyle(line)
 	c.Stroke(body.Path())
 	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(f.Median), x+half, toY(f.Median))

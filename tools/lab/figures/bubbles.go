@@ -18,8 +18,9 @@ type BubblePanel struct {
 	Domains []string // nil, or the domain of each client, which sets the colour
 }
 
-// Bubbles show the examples per class and client: clients on x, classes on y, and a bubble whose area grows with the
-// count. pFedDC's figure 2 (a) shows the same numbers as shades. More than 100 clients or classes are merged into bins.
+// Bubbles show the examples per class and client: clients on x, classes on y from the first on top, and a bubble whose
+// area grows with the count. pFedDC's figure 2 (a) shows the same numbers as shades. More than 100 clients or classes
+// are merged into bins.
 type Bubbles struct {
 	Title   string
 	Classes []string // nil: numbers
@@ -76,9 +77,7 @@ func (f Bubbles) draw() (*sheet, error) {
 		for k := range columns {
 			columns[k] = binName(k, b.clientBin, len(f.Panels[i].Counts))
 		}
-		p := newMatrixPlot(nil, columns, s.width, s.height)
-		nameY(&p.Y, rows, s.height, false)
-		p.Y.Max = float64(m) - 0.5
+		p := newMatrixPlot(rows, columns, s.width, s.height)
 		p.X.Label.Text, p.Y.Label.Text = binLabel("client", b.clientBin), binLabel("class", b.classBin)
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { b.plot(c, p, radius) }))
 		s.add(p, f.Panels[i].Title)
@@ -170,11 +169,11 @@ func (b bubbles) plot(c draw.Canvas, p *plot.Plot, radius func(n int, x, y vg.Le
 		c.StrokeLine2(line, c.Min.X, toY(float64(j)), c.Max.X, toY(float64(j)))
 	}
 	for k, row := range b.counts {
-		glyph := draw.GlyphStyle{Color: hues[b.domains[k]%len(hues)], Shape: draw.CircleGlyph{}}
+		glyph := draw.GlyphStyle{Color: greys[b.domains[k]%len(greys)], Shape: draw.CircleGlyph{}}
 		for j, n := range row {
 			if n > 0 {
 				glyph.Radius = max(0.35, radius(n, toX(1)-toX(0), toY(1)-toY(0)))
-				c.DrawGlyphNoClip(glyph, vg.Point{X: toX(float64(k)), Y: toY(float64(j))})
+				c.DrawGlyphNoClip(glyph, vg.Point{X: toX(float64(k)), Y: toY(float64(len(row) - 1 - j))})
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 	p.X.Tick.Marker = evenTicks{4, format}
 	p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, width)
 	p.Y.Tick.Length = 0
-	nameY(&p.Y, names, height, true)
+	nameY(&p.Y, names, height)
 	p.Add(gridLines(true, false), plotted(func(c draw.Canvas, p *plot.Plot) {
 		toX, toY := p.Transforms(&c)
 		half := min(5, 0.36*(toY(1)-toY(0)))

@@ -48,6 +48,7 @@ type Figure struct {
 	width, height vg.Length // points, 72 to the inch
 	title         string    // text alternative of the image
 	paint         func(draw.Canvas)
+	sheet         *sheet
 }
 
 // pngDPI is twice the usual resolution of screens.
@@ -85,8 +86,10 @@ var darkRules = func() string {
 	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
 		` path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
 	rules := [][2]string{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"}, {"#F4F4F4", "#1c232e"}}
-	for i, light := range LineColours[0] {
-		rules = append(rules, [2]string{strings.ToUpper(light), LineColours[1][i]})
+	for _, of := range [][2][]string{LineColours, GroupColours} {
+		for i, light := range of[0] {
+			rules = append(rules, [2]string{strings.ToUpper(light), of[1][i]})
+		}
 	}
 	for _, r := range rules {
 		for _, property := range []string{"fill", "stroke"} {
@@ -97,10 +100,18 @@ var darkRules = func() string {
 	return b.String()
 }()
 
-// PageSVG returns the SVG with colours that follow the colours of the surrounding page.
-func (f *Figure) PageSVG() ([]byte, error) {
-	svg, err := f.SVG()
-	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), err
+// PhoneWidth is the width of figures for phones, in points.
+const PhoneWidth = 330
+
+// PageSVG returns the SVG for a page, without a title and with colours that follow those of the page, and its width in
+// points. A width above 0 asks for as many columns of panels as fit into it, at least one.
+func (f *Figure) PageSVG(width float64) (svg []byte, points float64, err error) {
+	shown, err := f.sheet.forPage(vg.Length(width))
+	if err != nil {
+		return nil, 0, err
+	}
+	svg, err = shown.SVG()
+	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), shown.width.Points(), err
 }
 
 // PNG returns the figure as an image of 192 dots per inch.

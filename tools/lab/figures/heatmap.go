@@ -38,6 +38,9 @@ type HeatMap struct {
 	note  string
 }
 
+// smallCell is the largest side of cells without a gap between them, which would hide their colours.
+const smallCell vg.Length = 6
+
 // maxCells is the largest number of rows or columns of a matrix.
 const maxCells = 512
 
@@ -117,7 +120,7 @@ func newMatrixPlot(rows, cols []string, width, height vg.Length) *plot.Plot {
 	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
 	p.X.Tick.Length, p.Y.Tick.Length = 2, 2
 	nameX(&p.X, cols, width)
-	nameY(&p.Y, rows, height, true)
+	nameY(&p.Y, rows, height)
 	return p
 }
 
@@ -145,8 +148,8 @@ func (f HeatMap) places(width, height vg.Length) int {
 	return -1
 }
 
-// plot draws a panel. Without values it merges equal neighbouring cells into one area: large matrices with few values
-// stay small files.
+// plot draws a panel. Without values, cells of the lowest colour are one area, and equal neighbours another: large
+// matrices with few values stay small files.
 func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale, places int) {
 	toX, toY := p.Transforms(&c)
 	at := func(row, column int) vg.Rectangle {
@@ -155,6 +158,9 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 			Max: vg.Point{X: toX(x + 0.5), Y: toY(y + 0.5)}}
 	}
 	style := letters(smallSize, draw.XCenter, middle)
+	if f.WithoutValues {
+		fill(c, c.Rectangle, colours.colour(colours.low))
+	}
 	for i, row := range in.Values {
 		for j := 0; j < len(row); j++ {
 			v, area := row[j], at(i, j)
@@ -162,11 +168,17 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 				j++
 				area.Max = at(i, j).Max
 			}
-			if !usable(v) {
+			switch {
+			case !usable(v):
 				hatch(c, area)
 				continue
+			case f.WithoutValues && v == colours.low:
+				continue
 			}
-			fill(c, inset(area, 0.25), colours.colour(v))
+			if area.Max.X-area.Min.X > smallCell && area.Max.Y-area.Min.Y > smallCell {
+				area = inset(area, 0.25)
+			}
+			fill(c, area, colours.colour(v))
 			var lines []string
 			if places >= 0 {
 				lines = []string{number(v, places)}

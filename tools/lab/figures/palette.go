@@ -63,6 +63,21 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 	return s, nil
 }
 
+// SequentialColours returns n colours of Viridis, #rrggbb, from the lowest value to the highest, for drawings of a
+// page.
+func SequentialColours(n int) []string {
+	s, err := newScale(Viridis, span{0, 1}, [2]float64{})
+	if err != nil {
+		panic(err) // a palette above
+	}
+	out := make([]string, n)
+	for i := range out {
+		c := s.colour(float64(i) / float64(n-1))
+		out[i] = fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
+	}
+	return out
+}
+
 // colour returns the colour of a value; values beyond an end get the colour of the end.
 func (s *scale) colour(v float64) color.NRGBA {
 	c, err := s.colours.At(min(1, max(0, (v-s.low)/(s.high-s.low))))

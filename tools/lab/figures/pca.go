@@ -36,10 +36,10 @@ var moveLine = draw.LineStyle{Color: ink, Width: 0.8}
 
 // The glyphs of a panel for one class.
 var (
-	imageGlyph  = draw.GlyphStyle{Color: hues[0], Radius: 2.4, Shape: draw.CircleGlyph{}}
-	meanGlyph   = draw.GlyphStyle{Color: hues[7], Radius: 2.6, Shape: draw.CircleGlyph{}}
-	beforeGlyph = draw.GlyphStyle{Color: hues[1], Radius: 4.4, Shape: shapes[5]}
-	afterGlyph  = draw.GlyphStyle{Color: hues[2], Radius: 4.4, Shape: shapes[5]}
+	imageGlyph  = draw.GlyphStyle{Color: greys[3], Radius: 2.4, Shape: draw.CircleGlyph{}}
+	meanGlyph   = draw.GlyphStyle{Color: greys[0], Radius: 2.6, Shape: draw.CircleGlyph{}}
+	beforeGlyph = draw.GlyphStyle{Color: greys[2], Radius: 4.4, Shape: shapes[5]}
+	afterGlyph  = draw.GlyphStyle{Color: greys[0], Radius: 4.4, Shape: shapes[5]}
 )
 
 func (f PCA) draw() (*sheet, error) {
@@ -87,7 +87,7 @@ func (f PCA) draw() (*sheet, error) {
 		return s, nil
 	}
 	for c, name := range f.Classes {
-		s.legend = append(s.legend, glyphEntry(name, seriesStyle(c).glyph(3)))
+		s.legend = append(s.legend, glyphEntry(name, groupStyle(c).glyph(3)))
 	}
 	s.legend = append(s.legend,
 		glyphEntry("text before", draw.GlyphStyle{Color: grey, Radius: 4, Shape: hollowStar{}}),
@@ -141,15 +141,15 @@ func (f PCA) places(in PCAPanel) (*plane, error) {
 // all draws all classes.
 func (f *plane) all(c draw.Canvas, p *plot.Plot) {
 	for i, v := range f.images {
-		glyph := seriesStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
-		glyph.Color = faint(seriesStyle(f.labels[i]).color, 150)
+		glyph := groupStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
+		glyph.Color = faint(groupStyle(f.labels[i]).color, 150)
 		c.DrawGlyphNoClip(glyph, place(c, p, v))
 	}
 	for k := range f.before {
 		c.StrokeLines(moveLine, []vg.Point{place(c, p, f.before[k]), place(c, p, f.after[k])})
 	}
 	for k := range f.before {
-		colour := seriesStyle(k).color
+		colour := groupStyle(k).color
 		c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 5, Shape: hollowStar{}}, place(c, p, f.before[k]))
 		stamp(&c, draw.GlyphStyle{Color: colour, Radius: 5, Shape: star()}, place(c, p, f.after[k]))
 	}
@@ -160,7 +160,7 @@ func (f *plane) one(c draw.Canvas, p *plot.Plot, class int) {
 	var mean [2]float64
 	n := 0.0
 	glyph := imageGlyph
-	glyph.Color, glyph.Radius = faint(hues[0], 120), cloudRadius(len(f.images))
+	glyph.Color, glyph.Radius = faint(greys[3], 160), cloudRadius(len(f.images))
 	for i, v := range f.images {
 		if f.labels[i] == class {
 			c.DrawGlyphNoClip(glyph, place(c, p, v))

@@ -9,17 +9,26 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// LineColours are the colours of lines and groups on a light and on a dark background, each #rrggbb. Pages use them for
-// their own drawings beside figures. They are Okabe and Ito's colour-blind-safe set with wine instead of yellow.
-// Lightness is adjusted to a contrast of 3 with white and with the dark page.
+// LineColours are the colours of methods, or of lines where there is one method, on a light and on a dark background,
+// each #rrggbb. Pages use them for their own drawings beside figures. Colour-blind readers tell them apart, and all
+// have a contrast of 3 with white or with the dark page.
 var LineColours = [2][]string{
-	{"#0072b2", "#d55e00", "#00875f", "#b8588f", "#a87400", "#2f8fc4", "#4b4b4b", "#882255"},
-	{"#56a8e8", "#ff8c42", "#2bd4a4", "#efa3cd", "#f2c14e", "#8fd3ff", "#c9ced6", "#d77aa6"},
+	{"#0a5cc4", "#ee6a05", "#00612a", "#c667dc", "#ab0f0f", "#1796f0", "#9a319f", "#4d0f86"},
+	{"#5678e1", "#c07600", "#5cc769", "#ffaeef", "#d35269", "#00daff", "#c22fc0", "#b285f6"},
 }
 
-var hues = func() []color.NRGBA {
+// GroupColours are the colours of everything else, such as domains, backbones, clients, classes and terms. They are
+// greys, so that nobody takes them for methods; shapes, dashes or names distinguish groups further.
+var GroupColours = [2][]string{
+	{"#24282f", "#4f5560", "#757b86", "#8d939d"},
+	{"#f4f6fa", "#b3b8c0", "#8f949c", "#777c84"},
+}
+
+var hues, greys = parsed(LineColours[0]), parsed(GroupColours[0])
+
+func parsed(list []string) []color.NRGBA {
 	var out []color.NRGBA
-	for _, text := range LineColours[0] {
+	for _, text := range list {
 		n, err := strconv.ParseUint(text[1:], 16, 32)
 		if err != nil {
 			panic(err) // a constant above
@@ -27,7 +36,7 @@ var hues = func() []color.NRGBA {
 		out = append(out, color.NRGBA{uint8(n >> 16), uint8(n >> 8), uint8(n), 255})
 	}
 	return out
-}()
+}
 
 // dashes and shapes differ in number from hues and from each other. The first 56 lines therefore all look different,
 // and lines differ without colour too.
@@ -49,6 +58,13 @@ func seriesStyle(i int) style {
 	return style{hues[i%len(hues)], dashes[i%len(dashes)], shapes[i%len(shapes)]}
 }
 
+// groupStyle is the drawing style of the i-th group of something other than methods.
+func groupStyle(i int) style {
+	s := seriesStyle(i)
+	s.color = greys[i%len(greys)]
+	return s
+}
+
 func (l style) line(width vg.Length) draw.LineStyle {
 	return draw.LineStyle{Color: l.color, Width: width, Dashes: l.dashes}
 }
@@ -63,8 +79,8 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	return c
 }
 
-// Colours maps labels to indices of colours, so that a method has one colour in all figures and on the page. Other
-// labels are coloured in their order.
+// Colours maps labels to indices of LineColours, so that a method has one colour in all figures and on the page. Other
+// labels have GroupColours in their order. Without a map, labels have LineColours in their order.
 type Colours map[string]int
 
 // MethodColours returns the colours of methods by their order. Pages with figures colour methods in the same order.
@@ -100,14 +116,17 @@ func (n *numbering) named() bool { return len(n.labels) > 1 || len(n.labels) == 
 // legend returns an entry for every label.
 func (n *numbering) legend(of func(label string, s style) entry) (l legend) {
 	for i, label := range n.labels {
-		l = append(l, of(label, seriesStyle(i)))
+		l = append(l, of(label, groupStyle(i)))
 	}
 	return l
 }
 
 // style returns the style of a label, the i-th of its figure.
 func (c Colours) style(label string, i int) style {
-	s := seriesStyle(i)
+	if c == nil {
+		return seriesStyle(i)
+	}
+	s := groupStyle(i)
 	if place, ok := c[label]; ok {
 		s.color = hues[place%len(hues)]
 	}

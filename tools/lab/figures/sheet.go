@@ -28,6 +28,7 @@ type panel struct {
 	*plot.Plot
 	title string
 	above vg.Length // room of the plot's own drawing, between the data area and the title
+	x, y  string    // labels of the axes
 }
 
 // sheet is a grid of panels of one size, with a shared title above, legend, colour bar, and note below.
@@ -44,7 +45,7 @@ type sheet struct {
 
 // add adds a panel.
 func (s *sheet) add(p *plot.Plot, title string) {
-	s.panels = append(s.panels, &panel{Plot: p, title: title})
+	s.panels = append(s.panels, &panel{Plot: p, title: title, x: p.X.Label.Text, y: p.Y.Label.Text})
 }
 
 // gridColumns returns the number of panels side by side, for as few well-filled rows as possible.
@@ -94,13 +95,11 @@ type grid struct {
 func (s *sheet) arrange() grid {
 	cols := s.gridColumns()
 	rows := (len(s.panels) + cols - 1) / cols
-	s.shareLabels(cols)
+	s.labelAxes(cols)
 	var g grid
 	left, right := make([]vg.Length, cols), make([]vg.Length, cols)
 	top, bottom := make([]vg.Length, rows), make([]vg.Length, rows)
 	for i, p := range s.panels {
-		p.X.Label.Text = shorten(p.X.Label.Text, p.X.Label.TextStyle, s.width+30)
-		p.Y.Label.Text = shorten(p.Y.Label.Text, p.Y.Label.TextStyle, s.height+20)
 		m := p.margins(s.width, s.height)
 		lines := wrap(p.title, panelTitle, s.width+10, 2)
 		c, r := i%cols, i/cols
@@ -124,15 +123,16 @@ func (s *sheet) arrange() grid {
 
 var panelTitle = bold(letters(labelSize, draw.XCenter, draw.YBottom))
 
-// shareLabels keeps a label common to all panels only below the last panel of a column, or beside the first panel of a
-// row.
-func (s *sheet) shareLabels(cols int) {
+// labelAxes labels the axes. A label common to all panels stands only below the last panel of a column, or beside the
+// first panel of a row.
+func (s *sheet) labelAxes(cols int) {
 	sameX, sameY := true, true
 	for _, p := range s.panels {
-		sameX = sameX && p.X.Label.Text == s.panels[0].X.Label.Text
-		sameY = sameY && p.Y.Label.Text == s.panels[0].Y.Label.Text
+		sameX, sameY = sameX && p.x == s.panels[0].x, sameY && p.y == s.panels[0].y
 	}
 	for i, p := range s.panels {
+		p.X.Label.Text = shorten(p.x, p.X.Label.TextStyle, s.width+30)
+		p.Y.Label.Text = shorten(p.y, p.Y.Label.TextStyle, s.height+20)
 		if sameX && i+cols < len(s.panels) {
 			p.X.Label.Text = ""
 		}
@@ -140,6 +140,22 @@ func (s *sheet) shareLabels(cols int) {
 			p.Y.Label.Text = ""
 		}
 	}
+}
+
+// forPage returns the figure for a page, which writes the title itself. With a width it has as few columns of panels as
+// this width asks for.
+func (s *sheet) forPage(width vg.Length) (*Figure, error) {
+	bare := *s
+	bare.title = ""
+	f, err := bare.figure()
+	for n := s.gridColumns() - 1; width > 0 && n > 0 && err == nil && f.width > width; n-- {
+		bare.columns = n
+		f, err = bare.figure()
+	}
+	if err == nil {
+		f.title = clean(s.title)
+	}
+	return f, err
 }
 
 // figure lays out the sheet.
@@ -184,6 +200,7 @@ func (s *sheet) figure() (*Figure, error) {
 		top -= legendHeight
 		gridLeft := edge + (width-2*edge-g.width-barRoom)/2
 		cols := len(g.x)
+		s.labelAxes(cols) // another layout of the same panels may have changed them
 		for i, p := range s.panels {
 			x, y := gridLeft+g.x[i%cols], top-g.y[i/cols]
 			m := g.margins[i]
@@ -202,5 +219,5 @@ func (s *sheet) figure() (*Figure, error) {
 		}
 		write(c, noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note))*lineHeight(smallSize)}, note)
 	}
-	return &Figure{width: width, height: height, title: clean(s.title), paint: paint}, nil
+	return &Figure{width: width, height: height, title: clean(s.title), paint: paint, sheet: s}, nil
 }

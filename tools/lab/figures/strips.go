@@ -23,9 +23,10 @@ type StripPanel struct {
 // Strips show one point per client, group by group, with the mean of each group. FedAPPR's figure 2 has 100 clients in
 // four groups of 25, each with a backbone. Panels stand below each other.
 type Strips struct {
-	Title  string
-	Y      Axis
-	Panels []StripPanel
+	Title   string
+	Y       Axis
+	Colours Colours // of the titles of panels; shapes distinguish groups
+	Panels  []StripPanel
 }
 
 // maxClients is the largest number of clients in a strip.
@@ -78,16 +79,18 @@ func (f Strips) draw() (*sheet, error) {
 		if named && written {
 			p.above = nameRoom
 		}
-		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { f.Panels[i].plot(c, p, &groups, named && written) }))
+		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
+			f.Panels[i].plot(c, p, f.Colours.style(f.Panels[i].Title, 0), &groups, named && written)
+		}))
 	}
 	if named && !written {
-		s.legend = groups.legend(func(label string, of style) entry { return dotEntry(label, of.color, 3) })
+		s.legend = groups.legend(func(label string, of style) entry { return glyphEntry(label, of.glyph(3)) })
 	}
 	return s, nil
 }
 
 // plot draws the clients, with their groups on bands of two shades.
-func (in StripPanel) plot(c draw.Canvas, p *plot.Plot, groups *numbering, named bool) {
+func (in StripPanel) plot(c draw.Canvas, p *plot.Plot, of style, groups *numbering, named bool) {
 	toX, toY := p.Transforms(&c)
 	cell := toX(1) - toX(0)
 	bands, first := make([]vg.Rectangle, len(in.Groups)), 0
@@ -103,14 +106,16 @@ func (in StripPanel) plot(c draw.Canvas, p *plot.Plot, groups *numbering, named 
 		}
 		if named {
 			style := letters(tickSize, draw.XCenter, draw.YBottom)
-			style.Color = seriesStyle(groups.of(g.Label)).color
 			c.FillText(style, vg.Point{X: (bands[i].Min.X + bands[i].Max.X) / 2, Y: c.Max.Y + 4.5}, clean(g.Label))
 		}
 	}
 	gridLines(false, true).Plot(c, p)
 	for i, g := range in.Groups {
-		glyph := draw.GlyphStyle{Color: seriesStyle(groups.of(g.Label)).color, Radius: min(2.4, max(1, cell*0.4)),
+		glyph := draw.GlyphStyle{Color: of.color, Radius: min(2.4, max(1, cell*0.4)),
 			Shape: draw.CircleGlyph{}}
+		if !named {
+			glyph.Shape = groupStyle(groups.of(g.Label)).shape
+		}
 		mean, n := 0.0, 0.0
 		for j, v := range g.Values {
 			if usable(v) {

@@ -200,7 +200,7 @@ func TestBandsAndColours(t *testing.T) {
 	if lastBand < 0 || lastBand > firstLine {
 		t.Errorf("the last band is path %d, the first line path %d", lastBand, firstLine)
 	}
-	if want := []string{LineColours[0][0], LineColours[0][3], LineColours[0][2], LineColours[0][3]}; !slices.Equal(
+	if want := []string{GroupColours[0][0], LineColours[0][3], GroupColours[0][2], GroupColours[0][3]}; !slices.Equal(
 		colours[:4], want) {
 		t.Errorf("lines have the colours %v, want %v", colours[:4], want)
 	}
@@ -267,8 +267,9 @@ func TestBubblesStructure(t *testing.T) {
 	counts := [][]int{{5, 0, 100}, {0, 0, 1}}
 	paths, texts := shapesOf(t, Bubbles{Classes: []string{"cat", "dog", "fox"}, Panels: []BubblePanel{{Counts: counts,
 		Domains: []string{"photo", "sketch"}}}})
-	expectCount(t, "bubbles of the first domain", count(paths, filledCircles("#0072B2")), 2+1) // plus one in the legend
-	expectCount(t, "bubbles of the second", count(paths, filledCircles("#D55E00")), 1+1)
+	first, second := strings.ToUpper(GroupColours[0][0]), strings.ToUpper(GroupColours[0][1])
+	expectCount(t, "bubbles of the first domain", count(paths, filledCircles(first)), 2+1) // plus one in the legend
+	expectCount(t, "bubbles of the second", count(paths, filledCircles(second)), 1+1)
 	for _, text := range []string{"cat", "dog", "fox", "photo", "sketch", "client", "class"} {
 		if !slices.Contains(texts, text) {
 			t.Errorf("%q is not written", text)
@@ -332,7 +333,7 @@ func TestEmbeddingStructure(t *testing.T) {
 		in.Groups[i] = "all"
 	}
 	paths, texts := shapesOf(t, TSNE{Panels: []TSNEPanel{in}})
-	expectCount(t, "points", count(paths, filledCircles("#0072B2")), 40+1)
+	expectCount(t, "points", count(paths, filledCircles(strings.ToUpper(GroupColours[0][0]))), 40+1)
 	if !slices.Contains(texts, "all") {
 		t.Error("the group is not in the legend")
 	}

@@ -182,13 +182,11 @@ func nameX(a *plot.Axis, names []string, length vg.Length) {
 	a.Tick.Marker = thinned(marks, every)
 }
 
-// nameY puts names beside an upright axis of the given length; with down the first is on top.
-func nameY(a *plot.Axis, names []string, length vg.Length, down bool) {
+// nameY puts names beside an upright axis of the given length, the first on top.
+func nameY(a *plot.Axis, names []string, length vg.Length) {
 	marks := thinned(nameTicks(names, a.Tick.Label), everyNth(tickSize+0.5, length/vg.Length(max(1, len(names)))))
 	for i := range marks {
-		if down {
-			marks[i].Value = float64(len(names)-1) - marks[i].Value
-		}
+		marks[i].Value = float64(len(names)-1) - marks[i].Value
 	}
 	a.Tick.Marker = marks
 }

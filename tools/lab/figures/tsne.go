@@ -45,7 +45,7 @@ func (f TSNE) draw() (*sheet, error) {
 			if in.Groups != nil {
 				group = in.Groups[j]
 			}
-			styles[j] = seriesStyle(groups.of(group))
+			styles[j] = groupStyle(groups.of(group))
 		}
 		p := mapPlot(s.width, s.height, points)
 		p.HideAxes()

@@ -17,6 +17,9 @@ const (
 	maxDetails       = 4 << 20   // bytes of logs, configurations, confusion matrices and terms; further runs have none
 )
 
+// mapSteps is the number of colours of the map of shares and counts.
+const mapSteps = 64
+
 // block is the data for the page's script.
 type block struct {
 	Live    bool                `json:"live"` // a server sends changes
@@ -94,7 +97,9 @@ type builder struct {
 func newBlock(r Report) (_ block, left []string, err error) {
 	b := &builder{parts: map[string]int{}, stride: 1}
 	b.Live, b.Version, b.Methods = r.Live, r.Version, slices.Clone(r.Methods)
-	b.Colours = map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1]}
+	b.Colours = map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1],
+		"groupsLight": figures.GroupColours[0], "groupsDark": figures.GroupColours[1],
+		"map": figures.SequentialColours(mapSteps)}
 	for _, m := range r.Metrics {
 		if b.metric(m.Name) >= 0 {
 			return block{}, nil, fmt.Errorf("metric %q is listed twice in the report", m.Name)

@@ -72,11 +72,7 @@ func TestOneColour(t *testing.T) {
 					t.Errorf("%s: %s is %s, want %s", when, m, place, want)
 				}
 			}
-			var red, green, blue int
-			if _, err := fmt.Sscanf(want, "#%02x%02x%02x", &red, &green, &blue); err != nil {
-				t.Fatal(err)
-			}
-			if n := b.painted(red, green, blue); n < 40 {
+			if n := b.painted(want); n < 40 {
 				t.Errorf("%s: %d pixels have the colour of %s, %s", when, n, m, want)
 			}
 		}
@@ -100,7 +96,7 @@ func TestOneColour(t *testing.T) {
 	b.run(`localStorage.clear()`)
 }
 
-// TestColoursOfMixedLines: a line over several methods has none of their colours. The same holds for a key with
+// TestColoursOfMixedLines: a line over several methods is grey. The same holds for a key with
 // different methods in different plots.
 func TestColoursOfMixedLines(t *testing.T) {
 	b := open(t, coloured("CoOp", "L2 CoOp", "PromptFL"))
@@ -109,8 +105,8 @@ func TestColoursOfMixedLines(t *testing.T) {
 		b.until(fmt.Sprintf(`document.querySelectorAll("#curves-legend button").length === %d`, lines))
 		strokes := js[[]string](b, `[...document.querySelectorAll("#curves-legend path")]
 			.map((e) => e.getAttribute("stroke"))`)
-		for i, s := range strokes { // after the three colours of the methods
-			if want := figures.LineColours[0][3+i]; s != want {
+		for i, s := range strokes {
+			if want := figures.GroupColours[0][i]; s != want {
 				t.Errorf("%s: line %d is %s, want %s", when, i, s, want)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 )
 
@@ -111,9 +112,13 @@ func TestZoom(t *testing.T) {
 	b.quiet()
 }
 
-// painted counts the pixels of the plot with a colour's hue, as a proof that a line is visible.
-func (b *tab) painted(red, green, blue int) int {
+// painted counts the pixels of the plot with a colour #rrggbb, as a proof that a line is visible.
+func (b *tab) painted(colour string) int {
 	b.Helper()
+	var red, green, blue int
+	if _, err := fmt.Sscanf(colour, "#%02x%02x%02x", &red, &green, &blue); err != nil {
+		b.Fatal(err)
+	}
 	return js[int](b, fmt.Sprintf(`(() => {
 		const c = document.querySelector("#curves-chart canvas"), want = [%d, %d, %d];
 		const p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
@@ -134,13 +139,13 @@ func TestLegendAndLines(t *testing.T) {
 	if n := lines(); n != 15 {
 		t.Fatalf("%d lines; 5 methods on 3 sets are 15", n)
 	}
-	if n := b.painted(0x00, 0x72, 0xb2); n < 300 {
+	if n := b.painted(figures.LineColours[0][0]); n < 300 {
 		t.Errorf("the first line has %d pixels on the canvas", n)
 	}
 	b.click(`#curves-none`)
 	b.click(first)
 	frame()
-	alone := b.painted(0x00, 0x72, 0xb2)
+	alone := b.painted(figures.LineColours[0][0])
 	if lines() != 1 || alone < 300 || js[string](b, `document.querySelector('`+first+
 		`').getAttribute("aria-pressed")`) != "true" {
 		t.Errorf("switched on alone: %d lines, %d pixels", lines(), alone)
@@ -148,9 +153,9 @@ func TestLegendAndLines(t *testing.T) {
 	b.focus(first)
 	b.key(" ")
 	frame()
-	if lines() != 0 || b.painted(0x00, 0x72, 0xb2) != 0 || js[string](b, `document.querySelector('`+first+
+	if lines() != 0 || b.painted(figures.LineColours[0][0]) != 0 || js[string](b, `document.querySelector('`+first+
 		`').getAttribute("aria-pressed")`) != "false" {
-		t.Errorf("switched off with the keyboard: %d lines, %d pixels", lines(), b.painted(0x00, 0x72, 0xb2))
+		t.Errorf("switched off with the keyboard: %d lines, %d pixels", lines(), b.painted(figures.LineColours[0][0]))
 	}
 	b.key(kb.ArrowRight)
 	b.key(kb.Enter)

@@ -225,7 +225,7 @@ func TestCompareAndCopy(t *testing.T) {
 // runs.
 func TestOneRun(t *testing.T) {
 	r := sample(5, 4)
-	r.Runs = r.Runs[:2]
+	r.Runs, r.Runs[0].Confusion = r.Runs[:2], nil
 	r.Runs[1].Log = []string{"round 1: loss 3.1", "round 2: loss 2.5"}
 	r.Runs[1].Confusion = &page.Confusion{Classes: []string{"cat", "dog"}, Global: [][3]int64{{0, 0, 3}, {0, 1, 1},
 		{1, 1, 4}}, Personal: [][3]int64{{0, 0, 4}, {1, 1, 4}}}

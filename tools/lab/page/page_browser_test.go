@@ -8,6 +8,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"promptfed/tools/lab/figures"
 )
 
 func TestPageIsQuiet(t *testing.T) {
@@ -140,7 +142,7 @@ func TestDark(t *testing.T) {
 		t.Errorf("a dark system leaves the colours at %s", light)
 	}
 	b.readable("dark")
-	if n := b.painted(0x56, 0xa8, 0xe8); n < 100 {
+	if n := b.painted(figures.LineColours[1][0]); n < 100 {
 		t.Errorf("the dark plot has %d pixels of its first line", n)
 	}
 	b.click("#theme")

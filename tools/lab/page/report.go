@@ -1,6 +1,9 @@
 package page
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Report is the content of a page. Empty fields leave their sections out. All texts are plain texts, which the page
 // escapes. Numbers have the unit in which they are shown (accuracies in percent).
@@ -10,6 +13,8 @@ type Report struct {
 	Notes    []string // a paragraph each, under the tables
 
 	Card         *Card
+	Definitions  []Pair   // of columns of tables, and what they mean
+	Reading      []string // sentences about several tables
 	Tables       []Table
 	Significance []Table
 	Figures      []Figure
@@ -41,9 +46,10 @@ type Table struct {
 
 // Column is a column's heading.
 type Column struct {
-	Name string
-	Over string // heading above this one; neighbours with the same one share it
-	Text bool   // left-aligned; numbers are right-aligned
+	Name    string
+	Over    string // heading above this one; neighbours with the same one share it
+	Text    bool   // left-aligned; numbers are right-aligned
+	Meaning string // may be empty
 }
 
 // Row has one cell per column. Missing cells at its end are blank.
@@ -63,9 +69,29 @@ type Cell struct {
 
 // Figure is an image in the page. Nothing in it can run or load anything.
 type Figure struct {
-	Title   string
-	Caption string
-	SVG     []byte // a whole SVG file
+	Title      string
+	Caption    string
+	About      string  // text in place of the image; empty means Title
+	SVG        []byte  // a whole SVG file
+	Width      float64 // of it, in points; 0 if unknown
+	Phone      []byte  // nil, or a narrower form for small screens
+	PhoneWidth float64
+}
+
+// Size is the CSS class of a figure: wide for one that needs a whole row, and long for one that a phone scrolls.
+func (f Figure) Size() string {
+	phone := f.PhoneWidth
+	if phone == 0 {
+		phone = f.Width
+	}
+	var out []string
+	if f.Width > 420 {
+		out = append(out, "wide")
+	}
+	if phone > 500 {
+		out = append(out, "long")
+	}
+	return strings.Join(out, " ")
 }
 
 // Metric is a quantity over the rounds.

@@ -1,20 +1,15 @@
 package page_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
-
+	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 )
 
@@ -94,7 +89,10 @@ func sample(rounds, clients int) page.Report {
 				cellOf("< 0.001", 0.0001)}},
 			{Cells: []page.Cell{{Text: "FedPGP"}, cellOf("+4.00", 4), cellOf("0.012", 0.012),
 				cellOf("0.009", 0.009)}}}}}
-	r.Figures = []page.Figure{{Title: "Accuracy by round", Caption: "Mean over seeds, Caltech101.", SVG: madeFigure()}}
+	r.Figures = madeFigures()
+	r.Definitions = []page.Pair{{Name: "last10", Value: "accuracy, mean of the last 10 tested rounds"},
+		{Name: "worst@last10", Value: "accuracy of the worst client, mean of the last 10 tested rounds"}}
+	r.Reading = []string{"The evaluation is personal: each client has the parameters that it last trained."}
 	return r
 }
 
@@ -129,6 +127,7 @@ func madeRun(group, method, set string, seed int64, level float64, rounds, clien
 		pc.Values = append(pc.Values, row)
 	}
 	run.PerClient = pc
+	run.Confusion = &page.Confusion{Classes: madeClasses, Personal: [][3]int64{{0, 0, 3}, {0, 1, 1}, {1, 1, 4}}}
 	// the partition depends on set and seed, not on the method
 	deal := rand.New(rand.NewPCG(uint64(seed), uint64(len(set))))
 	for i := range clients {
@@ -145,28 +144,57 @@ func madeRun(group, method, set string, seed int64, level float64, rounds, clien
 	return run
 }
 
-func madeFigure() []byte {
-	p := plot.New()
-	p.X.Label.Text, p.Y.Label.Text = "round", "accuracy (%)"
-	for mi, method := range madeMethods {
-		var xy plotter.XYs
-		for k := range 50 {
-			xy = append(xy, plotter.XY{X: float64(k), Y: 35 + 4*float64(mi) + 25*(1-math.Exp(-float64(k)/10))})
+// madeFigures are curves in four panels, a confusion matrix of each method, and strips of many clients.
+func madeFigures() (out []page.Figure) {
+	curves := figures.Curves{Colours: figures.MethodColours(madeMethods)}
+	matrices := figures.HeatMap{X: "predicted class", Y: "class", RowNames: madeClasses, ColumnNames: madeClasses,
+		Value: "share of the class", Scale: [2]float64{0, 1}, WithoutValues: true}
+	strips := figures.Strips{Y: figures.Axis{Label: "accuracy of a client (%)"}, Colours: curves.Colours}
+	for _, set := range append(slices.Clone(madeSets), "another set") {
+		panel := figures.LinePanel{Title: set, X: figures.Axis{Label: "round"}, Y: figures.Axis{Label: "accuracy (%)"}}
+		for mi, method := range madeMethods {
+			line := figures.Line{Label: method}
+			for k := range 50 {
+				line.X = append(line.X, float64(k))
+				line.Y = append(line.Y, 35+4*float64(mi)+25*(1-math.Exp(-float64(k)/10)))
+			}
+			panel.Lines = append(panel.Lines, line)
 		}
-		line, err := plotter.NewLine(xy)
+		curves.Panels = append(curves.Panels, panel)
+	}
+	for mi, method := range madeMethods {
+		rows := make([][]float64, len(madeClasses))
+		for i := range rows {
+			rows[i] = make([]float64, len(madeClasses))
+			rows[i][i], rows[i][(i+1+mi)%len(rows)] = 0.8, 0.2
+		}
+		matrices.Panels = append(matrices.Panels, figures.HeatPanel{Title: method, Values: rows})
+		strip := figures.StripPanel{Title: method}
+		for b, bone := range madeBones {
+			group := figures.StripGroup{Label: bone}
+			for k := range 60 {
+				group.Values = append(group.Values, 60+10*float64(b)+5*math.Sin(float64(k+mi)))
+			}
+			strip.Groups = append(strip.Groups, group)
+		}
+		strips.Panels = append(strips.Panels, strip)
+	}
+	for i, d := range []figures.Drawer{curves, matrices, strips} {
+		f, err := figures.Draw(d)
 		if err != nil {
 			panic(err)
 		}
-		p.Add(line)
-		p.Legend.Add(method, line)
+		one := page.Figure{Title: []string{"Accuracy by round", "Confusion matrices", "Clients by backbone"}[i],
+			Caption: "How a reader reads this figure, in a sentence or two."}
+		if one.SVG, one.Width, err = f.PageSVG(0); err == nil {
+			one.Phone, one.PhoneWidth, err = f.PageSVG(figures.PhoneWidth)
+		}
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, one)
 	}
-	canvas := vgsvg.New(6*vg.Inch, 3.5*vg.Inch)
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		panic(err)
-	}
-	return b.Bytes()
+	return out
 }
 
 // write writes a page into its own file and returns the path.

@@ -24,6 +24,7 @@ type headView struct {
 	Columns int
 	Lines   int
 	Text    bool
+	Meaning string
 }
 
 type cellView struct {
@@ -39,7 +40,7 @@ func viewTable(id string, t Table) (tableView, error) {
 	v := tableView{ID: id, Title: t.Title, Caption: t.Caption}
 	two := slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Over != "" })
 	for i, c := range t.Columns {
-		head := headView{Name: c.Name, Column: i, Columns: 1, Lines: 1, Text: c.Text}
+		head := headView{Name: c.Name, Column: i, Columns: 1, Lines: 1, Text: c.Text, Meaning: c.Meaning}
 		switch {
 		case two && c.Over == "":
 			head.Lines = 2

@@ -26,10 +26,13 @@ var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", 
 	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "parallel.js", "settings.js", "grid.js", "partition.js",
 	"run.js", "samples.js", "compare.js", "live.js", "keys.js", "start.js"}
 
+func dataURL(svg []byte) string {
+	return "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg)
+}
+
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"image": func(svg []byte) template.URL {
-		return template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg))
-	}}).Parse(source))
+	"image":  func(svg []byte) template.URL { return template.URL(dataURL(svg)) },
+	"source": func(svg []byte) template.Srcset { return template.Srcset(dataURL(svg)) }}).Parse(source))
 
 // view is the input of the template.
 type view struct {

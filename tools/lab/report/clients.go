@@ -154,9 +154,10 @@ func holds(c experiment.ClientInfo) bool {
 // to different client numbers. A client's value is therefore its mean over the runs with the same backbone.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
-	out := figures.Strips{Title: f.Title, Y: y}
+	axis := cmp.Or(f.Panel, v.axis)
+	out := figures.Strips{Title: f.Title, Y: y, Colours: v.colours(axis)}
 	by := cmp.Or(f.Group, "backbone")
-	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
+	for _, p := range facets(v.groups, axis) {
 		values, err := clientValues(p.groups, m, factor, by)
 		if err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ func TestStripsAcrossSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{Report: &Report{}, groups: []*results.Group{group}, metric: m, axis: "method"}
+	v := &view{Report: &Report{Results: &results.Results{}}, groups: []*results.Group{group}, metric: m, axis: "method"}
 	drawn, err := v.strips(configs.Figure{Kind: "strips"}, m)
 	if err != nil {
 		t.Fatal(err)

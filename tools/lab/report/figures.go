@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"promptfed/configs"
 	"promptfed/tools/lab/figures"
@@ -16,6 +17,8 @@ import (
 // namedFigure is a figure with the name of its files.
 type namedFigure struct {
 	file, title string
+	name        string // the title without what the caption says
+	caption     string // sentences: how to read it
 	drawn       *figures.Figure
 }
 
@@ -34,44 +37,6 @@ type view struct {
 func (v *view) note(format string, a ...any) {
 	v.Notes = append(v.Notes, results.OneLine(fmt.Errorf(format, a...).Error()))
 }
-
-// kind describes a kind of figures.
-type kind struct {
-	title string // the default title
-	// draw returns the figure. draw or Draw returns figures.ErrEmpty if the runs lack the necessary data.
-	draw      func(v *view, f configs.Figure, m results.Metric) (figures.Drawer, error)
-	evaluated bool // it shows accuracies, of one evaluation
-	deviates  bool // it has bands or error bars over seeds
-	single    bool // it shows single runs or points of the grid, without a mean over axes
-	every     bool // it includes every client or pair instead of a mean over axes
-}
-
-var kinds = map[string]kind{
-	configs.CurvesFigure: {title: "By round", draw: (*view).curves, evaluated: true, deviates: true},
-	"shots":              {title: "By examples of a class", draw: (*view).sensitivity, evaluated: true, deviates: true},
-	"sensitivity":        {title: "Sensitivity", draw: (*view).sensitivity, evaluated: true, deviates: true},
-	"heatmap":            {title: "Combinations", draw: (*view).heatmap, evaluated: true},
-	"scatter3":           {title: "Combinations", draw: (*view).scatter3, evaluated: true},
-	"box":                {title: "Clients", draw: (*view).box, evaluated: true, every: true},
-	"strips":             {title: "Clients by backbone", draw: (*view).strips, evaluated: true, every: true},
-	"significance":       {title: "Differences", draw: (*view).significance, evaluated: true, every: true},
-	configs.RanksFigure:  {title: "Mean ranks", draw: (*view).ranks, evaluated: true, single: true},
-	"cost":               {title: "Cost", draw: (*view).cost},
-	"bubbles":            {title: "Training examples by client and class", draw: (*view).bubbles, single: true},
-	"confusion":          {title: "Confusion matrix (first seed)", draw: (*view).confusion, single: true},
-	"terms":              {title: "Terms of the loss", draw: (*view).terms, single: true},
-	"tsne":               {title: "Prompts of clients (t-SNE)", draw: (*view).tsne, single: true},
-	"pca": {title: "Features of images and texts (principal components)", draw: (*view).pca,
-		single: true},
-}
-
-// standard lists the figures that every report with the necessary data has, unless the card has them: files, kinds and
-// horizontal axes.
-var standard = [][3]string{{"accuracy", configs.CurvesFigure, ""},
-	{"accuracy-bytes", configs.CurvesFigure, configs.BytesAxis},
-	{"accuracy-time", configs.CurvesFigure, configs.TimeAxis}, {"clients", "box", ""}, {"cost", "cost", ""},
-	{"partition", "bubbles", ""}, {"confusion", "confusion", ""}, {"significance", "significance", ""},
-	{"terms", "terms", ""}}
 
 // draw makes the card's figures and the standard figures. A figure that cannot be drawn becomes a note.
 func (v *view) draw(card *configs.PaperTable) {
@@ -108,8 +73,12 @@ func (v *view) add(file string, f configs.Figure) {
 		}
 	}
 	if f.Title == "" {
-		f.Title = cmp.Or(map[string]string{configs.BytesAxis: "By bytes sent",
-			configs.TimeAxis: "By simulated time"}[alongOf(f)], kinds[f.Kind].title)
+		f.Title = cmp.Or(map[string]string{configs.BytesAxis: "%s by bytes sent",
+			configs.TimeAxis: "%s by simulated time"}[alongOf(f)], kinds[f.Kind].title)
+		f.Title = strings.Replace(f.Title, "%s", sentence(m.Title), 1)
+		if f.Kind == "significance" {
+			f.Title += v.compared()
+		}
 	}
 	if v.several() {
 		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title
@@ -130,7 +99,13 @@ func (v *view) add(file string, f configs.Figure) {
 
 // addOf draws a figure of one metric. Its title states the metric and the averaged axes.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
-	f.Title += v.caption(f, m)
+	name, parts := f.Title, v.caption(f, m)
+	if views := m.Views(v.groups); kinds[f.Kind].evaluated && len(views) == 1 {
+		name += ", " + views[0] + " evaluation"
+	}
+	if len(parts) > 0 {
+		f.Title += " (" + strings.Join(parts, "; ") + ")"
+	}
 	var drawn *figures.Figure
 	err := fmt.Errorf("there is no figure of kind %q", f.Kind)
 	if k, ok := kinds[f.Kind]; ok {
@@ -146,13 +121,38 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 		v.note("figure %s is not drawn: %w", file, err)
 		return
 	}
-	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, drawn})
+	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, name, v.readAs(f, parts), drawn})
 }
 
-// caption returns the text after a figure's title: its evaluation, the methods without this evaluation, and the
-// averaged axes.
-func (v *view) caption(f configs.Figure, m results.Metric) string {
-	var parts []string
+// readAs returns the caption of a figure on the page.
+func (v *view) readAs(f configs.Figure, parts []string) string {
+	out, deviation := kinds[f.Kind].read, v.deviation(f)
+	if kinds[f.Kind].deviates && deviation == "" {
+		out = ""
+	}
+	for _, p := range parts {
+		switch _, rest, more := strings.Cut(p, " evaluation, without "); {
+		case p == deviation:
+			_, p, _ = strings.Cut(p, ", ")
+		case more:
+			p = rest + ": no such evaluation"
+		case strings.HasSuffix(p, " evaluation") && !strings.Contains(p, " and "): // the title says so
+			continue
+		}
+		out += " " + sentence(p) + "."
+	}
+	return strings.TrimSpace(out)
+}
+
+// sentence returns a text that begins with a capital.
+func sentence(text string) string {
+	_, n := utf8.DecodeRuneInString(text)
+	return strings.ToUpper(text[:n]) + text[n:]
+}
+
+// caption returns what stands in brackets after a figure's title: its evaluation, the methods without this evaluation,
+// and the averaged axes.
+func (v *view) caption(f configs.Figure, m results.Metric) (parts []string) {
 	if views := m.Views(v.groups); kinds[f.Kind].evaluated && len(views) > 0 {
 		text := strings.Join(views, " and ") + " evaluation"
 		var absent []string
@@ -165,7 +165,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 			}
 		}
 		if len(absent) > 0 {
-			text += "; " + strings.Join(absent, ", ") + ": -"
+			text += ", without " + strings.Join(absent, ", ")
 		}
 		parts = append(parts, text)
 	}
@@ -179,10 +179,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		}
 		parts = append(parts, what+strings.Join(over, " and "))
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(parts, "; ") + ")"
+	return parts
 }
 
 // deviation describes bands and error bars and their number of seeds; empty for figures without them.

@@ -18,7 +18,7 @@ func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, erro
 	}
 	slices.Reverse(rows)
 	factor, y := scale(m)
-	out := figures.HeatMap{Title: f.Title, X: f.X, Y: f.Y, Value: y.Label, Palette: figures.BlueRed,
+	out := figures.HeatMap{Title: f.Title, X: f.X, Y: f.Y, Value: y.Label,
 		ColumnNames: labelsOf(columns), RowNames: labelsOf(rows)}
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.HeatPanel{}
@@ -43,7 +43,7 @@ func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, erro
 
 func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := scale(m)
-	out := figures.Scatter3{Title: f.Title, Value: y.Label, Palette: figures.BlueRed}
+	out := figures.Scatter3{Title: f.Title, Value: y.Label}
 	var at [3]map[string]float64
 	for k, axis := range []string{f.X, f.Y, f.Z} {
 		labels := labelsOf(facets(v.groups, axis))

@@ -88,15 +88,14 @@ func (v *view) curves(f configs.Figure, m results.Metric) (figures.Drawer, error
 	return figures.Curves{Title: f.Title, Colours: v.colours(axis), Panels: panels}, nil
 }
 
-// colours returns the colours of an axis's labels, both raw and as displayed. They are the colours of the labels'
-// methods if there are several methods. A label with several methods gets a colour after the methods' colours.
+// colours returns the colours of an axis's labels, both raw and as displayed: the colours of the labels' methods if
+// there are several methods, and none for a label with several methods.
 func (v *view) colours(axis string) figures.Colours {
 	methods := v.methods()
 	if len(methods) < 2 {
 		return nil
 	}
 	out, of := figures.Colours{}, figures.MethodColours(methods)
-	others := len(methods)
 	for _, l := range facets(v.groups, axis) {
 		var places []int
 		for _, g := range l.groups {
@@ -105,7 +104,7 @@ func (v *view) colours(axis string) figures.Colours {
 			}
 		}
 		if len(places) != 1 {
-			places, others = []int{others}, others+1
+			continue
 		}
 		for _, label := range []string{l.label, titleOf(axis, l.label, true)} {
 			out[label] = places[0]

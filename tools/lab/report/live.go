@@ -27,6 +27,7 @@ type livePage struct {
 	last  *Report
 	shape string // names and states of all runs at the time of the tables
 	runs  map[*results.Run]page.Run
+	began string // dates of the runs at the time of the tables
 }
 
 // report reads the changes. It rebuilds tables and tests, which cover finished runs, after a run finished.
@@ -57,17 +58,24 @@ func (p *livePage) report() (page.Report, error) {
 	shape := b.String()
 	if p.last != nil && shape == p.shape {
 		r.main, r.more, r.tests, r.kept = p.last.main, p.last.more, p.last.tests, p.runs
-	} else if err := r.build(); err != nil {
-		return page.Report{}, err
+	} else {
+		if err := r.build(); err != nil {
+			return page.Report{}, err
+		}
+		p.began = dates(order)
 	}
 	p.last, p.shape = r, shape
 	out, err := r.page()
+	out.Title += " in " + filepath.Base(folder)
+	if p.began != "" {
+		out.Subtitle += " · " + p.began
+	}
 	out.Live, p.runs = true, map[*results.Run]page.Run{}
 	for i, run := range out.Runs {
 		p.runs[order[i]] = run
 	}
 	if len(found.Plans) != 1 || len(found.Of(nil)) > 0 {
-		out.Title, out.Card = folder, nil
+		out.Card = nil
 	}
 	return out, err
 }
@@ -92,6 +100,30 @@ func (p *livePage) details(id string) (page.Run, error) {
 	}
 	out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
 	return out, pageDetails(&run, &out)
+}
+
+// dates returns the day on which the first run began and, if it is another, that of the last run.
+func dates(runs []*results.Run) string {
+	var first, last time.Time
+	for _, run := range runs {
+		if p, err := runfolder.ReadProvenance(run.Dir); err == nil && len(p.Calls) > 0 {
+			at := p.Calls[0].Start.Local()
+			if first.IsZero() || at.Before(first) {
+				first = at
+			}
+			if at.After(last) {
+				last = at
+			}
+		}
+	}
+	a, b := first.Format("2 January 2006"), last.Format("2 January 2006")
+	switch {
+	case first.IsZero():
+		return ""
+	case a == b:
+		return "began on " + a
+	}
+	return "began on " + a + " to " + b
 }
 
 // origin describes how a run was started, from its folder. Reports omit it, because it differs between two runs of one

@@ -19,24 +19,19 @@ import (
 
 // page returns the content of report.html.
 func (r *Report) page() (page.Report, error) {
-	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
-	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
-		c := r.Plans[0].Card
-		p.Title = r.Plans[0].Name // the card states the rest
+	p := page.Report{Notes: r.Notes, Environment: environment()}
+	p.Title, p.Subtitle = r.title()
+	if plan := r.plan(); plan != nil && plan.Card != nil {
+		c := plan.Card
 		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
 	}
-	for _, t := range slices.Concat(r.main, r.more) {
-		p.Tables = append(p.Tables, pageTable(t))
-	}
-	for _, t := range r.tests {
-		p.Significance = append(p.Significance, pageTable(t))
-	}
+	r.tables(&p)
 	for _, f := range r.figures {
-		svg, err := f.drawn.PageSVG()
+		shown, err := pageFigure(f)
 		if err != nil {
 			return p, fmt.Errorf("figure %s: %w", f.file, err)
 		}
-		p.Figures = append(p.Figures, page.Figure{Title: f.title, SVG: svg})
+		p.Figures = append(p.Figures, shown)
 	}
 	curves := r.pageMetrics(&p)
 	p.Methods = r.methods()
@@ -59,15 +54,15 @@ func (r *Report) page() (page.Report, error) {
 	return p, nil
 }
 
-// methods lists the trained methods in the order of the groups.
+// methods lists the trained methods, sorted. Their places are those of their colours.
 func (r *Report) methods() []string {
-	var out []string
+	all := map[string]bool{}
 	for _, g := range r.Groups {
-		if m := methodOf(g); m != "" && !slices.Contains(out, m) {
-			out = append(out, m)
+		if m := methodOf(g); m != "" {
+			all[m] = true
 		}
 	}
-	return out
+	return results.SortedKeys(all)
 }
 
 // methodOf returns the label of an axis of methods, or the group's trained method.
@@ -75,7 +70,7 @@ func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Met
 
 // counted states the number of runs on the page.
 func (r *Report) counted() string {
-	n := map[results.State]int{}
+	n, total := map[results.State]int{}, 0
 	for run := range results.Runs(r.Groups) {
 		n[run.State]++
 	}
@@ -83,9 +78,16 @@ func (r *Report) counted() string {
 	for _, s := range []results.State{results.Done, results.Unfinished, results.Failed, results.Missing} {
 		if n[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[s], s))
+			total += n[s]
 		}
 	}
-	return "runs: " + strings.Join(parts, ", ")
+	switch {
+	case total == 1:
+		return "1 run " + parts[0][2:]
+	case len(parts) == 1:
+		return strings.Replace(parts[0], " ", " runs ", 1)
+	}
+	return fmt.Sprintf("%d runs: %s", total, strings.Join(parts, ", "))
 }
 
 // pageMetrics lists the metrics of curves that some run has, except metrics of single domains, sets and notes.
@@ -109,7 +111,7 @@ func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name
 	}
-	return joinTitle(g.Plan.Name, g.Name)
+	return joinTitle(r.sweepName(g.Plan), g.Name)
 }
 
 func (r *Report) runName(g *results.Group, run *results.Run) string {
@@ -134,7 +136,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Reason, Planned: run.Planned,
 		Tags: run.Tags, Config: run.Config}
 	if g.Plan != nil {
-		out.Sweep = g.Plan.Name
+		out.Sweep = r.sweepName(g.Plan)
 	}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {
@@ -206,13 +208,18 @@ func pageDetails(run *results.Run, out *page.Run) error {
 }
 
 func pageTable(t *tables.Table) page.Table {
-	out := page.Table{Title: t.Title, Caption: strings.Join(t.Sentences("Bold", "", "Below"), " ")}
+	out := page.Table{Title: t.Title}
+	meaning := map[string]string{}
+	for _, d := range t.Definitions {
+		meaning[d[0]] = d[1]
+	}
 	for _, a := range t.RowAxes {
 		out.Columns = append(out.Columns, page.Column{Name: a, Text: true})
 	}
 	for j := range t.Columns {
 		h := t.Head(j)
-		out.Columns = append(out.Columns, page.Column{Name: h[len(h)-1], Over: strings.Join(h[:len(h)-1], ", ")})
+		out.Columns = append(out.Columns, page.Column{Name: h[len(h)-1], Over: strings.Join(h[:len(h)-1], ", "),
+			Meaning: meaning[strings.TrimSuffix(h[len(h)-1], " (%)")]})
 	}
 	for _, r := range t.Rows {
 		row := page.Row{Summary: r.Average}

@@ -15,7 +15,7 @@ import (
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
 	l := r.Layout
 	if l.Title = "Runs"; p != nil {
-		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
+		l.Title, l.Smoke, l.Card = r.sweepName(p), p.Smoke, p.Card
 	}
 	if c := l.Card; c != nil {
 		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
@@ -49,7 +49,7 @@ func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
 		Columns: []string{tables.MetricAxis}, Second: main.Second, Smoke: main.Smoke}
 	if p != nil {
-		l.Title += ": " + p.Name
+		l.Title += ": " + r.sweepName(p)
 	}
 	for _, a := range results.Axes(groups) {
 		l.Rows = append(l.Rows, a.Name)
@@ -82,6 +82,11 @@ func (v *view) compare() {
 			v.compareIn(m, level)
 		}
 	}
+}
+
+// compared names the labels that are compared.
+func (v *view) compared() string {
+	return cmp.Or(map[string]string{"method": "methods", results.RunAxis: "runs"}[v.axis], "labels of "+v.axis)
 }
 
 // control returns the card's reference label for all comparisons; empty for pairwise comparisons.
@@ -128,10 +133,10 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 		some = some[:longestPairs]
 		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
 	}
-	title := "Differences between labels of " + v.axis + ", paired over " +
+	title := "Differences between " + v.compared() + ", paired over " +
 		string(level) + evaluationOf(m.Views(v.groups))
 	if v.plan != nil {
-		title += ": " + v.plan.Name
+		title += ": " + v.name
 	}
 	v.tests = append(v.tests, tables.Pairs(title, v.axis, m, m.TitleOf(v.groups), some))
 }

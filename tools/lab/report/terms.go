@@ -39,7 +39,7 @@ const maxTermPanels = 12
 // terms draws the gradient norm of each term of the loss over rounds, relative to cross entropy, group by group. It
 // omits a cross entropy that is the only such term, because its value is 1.
 func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
-	out := figures.Curves{Title: f.Title}
+	out := figures.Curves{Title: f.Title, Colours: figures.Colours{}} // terms are no methods
 	more := 0
 	for _, g := range v.groups {
 		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"},

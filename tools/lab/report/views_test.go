@@ -154,11 +154,11 @@ func TestFigureTitles(t *testing.T) {
 		got[f.file] = f.title
 	}
 	for file, title := range map[string]string{
-		"accuracy-global": "By round (global evaluation; B: -; ± sample deviation, n = 2 seeds; averaged over beta: " +
-			"0.1, 5)",
-		"accuracy-personal": "By round (personal evaluation; ± sample deviation, n = 2 seeds; averaged over beta: " +
-			"0.1, 5)",
-		"clients-personal": "Clients (personal evaluation; over beta: 0.1, 5)",
+		"accuracy-global": "Accuracy by round (global evaluation, without B; ± sample deviation, n = 2 seeds; " +
+			"averaged over beta: 0.1, 5)",
+		"accuracy-personal": "Accuracy by round (personal evaluation; ± sample deviation, n = 2 seeds; " +
+			"averaged over beta: 0.1, 5)",
+		"clients-personal": "Accuracy of clients (personal evaluation; over beta: 0.1, 5)",
 	} {
 		if got[file] != title {
 			t.Errorf("%s: %q, want %q", file, got[file], title)
@@ -169,14 +169,14 @@ func TestFigureTitles(t *testing.T) {
 	}
 	v.Select(results.PersonalView)
 	for f, want := range map[configs.Figure]string{
-		{Kind: "curves", Line: "method", Panel: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds)",
-		{Kind: "heatmap", X: "beta", Y: "method"}:       " (personal evaluation)",
-		{Kind: "sensitivity", X: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds; averaged " +
-			"over method: A, B)",
-		{Kind: "cost"}:    " (averaged over beta: 0.1, 5)",
+		{Kind: "curves", Line: "method", Panel: "beta"}: "personal evaluation; ± sample deviation, n = 2 seeds",
+		{Kind: "heatmap", X: "beta", Y: "method"}:       "personal evaluation",
+		{Kind: "sensitivity", X: "beta"}: "personal evaluation; ± sample deviation, n = 2 seeds; averaged " +
+			"over method: A, B",
+		{Kind: "cost"}:    "averaged over beta: 0.1, 5",
 		{Kind: "bubbles"}: "",
 	} {
-		if got := v.caption(f, v.metric); got != want {
+		if got := strings.Join(v.caption(f, v.metric), "; "); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
@@ -252,8 +252,8 @@ func TestFacetTitles(t *testing.T) {
 }
 
 // TestColours: a label has the colour of its method, whose index is the index in the page's list. This holds for the
-// raw label and for the label with its axis, which figures display for numbers. A label of two methods has a colour
-// after the methods' colours.
+// raw label and for the label with its axis, which figures display for numbers. A label of two methods has none of
+// their colours.
 func TestColours(t *testing.T) {
 	var groups []*results.Group
 	for _, g := range [][3]string{{"a", "1", "CoOp"}, {"b", "L2 CoOp", "L2 CoOp"}, {"c", "both", "CoOp"},
@@ -263,7 +263,7 @@ func TestColours(t *testing.T) {
 	}
 	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups}
 	got := v.colours("kind")
-	want := figures.Colours{"1": 0, "kind 1": 0, "L2 CoOp": 1, "kind L2 CoOp": 1, "both": 2, "kind both": 2}
+	want := figures.Colours{"1": 0, "kind 1": 0, "L2 CoOp": 1, "kind L2 CoOp": 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("colours %v, want %v", got, want)
 	}

@@ -21,7 +21,9 @@ func (b *builder) finish() {
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
-				say("%s: %s.", m.ColumnHead(b.metric), m.TitleOf(b.groups))
+				d := [2]string{m.ColumnHead(b.metric), m.TitleOf(b.groups)}
+				t.Definitions = append(t.Definitions, d)
+				say("%s: %s.", d[0], d[1])
 			}
 		}
 	} else {

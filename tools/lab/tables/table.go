@@ -41,20 +41,21 @@ type Layout struct {
 
 // Table is a table with its cells, ready for any format.
 type Table struct {
-	Title   string
-	Metric  string   // the given name
-	Caption []string // sentences: the meaning of the numbers and their averaging
-	Facts   []string // sentences of Caption that every reader of the numbers needs
-	Legend  Legend
-	RowAxes []string // heads of the columns that hold row labels
-	ColAxes []string
-	Columns []Head
-	Rows    []Row
-	Notes   []string // texts for the marks [1], [2] and so on
-	Remarks []string // sentences from the card: errors in the paper, and differences in this reproduction
-	second  bool
-	axes    []string // of the grid, for the CSV
-	views   []string // evaluations of the cells
+	Title       string
+	Metric      string      // the given name
+	Caption     []string    // sentences: the meaning of the numbers and their averaging
+	Definitions [][2]string // of Caption: heads of columns and their meanings
+	Facts       []string    // sentences of Caption that every reader of the numbers needs
+	Legend      Legend
+	RowAxes     []string // heads of the columns that hold row labels
+	ColAxes     []string
+	Columns     []Head
+	Rows        []Row
+	Notes       []string // texts for the marks [1], [2] and so on
+	Remarks     []string // sentences from the card: errors in the paper, and differences in this reproduction
+	second      bool
+	axes        []string // of the grid, for the CSV
+	views       []string // evaluations of the cells
 	// severalData reports that otherwise comparable cells come from runs on different data or partitions.
 	severalData bool
 }

@@ -32,7 +32,7 @@ class Chart {
       scales: {
         x: { time: false, distr: how.logx ? 3 : 1, range: () => this.range || this.full },
         y: how.logy ? { distr: 3, range: (u, min, max) => (min == null ? [0.1, 1] : uPlot.rangeLog(min, max, 10, false)) }
-          : { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(...(how.ends || [min, max]), 0.08, true)) },
+          : { range: (u, min, max) => (min == null ? [0, 1] : spread(...(how.ends || [min, max]))) },
       },
       axes: [
         { ...axis, size: 34, ...(how.along ? { values: (u, ticks) => ticks.map((v) => formatTick(v, how.along.unit)) } : how.logx ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }) },
@@ -198,6 +198,9 @@ class Chart {
     this.plot.setCursor({ left: -10, top: -10 });
   }
 }
+
+// spread is the range of an axis around values; one value alone stands in the middle.
+const spread = (min, max) => (min === max ? [min - 1, max + 1] : uPlot.rangeNum(min, max, 0.08, true));
 
 const svgSpace = "http://www.w3.org/2000/svg";
 

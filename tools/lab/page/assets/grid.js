@@ -14,7 +14,8 @@ class Grid {
     new ResizeObserver(() => { if (this.view && host.parentElement.clientWidth !== this.width) this.draw(this.view); }).observe(host.parentElement);
   }
 
-  // draw takes {clients, classes, counts[client][class], largest, colour(client), strips: [colour(client)], form}.
+  // draw takes {clients, classes, counts[client][class], largest, colour(share of largest), strips: [colour(client)], form}, and for cells
+  // names of the columns and whole, whether a class has cells without counts.
   draw(view) {
     this.view = view;
     const { clients, classes } = view, host = this.host;
@@ -23,9 +24,10 @@ class Grid {
     const measure = this.pen(this.parts.side, 1, 1);
     const label = Math.max(...classes.map((c) => measure.measureText(c).width), 10);
     this.left = Math.ceil(Math.min(label + 16, narrow ? 96 : 190));
-    this.head = 26 + 6 * view.strips.length;
+    this.head = view.names ? Math.ceil(Math.min(label, 110)) + 14 : 26 + 6 * view.strips.length;
     this.w = Math.min(44, Math.max(narrow ? 12 : 8, Math.floor((this.width - this.left - 2) / clients.length)));
     this.h = Math.min(30, Math.max(14, Math.floor(400 / classes.length)), Math.max(14, this.w));
+    if (view.names) this.w = this.h = Math.min(30, Math.max(5, Math.floor((this.width - this.left - 2) / classes.length)));
     this.sheet.style.gridTemplateColumns = `${this.left}px ${this.w * clients.length}px`;
     this.pen(this.parts.corner, this.left, this.head);
     this.drawTop();
@@ -52,6 +54,7 @@ class Grid {
   drawTop() {
     const { clients, strips } = this.view;
     const c = this.pen(this.parts.top, this.w * clients.length, this.head);
+    if (this.view.names) return this.drawNames(c);
     c.textAlign = "center";
     const widest = c.measureText(String(Math.max(...clients))).width + 6;
     const step = [1, 2, 5, 10, 20, 50, 100].find((s) => s * this.w >= widest) || 200;
@@ -64,15 +67,29 @@ class Grid {
     }));
   }
 
+  // drawNames writes the names of columns upright.
+  drawNames(c) {
+    const step = Math.ceil(11 / this.w);
+    this.view.names.forEach((name, i) => {
+      if (i % step) return;
+      c.save();
+      c.translate(i * this.w + this.w / 2, this.head - 6);
+      c.rotate(-Math.PI / 2);
+      c.fillText(fit(c, name, this.head - 10), 0, 1);
+      c.restore();
+    });
+  }
+
   drawSide() {
     const { classes } = this.view;
     const c = this.pen(this.parts.side, this.left, this.h * classes.length);
     c.textAlign = "right";
-    classes.forEach((name, i) => c.fillText(fit(c, name, this.left - 14), this.left - 8, i * this.h + this.h / 2 + 1));
+    const step = Math.ceil(11 / this.h);
+    classes.forEach((name, i) => i % step || c.fillText(fit(c, name, this.left - 14), this.left - 8, i * this.h + this.h / 2 + 1));
   }
 
   drawBody() {
-    const { clients, classes, counts, largest, colour, form } = this.view;
+    const { clients, classes, counts, largest, colour, form, whole } = this.view;
     const { w, h } = this;
     const c = this.pen(this.parts.body, w * clients.length, h * classes.length);
     c.strokeStyle = cssColour("--line");
@@ -81,22 +98,21 @@ class Grid {
     for (let i = 0; i <= classes.length; i++) { c.moveTo(0, i * h); c.lineTo(w * clients.length, i * h); }
     if (w >= 12) for (let i = 0; i <= clients.length; i++) { c.moveTo(i * w, 0); c.lineTo(i * w, h * classes.length); }
     c.stroke();
+    c.fillStyle = colour(0);
+    classes.forEach((_, cls) => { if (whole && whole(cls)) c.fillRect(0, cls * h, w * clients.length, h); });
+    const gap = w > 10 && !whole ? 0.5 : 0;
     clients.forEach((k, i) => {
-      c.fillStyle = colour(k);
       for (const [cls, n] of counts[k]) {
-        const share = Math.sqrt(n / largest);
+        c.fillStyle = colour(n / largest);
         if (form === "cells") {
-          c.globalAlpha = 0.1 + 0.9 * share;
-          c.fillRect(i * w + 0.5, cls * h + 0.5, w - 1, h - 1);
+          c.fillRect(i * w + gap, cls * h + gap, w - 2 * gap, h - 2 * gap);
         } else {
-          c.globalAlpha = 0.85;
           c.beginPath();
-          c.arc(i * w + w / 2, cls * h + h / 2, Math.max(1, share * (Math.min(w, h) / 2 - 0.5)), 0, 7);
+          c.arc(i * w + w / 2, cls * h + h / 2, Math.max(1, Math.sqrt(n / largest) * (Math.min(w, h) / 2 - 0.5)), 0, 7);
           c.fill();
         }
       }
     });
-    c.globalAlpha = 1;
   }
 
   go(i, cls, follow) {

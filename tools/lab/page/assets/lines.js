@@ -62,16 +62,17 @@ function without(run, axis, seeds) {
 }
 
 // colourLines gives every line the colour of its method, whichever other lines are shown, and lines of one colour other
-// dashes. A line that is of no single method has a colour behind those of the methods; where all runs are of one method,
-// each line has its own.
+// dashes. A line that is of no single method is grey; where all runs are of one method, each line has its own colour.
 function colourLines(lines) {
-  const used = new Map();
-  let others = data.methods.length > 1 ? data.methods.length : 0;
+  const used = new Map(), several = data.methods.length > 1;
+  let others = 0;
   for (const line of lines) {
-    const colour = data.methods.length > 1 && line.method ? methodColour(line.method) : lineColour(others++);
-    const nth = used.get(colour) || 0;
-    used.set(colour, nth + 1);
-    Object.assign(line, { colour, dash: dashes[nth % dashes.length], width: 2 });
+    const grey = several && !line.method;
+    const colour = grey ? groupColour(others) : several ? methodColour(line.method) : lineColour(others);
+    const before = grey ? others : used.get(colour) || 0;
+    if (grey || !several) others++;
+    used.set(colour, before + 1);
+    Object.assign(line, { colour, dash: dashes[before % dashes.length], width: 2 });
   }
   return lines;
 }
@@ -88,19 +89,19 @@ function smoothed(lines, weight) {
   return lines.map((l) => ({ ...l, y: run(l.y), low: run(l.low), high: run(l.high) }));
 }
 
-// clientLines has a line per client of a run, coloured by what the clients differ in, and their mean.
+// clientLines has a grey line per client of a run, by what the clients differ in, and their mean in the colour of the method.
 function clientLines(run) {
   const part = run.part >= 0 ? data.parts[run.part] : null;
   const kind = part ? kindOf(part) : null;
   const lines = run.clients.y.map((y, k) => {
     const client = part && part.clients[k], place = kind && client ? kind.place(client) : k;
     return {
-      key: "c" + k, name: clientName(client, k), x: run.clients.x, y, low: null, high: null, width: 1.25, colour: lineColour(place),
-      dash: kind ? [] : dashes[Math.floor(k / data.colours.light.length) % dashes.length],
+      key: "c" + k, name: clientName(client, k), x: run.clients.x, y, low: null, high: null, width: 1.25, colour: groupColour(place),
+      dash: dashes[(kind ? place : Math.floor(k / data.colours.groupsLight.length)) % dashes.length],
     };
   });
   const mean = curveOf(run, run.clients.m);
-  if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: cssColour("--text"), dash: [], width: 3 });
+  if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: data.methods.length > 1 ? methodColour(run.method) : lineColour(0), dash: [], width: 3 });
   return lines.map((l) => along(l, [run]));
 }
 

@@ -29,8 +29,7 @@ function startPartition() {
     totals = counts.map((list) => list.reduce((sum, [, n]) => sum + n, 0));
     let largest = 1;
     for (const list of counts) for (const [, n] of list) largest = Math.max(largest, n);
-    const kind = kindOf(p);
-    const strips = ["d", "b"].map((f) => stripOf(p, f, kind)).filter(Boolean);
+    const strips = ["d", "b"].map((f) => stripOf(p, f)).filter(Boolean);
     const clients = p.clients.map((_, k) => k).sort((a, b) => {
       if (order.value === "size") return totals[b] - totals[a] || a - b;
       if (order.value === "number") return a - b;
@@ -38,7 +37,7 @@ function startPartition() {
     });
     view = {
       clients, classes: p.classes, counts, largest, form: form.value,
-      colour: kind ? (k) => lineColour(kind.place(p.clients[k])) : () => lineColour(0),
+      colour: (share) => (form.value === "cells" ? mapColour(share) : groupColour(1)),
       strips: strips.map((t) => (k) => t.colour(p.clients[k])),
     };
     grid.draw(view);
@@ -49,8 +48,9 @@ function startPartition() {
 
   function key(strips, largest) {
     const name = splits[Number(split.value)][1];
-    const entries = strips.flatMap((t) => t.names.map((n) => el("span", {}, swatch({ colour: t.colour({ [t.field]: n }), width: 6, dash: [] }), n || "none")));
-    $("partition-key").replaceChildren(el("span", {}, `Largest: ${largest} ${name} examples`), ...entries);
+    const entries = strips.flatMap((t) => [el("span", {}, orders[t.field] + ":"), ...t.names.map((n) => el("span", {}, swatch({ colour: t.colour({ [t.field]: n }), width: 6, dash: [] }), n || "none"))]);
+    const sizes = form.value === "cells" ? mapKey("0", `${largest} ${name} examples`) : el("span", {}, `Largest circle: ${largest} ${name} examples`);
+    $("partition-key").replaceChildren(sizes, ...entries);
   }
 
   function read(i, cls) {
@@ -104,10 +104,8 @@ function pairsOf(list) {
   return out;
 }
 
-// stripOf colours clients by a field in which they differ; colours follow on those of the kind that bubbles have.
-function stripOf(part, field, kind) {
+// stripOf colours clients by a field in which they differ.
+function stripOf(part, field) {
   const names = [...new Set(part.clients.map((c) => c[field]))];
-  if (names.length < 2) return null;
-  const after = kind && kind.field !== field ? kind.names.length : 0;
-  return { field, names, colour: (c) => lineColour(after + names.indexOf(c[field])) };
+  return names.length < 2 ? null : { field, names, colour: (c) => groupColour(names.indexOf(c[field])) };
 }

@@ -72,7 +72,8 @@ function drawConfusion(c) {
   const counts = c.classes.map(() => []);
   for (const [a, b, k] of c[view]) counts[b].push([a, k / t[a]]);
   confusion = { c, view, t, of: new Map(c[view].map(([a, b, k]) => [a * n + b, k])) };
-  confusionGrid.draw({ clients: c.classes.map((_, i) => i), classes: c.classes, counts, largest: 1, form: "cells", strips: [], colour: () => lineColour(0) });
+  confusionGrid.draw({ clients: c.classes.map((_, i) => i), classes: c.classes, names: c.classes, whole: (cls) => t[cls] > 0, counts, largest: 1, form: "cells", strips: [], colour: mapColour });
+  $("classes-key").replaceChildren(mapKey("0", "1, share of the class"));
   readConfusion(null);
   $("classes-grid").setAttribute("aria-label", `Confusion matrix of ${n} classes; arrow keys read it`);
   const by = Object.fromEntries(views.map((v) => [v, totals(v)]));
@@ -99,7 +100,7 @@ function drawTerms(terms) {
   $("terms-tool").hidden = !terms.length;
   if (!terms.length) return;
   if (!termsChart) termsChart = new Chart($("terms-chart"), () => {});
-  const lines = terms.map((t, i) => ({ key: t.name, name: t.name, x: intern(t.x.map((x) => x + 1)), y: t.relative, low: null, high: null, colour: lineColour(i), dash: dashes[Math.floor(i / data.colours.light.length) % dashes.length], width: 2 }));
+  const lines = terms.map((t, i) => ({ key: t.name, name: t.name, x: intern(t.x.map((x) => x + 1)), y: t.relative, low: null, high: null, colour: groupColour(i), dash: dashes[i % dashes.length], width: 2 }));
   termsChart.draw(lines, lines, "", { logy: true });
   const last = (v) => { const x = lastOf(v); return x == null ? "–" : { text: formatValue(x, ""), key: x }; };
   $("terms-table").replaceChildren(makeTable("Terms of the loss, last round", [{ name: "term", text: true }, { name: "value" }, { name: "gradient norm" }, { name: "relative to cross entropy's" }],

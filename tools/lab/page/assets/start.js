@@ -8,6 +8,7 @@ function startWritten(box) {
     markMethods(table);
   }
 }
+document.querySelectorAll(".scroll.drawing, .scroll.grid").forEach(fade);
 for (const start of [startTheme, () => startWritten(document), startRuns, startCurves, startSettings, startCompare, startRun, startPartition, startSamples, startLive, startKeys]) guarded(start)();
 
 // A link to a section keeps what was chosen.
@@ -36,8 +37,6 @@ const onScreen = new IntersectionObserver((entries) => {
         continue;
       }
       a.setAttribute("aria-current", "true");
-      const list = a.closest("ul"); // on a phone the links scroll
-      list.scrollLeft = a.offsetLeft - (list.clientWidth - a.offsetWidth) / 2;
     }
   }
 }, { rootMargin: "-10% 0px -80% 0px" });

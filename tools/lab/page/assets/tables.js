@@ -18,7 +18,7 @@ function enhance(table) {
     const column = Number(th.dataset.column);
     const numeric = original.some((r) => r.cells[column] && r.cells[column].dataset.key !== undefined);
     const order = numeric ? ["descending", "ascending", ""] : ["ascending", "descending", ""];
-    const button = el("button", { type: "button", title: "Sort by this column" }, ...th.childNodes);
+    const button = el("button", { type: "button", title: [th.title, "Sort by this column"].filter(Boolean).join(". ") }, ...th.childNodes);
     button.addEventListener("click", () => {
       const now = th.getAttribute("aria-sort") || "";
       const next = order[(order.indexOf(now) + 1) % order.length];

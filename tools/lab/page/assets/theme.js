@@ -62,8 +62,18 @@ function recolour() {
   }
 }
 
-// Colours of lines are those of the report's figures; every one has a contrast of 3 and more with the page it stands on.
-const lineColour = (i) => {
-  const list = data.colours[isDark() ? "dark" : "light"];
-  return list[i % list.length];
-};
+// Colours are those of the report's figures; every one has a contrast of 3 and more with the page it stands on. Lines have lineColour
+// where they are of one method, or where all runs are; whatever else there is has groupColour.
+const lineColour = (i) => nth(data.colours[isDark() ? "dark" : "light"], i);
+const groupColour = (i) => nth(data.colours[isDark() ? "groupsDark" : "groupsLight"], i);
+const nth = (list, i) => list[i % list.length];
+
+// mapColour is the colour of a share between 0 and 1, in every drawing of shares or counts.
+const mapColour = (share) => data.colours.map[Math.round(share * (data.colours.map.length - 1))];
+
+// mapKey explains the colours of a drawing.
+function mapKey(low, high) {
+  const ramp = el("span", { class: "ramp" });
+  ramp.style.background = `linear-gradient(to right, ${data.colours.map.join()})`;
+  return el("span", {}, low, ramp, high);
+}

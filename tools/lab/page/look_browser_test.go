@@ -1,0 +1,161 @@
+package page_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"promptfed/tools/lab/figures"
+)
+
+// clipped lists visible titles, legends, labels and pictures that are cut, or that leave the window. A box that scrolls
+// must say so: it fades at its right end, as class more.
+const clipped = `(() => {
+	const bad = [], name = (e) => e.tagName + "#" + e.id + "." + e.className + " " + e.textContent.trim().slice(0, 30);
+	for (const e of document.querySelectorAll("main *, header *, nav *")) {
+		if (!e.checkVisibility() || e.closest(".heard, svg, .u-wrap, .tip, option")) continue;
+		const box = e.closest(".scroll"), r = e.getBoundingClientRect();
+		if (!box && r.width > 0 && (r.left < -1 || r.right > innerWidth + 1)) bad.push("outside: " + name(e));
+		const more = e.scrollWidth - e.clientWidth;
+		if (e === box) {
+			if (e.scrollLeft === 0 && more > 2 && !e.classList.contains("more")) bad.push("hides: " + name(e));
+			if (more > 2 && e.matches(".drawing") && !e.closest(".long")) bad.push("scrolls: " + name(e));
+		} else if (!box && more > 1 && !["inline", "contents"].includes(getComputedStyle(e).display) &&
+			!e.matches("select, input, .choose")) bad.push("clipped: " + name(e));
+	}
+	return bad;
+})()`
+
+// TestWidths: from a phone to a large screen nothing is wider than the window, and no heading, legend, label or figure
+// is cut. Tables, and figures that cannot be narrower, scroll in a box that shows it.
+func TestWidths(t *testing.T) {
+	b := newTab(t)
+	r := sample(20, 60)
+	for i := range r.Runs { // names without blanks are the hardest to fit
+		r.Runs[i].Name = strings.ReplaceAll(r.Runs[i].Name, " ", "_") + "_with_a_long_name_of_one_word"
+	}
+	file := write(t, r)
+	for _, width := range []int64{360, 390, 768, 1440, 2560} {
+		for _, lines := range []string{"groups", "clients"} {
+			b.window(width, 900)
+			b.load(file)
+			b.until(`document.documentElement.dataset.ready === "true"`)
+			b.choose("curves-lines", lines)
+			b.run(`document.querySelectorAll("details").forEach((d) => (d.open = true))`)
+			b.frame()
+			if got := js[int](b, `document.documentElement.scrollWidth`); got != int(width) {
+				t.Errorf("the page is %d wide in a window of %d", got, width)
+			}
+			if bad := js[[]string](b, clipped); len(bad) > 0 {
+				t.Errorf("%d points, %s: %q", width, lines, bad[:min(len(bad), 12)])
+			}
+		}
+	}
+	if !js[bool](b, `document.getElementById("curves-legend").getBoundingClientRect().left >=
+		document.getElementById("curves-plots").getBoundingClientRect().right`) {
+		t.Error("a large screen does not show the legend beside the plot")
+	}
+	b.quiet()
+}
+
+// TestDefinitions: meanings of columns are on the page once, closed at first, and open with the keyboard.
+func TestDefinitions(t *testing.T) {
+	r := sample(10, 8)
+	b := open(t, r)
+	const seen = `document.querySelector("#definitions dd").checkVisibility()`
+	if js[bool](b, seen) {
+		t.Error("definitions are open at first")
+	}
+	b.focus("#definitions summary")
+	b.key(kb.Enter)
+	b.until(seen)
+	text := b.text("main")
+	for _, d := range r.Definitions {
+		if n := strings.Count(text, d.Value); n != 1 {
+			t.Errorf("%q is on the page %d times", d.Value, n)
+		}
+	}
+	b.quiet()
+}
+
+// cell returns the colour #rrggbb at the middle of a cell of a grid.
+func (b *tab) cell(grid string, column, row, columns, rows int) string {
+	b.Helper()
+	return js[string](b, fmt.Sprintf(`(() => {
+		const c = document.querySelector("#%s .body"), w = c.width / %d, h = c.height / %d;
+		const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+		copy.drawImage(c, 0, 0);
+		const [r, g, b] = copy.getImageData((%d + 0.5) * w, (%d + 0.5) * h, 1, 1).data;
+		return "#" + [r, g, b].map((x) => x.toString(16).padStart(2, "0")).join("");
+	})()`, grid, columns, rows, column, row))
+}
+
+// TestOneColourMap: shares of confusion matrices and counts of partitions have the colours of the figures' heat maps,
+// in both themes, and classes stand from top to bottom.
+func TestOneColourMap(t *testing.T) {
+	r := sample(10, 8)
+	colours, n := figures.SequentialColours(64), len(madeClasses)
+	b := open(t, r)
+	b.choose("partition-form", "cells")
+	counts := r.Runs[0].Clients
+	largest, client, class := 0, 0, 0
+	for k, c := range counts {
+		for j, v := range c.Train {
+			if v > largest {
+				largest, client, class = v, k, j
+			}
+		}
+	}
+	for range 2 {
+		b.frame()
+		for _, w := range []struct {
+			column, row int
+			want        string
+		}{{0, 0, colours[47]}, {1, 0, colours[16]}, {1, 1, colours[63]}, {2, 0, colours[0]}} { // 3/4, 1/4, 1, 0
+			if got := b.cell("classes-grid", w.column, w.row, n, n); got != w.want {
+				t.Errorf("class %d predicted as %d is %s, want %s", w.row, w.column, got, w.want)
+			}
+		}
+		if got := b.cell("partition-grid", client, class, len(counts), n); got != colours[63] {
+			t.Errorf("the largest count is %s, want %s", got, colours[63])
+		}
+		b.click("#theme")
+	}
+	b.run(`localStorage.clear()`)
+	svg := string(r.Figures[1].SVG)
+	fifths := figures.SequentialColours(6)
+	for _, c := range []string{fifths[0], fifths[1], fifths[4]} { // 0, 0.2 and 0.8
+		if !strings.Contains(svg, strings.ToUpper(c)) {
+			t.Errorf("the figure of matrices has no %s", c)
+		}
+	}
+	b.quiet()
+}
+
+// TestOtherColours: clients, domains and backbones have greys, which no method has.
+func TestOtherColours(t *testing.T) {
+	for i, list := range figures.GroupColours {
+		for _, c := range list {
+			if slices.Contains(figures.LineColours[i], c) {
+				t.Errorf("%s is a colour of methods and of groups", c)
+			}
+		}
+	}
+	b := open(t, sample(10, 8))
+	b.choose("curves-lines", "clients")
+	b.frame()
+	strokes := js[[]string](b, `[...document.querySelectorAll("#curves-legend path, #partition-key path")]
+		.map((e) => e.getAttribute("stroke"))`)
+	if want := figures.LineColours[0][slices.Index(madeMethods, "PromptFL")]; len(strokes) < 9+4 || strokes[0] != want {
+		t.Fatalf("the mean of a run of PromptFL and %d others: %v, want %s first", len(strokes)-1, strokes, want)
+	}
+	for _, s := range strokes[1:] {
+		if !slices.Contains(figures.GroupColours[0], s) {
+			t.Errorf("a client, domain or backbone is %s", s)
+		}
+	}
+	b.quiet()
+}

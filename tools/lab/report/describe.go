@@ -1,0 +1,212 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// fewNamed is the largest number of values that a title or subtitle lists.
+const fewNamed = 5
+
+// listed returns up to fewNamed values, else their number with their name.
+func listed(values []string, many string) string {
+	if len(values) > fewNamed {
+		return fmt.Sprintf("%d %s", len(values), many)
+	}
+	return strings.Join(values, ", ")
+}
+
+// sweepName returns the name of a sweep. Of sweeps with one name it also names the folder, relative to the report's.
+func (r *Report) sweepName(p *results.Plan) string {
+	if p != nil && slices.ContainsFunc(r.Plans, func(o *results.Plan) bool { return o != p && o.Name == p.Name }) {
+		return p.Name + " in " + r.seen(p.Dir)
+	}
+	return p.Sweep()
+}
+
+// title returns the title of the page, which names the experiments and their data, and the subtitle, which counts the
+// rest.
+func (r *Report) title() (title, subtitle string) {
+	values := r.settings("data.set", "partition.clients", "backbones", "train.rounds", "train.lr",
+		"partition.kind")
+	var names []string
+	for _, p := range r.Plans {
+		names = append(names, r.sweepName(p))
+	}
+	methods := r.methods()
+	switch loose := r.Of(nil); {
+	case len(loose) == 1:
+		names = append(names, loose[0].Name)
+	case len(loose) > 0 && len(names) == 0:
+		names = append(names, listed(methods, "methods"))
+	case len(loose) > 0:
+		names = append(names, fmt.Sprintf("%d single runs", len(loose)))
+	}
+	if title = listed(names, "experiments"); len(values[0]) > 0 {
+		title += " on " + listed(values[0], "data sets")
+	}
+	parts := []string{r.counted()}
+	add := func(n int, one, many string) {
+		if n > 1 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		} else if n == 1 && one != "" {
+			parts = append(parts, one)
+		}
+	}
+	add(len(methods), "", "methods")
+	for _, a := range results.Axes(r.Groups) {
+		if a.Name != "method" && a.Name != results.RunAxis {
+			parts = append(parts, a.Name+" "+listed(a.Labels, "values"))
+		}
+	}
+	if len(values[1]) > 0 {
+		parts = append(parts, listed(values[1], "numbers")+" clients")
+	}
+	var backbones []string
+	for _, list := range values[2] {
+		for _, b := range strings.Split(strings.Trim(list, "[]"), ", ") {
+			if !slices.Contains(backbones, b) {
+				backbones = append(backbones, b)
+			}
+		}
+	}
+	if len(backbones) > 0 {
+		parts = append(parts, listed(backbones, "backbones"))
+	}
+	if len(values[3]) > 0 {
+		parts = append(parts, listed(values[3], "numbers")+" rounds")
+	}
+	if len(values[5]) == 1 {
+		parts = append(parts, "partition "+values[5][0])
+	}
+	if len(values[4]) == 1 {
+		parts = append(parts, "learning rate "+values[4][0])
+	}
+	seeds := map[string]bool{}
+	for run := range results.Runs(r.Groups) {
+		seeds[fmt.Sprint(run.Seed)] = true
+	}
+	for s := range seeds {
+		add(len(seeds), "seed "+s, "seeds")
+		break
+	}
+	return title, strings.Join(parts, " · ")
+}
+
+// settings returns the values of settings over all runs, each sorted.
+func (r *Report) settings(keys ...string) [][]string {
+	found, read := make([]map[string]bool, len(keys)), map[string]bool{}
+	for i := range found {
+		found[i] = map[string]bool{}
+	}
+	for run := range results.Runs(r.Groups) {
+		if read[run.Config] {
+			continue
+		}
+		read[run.Config] = true
+		for _, s := range page.Settings(run.Config) {
+			if i := slices.Index(keys, s.Key); i >= 0 && s.Value != "" {
+				found[i][s.Value] = true
+			}
+		}
+	}
+	out := make([][]string, len(keys))
+	for i, m := range found {
+		out[i] = results.SortedKeys(m)
+	}
+	return out
+}
+
+// tables adds the tables to the page. Definitions of columns, and sentences about several tables, stand on the page
+// once.
+func (r *Report) tables(p *page.Report) {
+	main := slices.Concat(r.main, r.more)
+	all := slices.Concat(main, r.tests)
+	count := map[string]int{}
+	for _, t := range all {
+		for _, s := range sentences(t) {
+			count[s]++
+		}
+		for _, d := range t.Definitions {
+			if pair := (page.Pair{Name: d[0], Value: d[1]}); !slices.Contains(p.Definitions, pair) {
+				p.Definitions = append(p.Definitions, pair)
+			}
+		}
+	}
+	said := map[string]bool{}
+	for i, t := range all {
+		var own []string
+		for _, s := range sentences(t) {
+			fact := slices.Contains(t.Facts, s)
+			if shared := count[s] > 1; shared && !fact && !said[s] {
+				p.Reading = append(p.Reading, s)
+			} else if !shared || fact && !said[s] {
+				own = append(own, s)
+			}
+			said[s] = true
+		}
+		shown := pageTable(t)
+		shown.Caption = strings.Join(own, " ")
+		if len(r.main) == 1 { // the page's title names the sweep
+			if shown.Title = strings.TrimSuffix(t.Title, ": "+r.sweepName(r.plan())); i == 0 {
+				shown.Title = tableTitle(t)
+			}
+		}
+		if i < len(main) {
+			p.Tables = append(p.Tables, shown)
+		} else {
+			p.Significance = append(p.Significance, shown)
+		}
+	}
+}
+
+// plan returns the only sweep of the report, or nil.
+func (r *Report) plan() *results.Plan {
+	if len(r.Plans) == 1 {
+		return r.Plans[0]
+	}
+	return nil
+}
+
+// sentences returns the caption of a table on the page, without the definitions of its columns.
+func sentences(t *tables.Table) []string {
+	return slices.DeleteFunc(t.Sentences("Bold", "", "Below"), func(s string) bool {
+		return slices.ContainsFunc(t.Definitions, func(d [2]string) bool { return s == d[0]+": "+d[1]+"." })
+	})
+}
+
+// tableTitle names the numbers and the axes of a table.
+func tableTitle(t *tables.Table) string {
+	out, axes := "Metrics", slices.Concat(t.RowAxes, t.ColAxes)
+	if m, err := results.ParseMetric(t.Metric); err == nil && !slices.Contains(axes, tables.MetricAxis) {
+		out = sentence(m.Title)
+		if m.Unit == metrics.Percent {
+			out += " (%)"
+		}
+	}
+	axes = slices.DeleteFunc(axes, func(a string) bool { return a == tables.MetricAxis || a == tables.EvaluationAxis })
+	if len(axes) == 0 {
+		return out
+	}
+	return out + " by " + strings.Join(axes, " and ")
+}
+
+// pageFigure returns a figure of the page.
+func pageFigure(f namedFigure) (out page.Figure, err error) {
+	out = page.Figure{Title: f.name, Caption: f.caption, About: f.title}
+	if out.SVG, out.Width, err = f.drawn.PageSVG(0); err != nil || out.Width <= figures.PhoneWidth {
+		return out, err
+	}
+	narrow, width, err := f.drawn.PageSVG(figures.PhoneWidth)
+	if width < out.Width {
+		out.Phone, out.PhoneWidth = narrow, width
+	}
+	return out, err
+}

@@ -1,0 +1,110 @@
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// TestOneColourInFigures: figures of a report colour a method as the page does, by its place in the sorted list, and
+// nothing else has the colour of a method.
+func TestOneColourInFigures(t *testing.T) {
+	v := contested(t, 2)
+	slices.Reverse(v.groups) // B is the first
+	v.draw(nil)
+	want := map[string]string{"accuracy-global": "A", "accuracy-personal": "AB", "clients-global": "A",
+		"clients-personal": "AB", "significance-global": "", "significance-personal": ""}
+	for _, f := range v.figures {
+		svg, err := f.drawn.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for i, c := range figures.LineColours[0] {
+			if strings.Contains(string(svg), strings.ToUpper(c)) {
+				got += string(rune('A' + i))
+			}
+		}
+		if shown, ok := want[f.file]; ok && got != shown {
+			t.Errorf("%s has the colours of %q, want %q", f.file, got, shown)
+		}
+		delete(want, f.file)
+	}
+	delete(want, "significance-global") // nothing to compare
+	if len(want) > 0 {
+		t.Errorf("no figures %v", want)
+	}
+	if d, err := v.terms(configs.Figure{}, v.metric); err != nil || d.(figures.Curves).Colours == nil {
+		t.Errorf("terms have the colours of methods: %v", err)
+	}
+}
+
+// titled returns a report on sweeps in some folders, each of two methods with two seeds, below a folder.
+func titled(root string, sweeps ...string) *Report {
+	r := &Report{Results: &results.Results{}, folder: root}
+	for _, dir := range sweeps {
+		plan := &results.Plan{Plan: configs.Plan{Name: "grid"}, Dir: filepath.Join(root, dir)}
+		for _, m := range []string{"B", "A"} {
+			g := &results.Group{Name: m, Plan: plan, Labels: map[string]string{"method": m}}
+			for seed := range uint64(2) {
+				g.Runs = append(g.Runs, &results.Run{Seed: seed + 1, State: results.Done,
+					Config: "backbones: [b16, b32]\ndata: {set: pacs}\npartition: {kind: iid, clients: 8}\n" +
+						"train: {rounds: 30, lr: 0.01}\n"})
+			}
+			r.Groups = append(r.Groups, g)
+		}
+		r.Plans = append(r.Plans, plan)
+	}
+	return r
+}
+
+// TestTitle: a title names experiment and data, a subtitle the rest, whatever the folder is called. Two sweeps of one
+// name on a page are told apart by their folders.
+func TestTitle(t *testing.T) {
+	title, subtitle := titled("/x", "one").title()
+	if title != "grid on pacs" || subtitle != "4 runs done · 2 methods · 8 clients · b16, b32 · 30 rounds · "+
+		"partition iid · learning rate 0.01 · 2 seeds" {
+		t.Errorf("%q, %q", title, subtitle)
+	}
+	if again, same := titled("/y", "other").title(); again != title || same != subtitle {
+		t.Errorf("in another folder: %q, %q", again, same)
+	}
+	two := titled("/x", "one", "two")
+	if title, _ := two.title(); title != "grid in one, grid in two on pacs" {
+		t.Errorf("two sweeps: %q", title)
+	}
+	if a, b := two.sweepName(two.Plans[0]), two.sweepName(two.Plans[1]); a == b {
+		t.Errorf("both sweeps are called %q", a)
+	}
+	single := titled("/x", "one")
+	single.Plans, single.Groups = nil, single.Groups[:1]
+	single.Groups[0].Plan = nil
+	if title, _ := single.title(); title != "B on pacs" {
+		t.Errorf("a run: %q", title)
+	}
+}
+
+// TestDefinitionsOnce: columns of two tables are explained once, and so is what both captions say. What a reader of the
+// numbers needs, and what one table says alone, is in captions.
+func TestDefinitionsOnce(t *testing.T) {
+	r := titled("/x", "one")
+	table := func(own string) *tables.Table {
+		return &tables.Table{Title: "T", Metric: "last", Definitions: [][2]string{{"f1", "macro-F1"}},
+			Caption: []string{"f1: macro-F1.", "Both say this.", "A fact.", own}, Facts: []string{"A fact."}}
+	}
+	r.main, r.more = []*tables.Table{table("One.")}, []*tables.Table{table("Two.")}
+	var p page.Report
+	r.tables(&p)
+	if fmt.Sprint(p.Definitions, p.Reading) != "[{f1 macro-F1}] [Both say this.]" || len(p.Tables) != 2 ||
+		p.Tables[0].Caption != "A fact. One." || p.Tables[1].Caption != "Two." {
+		t.Errorf("%+v", p)
+	}
+}
