@@ -26,6 +26,9 @@ const clipped = `(() => {
 		} else if (!box && more > 1 && !["inline", "contents"].includes(getComputedStyle(e).display) &&
 			!e.matches("select, input, .choose")) bad.push("clipped: " + name(e));
 	}
+	const legend = document.getElementById("curves-legend"); // up to 24 lines
+	const cut = legend.scrollHeight > legend.clientHeight + 1;
+	if (legend.children.length < 25 && innerWidth < 1600 && cut) bad.push("legend");
 	return bad;
 })()`
 

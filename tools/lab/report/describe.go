@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,12 +24,15 @@ func listed(values []string, many string) string {
 	return strings.Join(values, ", ")
 }
 
-// sweepName returns the name of a sweep. Of sweeps with one name it also names the folder, relative to the report's.
-func (r *Report) sweepName(p *results.Plan) string {
-	if p != nil && slices.ContainsFunc(r.Plans, func(o *results.Plan) bool { return o != p && o.Name == p.Name }) {
-		return p.Name + " in " + r.seen(p.Dir)
+// between returns a number, or the least and the largest of several.
+func between(values []string) string {
+	slices.SortFunc(values, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+	if len(values) == 1 {
+		return values[0]
 	}
-	return p.Sweep()
+	return values[0] + " to " + values[len(values)-1]
 }
 
 // title returns the title of the page, which names the experiments and their data, and the subtitle, which counts the
@@ -38,7 +42,7 @@ func (r *Report) title() (title, subtitle string) {
 		"partition.kind")
 	var names []string
 	for _, p := range r.Plans {
-		names = append(names, r.sweepName(p))
+		names = append(names, p.Name)
 	}
 	methods := r.methods()
 	switch loose := r.Of(nil); {
@@ -49,7 +53,22 @@ func (r *Report) title() (title, subtitle string) {
 	case len(loose) > 0:
 		names = append(names, fmt.Sprintf("%d single runs", len(loose)))
 	}
-	if title = listed(names, "experiments"); len(values[0]) > 0 {
+	title = listed(names, "experiments")
+	if plan := r.plan(); plan != nil && len(names) == 1 { // sweeps of one file differ in these
+		if plan.Smoke {
+			title += " (small form)"
+		}
+		var axes []string
+		for _, a := range plan.Axes {
+			if len(a.Labels) > 1 {
+				axes = append(axes, a.Name)
+			}
+		}
+		if len(axes) > 0 {
+			title += " by " + strings.Join(axes, " and ")
+		}
+	}
+	if len(values[0]) > 0 {
 		title += " on " + listed(values[0], "data sets")
 	}
 	parts := []string{r.counted()}
@@ -62,12 +81,12 @@ func (r *Report) title() (title, subtitle string) {
 	}
 	add(len(methods), "", "methods")
 	for _, a := range results.Axes(r.Groups) {
-		if a.Name != "method" && a.Name != results.RunAxis {
+		if len(names) == 1 && a.Name != "method" && a.Name != results.RunAxis {
 			parts = append(parts, a.Name+" "+listed(a.Labels, "values"))
 		}
 	}
 	if len(values[1]) > 0 {
-		parts = append(parts, listed(values[1], "numbers")+" clients")
+		parts = append(parts, between(values[1])+" clients")
 	}
 	var backbones []string
 	for _, list := range values[2] {
@@ -81,7 +100,7 @@ func (r *Report) title() (title, subtitle string) {
 		parts = append(parts, listed(backbones, "backbones"))
 	}
 	if len(values[3]) > 0 {
-		parts = append(parts, listed(values[3], "numbers")+" rounds")
+		parts = append(parts, between(values[3])+" rounds")
 	}
 	if len(values[5]) == 1 {
 		parts = append(parts, "partition "+values[5][0])
@@ -155,7 +174,7 @@ func (r *Report) tables(p *page.Report) {
 		shown := pageTable(t)
 		shown.Caption = strings.Join(own, " ")
 		if len(r.main) == 1 { // the page's title names the sweep
-			if shown.Title = strings.TrimSuffix(t.Title, ": "+r.sweepName(r.plan())); i == 0 {
+			if shown.Title = strings.TrimSuffix(t.Title, ": "+r.plan().Sweep()); i == 0 {
 				shown.Title = tableTitle(t)
 			}
 		}

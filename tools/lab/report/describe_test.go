@@ -66,8 +66,7 @@ func titled(root string, sweeps ...string) *Report {
 	return r
 }
 
-// TestTitle: a title names experiment and data, a subtitle the rest, whatever the folder is called. Two sweeps of one
-// name on a page are told apart by their folders.
+// TestTitle: a title names experiment, axes and data, a subtitle the rest, whatever the folder is called.
 func TestTitle(t *testing.T) {
 	title, subtitle := titled("/x", "one").title()
 	if title != "grid on pacs" || subtitle != "4 runs done · 2 methods · 8 clients · b16, b32 · 30 rounds · "+
@@ -78,11 +77,15 @@ func TestTitle(t *testing.T) {
 		t.Errorf("in another folder: %q, %q", again, same)
 	}
 	two := titled("/x", "one", "two")
-	if title, _ := two.title(); title != "grid in one, grid in two on pacs" {
+	two.Plans[0].Name = "other"
+	if title, _ := two.title(); title != "other, grid on pacs" {
 		t.Errorf("two sweeps: %q", title)
 	}
-	if a, b := two.sweepName(two.Plans[0]), two.sweepName(two.Plans[1]); a == b {
-		t.Errorf("both sweeps are called %q", a)
+	small := titled("/x", "one")
+	small.Plans[0].Smoke, small.Plans[0].Axes = true, []results.Axis{{Name: "method", Labels: []string{"A", "B"}},
+		{Name: "lr", Labels: []string{"0.01"}}}
+	if title, _ := small.title(); title != "grid (small form) by method on pacs" {
+		t.Errorf("a small form: %q", title)
 	}
 	single := titled("/x", "one")
 	single.Plans, single.Groups = nil, single.Groups[:1]

@@ -111,7 +111,7 @@ func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name
 	}
-	return joinTitle(r.sweepName(g.Plan), g.Name)
+	return joinTitle(g.Plan.Name, g.Name)
 }
 
 func (r *Report) runName(g *results.Group, run *results.Run) string {
@@ -136,7 +136,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Reason, Planned: run.Planned,
 		Tags: run.Tags, Config: run.Config}
 	if g.Plan != nil {
-		out.Sweep = r.sweepName(g.Plan)
+		out.Sweep = g.Plan.Name
 	}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {

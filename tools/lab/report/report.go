@@ -119,7 +119,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 		}
 		r.more = append(r.more, t)
 	}
-	v := view{Report: r, plan: p, groups: groups, name: r.sweepName(p),
+	v := view{Report: r, plan: p, groups: groups, name: p.Sweep(),
 		axis: contest(groups, l.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
 	l := r.Layout
 	if l.Title = "Runs"; p != nil {
-		l.Title, l.Smoke, l.Card = r.sweepName(p), p.Smoke, p.Card
+		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
 	if c := l.Card; c != nil {
 		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
@@ -49,7 +49,7 @@ func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
 		Columns: []string{tables.MetricAxis}, Second: main.Second, Smoke: main.Smoke}
 	if p != nil {
-		l.Title += ": " + r.sweepName(p)
+		l.Title += ": " + p.Name
 	}
 	for _, a := range results.Axes(groups) {
 		l.Rows = append(l.Rows, a.Name)

@@ -1,5 +1,5 @@
 // The table of all runs: words and conditions filter it, any key groups and sorts it, columns are chosen.
-const mostRows = 400;
+const mostRows = 400, longHead = 22; // letters of a heading; of a longer title the metric's name stands there
 
 // columnsOf lists what runs have; more are those that are not shown unless asked for.
 function columnsOf() {
@@ -9,7 +9,7 @@ function columnsOf() {
   for (const a of data.axes) if (a !== "run" && a !== "method") out.push({ key: a, title: a, text: true });
   out.push({ key: "sweep", title: "sweep", text: true, more: !several("sweep") }, { key: "seed", title: "seed", more: !several("seed") },
     { key: "tags", title: "tags", text: true, more: !several("tags") }, { key: "rounds", title: "rounds" });
-  data.metrics.forEach((m, i) => out.push({ key: m.name, title: m.title, metric: i, unit: m.unit, more: i > 4 }));
+  data.metrics.forEach((m, i) => out.push({ key: m.name, title: m.title, head: m.title.length > longHead ? m.name : m.title, metric: i, unit: m.unit, more: i > 4 }));
   for (const k of data.keys) if (k !== "seed" && k !== "method" && !data.axes.includes(k)) out.push({ key: k, title: k, text: true, more: true });
   const asked = new Map(listed(state.columns).map((c) => [c.slice(1), c[0] === "+"]));
   for (const c of out) c.shown = asked.has(c.key) ? asked.get(c.key) : !c.more;
@@ -44,7 +44,7 @@ function startRuns() {
     const sorter = key === "name" ? { key: "name" } : columns.find((c) => c.key === key);
     const sort = (list, of) => sorter && sign ? [...list].sort((a, b) => order(of(a), of(b), sign)) : list;
     const sorted = sort(runs, (r) => sortValue(r, sorter));
-    const head = el("tr", {}, heading("name", "run", true, true), ...columns.map((c) => heading(c.key, c.title + (c.unit === "%" ? " (%)" : ""), c.text)));
+    const head = el("tr", {}, heading("name", "run", true, true), ...columns.map((c) => heading(c.key, (c.head || c.title) + (c.unit === "%" ? " (%)" : ""), c.text, false, c.title)));
     const bodies = [];
     if (!state.by) {
       bodies.push(el("tbody", {}, ...sorted.slice(0, all ? Infinity : mostRows).map((r) => row(r, columns, off))));
@@ -65,13 +65,13 @@ function startRuns() {
     $("runs-all").hidden = all || state.by !== "" || sorted.length <= mostRows;
   }
 
-  function heading(key, title, text, first) {
+  function heading(key, title, text, first, meaning) {
     const now = state.sort.slice(1) === key ? state.sort[0] : "";
     const next = text ? { "": "+", "+": "-", "-": "" } : { "": "-", "-": "+", "+": "" };
     const th = el("th", { scope: "col", class: text ? "text" : "" }, ...(first ? [el("input", {
       type: "checkbox", checked: !found().some((r) => listed(state.off).includes(r.id)), "aria-label": "All runs in curves", "data-at": "all",
       onchange: (e) => choose({ off: e.target.checked ? "" : found().map((r) => r.id).join("|") }),
-    })] : []), el("button", { type: "button", "data-at": "sort-" + key, title: "Sort by this column", onclick: () => choose({ sort: next[now] ? next[now] + key : "" }) }, title));
+    })] : []), el("button", { type: "button", "data-at": "sort-" + key, title: meaning && meaning !== title ? `${meaning}. Sort by this column` : "Sort by this column", onclick: () => choose({ sort: next[now] ? next[now] + key : "" }) }, title));
     if (now) th.setAttribute("aria-sort", now === "+" ? "ascending" : "descending");
     return th;
   }
