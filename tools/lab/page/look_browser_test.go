@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"promptfed/tools/lab/figures"
@@ -60,6 +62,26 @@ func TestWidths(t *testing.T) {
 	if !js[bool](b, `document.getElementById("curves-legend").getBoundingClientRect().left >=
 		document.getElementById("curves-plots").getBoundingClientRect().right`) {
 		t.Error("a large screen does not show the legend beside the plot")
+	}
+	b.quiet()
+}
+
+// TestPrint: on a sheet of A4 all columns of all tables fit beside each other, and definitions are printed.
+func TestPrint(t *testing.T) {
+	b := newTab(t)
+	b.window(794, 1123) // A4 at 96 dots per inch
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Media: "print"}); err != nil {
+		t.Fatal(err)
+	}
+	b.load(write(t, sample(20, 8)))
+	b.frame()
+	if got := js[int](b, `document.documentElement.scrollWidth`); got != 794 {
+		t.Errorf("the printed page is %d wide: %q", got, js[[]string](b, `[...document.querySelectorAll("main *")]
+			.filter((e) => e.getBoundingClientRect().right > 795).map((e) => e.tagName + "#" + e.id).slice(0, 12)`))
+	}
+	if js[float64](b, `document.querySelector("#definitions dd").getBoundingClientRect().height`) == 0 {
+		t.Error("definitions are not printed")
 	}
 	b.quiet()
 }

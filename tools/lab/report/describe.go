@@ -24,6 +24,15 @@ func listed(values []string, many string) string {
 	return strings.Join(values, ", ")
 }
 
+// series joins words: a, b and c.
+func series(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
 // between returns a number, or the least and the largest of several.
 func between(values []string) string {
 	slices.SortFunc(values, func(a, b string) int {
@@ -65,7 +74,7 @@ func (r *Report) title() (title, subtitle string) {
 			}
 		}
 		if len(axes) > 0 {
-			title += " by " + strings.Join(axes, " and ")
+			title += " by " + series(axes)
 		}
 	}
 	if len(values[0]) > 0 {
@@ -214,7 +223,7 @@ func tableTitle(t *tables.Table) string {
 	if len(axes) == 0 {
 		return out
 	}
-	return out + " by " + strings.Join(axes, " and ")
+	return out + " by " + series(axes)
 }
 
 // pageFigure returns a figure of the page.

@@ -81,6 +81,10 @@ func TestTitle(t *testing.T) {
 	if title, _ := two.title(); title != "other, grid on pacs" {
 		t.Errorf("two sweeps: %q", title)
 	}
+	if got := series([]string{"a", "b", "c"}) + series([]string{"a", "b"}) + series([]string{"a"}); got !=
+		"a, b and ca and ba" {
+		t.Errorf("words in series: %q", got)
+	}
 	small := titled("/x", "one")
 	small.Plans[0].Smoke, small.Plans[0].Axes = true, []results.Axis{{Name: "method", Labels: []string{"A", "B"}},
 		{Name: "lr", Labels: []string{"0.01"}}}

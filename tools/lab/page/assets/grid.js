@@ -23,7 +23,7 @@ class Grid {
     const narrow = this.width < 560;
     const measure = this.pen(this.parts.side, 1, 1);
     const label = Math.max(...classes.map((c) => measure.measureText(c).width), 10);
-    this.left = Math.ceil(Math.min(label + 16, narrow ? 96 : 190));
+    this.left = Math.ceil(Math.min(label + 16, narrow ? 124 : 220));
     this.head = view.names ? Math.ceil(Math.min(label, 110)) + 14 : 26 + 6 * view.strips.length;
     this.w = Math.min(44, Math.max(narrow ? 12 : 8, Math.floor((this.width - this.left - 2) / clients.length)));
     this.h = Math.min(30, Math.max(14, Math.floor(400 / classes.length)), Math.max(14, this.w));

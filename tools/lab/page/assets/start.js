@@ -25,7 +25,7 @@ addEventListener("hashchange", () => {
   for (const f of watchers) if (changed.length) f(changed);
   if (section && $(section)) $(section).scrollIntoView();
 });
-if (section && $(section)) requestAnimationFrame(() => setTimeout(() => $(section).scrollIntoView()));
+if (section && $(section)) requestAnimationFrame(() => setTimeout(() => $(section).scrollIntoView({ behavior: "instant" })));
 
 // The section on screen is marked in the navigation.
 const onScreen = new IntersectionObserver((entries) => {
