@@ -89,7 +89,11 @@ func (f Bubbles) draw() (*sheet, error) {
 	for _, part := range []float64{1, 0.25, 0.05} {
 		unit := math.Pow(10, math.Floor(math.Log10(max(1, part*fits))))
 		if n := int(math.Floor(part*fits/unit) * unit); n > 0 && n != last {
-			s.legend = append(s.legend, dotEntry(strconv.Itoa(n)+" examples", grey, radius(n, x, y)))
+			what := " examples"
+			if n == 1 {
+				what = " example"
+			}
+			s.legend = append(s.legend, dotEntry(strconv.Itoa(n)+what, grey, radius(n, x, y)))
 			last = n
 		}
 	}

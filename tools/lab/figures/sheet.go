@@ -17,10 +17,11 @@ const (
 	between vg.Length = 14 // panels
 )
 
-// maxPanels and maxSide limit the memory of a figure.
+// maxPanels and maxSide limit the memory of a figure, maxNoteLines the room of its note.
 const (
-	maxPanels           = 64
-	maxSide   vg.Length = 4000
+	maxNoteLines           = 12
+	maxPanels              = 64
+	maxSide      vg.Length = 4000
 )
 
 // panel is one set of axes with its title above.
@@ -182,7 +183,7 @@ func (s *sheet) figure() (*Figure, error) {
 		titleHeight += 4
 	}
 	noteStyle := letters(smallSize, draw.XLeft, draw.YTop)
-	note := wrap(s.note, noteStyle, width, 3)
+	note := wrap(s.note, noteStyle, width, maxNoteLines)
 	height += titleHeight + vg.Length(len(note))*lineHeight(smallSize)
 	width, height = width+2*edge, height+2*edge
 	if width > maxSide || height > maxSide {

@@ -183,7 +183,7 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
-	out := figures.Significance{Title: f.Title, Value: "difference, paired over runs", Names: v.labels}
+	out := figures.Significance{Title: f.Title, Value: "difference", Names: v.labels}
 	for range n {
 		out.Difference = append(out.Difference, make([]float64, n))
 		out.P = append(out.P, slices.Repeat([]float64{math.NaN()}, n))
