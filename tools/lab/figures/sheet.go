@@ -177,7 +177,7 @@ func (s *sheet) figure() (*Figure, error) {
 	}
 	height += legendHeight
 	titleStyle := bold(letters(titleSize, draw.XCenter, draw.YTop))
-	title := wrap(s.title, titleStyle, width, 2)
+	title := wrap(s.title, titleStyle, width, 4)
 	titleHeight := vg.Length(len(title)) * lineHeight(titleSize)
 	if len(title) > 0 {
 		titleHeight += 4

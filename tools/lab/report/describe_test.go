@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // TestOneColourInFigures: figures of a report colour a method as the page does, by its place in the sorted list, and
@@ -113,5 +115,27 @@ func TestDefinitionsOnce(t *testing.T) {
 	if fmt.Sprint(p.Definitions, p.Reading) != "[{f1 macro-F1}] [Both say this.]" || len(p.Tables) != 2 ||
 		p.Tables[0].Caption != "A fact. One." || p.Tables[1].Caption != "Two." {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestDates: a served page names the day on which its runs began, or the first and the last day. A report has no dates.
+func TestDates(t *testing.T) {
+	r := titled(t.TempDir(), "one")
+	runs := slices.Collect(results.Runs(r.Groups))[:2]
+	if got := dates(runs); got != "" {
+		t.Errorf("runs without provenance: %q", got)
+	}
+	for i, want := range []string{"began on 24 November 2026", "began on 24 November 2026 to 25 November 2026"} {
+		runs[i].Dir = t.TempDir()
+		text := fmt.Sprintf(`{"calls": [{"start": "2026-11-%dT12:00:00Z"}]}`, 24+i)
+		if err := os.WriteFile(filepath.Join(runs[i].Dir, runfolder.ProvenanceFile), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := dates(runs); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if title, subtitle := r.title(); strings.Contains(title+subtitle, "2026") {
+		t.Errorf("a report has a date: %q", title+subtitle)
 	}
 }
