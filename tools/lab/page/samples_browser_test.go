@@ -30,7 +30,8 @@ func TestSamples(t *testing.T) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code := command.Execute(t.Context(), distributed.Machines, []string{"run", conf, "--out", run, "--quiet"}); code != 0 {
+	args := []string{"run", conf, "--out", run, "--quiet"}
+	if code := command.Execute(t.Context(), distributed.Machines, args); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	if html, err := os.ReadFile(filepath.Join(run, "report.html")); err != nil || bytes.Contains(html,

@@ -83,7 +83,8 @@ func trained(t *testing.T) (results.Run, string) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code := command.Execute(t.Context(), distributed.Machines, []string{"run", conf, "--out", out, "--quiet"}); code != 0 {
+	args := []string{"run", conf, "--out", out, "--quiet"}
+	if code := command.Execute(t.Context(), distributed.Machines, args); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	all, err := results.Load(out)
