@@ -7,7 +7,6 @@ import (
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/projection"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/tensor"
 )
 
 // FedPHA learns a shared prompt "global" and a private one "local", whose length may differ from client to client. It
@@ -96,27 +95,8 @@ func (m FedPHA) push(tl, tg graph.Node) graph.Node {
 	return tl.Sub(tg).Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
 }
 
-// project returns local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Where Q has no gradient, factors of
-// Q are enough.
+// project returns local Q for the projector Q [w,w] of the shared prompt, eq. 8-10.
 func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
-	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
-	if m.ProjectorGrad == "detach" {
-		f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-			return projection.PackedFactors(in[0], m.Projector, m.Ratio)
-		}
-		f.Trace = projection.UnpackDense
-		q := s.Host("projector", f, []int{w + 1, -1}, global)
-		b, rest := q.Slice(0, 0, w), q.Slice(0, w, w+1).Slice(1, 0, 1)
-		inside := local.MatMul(b).MatMulT(b)
-		return inside.Add(rest.Mul(local.Sub(inside).Sub(inside)))
-	}
-	f.Trace = func(q *tensor.Tensor) *tensor.Tensor { return q }
-	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-		return projection.Projector(in[0], m.Projector, m.Ratio)
-	}
-	f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
-		d, err := projection.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
-		return []*tensor.Tensor{d}, err
-	}
-	return local.MatMul(s.Host("projector", f, []int{w, w}, global))
+	return projection.OfPrompt{Projector: m.Projector, Ratio: m.Ratio, Gradient: m.ProjectorGrad, Every: m.SVDEvery}.
+		Apply(s, "projector", local, global)
 }
