@@ -80,6 +80,9 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		error) {
 		return s.worker.Fit(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
 	}
+	g.Compute = func(rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return s.worker.Compute(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, rows, of)
+	}
 	if s.ServerNoise != nil {
 		g.Noise = s.ServerNoise.ForRound(g.Round, false)
 	}

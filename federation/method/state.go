@@ -83,6 +83,8 @@ type Global struct {
 	// loss after them. The loss reads params with Scope.Param and rows with Scope.Broadcast.
 	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
+	// Compute returns the value of a node that reads rows with Scope.Broadcast.
+	Compute func(rows tensor.Map, of func(*Scope) graph.Node) (*tensor.Tensor, error)
 }
 
 // Sampling is the draw of a round's clients: Size of Clients, without replacement. With Poisson each client is drawn

@@ -110,3 +110,23 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		}
 	}
 }
+
+// Compute implements method.Global.Compute.
+func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor,
+	error) {
+	scope := method.NewScope(task, nil)
+	n := of(scope)
+	if err := scope.Graph().Err(); err != nil {
+		return nil, err
+	}
+	p, err := w.c.compile(nil, scope, valueOf(n))
+	if err != nil {
+		return nil, err
+	}
+	out, err := (&plan{program: p}).execute(context.Background(), inputs{l: &method.Local{Broadcast: rows},
+		held: ort.Values{}})
+	if err != nil {
+		return nil, err
+	}
+	return out[0][valueOutput], nil
+}
