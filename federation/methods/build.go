@@ -120,11 +120,10 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 
 func valuesOf(v reflect.Value, out map[string]any) {
 	for _, k := range configtags.Keys(v) {
-		x := k.Value.Interface()
-		if m, ok := x.(method.Frequency); ok {
-			x = string(m)
+		out[k.Name] = k.Value.Interface()
+		if k.Value.Kind() == reflect.String { // also of method.Frequency and layer.File
+			out[k.Name] = k.Value.String()
 		}
-		out[k.Name] = x
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -23,6 +24,72 @@ func HasOption(name string, with []string, option string) bool {
 		d, err := Find(n)
 		return err == nil && (n == option || slices.Contains(d.OptionNames(), option))
 	})
+}
+
+// ShortOptions returns a copy of options in which files that they hold are their names and digests.
+func ShortOptions(options map[string]any) map[string]any {
+	out := maps.Clone(options)
+	for k, v := range options {
+		switch v := v.(type) {
+		case map[string]any:
+			out[k] = ShortOptions(v)
+		case string:
+			out[k] = layer.File(v).String()
+		}
+	}
+	return out
+}
+
+// Files lists the files that options hold.
+func Files(options map[string]any) (out []layer.File) {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		switch v := options[k].(type) {
+		case map[string]any:
+			out = append(out, Files(v)...)
+		case string:
+			if f := layer.File(v); f.Embedded() {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// EmbedFiles returns a copy of the options of a base method, in which every file that is a path is its content, as read
+// returns it. It leaves alone what names a file of the program.
+func EmbedFiles(name string, options map[string]any, read func(path string) ([]byte, error)) (map[string]any, error) {
+	d, err := Find(name)
+	if err != nil {
+		return options, nil // an error elsewhere
+	}
+	for _, k := range configtags.Keys(reflect.ValueOf(d.Default)) {
+		builtin, is := k.Value.Interface().(layer.File)
+		if !is {
+			continue
+		}
+		at := options
+		nested, ok := options[name].(map[string]any)
+		if ok && nested[k.Name] != nil {
+			at = nested
+		}
+		path, ok := at[k.Name].(string)
+		if f := layer.File(path); !ok || f == "" || f == builtin || f.Embedded() {
+			continue
+		}
+		content, err := read(path)
+		if err != nil {
+			return nil, fmt.Errorf("options.%s: %w", k.Name, err)
+		}
+		changed := maps.Clone(at)
+		changed[k.Name] = string(layer.EmbedFile(filepath.Base(path), content))
+		if ok = len(nested) > 0 && nested[k.Name] != nil; ok {
+			options = maps.Clone(options)
+			options[name] = changed
+		} else {
+			options = changed
+		}
+	}
+	return options, nil
 }
 
 // decode sets the options of each layer. A plain key belongs to the one layer that defines it; a map below a layer's

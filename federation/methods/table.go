@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/federation/methods/adapters"
+	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/image"
 	"promptfed/federation/methods/multimodal"
 	"promptfed/federation/methods/parts/layer"
@@ -25,8 +26,8 @@ import (
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = slices.SortedFunc(slices.Values(slices.Concat(averaged.Methods, personalized.Methods, multimodal.Methods,
-	image.Methods, adapters.Methods, personal.Methods, optimization.Methods, uploads.Methods, robust.Methods,
-	loss.Methods, calibration.Methods)), order)
+	image.Methods, adapters.Methods, fromfile.Methods, personal.Methods, optimization.Methods, uploads.Methods,
+	robust.Methods, loss.Methods, calibration.Methods)), order)
 
 // Table lists base methods first, then wrappers, each sorted by name.
 func Table() []layer.Def { return slices.Clone(table) }

@@ -101,7 +101,7 @@ func (n Names) idle() []string {
 
 // Label names the case among others of the same method.
 func (c Case) Label() string {
-	b, _ := json.Marshal(c.Options)
+	b, _ := json.Marshal(methods.ShortOptions(c.Options))
 	return strings.Join(append([]string{c.Name}, c.With...), "+") + strings.ReplaceAll(string(b), `"`, "")
 }
 

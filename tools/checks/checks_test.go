@@ -45,7 +45,9 @@ func TestModelsBuildWithoutCGO(t *testing.T) {
 func TestMethodNamesAreTestedNowhere(t *testing.T) {
 	var names []string
 	for _, e := range methods.Table() {
-		names = append(names, e.Name)
+		if e.Name != "onnx" { // a format of other files too
+			names = append(names, e.Name)
+		}
 	}
 	eachGoFile(t, []string{"federation/methods", "federation/methodtest"}, func(file string, source []byte) ([]string,
 		error) {

@@ -28,6 +28,7 @@ var noField = map[string]string{
 	"gce":      "a loss against wrong labels, compared under label noise",
 	"nlprompt": "against wrong labels, compared under label noise",
 	"compress": "smaller uploads, compared by bytes",
+	"onnx":     "its example is PromptFL",
 }
 
 // Every protocol is a sweep in both forms, with every method. Its small form needs no data, and only backbones in the

@@ -1,0 +1,109 @@
+package methods_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// onFile returns options with one of methodtest.ONNXFiles.
+func onFile(name string) options { return options{"file": methodtest.ONNXOption(name)} }
+
+func init() {
+	state := methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"file/c"}, Up: []string{"file/dc"},
+		State: func(round int) []string {
+			if round == 0 {
+				return nil
+			}
+			return []string{"file/c"}
+		}}
+	cases = append(cases,
+		methodtest.Case{Name: "onnx", Options: options{"tokens": 3}, Names: context},
+		methodtest.Case{Name: "onnx", With: []string{"fedprox"}, Options: options{"tokens": 3},
+			Zero: options{"mu": 0.0}, Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("promptfl-l2"), Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("fedprox"), Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("fedotp"), Names: Entropic, NoDerivative: true},
+		methodtest.Case{Name: "onnx", Options: onFile("fedotp-unrolled"), Names: Entropic, NoDerivative: true},
+		methodtest.Case{Name: "onnx", Options: with(onFile("fedpha"), options{"private_tokens": []int{2, 5, 3}}),
+			Names: two},
+		methodtest.Case{Name: "onnx", Options: onFile("scaffold"), Names: state},
+	)
+}
+
+// A method from a file has the gradients, in every step of five rounds, and the prompts of the same method in Go, up to
+// 1e-5 of a tensor's largest element.
+func TestFilesAreTheirTwins(t *testing.T) {
+	trains := func(change func(*optim.Config)) spec.Training {
+		s := methodtest.TwoEpochs
+		if change != nil {
+			change(&s.Optim)
+		}
+		return s
+	}
+	three := options{"tokens": 3, "init_std": 0.4}
+	for file, twin := range map[string]struct {
+		base    string
+		with    []string
+		options options
+		train   spec.Training // of the twin, where it differs
+	}{
+		"promptfl": {base: "promptfl"},
+		"promptfl-l2": {base: "promptfl", options: three,
+			train: trains(func(o *optim.Config) { o.WeightDecay += methodtest.L2 })},
+		"fedprox": {base: "promptfl", with: []string{"fedprox"},
+			options: with(three, options{"mu": float64(methodtest.ProxMu)})},
+		"fedotp": {base: "fedotp", options: three},
+		"fedotp-unrolled": {base: "fedotp", options: with(three, options{"iters": methodtest.UnrolledSteps,
+			"threshold": 0.0})},
+		"fedpha": {base: "fedpha", options: options{"global_tokens": 3, "local_tokens": []int{2}, "ratio": 0.5,
+			"init_std": 0.4}},
+		"scaffold": {base: "promptfl", with: []string{"scaffold"}, options: with(three, options{"control": "path"}),
+			train: trains(func(o *optim.Config) { o.Momentum, o.WeightDecay = 0, 0 })},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			train := trains(nil)
+			if file == "scaffold" { // with momentum, control variates of the path diverge
+				train = twin.train
+			}
+			got := methodtest.Traced(t, "onnx", nil, onFile(file), 5, train)
+			if twin.train.Epochs > 0 {
+				train = twin.train
+			}
+			want := methodtest.Traced(t, twin.base, twin.with, twin.options, 5, train)
+			compared := 0
+			for name, w := range want {
+				kind := strings.Split(name, "/")
+				if !strings.Contains(name, "/grad/") && !strings.Contains(name, "/after/") &&
+					!strings.Contains(name, "/merged/") && !strings.Contains(name, "eval/logits") ||
+					kind[len(kind)-2] == "grad" && file == "promptfl-l2" { // there the optimizer adds the decay
+					continue
+				}
+				g := got[name]
+				if g == nil || !g.SameShape(w) {
+					t.Fatalf("%s is %v, in Go %v", name, g, w)
+				}
+				if d := furthest(g, w); !(d <= 1e-5*w.MaxAbs()) {
+					t.Errorf("%s differs by %g of %g", name, d, w.MaxAbs())
+				}
+				compared++
+			}
+			if compared < 50 {
+				t.Errorf("only %d tensors were compared", compared)
+			}
+		})
+	}
+}
+
+func furthest(a, b *tensor.Tensor) (d float64) {
+	for i, v := range a.Data {
+		d = math.Max(d, math.Abs(float64(v-b.Data[i])))
+	}
+	return d
+}

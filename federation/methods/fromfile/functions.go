@@ -1,0 +1,168 @@
+package fromfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/optimaltransport"
+	"promptfed/federation/methods/parts/projection"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// engineFunctions are the functions that Metadata.Functions may name, with their numbers of arguments.
+var engineFunctions = map[string]int{"cosine": 2, "cross_entropy": 1, "project": 2, "transport": 1}
+
+// projectOptions are the options of project, those of FedPHA.
+type projectOptions struct {
+	Projector string  `json:"projector"`
+	Ratio     float64 `json:"ratio"`
+	Gradient  string  `json:"gradient"`
+	Every     string  `json:"every"`
+}
+
+// transportOptions are the options of transport (optimaltransport.Entropic).
+type transportOptions struct {
+	Mass      float64 `json:"mass"`
+	Bounded   bool    `json:"bounded"`
+	Eps       float64 `json:"eps"`
+	Iters     int     `json:"iters"`
+	Threshold float64 `json:"threshold"`
+	Stop      string  `json:"stop"`
+}
+
+// check refuses unknown functions, arguments and options.
+func (f Function) check() error {
+	n, ok := engineFunctions[f.Function]
+	switch {
+	case !ok:
+		return fmt.Errorf("%.30q is not one of cosine, cross_entropy, project and transport", f.Function)
+	case len(f.Of) != n:
+		return fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(f.Of))
+	}
+	switch f.Function {
+	case "project":
+		_, err := f.project()
+		return err
+	case "transport":
+		_, err := f.transport()
+		return err
+	}
+	if f.Options != nil {
+		return fmt.Errorf("%s has no options", f.Function)
+	}
+	return nil
+}
+
+func (f Function) project() (projection.OfPrompt, error) {
+	o := projectOptions{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach",
+		Every: string(method.EveryStep)}
+	if err := f.decode(&o); err != nil {
+		return projection.OfPrompt{}, err
+	}
+	_, err := projection.Projector(tensor.Of([]float32{1, 0}, 1, 2), o.Projector, o.Ratio)
+	every := []string{string(method.EveryStep), string(method.EveryEpoch), string(method.EveryRound)}
+	switch {
+	case err != nil:
+		return projection.OfPrompt{}, err
+	case o.Gradient != "detach" && o.Gradient != "through" || !slices.Contains(every, o.Every):
+		return projection.OfPrompt{}, errors.New("gradient is detach or through, and every is step, epoch or round")
+	case !strings.HasPrefix(f.Of[1], "param/"):
+		return projection.OfPrompt{}, fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME",
+			f.Of[1])
+	}
+	return projection.OfPrompt{Projector: o.Projector, Ratio: o.Ratio, Gradient: o.Gradient,
+		Every: method.Frequency(o.Every)}, nil
+}
+
+func (f Function) transport() (optimaltransport.Entropic, error) {
+	o := transportOptions{Mass: 0.4, Bounded: true, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
+	if err := f.decode(&o); err != nil {
+		return optimaltransport.Entropic{}, err
+	}
+	if !(o.Mass >= 1e-3 && o.Mass <= 1) || !(o.Eps >= 1e-4 && o.Eps <= 1e4) || o.Iters < 1 || o.Iters > 10000 ||
+		!(o.Threshold >= 0 && o.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"}, o.Stop) {
+		return optimaltransport.Entropic{}, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
+			"threshold from 0, and stop image, pair or code")
+	}
+	return optimaltransport.Entropic{Mass: o.Mass, Bounded: o.Bounded, Eps: o.Eps, Iters: o.Iters,
+		Threshold: o.Threshold, Stop: o.Stop, OnRows: !o.Bounded && o.Stop == "code"}, nil
+}
+
+func (f Function) decode(into any) error {
+	if f.Options == nil {
+		return nil
+	}
+	if err := decode(f.Options, into); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	return nil
+}
+
+// function returns the value of a function of the engine.
+func (b *binder) function(name string) graph.Node {
+	use, key := b.m.file.meta.Functions[name], "function/"+name
+	if b.busy[key] {
+		return b.fail("%s depends on itself", key)
+	}
+	b.busy[key] = true
+	defer delete(b.busy, key)
+	in := make([]graph.Node, len(use.Of))
+	for i, of := range use.Of {
+		if n, ok := b.m.file.graph.Output(of); ok {
+			if bound, given := b.now[n]; given {
+				in[i] = bound
+			} else {
+				in[i] = b.output(of)
+			}
+		} else {
+			in[i] = b.input(of)
+		}
+	}
+	if b.s.Graph().Err() != nil {
+		return in[0]
+	}
+	wrong := func(of int, shape string) graph.Node {
+		return b.fail("%s: %s has shape %v; %s takes %s", key, use.Of[of], in[of].Shape(), use.Function, shape)
+	}
+	for i, n := range in {
+		if n.DType() != graph.Float {
+			return wrong(i, "float32")
+		}
+	}
+	rank := func(i int) int { return in[i].Rank() }
+	switch use.Function {
+	case "cosine":
+		if rank(0) != 2 || rank(1) != 2 || in[0].Shape()[1] != in[1].Shape()[1] {
+			return wrong(1, "[B,D] and [C,D]")
+		}
+		return b.s.Cosine(in[0], in[1])
+	case "cross_entropy":
+		if rank(0) != 2 || !in[0].Shape()[1].Is(b.task.Classes) {
+			return wrong(0, "[B,C]")
+		}
+		return b.s.WithoutTerms().CrossEntropy(in[0])
+	case "project":
+		if o, err := use.project(); err == nil {
+			for i, n := range in {
+				if n.Rank() != 2 || !n.Shape()[1].Is(b.task.Width) {
+					return wrong(i, "[T,w]")
+				}
+			}
+			return o.Apply(b.s, name, in[0], in[1])
+		}
+	case "transport":
+		if o, err := use.transport(); err == nil {
+			shape := in[0].Shape()
+			if len(shape) != 4 || shape[1] != graph.Sym("B") || !shape[0].Static() || !shape[2].Static() ||
+				!shape[3].Static() {
+				return wrong(0, "similarities [N,B,C,M]")
+			}
+			return o.Plan(in[0].Detach())
+		}
+	}
+	return b.fail("%s cannot be computed", key)
+}

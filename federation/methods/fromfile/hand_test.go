@@ -1,0 +1,287 @@
+package fromfile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/fromfile"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+type options = methodtest.Options
+
+// The example is PromptFL: its numbers are those of PromptFL's two rounds by hand.
+func TestTwoRoundsByHand(t *testing.T) {
+	second0 := methodtest.Second0
+	methodtest.CheckHandExamples(t, fromfile.Methods, []methodtest.HandExample{{Method: "onnx",
+		Options: options{"tokens": 1}, LR: methodtest.HandLR, First: map[string]float64{"ctx": 0},
+		Want: map[string]float64{"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6,
+			"r0/c0/upload/ctx": 0.75, "r0/c1/upload/ctx": -0.5625, "r0/merged/ctx": -0.125, "r1/c0/upload/ctx": second0,
+			"r0/c0/eval/logits#0": 0.5 / math.Sqrt(1.015625)}}})
+}
+
+// The file of the program is the one that methodtest writes (UPDATE=1 writes it again).
+func TestExampleIsWrittenByTheModule(t *testing.T) {
+	want, err := methodtest.ONNXFiles["promptfl"]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile("example.onnx", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("example.onnx")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("example.onnx has %d bytes and should have %d: %v; run UPDATE=1 go test", len(got), len(want), err)
+	}
+}
+
+// built returns the error of a method file.
+func built(content []byte, more options) error {
+	_, err := methods.Build("onnx", nil, methodtest.Merge(options{"file": string(layer.EmbedFile("m.onnx", content))},
+		more))
+	return err
+}
+
+// sound is the witness with the most parts.
+func sound(t testing.TB, name string) []byte {
+	b, err := methodtest.ONNXFiles[name]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// changed is a sound file with other metadata or another model.
+func changed(t testing.TB, name string, meta func(*fromfile.Metadata), model func(*onnx.ModelProto)) []byte {
+	m, err := onnx.Unmarshal(sound(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meta != nil {
+		var x fromfile.Metadata
+		if err := json.Unmarshal([]byte(m.MetadataProps[0].Value), &x); err != nil {
+			t.Fatal(err)
+		}
+		meta(&x)
+		text, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.MetadataProps[0].Value = string(text)
+	}
+	if model != nil {
+		model(m)
+	}
+	b, err := onnx.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A file that no client may run is refused in one line, which names what is wrong.
+func TestBadFiles(t *testing.T) {
+	meta := func(f func(*fromfile.Metadata)) []byte { return changed(t, "scaffold", f, nil) }
+	model := func(f func(*onnx.ModelProto)) []byte { return changed(t, "scaffold", nil, f) }
+	node := func(op string, more ...string) []byte { // an operator in front of the loss
+		return model(func(m *onnx.ModelProto) {
+			last := m.Graph.Output[0].Name
+			m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: op, Domain: strings.Join(more, ""),
+				Input: []string{last}, Output: []string{"behind"}})
+		})
+	}
+	graphOf := func(parameter fromfile.Parameter, outputs func(g *graph.Graph) []graph.Output) []byte {
+		b, err := methodtest.ONNXFile(fromfile.Metadata{Parameters: []fromfile.Parameter{parameter}}, outputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	ctx := fromfile.Parameter{Name: "ctx", Owner: "shared", Tokens: 3,
+		Tensor: fromfile.Tensor{Shape: []fromfile.Size{{Sym: "T"}, {Sym: "w"}}}}
+	plain := func(change func(g *graph.Graph, image, text, z graph.Node) (logits, loss graph.Node)) []byte {
+		return graphOf(ctx, func(g *graph.Graph) []graph.Output {
+			image := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
+			text := g.Input("text/ctx", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")})
+			logits, loss := change(g, image, text, image.MatMul(text.Transpose(1, 0)))
+			return []graph.Output{{Name: "logits", Node: logits}, {Name: "loss", Node: loss}}
+		})
+	}
+	for want, b := range map[string][]byte{
+		"not an ONNX model":      []byte("name: x"),
+		"no metadata promptfed":  model(func(m *onnx.ModelProto) { m.MetadataProps = nil }),
+		"version 7 is not known": meta(func(m *fromfile.Metadata) { m.Version = 7 }),
+		"unknown field":          model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value = `{"x":1}` }),
+		"text behind the JSON":   model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value += "{}" }),
+		"owner is":               meta(func(m *fromfile.Metadata) { m.Parameters[0].Owner = "mine" }),
+		"declared twice": meta(func(m *fromfile.Metadata) {
+			m.Parameters = append(m.Parameters, m.Parameters[0])
+		}),
+		"tokens is 0": meta(func(m *fromfile.Metadata) { m.Parameters[0].Tokens = 0 }),
+		"is no size": meta(func(m *fromfile.Metadata) {
+			m.Parameters[0].Shape[1].Sym = "Q"
+		}),
+		"std is -1":                    meta(func(m *fromfile.Metadata) { m.Parameters[0].Std = -1 }),
+		"mean is":                      meta(func(m *fromfile.Metadata) { m.Mean = "median" }),
+		`input "state/c" is not`:       meta(func(m *fromfile.Metadata) { m.State = nil }),
+		`input "uploads/up/dc" is not`: meta(func(m *fromfile.Metadata) { m.Up = nil }),
+		`output "next/down/c" is not`: changed(t, "scaffold", func(m *fromfile.Metadata) { m.Down = nil },
+			func(m *onnx.ModelProto) {
+				m.Graph.Input = slices.DeleteFunc(m.Graph.Input, func(v *onnx.ValueInfoProto) bool {
+					return v.Name == "down/c"
+				})
+				m.Graph.Initializer = append(m.Graph.Initializer, &onnx.TensorProto{Name: "down/c",
+					DataType: int32(graph.Float), FloatData: []float32{0}})
+			}),
+		"there is no such output": meta(func(m *fromfile.Metadata) { m.Up["more"] = m.Up["dc"] }),
+		"like names":              meta(func(m *fromfile.Metadata) { m.State["c"] = fromfile.Tensor{Like: "x"} }),
+		"output next/state/c is FLOAT[4,64]": meta(func(m *fromfile.Metadata) {
+			m.State["c"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1}, {Sym: "w"}}}
+		}),
+		"detach names": meta(func(m *fromfile.Metadata) { m.Detach = []string{"nothing"} }),
+		"is not one of cosine": meta(func(m *fromfile.Metadata) {
+			m.Functions = map[string]fromfile.Function{"f": {Function: "svd"}}
+		}),
+		"has 2 arguments, not 1": meta(func(m *fromfile.Metadata) {
+			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"param/ctx"}}}
+		}),
+		`reads "x", which is neither`: meta(func(m *fromfile.Metadata) {
+			m.Functions = map[string]fromfile.Function{"f": {Function: "cross_entropy", Of: []string{"x"}}}
+		}),
+		"branches and loops are refused": node("Loop"),
+		"draws random numbers":           node("RandomNormalLike"),
+		"has no definition here":         node("NonMaxSuppression"),
+		"is not allowed in a file":       node("Thing", "mine"),
+		"of domain \"com.microsoft\"":    node("FusedMatMul", "com.microsoft"),
+		"functions or training graphs": model(func(m *onnx.ModelProto) {
+			m.Functions = []*onnx.FunctionProto{{Name: "f", Domain: "mine"}}
+		}),
+		"is in another file": model(func(m *onnx.ModelProto) {
+			x := &onnx.TensorProto{Name: "away", DataType: int32(graph.Float), Dims: []int64{1}}
+			onnx.SetExternal(x, onnx.External{File: "w.bin", Length: 4})
+			m.Graph.Initializer = append(m.Graph.Initializer, x)
+		}),
+		"input \"secret\" is not known": model(func(m *onnx.ModelProto) {
+			m.Graph.Input = append(m.Graph.Input, &onnx.ValueInfoProto{Name: "secret"})
+		}),
+		"no output loss []": model(func(m *onnx.ModelProto) { m.Graph.Output = m.Graph.Output[:1] }),
+		// Graphs.
+		"scores are computed in tests too": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z.Mul(g.Input("lr", graph.Float, graph.Static())), z.Mean()
+		}),
+		"must be [B,C] with C 3": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z.Mean(0), z.Mean()
+		}),
+		"must be a float32 scalar []": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, z.Mean(0)
+		}),
+		"with T 4, w 64, D 96, C 3: Reshape": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node,
+			graph.Node) {
+			return z, z.Mean(0).Reshape(10).Mean() // for ten classes
+		}),
+		"elements are allowed": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, z.Mean().Expand(1<<15, 1<<15).Mean()
+		}),
+		"not known before it runs": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, g.Apply(graph.Standard, "NonZero", nil, z).Cast(graph.Float).Mean()
+		}),
+		"no gradient rule for operator": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, g.Apply(graph.Standard, "Hardmax", nil, z).Mean()
+		}),
+		"nothing that can be trained": plain(func(g *graph.Graph, image, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, g.Input("label", graph.Int64, graph.Shape{graph.Sym("B")}).Cast(graph.Float).Mean()
+		}),
+		"input image is FLOAT[B,512] in the file": graphOf(ctx, func(g *graph.Graph) []graph.Output {
+			x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(512)})
+			text := g.Input("text/ctx", graph.Float, graph.Shape{graph.Sym("C"), graph.StaticDim(512)})
+			z := x.MatMul(text.Transpose(1, 0))
+			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: z.Mean()}}
+		}),
+		"not a summand of loss": graphOf(ctx, func(g *graph.Graph) []graph.Output {
+			x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
+			z := x.MatMul(g.Input("text/ctx", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")}).Transpose(1, 0))
+			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: z.Mean()},
+				{Name: "more", Node: z.Square().Mean()}}
+		}),
+		"depends on itself": graphOf(ctx, func(g *graph.Graph) []graph.Output {
+			x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
+			text := g.Input("text/own", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")})
+			z := x.MatMul(text.Transpose(1, 0))
+			own := g.Input("param/ctx", graph.Float, graph.Shape{graph.Sym("T"), graph.Sym("w")}).Mul(text.Mean())
+			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: z.Mean()},
+				{Name: "prompt/own", Node: own}}
+		}),
+	} {
+		if err := built(b, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(),
+			"\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for _, f := range []string{"", "m.onnx", "data:application/octet-stream;name=a/b;base64,AA==",
+		"data:application/octet-stream;name=a;base64,?"} {
+		if _, err := methods.Build("onnx", nil, options{"file": f}); err == nil {
+			t.Errorf("%q was taken", f)
+		}
+	}
+}
+
+// Sizes of a client bind a file's graph: lengths of private prompts differ between clients.
+func TestSizesBind(t *testing.T) {
+	m, err := methods.Build("onnx", nil, options{"file": methodtest.ONNXOption("fedpha"), "tokens": 7,
+		"private_tokens": []int{4, 16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for client, length := range []int{4, 16, 4} {
+		spec := method.ClientSpec{Client: client, Width: 8, Dim: 6, Classes: 3}
+		if p := m.Params(spec); fmt.Sprint(p[0].Shape, p[1].Shape) != fmt.Sprint([]int{7, 8}, []int{length, 8}) {
+			t.Errorf("client %d: %v and %v", client, p[0].Shape, p[1].Shape)
+		}
+	}
+}
+
+// FuzzFile reads any bytes as a method's file: it never panics, and errors have one line.
+func FuzzFile(f *testing.F) {
+	for name := range methodtest.ONNXFiles {
+		f.Add(sound(f, name))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := built(b, nil); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %q", err)
+		}
+	})
+}
+
+// FuzzMetadata reads any metadata of a sound graph.
+func FuzzMetadata(f *testing.F) {
+	for name := range methodtest.ONNXFiles {
+		m, err := onnx.Unmarshal(sound(f, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(name, m.MetadataProps[0].Value)
+	}
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if methodtest.ONNXFiles[name] == nil || !json.Valid([]byte(text)) || !utf8.ValidString(text) {
+			return
+		}
+		b := changed(t, name, nil, func(m *onnx.ModelProto) { m.MetadataProps[0].Value = text })
+		if err := built(b, nil); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %q", err)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package fromfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/onnx"
+)
+
+// MetadataKey is the key of the metadata of a method's file.
+const MetadataKey = "promptfed.method"
+
+// Version is the version of Metadata.
+const Version = 1
+
+// Metadata says what the graph of a method's file cannot say.
+type Metadata struct {
+	Version    int                 `json:"version"`
+	Parameters []Parameter         `json:"parameters"`
+	Texts      map[string]Layout   `json:"texts,omitempty"`     // of prompts that differ from the default
+	Functions  map[string]Function `json:"functions,omitempty"` // of the engine, for the inputs function/NAME
+	Detach     []string            `json:"detach,omitempty"`    // values that are constants for gradients
+	Noise      map[string]Noise    `json:"noise,omitempty"`     // for the inputs noise/NAME
+	State      map[string]Tensor   `json:"state,omitempty"`     // that a client keeps, for state/NAME
+	Down       map[string]Tensor   `json:"down,omitempty"`      // that the server sends, for down/NAME
+	Up         map[string]Tensor   `json:"up,omitempty"`        // that a client uploads, for up/NAME
+	// Mean is "examples" where the server needs nothing of uploads but their mean, weighted by examples. Secure
+	// aggregation and differential privacy need it.
+	Mean string `json:"mean,omitempty"`
+	View string `json:"view,omitempty"` // of the tested parameters: global (also when empty) or personal
+}
+
+// Tensor is a tensor with a shape of its own, or that of a parameter, and an initial value.
+type Tensor struct {
+	Shape []Size  `json:"shape,omitempty"`
+	Like  string  `json:"like,omitempty"`
+	Std   float64 `json:"std,omitempty"`   // of a normal distribution around Value
+	Value float64 `json:"value,omitempty"` // of every element
+}
+
+// Parameter is a learnable tensor.
+type Parameter struct {
+	Name string `json:"name"`
+	Tensor
+	Owner  string `json:"owner"`            // shared or private
+	Tokens int    `json:"tokens,omitempty"` // T, unless an option sets it
+}
+
+// Layout is the layout of a text around a prompt.
+type Layout struct {
+	Position   string `json:"position,omitempty"` // of the class name: end (also when empty), middle or front
+	ReadOffset int    `json:"read_offset,omitempty"`
+}
+
+// Function is a use of one of the engine's functions.
+type Function struct {
+	Function string          `json:"function"`
+	Of       []string        `json:"of"` // inputs or outputs of the graph
+	Options  json.RawMessage `json:"options,omitempty"`
+}
+
+// Noise is a tensor of new random numbers in every step.
+type Noise struct {
+	Shape        []Size `json:"shape"`
+	Distribution string `json:"distribution"` // normal or uniform, from 0 to 1
+}
+
+// Size is a number, or the symbol of a client's size.
+type Size struct {
+	N   int
+	Sym string
+}
+
+func (s *Size) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &s.N) == nil {
+		return nil
+	}
+	return json.Unmarshal(b, &s.Sym)
+}
+
+func (s Size) MarshalJSON() ([]byte, error) {
+	if s.Sym != "" {
+		return json.Marshal(s.Sym)
+	}
+	return json.Marshal(s.N)
+}
+
+func (s Size) String() string {
+	if s.Sym != "" {
+		return s.Sym
+	}
+	return fmt.Sprint(s.N)
+}
+
+// Bounds of a method's file.
+const (
+	maxMetadata = 1 << 16 // bytes
+	maxDeclared = 256     // tensors of one kind
+	maxTokens   = 1024    // T
+	maxStd      = 1e3
+	maxRank     = 8
+)
+
+// plainName are names of declared tensors.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+
+// metadataOf returns the checked metadata of a model.
+func metadataOf(m *onnx.ModelProto) (Metadata, error) {
+	var meta Metadata
+	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetadataKey })
+	if i < 0 {
+		return meta, fmt.Errorf("it has no metadata %s; export it as docs/onnx-method.md says", MetadataKey)
+	}
+	text := m.MetadataProps[i].Value
+	if len(text) > maxMetadata {
+		return meta, fmt.Errorf("metadata %s has %d bytes; at most %d are allowed", MetadataKey, len(text), maxMetadata)
+	}
+	if err := decode([]byte(text), &meta); err != nil {
+		return meta, fmt.Errorf("metadata %s: %w", MetadataKey, err)
+	}
+	if err := meta.check(); err != nil {
+		return meta, fmt.Errorf("metadata %s: %w", MetadataKey, err)
+	}
+	return meta, nil
+}
+
+// decode reads one JSON value without unknown keys.
+func decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("text behind the JSON value")
+	}
+	if err != nil {
+		return errors.New(strings.Join(strings.Fields(fmt.Sprintf("%.300q", err.Error())), " "))
+	}
+	return nil
+}
+
+func (m Metadata) check() error {
+	if m.Version != Version {
+		return fmt.Errorf("version %d is not known; this program reads version %d", m.Version, Version)
+	}
+	if m.Mean != "" && m.Mean != string(method.ByExamples) {
+		return fmt.Errorf("mean is %.20q; use examples, or leave it out", m.Mean)
+	}
+	if !slices.Contains([]string{"", "global", "personal"}, m.View) {
+		return fmt.Errorf("view is %.20q; use global or personal", m.View)
+	}
+	if n := max(len(m.Parameters), len(m.Texts), len(m.Functions), len(m.Noise), len(m.State), len(m.Down),
+		len(m.Up)); n > maxDeclared {
+		return fmt.Errorf("%d entries of one kind; at most %d are allowed", n, maxDeclared)
+	}
+	seen := map[string]bool{}
+	for _, p := range m.Parameters {
+		at := fmt.Sprintf("parameter %.60q", p.Name)
+		switch {
+		case seen[p.Name]:
+			return fmt.Errorf("%s is declared twice", at)
+		case p.Owner != method.Shared.String() && p.Owner != method.Private.String():
+			return fmt.Errorf("%s: owner is %.20q; use shared or private", at, p.Owner)
+		case p.Like != "":
+			return fmt.Errorf("%s: like is for other tensors; give a shape", at)
+		case p.Tokens < 0 || p.Tokens > maxTokens || p.Tokens == 0 && p.has("T"):
+			return fmt.Errorf("%s: tokens is %d; a shape with T needs 1 to %d", at, p.Tokens, maxTokens)
+		}
+		seen[p.Name] = true
+		if err := m.checkTensor(p.Name, p.Tensor, "T", "w", "D", "C"); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	for kind, list := range map[string]map[string]Tensor{"state": m.State, "down": m.Down, "up": m.Up} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if err := m.checkTensor(name, list[name], "w", "D", "C"); err != nil {
+				return fmt.Errorf("%s %.60q: %w", kind, name, err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Noise)) {
+		n := m.Noise[name]
+		if n.Distribution != "normal" && n.Distribution != "uniform" {
+			return fmt.Errorf("noise %.60q: distribution is %.20q; use normal or uniform", name, n.Distribution)
+		}
+		if err := m.checkTensor(name, Tensor{Shape: n.Shape}, "B", "w", "D", "C"); err != nil {
+			return fmt.Errorf("noise %.60q: %w", name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
+		l := m.Texts[name]
+		if !slices.Contains([]string{"", "end", "middle", "front"}, l.Position) || l.ReadOffset < 0 ||
+			l.ReadOffset > maxTokens {
+			return fmt.Errorf("text %.60q: position is end, middle or front, and read_offset 0 to %d", name, maxTokens)
+		}
+	}
+	return nil
+}
+
+// has reports whether a shape has a symbol.
+func (t Tensor) has(sym string) bool {
+	return slices.ContainsFunc(t.Shape, func(s Size) bool { return s.Sym == sym })
+}
+
+func (m Metadata) checkTensor(name string, t Tensor, symbols ...string) error {
+	if !plainName.MatchString(name) || len(name) > 60 {
+		return errors.New("a name has letters, digits, and _ . - / between them, at most 60")
+	}
+	if _, ok := m.parameter(t.Like); t.Like != "" && (!ok || t.Shape != nil) {
+		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", t.Like)
+	}
+	if len(t.Shape) > maxRank {
+		return fmt.Errorf("a shape of %d axes; at most %d are allowed", len(t.Shape), maxRank)
+	}
+	for _, s := range t.Shape {
+		if s.Sym != "" && !slices.Contains(symbols, s.Sym) || s.Sym == "" && (s.N < 1 || s.N > maxElements) {
+			return fmt.Errorf("shape %.100v: %.20v is no size; use a number from 1 or %s", t.Shape, s,
+				strings.Join(symbols, ", "))
+		}
+	}
+	if !(t.Std >= 0 && t.Std <= maxStd) || !(math.Abs(t.Value) <= maxStd) {
+		return fmt.Errorf("std is %g and value %g; they must be at most %g", t.Std, t.Value, maxStd)
+	}
+	return nil
+}
+
+func (m Metadata) parameter(name string) (Parameter, bool) {
+	i := slices.IndexFunc(m.Parameters, func(p Parameter) bool { return p.Name == name })
+	if i < 0 {
+		return Parameter{}, false
+	}
+	return m.Parameters[i], true
+}

@@ -1,0 +1,397 @@
+package fromfile
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// at names the file in errors.
+func (m ONNX) at() string { return m.name + ": " }
+
+// Properties states what the server needs: the mean, where the file declares it and computes nothing else.
+func (m ONNX) Properties() method.Properties {
+	merges := len(m.outputs("merged"))+len(m.outputs(nextDown)) > 0
+	var p method.Properties
+	switch {
+	case merges:
+		p.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
+	case m.file.meta.Mean == "":
+		p.Needs = "what " + m.name + ` does not declare; add "mean": "examples" to its metadata if the mean is enough`
+	default:
+		p.Mean = method.ByExamples
+	}
+	if len(m.outputs("merged")) > 0 {
+		p.Roles = map[method.Role]string{method.ServerStep: ""}
+	}
+	return p
+}
+
+func (m ONNX) View() method.View {
+	if m.file.meta.View == "personal" {
+		return method.PersonalView
+	}
+	return method.GlobalView
+}
+
+func (m ONNX) Params(t method.ClientSpec) []method.Param {
+	var out []method.Param
+	for _, p := range m.file.meta.Parameters {
+		x := method.Param{Name: p.Name, Shape: m.parameterShape(p.Name, t), Std: p.Std}
+		if p.Owner == method.Private.String() {
+			x.Owner = method.Private
+		}
+		if p.Value != 0 {
+			client := -1
+			if x.Owner == method.Private {
+				client = t.Client
+			}
+			x.Init = func(seed uint64) *tensor.Tensor { return p.initial(seed, client, p.Name, x.Shape) }
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// initial returns the first value of a tensor on a client, or with -1 on the server.
+func (t Tensor) initial(seed uint64, client int, name string, shape []int) *tensor.Tensor {
+	x := method.Draw(seed, client, name, shape, t.Std)
+	for i := range x.Data {
+		x.Data[i] += float32(t.Value)
+	}
+	return x
+}
+
+// length returns T of a parameter on a client.
+func (m ONNX) length(p Parameter, t method.ClientSpec) int {
+	n := m.Tokens
+	if p.Owner == method.Private.String() {
+		n = m.Private[max(0, t.Client)%len(m.Private)]
+	}
+	if n == 0 {
+		n = p.Tokens
+	}
+	return n
+}
+
+func (m ONNX) parameterShape(name string, t method.ClientSpec) []int {
+	p, _ := m.file.meta.parameter(name)
+	return sizes(p.Shape, m.length(p, t), t)
+}
+
+// shape returns the shape of a tensor for a client; -1 is the batch.
+func (m ONNX) shape(x Tensor, t method.ClientSpec) []int {
+	if x.Like != "" {
+		return m.parameterShape(x.Like, t)
+	}
+	return sizes(x.Shape, 0, t)
+}
+
+func sizes(shape []Size, tokens int, t method.ClientSpec) []int {
+	out := make([]int, len(shape))
+	for i, s := range shape {
+		switch s.Sym {
+		case "":
+			out[i] = s.N
+		case "T":
+			out[i] = tokens
+		case "w":
+			out[i] = t.Width
+		case "D":
+			out[i] = t.Dim
+		case "C":
+			out[i] = t.Classes
+		case "B":
+			out[i] = -1
+		}
+	}
+	return out
+}
+
+func (m ONNX) Logits(s *method.Scope) graph.Node {
+	n := m.bind(s, ofScores, s.Task()).output("logits")
+	if s.Graph().Err() == nil && (n.Rank() != 2 || n.Shape()[0] != graph.Sym("B") ||
+		!n.Shape()[1].Is(s.Task().Classes)) {
+		return s.Graph().Fail("%soutput logits has shape %v; it must be [B,C] with C %d", m.at(), n.Shape(),
+			s.Task().Classes)
+	}
+	return n
+}
+
+func (m ONNX) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	b := m.bind(s, ofLoss, s.Task())
+	scores, _ := m.file.graph.Output("logits")
+	b.now[scores] = logits
+	loss, _ := m.file.graph.Output("loss")
+	named := map[string]bool{}
+	n := b.summands(loss, named)
+	for _, o := range m.file.graph.Outputs {
+		if name, is := m.file.terms[source(o.Node)]; is && !named[name] && s.Graph().Err() == nil {
+			return b.fail("output %s is not a summand of loss; remove it, or add it to the loss", o.Name)
+		}
+	}
+	return n
+}
+
+// summands returns a part of the loss, with its summands as named terms.
+func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
+	op := source(n).Op()
+	name, is := b.m.file.terms[source(n)]
+	function, called := strings.CutPrefix(source(n).Name(), "function/")
+	switch {
+	case is:
+	case op.IsInput() && called:
+		name = strings.ReplaceAll(function, "_", " ")
+	case op.Kind == "Add" && op.Domain == graph.Standard:
+		return b.summands(op.In[0], named).Add(b.summands(op.In[1], named))
+	case len(b.m.file.terms) == 0:
+		name = "loss"
+	default:
+		name = "rest"
+	}
+	named[name] = true
+	v := b.value(n)
+	if b.s.Graph().Err() == nil && (v.Rank() != 0 || v.DType() != graph.Float) {
+		return b.fail("the term %q of the loss is %v%v; it must be a float32 scalar []", name, v.DType(), v.Shape())
+	}
+	return b.s.Term(name, v)
+}
+
+// Kinds of outputs that replace inputs.
+const nextState, nextDown = "next/state", "next/down"
+
+// outputs lists the names of a kind of outputs, in their order.
+func (m ONNX) outputs(kind string) (out []string) {
+	for _, o := range m.file.graph.Outputs {
+		if name, ok := strings.CutPrefix(o.Name, kind+"/"); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// has reports whether the file has an input.
+func (m ONNX) has(input string) bool {
+	return slices.ContainsFunc(m.file.graph.Inputs(), func(n graph.Node) bool { return n.Name() == input })
+}
+
+func (m ONNX) Begin(l *method.Local) error {
+	for name, v := range map[string]float64{"client/n": float64(l.Data.Len()), "round": float64(l.Round), "lr": l.LR,
+		"step": 0} {
+		if m.has(name) {
+			l.Scalars[own(name)] = v
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.file.meta.State)) {
+		if at := own(name); l.State[at] == nil {
+			x := m.file.meta.State[name]
+			l.State[at] = tensor.New(m.shape(x, l.Task)...)
+			for i := range l.State[at].Data {
+				l.State[at].Data[i] = float32(x.Value)
+			}
+		}
+	}
+	if len(m.file.meta.Noise) > 0 {
+		l.Data = noisy{l.Data, m, l.Task}
+	}
+	return nil
+}
+
+// noisy adds noise to batches.
+type noisy struct {
+	method.Data
+	m    ONNX
+	task method.ClientSpec
+}
+
+func (d noisy) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+	out, err := d.Data.Batch(rows, r, also...)
+	if err != nil {
+		return nil, err
+	}
+	out = maps.Clone(out)
+	noise := d.m.file.meta.Noise
+	for _, name := range slices.Sorted(maps.Keys(noise)) {
+		shape := d.m.shape(Tensor{Shape: noise[name].Shape}, d.task)
+		if len(shape) > 0 && shape[0] < 0 {
+			shape[0] = len(rows)
+		} else {
+			shape = append([]int{1}, shape...)
+		}
+		x, draw := tensor.New(shape...), r.NormFloat64
+		if noise[name].Distribution == "uniform" {
+			draw = r.Float64
+		}
+		for i := range x.Data {
+			x.Data[i] = float32(draw())
+		}
+		out[drawn(name)] = x
+	}
+	return out, nil
+}
+
+func (m ONNX) AdjustGradients(l *method.Local, _ tensor.Map) error {
+	if m.has("step") {
+		l.Scalars[own("step")] = float64(l.Steps + 1)
+	}
+	return nil
+}
+
+func (m ONNX) Extras(t method.ClientSpec) []method.Extra {
+	var out []method.Extra
+	for _, name := range slices.Sorted(maps.Keys(m.file.meta.Up)) {
+		out = append(out, method.Extra{Name: own(name), Shape: m.shape(m.file.meta.Up[name], t)})
+	}
+	return out
+}
+
+// Finish computes the client's next state, and what it uploads beside the shared parameters.
+func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
+	got, err := m.compute(ofFinish, l.Task, []string{nextState, "up"}, l.Eval)
+	for name, t := range got {
+		if rest, ok := strings.CutPrefix(name, "up/"); ok {
+			up.Extra[own(rest)] = t
+		} else {
+			l.State[own(strings.TrimPrefix(name, nextState+"/"))] = t
+		}
+	}
+	return err
+}
+
+// compute returns the outputs of some kinds, which eval computes as one vector.
+func (m ONNX) compute(r role, t method.ClientSpec, kinds []string, eval func(func(*method.Scope) graph.Node) (
+	*tensor.Tensor, error)) (tensor.Map, error) {
+	var names []string
+	for _, kind := range kinds {
+		for _, name := range m.outputs(kind) {
+			names = append(names, kind+"/"+name)
+		}
+	}
+	if names == nil {
+		return nil, nil
+	}
+	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, t, names) })
+	if err != nil {
+		return nil, err
+	}
+	out, at := tensor.Map{}, 0
+	for _, name := range names {
+		shape := m.declared(name, t)
+		n := tensor.Size(shape)
+		if at+n > len(all.Data) {
+			break
+		}
+		out[name], at = tensor.Of(slices.Clone(all.Data[at:at+n]), shape...), at+n
+	}
+	if at != len(all.Data) {
+		return nil, fmt.Errorf("%soutputs have %d elements, not %d", m.at(), len(all.Data), at)
+	}
+	return out, nil
+}
+
+// vector joins outputs of declared shapes.
+func (m ONNX) vector(s *method.Scope, r role, t method.ClientSpec, names []string) graph.Node {
+	b := m.bind(s, r, t)
+	parts := make([]graph.Node, len(names))
+	for i, name := range names {
+		n, shape := b.output(name), m.declared(name, t)
+		if got, ok := n.Shape().Ints(); s.Graph().Err() == nil && (!ok || !slices.Equal(got, shape) ||
+			n.DType() != graph.Float) {
+			return b.fail("output %s is %v%v; it must be float32 with shape %v", name, n.DType(), n.Shape(), shape)
+		}
+		if s.Graph().Err() != nil {
+			return n
+		}
+		parts[i] = n.Reshape(-1)
+	}
+	return graph.Concat(0, parts...)
+}
+
+// declared returns the shape of an output at the end of a turn or of a round.
+func (m ONNX) declared(output string, t method.ClientSpec) []int {
+	meta := m.file.meta
+	for kind, list := range map[string]map[string]Tensor{nextState: meta.State, "up": meta.Up, nextDown: meta.Down} {
+		if name, ok := strings.CutPrefix(output, kind+"/"); ok {
+			return m.shape(list[name], t)
+		}
+	}
+	return m.parameterShape(strings.TrimPrefix(output, "merged/"), t)
+}
+
+// Start sets what the server sends in round 0.
+func (m ONNX) Start(g *method.Global) error {
+	for name, x := range m.file.meta.Down {
+		g.Broadcast[own(name)] = x.initial(g.Seed, -1, name, m.shape(x, m.task(g)))
+	}
+	return nil
+}
+
+// task has the sizes of the server's tensors.
+func (m ONNX) task(g *method.Global) method.ClientSpec {
+	t := g.Task
+	t.Width, t.Classes, t.Clients = g.Width, g.Classes, g.Clients
+	return t
+}
+
+// Merge averages the shared parameters, and computes those of outputs merged/NAME and what outputs down/NAME send.
+func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
+	if len(ups) == 0 || len(m.outputs("merged"))+len(m.outputs(nextDown)) == 0 {
+		return m.FedAvg.Merge(g, ups)
+	}
+	t := m.task(g)
+	rows := tensor.Map{"round": tensor.Of([]float32{float32(g.Round)}, 1), "lr": tensor.Of([]float32{float32(g.LR)}, 1),
+		"weights": tensor.New(len(ups))}
+	for i, u := range ups {
+		rows["weights"].Data[i] = float32(u.N)
+	}
+	stack := func(name string, of func(method.Upload) (*tensor.Tensor, error)) error {
+		var all []*tensor.Tensor
+		for _, u := range ups {
+			x, err := of(u)
+			if err != nil {
+				return err
+			}
+			all = append(all, x)
+		}
+		rows["uploads/"+name] = tensor.Stack(all)
+		return nil
+	}
+	for name := range g.Shared {
+		rows["received/"+name] = g.Shared[name]
+		err := stack(name, func(u method.Upload) (*tensor.Tensor, error) { return u.Shared[name], nil })
+		if err != nil {
+			return err
+		}
+	}
+	for name, x := range m.file.meta.Up {
+		if err := stack("up/"+name, func(u method.Upload) (*tensor.Tensor, error) {
+			return aggregate.Extra(u, own(name), m.shape(x, t)...)
+		}); err != nil {
+			return err
+		}
+	}
+	maps.Copy(rows, g.Broadcast)
+	got, err := m.compute(ofServer, t, []string{"merged", nextDown},
+		func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) { return g.Compute(rows, of) })
+	if err != nil {
+		return err
+	}
+	if err := m.FedAvg.Merge(g, ups); err != nil {
+		return err
+	}
+	for name, x := range got {
+		if rest, ok := strings.CutPrefix(name, nextDown+"/"); ok {
+			g.Broadcast[own(rest)] = x
+		} else {
+			g.Shared[strings.TrimPrefix(name, "merged/")] = x
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package fromfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	_ "embed"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+)
+
+// ONNX is the method of a file.
+type ONNX struct {
+	method.FedAvg
+	File    layer.File `config:"file" help:"the method: an ONNX file, or example, which is PromptFL"`
+	Tokens  int        `config:"tokens" in:"0..tokens" help:"length of shared prompts; 0: as the file says"`
+	Private []int      `config:"private_tokens" in:"0..tokens" help:"length of private ones, or one a client; 0: file"`
+
+	name string // of the file, for errors
+	file *file
+}
+
+var onnxDef = layer.Def{Name: "onnx", Title: "method of an ONNX file",
+	Paper:   "a loss of your own (docs/onnx-method.md); the example is PromptFL",
+	Default: ONNX{File: Example, Private: []int{0}}}
+
+// Example is the name of the file in the program.
+const Example = "example"
+
+//go:embed example.onnx
+var example []byte
+
+// Build reads and checks the file.
+func (m *ONNX) Build() (method.Method, error) {
+	name, content, err := Example, example, error(nil)
+	if m.File != Example {
+		if name, content, err = m.File.Content(); err != nil {
+			return nil, fmt.Errorf("option file: %w", err)
+		}
+	}
+	m.name = name
+	if m.file, err = open(content); err != nil {
+		return nil, fmt.Errorf("option file is %s: %w", name, err)
+	}
+	return *m, m.check()
+}
+
+// check builds all graphs for two clients of different sizes, with gradients: a size that the file has as a constant,
+// or an operator without a derivative, is an error now. Sizes have many divisors, as those of real towers.
+func (m *ONNX) check() error {
+	for _, t := range []struct {
+		spec   method.ClientSpec
+		tokens int
+	}{{method.ClientSpec{Clients: 3, Classes: 3, Width: 64, Dim: 96, Patches: 4, Scale: 4}, 4},
+		{method.ClientSpec{Clients: 3, Classes: 5, Width: 128, Dim: 160, Patches: 6, Scale: 4}, 6}} {
+		spec := t.spec
+		spec.ImageSize, spec.VisionWidth, spec.VisionLayers, spec.VisionUnits = 32, 64, 2, 64
+		spec.TextLayers, spec.TextUnits, spec.Tokens = 2, 64, 5
+		sized := *m
+		sized.Tokens, sized.Private = t.tokens, []int{t.tokens}
+		if err := sized.checkFor(spec); err != nil {
+			return fmt.Errorf("%swith T %d, w %d, D %d, C %d: %s", m.at(), t.tokens, spec.Width, spec.Dim, spec.Classes,
+				strings.TrimPrefix(err.Error(), m.at()))
+		}
+	}
+	return nil
+}
+
+func (m ONNX) checkFor(t method.ClientSpec) error {
+	s := method.NewScope(t, m.Params(t))
+	loss := m.Loss(s, m.Logits(s))
+	if err := s.Graph().Err(); err != nil {
+		return err
+	}
+	if _, err := s.Terms(loss); err != nil {
+		return fmt.Errorf("%s%w", m.at(), err)
+	}
+	// towers are not built yet
+	placed := graph.Transform([]graph.Node{loss}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+		if op.Placeholder() == nil {
+			return nil
+		}
+		return []graph.Node{s.Graph().Input(fmt.Sprint("tower/", op.ID), op.Out[0].DType(), op.Out[0].Shape())}
+	})[0]
+	var wrt []graph.Node
+	for _, n := range graph.Inputs(placed) {
+		if graph.Differentiable(n.DType()) {
+			wrt = append(wrt, n)
+		}
+	}
+	if len(wrt) == 0 {
+		return errors.New(m.at() + "the loss reads nothing that can be trained")
+	}
+	if _, err := grad.Of(placed, wrt...); err != nil {
+		return fmt.Errorf("%s%w", m.at(), err)
+	}
+	for _, c := range []struct {
+		role  role
+		kinds []string
+	}{{ofFinish, []string{nextState, "up"}}, {ofServer, []string{"merged", nextDown}}} {
+		scope := method.NewScope(t, m.Params(t))
+		for _, kind := range c.kinds {
+			for _, name := range m.outputs(kind) {
+				m.vector(scope, c.role, t, []string{kind + "/" + name})
+			}
+		}
+		if err := scope.Graph().Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

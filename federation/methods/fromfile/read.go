@@ -1,0 +1,246 @@
+package fromfile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// file is a checked method file.
+type file struct {
+	meta     Metadata
+	graph    *graph.File
+	terms    map[graph.Node]string // scalar outputs beside the loss, by value
+	detached map[string]bool
+}
+
+// Bounds of a graph, before and after sizes are bound.
+const (
+	maxNodes    = 20000
+	maxElements = 1 << 24 // of one value, for a batch of one
+	maxAll      = 1 << 27 // of all values together
+)
+
+// random are operators whose result is drawn when the graph runs.
+var random = []string{"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+	"RandomUniformLike"}
+
+// checked holds the methods of files that were read, by content: a configuration is checked several times.
+var checked struct {
+	sync.Mutex
+	files map[string]*file
+}
+
+// open returns the checked method of a file's content.
+func open(content []byte) (*file, error) {
+	digest := layer.Digest(content)
+	checked.Lock()
+	defer checked.Unlock()
+	if f := checked.files[digest]; f != nil {
+		return f, nil
+	}
+	f, err := read(content)
+	if err != nil {
+		return nil, err
+	}
+	if checked.files == nil || len(checked.files) > 100 {
+		checked.files = map[string]*file{}
+	}
+	checked.files[digest] = f
+	return f, nil
+}
+
+func read(content []byte) (*file, error) {
+	m, err := onnx.Unmarshal(content)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkModel(m); err != nil {
+		return nil, err
+	}
+	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{}}
+	if f.meta, err = metadataOf(m); err != nil {
+		return nil, err
+	}
+	if f.graph, err = graph.ReadModel(m); err != nil {
+		return nil, err
+	}
+	made := map[string]bool{}
+	for _, n := range m.Graph.Node {
+		for _, name := range n.Output {
+			made[name] = true
+		}
+	}
+	for _, name := range f.meta.Detach {
+		if !made[name] {
+			return nil, fmt.Errorf("detach names %.60q, which is the result of no operator", name)
+		}
+		f.detached[name] = true
+	}
+	if err := f.checkNames(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkModel refuses what no method needs: its graph is a stranger's.
+func checkModel(m *onnx.ModelProto) error {
+	if len(m.Functions) > 0 || len(m.TrainingInfo) > 0 {
+		return fmt.Errorf("it has functions or training graphs of its own; export one graph of ONNX's own operators")
+	}
+	if len(m.Graph.SparseInitializer) > 0 {
+		return fmt.Errorf("it has sparse constants; export plain ones")
+	}
+	known := map[string]bool{}
+	for _, d := range graph.Defs() {
+		known[d.Domain+" "+d.Kind] = true
+	}
+	nodes := 0
+	for x := range onnx.Messages(m) {
+		switch x := x.(type) {
+		case *onnx.TensorProto:
+			if onnx.IsExternal(x) {
+				return fmt.Errorf("tensor %.60q is in another file; export all constants inside", x.Name)
+			}
+		case *onnx.NodeProto:
+			if nodes++; nodes > maxNodes {
+				return fmt.Errorf("its graph has more than %d operators", maxNodes)
+			}
+			at := fmt.Sprintf("operator %.60s (node %.60s)", x.OpType, x.Name)
+			switch {
+			case !onnx.Standard(x.Domain):
+				return fmt.Errorf("%s of domain %.60q: use ONNX's own operators", at, x.Domain)
+			case len(onnx.Subgraphs(x)) > 0 || slices.Contains([]string{"If", "Loop", "Scan"}, x.OpType):
+				return fmt.Errorf("%s: branches and loops are refused; unroll it, or use a function of the engine", at)
+			case slices.Contains(random, x.OpType):
+				return fmt.Errorf("%s draws random numbers; declare them under noise, as an input noise/NAME", at)
+			case x.OpType != "Constant" && !known[" "+x.OpType]:
+				return fmt.Errorf("%s has no definition here; express it with other operators", at)
+			}
+		}
+	}
+	return nil
+}
+
+// inputs of the graph that have no name of their own.
+var plainInputs = []string{"image", "label", "hand", "patches", "scale", "client/n", "clients/n", "classes/n", "step",
+	"round", "lr", "teacher/logits", "weights"}
+
+// checkNames refuses inputs and outputs of unknown names, and finds terms.
+func (f *file) checkNames() error {
+	outputs := map[string]graph.Node{}
+	for _, o := range f.graph.Outputs {
+		if _, twice := outputs[o.Name]; twice {
+			return fmt.Errorf("output %.60q is there twice", o.Name)
+		}
+		outputs[o.Name] = o.Node
+	}
+	for _, o := range []string{"logits [B,C]", "loss []"} {
+		if name, _, _ := strings.Cut(o, " "); !outputs[name].OK() {
+			return fmt.Errorf("it has no output %s", o)
+		}
+	}
+	argument := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(f.meta.Functions)) {
+		use := f.meta.Functions[name]
+		if err := use.check(); err != nil {
+			return fmt.Errorf("function %.60q: %w", name, err)
+		}
+		for _, of := range use.Of {
+			if _, ok := outputs[of]; !ok && !f.knownInput(of) {
+				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, of)
+			}
+			argument[of] = true
+		}
+	}
+	for _, in := range f.graph.Inputs() {
+		if !f.knownInput(in.Name()) {
+			return fmt.Errorf("input %.60q is not known or not declared; the inputs are %s, text/NAME, param/NAME, "+
+				"received/NAME, before/NAME, function/NAME, noise/NAME, state/NAME, down/NAME and uploads/NAME",
+				in.Name(), strings.Join(plainInputs, ", "))
+		}
+	}
+	for _, o := range f.graph.Outputs {
+		kind, name, _ := strings.Cut(o.Name, "/")
+		if kind == "next" {
+			kind, name, _ = strings.Cut(name, "/")
+			kind = "next/" + kind
+		}
+		declared := true
+		switch kind {
+		case "prompt":
+		case nextState:
+			_, declared = f.meta.State[name]
+		case nextDown:
+			_, declared = f.meta.Down[name]
+		case "up":
+			_, declared = f.meta.Up[name]
+		case "merged":
+			p, ok := f.meta.parameter(name)
+			declared = ok && p.Owner == "shared"
+		default:
+			if o.Name != "logits" && o.Name != "loss" && !argument[o.Name] && !f.detached[o.Name] {
+				f.terms[source(o.Node)] = strings.ReplaceAll(o.Name, "_", " ")
+			}
+		}
+		if !declared {
+			return fmt.Errorf("output %.60q is not declared in the metadata", o.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.meta.Up)) {
+		if _, ok := outputs["up/"+name]; !ok {
+			return fmt.Errorf("up/%s is declared, but there is no such output", name)
+		}
+	}
+	return nil
+}
+
+// source returns the value that a chain of Identity copies.
+func source(n graph.Node) graph.Node {
+	for n.Op().Kind == "Identity" && n.Op().Domain == graph.Standard {
+		n = n.Op().In[0]
+	}
+	return n
+}
+
+// knownInput reports whether Scope, the client's turn or the server offers an input.
+func (f *file) knownInput(name string) bool {
+	if slices.Contains(plainInputs, name) {
+		return true
+	}
+	kind, rest, _ := strings.Cut(name, "/")
+	has := func(name string) bool { _, ok := f.meta.parameter(name); return ok }
+	switch kind {
+	case "param", "received", "before":
+		return has(rest)
+	case "text":
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "received/"), "before/")
+		_, made := f.graph.Output("prompt/" + rest)
+		_, function := f.meta.Functions[rest]
+		return made || function || has(rest)
+	case "function":
+		_, ok := f.meta.Functions[rest]
+		return ok
+	case "noise":
+		_, ok := f.meta.Noise[rest]
+		return ok
+	case "state":
+		_, ok := f.meta.State[rest]
+		return ok
+	case "down":
+		_, ok := f.meta.Down[rest]
+		return ok
+	case "uploads":
+		p, ok := f.meta.parameter(rest)
+		up, extra := strings.CutPrefix(rest, "up/")
+		_, declared := f.meta.Up[up]
+		return ok && p.Owner == "shared" || extra && declared
+	}
+	return false
+}
