@@ -43,14 +43,19 @@ func Load(path string, sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
-// ParseText is Load for a text; name stands for the file in errors.
+// ParseText is Load for a text from another machine: no file that its options name is read. name stands for the file in
+// errors.
 func ParseText(name string, text []byte) (experiment.Config, error) {
-	l, err := OpenText(name, text, nil)
+	l, err := openText(name, text, nil, true)
 	return l.Config, err
 }
 
 // OpenText is Open for a text; name stands for the file in errors.
 func OpenText(name string, text []byte, sets []string) (Loaded, error) {
+	return openText(name, text, sets, false)
+}
+
+func openText(name string, text []byte, sets []string, foreign bool) (Loaded, error) {
 	if len(text) > maxFile {
 		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: larger than %d bytes, too large for a "+
 			"configuration",
@@ -60,6 +65,7 @@ func OpenText(name string, text []byte, sets []string) (Loaded, error) {
 	if err != nil {
 		return Loaded{Config: experiment.Defaults()}, err
 	}
+	f.foreign = foreign
 	return load(f, sets)
 }
 
@@ -140,6 +146,8 @@ type parsed struct {
 	path  string
 	keys  map[string]any
 	lines map[string]int // by dotted key
+	// foreign is a text from another machine, which names no files of this one
+	foreign bool
 }
 
 func read(path string) (parsed, error) {

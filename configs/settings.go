@@ -17,14 +17,17 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/atomicfile"
 )
 
 // settings are the values of a configuration as nested maps, with their origins.
 type settings struct {
-	path  string
-	known map[string]any // by dotted key, as from Flatten
-	all   map[string]any
-	from  map[string]string // by dotted key: a flag, a variable or a line of the file; empty for values of a sweep
+	path    string
+	foreign bool           // as parsed.foreign
+	known   map[string]any // by dotted key, as from Flatten
+	all     map[string]any
+	from    map[string]string // by dotted key: a flag, a variable or a line of the file; empty for values of a sweep
 }
 
 type change struct {
@@ -38,7 +41,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	s := settings{path: f.path, known: configtags.Flatten(out)}
+	s := settings{path: f.path, foreign: f.foreign, known: configtags.Flatten(out)}
 	s.from = f.origins(s.known, env)
 	if env {
 		if err := checkEnvironment(); err != nil {
@@ -265,6 +268,12 @@ func (s settings) decode(out any) error {
 	}
 	if err := d.Decode(s.all); err != nil {
 		return s.blame(decodeErrors(err))
+	}
+	if c, ok := out.(*experiment.Config); ok && !s.foreign {
+		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
+			return atomicfile.ReadAtMost(path, layer.MaxFile)
+		})
+		return s.blame(err)
 	}
 	return nil
 }

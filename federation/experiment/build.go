@@ -148,7 +148,7 @@ func (b *Built) define() error {
 		return errors.New("train.optimizer_state: shared carries gradients of one client into the upload of another, " +
 			"which differential privacy does not account for; set it to fresh")
 	}
-	if b.options, err = json.Marshal(b.Config.Options); err != nil {
+	if b.options, err = json.Marshal(methods.ShortOptions(b.Config.Options)); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &spec.Experiment{

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
+	"promptfed/federation/methods"
 	"promptfed/runtime/numerics"
 )
 
@@ -147,7 +148,7 @@ func (b *Built) ofConfig() (Identity, error) {
 		switch {
 		case !IsIdentityKey(key), within(key, off) && !slices.Contains(kept, key):
 		case key == "options":
-			err = id.putOptions(err, key, c.Options)
+			err = id.putOptions(err, key, methods.ShortOptions(c.Options))
 		default:
 			err = id.putJSON(err, key, value)
 		}

@@ -108,7 +108,15 @@ func CheckInvitation(c Config) (Config, error) {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)
 	}
-	return c, c.CheckWithoutData()
+	return c, errors.Join(c.namesNoFile(), c.CheckWithoutData())
+}
+
+// namesNoFile returns an error where an option names a file of this machine.
+func (c Config) namesNoFile() error {
+	_, err := methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
+		return nil, fmt.Errorf("%.100q is a path; a configuration of another machine must hold its files", path)
+	})
+	return err
 }
 
 // Shared returns a run's configuration for its workers: the same experiment, without folders, machine and
@@ -146,7 +154,7 @@ func CheckShared(c Config) (Config, error) {
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the run names the backbone %s, which is a path; a worker accepts names only", name)
 	}
-	return (&Built{Config: c}).Shared(), nil
+	return (&Built{Config: c}).Shared(), c.namesNoFile()
 }
 
 // OpenWorker is Open for a machine that runs clients of a simulation on another machine. The server's own images and

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -155,7 +156,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaDigest, f.bundle.Digest())
 	put(MetaMethod, c.Method)
 	put(MetaWith, with)
-	put(MetaOptions, c.Options)
+	put(MetaOptions, methods.ShortOptions(c.Options))
 	put(MetaRun, c.Name)
 	put(MetaEvaluation, f.Choice.view().String())
 	if f.Client >= 0 {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
@@ -41,6 +44,7 @@ type joinFlags struct {
 	require     string
 	yes         bool
 	insecureDP  bool
+	accept      []string
 	link        cli.Access
 
 	required []facts.Requirement
@@ -64,6 +68,8 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
 		"the run's seed (serve --insecure-dp) and protects nothing")
+	l.StringArrayVar(&f.accept, "accept-method", nil, "SHA-256 of a file of the server's with a method, whose graph "+
+		"may read this client's features and labels")
 	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
@@ -288,12 +294,15 @@ func (f joinFlags) configuration(inv *remote.Invitation) (experiment.Config, err
 	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {
 		return conf, err
 	}
-	conf, err = configs.Load(path, nil)
+	conf, err = configs.ParseText(path, inv.Config)
 	if err == nil {
 		conf, err = experiment.CheckInvitation(conf)
 	}
 	if err != nil {
 		return conf, fmt.Errorf("the server's configuration: %w", err)
+	}
+	if err := f.acceptFiles(methods.Files(conf.Options)); err != nil {
+		return conf, err
 	}
 	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); err != nil {
 		return conf, err
@@ -302,4 +311,25 @@ func (f joinFlags) configuration(inv *remote.Invitation) (experiment.Config, err
 		return conf, cli.Usage(err)
 	}
 	return conf, nil
+}
+
+// acceptFiles refuses a method from a file that --accept-method does not name, and saves it to be looked at.
+func (f joinFlags) acceptFiles(files []layer.File) error {
+	for _, file := range files {
+		name, content, err := file.Content()
+		if err != nil {
+			return fmt.Errorf("the server's configuration: %w", err)
+		}
+		digest := layer.Digest(content)
+		path := filepath.Join(f.state, "method-"+digest[:12]+".onnx")
+		if err := atomicfile.Write(path, atomicfile.Bytes(content)); err != nil {
+			return err
+		}
+		if !slices.Contains(f.accept, digest) {
+			return fmt.Errorf("the server's method is the file %s (%s here): its graph reads this client's features "+
+				"and labels and could copy them into what is sent; look at it, and accept it with --accept-method %s",
+				name, path, digest)
+		}
+	}
+	return nil
 }

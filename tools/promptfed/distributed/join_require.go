@@ -6,6 +6,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
+	"promptfed/federation/methods"
 	"promptfed/federation/net/remote"
 )
 
@@ -38,7 +39,7 @@ func (f joinFlags) checkRequirements(conf experiment.Config, inv *remote.Invitat
 		return nil, err
 	}
 	keys := configtags.Flatten(conf)
-	options(keys, optionKeys, conf.Options)
+	options(keys, optionKeys, methods.ShortOptions(conf.Options))
 	return facts, facts.Meets(f.required, keys, whose)
 }
 
