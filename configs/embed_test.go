@@ -34,6 +34,10 @@ func TestFilesOfOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if short := layer.ShortenFiles(string(text)); !strings.Contains(short, name+"\n") || strings.Contains(short,
+			"base64") {
+			t.Errorf("people read %s", short)
+		}
 		c, err = ParseText("the run's configuration", text)
 		if err == nil {
 			c, err = experiment.CheckInvitation(c)

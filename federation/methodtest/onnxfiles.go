@@ -140,8 +140,8 @@ func localAndGlobal(global, local int) []fromfile.Parameter {
 // similarities returns [2,B,C,M]: how alike patches and both prompts' class features are.
 func similarities(g *graph.Graph) graph.Node {
 	patches := g.Input("patches", graph.Float, graph.Shape{batch, graph.Sym("M"), dim})
-	text := graph.Stack(textIn(g, "global"), textIn(g, "local"))                        // [2,C,D]
-	return text.Unsqueeze(1).MatMul(patches.Transpose(0, 2, 1).Unsqueeze(0)).Identity() // [2,B,C,M]
+	of := func(text graph.Node) graph.Node { return patches.MatMul(text.Transpose(1, 0)).Transpose(0, 2, 1) } // [B,C,M]
+	return graph.Stack(of(textIn(g, "global")), of(textIn(g, "local")))
 }
 
 func fedOTPFile() ([]byte, error) {

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -130,7 +131,7 @@ func (r *Run) readConfig() error {
 	if err != nil || text == nil {
 		return err
 	}
-	r.Config = string(text)
+	r.Config = layer.ShortenFiles(string(text))
 	var c written
 	err = yaml.Unmarshal(text, &c) // fills in valid fields, even with an error
 	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {

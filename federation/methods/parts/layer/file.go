@@ -68,3 +68,10 @@ func (f File) String() string {
 	}
 	return name + " sha256:" + Digest(content)
 }
+
+var embedded = regexp.MustCompile(dataURL + `[A-Za-z0-9._-]+` + dataBase64 + `[A-Za-z0-9+/]*=*`)
+
+// ShortenFiles returns a text in which files are their names and digests, for people.
+func ShortenFiles(text string) string {
+	return embedded.ReplaceAllStringFunc(text, func(s string) string { return File(s).String() })
+}
