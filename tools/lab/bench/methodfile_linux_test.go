@@ -30,9 +30,9 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// TestMethodFileSteps measures processor time of steps of methods from files and of their twins in Go, in turn in one process, on the
-// text tower of ViT-B/16 with random weights, 10 classes and 16 tokens: go test ./tools/lab/bench -run MethodFileSteps
-// -v -filesteps 20.
+// TestMethodFileSteps measures processor time of steps of methods from files and of their twins in Go, in turn in one
+// process, on the text tower of ViT-B/16 with random weights, 10 classes and 16 tokens:
+// go test ./tools/lab/bench -run MethodFileSteps -v -filesteps 20
 func TestMethodFileSteps(t *testing.T) {
 	if *fileSteps == 0 {
 		t.Skip("-filesteps is 0")
