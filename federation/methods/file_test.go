@@ -33,6 +33,12 @@ func init() {
 		methodtest.Case{Name: "onnx", Options: with(onFile("fedpha"), options{"private_tokens": []int{2, 5, 3}}),
 			Names: two},
 		methodtest.Case{Name: "onnx", Options: onFile("scaffold"), Names: state},
+		methodtest.Case{Name: "onnx", Options: onFile("inputs"), Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("per-image"), Alike: true,
+			Names: methodtest.Names{Shared: []string{"ctx", "meta/w"}}},
+		// New noise in every step, and a loss that falls with them.
+		methodtest.Case{Name: "onnx", Options: onFile("noise"), NoDerivative: true,
+			Names: methodtest.Names{Shared: []string{"ctx"}, Draw: []string{"file/eps", "file/level"}}},
 	)
 }
 
@@ -59,6 +65,7 @@ func TestFilesAreTheirTwins(t *testing.T) {
 		"fedprox": {base: "promptfl", with: []string{"fedprox"},
 			options: with(three, options{"mu": float64(methodtest.ProxMu)})},
 		"fedotp": {base: "fedotp", options: three},
+		"kgcoop": {base: "kgcoop", options: with(three, options{"lambda": float64(methodtest.Knowledge), "words": ""})},
 		"fedotp-unrolled": {base: "fedotp", options: with(three, options{"iters": methodtest.UnrolledSteps,
 			"threshold": 0.0})},
 		"fedpha": {base: "fedpha", options: options{"global_tokens": 3, "local_tokens": []int{2}, "ratio": 0.5,

@@ -30,6 +30,7 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 var ONNXFiles = map[string]func() ([]byte, error){
 	"promptfl": promptFLFile, "promptfl-l2": l2File, "fedprox": fedProxFile, "fedotp": fedOTPFile,
 	"fedotp-unrolled": unrolledFile, "fedpha": fedPHAFile, "scaffold": scaffoldFile,
+	"kgcoop": kgCoOpFile, "inputs": inputsFile, "per-image": perImageFile, "noise": noiseFile,
 }
 
 // ONNXOption returns the option file of one of ONNXFiles.
@@ -221,5 +222,66 @@ func scaffoldFile() ([]byte, error) {
 			{Name: "cross_entropy", Node: ce}, {Name: "correction", Node: correction},
 			{Name: "next/state/c", Node: own.Add(dc)}, {Name: "up/dc", Node: dc},
 			{Name: "merged/ctx", Node: merged}, {Name: "next/down/c", Node: next}}
+	})
+}
+
+// Knowledge is kgcoop's lambda.
+const Knowledge = 8
+
+func kgCoOpFile() ([]byte, error) {
+	return ONNXFile(onePrompt, func(g *graph.Graph) []graph.Output {
+		z, ce := plainPromptFL(g)
+		hand := g.Input("hand", graph.Float, graph.Shape{classes, dim})
+		near := textIn(g, "ctx").Mul(hand).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(Knowledge)
+		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(near)},
+			{Name: "cross_entropy", Node: ce}, {Name: "knowledge", Node: near}}
+	})
+}
+
+// inputsFile reads what no other file does: values that the client last trained, earlier class features and scores, and
+// numbers.
+func inputsFile() ([]byte, error) {
+	return ONNXFile(onePrompt, func(g *graph.Graph) []graph.Output {
+		z, ce := plainPromptFL(g)
+		teacher := g.Input("teacher/logits", graph.Float, graph.Shape{batch, classes})
+		numbers := scalarIn(g, "lr").AddScalar(1)
+		for _, name := range []string{"classes/n", "client/n", "round"} {
+			numbers = numbers.Add(scalarIn(g, name))
+		}
+		distill := teacher.Softmax(-1).Mul(z.LogSoftmax(-1)).Sum(-1).Mean().Neg()
+		moved := textIn(g, "ctx").Sub(textIn(g, "received/ctx")).Add(textIn(g, "before/ctx")).Square().Mean().Div(numbers)
+		apart := promptIn(g, "param/ctx").Sub(promptIn(g, "before/ctx")).Square().Sum().MulScalar(0.1)
+		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(distill).Add(moved).Add(apart)},
+			{Name: "cross_entropy", Node: ce}, {Name: "distillation", Node: distill}}
+	})
+}
+
+// perImageFile shifts the prompt of each image, as CoCoOp does: ctx + tanh(x W).
+func perImageFile() ([]byte, error) {
+	meta := fromfile.Metadata{Mean: "examples", Parameters: append(onePrompt.Parameters, fromfile.Parameter{Name: "meta/w",
+		Owner: "shared", Tensor: fromfile.Tensor{Shape: sizesOf("D", "w"), Std: 0.1, Value: 0.05}})}
+	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
+		x := imageIn(g)
+		shift := x.MatMul(g.Input("param/meta/w", graph.Float, graph.Shape{dim, width})).Tanh()
+		own := promptIn(g, "param/ctx").Unsqueeze(0).Add(shift.Unsqueeze(1)) // [B,T,w]
+		text := g.Input("text/own", graph.Float, graph.Shape{batch, classes, dim})
+		z := text.MatMul(x.Unsqueeze(2)).Squeeze(2).Mul(scalarIn(g, "scale"))
+		ce := crossEntropy(g, z)
+		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce},
+			{Name: "prompt/own", Node: own}}
+	})
+}
+
+// noiseFile adds noise to images, and to the prompt, and halves the loss in later steps.
+func noiseFile() ([]byte, error) {
+	meta := onePrompt
+	meta.Noise = map[string]fromfile.Noise{"eps": {Shape: sizesOf("B", "D"), Distribution: "normal"},
+		"level": {Distribution: "uniform"}}
+	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
+		z, _ := plainPromptFL(g)
+		noise := g.Input("noise/eps", graph.Float, graph.Shape{batch, dim}).Mul(scalarIn(g, "noise/level"))
+		seen := crossEntropy(g, scores(g, imageIn(g).Add(noise), textIn(g, "ctx")))
+		ce := seen.Div(scalarIn(g, "step").AddScalar(1))
+		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce}}
 	})
 }
