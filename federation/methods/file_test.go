@@ -5,14 +5,26 @@ import (
 	"strings"
 	"testing"
 
+	_ "embed"
+
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
-// onFile returns options with one of methodtest.ONNXFiles.
-func onFile(name string) options { return options{"file": methodtest.ONNXOption(name)} }
+// onFile returns options with one of methodtest.ONNXFiles, or with the file that PyTorch's exporter wrote
+// (tools/golden/method_file.py).
+func onFile(name string) options {
+	if name == "torch" {
+		return options{"file": string(layer.EmbedFile("fedprox-torch.onnx", fromTorch))}
+	}
+	return options{"file": methodtest.ONNXOption(name)}
+}
+
+//go:embed testdata/fedprox-torch.onnx
+var fromTorch []byte
 
 func init() {
 	state := methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"file/c"}, Up: []string{"file/dc"},
@@ -28,6 +40,7 @@ func init() {
 			Zero: options{"mu": 0.0}, Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("promptfl-l2"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("fedprox"), Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("torch"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("fedotp"), Names: Entropic, NoDerivative: true},
 		methodtest.Case{Name: "onnx", Options: onFile("fedotp-unrolled"), Names: Entropic, NoDerivative: true},
 		methodtest.Case{Name: "onnx", Options: with(onFile("fedpha"), options{"private_tokens": []int{2, 5, 3}}),
@@ -60,6 +73,8 @@ func TestFilesAreTheirTwins(t *testing.T) {
 		train   spec.Training // of the twin, where it differs
 	}{
 		"promptfl": {base: "promptfl"},
+		"torch": {base: "promptfl", with: []string{"fedprox"},
+			options: with(three, options{"mu": float64(methodtest.ProxMu)})},
 		"promptfl-l2": {base: "promptfl", options: three,
 			train: trains(func(o *optim.Config) { o.WeightDecay += methodtest.L2 })},
 		"fedprox": {base: "promptfl", with: []string{"fedprox"},

@@ -1,0 +1,53 @@
+package ops
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(def{Kind: "SoftmaxCrossEntropyLoss", MinInputs: 2, MinRank: 2, Infer: inferCrossEntropy,
+		Attrs: "ignore_index int, reduction string", Decompose: decomposeCrossEntropy})
+}
+
+// inferCrossEntropy takes scores [N,C,...] and class numbers [N,...]. The second output are the logarithms of the
+// probabilities.
+func inferCrossEntropy(o *infer) error {
+	scores, label := o.In[0].Shape(), o.In[1].Shape()
+	reduction := o.Attrs.Str("reduction", "mean")
+	switch {
+	case scores != nil && len(scores) < 2, scores != nil && label != nil && len(label) != len(scores)-1:
+		return fmt.Errorf("scores %v for classes %v", scores, label)
+	case reduction != "mean" && reduction != "sum" && reduction != "none":
+		return fmt.Errorf("reduction is %q", reduction)
+	case len(o.Out) > 1:
+		o.SetType(1, o.In[0].DType())
+		if err := o.SetOutput(1, scores); err != nil {
+			return err
+		}
+	}
+	if reduction == "none" {
+		return o.Set(label)
+	}
+	return o.Set(graph.Shape{})
+}
+
+// decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy.
+func decomposeCrossEntropy(c *call, in []node) node {
+	switch {
+	case c.X(2).OK():
+		return c.FailNode("weights of classes are not supported")
+	case c.Attrs.Int("ignore_index", -1) >= 0:
+		return c.FailNode("an ignore_index of a class is not supported")
+	}
+	picked := in[0].Graph().Apply(graph.Standard, "GatherElements", graph.Attrs{"axis": graph.Attr(1)},
+		in[0].LogSoftmax(1), in[1].Unsqueeze(1)).Squeeze(1).Neg()
+	switch c.Attrs.Str("reduction", "mean") {
+	case "none":
+		return picked
+	case "sum":
+		return picked.Sum()
+	}
+	return picked.Mean()
+}
