@@ -3,6 +3,7 @@ package methodtest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
@@ -249,7 +250,8 @@ func inputsFile() ([]byte, error) {
 			numbers = numbers.Add(scalarIn(g, name))
 		}
 		distill := teacher.Softmax(-1).Mul(z.LogSoftmax(-1)).Sum(-1).Mean().Neg()
-		moved := textIn(g, "ctx").Sub(textIn(g, "received/ctx")).Add(textIn(g, "before/ctx")).Square().Mean().Div(numbers)
+		moved := textIn(g, "ctx").Sub(textIn(g, "received/ctx")).Add(textIn(g, "before/ctx")).Square().Mean()
+		moved = moved.Div(numbers)
 		apart := promptIn(g, "param/ctx").Sub(promptIn(g, "before/ctx")).Square().Sum().MulScalar(0.1)
 		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(distill).Add(moved).Add(apart)},
 			{Name: "cross_entropy", Node: ce}, {Name: "distillation", Node: distill}}
@@ -258,8 +260,9 @@ func inputsFile() ([]byte, error) {
 
 // perImageFile shifts the prompt of each image, as CoCoOp does: ctx + tanh(x W).
 func perImageFile() ([]byte, error) {
-	meta := fromfile.Metadata{Mean: "examples", Parameters: append(onePrompt.Parameters, fromfile.Parameter{Name: "meta/w",
-		Owner: "shared", Tensor: fromfile.Tensor{Shape: sizesOf("D", "w"), Std: 0.1, Value: 0.05}})}
+	weight := fromfile.Parameter{Name: "meta/w", Owner: "shared",
+		Tensor: fromfile.Tensor{Shape: sizesOf("D", "w"), Std: 0.1, Value: 0.05}}
+	meta := fromfile.Metadata{Mean: "examples", Parameters: append(slices.Clone(onePrompt.Parameters), weight)}
 	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
 		x := imageIn(g)
 		shift := x.MatMul(g.Input("param/meta/w", graph.Float, graph.Shape{dim, width})).Tanh()
