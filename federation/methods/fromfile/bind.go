@@ -35,10 +35,12 @@ type binder struct {
 	now  map[graph.Node]graph.Node
 	busy map[string]bool
 	size *int // elements of all values so far
+	sums int  // summands of the loss so far
 }
 
 func (m ONNX) bind(s *method.Scope, r role, task method.ClientSpec) *binder {
-	return &binder{m, s, r, task, map[graph.Node]graph.Node{}, map[string]bool{}, new(int)}
+	return &binder{m: m, s: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[string]bool{},
+		size: new(int)}
 }
 
 func (b *binder) fail(format string, a ...any) graph.Node {
@@ -106,7 +108,7 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 					maxElements)
 			}
 		}
-		if *b.size += elements; *b.size > maxAll {
+		if *b.size += max(elements, minElements); *b.size > maxAll {
 			return nil, fmt.Errorf("all results together have more than %d elements", maxAll)
 		}
 		if i < len(op.Out) && b.m.file.detached[op.Out[i].Name()] {

@@ -199,6 +199,20 @@ func TestBadFiles(t *testing.T) {
 		"not known before it runs": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
 			return z, g.Apply(graph.Standard, "NonZero", nil, z).Cast(graph.Float).Mean()
 		}),
+		"more than 256 summands": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			sum := z.Mean()
+			for range 100 {
+				sum = sum.Add(sum) // 2^100 summands
+			}
+			return z, sum
+		}),
+		"all results together": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			sum := z.Mean().Expand(1<<12, 1<<12)
+			for range 20 {
+				sum = sum.Exp()
+			}
+			return z, sum.Mean()
+		}),
 		"no gradient rule for operator": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
 			return z, g.Apply(graph.Standard, "Hardmax", nil, z).Mean()
 		}),

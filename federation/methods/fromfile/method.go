@@ -142,6 +142,9 @@ func (m ONNX) Loss(s *method.Scope, logits graph.Node) graph.Node {
 
 // summands returns a part of the loss, with its summands as named terms.
 func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
+	if b.sums++; b.sums > maxSums {
+		return b.fail("the loss has more than %d summands", maxSums)
+	}
 	op := source(n).Op()
 	name, is := b.m.file.terms[source(n)]
 	function, called := strings.CutPrefix(source(n).Name(), "function/")

@@ -43,15 +43,15 @@ func (m *ONNX) Build() (method.Method, error) {
 		}
 	}
 	m.name = name
-	if m.file, err = open(content); err != nil {
+	if m.file, err = open(name, content); err != nil {
 		return nil, fmt.Errorf("option file is %s: %w", name, err)
 	}
-	return *m, m.check()
+	return *m, nil
 }
 
 // check builds all graphs for two clients of different sizes, with gradients: a size that the file has as a constant,
 // or an operator without a derivative, is an error now. Sizes have many divisors, as those of real towers.
-func (m *ONNX) check() error {
+func (m ONNX) check() error {
 	for _, t := range []struct {
 		spec   method.ClientSpec
 		tokens int
@@ -60,10 +60,10 @@ func (m *ONNX) check() error {
 		spec := t.spec
 		spec.ImageSize, spec.VisionWidth, spec.VisionLayers, spec.VisionUnits = 32, 64, 2, 64
 		spec.TextLayers, spec.TextUnits, spec.Tokens = 2, 64, 5
-		sized := *m
+		sized := m
 		sized.Tokens, sized.Private = t.tokens, []int{t.tokens}
 		if err := sized.checkFor(spec); err != nil {
-			return fmt.Errorf("%swith T %d, w %d, D %d, C %d: %s", m.at(), t.tokens, spec.Width, spec.Dim, spec.Classes,
+			return fmt.Errorf("with T %d, w %d, D %d, C %d: %s", t.tokens, spec.Width, spec.Dim, spec.Classes,
 				strings.TrimPrefix(err.Error(), m.at()))
 		}
 	}
@@ -77,7 +77,7 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		return err
 	}
 	if _, err := s.Terms(loss); err != nil {
-		return fmt.Errorf("%s%w", m.at(), err)
+		return err
 	}
 	// towers are not built yet
 	placed := graph.Transform([]graph.Node{loss}, func(op *graph.Op, _ []graph.Node) []graph.Node {
@@ -93,10 +93,10 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		}
 	}
 	if len(wrt) == 0 {
-		return errors.New(m.at() + "the loss reads nothing that can be trained")
+		return errors.New("the loss reads nothing that can be trained")
 	}
 	if _, err := grad.Of(placed, wrt...); err != nil {
-		return fmt.Errorf("%s%w", m.at(), err)
+		return err
 	}
 	for _, c := range []struct {
 		role  role

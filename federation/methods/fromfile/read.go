@@ -24,7 +24,9 @@ type file struct {
 const (
 	maxNodes    = 20000
 	maxElements = 1 << 24 // of one value, for a batch of one
-	maxAll      = 1 << 27 // of all values together
+	maxAll      = 1 << 27 // of all values together, of which each counts as at least minElements
+	minElements = 512
+	maxSums     = 256 // summands of the loss
 )
 
 // random are operators whose result is drawn when the graph runs.
@@ -37,8 +39,8 @@ var checked struct {
 	files map[string]*file
 }
 
-// open returns the checked method of a file's content.
-func open(content []byte) (*file, error) {
+// open returns the checked method of a file's content; name stands for the file in errors.
+func open(name string, content []byte) (*file, error) {
 	digest := layer.Digest(content)
 	checked.Lock()
 	defer checked.Unlock()
@@ -46,6 +48,9 @@ func open(content []byte) (*file, error) {
 		return f, nil
 	}
 	f, err := read(content)
+	if err == nil {
+		err = ONNX{name: name, file: f}.check()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +98,9 @@ func read(content []byte) (*file, error) {
 func checkModel(m *onnx.ModelProto) error {
 	if len(m.Functions) > 0 || len(m.TrainingInfo) > 0 {
 		return fmt.Errorf("it has functions or training graphs of its own; export one graph of ONNX's own operators")
+	}
+	if n := max(len(m.Graph.Output), len(m.Graph.Input)); n > 2*maxDeclared {
+		return fmt.Errorf("it has %d inputs or outputs; at most %d are allowed", n, 2*maxDeclared)
 	}
 	if len(m.Graph.SparseInitializer) > 0 {
 		return fmt.Errorf("it has sparse constants; export plain ones")
