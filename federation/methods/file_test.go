@@ -8,8 +8,11 @@ import (
 	_ "embed"
 
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -128,4 +131,36 @@ func furthest(a, b *tensor.Tensor) (d float64) {
 		d = math.Max(d, math.Abs(float64(v-b.Data[i])))
 	}
 	return d
+}
+
+// Secure aggregation and differential privacy take a file that declares that the mean is enough, and no other.
+func TestFilesThatNeedTheMean(t *testing.T) {
+	p := fromfile.Parameter{Name: "p", Owner: "shared", Tensor: fromfile.Tensor{Shape: []fromfile.Size{{Sym: "D"}}}}
+	meta := fromfile.Metadata{Parameters: []fromfile.Parameter{p}}
+	undeclared, err := methodtest.ONNXFile(meta, func(g *graph.Graph) []graph.Output {
+		x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
+		hand := g.Input("hand", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")})
+		z := x.Mul(g.Input("param/p", graph.Float, graph.Shape{graph.Sym("D")})).MatMul(hand.Transpose(1, 0))
+		loss := z.Mean().Reshape(1) // one element is a scalar
+		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: loss}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]options{"": onFile("fedpha"), "needs every client's upload": onFile("scaffold"),
+		`add "mean": "examples"`: {"file": string(layer.EmbedFile("m.onnx", undeclared))}} {
+		m, err := methods.Build("onnx", nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, _, err := methods.AveragedUploads(m)
+		if want == "" && (err != nil || mean != "examples") || want != "" && (err == nil ||
+			!strings.Contains(err.Error(), want)) {
+			t.Errorf("%q, %v; want %q", mean, err, want)
+		}
+		_, err = methods.Build("onnx", []string{"dp"}, with(o, options{"noise": 0.1, "delta": 0.001}))
+		if (err == nil) != (want == "") {
+			t.Errorf("under differential privacy: %v; want %q", err, want)
+		}
+	}
 }

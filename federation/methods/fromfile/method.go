@@ -161,6 +161,9 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	}
 	named[name] = true
 	v := b.value(n)
+	if shape, ok := v.Shape().Ints(); ok && len(shape) > 0 && tensor.Size(shape) == 1 {
+		v = v.Reshape() // some exporters keep axes of size 1
+	}
 	if b.s.Graph().Err() == nil && (v.Rank() != 0 || v.DType() != graph.Float) {
 		return b.fail("the term %q of the loss is %v%v; it must be a float32 scalar []", name, v.DType(), v.Shape())
 	}
