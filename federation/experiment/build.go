@@ -140,6 +140,7 @@ func (b *Built) define() error {
 		return err
 	}
 	b.Method, b.Config.Options = stack.Method, stack.Options
+	b.Info.Notes = append(b.Info.Notes, methods.Notes(b.Method)...)
 	if c.Sampling == poisson && !methods.HidesClients(b.Method) {
 		return errors.New("sampling: poisson may draw no client, and the mean of no upload is undefined; set " +
 			"sampling: fixed, or add dp to with")

@@ -30,6 +30,8 @@ type Properties struct {
 	Synthetic bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
 	Delays []DelayedTerm
+	// Note is what a user must know before a run, such as a choice that an option left out made; empty for nothing.
+	Note string
 }
 
 // DelayedTerm is a part of a layer that does not act in the first rounds of a run.

@@ -116,6 +116,16 @@ func InactiveTerms(m method.Method, rounds int) []string {
 	return out
 }
 
+// Notes returns what a user must know about the layers of a stack before a run.
+func Notes(m method.Method) (out []string) {
+	for l := range method.Layers(m) {
+		if note := method.PropertiesOf(l).Note; note != "" {
+			out = append(out, note)
+		}
+	}
+	return out
+}
+
 // HidesClients reports whether a stack hides single clients: nothing measured on one client may be published, and a
 // round may have no uploads, as Poisson sampling may draw nobody.
 func HidesClients(m method.Method) bool {

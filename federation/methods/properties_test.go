@@ -94,3 +94,16 @@ func TestNeverActing(t *testing.T) {
 		}
 	}
 }
+
+// A method that an option left open chose is named before a run, under wrappers too.
+func TestNotes(t *testing.T) {
+	for base, want := range map[string]bool{"onnx": true, "promptfl": false} {
+		m, err := Build(base, []string{"fedprox"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(Notes(m), ""); strings.Contains(got, "options.file names another") != want {
+			t.Errorf("%s: %q", base, got)
+		}
+	}
+}

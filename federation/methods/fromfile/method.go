@@ -20,6 +20,9 @@ func (m ONNX) at() string { return m.name + ": " }
 func (m ONNX) Properties() method.Properties {
 	merges := len(m.outputs("merged"))+len(m.outputs(nextDown)) > 0
 	var p method.Properties
+	if m.File == Example {
+		p.Note = "method onnx trains the file in the program, PromptFL; options.file names another"
+	}
 	switch {
 	case merges:
 		p.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
