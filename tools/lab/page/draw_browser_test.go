@@ -112,22 +112,26 @@ func TestZoom(t *testing.T) {
 	b.quiet()
 }
 
-// painted counts the pixels of the plot with a colour #rrggbb, as a proof that a line is visible.
-func (b *tab) painted(colour string) int {
+// painted counts the pixels of the plot of curves with a colour #rrggbb, as a proof that a line is visible.
+func (b *tab) painted(colour string) int { b.Helper(); return b.paintedIn("curves-chart", colour) }
+
+func (b *tab) paintedIn(chart, colour string) int {
 	b.Helper()
 	var red, green, blue int
 	if _, err := fmt.Sscanf(colour, "#%02x%02x%02x", &red, &green, &blue); err != nil {
 		b.Fatal(err)
 	}
 	return js[int](b, fmt.Sprintf(`(() => {
-		const c = document.querySelector("#curves-chart canvas"), want = [%d, %d, %d];
-		const p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		const c = document.querySelector("#%s canvas"), want = [%d, %d, %d];
+		const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+		copy.drawImage(c, 0, 0);
+		const p = copy.getImageData(0, 0, c.width, c.height).data;
 		let n = 0;
 		for (let i = 0; i < p.length; i += 4) {
 			const off = want.reduce((sum, w, k) => sum + Math.abs(p[i+k] - w), 0);
 			if (off < 24 && p[i+3] > 200) n++;
 		}
-		return n })()`, red, green, blue))
+		return n })()`, chart, red, green, blue))
 }
 
 func TestLegendAndLines(t *testing.T) {

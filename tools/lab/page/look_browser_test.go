@@ -28,35 +28,56 @@ const clipped = `(() => {
 		} else if (!box && more > 1 && !["inline", "contents"].includes(getComputedStyle(e).display) &&
 			!e.matches("select, input, .choose")) bad.push("clipped: " + name(e));
 	}
+	for (const svg of document.querySelectorAll(".parallel svg")) {
+		const box = svg.getBoundingClientRect(), names = [];
+		for (const e of [...svg.querySelectorAll("text")].filter((e) => e.checkVisibility())) {
+			const r = e.getBoundingClientRect();
+			if (r.left < box.left || r.right > box.right || r.top < box.top || r.bottom > box.bottom ||
+				e.textContent.endsWith("…")) bad.push("cut: " + name(e));
+			if (e.matches(".name")) names.push(r);
+		}
+		if (names.some((a, i) => names.some((b, k) => k > i && a.left < b.right && b.left < a.right &&
+			a.top < b.bottom && b.top < a.bottom))) bad.push("names of axes meet");
+	}
 	const legend = document.getElementById("curves-legend"); // up to 24 lines
 	const cut = legend.scrollHeight > legend.clientHeight + 1;
 	if (legend.children.length < 25 && innerWidth < 1600 && cut) bad.push("legend");
 	return bad;
 })()`
 
+// widths of windows, from a phone to a large screen.
+var widths = []int64{360, 390, 768, 1440, 2560}
+
+// fit opens all details in a window of a width. It fails if the page is wider, or if something in it is cut.
+func (b *tab) fit(width int64, where string) {
+	b.Helper()
+	b.window(width, 900)
+	b.run(`document.querySelectorAll("details").forEach((d) => (d.open = true))`)
+	b.frame()
+	if got := js[int](b, `document.documentElement.scrollWidth`); got != int(width) {
+		b.Errorf("the page is %d wide in a window of %d", got, width)
+	}
+	if bad := js[[]string](b, clipped); len(bad) > 0 {
+		b.Errorf("%d points, %s: %q", width, where, bad[:min(len(bad), 12)])
+	}
+}
+
 // TestWidths: from a phone to a large screen nothing is wider than the window, and no heading, legend, label or figure
 // is cut. Tables, and figures that cannot be narrower, scroll in a box that shows it.
 func TestWidths(t *testing.T) {
 	b := newTab(t)
-	r := sample(20, 60)
+	r := varied(20, 60)
 	for i := range r.Runs { // names without blanks are the hardest to fit
 		r.Runs[i].Name = strings.ReplaceAll(r.Runs[i].Name, " ", "_") + "_with_a_long_name_of_one_word"
 	}
 	file := write(t, r)
-	for _, width := range []int64{360, 390, 768, 1440, 2560} {
+	for _, width := range widths {
 		for _, lines := range []string{"groups", "clients"} {
 			b.window(width, 900)
 			b.load(file)
 			b.until(`document.documentElement.dataset.ready === "true"`)
 			b.choose("curves-lines", lines)
-			b.run(`document.querySelectorAll("details").forEach((d) => (d.open = true))`)
-			b.frame()
-			if got := js[int](b, `document.documentElement.scrollWidth`); got != int(width) {
-				t.Errorf("the page is %d wide in a window of %d", got, width)
-			}
-			if bad := js[[]string](b, clipped); len(bad) > 0 {
-				t.Errorf("%d points, %s: %q", width, lines, bad[:min(len(bad), 12)])
-			}
+			b.fit(width, lines)
 		}
 	}
 	if !js[bool](b, `document.getElementById("curves-legend").getBoundingClientRect().left >=
@@ -74,7 +95,8 @@ func TestPrint(t *testing.T) {
 		emulation.SetEmulatedMediaParams{Media: "print"}); err != nil {
 		t.Fatal(err)
 	}
-	b.load(write(t, sample(20, 8)))
+	b.load(write(t, varied(20, 8)))
+	b.run(`dispatchEvent(new Event("beforeprint"))`)
 	b.frame()
 	if got := js[int](b, `document.documentElement.scrollWidth`); got != 794 {
 		t.Errorf("the printed page is %d wide: %q", got, js[[]string](b, `[...document.querySelectorAll("main *")]
@@ -82,6 +104,11 @@ func TestPrint(t *testing.T) {
 	}
 	if js[float64](b, `document.querySelector("#definitions dd").getBoundingClientRect().height`) == 0 {
 		t.Error("definitions are not printed")
+	}
+	if !js[bool](b, `["#settings-chart canvas", "#parallel svg"].every((s) => {
+		const r = document.querySelector(s).getBoundingClientRect();
+		return r.width > 300 && r.height > 200 && r.right <= 794 })`) {
+		t.Error("the plots of settings are not printed, or are wider than the sheet")
 	}
 	b.quiet()
 }

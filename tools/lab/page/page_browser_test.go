@@ -107,7 +107,8 @@ const contrast = `(() => {
 		const e = walk.currentNode.parentElement, text = walk.currentNode.textContent.trim();
 		if (!text || !e.checkVisibility() || e.closest("script, .u-wrap, option")) continue;
 		worst.seen++;
-		const a = light(parse(getComputedStyle(e).color).slice(0, 3)), b = light(behind(e));
+		const style = getComputedStyle(e), colour = e.closest("svg") ? style.fill : style.color;
+		const a = light(parse(colour).slice(0, 3)), b = light(behind(e));
 		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 		if (ratio < worst.ratio) Object.assign(worst, { ratio, text: e.tagName + ": " + text });
 	}
@@ -132,7 +133,7 @@ func (b *tab) readable(where string) {
 const colours = `getComputedStyle(document.body).backgroundColor + " " + getComputedStyle(document.body).color`
 
 func TestDark(t *testing.T) {
-	b := open(t, sample(10, 8))
+	b := open(t, varied(10, 8))
 	light := js[string](b, colours)
 	b.readable("light")
 	b.colours("dark")
@@ -181,7 +182,7 @@ func TestPhone(t *testing.T) {
 }
 
 func TestTabReachesEverything(t *testing.T) {
-	b := open(t, sample(5, 4))
+	b := open(t, varied(5, 4))
 	b.run(`document.activeElement.blur()`)
 	controls := js[[]string](b, `
 		[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]

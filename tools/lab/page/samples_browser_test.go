@@ -78,12 +78,8 @@ func TestSamples(t *testing.T) {
 	b.until(`!document.getElementById("samples-start").hidden`) // not asked yet
 	b.choose("samples-view", "")
 	b.until(`document.getElementById("samples-start").hidden`) // known
-	for _, width := range []int64{360, 2560} {
-		b.window(width, 900)
-		b.frame()
-		if wide := js[int64](b, "document.documentElement.scrollWidth"); wide > width {
-			t.Errorf("the page is %d wide in a window of %d", wide, width)
-		}
+	for _, width := range widths {
+		b.fit(width, "with test images")
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		b.colours(scheme)

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 )
 
@@ -35,6 +37,17 @@ func settingsSample() page.Report {
 				r.Runs = append(r.Runs, run)
 			}
 		}
+	}
+	return r
+}
+
+// varied returns the sample with several settings that differ, some of them numbers.
+func varied(rounds, clients int) page.Report {
+	r := sample(rounds, clients)
+	for i := range r.Runs {
+		r.Runs[i].Config += fmt.Sprintf("options:\n  tokens: %d\n  regularization_weight: %g\n"+
+			"  personal_prompt_length: %d\n  initial_words: a photo of %c\n",
+			4<<(i%3), 0.001*float64(1+i%5), i%7, 'a'+i%4)
 	}
 	return r
 }
@@ -68,11 +81,8 @@ func TestSettings(t *testing.T) {
 		t.Errorf("the axes are %s", got)
 	}
 	b.kept(12, "opening")
-	const pixels = `(() => { const c = document.querySelector("#settings-chart canvas");
-		const p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0;
-		for (let i = 0; i < p.length; i += 4) if (p[i] < 20 && p[i+1] > 90 && p[i+1] < 135 && p[i+2] > 160) n++;
-		return n })()`
-	if n := js[int](b, pixels); n < 100 || n > 2000 { // the outlines of six points of PromptFL, #0072b2, without lines
+	// the outlines of six points of PromptFL, without lines
+	if n := b.paintedIn("settings-chart", figures.LineColours[0][0]); n < 50 || n > 600 {
 		t.Errorf("the first method has %d pixels", n)
 	}
 
@@ -195,34 +205,45 @@ func TestSettings(t *testing.T) {
 	b.until(`document.getElementById("parallel-tool").checkVisibility() &&
 		document.querySelectorAll("#parallel .lines path").length === 4`)
 	find("nothing")
-	b.until(`document.getElementById("settings-tool").hidden`)
+	b.until(`document.getElementById("settings").hidden`)
 	b.quiet()
 }
 
-// TestSettingsFit shows the plots on screens of every width and in both themes, and not where no number differs.
-func TestSettingsFit(t *testing.T) {
-	if b := open(t, sample(3, 4)); !js[bool](b, `document.getElementById("settings-tool").hidden`) {
+// TestSettingsOfMethods: points and lines have the colours of their methods in both themes, and those of a run without
+// a method are grey. Without a number that differs, the page has neither the section nor a link to it.
+func TestSettingsOfMethods(t *testing.T) {
+	const link = `document.querySelector("nav a[href='#settings']").checkVisibility()`
+	if b := open(t, sample(3, 4)); js[bool](b, link) || !js[bool](b, `document.getElementById("settings").hidden`) {
 		t.Error("runs without a numeric setting have a plot of settings")
 	}
-	b := open(t, settingsSample())
-	for _, width := range []int64{360, 1440, 2560} {
-		b.window(width, 900)
-		b.frame()
-		if wide := js[int64](b, "document.documentElement.scrollWidth"); wide > width {
-			t.Errorf("the page is %d wide in a window of %d", wide, width)
-		}
-		const last = `[...document.querySelectorAll("#parallel .axle line")].at(-1).getBoundingClientRect().right`
-		if inside := js[bool](b, last+` < document.getElementById("parallel").getBoundingClientRect().right`); !inside {
-			t.Errorf("in a window of %d the last axis is outside of the plot", width)
-		}
+	r := settingsSample()
+	r.Methods = []string{"FedPGP", "PromptFL"}
+	r.Runs[0].Method = ""
+	b := open(t, r)
+	if !js[bool](b, link) {
+		t.Error("no link leads to the settings")
 	}
-	for _, scheme := range []string{"light", "dark"} {
+	for i, scheme := range []string{"light", "dark"} {
 		b.colours(scheme)
+		b.frame()
+		lines, greys := figures.LineColours[i], figures.GroupColours[i]
+		// lines from the best run to the worst
+		want := append(append(slices.Repeat(lines[:1], 6), slices.Repeat(lines[1:2], 5)...), greys[0])
+		if got := js[[]string](b, `[...document.querySelectorAll("#parallel .lines path")]
+			.map((e) => e.getAttribute("stroke"))`); !slices.Equal(got, want) {
+			t.Errorf("%s: lines are %v, want %v", scheme, got, want)
+		}
+		key := []string{greys[0], lines[1], lines[0]} // in the order of the runs
+		if got := js[[]string](b, `[...document.querySelectorAll("#settings-key path")]
+			.map((e) => e.getAttribute("stroke"))`); !slices.Equal(got, key) {
+			t.Errorf("%s: the key is %v, want %v", scheme, got, key)
+		}
+		for _, c := range key {
+			if n := b.paintedIn("settings-chart", c); n < 8 {
+				t.Errorf("%s: %d pixels of a plot are %s", scheme, n, c)
+			}
+		}
 		b.readable(scheme)
-	}
-	if got := js[string](b, `document.querySelector("#parallel path").getAttribute("stroke")`); got != "#56a8e8" &&
-		got != "#ff8c42" {
-		t.Errorf("a line of the dark page has the colour %s", got)
 	}
 	b.quiet()
 }

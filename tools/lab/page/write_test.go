@@ -113,8 +113,8 @@ func TestStructure(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", what, s, want)
 		}
 	}
-	check("sections", headings, "Results | Failed runs | Runs | Curves | Figures | One run | Significance | "+
-		"Configurations | Environment | Keys")
+	check("sections", headings, "Results | Failed runs | Runs | Curves | Settings | Figures | One run | "+
+		"Significance | Configurations | Environment | Keys")
 	check("heading", head, "method/col//2 | data/colgroup/3/ | Average/col//2 | Caltech101/col// | Flowers102/col// "+
 		"| OxfordPets/col//")
 	check("first row", first, "60:60.00 ± 0.30 paper 68.0 ± 0.3 | 66:66.00 ± 0.30 paper 74.0 ± 0.3 | "+

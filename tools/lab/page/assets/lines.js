@@ -101,7 +101,7 @@ function clientLines(run) {
     };
   });
   const mean = curveOf(run, run.clients.m);
-  if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: data.methods.length > 1 ? methodColour(run.method) : lineColour(0), dash: [], width: 3 });
+  if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: runColour(run), dash: [], width: 3 });
   return lines.map((l) => along(l, [run]));
 }
 

@@ -19,7 +19,7 @@ class Parallel {
     host.addEventListener("pointerleave", () => this.mark(-1));
     host.addEventListener("click", (e) => { if (this.at >= 0 && !e.target.closest(".axle")) this.opened(this.order[this.at].id); });
     host.addEventListener("keydown", (e) => this.key(e));
-    new ResizeObserver(() => { if (this.runs && host.parentElement.clientWidth !== this.width) this.draw(this.runs, this.dimensions, this.brushes, this.colour); }).observe(host.parentElement);
+    new ResizeObserver(() => { if (this.runs && host.clientHeight && (host.parentElement.clientWidth !== this.width || host.clientHeight !== this.high)) this.draw(this.runs, this.dimensions, this.brushes); }).observe(host.parentElement);
   }
 
   // draw replaces what is drawn, after a drag in progress.
@@ -28,26 +28,38 @@ class Parallel {
     else this.redraw(...given);
   }
 
-  redraw(runs, dimensions, brushes, colour) {
-    Object.assign(this, { runs, dimensions, colour, at: -1, width: this.host.parentElement.clientWidth });
+  redraw(runs, dimensions, brushes) {
+    Object.assign(this, { runs, dimensions, at: -1, width: this.host.parentElement.clientWidth, high: this.host.clientHeight });
     const result = dimensions[dimensions.length - 1];
     this.order = [...runs].sort((a, b) => result.of(b) - result.of(a)); // the keys go through the runs from the best number down
-    this.wide = Math.max(this.width - 2, 92 * dimensions.length);
-    this.high = 340;
-    this.top = 52;
+    this.place();
     this.bottom = this.high - 34;
     this.host.style.width = this.wide + "px";
     Object.entries({ width: this.wide, height: this.high, viewBox: `0 0 ${this.wide} ${this.high}` }).forEach(([k, v]) => this.svg.setAttribute(k, v));
-    const gap = (this.wide - 100) / (dimensions.length - 1);
-    this.x = dimensions.map((_, i) => 26 + i * gap);
-    this.lines = this.order.map((r) => drawing("path", { d: this.path(r), stroke: colour(r) }));
+    this.lines = this.order.map((r) => drawing("path", { d: this.path(r), stroke: runColour(r) }));
     const focused = [...this.svg.querySelectorAll(".axle")].indexOf(document.activeElement);
-    this.svg.replaceChildren(drawing("g", { class: "lines" }, ...this.lines), ...dimensions.map((d, i) => this.axle(d, i, gap)));
+    this.svg.replaceChildren(drawing("g", { class: "lines" }, ...this.lines), ...dimensions.map((d, i) => this.axle(d, i)));
     if (focused >= 0) this.svg.querySelectorAll(".axle")[Math.min(focused, dimensions.length - 1)].focus();
     this.tip.hidden = true;
     this.host.setAttribute("aria-label", `Parallel coordinates of ${runs.length} runs: ${dimensions.map((d) => d.title).join(", ")}`);
     this.svg.style.setProperty("--seen", runs.length > 200 ? 0.25 : 0.65);
     this.dim(brushes);
+  }
+
+  // place finds the places of axes. Texts decide how far apart they are: the names are above them in one row, or else in two; the ticks of
+  // the first axis are left of it, where no lines are, and those of the others are right of them.
+  place() {
+    const last = this.dimensions.length - 1, letter = 7, bold = 7.6;
+    const ticks = this.dimensions.map((d) => letter * Math.max(...[...ticksOf(d).map((v) => tickText(d, v).length), this.runs.some((r) => d.of(r) == null) ? 4 : 0]));
+    const names = this.dimensions.map((d) => bold * short(d.title, mostLetters).length), left = 16 + ticks[0], right = 16 + ticks[last];
+    const from = (i, gap) => (i === 0 ? 0 : i === last ? left + last * gap + right - names[i] : left + i * gap - names[i] / 2);
+    const fit = (rows, gap) => names.every((wide, i) => i + rows > last || from(i + rows, gap) - from(i, gap) - wide >= 10);
+    let gap = Math.max((this.width - 2 - left - right) / last, 32 + Math.max(...ticks.slice(1, last), 0));
+    while (!fit(2, gap)) gap += 8;
+    this.rows = fit(1, gap) ? 1 : 2;
+    this.top = 18 + 17 * this.rows;
+    this.wide = left + last * gap + right;
+    this.x = this.dimensions.map((_, i) => left + i * gap);
   }
 
   // y is the height of a run on an axis; a run without the setting is below it.
@@ -65,19 +77,19 @@ class Parallel {
   }
 
   // axle is an axis with its title, ticks and brush. The pointer drags a brush; the arrow keys move its lower end, with Shift the upper.
-  axle(d, i, gap) {
+  axle(d, i) {
     const x = this.x[i], last = i === this.dimensions.length - 1;
     const ticks = ticksOf(d).map((v) => [d.at(v), v]).reduce((kept, t) => (kept.length && this.height(kept[kept.length - 1][0]) - this.height(t[0]) < 14 ? kept : [...kept, t]), []);
-    const label = (v) => short(d.numeric ? (v !== 0 && Math.abs(v) < 1e-4 ? v.toExponential() : formatTick(v, d.unit)) : v, Math.floor(gap / 8));
+    const side = i === 0 ? { x: x - 10, "text-anchor": "end" } : { x: x + 10 };
     const missing = this.runs.some((r) => d.of(r) == null);
     const g = drawing("g", { class: "axle", tabindex: 0, role: "slider", "aria-orientation": "vertical", "aria-label": `Brush of ${d.title}`, "aria-valuemin": 0, "aria-valuemax": 100 },
       drawing("rect", { class: "strip", x: x - 14, y: this.top - 8, width: 28, height: this.bottom - this.top + 16 }),
       drawing("line", { x1: x, x2: x, y1: this.top, y2: this.bottom }),
       drawing("rect", { class: "brush", x: x - 7, width: 14, rx: 2 }),
-      drawing("text", { class: "name", x: last ? this.wide - 2 : x - 14, y: i % 2 ? 30 : 14, "text-anchor": last ? "end" : "start" }, drawing("title", {}, d.title), short(d.title, Math.floor((last ? gap : 2 * gap) / 7.5))),
+      drawing("text", { class: "name", x: i === 0 ? 2 : last ? this.wide - 2 : x, y: 14 + 17 * (i % this.rows), "text-anchor": i === 0 ? "start" : last ? "end" : "middle" }, drawing("title", {}, d.title), short(d.title, mostLetters)),
       ...ticks.flatMap(([at, v]) => [drawing("line", { x1: x - 3, x2: x + 3, y1: this.height(at), y2: this.height(at) }),
-        drawing("text", { x: x + 10, y: this.height(at) + 4 }, label(v))]),
-      ...(missing ? [drawing("text", { x: x + 10, y: this.bottom + 20 }, "none")] : []));
+        drawing("text", { ...side, y: this.height(at) + 4 }, tickText(d, v))]),
+      ...(missing ? [drawing("text", { ...side, y: this.bottom + 20 }, "none")] : []));
     g.addEventListener("pointerdown", (e) => this.drag(e, g, d));
     return g;
   }
@@ -127,7 +139,7 @@ class Parallel {
       rect.setAttribute("height", this.height(low) - this.height(high) + 6);
       rect.style.display = whole ? "none" : "";
       g.setAttribute("aria-valuenow", Math.round(100 * low));
-      g.setAttribute("aria-valuetext", whole ? "all values" : brushes[d.name].map((v) => (d.numeric ? formatTick(v, d.unit) : v)).join(" to "));
+      g.setAttribute("aria-valuetext", whole ? "all values" : brushes[d.name].map((v) => (d.numeric ? formatTick(Number(v), d.unit) : v)).join(" to "));
     });
   }
 
@@ -192,16 +204,16 @@ class Parallel {
     const run = this.order[k], last = this.x.length - 1;
     this.lines[k].classList.add("here");
     this.lines[k].parentNode.append(this.lines[k]); // above the others
-    this.tip.replaceChildren(el("b", {}, run.name), ...this.told(run).map(([name, v]) => el("div", {}, swatch({ colour: this.colour(run), width: 2, dash: [] }), el("span", {}, name), el("span", {}, v))));
+    this.tip.replaceChildren(el("b", {}, run.name), ...this.told(run).map(([name, v]) => el("div", {}, el("span", {}, name), el("span", {}, v))));
     const [x, y] = [px ?? this.x[last], py ?? this.y(last, run)], left = x > this.wide / 2 ? x - 16 - this.tip.offsetWidth : x + 16;
     this.tip.style.left = Math.min(Math.max(0, left), this.wide - this.tip.offsetWidth) + "px";
     this.tip.style.top = Math.min(Math.max(0, y - this.tip.offsetHeight / 2), this.high - this.tip.offsetHeight) + "px";
   }
 }
 
-// ticksOf are the values of a dimension where these are few, powers of ten of a logarithmic one, and else multiples of 1, 2 or 5.
+// ticksOf are the values of a setting where these are few, powers of ten of a logarithmic axis, and else multiples of 1, 2 or 5.
 function ticksOf(d) {
-  if (few(d) && d.values.length <= mostTexts) return d.values;
+  if (!d.measured && few(d) && d.values.length <= mostTexts) return d.values;
   const low = d.values[0], high = d.values[d.values.length - 1];
   const from = (first, last, value) => Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => value(first + i));
   if (d.log) return from(Math.ceil(Math.log10(low)), Math.floor(Math.log10(high)), (k) => Number(`1e${k}`));
@@ -218,5 +230,11 @@ function valuesWithin(d, low, high) {
   const inside = d.values.filter((v) => d.at(v) >= low - 1e-9 && d.at(v) <= high + 1e-9);
   return inside.length ? [inside[0], inside[inside.length - 1]] : null;
 }
+
+// tickText is a value at an axis.
+const tickText = (d, v) => short(d.numeric ? (v !== 0 && Math.abs(v) < 1e-4 ? v.toExponential() : formatTick(v, d.unit)) : v, mostLetters / 2);
+
+// mostLetters is the length of a name of an axis; the tip has the whole name, and whole values.
+const mostLetters = 32;
 
 const short = (text, most) => (text.length > most ? text.slice(0, Math.max(1, most - 1)) + "…" : text);

@@ -5,18 +5,19 @@ const mostTexts = 12, mostDimensions = 8;
 // at puts a value on an axis from 0 to 1, back takes a place on a numeric axis to a value.
 
 // dimension measures the values that runs have; null where they do not differ or are too many texts.
-function dimension(runs, name, title, of) {
-  const texts = [...new Set(runs.map(of).filter((v) => v != null && String(v).trim() !== ""))];
+function dimension(runs, name, title, given) {
+  const of = (r) => { const v = given(r); return v == null || String(v).trim() === "" ? null : v; };
+  const texts = [...new Set(runs.map(of).filter((v) => v != null))];
   const numeric = texts.every((v) => Number.isFinite(Number(v)));
   if (texts.length < 2 || (!numeric && texts.length > mostTexts)) return null;
   if (!numeric) {
     const values = texts.map(String).sort(collator.compare), last = values.length - 1;
-    return { name, title, of: (r) => of(r) ?? null, numeric, values, at: (v) => (values.includes(v) ? values.indexOf(v) / last : NaN) };
+    return { name, title, of, numeric, values, at: (v) => (values.includes(v) ? values.indexOf(v) / last : NaN) };
   }
   const values = [...new Set(texts.map(Number))].sort((a, b) => a - b), low = values[0], high = values[values.length - 1];
   const log = low > 0 && high >= 100 * low, [to, from] = log ? [Math.log, Math.exp] : [Number, Number];
   return {
-    name, title, numeric, values, log, of: (r) => { const v = of(r); return v == null || String(v).trim() === "" ? null : Number(v); },
+    name, title, numeric, values, log, of: (r) => { const v = of(r); return v == null ? null : Number(v); },
     at: (v) => (high > low ? (to(v) - to(low)) / (to(high) - to(low)) : 0.5), back: (p) => from(to(low) + p * (to(high) - to(low))),
   };
 }
@@ -111,7 +112,7 @@ class Scatter extends Chart {
 }
 
 function startSettings() {
-  if (!$("settings-tool")) return;
+  if (!$("settings")) return;
   const x = $("settings-x"), y = $("settings-y"), details = $("settings-data");
   const open = (id) => { choose({ run: id }); goTo("run"); };
   const scatter = new Scatter($("settings-chart"), () => x.value, open);
@@ -129,30 +130,31 @@ function startSettings() {
     dimensions = dimensionsOf(runs);
     const settings = dimensions.filter((d) => d.numeric);
     result = metric && dimension(runs, metric.name, metric.title, value);
-    $("settings-tool").hidden = !settings.length || !result;
-    if ($("settings-tool").hidden) return;
-    result.unit = metric.unit;
+    const link = document.querySelector('nav a[href="#settings"]').parentElement;
+    $("settings").hidden = link.hidden = !settings.length || !result;
+    if ($("settings").hidden) return;
+    Object.assign(result, { unit: metric.unit, measured: true });
     const most = settings.reduce((a, b) => (b.values.length > a.values.length ? b : a));
     choices(x, settings.map((d) => [d.name, d.title]), (settings.find((d) => d.name === state.setting) || most).name);
     choices(y, metrics.map((m) => [m.name, m.title]), metric.name);
     const shown = [...dimensions.slice(0, mostDimensions), result];
     $("parallel-tool").hidden = dimensions.length < 2;
-    if (dimensions.length > 1) parallel.draw(runs, shown, brushesOfAddress(), colourOf);
+    $("parallel-tool").parentElement.classList.toggle("stacked", dimensions.length > 5);
+    if (dimensions.length > 1) parallel.draw(runs, shown, brushesOfAddress());
     $("parallel-left").hidden = dimensions.length <= mostDimensions;
     $("parallel-left").textContent = `The first ${mostDimensions} of ${dimensions.length} settings; filter the runs to see others.`;
     const methods = [...new Set(runs.map((r) => r.method))];
-    $("settings-key").replaceChildren(...(methods.length > 1 ? methods.map((m) => el("span", {}, swatch({ colour: methodColour(m), width: 6, dash: [] }), m || "none")) : []));
+    $("settings-key").replaceChildren(...(methods.length > 1 ? methods.map((m) => el("span", {}, swatch({ colour: runColour({ method: m }), width: 6, dash: [] }), m || "none")) : []));
     redraw();
   }
 
-  const colourOf = (run) => (data.methods.length > 1 && run.method ? methodColour(run.method) : lineColour(0));
   const inside = () => runs.filter((r) => within(r, [...dimensions, result], brushesOfAddress()));
 
   function redraw() {
     const d = dimensions.find((k) => k.name === x.value), kept = inside(), unit = result.unit;
-    const points = runs.filter((r) => d.of(r) != null).map((r) => ({ key: r.id, name: r.name, x: [d.of(r)], y: [result.of(r)], low: null, colour: colourOf(r), dash: [], width: 6 }));
+    const points = runs.filter((r) => d.of(r) != null).map((r) => ({ key: r.id, name: r.name, x: [d.of(r)], y: [result.of(r)], low: null, colour: runColour(r), dash: [], width: 6 }));
     const keys = new Set(kept.map((r) => r.id)), shown = points.filter((p) => keys.has(p.key));
-    scatter.draw(shown, points, unit, { along: { unit: "" }, logx: d.log, logy: result.log, ends: spanOf([result.values]) });
+    scatter.draw(shown, points, unit, { along: { unit: "" }, logx: d.log, logy: result.log, ends: spanOf(points.map((p) => p.y)) });
     $("settings-chart").dataset.points = shown.length;
     $("settings-chart").setAttribute("aria-label", `Plot of ${result.title} by ${d.title}, ${shown.length} runs`);
     $("settings-axis").textContent = `${result.title}${unit && unit !== "bytes" ? ` (${unit})` : ""} of the last round by ${d.title}${d.log ? ", logarithmic" : ""}`;
@@ -181,7 +183,7 @@ function startSettings() {
   watch((changed) => {
     if (changed.includes("setting")) scatter.range = null;
     if (changed.some((k) => ["data", "q", "off", "result", "theme"].includes(k))) measure();
-    else if (changed.some((k) => ["setting", "brush"].includes(k)) && !$("settings-tool").hidden) {
+    else if (changed.some((k) => ["setting", "brush"].includes(k)) && !$("settings").hidden) {
       if (state.setting) x.value = state.setting;
       redraw();
     }

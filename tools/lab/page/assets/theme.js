@@ -47,6 +47,9 @@ function startTheme() {
 // report's methods, which its colour in the report's figures is too (figures.MethodColours).
 const methodColour = (method) => lineColour(Math.max(0, data.methods.indexOf(method)));
 
+// runColour is the colour of a run's method; grey where other runs have a method and this one has none.
+const runColour = (run) => (run.method || data.methods.length < 2 ? methodColour(run.method) : groupColour(0));
+
 // methodSwatch is a mark in the colour of a method; none where there is one method only.
 function methodSwatch(method) {
   if (!method || data.methods.length < 2) return "";
