@@ -183,8 +183,12 @@ func (r *Report) tables(p *page.Report) {
 		shown := pageTable(t)
 		shown.Caption = strings.Join(own, " ")
 		if len(r.main) == 1 { // the page's title names the sweep
-			if shown.Title = strings.TrimSuffix(t.Title, ": "+r.plan().Sweep()); i == 0 {
-				shown.Title = tableTitle(t)
+			shown.Title = strings.TrimSuffix(t.Title, ": "+r.plan().Sweep())
+		}
+		if i < len(r.main) {
+			shown.Title = tableTitle(t)
+			if len(r.main) > 1 && t.Title != looseRuns {
+				shown.Title += ": " + t.Title
 			}
 		}
 		if i < len(main) {

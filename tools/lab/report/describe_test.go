@@ -139,3 +139,49 @@ func TestDates(t *testing.T) {
 		t.Errorf("a report has a date: %q", title+subtitle)
 	}
 }
+
+// TestTableTitles: with several sweeps, titles of tables name the numbers, the axes and the sweep.
+func TestTableTitles(t *testing.T) {
+	r := titled("/x", "one", "two")
+	table := func(title, axis string) *tables.Table {
+		return &tables.Table{Title: title, Metric: "last", RowAxes: []string{axis}}
+	}
+	r.main = []*tables.Table{table("grid", "lr"), table(looseRuns, "run")}
+	r.more = []*tables.Table{table("All metrics: grid", "lr")}
+	var p page.Report
+	r.tables(&p)
+	var got []string
+	for _, s := range p.Tables {
+		got = append(got, s.Title)
+	}
+	want := "Accuracy (%) by lr: grid | Accuracy (%) by run | All metrics: grid"
+	if s := strings.Join(got, " | "); s != want {
+		t.Errorf("titles are %s, want %s", s, want)
+	}
+}
+
+// TestServed: a served page names all its folders. Metrics that count have no unit beside their title.
+func TestServed(t *testing.T) {
+	root := t.TempDir()
+	var dirs []string
+	for _, name := range []string{"one", "two"} {
+		dirs = append(dirs, filepath.Join(root, name))
+		for file, text := range map[string]string{"config.yaml": "name: " + name + "\nmethod: promptfl\n",
+			"rounds.jsonl": `{"round":0,"loss":1,"parameters_up":3,"parameters_down":4,"seconds":1}` + "\n"} {
+			if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, name, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p, err := Live(dirs).Report()
+	if err != nil || !strings.HasSuffix(p.Title, " in one, two") {
+		t.Errorf("%q, %v", p.Title, err)
+	}
+	i := slices.IndexFunc(p.Metrics, func(m page.Metric) bool { return strings.HasPrefix(m.Title, "parameters sent") })
+	if i < 0 || p.Metrics[i].Unit != "" {
+		t.Errorf("metrics are %+v", p.Metrics)
+	}
+}

@@ -66,7 +66,13 @@ func (p *livePage) report() (page.Report, error) {
 	}
 	p.last, p.shape = r, shape
 	out, err := r.page()
-	out.Title += " in " + filepath.Base(folder)
+	var folders []string
+	for _, dir := range p.dirs {
+		if dir, err := filepath.Abs(dir); err == nil {
+			folders = append(folders, filepath.Base(dir))
+		}
+	}
+	out.Title += " in " + listed(folders, "folders")
 	if p.began != "" {
 		out.Subtitle += " · " + p.began
 	}

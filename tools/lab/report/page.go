@@ -101,7 +101,11 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 			continue
 		}
 		out = append(out, m)
-		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: m.Heading(), Unit: string(m.Unit)})
+		unit := m.Unit
+		if unit == metrics.Count {
+			unit = metrics.Plain // the title says what is counted
+		}
+		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: m.Heading(), Unit: string(unit)})
 	}
 	return out
 }

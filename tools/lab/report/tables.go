@@ -10,11 +10,14 @@ import (
 	"promptfed/tools/lab/tables"
 )
 
+// looseRuns is the title of the table of runs outside of sweeps.
+const looseRuns = "Runs"
+
 // layout returns the layout of the main table: from the command line, else from the card, else the first axis in rows
 // and the second in columns. A single axis stands beside the other results of a run.
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
 	l := r.Layout
-	if l.Title = "Runs"; p != nil {
+	if l.Title = looseRuns; p != nil {
 		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
 	if c := l.Card; c != nil {
