@@ -25,7 +25,7 @@ function startSamples() {
     const images = !found ? [] : found.images.filter((s) => !kind.value || (s.class === s.predicted) === (kind.value === "right")).slice(0, mostSamples);
     said.textContent = found ? `${found.view} evaluation: ${found.correct} of ${found.tested} images right${found.tested < found.of ? `, of ${found.of} that the client has` : ""}; ${images.length} shown` : "";
     grid.replaceChildren(...images.map((s) => {
-      const right = s.class === s.predicted, says = `${right ? "right" : `predicted ${s.predicted}`}, ${(100 * s.probability).toFixed(0)} %`;
+      const right = s.class === s.predicted, says = `${right ? "right" : `predicted ${s.predicted}`}, ${(100 * s.probability).toFixed(0)}\u00a0%`;
       return el("li", { class: right ? "" : "wrong" }, el("img", { src: s.source, alt: `Image of ${s.class}` }), el("b", {}, s.class), el("span", {}, says));
     }));
   }
