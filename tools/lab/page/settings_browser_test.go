@@ -128,6 +128,10 @@ func TestSettings(t *testing.T) {
 	other := newTab(t)
 	other.do(chromedp.Navigate(link), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
 	other.kept(1, "following the link")
+	other.run(`location.hash = '#settings?brush={"lr":["0.01","0.1"]}'`) // texts, as a hand may write them
+	other.until(`document.getElementById("settings-status").textContent === "8 of 12 runs"`)
+	other.kept(8, "an address with texts")
+	other.quiet()
 	b.click("#settings-data summary")
 	b.until(`document.querySelectorAll("#settings-data tbody tr").length === 4`)
 	if got := b.text("#settings-data tbody tr:nth-child(4)"); got != "FedPGP 0.01 seed 10.01FedPGP861.00" {
