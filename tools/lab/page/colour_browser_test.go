@@ -116,3 +116,20 @@ func TestColoursOfMixedLines(t *testing.T) {
 	b.run(`location.hash = "#curves?facet=method"`)
 	none("a plot for each method", 2)
 }
+
+// TestFirstLines: of many lines, those shown at first are of all methods.
+func TestFirstLines(t *testing.T) {
+	b := open(t, sample(5, 4))
+	b.choose("curves-lines", "runs")
+	b.until(`document.querySelectorAll("#curves-legend button").length === 45`)
+	count := map[string]int{}
+	for _, c := range js[[]string](b, `[...document.querySelectorAll("#curves-legend [aria-pressed=true] path")]
+		.map((e) => e.getAttribute("stroke"))`) {
+		count[c]++
+	}
+	for i := range madeMethods {
+		if c := figures.LineColours[0][i]; count[c] != 2 {
+			t.Errorf("%d of the first ten lines are %s, want 2", count[c], c)
+		}
+	}
+}

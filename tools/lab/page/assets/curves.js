@@ -96,7 +96,9 @@ function startCurves() {
     const listed = way.value + state.facet + (clients ? run.value : "");
     if (legend.listed !== listed) {
       legend.listed = listed;
-      legend.hidden = new Set(!clients && lines.length > manyLines ? lines.slice(firstLines).map((l) => l.key) : []);
+      const before = new Map(), turn = (l) => { before.set(l.method, 1 + (before.get(l.method) || 0)); return before.get(l.method); };
+      const inTurn = lines.map((l) => [turn(l), l.key]).sort((a, b) => a[0] - b[0]); // a line of each method, then the second ones
+      legend.hidden = new Set(!clients && lines.length > manyLines ? inTurn.slice(firstLines).map(([, key]) => key) : []);
       $("curves-find").value = "";
     }
     const { title } = data.metrics[metricIndex()] || { title: "" };
