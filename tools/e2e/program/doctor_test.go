@@ -32,14 +32,37 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{library(), "cores", "cpu", "tiny-vit-b16", "hf-half", "features: empty",
-		"image set folder", "2 classes, 2 training and 1 test images"} {
+		"image set folder", "2 classes, 2 training and 1 test images", "missing for real images",
+		"caltech101, oxfordpets", "missing for CUDA"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
+	for _, here := range []string{"missing for results", "missing for several machines", "missing for every run"} {
+		if strings.Contains(out, here) {
+			t.Errorf("%q is in\n%s", here, out)
+		}
+	}
+	alone := filepath.Join(t.TempDir(), "promptfed") // without promptfed-net and bundles
+	if err := os.Link(program, alone); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(alone, "doctor")
+	cmd.Dir, cmd.Env = home, append(os.Environ(), "XDG_CACHE_HOME="+home, "HOME="+home, "PROMPTFED_DATA_ROOT=")
+	lone, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, lone)
+	}
+	for _, want := range []string{"missing for several machines ", "missing for results ", "a folder with image sets",
+		"promptfed pull clip-vit-base-patch16"} {
+		if !strings.Contains(string(lone), want) {
+			t.Errorf("%q is not in\n%s", want, lone)
+		}
+	}
 	out, err = doctor("ONNXRUNTIME_LIB=/nowhere.so")
-	if err == nil || !strings.Contains(out, "not found or not loadable") ||
-		!strings.Contains(out, "/nowhere.so") || !strings.Contains(out, "tiny-vit-b16") {
+	if err == nil || !strings.Contains(out, "missing for every run") ||
+		!strings.Contains(out, "not found or not loadable") || !strings.Contains(out, "/nowhere.so") ||
+		!strings.Contains(out, "tiny-vit-b16") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

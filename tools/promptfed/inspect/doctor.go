@@ -30,7 +30,7 @@ const (
 
 func doctorCommand() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Args: cli.Exactly(0), Short: "show what this machine has: ONNX Runtime and " +
-		"its providers, cores, memory, disk, backbones, caches and image sets"}
+		"its providers, cores, memory, disk, backbones, caches and image sets, and what is missing for what"}
 	var models, root string
 	c.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
@@ -50,6 +50,7 @@ func doctorCommand() *cobra.Command {
 		}
 		m.Backbones, m.Pulled, m.Cache = foldersOf(models), pulledOf(models), cacheOf(os.Getenv(runtimeCache))
 		m.sets(root)
+		m.needs()
 		return cmp.Or(err, result.Print(m, align(m.rows())))
 	}
 	return c
@@ -73,6 +74,9 @@ type machine struct {
 	Cache      featureCache `json:"feature_cache"`
 	DataRoot   string       `json:"data_root"`
 	Sets       []foundSet   `json:"image_sets"`
+	Missing    []missing    `json:"missing"`
+
+	without []string // names of sets that are not in DataRoot
 }
 
 // numericsOf is what determines the last bits of results in the default configuration.
@@ -144,15 +148,12 @@ func (m *machine) rows() [][]string {
 		value = c.Folder + ": empty" + freeText(c.FreeDisk)
 	}
 	rows = append(rows, []string{"feature cache", value})
-	switch {
-	case m.DataRoot == "":
-		return append(rows, []string{"image sets", "no folder given: use --data, or set " + dataRoot})
-	case len(m.Sets) == 0:
-		return append(rows, []string{"image sets", "no known set in " + m.DataRoot})
-	}
 	for _, s := range m.Sets {
 		value := fmt.Sprintf("%d classes, %d training and %d test images", s.Classes, s.Train, s.Test)
 		rows = append(rows, []string{"image set " + s.Set, strings.Join(append([]string{value}, s.Domains...), ", ")})
+	}
+	for _, n := range m.Missing {
+		rows = append(rows, []string{"missing for " + n.For, n.What + ": " + n.Do})
 	}
 	return rows
 }
@@ -212,7 +213,7 @@ func cacheOf(folder string) (c featureCache) {
 	return c
 }
 
-// sets lists the image sets in a folder; empty for none.
+// sets lists the image sets in a folder; empty for none. Those that are not there are in without.
 func (m *machine) sets(root string) {
 	if m.DataRoot = root; root == "" {
 		return
@@ -222,8 +223,12 @@ func (m *machine) sets(root string) {
 		if c.Set, c.Root = k.Name, root; k.Expects == "" {
 			continue
 		}
-		if s, err := sets.Open(c); err == nil {
+		s, err := sets.Open(c)
+		switch {
+		case err == nil:
 			m.Sets = append(m.Sets, foundSet{k.Name, len(s.Classes), len(s.Train), len(s.Test), s.Domains})
+		case errors.As(err, &sets.Missing{}):
+			m.without = append(m.without, k.Name)
 		}
 	}
 }

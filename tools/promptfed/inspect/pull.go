@@ -93,12 +93,9 @@ func pulledOf(models string) (all []pulled) {
 }
 
 func pulledRow(list []pulled) []string {
-	if list == nil {
-		return []string{"fetched models", "none; promptfed pull clip-vit-base-patch16 fetches one"}
-	}
 	words := make([]string, len(list))
 	for i, p := range list {
 		words[i] = fmt.Sprintf("%s (%s at %.12s)", p.Name, p.Source, p.Revision)
 	}
-	return []string{"fetched models", strings.Join(words, ", ")}
+	return []string{"fetched models", bundle.JoinOrNone(words)}
 }
