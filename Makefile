@@ -20,7 +20,7 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build program release library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build program release reproduce library library-cuda browser check static tests vet \
 	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
@@ -30,9 +30,9 @@ run: program ## train the demo's methods on synthetic images, print their table,
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## run the small form of every sweep in configs/papers, pitfalls, synthetic and field, into runs/smoke
+smoke: build ## run the small form of every sweep in configs/papers, pitfalls, reproduce, synthetic and field, into runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/synthetic/*.yaml configs/field/*.yaml); do \
+	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/reproduce/*.yaml configs/synthetic/*.yaml configs/field/*.yaml); do \
 		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
 		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
@@ -166,6 +166,10 @@ towers: library build/towers ## let other libraries compute their towers anew, a
 
 build/towers: tools/golden/architectures.txt
 	python3 -m venv build/towers && build/towers/bin/pip install --quiet -r $< && touch build/towers
+
+# FLAGS="-data DIR -models DIR -smoke", or names of files, run something else: go run ./tools/lab/reproduce -h
+reproduce: build ## run published zero-shot accuracies and a table of each paper (docs/papers.md), or list the downloads they need
+	@go run ./tools/lab/reproduce $(FLAGS)
 
 clean: ## remove bin/, build/ and runs/
 	rm -rf bin build runs

@@ -134,6 +134,9 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	return nil
 }
 
+// Tables returns the main tables: one for each sweep, and one for the runs without a sweep.
+func (r *Report) Tables() []*tables.Table { return r.main }
+
 // Content returns the content of report.json.
 func (r *Report) Content() *results.JSON { return r.json }
 
