@@ -77,7 +77,7 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 	room := float64((widest + 6) / width) // share of the panel right of the longest bar
 	p := newPlot()
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most/(1-room), -0.5, float64(len(values))-0.5
-	p.X.Tick.Marker = evenTicks{4, format}
+	p.X.Tick.Marker = evenTicks{n: 4, format: format}
 	p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, width)
 	p.Y.Tick.Length = 0
 	nameY(&p.Y, names, height)

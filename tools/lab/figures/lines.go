@@ -16,6 +16,7 @@ type Axis struct {
 	// numbers mean no bound
 	Bounds [2]float64
 	Log    bool     // logarithmic; only positive values appear
+	Whole  bool     // values are whole numbers, and so are the ticks
 	Names  []string // of the values 0, 1, 2 and so on, for an axis without numbers
 	// Format formats measured values, which get round ticks. It is nil for chosen values; a few chosen values become
 	// the ticks themselves.
@@ -144,7 +145,7 @@ func (a Axis) apply(to *plot.Axis, s span, n int) {
 		to.Scale, to.Tick.Marker = plot.LogScale{}, logTicks{a.Format}
 		return
 	}
-	to.Tick.Marker = evenTicks{n, a.Format}
+	to.Tick.Marker = evenTicks{n, a.Format, a.Whole}
 }
 
 // gridLines are pale lines at the labelled ticks, behind everything; vertical ones only with x.

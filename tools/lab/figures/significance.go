@@ -195,12 +195,9 @@ func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
 	}
 	c.StrokeLine2(thin, left, axis, right, axis)
 	label := letters(smallSize, draw.XCenter, draw.YBottom)
-	whole := func(rank float64) string { return number(rank, 0) }
-	for _, t := range (evenTicks{10, whole}).Ticks(1, float64(n)) {
-		if !t.IsMinor() && t.Value == math.Trunc(t.Value) {
-			c.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
-			c.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
-		}
+	for _, t := range (evenTicks{n: 10, whole: true}).Ticks(1, float64(n)) {
+		c.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
+		c.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
 	}
 	if math.IsNaN(d.difference) {
 		return

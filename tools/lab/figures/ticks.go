@@ -61,6 +61,7 @@ func (s span) padded(part float64, within [2]float64, log bool) span {
 type evenTicks struct {
 	n      int
 	format func(float64) string
+	whole  bool // no fractions
 }
 
 // Ticks implements plot.Ticker.
@@ -69,10 +70,13 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 	if !(raw > 0) || !usable(raw) {
 		return nil
 	}
+	if e.whole {
+		raw = max(raw, 1)
+	}
 	power := math.Floor(math.Log10(raw))
 	unit, factor := math.Pow(10, power), 10.0
 	for _, f := range []float64{1, 2, 2.5, 5} {
-		if raw <= f*unit*(1+1e-9) {
+		if raw <= f*unit*(1+1e-9) && !(e.whole && f == 2.5 && power == 0) {
 			factor = f
 			break
 		}

@@ -55,7 +55,7 @@ func (v *view) linePanels(f configs.Figure, axis string, x, y figures.Axis, loga
 func (v *view) curves(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	axis := cmp.Or(f.Line, v.axis)
 	factor, y := scale(m)
-	quantity, x := "", figures.Axis{Label: "round"}
+	quantity, x := "", figures.Axis{Label: "round", Whole: true}
 	switch alongOf(f) {
 	case configs.BytesAxis:
 		quantity, x = metrics.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}

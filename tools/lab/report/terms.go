@@ -42,7 +42,7 @@ func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error)
 	out := figures.Curves{Title: f.Title, Colours: figures.Colours{}} // terms are no methods
 	more := 0
 	for _, g := range v.groups {
-		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"},
+		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round", Whole: true},
 			Y: figures.Axis{Label: "gradient over cross entropy's", Log: true},
 			References: []figures.Reference{{Label: fmt.Sprint(results.VanishingThreshold),
 				Y: results.VanishingThreshold}}}
