@@ -16,7 +16,8 @@ func TestDeployFlags(t *testing.T) {
 	for _, name := range []string{"run", "work", "serve", "join", "certs", "sweep", "launch"} {
 		help += mustRun(t, name, "--help")
 	}
-	others := []string{"--no-install-recommends", "--from", "--build", "--now"} // of apt-get, docker, systemctl
+	// of apt-get, docker and systemctl
+	others := []string{"--no-install-recommends", "--from", "--build", "--build-arg", "--now"}
 	flags, seen := regexp.MustCompile(`--[a-z][a-z-]*`), 0
 	err := filepath.WalkDir("../../../docs/deploy", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -28,6 +28,7 @@ var readmeSteps = []step{
 	{"run --images IMAGES", short, ""},
 	{"run configs/real/pacs.yaml --images IMAGES", short, ""},
 	{"convert ViT-B-16.pt", "", "OpenAI's checkpoint"},
+	{"pull clip-vit-base-patch16", "", "the hub; TestPull has a server of its own"},
 	{"run CONFIG --set backbones=[vit-b16]", short + " --out runs/mine", ""},
 	{"serve experiment.yaml", " --listen ADDRESS" + short, ""},
 	{"ui", " --port 0", ""},
@@ -89,6 +90,7 @@ func TestTutorial(t *testing.T) {
 	}
 	steps := []step{
 		{"make build", "", "the test has built it"},
+		{"pull", "", "the hub; TestPull has a server of its own"},
 		{"ui", " --port 0", ""},
 		{"serve", " --listen ADDRESS", ""},
 		{"python3 classify.py", "", python},
