@@ -72,7 +72,9 @@ func (h *Hub) repository(ctx context.Context, name bundle.HubName) (source, erro
 		s.license = "unknown, the hub was not asked"
 	}
 	return source{bundle.Origin{Source: name.Repository, Revision: s.commit, License: s.license}, s.dir(), s.local,
-		func(ctx context.Context, progress Progress) (string, error) { return "", s.fetch(ctx, progress) }}, nil
+		func(ctx context.Context, progress Progress) (string, error) {
+			return "", s.fetch(ctx, s.checkpointFiles, progress)
+		}}, nil
 }
 
 // archive returns one of OpenAI's archives, in the folder where OpenAI's package clip has it.
@@ -94,14 +96,10 @@ func (h *Hub) archive(m Model) source {
 			if err != nil {
 				return "", err
 			}
-			for _, name := range tokenizer.FileNames() {
-				if !slices.Contains(s.files, name) {
-					continue
-				}
-				if err := s.file(ctx, name, progress); err != nil {
-					return "", err
-				}
-			}
-			return s.dir(), nil
+			return s.dir(), s.fetch(ctx, func() ([]string, error) {
+				return slices.DeleteFunc(tokenizer.FileNames(), func(name string) bool {
+					return !slices.Contains(s.files, name)
+				}), nil
+			}, progress)
 		}}
 }

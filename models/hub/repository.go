@@ -127,16 +127,19 @@ func (s *snapshot) cached() bool {
 	return err == nil
 }
 
-// fetch brings the files that a checkpoint needs, or only those of names, into the snapshot's folder.
-func (s *snapshot) fetch(ctx context.Context, progress Progress) error {
+// checkpointFiles returns the files of a checkpoint that are known so far; see checkpoint.Needed.
+func (s *snapshot) checkpointFiles() ([]string, error) { return checkpoint.Needed(s.dir(), s.files) }
+
+// fetch brings files into the snapshot's folder, until needed returns no other ones. Every file is checked, also those
+// that are there.
+func (s *snapshot) fetch(ctx context.Context, needed func() ([]string, error), progress Progress) error {
 	done := map[string]bool{}
-	for {
-		// Every file is checked, also those that are there.
-		names, err := checkpoint.Needed(s.dir(), s.files)
+	for more := true; more; {
+		names, err := needed()
 		if err != nil {
 			return s.incomplete(err)
 		}
-		more := false
+		more = false
 		for _, name := range names {
 			if done[name] {
 				continue
@@ -145,9 +148,6 @@ func (s *snapshot) fetch(ctx context.Context, progress Progress) error {
 				return err
 			}
 			done[name], more = true, true
-		}
-		if !more {
-			break
 		}
 	}
 	if s.local != nil || s.name.Commit() {
