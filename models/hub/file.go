@@ -75,7 +75,7 @@ func lock(ctx context.Context, path string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, unwritable(err)
 	}
-	l := flock.New(path)
+	l := flock.New(path, flock.SetPermissions(0o666)) // also for other users of the cache
 	_, err = l.TryLockContext(ctx, 100*time.Millisecond)
 	switch {
 	case ctx.Err() != nil:

@@ -148,6 +148,24 @@ func TestPull(t *testing.T) {
 	if ref, err := os.ReadFile(filepath.Join(h.cache, "models--ORG--NAME/refs/main")); string(ref) != hubtest.Commit {
 		t.Errorf("ref %q, %v", ref, err)
 	}
+	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	usual, err := plain.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, _ := filepath.Glob(filepath.Join(h.cache, ".locks/models--ORG--NAME/*.lock"))
+	for _, path := range locks {
+		if st, err := os.Stat(path); err != nil || st.Mode() != usual.Mode() {
+			t.Errorf("a lock has mode %v, other files have %v: %v", st.Mode(), usual.Mode(), err)
+		}
+	}
+	if len(locks) == 0 {
+		t.Error("no locks of huggingface_hub")
+	}
 	if list := strings.Join(paths(t, h.cache), " "); strings.Contains(list, "README") || strings.Contains(list, "h5") {
 		t.Errorf("files without use were fetched: %s", list)
 	}
