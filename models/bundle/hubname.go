@@ -43,12 +43,12 @@ func (n HubName) String() string {
 	return HubPrefix + n.Repository + "@" + n.Revision
 }
 
-// Commit reports whether the revision is a commit, which never changes.
-func (n HubName) Commit() bool { return wholeHash.MatchString(n.Revision) }
+// IsCommit reports whether a revision is a commit, which never changes.
+func IsCommit(revision string) bool { return wholeHash.MatchString(revision) }
 
 // Folder returns the name of the bundle and of its folder: ORG--NAME, or ORG--NAME@REVISION with 12 digits of a commit.
 func (n HubName) Folder() string {
-	if n.Commit() {
+	if IsCommit(n.Revision) {
 		n.Revision = n.Revision[:12]
 	}
 	return strings.ReplaceAll(strings.TrimPrefix(n.String(), HubPrefix), "/", "--")

@@ -58,10 +58,7 @@ func (s *snapshot) ref() string {
 // Answers about repositories.
 const maxAnswer = 16 << 20
 
-var (
-	commits = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	license = regexp.MustCompile(`^license:([\w.+-]{1,80})$`)
-)
+var license = regexp.MustCompile(`^license:([\w.+-]{1,80})$`)
 
 // open asks the hub for the commit, the files and the licence of a repository. Where the hub does not answer, the files
 // in the cache are used.
@@ -85,7 +82,7 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 		if err != nil {
 			return false, noAnswer(name.String(), h.endpoint.Host, err)
 		}
-		if err := json.Unmarshal(text, &info); err != nil || !commits.MatchString(info.SHA) {
+		if err := json.Unmarshal(text, &info); err != nil || !bundle.IsCommit(info.SHA) {
 			return false, fmt.Errorf("%s: the answer of %s is none of a hub of models: check HF_ENDPOINT", name,
 				h.endpoint.Host)
 		}
@@ -98,7 +95,7 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 	if err != nil {
 		return nil, err
 	}
-	if s.commit = info.SHA; name.Commit() && s.commit != name.Revision {
+	if s.commit = info.SHA; bundle.IsCommit(name.Revision) && s.commit != name.Revision {
 		return nil, fmt.Errorf("%s: %s answers with another commit, %s", name, h.endpoint.Host, s.commit)
 	}
 	for _, f := range info.Siblings {
@@ -114,9 +111,9 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 
 // cached fills in commit and files from the cache, and reports whether they are there.
 func (s *snapshot) cached() bool {
-	if s.commit = s.name.Revision; !s.name.Commit() {
+	if s.commit = s.name.Revision; !bundle.IsCommit(s.commit) {
 		text, err := atomicfile.ReadAtMost(s.ref(), 100)
-		if s.commit = strings.TrimSpace(string(text)); err != nil || !commits.MatchString(s.commit) {
+		if s.commit = strings.TrimSpace(string(text)); err != nil || !bundle.IsCommit(s.commit) {
 			return false
 		}
 	}
@@ -150,7 +147,7 @@ func (s *snapshot) fetch(ctx context.Context, needed func() ([]string, error), p
 			done[name], more = true, true
 		}
 	}
-	if s.local != nil || s.name.Commit() {
+	if s.local != nil || bundle.IsCommit(s.name.Revision) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(s.ref()), 0o777); err != nil {
