@@ -38,6 +38,15 @@ type file struct {
 	address string
 	sum     string // SHA-256, or SHA-1 of the file as a git blob, in hex
 	size    int64  // below 0: unknown
+	limit   int64  // largest size that is fetched
+}
+
+// fits checks a size that a server states.
+func (f file) fits(size int64) error {
+	if size > f.limit {
+		return fmt.Errorf("%s: %d bytes, at most %d are fetched: is it a CLIP?", f.what, size, f.limit)
+	}
+	return nil
 }
 
 // sums matches the two kinds of checksums.
@@ -98,12 +107,12 @@ func unwritable(err error) error {
 
 // fetch downloads a file to path, unless it is there. The part of an earlier call is continued. The caller holds a
 // lock for path.
-func (h *Hub) fetch(ctx context.Context, f file, path string, limit int64, progress Progress) error {
+func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress) error {
 	if err := f.check(ctx, path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if f.size > limit {
-		return fmt.Errorf("%s: %d bytes, at most %d are fetched: is it a CLIP?", f.what, f.size, limit)
+	if err := f.fits(f.size); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return unwritable(err)
@@ -113,7 +122,7 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, limit int64, progr
 	for {
 		err := h.retry(ctx, func() (bool, error) {
 			before := sizeOf(part)
-			err := h.download(ctx, f, part, limit, progress)
+			err := h.download(ctx, f, part, progress)
 			if p := (passing{}); isUnreachable(err) && !h.offline && !errors.As(err, &p) {
 				err = passing{error: err}
 			}
@@ -152,7 +161,7 @@ func sizeOf(path string) int64 {
 }
 
 // download makes one attempt at the rest of a file.
-func (h *Hub) download(ctx context.Context, f file, part string, limit int64, progress Progress) (err error) {
+func (h *Hub) download(ctx context.Context, f file, part string, progress Progress) (err error) {
 	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return unwritable(err)
@@ -199,11 +208,11 @@ func (h *Hub) download(ctx context.Context, f file, part string, limit int64, pr
 	if total < 0 && answer.ContentLength >= 0 {
 		total = from + answer.ContentLength
 	}
-	if total > limit {
-		return fmt.Errorf("%s: %d bytes, at most %d are fetched: is it a CLIP?", f.what, total, limit)
+	if err := f.fits(total); err != nil {
+		return err
 	}
 	w := &counter{Writer: out, done: from, report: func(done int64) { progress(f.what, done, max(done, total)) }}
-	most := limit
+	most := f.limit
 	if total >= 0 {
 		most = total
 	}

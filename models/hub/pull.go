@@ -35,11 +35,11 @@ func (h *Hub) Pull(ctx context.Context, m Model, progress Progress) (b *bundle.B
 		return nil, nil, err
 	}
 	defer release()
-	from := h.archive(m)
-	if m.archive == "" {
-		if from, err = h.repository(ctx, m.HubName); err != nil {
-			return nil, nil, err
-		}
+	var from source
+	if m.archive != "" {
+		from = h.archive(m)
+	} else if from, err = h.repository(ctx, m.HubName); err != nil {
+		return nil, nil, err
 	}
 	old, ok := bundle.OriginOf(out)
 	switch _, err := os.Stat(out); {
@@ -88,8 +88,9 @@ func (h *Hub) archive(m Model) source {
 				return "", err
 			}
 			defer release()
-			f := file{what: name, address: h.archives + "/" + sum + "/" + name, sum: sum, size: -1}
-			if err := h.fetch(ctx, f, path, maxWeights, progress); err != nil {
+			f := file{what: name, address: h.archives + "/" + sum + "/" + name, sum: sum, size: -1,
+				limit: maxWeights}
+			if err := h.fetch(ctx, f, path, progress); err != nil {
 				return "", err
 			}
 			s, err := h.open(ctx, vocabulary)

@@ -190,12 +190,8 @@ func (s *snapshot) file(ctx context.Context, name string, progress Progress) err
 		return err
 	}
 	defer release()
-	limit := int64(maxSmall)
-	if checkpoint.IsWeights(name) {
-		limit = maxWeights
-	}
 	blob := filepath.Join(s.folder(), "blobs", f.sum)
-	if err := s.hub.fetch(ctx, f, blob, limit, progress); err != nil {
+	if err := s.hub.fetch(ctx, f, blob, progress); err != nil {
 		return err
 	}
 	return link(ctx, blob, path)
@@ -220,7 +216,10 @@ func link(ctx context.Context, blob, path string) error {
 // ask asks the hub for size and checksum of a file.
 func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
 	f = file{what: name + " of " + s.name.Repository, address: fmt.Sprintf("%s/%s/resolve/%s/%s", s.hub.endpoint,
-		s.name.Repository, s.commit, url.PathEscape(name))}
+		s.name.Repository, s.commit, url.PathEscape(name)), limit: maxSmall}
+	if checkpoint.IsWeights(name) {
+		f.limit = maxWeights
+	}
 	var head http.Header
 	var size string
 	err = s.hub.retry(ctx, func() (bool, error) {
