@@ -3,7 +3,6 @@ package inspect
 import (
 	"fmt"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"promptfed/models/bundle"
@@ -36,18 +35,11 @@ func convertCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
 		}
-		bar := progress.Bar(-1, progressbar.OptionShowBytes(true), progressbar.OptionSetDescription("weights"))
-		if bar != nil {
-			o.Progress = func(done, total int64) {
-				bar.ChangeMax64(total)
-				bar.Set64(done)
-			}
-		}
+		show, end := progress.Bytes()
+		o.Progress = func(done, total int64) { show("weights", done, total) }
 		o.Context = cmd.Context()
 		b, err := converted.Convert(args[0], out, o)
-		if bar != nil {
-			bar.Finish()
-		}
+		end()
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"promptfed/models/bundle"
@@ -35,23 +34,9 @@ func pullCommand() *cobra.Command {
 		if err != nil {
 			return cli.Usage(err)
 		}
-		var bar *progressbar.ProgressBar
-		var now string
-		b, local, err := h.Pull(cmd.Context(), m, func(what string, done, total int64) {
-			if what != now {
-				if now = what; bar != nil {
-					bar.Finish()
-				}
-				bar = progress.Bar(-1, progressbar.OptionShowBytes(true), progressbar.OptionSetDescription(what))
-			}
-			if bar != nil {
-				bar.ChangeMax64(total)
-				bar.Set64(done)
-			}
-		})
-		if bar != nil {
-			bar.Finish()
-		}
+		show, end := progress.Bytes()
+		b, local, err := h.Pull(cmd.Context(), m, show)
+		end()
 		if err != nil {
 			return err
 		}
