@@ -432,11 +432,11 @@ func TestHostile(t *testing.T) {
 		want   string
 	}{
 		"commit with a path": {func(s *hubtest.Server) { s.Info = func(a map[string]any) { a["sha"] = "../../x" } },
-			"is none of a hub of models: check HF_ENDPOINT"},
+			"does not answer like a hub of models: check HF_ENDPOINT"},
 		"no commit": {func(s *hubtest.Server) { s.Info = func(a map[string]any) { delete(a, "sha") } },
-			"is none of a hub of models"},
-		"no JSON":    {func(s *hubtest.Server) { s.Refuse = answer(200, "", "<html>") }, "is none of a hub of models"},
-		"list":       {func(s *hubtest.Server) { s.Refuse = answer(200, "", "[]") }, "is none of a hub of models"},
+			"does not answer like a hub of models"},
+		"no JSON":    {func(s *hubtest.Server) { s.Refuse = answer(200, "", "<html>") }, "does not answer like a hub"},
+		"list":       {func(s *hubtest.Server) { s.Refuse = answer(200, "", "[]") }, "does not answer like a hub"},
 		"sum a path": {func(s *hubtest.Server) { s.Head = etag("X-Linked-Etag", "../../../x") }, "states no checksum"},
 		"short sum":  {func(s *hubtest.Server) { s.Head = etag("ETag", `"0123"`) }, "states no checksum (ETag"},
 		"no sum":     {func(s *hubtest.Server) { s.Head = etag("ETag", "") }, "states no checksum"},

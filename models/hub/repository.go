@@ -55,7 +55,7 @@ func (s *snapshot) ref() string {
 	return filepath.Join(s.folder(), "refs", filepath.FromSlash(s.revision()))
 }
 
-// Answers about repositories.
+// maxAnswer bounds an answer about a repository, in bytes.
 const maxAnswer = 16 << 20
 
 var license = regexp.MustCompile(`^license:([\w.+-]{1,80})$`)
@@ -83,7 +83,7 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 			return false, noAnswer(name.String(), h.endpoint.Host, err)
 		}
 		if err := json.Unmarshal(text, &info); err != nil || !bundle.IsCommit(info.SHA) {
-			return false, fmt.Errorf("%s: the answer of %s is none of a hub of models: check HF_ENDPOINT", name,
+			return false, fmt.Errorf("%s: %s does not answer like a hub of models: check HF_ENDPOINT", name,
 				h.endpoint.Host)
 		}
 		return false, nil
