@@ -23,7 +23,7 @@ promptfed init IMAGES --set method=fedpha --set data.layout=domains`,
 	"run": `promptfed run configs/demo/*.yaml --out runs/demo
 promptfed run --images IMAGES --method promptfl --seeds 1-3
 promptfed run mine.yaml --rounds 20 --lr 0.01 --clients 8`,
-	"predict": `promptfed predict runs/mine photo.jpg
+	"predict": `promptfed predict runs/mine --global photo.jpg
 promptfed predict runs/mine --client 2 --json IMAGES`,
 	"ui": `promptfed ui
 promptfed ui runs/demo --port 8000`,

@@ -13,16 +13,9 @@ import (
 // name in the tables is that of a command.
 func TestExamples(t *testing.T) {
 	known := map[string]bool{}
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Hidden {
-			return
-		}
+	walk(Root(distributed.Machines), func(c *cobra.Command) {
 		if c.Parent() != nil && c.Parent().Parent() == nil && c.GroupID == "" {
 			t.Errorf("%s is in no group", c.CommandPath())
-		}
-		for _, sub := range c.Commands() {
-			walk(sub)
 		}
 		if c.HasSubCommands() {
 			return
@@ -52,8 +45,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: %v", line, err)
 			}
 		}
-	}
-	walk(Root(distributed.Machines))
+	})
 	for path := range examples {
 		if !known[path] {
 			t.Errorf("there is no command %s", path)
