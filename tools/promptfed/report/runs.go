@@ -98,15 +98,15 @@ func runsList() *cobra.Command {
 		if err != nil {
 			return cli.Usagef("--metric: %w", err)
 		}
-		list := []listedRun{}
+		var list []listedRun
 		for _, r := range runs {
 			list = append(list, listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds),
-				r.Planned, append([]string{}, r.Tags...), m.Name, valueOf(m, r.Run)})
+				r.Planned, r.Tags, m.Name, valueOf(m, r.Run)})
 		}
-		if len(runs) == 0 {
+		if len(list) == 0 {
 			return result.Print(list, "no runs\n")
 		}
-		return result.Print(list, runTable(runs, m))
+		return result.Print(list, runTable(list, m))
 	}
 	return c
 }
@@ -127,15 +127,15 @@ type listedRun struct {
 }
 
 // runTable returns a table with a row for each run.
-func runTable(runs []foundRun, m results.Metric) string {
+func runTable(runs []listedRun, m results.Metric) string {
 	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m, m)}}
 	for _, r := range runs {
-		rounds := strconv.Itoa(len(r.Rounds))
+		rounds := strconv.Itoa(r.Rounds)
 		if r.State != results.Done && r.Planned > 0 {
 			rounds += " of " + strconv.Itoa(r.Planned)
 		}
-		rows = append(rows, []string{folderSeen(r.Dir), r.Method, string(r.State), strings.Join(r.Tags, ","),
-			strconv.FormatUint(r.Seed, 10), rounds, shown(m, valueOf(m, r.Run))})
+		rows = append(rows, []string{r.Folder, r.Method, string(r.State), strings.Join(r.Tags, ","),
+			strconv.FormatUint(r.Seed, 10), rounds, shown(m, r.Value)})
 	}
 	return tables.PlainText(rows, 4)
 }
@@ -182,7 +182,6 @@ func runsCompare() *cobra.Command {
 		}
 		var groups []*results.Group
 		var out comparedRuns
-		head := []string{"metric"}
 		for _, r := range runs {
 			groups, out.Runs = append(groups, r.group), append(out.Runs, folderSeen(r.Dir))
 		}
@@ -190,7 +189,7 @@ func runsCompare() *cobra.Command {
 		if asked == "" {
 			names = results.MainMetrics(results.DefaultMetric(groups), groups)
 		}
-		rows := [][]string{append(head, out.Runs...)}
+		rows := [][]string{append([]string{"metric"}, out.Runs...)}
 		var first results.Metric
 		for i, name := range names {
 			m, err := results.ParseMetric(name)
@@ -294,7 +293,7 @@ func runsTag() *cobra.Command {
 				return cli.Usage(err)
 			}
 			result.Say("%s: %s", folderSeen(r.Dir), strings.Join(r.Tags, ", "))
-			out = append(out, taggedRun{folderSeen(r.Dir), append([]string{}, r.Tags...)})
+			out = append(out, taggedRun{folderSeen(r.Dir), r.Tags})
 		}
 		return result.Print(out, "")
 	}
@@ -317,7 +316,7 @@ func runsRemove() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		what, all := "would remove", []string{}
+		what, all := "would remove", []string(nil)
 		for _, r := range runs {
 			if info, err := os.Lstat(r.Dir); err != nil || !info.IsDir() {
 				return fmt.Errorf("%s no longer exists; nothing was removed", r.Dir)

@@ -50,7 +50,7 @@ func runsExport() *cobra.Command {
 		for _, n := range all.Notes {
 			fmt.Fprintln(os.Stderr, "promptfed: note:", n)
 		}
-		return result.Print(exportedTable{out, rows, append([]string{}, all.Notes...)}, "written to "+out+"\n")
+		return result.Print(exportedTable{out, rows, all.Notes}, "written to "+out+"\n")
 	}
 	return c
 }
