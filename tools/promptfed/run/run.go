@@ -90,7 +90,8 @@ func (k keyFlag) String() string { return "" }
 // Type returns the type of the flag's value.
 func (k keyFlag) Type() string { return k.kind }
 
-// Set adds a change of the key, as --set does: the first --set replaces an assignment to its list.
+// Set adds a change of the key as --set does. A change written into the list itself would be lost at the first --set,
+// which replaces the list.
 func (k keyFlag) Set(value string) error { return k.flags.Set("set", k.key+"="+value) }
 
 // check checks the flags and applies --quiet.
@@ -223,24 +224,28 @@ func (f flags) run(ctx context.Context, args []string) error {
 	if f.use.Force || f.use.Resume {
 		f.use.Changed = folders
 	}
-	series := progress.Series{Runs: len(confs)}
-	for _, conf := range confs {
-		series.Rounds += conf.Train.Rounds
-	}
-	for i, conf := range confs {
-		if err := f.one(ctx, conf.Config, folders[i], others, &series); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.WithOrigin(err))
-		}
-	}
 	folder := f.out
 	switch {
 	case len(dirs) == 1:
 		folder = dirs[0]
 	case f.out == "":
 		folder = cli.ComparisonFolder
+	}
+	series := progress.Series{Runs: len(confs)}
+	for _, conf := range confs {
+		series.Rounds += conf.Train.Rounds
+	}
+	for i, conf := range confs {
+		err := f.one(ctx, conf.Config, folders[i], others, &series)
+		if err == nil && folders[i] != folder { // the report below is that of a single run
+			_, err = f.outputs.Report([]string{folders[i]}, folders[i])
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.WithOrigin(err))
+		}
 	}
 	r, err := f.outputs.Report(dirs, folder)
 	if err != nil {
@@ -249,19 +254,16 @@ func (f flags) run(ctx context.Context, args []string) error {
 	return f.result.Print(r, r.Text(f.view)+fmt.Sprintf("written to %s; %s shows it\n", folder, r.Page))
 }
 
-// one trains in a run folder and writes the report.
+// one trains in a run folder.
 func (f flags) one(ctx context.Context, conf experiment.Config, dir string, others cli.Cluster,
 	series *progress.Series) error {
 	d := series.New(conf)
 	defer d.Close()
 	t := training{dir: dir, use: f.use, log: f.log, cluster: others, outputs: f.outputs}
-	if _, err := t.run(ctx, conf, d); err != nil {
-		if ctx.Err() != nil {
-			return cli.Stopped(ctx)
-		}
-		return err
+	_, err := t.run(ctx, conf, d)
+	if err != nil && ctx.Err() != nil {
+		return cli.Stopped(ctx)
 	}
-	_, err := f.outputs.Report([]string{dir}, dir)
 	return err
 }
 
