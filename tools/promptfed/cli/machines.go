@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +42,16 @@ var MachineCommands = [][2]string{
 	{"certs", "make keys and signing requests on each machine, and approve them with a small certificate authority"},
 	{"work", "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
 		"stopped"},
+}
+
+// WholeProgram returns the path of promptfed-net, which has the commands across machines and lies beside this program.
+func WholeProgram() (string, error) {
+	self, err := os.Executable()
+	path := filepath.Join(filepath.Dir(self), "promptfed-net")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	return path, err
 }
 
 // NewMachineCommand returns a command of MachineCommands with its line of help. The use line continues with usage.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,9 +14,6 @@ import (
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
 )
-
-// wholeProgram is the name of the program that has all commands. It lies beside the program that hands over to it.
-const wholeProgram = "promptfed-net"
 
 // callerVariable holds the version of the program that hands its command line over.
 const callerVariable = "PROMPTFED_CALLER"
@@ -48,13 +43,9 @@ func Handover(cli.Outputs) cli.Machines {
 
 // handOver replaces this process by promptfed-net with the same arguments. It returns only an error.
 func handOver() error {
-	self, err := os.Executable()
+	path, err := cli.WholeProgram()
 	if err != nil {
 		return err
-	}
-	path := filepath.Join(filepath.Dir(self), wholeProgram)
-	if runtime.GOOS == "windows" {
-		path += ".exe"
 	}
 	err = replaceProcess(path, append(os.Environ(), callerVariable+"="+version.String()))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,9 +2,10 @@ package inspect
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/tools/promptfed/cli"
 )
 
 // missing is what a purpose lacks on this machine.
@@ -16,7 +17,6 @@ type missing struct {
 
 // needs lists what is missing, one entry for each purpose.
 func (m *machine) needs() {
-	m.Missing = []missing{}
 	add := func(purpose, what, do string) { m.Missing = append(m.Missing, missing{purpose, what, do}) }
 	if m.Library == nil {
 		add("every run", "ONNX Runtime", "put its library beside the program, or its path into ONNXRUNTIME_LIB; in a "+
@@ -35,9 +35,8 @@ func (m *machine) needs() {
 		add("CUDA", "provider cuda does not run here", "provider auto above says why; docs/performance.md says "+
 			"what a GPU needs")
 	}
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), "promptfed-net"+filepath.Ext(self))
-		if _, err := os.Stat(beside); err != nil {
+	if path, err := cli.WholeProgram(); err == nil {
+		if _, err := os.Stat(path); err != nil {
 			add("several machines", "promptfed-net beside promptfed", "take it from the archive of the release; in a "+
 				"checkout, make build")
 		}
