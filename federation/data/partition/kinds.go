@@ -4,9 +4,9 @@ import "slices"
 
 // Kind is a kind of partition.
 type Kind struct {
-	Name   string
-	About  string
-	Source string
+	Name   string `json:"name"`
+	About  string `json:"about"`
+	Source string `json:"source"`
 
 	allocate, published func(*job) ([]Client, error) // published is nil if no public code is known
 	drawsShots          bool                         // published draws the few-shot selection itself

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -49,10 +50,7 @@ func checkCommand() *cobra.Command {
 		for _, d := range done.Checks {
 			rows = append(rows, []string{d.What, map[bool]string{true: "ok", false: "WRONG"}[d.OK], d.shown})
 		}
-		if e := result.Print(done, align(rows)); err == nil {
-			err = e
-		}
-		return err
+		return cmp.Or(err, result.Print(done, align(rows)))
 	}
 	return c
 }

@@ -60,7 +60,7 @@ func inspectCommand() *cobra.Command {
 				return err
 			}
 		}
-		if err := result.Print(of, text+of.text(r)); err != nil {
+		if err := result.Print(of, text+of.text()); err != nil {
 			return err
 		}
 		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // any model may have this format
@@ -114,19 +114,19 @@ func inspectedOf(r bundle.Report, all bool) inspected {
 }
 
 // text describes the content for a terminal.
-func (i inspected) text(r bundle.Report) string {
+func (i inspected) text() string {
 	head := i.Path + ": " + i.Kind
 	if i.Format != "" {
 		head += " (" + i.Format + ")"
 	}
-	rows := i.rows(r)
+	rows := i.rows()
 	for _, p := range i.Placement {
 		rows = append(rows, p.row())
 	}
 	return head + "\n" + align(rows)
 }
 
-func (i inspected) rows(r bundle.Report) [][]string {
+func (i inspected) rows() [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
 	texts := func() {
@@ -134,13 +134,13 @@ func (i inspected) rows(r bundle.Report) [][]string {
 			add("texts", "%s", i.Texts)
 		}
 	}
-	if m := r.Bundle; m != nil {
+	if m := i.Bundle; m != nil {
 		add("name", "%s", m.Name)
 		add("architecture", "%s", m.Architecture)
-		for _, f := range r.Found {
+		for _, f := range i.Found {
 			add(f.What, "%s", f.Value)
 		}
-		if r.Found == nil {
+		if i.Found == nil {
 			add("text tower", "width %d, %d layers, %d heads, context %d, %s", m.Text.Width, m.Text.Layers,
 				m.Text.Heads, m.Text.Context, m.Text.Activation)
 			add("image tower", "%s", imageTower(m.Vision))
@@ -158,36 +158,36 @@ func (i inspected) rows(r bundle.Report) [][]string {
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}
-	} else if a := r.Arch; a != nil {
+	} else if a := i.Arch; a != nil {
 		add("architecture", "%s", a.Name())
 		texts()
 		for _, w := range a.Warnings {
 			add("assumed", "%s", w)
 		}
 	}
-	if r.Problem != "" {
-		add("not convertible", "%s", r.Problem)
+	if i.Problem != "" {
+		add("not convertible", "%s", i.Problem)
 	}
-	for _, f := range r.Files {
+	for _, f := range i.Files {
 		add("file "+f.Name, "%d bytes", f.Size)
 	}
-	for _, d := range slices.Sorted(maps.Keys(r.Opsets)) {
-		add("operator set "+d, "%d", r.Opsets[d])
+	for _, d := range slices.Sorted(maps.Keys(i.Opsets)) {
+		add("operator set "+d, "%d", i.Opsets[d])
 	}
-	for _, p := range r.Inputs {
+	for _, p := range i.Inputs {
 		add("input "+p.Name, "%s[%s]", p.DType, strings.Join(p.Shape, ","))
 	}
-	for _, p := range r.Outputs {
+	for _, p := range i.Outputs {
 		add("output "+p.Name, "%s[%s]", p.DType, strings.Join(p.Shape, ","))
 	}
-	for _, op := range slices.Sorted(maps.Keys(r.Ops)) {
-		add("operator "+op, "%d", r.Ops[op])
+	for _, op := range slices.Sorted(maps.Keys(i.Ops)) {
+		add("operator "+op, "%d", i.Ops[op])
 	}
-	for _, d := range r.DTypes {
+	for _, d := range i.DTypes {
 		add("tensors of "+d.DType, "%d, %d elements, %d bytes", d.Tensors, d.Elements, d.Bytes)
 	}
-	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
-		add("metadata "+k, "%.80s", r.Metadata[k])
+	for _, k := range slices.Sorted(maps.Keys(i.Metadata)) {
+		add("metadata "+k, "%.80s", i.Metadata[k])
 	}
 	for _, t := range i.Tensors {
 		add(t.Name, "%s%v", t.DType, t.Shape)

@@ -18,7 +18,7 @@ func TestInspectShowsTexts(t *testing.T) {
 		"": {{Bundle: &bundle.Bundle{}}, {Arch: &checkpoint.Arch{}}},
 	} {
 		for _, r := range r {
-			rows := inspectedOf(r, false).rows(r)
+			rows := inspectedOf(r, false).rows()
 			i := slices.IndexFunc(rows, func(row []string) bool { return row[0] == "texts" })
 			if (i >= 0) != (want != "") || i >= 0 && rows[i][1] != want {
 				t.Errorf("%v, want %q", rows, want)

@@ -47,14 +47,10 @@ func listCommand() *cobra.Command {
 		listOf("backbones", "bundles that are found by name", listBackbones, backboneTable,
 			cli.Shape{When: "NAME", Value: inspected{}}),
 		listOf("datasets", "image sets and the files that they expect", func() []dataSet {
-			return each(sets.Kinds(), func(k sets.Kind) dataSet {
-				return dataSet{k.Name, k.About, k.Expects, k.Source}
-			})
+			return each(sets.Kinds(), func(k sets.Kind) dataSet { return dataSet{k} })
 		}, lines, cli.Shape{When: "NAME", Value: dataSet{}}),
 		listOf("partitions", "ways to distribute examples over clients", func() []partitionKind {
-			return each(partition.Kinds(), func(k partition.Kind) partitionKind {
-				return partitionKind{k.Name, k.About, k.Source}
-			})
+			return each(partition.Kinds(), func(k partition.Kind) partitionKind { return partitionKind{k} })
 		}, lines, cli.Shape{When: "NAME", Value: partitionKind{}}))
 }
 
@@ -150,12 +146,7 @@ func (m listedMethod) details() (any, string) {
 }
 
 // dataSet is a kind of image set.
-type dataSet struct {
-	Name    string `json:"name"`
-	About   string `json:"about"`
-	Expects string `json:"expects"` // content of data.root
-	Source  string `json:"source"`
-}
+type dataSet struct{ sets.Kind }
 
 func (s dataSet) name() string { return s.Name }
 func (s dataSet) line() string { return s.About }
@@ -164,11 +155,7 @@ func (s dataSet) details() (any, string) {
 }
 
 // partitionKind is a way to distribute examples.
-type partitionKind struct {
-	Name   string `json:"name"`
-	About  string `json:"about"`
-	Source string `json:"source"`
-}
+type partitionKind struct{ partition.Kind }
 
 func (k partitionKind) name() string { return k.Name }
 func (k partitionKind) line() string { return k.About }
@@ -209,7 +196,7 @@ func (b backbone) details() (any, string) {
 		return inspected{Report: bundle.Report{Path: b.Folder, Problem: cli.OneLine(err)}}, cli.OneLine(err) + "\n"
 	}
 	of := inspectedOf(r, false)
-	return of, of.text(r)
+	return of, of.text()
 }
 
 func backboneTable(what string, all []backbone) string {

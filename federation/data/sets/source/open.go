@@ -59,15 +59,15 @@ func (c Config) filled() Config {
 
 // Kind is one kind of image set.
 type Kind struct {
-	Name    string
-	About   string
-	Expects string // expected content of data.root
-	Source  string // origin of the data
+	Name    string `json:"name"`
+	About   string `json:"about"`
+	Expects string `json:"expects"` // expected content of data.root
+	Source  string `json:"source"`  // origin of the data
 	// Template is CoOp's hand-written prompt for the set; empty for "a photo of a {}.".
-	Template string
+	Template string `json:"-"`
 	// Layouts are the values of data.layout besides auto.
-	Layouts []string
-	Open    Open
+	Layouts []string `json:"-"`
+	Open    Open     `json:"-"`
 }
 
 // Open lists the examples of a set.
