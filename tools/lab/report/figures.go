@@ -99,12 +99,12 @@ func (v *view) add(file string, f configs.Figure) {
 
 // addOf draws a figure of one metric. Its title states the metric and the averaged axes.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
-	name, parts := f.Title, v.caption(f, m)
-	if views := m.Views(v.groups); kinds[f.Kind].evaluated && len(views) == 1 {
-		name += ", " + views[0] + " evaluation"
+	name, c := f.Title, v.caption(f, m)
+	if len(c.views) == 1 {
+		name += ", " + c.views[0] + " evaluation"
 	}
-	if len(parts) > 0 {
-		f.Title += " (" + strings.Join(parts, "; ") + ")"
+	if text := c.String(); text != "" {
+		f.Title += " (" + text + ")"
 	}
 	var drawn *figures.Figure
 	err := fmt.Errorf("there is no figure of kind %q", f.Kind)
@@ -121,27 +121,53 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 		v.note("figure %s is not drawn: %w", file, err)
 		return
 	}
-	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, name, v.readAs(f, parts), drawn})
+	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, name, c.readAs(kinds[f.Kind]), drawn})
 }
 
-// readAs returns the caption of a figure on the page.
-func (v *view) readAs(f configs.Figure, parts []string) string {
-	out, deviation := kinds[f.Kind].read, v.deviation(f)
-	if kinds[f.Kind].deviates && deviation == "" {
-		out = ""
+// caption is what a figure's title does not say by itself.
+type caption struct {
+	views  []string // evaluations
+	absent []string // labels without these evaluations
+	seeds  string   // number of seeds of bands and error bars; empty for figures without them
+	over   string   // averaged axes
+}
+
+// String returns what stands in brackets after a figure's title.
+func (c caption) String() string {
+	var parts []string
+	if len(c.views) > 0 {
+		parts = append(parts, strings.Join(c.views, " and ")+" evaluation")
 	}
-	for _, p := range parts {
-		switch _, rest, more := strings.Cut(p, " evaluation, without "); {
-		case p == deviation:
-			_, p, _ = strings.Cut(p, ", ")
-		case more:
-			p = rest + ": no such evaluation"
-		case strings.HasSuffix(p, " evaluation") && !strings.Contains(p, " and "): // the title says so
-			continue
+	if len(c.absent) > 0 {
+		parts[0] += ", without " + strings.Join(c.absent, ", ")
+	}
+	if c.seeds != "" {
+		parts = append(parts, "± sample deviation, "+c.seeds)
+	}
+	if c.over != "" {
+		parts = append(parts, c.over)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// readAs returns the caption on the page, in sentences. The title on the page states a single evaluation.
+func (c caption) readAs(k kind) string {
+	var parts []string
+	if !k.deviates || c.seeds != "" {
+		parts = append(parts, k.read)
+	}
+	switch {
+	case len(c.absent) > 0:
+		parts = append(parts, sentence(strings.Join(c.absent, ", "))+": no such evaluation.")
+	case len(c.views) > 1:
+		parts = append(parts, sentence(strings.Join(c.views, " and "))+" evaluation.")
+	}
+	for _, text := range []string{c.seeds, c.over} {
+		if text != "" {
+			parts = append(parts, sentence(text)+".")
 		}
-		out += " " + sentence(p) + "."
 	}
-	return strings.TrimSpace(out)
+	return strings.Join(parts, " ")
 }
 
 // sentence returns a text that begins with a capital.
@@ -150,40 +176,34 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:n]) + text[n:]
 }
 
-// caption returns what stands in brackets after a figure's title: its evaluation, the methods without this evaluation,
-// and the averaged axes.
-func (v *view) caption(f configs.Figure, m results.Metric) (parts []string) {
-	if views := m.Views(v.groups); kinds[f.Kind].evaluated && len(views) > 0 {
-		text := strings.Join(views, " and ") + " evaluation"
-		var absent []string
+// caption returns the caption of a figure.
+func (v *view) caption(f configs.Figure, m results.Metric) caption {
+	c := caption{seeds: v.seeds(f)}
+	if kinds[f.Kind].evaluated {
+		c.views = m.Views(v.groups)
+	}
+	if len(c.views) > 0 {
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
 				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(),
 					func(r *results.Run) bool { return !m.LacksEvaluation(r) })
 			}) {
-				absent = append(absent, l.label)
+				c.absent = append(c.absent, l.label)
 			}
 		}
-		if len(absent) > 0 {
-			text += ", without " + strings.Join(absent, ", ")
-		}
-		parts = append(parts, text)
-	}
-	if text := v.deviation(f); text != "" {
-		parts = append(parts, text)
 	}
 	if over := v.averagedOver(f); len(over) > 0 {
-		what := "averaged over "
+		c.over = "averaged over "
 		if kinds[f.Kind].every {
-			what = "over "
+			c.over = "over "
 		}
-		parts = append(parts, what+strings.Join(over, " and "))
+		c.over += strings.Join(over, " and ")
 	}
-	return parts
+	return c
 }
 
-// deviation describes bands and error bars and their number of seeds; empty for figures without them.
-func (v *view) deviation(f configs.Figure) string {
+// seeds describes the number of seeds of bands and error bars; empty for figures without them.
+func (v *view) seeds(f configs.Figure) string {
 	if !kinds[f.Kind].deviates {
 		return ""
 	}
@@ -199,9 +219,9 @@ func (v *view) deviation(f configs.Figure) string {
 	case most < 2:
 		return ""
 	case least < most:
-		return fmt.Sprintf("± sample deviation, n = %d to %d seeds", least, most)
+		return fmt.Sprintf("n = %d to %d seeds", least, most)
 	}
-	return fmt.Sprintf("± sample deviation, n = %d seeds", most)
+	return fmt.Sprintf("n = %d seeds", most)
 }
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure averages over.

@@ -176,7 +176,7 @@ func TestFigureTitles(t *testing.T) {
 		{Kind: "cost"}:    "averaged over beta: 0.1, 5",
 		{Kind: "bubbles"}: "",
 	} {
-		if got := strings.Join(v.caption(f, v.metric), "; "); got != want {
+		if got := v.caption(f, v.metric).String(); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
