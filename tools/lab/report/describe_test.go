@@ -176,9 +176,19 @@ func TestServed(t *testing.T) {
 			}
 		}
 	}
-	p, err := Live(dirs).Report()
+	live := Live(dirs)
+	p, err := live.Report()
 	if err != nil || !strings.HasSuffix(p.Title, " in one, two") {
 		t.Errorf("%q, %v", p.Title, err)
+	}
+	if again, err := live.Report(); err != nil || again.Title != p.Title || again.Subtitle != p.Subtitle {
+		t.Errorf("without a change: %q, %q, %v", again.Title, again.Subtitle, err)
+	}
+	if err := os.Remove(filepath.Join(dirs[1], "config.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if fewer, err := live.Report(); err != nil || !strings.HasPrefix(fewer.Subtitle, "1 run ") {
+		t.Errorf("with a run less: %q, %q, %v", fewer.Title, fewer.Subtitle, err)
 	}
 	i := slices.IndexFunc(p.Metrics, func(m page.Metric) bool { return strings.HasPrefix(m.Title, "parameters sent") })
 	if i < 0 || p.Metrics[i].Unit != "" {

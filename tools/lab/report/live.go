@@ -27,10 +27,9 @@ type livePage struct {
 	last  *Report
 	shape string // names and states of all runs at the time of the tables
 	runs  map[*results.Run]page.Run
-	began string // dates of the runs at the time of the tables
 }
 
-// report reads the changes. It rebuilds tables and tests, which cover finished runs, after a run finished.
+// report reads the changes. It rebuilds the title, the tables and the tests only if a run came, finished or failed.
 func (p *livePage) report() (page.Report, error) {
 	folder, err := filepath.Abs(p.dirs[0])
 	if err != nil {
@@ -57,25 +56,25 @@ func (p *livePage) report() (page.Report, error) {
 	}
 	shape := b.String()
 	if p.last != nil && shape == p.shape {
+		r.heading, r.subtitle = p.last.heading, p.last.subtitle
 		r.main, r.more, r.tests, r.kept = p.last.main, p.last.more, p.last.tests, p.runs
 	} else {
 		if err := r.build(); err != nil {
 			return page.Report{}, err
 		}
-		p.began = dates(order)
+		var folders []string
+		for _, dir := range p.dirs {
+			if dir, err := filepath.Abs(dir); err == nil {
+				folders = append(folders, filepath.Base(dir))
+			}
+		}
+		r.heading += " in " + listed(folders, "folders")
+		if began := dates(order); began != "" {
+			r.subtitle += " · " + began
+		}
 	}
 	p.last, p.shape = r, shape
 	out, err := r.page()
-	var folders []string
-	for _, dir := range p.dirs {
-		if dir, err := filepath.Abs(dir); err == nil {
-			folders = append(folders, filepath.Base(dir))
-		}
-	}
-	out.Title += " in " + listed(folders, "folders")
-	if p.began != "" {
-		out.Subtitle += " · " + p.began
-	}
 	out.Live, p.runs = true, map[*results.Run]page.Run{}
 	for i, run := range out.Runs {
 		p.runs[order[i]] = run

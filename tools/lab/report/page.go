@@ -19,8 +19,7 @@ import (
 
 // page returns the content of report.html.
 func (r *Report) page() (page.Report, error) {
-	p := page.Report{Notes: r.Notes, Environment: environment()}
-	p.Title, p.Subtitle = r.title()
+	p := page.Report{Title: r.heading, Subtitle: r.subtitle, Notes: r.Notes, Environment: environment()}
 	if plan := r.plan(); plan != nil && plan.Card != nil {
 		c := plan.Card
 		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}

@@ -65,14 +65,16 @@ func (o Options) Check() error {
 type Report struct {
 	Options
 	*results.Results
-	main    []*tables.Table // one per part: a sweep, or the runs without a sweep
-	more    []*tables.Table
-	tests   []*tables.Table
-	figures []namedFigure
-	json    *results.JSON
-	folder  string                    // of the report, absolute
-	live    bool                      // the page is served, and requests details
-	kept    map[*results.Run]page.Run // runs of a served page as packed earlier
+	main     []*tables.Table // one per part: a sweep, or the runs without a sweep
+	more     []*tables.Table
+	tests    []*tables.Table
+	figures  []namedFigure
+	json     *results.JSON
+	heading  string                    // of the page
+	subtitle string                    // of the page
+	folder   string                    // of the report, absolute
+	live     bool                      // the page is served, and requests details
+	kept     map[*results.Run]page.Run // runs of a served page as packed earlier
 }
 
 // Of returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
@@ -93,6 +95,7 @@ func New(dirs []string, out string, o Options) (*Report, error) {
 func (r *Report) build() error {
 	r.Select(r.View)
 	r.json = r.Export(r.folder)
+	r.heading, r.subtitle = r.title()
 	for _, p := range append(slices.Clone(r.Plans), nil) {
 		if groups := r.Of(p); len(groups) > 0 {
 			if err := r.part(p, groups); err != nil {
