@@ -149,9 +149,9 @@ func TestRanks(t *testing.T) {
 func TestFigureTitles(t *testing.T) {
 	v := contested(t, 2)
 	v.draw(nil)
-	got := map[string]string{}
+	got, captions := map[string]string{}, map[string]string{}
 	for _, f := range v.figures {
-		got[f.file] = f.title
+		got[f.file], captions[f.file] = f.title, f.caption
 	}
 	for file, title := range map[string]string{
 		"accuracy-global": "Accuracy by round (global evaluation, without B; ± sample deviation, n = 2 seeds; " +
@@ -162,6 +162,15 @@ func TestFigureTitles(t *testing.T) {
 	} {
 		if got[file] != title {
 			t.Errorf("%s: %q, want %q", file, got[file], title)
+		}
+	}
+	for file, end := range map[string]string{
+		"accuracy-global":   " deviation. B: no such evaluation. N = 2 seeds. Averaged over beta: 0.1, 5.",
+		"accuracy-personal": " deviation. N = 2 seeds. Averaged over beta: 0.1, 5.",
+		"clients-personal":  " clients beyond. Over beta: 0.1, 5.",
+	} {
+		if !strings.HasSuffix(captions[file], end) {
+			t.Errorf("%s has the caption %q, want %q at the end", file, captions[file], end)
 		}
 	}
 	if _, ok := got["accuracy"]; ok {
