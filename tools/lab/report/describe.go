@@ -47,8 +47,7 @@ func between(values []string) string {
 // title returns the title of the page, which names the experiments and their data, and the subtitle, which counts the
 // rest.
 func (r *Report) title() (title, subtitle string) {
-	values := r.settings("data.set", "partition.clients", "backbones", "train.rounds", "train.lr",
-		"partition.kind")
+	values := r.settings()
 	var names []string
 	for _, p := range r.Plans {
 		names = append(names, p.Name)
@@ -60,7 +59,7 @@ func (r *Report) title() (title, subtitle string) {
 	case len(loose) > 0 && len(names) == 0:
 		names = append(names, listed(methods, "methods"))
 	case len(loose) > 0:
-		names = append(names, fmt.Sprintf("%d single runs", len(loose)))
+		names = append(names, fmt.Sprintf("%d more experiments", len(loose)))
 	}
 	title = listed(names, "experiments")
 	if plan := r.plan(); plan != nil && len(names) == 1 { // sweeps of one file differ in these
@@ -77,8 +76,8 @@ func (r *Report) title() (title, subtitle string) {
 			title += " by " + series(axes)
 		}
 	}
-	if len(values[0]) > 0 {
-		title += " on " + listed(values[0], "data sets")
+	if sets := values["data.set"]; len(sets) > 0 {
+		title += " on " + listed(sets, "data sets")
 	}
 	parts := []string{r.counted()}
 	add := func(n int, one, many string) {
@@ -94,11 +93,11 @@ func (r *Report) title() (title, subtitle string) {
 			parts = append(parts, a.Name+" "+listed(a.Labels, "values"))
 		}
 	}
-	if len(values[1]) > 0 {
-		parts = append(parts, between(values[1])+" clients")
+	if clients := values["partition.clients"]; len(clients) > 0 {
+		parts = append(parts, between(clients)+" clients")
 	}
 	var backbones []string
-	for _, list := range values[2] {
+	for _, list := range values["backbones"] {
 		for _, b := range strings.Split(strings.Trim(list, "[]"), ", ") {
 			if !slices.Contains(backbones, b) {
 				backbones = append(backbones, b)
@@ -108,46 +107,44 @@ func (r *Report) title() (title, subtitle string) {
 	if len(backbones) > 0 {
 		parts = append(parts, listed(backbones, "backbones"))
 	}
-	if len(values[3]) > 0 {
-		parts = append(parts, between(values[3])+" rounds")
+	if rounds := values["train.rounds"]; len(rounds) > 0 {
+		parts = append(parts, between(rounds)+" rounds")
 	}
-	if len(values[5]) == 1 {
-		parts = append(parts, "partition "+values[5][0])
+	if partitions := values["partition.kind"]; len(partitions) == 1 {
+		parts = append(parts, "partition "+partitions[0])
 	}
-	if len(values[4]) == 1 {
-		parts = append(parts, "learning rate "+values[4][0])
+	if rates := values["train.lr"]; len(rates) == 1 {
+		parts = append(parts, "learning rate "+rates[0])
 	}
 	seeds := map[string]bool{}
 	for run := range results.Runs(r.Groups) {
 		seeds[fmt.Sprint(run.Seed)] = true
 	}
-	for s := range seeds {
-		add(len(seeds), "seed "+s, "seeds")
-		break
-	}
+	add(len(seeds), "seed "+strings.Join(results.SortedKeys(seeds), ""), "seeds")
 	return title, strings.Join(parts, " · ")
 }
 
-// settings returns the values of settings over all runs, each sorted.
-func (r *Report) settings(keys ...string) [][]string {
-	found, read := make([]map[string]bool, len(keys)), map[string]bool{}
-	for i := range found {
-		found[i] = map[string]bool{}
-	}
+// settings returns the values of each setting over all runs, sorted.
+func (r *Report) settings() map[string][]string {
+	found, read := map[string]map[string]bool{}, map[string]bool{}
 	for run := range results.Runs(r.Groups) {
 		if read[run.Config] {
 			continue
 		}
 		read[run.Config] = true
 		for _, s := range page.Settings(run.Config) {
-			if i := slices.Index(keys, s.Key); i >= 0 && s.Value != "" {
-				found[i][s.Value] = true
+			if s.Value == "" {
+				continue
 			}
+			if found[s.Key] == nil {
+				found[s.Key] = map[string]bool{}
+			}
+			found[s.Key][s.Value] = true
 		}
 	}
-	out := make([][]string, len(keys))
-	for i, m := range found {
-		out[i] = results.SortedKeys(m)
+	out := map[string][]string{}
+	for key, values := range found {
+		out[key] = results.SortedKeys(values)
 	}
 	return out
 }

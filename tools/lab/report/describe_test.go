@@ -93,6 +93,12 @@ func TestTitle(t *testing.T) {
 	if title, _ := small.title(); title != "grid (small form) by method on pacs" {
 		t.Errorf("a small form: %q", title)
 	}
+	mixed := titled("/x", "one", "two")
+	mixed.Plans = mixed.Plans[:1]
+	mixed.Groups[2].Plan, mixed.Groups[3].Plan = nil, nil
+	if title, _ := mixed.title(); title != "grid, 2 more experiments on pacs" { // of two seeds each
+		t.Errorf("a sweep and runs beside it: %q", title)
+	}
 	single := titled("/x", "one")
 	single.Plans, single.Groups = nil, single.Groups[:1]
 	single.Groups[0].Plan = nil
