@@ -316,7 +316,7 @@ func gallery() []made {
 		{"box-1", Box{Y: Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}}, Panels: []BoxPanel{many}}},
 		{"scatter3-1", Scatter3{Title: "Made-up numbers: 512 combinations", Value: "accuracy (%)",
 			Panels: []Scatter3Panel{{"", "length in Domain 1", "length in Domain 2", "length in Domain 3", r.cube()}}}},
-		{"scatter3-2", Scatter3{Value: "accuracy (%)", Palette: BlueRed, Panels: []Scatter3Panel{{"set one", "domain 1",
+		{"scatter3-2", Scatter3{Value: "accuracy (%)", Panels: []Scatter3Panel{{"set one", "domain 1",
 			"domain 2", "domain 3", r.cube()}, {"set two", "domain 1", "domain 2", "domain 3", r.cube()}}}},
 		{"strips-1", Strips{Title: "Made-up numbers: accuracy of 100 clients by backbone",
 			Y: Axis{Label: "accuracy (%)", Bounds: [2]float64{0, 100}}, Panels: strips}},

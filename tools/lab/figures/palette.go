@@ -13,7 +13,7 @@ import (
 )
 
 // Palettes by name. Viridis is perceptually uniform, grows in lightness and stays readable in black and white. BlueRed
-// is the palette of FedPHA's figures 4 and 8: blue low, red high.
+// is for differences: blue below zero, red above.
 const (
 	Viridis = "viridis" // the default
 	BlueRed = "blue-red"

@@ -24,10 +24,9 @@ type Scatter3Panel struct {
 // Scatter3 shows points in space coloured by value, in orthographic projection from matplotlib's usual side (azimuth
 // -60 degrees, elevation 30): all combinations of three prompt lengths in FedPHA's figures 7 and 9.
 type Scatter3 struct {
-	Title   string
-	Value   string // meaning of the colour
-	Palette string // Viridis or BlueRed
-	Panels  []Scatter3Panel
+	Title  string
+	Value  string // meaning of the colour
+	Panels []Scatter3Panel
 }
 
 func (f Scatter3) kind() (string, int) { return "scatter3", len(f.Panels) }
@@ -42,7 +41,7 @@ func (f Scatter3) draw() (*sheet, error) {
 			values.add(p.Value)
 		}
 	}
-	colours, err := newScale(f.Palette, values, [2]float64{})
+	colours, err := newScale(Viridis, values, [2]float64{})
 	if err != nil {
 		return nil, err
 	}
