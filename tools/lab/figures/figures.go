@@ -104,10 +104,11 @@ var darkRules = func() string {
 const PhoneWidth = 330
 
 // PageSVG returns the SVG for a page, without a title and with colours that follow those of the page, and its width in
-// points. A width above 0 asks for as many columns of panels as fit into it, at least one.
+// points. A width above 0 asks for as many columns of panels as fit into it, at least one; the SVG is nil if the figure
+// does not become narrower.
 func (f *Figure) PageSVG(width float64) (svg []byte, points float64, err error) {
 	shown, err := f.sheet.forPage(vg.Length(width))
-	if err != nil {
+	if err != nil || shown == nil {
 		return nil, 0, err
 	}
 	svg, err = shown.SVG()

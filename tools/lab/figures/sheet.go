@@ -144,19 +144,21 @@ func (s *sheet) labelAxes(cols int) {
 }
 
 // forPage returns the figure for a page, which writes the title itself. With a width it has as few columns of panels as
-// this width asks for.
+// this width asks for; it is nil if that does not make it narrower.
 func (s *sheet) forPage(width vg.Length) (*Figure, error) {
 	bare := *s
 	bare.title = ""
-	f, err := bare.figure()
+	whole, err := bare.figure()
+	f := whole
 	for n := s.gridColumns() - 1; width > 0 && n > 0 && err == nil && f.width > width; n-- {
 		bare.columns = n
 		f, err = bare.figure()
 	}
-	if err == nil {
-		f.title = clean(s.title)
+	if err != nil || width > 0 && f.width >= whole.width {
+		return nil, err
 	}
-	return f, err
+	f.title = clean(s.title)
+	return f, nil
 }
 
 // figure lays out the sheet.

@@ -352,3 +352,22 @@ func TestEmbeddingStructure(t *testing.T) {
 		t.Errorf("no explained variance in %q", texts)
 	}
 }
+
+// TestPhoneForm: a figure of several panels has a narrower form for phones, and one of a single panel has none.
+func TestPhoneForm(t *testing.T) {
+	panel := BubblePanel{Counts: [][]int{{9, 1}, {1, 9}}}
+	for n, narrower := range map[int]bool{1: false, 4: true} {
+		f, err := Draw(Bubbles{Panels: slices.Repeat([]BubblePanel{panel}, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, whole, err := f.PageSVG(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		svg, width, err := f.PageSVG(PhoneWidth)
+		if err != nil || (svg != nil) != narrower || narrower && width >= whole {
+			t.Errorf("%d panels, %v points wide: %d bytes, %v points for phones, %v", n, whole, len(svg), width, err)
+		}
+	}
+}

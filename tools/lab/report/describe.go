@@ -230,12 +230,8 @@ func tableTitle(t *tables.Table) string {
 // pageFigure returns a figure of the page.
 func pageFigure(f namedFigure) (out page.Figure, err error) {
 	out = page.Figure{Title: f.name, Caption: f.caption, About: f.title}
-	if out.SVG, out.Width, err = f.drawn.PageSVG(0); err != nil || out.Width <= figures.PhoneWidth {
-		return out, err
-	}
-	narrow, width, err := f.drawn.PageSVG(figures.PhoneWidth)
-	if width < out.Width {
-		out.Phone, out.PhoneWidth = narrow, width
+	if out.SVG, out.Width, err = f.drawn.PageSVG(0); err == nil {
+		out.Phone, out.PhoneWidth, err = f.drawn.PageSVG(figures.PhoneWidth)
 	}
 	return out, err
 }
