@@ -3,6 +3,7 @@ package fromfile
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,30 +17,13 @@ import (
 // engineFunctions are the functions that Metadata.Functions may name, with their numbers of arguments.
 var engineFunctions = map[string]int{"cosine": 2, "cross_entropy": 1, "project": 2, "transport": 1}
 
-// projectOptions are the options of project, those of FedPHA.
-type projectOptions struct {
-	Projector string  `json:"projector"`
-	Ratio     float64 `json:"ratio"`
-	Gradient  string  `json:"gradient"`
-	Every     string  `json:"every"`
-}
-
-// transportOptions are the options of transport (optimaltransport.Entropic).
-type transportOptions struct {
-	Mass      float64 `json:"mass"`
-	Bounded   bool    `json:"bounded"`
-	Eps       float64 `json:"eps"`
-	Iters     int     `json:"iters"`
-	Threshold float64 `json:"threshold"`
-	Stop      string  `json:"stop"`
-}
-
 // check refuses unknown functions, arguments and options.
 func (f Function) check() error {
 	n, ok := engineFunctions[f.Function]
 	switch {
 	case !ok:
-		return fmt.Errorf("%.30q is not one of cosine, cross_entropy, project and transport", f.Function)
+		return fmt.Errorf("%.30q is not one of %s", f.Function,
+			strings.Join(slices.Sorted(maps.Keys(engineFunctions)), ", "))
 	case len(f.Of) != n:
 		return fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(f.Of))
 	}
@@ -58,38 +42,34 @@ func (f Function) check() error {
 }
 
 func (f Function) project() (projection.OfPrompt, error) {
-	o := projectOptions{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach",
-		Every: string(method.EveryStep)}
+	o := projection.OfPrompt{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach", Every: method.EveryStep}
 	if err := f.decode(&o); err != nil {
-		return projection.OfPrompt{}, err
+		return o, err
 	}
 	_, err := projection.Projector(tensor.Of([]float32{1, 0}, 1, 2), o.Projector, o.Ratio)
-	every := []string{string(method.EveryStep), string(method.EveryEpoch), string(method.EveryRound)}
+	every := []method.Frequency{method.EveryStep, method.EveryEpoch, method.EveryRound}
 	switch {
 	case err != nil:
-		return projection.OfPrompt{}, err
 	case o.Gradient != "detach" && o.Gradient != "through" || !slices.Contains(every, o.Every):
-		return projection.OfPrompt{}, errors.New("gradient is detach or through, and every is step, epoch or round")
+		err = errors.New("gradient is detach or through, and every is step, epoch or round")
 	case !strings.HasPrefix(f.Of[1], "param/"):
-		return projection.OfPrompt{}, fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME",
-			f.Of[1])
+		err = fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME", f.Of[1])
 	}
-	return projection.OfPrompt{Projector: o.Projector, Ratio: o.Ratio, Gradient: o.Gradient,
-		Every: method.Frequency(o.Every)}, nil
+	return o, err
 }
 
 func (f Function) transport() (optimaltransport.Entropic, error) {
-	o := transportOptions{Mass: 0.4, Bounded: true, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
+	o := optimaltransport.Entropic{Mass: 0.4, Bounded: true, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
 	if err := f.decode(&o); err != nil {
-		return optimaltransport.Entropic{}, err
+		return o, err
 	}
 	if !(o.Mass >= 1e-3 && o.Mass <= 1) || !(o.Eps >= 1e-4 && o.Eps <= 1e4) || o.Iters < 1 || o.Iters > 10000 ||
 		!(o.Threshold >= 0 && o.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"}, o.Stop) {
-		return optimaltransport.Entropic{}, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
+		return o, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
 			"threshold from 0, and stop image, pair or code")
 	}
-	return optimaltransport.Entropic{Mass: o.Mass, Bounded: o.Bounded, Eps: o.Eps, Iters: o.Iters,
-		Threshold: o.Threshold, Stop: o.Stop, OnRows: !o.Bounded && o.Stop == "code"}, nil
+	o.OnRows = !o.Bounded && o.Stop == "code"
+	return o, nil
 }
 
 func (f Function) decode(into any) error {

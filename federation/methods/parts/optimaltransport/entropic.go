@@ -10,13 +10,13 @@ import (
 // Entropic is entropic optimal transport between an image's patches and several prompts of each class, for the cost
 // 1-S of similarities S, found by the iterations that FedOTP's comment states.
 type Entropic struct {
-	Mass      float64 // that each prompt receives; patches send 1 in all
-	Bounded   bool    // a patch sends at most 1/M; otherwise exactly that
-	Eps       float64
-	Iters     int
-	Threshold float64
-	Stop      string // image, pair or code, as in FedOTP
-	OnRows    bool   // the move of u ends the iterations, not that of v
+	Mass      float64 `json:"mass"`    // that each prompt receives; patches send 1 in all
+	Bounded   bool    `json:"bounded"` // a patch sends at most 1/M; otherwise exactly that
+	Eps       float64 `json:"eps"`
+	Iters     int     `json:"iters"`
+	Threshold float64 `json:"threshold"`
+	Stop      string  `json:"stop"` // image, pair or code, as in FedOTP
+	OnRows    bool    `json:"-"`    // the move of u ends the iterations, not that of v; no option of a method file
 }
 
 // inLogs reports whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.

@@ -6,12 +6,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// OfPrompt is the projection of a prompt off another one, as FedPHA's options state it.
+// OfPrompt is the projection of a prompt off another one, as options of FedPHA and of method files state it.
 type OfPrompt struct {
-	Projector string // what is kept: ExactNull, ...
-	Ratio     float64
-	Gradient  string           // of the projector: detach or through
-	Every     method.Frequency // of the decomposition
+	Projector string           `json:"projector"` // what is kept: ExactNull, ...
+	Ratio     float64          `json:"ratio"`
+	Gradient  string           `json:"gradient"` // of the projector: detach or through
+	Every     method.Frequency `json:"every"`    // of the decomposition
 }
 
 // Apply returns prompt Q for the projector Q [w,w] of a parameter of [T,w]. Where Q has no gradient, factors of Q are
