@@ -67,12 +67,13 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 		if !is {
 			continue
 		}
-		at := options
-		nested, ok := options[name].(map[string]any)
-		if ok && nested[k.Name] != nil {
-			at = nested
+		value := options[k.Name]
+		nested, _ := options[name].(map[string]any)
+		below := nested[k.Name] != nil // as options.NAME.KEY
+		if below {
+			value = nested[k.Name]
 		}
-		path, ok := at[k.Name].(string)
+		path, ok := value.(string)
 		if f := layer.File(path); !ok || f == "" || f == builtin || f.Embedded() {
 			continue
 		}
@@ -80,14 +81,13 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 		if err != nil {
 			return nil, fmt.Errorf("options.%s: %w", k.Name, err)
 		}
-		changed := maps.Clone(at)
-		changed[k.Name] = string(layer.EmbedFile(filepath.Base(path), content))
-		if ok = len(nested) > 0 && nested[k.Name] != nil; ok {
-			options = maps.Clone(options)
-			options[name] = changed
-		} else {
-			options = changed
+		options = maps.Clone(options)
+		at := options
+		if below {
+			at = maps.Clone(nested)
+			options[name] = at
 		}
+		at[k.Name] = string(layer.EmbedFile(filepath.Base(path), content))
 	}
 	return options, nil
 }
