@@ -11,26 +11,30 @@ import (
 
 // role is the computation that reads an input, and decides which inputs there are.
 type role struct {
-	what   string // in errors
-	inputs []string
+	what   string   // in errors
+	inputs []string // a name, or KIND/NAME for all names of a kind
 }
 
 var (
-	ofScores = role{"the class scores are computed in tests too",
-		[]string{"image", "hand", "patches", "scale", "classes/n", "text", "param", "function"}}
-	ofLoss = role{"a step", slices.Concat(ofScores.inputs, []string{"label", "client/n", "step", "round", "lr",
-		"teacher/logits", "received", "before", "noise", "state", "down"})}
-	ofFinish = role{"the end of a client's turn", []string{"param", "received", "before", "state", "down", "client/n",
-		"classes/n", "step", "round", "lr", "scale"}}
-	ofServer = role{"the server", []string{"uploads", "weights", "received", "down", "clients/n", "classes/n", "round",
-		"lr"}}
+	ofScores = &role{"the class scores are computed in tests too",
+		[]string{"image", "hand", "patches", "scale", "classes/n", "text/NAME", "param/NAME", "function/NAME"}}
+	ofLoss = &role{"a step", slices.Concat(ofScores.inputs, []string{"label", "client/n", "step", "round", "lr",
+		"teacher/logits", "received/NAME", "before/NAME", "noise/NAME", "state/NAME", "down/NAME"})}
+	ofFinish = &role{"the end of a client's turn", []string{"param/NAME", "received/NAME", "before/NAME", "state/NAME",
+		"down/NAME", "client/n", "classes/n", "step", "round", "lr", "scale"}}
+	ofServer = &role{"the server", []string{"uploads/NAME", "weights", "received/NAME", "down/NAME", "clients/n",
+		"classes/n", "round", "lr"}}
 )
+
+// allInputs are the inputs of all roles, sorted.
+var allInputs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(ofLoss.inputs, ofFinish.inputs,
+	ofServer.inputs))))
 
 // binder rebuilds values of a file's graph in the graph of a scope.
 type binder struct {
 	m    ONNX
 	s    *method.Scope
-	role role
+	role *role
 	task method.ClientSpec // whose sizes shapes have
 	now  map[graph.Node]graph.Node
 	busy map[string]bool
@@ -38,7 +42,7 @@ type binder struct {
 	sums int  // summands of the loss so far
 }
 
-func (m ONNX) bind(s *method.Scope, r role, task method.ClientSpec) *binder {
+func (m ONNX) bind(s *method.Scope, r *role, task method.ClientSpec) *binder {
 	return &binder{m: m, s: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[string]bool{},
 		size: new(int)}
 }
@@ -137,7 +141,7 @@ func (b *binder) checked(in, bound graph.Node) graph.Node {
 // input returns what an input of the file is bound to.
 func (b *binder) input(name string) graph.Node {
 	kind, rest, _ := strings.Cut(name, "/")
-	if !slices.Contains(b.role.inputs, name) && !slices.Contains(b.role.inputs, kind) {
+	if !slices.Contains(b.role.inputs, name) && !slices.Contains(b.role.inputs, kind+"/NAME") {
 		return b.fail("an output reads %s, which is not there: %s; it may read %s", name, b.role.what,
 			strings.Join(b.role.inputs, ", "))
 	}
@@ -211,7 +215,7 @@ func (b *binder) input(name string) graph.Node {
 	return b.fail("input %s is not known", name)
 }
 
-func (b *binder) server() bool { return b.role.what == ofServer.what }
+func (b *binder) server() bool { return b.role == ofServer }
 
 // text returns the class features of a prompt: a parameter, a function's value, or the output prompt/NAME.
 func (b *binder) text(name string) graph.Node {
@@ -221,7 +225,7 @@ func (b *binder) text(name string) graph.Node {
 	} else if rest, ok := strings.CutPrefix(name, "before/"); ok {
 		of, name = b.m.bind(b.s.LastTrained(), b.role, b.task), rest
 	}
-	if of != b && !slices.Contains(b.role.inputs, "received") {
+	if of != b && !slices.Contains(b.role.inputs, "received/NAME") {
 		return b.fail("an output reads text/received or text/before, which is not there: %s", b.role.what)
 	}
 	of.busy, of.size = b.busy, b.size

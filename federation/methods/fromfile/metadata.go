@@ -179,7 +179,8 @@ func (m Metadata) check() error {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	for kind, list := range map[string]map[string]Tensor{"state": m.State, "down": m.Down, "up": m.Up} {
+	for _, kind := range []string{"state", "down", "up"} {
+		list := m.tensors(kind)
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if err := m.checkTensor(name, list[name], "w", "D", "C"); err != nil {
 				return fmt.Errorf("%s %.60q: %w", kind, name, err)
@@ -203,6 +204,12 @@ func (m Metadata) check() error {
 		}
 	}
 	return nil
+}
+
+// tensors returns the declared tensors of a kind: state, down or up; also of the outputs next/state and next/down.
+func (m Metadata) tensors(kind string) map[string]Tensor {
+	all := map[string]map[string]Tensor{"state": m.State, "down": m.Down, "up": m.Up}
+	return all[strings.TrimPrefix(kind, "next/")]
 }
 
 // has reports whether a shape has a symbol.

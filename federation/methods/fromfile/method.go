@@ -18,13 +18,12 @@ func (m ONNX) at() string { return m.name + ": " }
 
 // Properties states what the server needs: the mean, where the file declares it and computes nothing else.
 func (m ONNX) Properties() method.Properties {
-	merges := len(m.outputs("merged"))+len(m.outputs(nextDown)) > 0
 	var p method.Properties
 	if m.File == Example {
 		p.Note = "method onnx trains the file in the program, PromptFL; options.file names another"
 	}
 	switch {
-	case merges:
+	case m.merges():
 		p.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
 	case m.file.meta.Mean == "":
 		p.Needs = "what " + m.name + ` does not declare; add "mean": "examples" to its metadata if the mean is enough`
@@ -36,6 +35,9 @@ func (m ONNX) Properties() method.Properties {
 	}
 	return p
 }
+
+// merges reports whether the server computes outputs.
+func (m ONNX) merges() bool { return len(m.outputs("merged"))+len(m.outputs(nextDown)) > 0 }
 
 func (m ONNX) View() method.View {
 	if m.file.meta.View == "personal" {
@@ -275,7 +277,7 @@ func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
 }
 
 // compute returns the outputs of some kinds, which eval computes as one vector.
-func (m ONNX) compute(r role, t method.ClientSpec, kinds []string, eval func(func(*method.Scope) graph.Node) (
+func (m ONNX) compute(r *role, t method.ClientSpec, kinds []string, eval func(func(*method.Scope) graph.Node) (
 	*tensor.Tensor, error)) (tensor.Map, error) {
 	var names []string
 	for _, kind := range kinds {
@@ -306,7 +308,7 @@ func (m ONNX) compute(r role, t method.ClientSpec, kinds []string, eval func(fun
 }
 
 // vector joins outputs of declared shapes.
-func (m ONNX) vector(s *method.Scope, r role, t method.ClientSpec, names []string) graph.Node {
+func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, names []string) graph.Node {
 	b := m.bind(s, r, t)
 	parts := make([]graph.Node, len(names))
 	for i, name := range names {
@@ -325,10 +327,9 @@ func (m ONNX) vector(s *method.Scope, r role, t method.ClientSpec, names []strin
 
 // declared returns the shape of an output at the end of a turn or of a round.
 func (m ONNX) declared(output string, t method.ClientSpec) []int {
-	meta := m.file.meta
-	for kind, list := range map[string]map[string]Tensor{nextState: meta.State, "up": meta.Up, nextDown: meta.Down} {
+	for _, kind := range []string{nextState, nextDown, "up"} {
 		if name, ok := strings.CutPrefix(output, kind+"/"); ok {
-			return m.shape(list[name], t)
+			return m.shape(m.file.meta.tensors(kind)[name], t)
 		}
 	}
 	return m.parameterShape(strings.TrimPrefix(output, "merged/"), t)
@@ -351,7 +352,7 @@ func (m ONNX) task(g *method.Global) method.ClientSpec {
 
 // Merge averages the shared parameters, and computes those of outputs merged/NAME and what outputs down/NAME send.
 func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
-	if len(ups) == 0 || len(m.outputs("merged"))+len(m.outputs(nextDown)) == 0 {
+	if len(ups) == 0 || !m.merges() {
 		return m.FedAvg.Merge(g, ups)
 	}
 	t := m.task(g)

@@ -99,7 +99,7 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		return err
 	}
 	for _, c := range []struct {
-		role  role
+		role  *role
 		kinds []string
 	}{{ofFinish, []string{nextState, "up"}}, {ofServer, []string{"merged", nextDown}}} {
 		scope := method.NewScope(t, m.Params(t))

@@ -136,10 +136,6 @@ func checkModel(m *onnx.ModelProto) error {
 	return nil
 }
 
-// inputs of the graph that have no name of their own.
-var plainInputs = []string{"image", "label", "hand", "patches", "scale", "client/n", "clients/n", "classes/n", "step",
-	"round", "lr", "teacher/logits", "weights"}
-
 // checkNames refuses inputs and outputs of unknown names, and finds terms.
 func (f *file) checkNames() error {
 	outputs := map[string]graph.Node{}
@@ -169,9 +165,8 @@ func (f *file) checkNames() error {
 	}
 	for _, in := range f.graph.Inputs() {
 		if !f.knownInput(in.Name()) {
-			return fmt.Errorf("input %.60q is not known or not declared; the inputs are %s, text/NAME, param/NAME, "+
-				"received/NAME, before/NAME, function/NAME, noise/NAME, state/NAME, down/NAME and uploads/NAME",
-				in.Name(), strings.Join(plainInputs, ", "))
+			return fmt.Errorf("input %.60q is not known or not declared; the inputs are %s", in.Name(),
+				strings.Join(allInputs, ", "))
 		}
 	}
 	for _, o := range f.graph.Outputs {
@@ -183,12 +178,8 @@ func (f *file) checkNames() error {
 		declared := true
 		switch kind {
 		case "prompt":
-		case nextState:
-			_, declared = f.meta.State[name]
-		case nextDown:
-			_, declared = f.meta.Down[name]
-		case "up":
-			_, declared = f.meta.Up[name]
+		case nextState, nextDown, "up":
+			_, declared = f.meta.tensors(kind)[name]
 		case "merged":
 			p, ok := f.meta.parameter(name)
 			declared = ok && p.Owner == "shared"
@@ -219,36 +210,28 @@ func source(n graph.Node) graph.Node {
 
 // knownInput reports whether Scope, the client's turn or the server offers an input.
 func (f *file) knownInput(name string) bool {
-	if slices.Contains(plainInputs, name) {
-		return true
-	}
 	kind, rest, _ := strings.Cut(name, "/")
-	has := func(name string) bool { _, ok := f.meta.parameter(name); return ok }
+	p, known := f.meta.parameter(rest)
 	switch kind {
 	case "param", "received", "before":
-		return has(rest)
 	case "text":
 		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "received/"), "before/")
+		_, parameter := f.meta.parameter(rest)
 		_, made := f.graph.Output("prompt/" + rest)
 		_, function := f.meta.Functions[rest]
-		return made || function || has(rest)
+		known = parameter || made || function
 	case "function":
-		_, ok := f.meta.Functions[rest]
-		return ok
+		_, known = f.meta.Functions[rest]
 	case "noise":
-		_, ok := f.meta.Noise[rest]
-		return ok
-	case "state":
-		_, ok := f.meta.State[rest]
-		return ok
-	case "down":
-		_, ok := f.meta.Down[rest]
-		return ok
+		_, known = f.meta.Noise[rest]
+	case "state", "down":
+		_, known = f.meta.tensors(kind)[rest]
 	case "uploads":
-		p, ok := f.meta.parameter(rest)
 		up, extra := strings.CutPrefix(rest, "up/")
 		_, declared := f.meta.Up[up]
-		return ok && p.Owner == "shared" || extra && declared
+		known = known && p.Owner == "shared" || extra && declared
+	default:
+		known = slices.Contains(allInputs, name)
 	}
-	return false
+	return known
 }
