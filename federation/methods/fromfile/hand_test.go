@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
 )
 
 type options = methodtest.Options
@@ -265,6 +266,32 @@ func TestSizesBind(t *testing.T) {
 		if p := m.Params(spec); fmt.Sprint(p[0].Shape, p[1].Shape) != fmt.Sprint([]int{7, 8}, []int{length, 8}) {
 			t.Errorf("client %d: %v and %v", client, p[0].Shape, p[1].Shape)
 		}
+	}
+}
+
+// What the server computes is finite, or an error before the run's state changes.
+func TestMergeIsFinite(t *testing.T) {
+	m, err := methods.Build("onnx", nil, options{"file": methodtest.ONNXOption("scaffold")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := tensor.New(3, 4)
+	g := &method.Global{Width: 4, Classes: 2, Clients: 1, Shared: tensor.Map{"ctx": prompt},
+		Broadcast: tensor.Map{"file/c": tensor.New(3, 4)}}
+	up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 4)},
+		Extra: tensor.Map{"file/dc": tensor.New(3, 4)}}
+	up.Shared["ctx"].Data[0] = 1
+	computed := tensor.New(2 * 3 * 4) // merged/ctx and next/down/c
+	g.Compute = func(tensor.Map, func(*method.Scope) graph.Node) (*tensor.Tensor, error) { return computed, nil }
+	computed.Data[14] = float32(math.Inf(1))
+	const want = "scaffold.onnx: output next/down/c holds +Inf at element 2"
+	if err := m.Merge(g, []method.Upload{up}); err == nil || err.Error() != want || g.Shared["ctx"] != prompt ||
+		prompt.Data[0] != 0 {
+		t.Errorf("%v, want %s; the server has %v", err, want, g.Shared["ctx"])
+	}
+	computed.Data[14] = 5
+	if err := m.Merge(g, []method.Upload{up}); err != nil || g.Broadcast["file/c"].Data[2] != 5 {
+		t.Errorf("%v, and the server sends %v", err, g.Broadcast["file/c"])
 	}
 }
 

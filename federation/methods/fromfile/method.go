@@ -393,6 +393,11 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range got.Names() {
+		if i := got[name].NonFinite(); i >= 0 {
+			return fmt.Errorf("%soutput %s holds %v at element %d", m.at(), name, got[name].Data[i], i)
+		}
+	}
 	if err := m.FedAvg.Merge(g, ups); err != nil {
 		return err
 	}
