@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -78,14 +77,13 @@ func TestMethodFileSteps(t *testing.T) {
 			}
 			step[i]()
 		}
-		var times [2][]time.Duration
+		var ms [2][]float64
 		for k := range *fileSteps {
 			for i := range 2 {
-				times[(i+k)%2] = append(times[(i+k)%2], step[(i+k)%2]())
+				ms[(i+k)%2] = append(ms[(i+k)%2], 1e3*step[(i+k)%2]().Seconds())
 			}
 		}
-		median := func(d []time.Duration) float64 { slices.Sort(d); return d[len(d)/2].Seconds() * 1e3 }
-		goes, files := median(times[0]), median(times[1])
+		goes, files := median(ms[0]), median(ms[1])
 		fmt.Printf("%s: %.2f ms from a file, %.2f ms in Go, %+.1f %%\n", file, files, goes, 100*(files/goes-1))
 	}
 }
