@@ -75,13 +75,13 @@ func (s *Server) sample(round int) []int {
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
 	clock := startPhases(s.pool)
-	g := &s.Global
+	g, task := &s.Global, method.ClientSpec{Width: s.Global.Width, Clients: s.Plan.Clients}
 	g.Optimize = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
 		error) {
-		return s.worker.Fit(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
+		return s.worker.Fit(task, params, rows, loss, steps, o)
 	}
 	g.Compute = func(rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return s.worker.Compute(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, rows, of)
+		return s.worker.Compute(task, rows, of)
 	}
 	if s.ServerNoise != nil {
 		g.Noise = s.ServerNoise.ForRound(g.Round, false)
