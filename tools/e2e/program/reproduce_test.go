@@ -56,16 +56,17 @@ func TestReproduceNamesDownloads(t *testing.T) {
 	}
 }
 
-// With random weights and a few images of three sets (two of them also pooled), reproduce runs the tables of CLIP and
-// of all five papers. The result has published numbers, ours and their differences, and says that
-// the weights are not the published ones.
+// With random weights, two of them in the folder of promptfed pull, and a few images of three sets (two of them also
+// pooled), reproduce runs the tables of CLIP and of all five papers. It leaves other files in its folder alone. The
+// result has published numbers, ours and their differences, and says that the weights are not the published ones.
 func TestReproduceWithRandomWeights(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	models := filepath.Join(home, "models")
-	for _, name := range []string{"rn50", "rn101", "vit-b32", "vit-b16"} {
+	models := filepath.Join(home, "runs", "models")
+	for _, dir := range []string{"runs/models/rn50", "runs/models/rn101", "caches/promptfed/bundles/ViT-B-32",
+		"caches/promptfed/bundles/ViT-B-16"} {
 		mustRun(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out",
-			filepath.Join(models, name))
+			filepath.Join(home, dir))
 	}
 	var names []string
 	for i := range 10 {

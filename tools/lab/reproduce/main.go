@@ -80,7 +80,12 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	stock, err := newStock(o)
+	links, err := os.MkdirTemp("", "promptfed-reproduce-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(links)
+	stock, err := newStock(o, links)
 	if err != nil {
 		return err
 	}

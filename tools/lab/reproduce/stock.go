@@ -51,7 +51,8 @@ type stock struct {
 	found   map[string]bool   // what was looked for
 }
 
-func newStock(o options) (*stock, error) {
+// newStock looks for what this machine has. It makes links to fetched bundles in the folder links.
+func newStock(o options, links string) (*stock, error) {
 	s := &stock{o, map[string]configs.CountedSet{}, map[string]string{}, map[string]bool{}}
 	counts, _, err := configs.LoadCounts("configs/reproduce/sizes.yaml", nil)
 	if err != nil {
@@ -60,21 +61,14 @@ func newStock(o options) (*stock, error) {
 	for _, c := range counts.Sets {
 		s.sizes[c.Set] = c
 	}
-	return s, s.link()
+	return s, s.link(links)
 }
 
-// link puts fetched bundles under the names that the tables use into a folder where the program finds them, unless
-// there are bundles of these names.
-func (s *stock) link() error {
-	dir, err := filepath.Abs(filepath.Join(s.out, "models"))
-	if err != nil {
-		return err
-	}
-	paths := []string{s.models, os.Getenv(bundle.ModelsVariable), dir}
+// link puts fetched bundles under the names that the tables use into the folder links, where the program finds them,
+// unless there are bundles of these names.
+func (s *stock) link(links string) error {
+	paths := []string{s.models, os.Getenv(bundle.ModelsVariable), links}
 	paths = slices.DeleteFunc(paths, func(p string) bool { return p == "" })
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
 	os.Setenv(bundle.ModelsVariable, strings.Join(paths, string(filepath.ListSeparator)))
 	for name, t := range towers {
 		if _, err := bundle.Find(name); err == nil {
@@ -91,10 +85,7 @@ func (s *stock) link() error {
 			}
 			to, err := filepath.Abs(b.Dir)
 			if err == nil {
-				err = os.MkdirAll(dir, 0o755)
-			}
-			if err == nil {
-				err = os.Symlink(to, filepath.Join(dir, name))
+				err = os.Symlink(to, filepath.Join(links, name))
 			}
 			if err != nil {
 				return err
