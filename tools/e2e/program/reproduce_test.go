@@ -32,16 +32,18 @@ func reproduce(t *testing.T, home string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Without weights and images, reproduce lists the downloads and the times of all tables, and runs nothing.
+// Without weights and images, reproduce lists the downloads, the fault of an incomplete set and the times of all
+// tables, and runs nothing.
 func TestReproduceNamesDownloads(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	out, err := reproduce(t, home)
+	out, err := reproduce(t, home, "-data", datatest.Tree(t, "dtd/images/readme.txt"))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{"promptfed pull RN50 (0.3 GB)", "promptfed pull RN101", "promptfed pull ViT-B/32",
-		"promptfed pull ViT-B/16 (0.4 GB)", "images food101 ", "images imagenet ", "zero-shot.yaml ",
+		"promptfed pull ViT-B/16 (0.4 GB)", "images food101 ", "images imagenet ",
+		"holds no folders: expected one per class", "zero-shot.yaml ",
 		"fedpha/table-1.yaml", "sdfed/table-1.yaml", "fedappr/table-1.yaml", "pfeddc/table-1.yaml",
 		"ggtpc/table-1.yaml", "about "} {
 		if !strings.Contains(out, want) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -46,14 +47,13 @@ type table struct {
 // stock is what this machine has.
 type stock struct {
 	options
-	sizes   map[string]configs.CountedSet
-	missing map[string]string // what is missing: where it comes from
-	found   map[string]bool   // what was looked for
+	sizes map[string]configs.CountedSet
+	needs map[string]string // what tables need: how to get it; "" for what is here
 }
 
 // newStock looks for what this machine has. It makes links to fetched bundles in the folder links.
 func newStock(o options, links string) (*stock, error) {
-	s := &stock{o, map[string]configs.CountedSet{}, map[string]string{}, map[string]bool{}}
+	s := &stock{o, map[string]configs.CountedSet{}, map[string]string{}}
 	counts, _, err := configs.LoadCounts("configs/reproduce/sizes.yaml", nil)
 	if err != nil {
 		return nil, err
@@ -127,36 +127,47 @@ func (s *stock) open(path string) (t table, err error) {
 	return t, err
 }
 
-// has reports whether weights and images of a cell are here, and notes what is missing.
+// has reports whether weights and images of a cell are here, and notes what to do about those that are not.
 func (s *stock) has(c configs.Cell) bool {
 	all := true
-	need := func(what, from string, look func() error) {
-		found, looked := s.found[what]
+	need := func(what string, look func() (do string)) {
+		do, looked := s.needs[what]
 		if !looked {
-			found = look() == nil
-			s.found[what] = found
+			do = look()
+			s.needs[what] = do
 		}
-		if !found {
-			all, s.missing[what] = false, from
-		}
+		all = all && do == ""
 	}
 	for _, name := range c.Config.Backbones {
-		from := "put a bundle of this name into the folder of -models"
-		if t, ok := towers[name]; ok {
-			from = fmt.Sprintf("bin/promptfed pull %s (%s)", t.pull[0], t.size)
-		}
-		need("weights "+name, from, func() error { _, err := bundle.Find(name, c.Config.Runtime.Models); return err })
-	}
-	images := func(set sets.Config, what, from string) {
-		need(what, from, func() error { _, err := sets.Open(set); return err })
+		need("weights "+name, func() string {
+			t, ok := towers[name]
+			if _, err := bundle.Find(name, c.Config.Runtime.Models); err == nil {
+				return ""
+			} else if !ok {
+				return "put a bundle of this name into the folder of -models"
+			}
+			return fmt.Sprintf("bin/promptfed pull %s (%s)", t.pull[0], t.size)
+		})
 	}
 	if set := c.Config.Data.Config; set.Set != "synthetic" {
-		i := slices.IndexFunc(sets.Kinds(), func(k sets.Kind) bool { return k.Name == set.Set })
-		k := sets.Kinds()[i]
-		images(set, "images "+set.Set, fmt.Sprintf("%s, into %s", k.Source, cmp.Or(s.data, "the folder of -data")))
+		need("images "+set.Set, func() string {
+			_, err := sets.Open(set)
+			if err == nil {
+				return ""
+			} else if !errors.As(err, &sets.Missing{}) {
+				return err.Error() // some of its files are here
+			}
+			i := slices.IndexFunc(sets.Kinds(), func(k sets.Kind) bool { return k.Name == set.Set })
+			return fmt.Sprintf("%s, into %s", sets.Kinds()[i].Source, cmp.Or(s.data, "the folder of -data"))
+		})
 	}
 	if set := c.Config.Synthetic.Config; set.Set == "folder" {
-		images(set, "images "+filepath.Dir(set.Root), "images of a generator, in a folder for each set and class")
+		need("images "+filepath.Dir(set.Root), func() string {
+			if _, err := sets.Open(set); err == nil {
+				return ""
+			}
+			return "images of a generator, in a folder for each set and class"
+		})
 	}
 	return all
 }
@@ -212,10 +223,11 @@ func hoursText(h float64) string {
 
 // print says what is here, what is missing, and how long the tables take.
 func (s *stock) print(w io.Writer, tables []table) {
-	if len(s.missing) > 0 {
-		fmt.Fprintln(w, "missing:")
-		for _, what := range slices.Sorted(maps.Keys(s.missing)) {
-			fmt.Fprintf(w, "  %-22s %s\n", what, s.missing[what])
+	title := "missing:\n"
+	for _, what := range slices.Sorted(maps.Keys(s.needs)) {
+		if do := s.needs[what]; do != "" {
+			fmt.Fprintf(w, "%s  %-22s %s\n", title, what, do)
+			title = ""
 		}
 	}
 	if s.smoke {
