@@ -13,15 +13,16 @@ fail() { echo "release: $*" >&2; exit 1; }
 platforms=${*:-linux/amd64 linux/arm64 windows/amd64}
 commit=$(git describe --always --dirty --abbrev=12 --exclude '*')
 version=$(git describe --tags --exact-match 2>/dev/null || echo "$commit")
-out=$PWD/build/release
+library=$(sed -n 's/^version=//p' tools/fetch-onnxruntime.sh)
 kit=$PWD/build/release-kit
-rm -rf "$out"
-mkdir -p "$out"
+mkdir -p build
 work=$(mktemp -d "$PWD/build/release-work.XXXX")
 trap 'rm -rf "$work"' EXIT
+out=$work/release # replaces build/release when all archives are complete
+mkdir "$out"
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export GOFLAGS= CGO_ENABLED=1
+export GOFLAGS= CGO_ENABLED=1 TZ=UTC # a zip file holds local times
 
 # Sets cc and fetch, the name of the platform of the library, for a platform.
 choose() {
@@ -54,7 +55,7 @@ licences() {
 		while read -r module dir; do
 			mkdir -p "$to/$module"
 			for file in "$dir"/[Ll][Ii][Cc][Ee][Nn][CcSs][Ee]* "$dir"/COPYING* "$dir"/NOTICE* "$dir"/PATENTS*; do
-				[ -f "$file" ] && cp "$file" "$to/$module/" && chmod u+w "$to/$module/${file##*/}"
+				[ ! -f "$file" ] || cp "$file" "$to/$module/"
 			done
 			[ -n "$(ls -A "$to/$module")" ] || fail "$module has no licence file in $dir"
 		done
@@ -67,12 +68,12 @@ licences() {
 
 # Adds ONNX Runtime, which is no module of Go, to a bill of materials.
 complete() {
-	"$python" - "$1" <<'EOT'
+	"$python" - "$1" "$library" <<'EOT'
 import json, sys
-path = sys.argv[1]
+path, version = sys.argv[1:]
+package = "pkg:npm/onnxruntime-node@" + version
 bom = json.load(open(path))
-bom["components"].append({"bom-ref": "pkg:npm/onnxruntime-node@1.30.0", "type": "library", "name": "onnxruntime",
-                          "version": "1.30.0", "purl": "pkg:npm/onnxruntime-node@1.30.0",
+bom["components"].append({"bom-ref": package, "type": "library", "name": "onnxruntime", "version": version, "purl": package,
                           "licenses": [{"license": {"id": "MIT"}}]})
 json.dump(bom, open(path, "w"), indent=1)
 EOT
@@ -95,6 +96,7 @@ for platform in $platforms; do
 	GOOS='' GOARCH='' go run "$bom" bin -json -licenses -noserial -notimestamp -output "$out/$name.cdx.json" "$folder/promptfed-net$exe" 2>"$work/bom.log" ||
 		{ cat "$work/bom.log" >&2; fail "the bill of materials of $platform failed"; }
 	complete "$out/$name.cdx.json"
+	chmod -R u=rwX,go=rX "$folder" # not those of this checkout and of Go's module cache
 	find "$folder" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	if [ "$GOOS" = windows ]; then
 		(cd "$work" && find "$name" -type f | LC_ALL=C sort | "$python" -c '
@@ -107,5 +109,7 @@ with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as z:
 			gzip -9n >"$out/$name.tar.gz"
 	fi
 done
-(cd "$out" && sha256sum -- *.tar.gz *.zip *.json 2>/dev/null >SHA256SUMS || true)
-ls -l "$out"
+(cd "$out" && sha256sum -- promptfed-* >SHA256SUMS)
+rm -rf build/release
+mv "$out" build/release
+ls -l build/release
