@@ -15,7 +15,10 @@ if [ "${1:-}" = --tests ]; then
 	tests=1
 	shift
 fi
+shopt -s nullglob
 [ $# -gt 0 ] || set -- build/release/*.tar.gz build/release/*.zip
+shopt -u nullglob
+[ $# -gt 0 ] || { echo "try: build/release has no archives: make release builds them" >&2; exit 1; }
 failed=0
 run="run configs/demo/3-promptfl.yaml --out one --rounds 2 --clients 2 --set partition.kind=iid --set backbones=[tiny-vit-b32]
 	--set data.generator.train=8 --set data.generator.test=4 --set data.generator.classes=[circle,square,star,house]"
@@ -33,7 +36,7 @@ if command -v qemu-aarch64 >/dev/null && [ -d /usr/aarch64-linux-gnu/lib ]; then
 fi
 
 for archive in "$@"; do
-	[ -f "$archive" ] || continue
+	[ -f "$archive" ] || { echo "try: $archive is no file" >&2; exit 1; }
 	name=${archive##*/promptfed-} exe=
 	case $name in
 	*-linux-amd64.tar.gz) start= ;;
