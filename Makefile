@@ -168,7 +168,7 @@ build/towers: tools/golden/architectures.txt
 	python3 -m venv build/towers && build/towers/bin/pip install --quiet -r $< && touch build/towers
 
 # FLAGS="-data DIR -models DIR -smoke", or names of files, run something else: go run ./tools/lab/reproduce -h
-reproduce: build ## run published zero-shot accuracies and a table of each paper (docs/papers.md), or list the downloads they need
+reproduce: program ## run published zero-shot accuracies and a table of each paper (docs/papers.md), or list the downloads they need
 	@go run ./tools/lab/reproduce $(FLAGS)
 
 clean: ## remove bin/, build/ and runs/
