@@ -12,6 +12,7 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -73,6 +74,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			g, in := graph.New(), tensor.Map{}
 			if i >= len(cases) {
+				orttest.RequireCPU(t)
 				g.UseKernels()
 			}
 			node := map[string]graph.Node{}

@@ -12,6 +12,7 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -42,6 +43,9 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 	for _, c := range golden.ViT {
 		t.Run("vit "+c.Name, func(t *testing.T) {
 			for _, kernels := range []bool{false, true} {
+				if kernels {
+					orttest.RequireCPU(t)
+				}
 				checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()), c, kernels)
 			}
 		})

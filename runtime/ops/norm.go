@@ -1,6 +1,11 @@
 package ops
 
-import "promptfed/runtime/graph"
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/runtime/graph"
+)
 
 func init() {
 	graph.Register(
@@ -32,6 +37,11 @@ func inferLayerNorm(o *infer) error {
 	}
 	for i := range o.Out[1:] {
 		o.SetOutput(1+i, stat)
+	}
+	scale, known := o.X(1).Shape().Ints()
+	if normal, static := o.X(0).Shape()[a:].Ints(); known && static && !slices.Equal(scale, normal) {
+		return fmt.Errorf("its scale is %v and its normalised axes are %v: expand the scale, because ONNX Runtime's "+
+			"CUDA provider reads beyond a smaller one", scale, normal)
 	}
 	return sameShape(o)
 }

@@ -5,6 +5,9 @@ import "promptfed/runtime/graph"
 func init() {
 	shapes(
 		shapeCase{"LayerNormalization", nil, []any{"S,3", "3"}, "[S,3]"},
+		shapeCase{"LayerNormalization", attrs{"axis": graph.Attr(1)}, []any{"S,2,3", "3"}, "LayerNormalization(" +
+			"[S,2,3], [3]): its scale is [3] and its normalised axes are [2 3]: expand the scale, because ONNX " +
+			"Runtime's CUDA provider reads beyond a smaller one"},
 	)
 	layer := func(name string, at attrs, x, scale []int, bias bool) gradientCase {
 		return gradientCase{"LayerNormalization", name, one(func(b *bench) node {
@@ -29,7 +32,6 @@ func init() {
 		layer("no bias", attrs{"epsilon": graph.Attr(0.3)}, []int{symB, 5}, []int{5}, false),
 		layer("two axes", attrs{"axis": graph.Attr(-2)}, []int{2, 3, 5}, []int{3, 5}, true),
 		layer("all axes", attrs{"axis": graph.Attr(0)}, []int{3, 5}, []int{3, 5}, true),
-		layer("narrow scale", attrs{"axis": graph.Attr(1)}, []int{2, 3, 5}, []int{5}, true),
 		batch("", 2, 3, 4, 4), batch("rank 2", symB, 3), batch("rank 3", 2, 3, 4),
 		ofInputs(graph.Standard, "InstanceNormalization", "", nil, []int{symB, 3, 4, 5}, []int{3}, []int{3}),
 		ofInputs(graph.Standard, "InstanceNormalization", "one axis", attrs{"epsilon": graph.Attr(0.1)}, []int{2, 3, 7},

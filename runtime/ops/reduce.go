@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"errors"
 	"slices"
 
 	"promptfed/runtime/graph"
@@ -88,6 +89,9 @@ func inferReduce(o *infer, in graph.Shape) error {
 	keep := o.Attrs.Int("keepdims", 1) == 1
 	if err != nil || !ok && !keep {
 		return err
+	}
+	if o.Kind == "ReduceSumSquare" && ok && len(axes) == 0 && len(in) > 0 {
+		return errors.New("ONNX Runtime's CUDA provider does not square without axes: use Mul")
 	}
 	out := graph.Shape{}
 	for i, d := range in {

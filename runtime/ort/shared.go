@@ -24,10 +24,10 @@ var containers = struct {
 	of map[place]*container
 }{of: map[place]*container{}}
 
-// place is a folder of weights, for one device.
+// place is a folder of weights, for one device of a provider.
 type place struct {
-	folder string
-	device int // onHost for the CPU
+	folder, provider string
+	device           int // onHost for the CPU
 }
 
 const onHost = -1
@@ -65,7 +65,7 @@ func (r *replica) compileShared(p *program, options *binding.SessionOptions, o O
 	if err != nil {
 		return err
 	}
-	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, onHost}}
+	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, o.Provider, onHost}}
 	if o.onDevice() {
 		r.held.at.device = o.Device
 	}
