@@ -22,7 +22,7 @@ func TestBoundRunsAreRuns(t *testing.T) {
 		"undeclared shapes":    TestScalarInputAndUndeclaredShapes, "types": TestOtherTypes,
 		"overflow": TestUnsignedOverflow, "outputs": TestKeptOutputs, "inputs": TestWrongInputs,
 		"shapes": TestDeclaredShapeIsWrong, "side by side": TestConcurrentRuns, "stopped": TestCancel,
-		"closed": TestClose} {
+		"closed": TestClose, "closed meanwhile": TestCloseDuringRuns} {
 		t.Run(name, test)
 	}
 }

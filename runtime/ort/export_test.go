@@ -1,5 +1,13 @@
 package ort
 
+import "context"
+
+// Threads opens the threads of a device, as a session on it does.
+func Threads(device int) (do func(context.Context, func() error) error, end func()) {
+	t := openThreads(Options{Bind: true, Device: device})
+	return t.do, t.close
+}
+
 func (o Options) Spins() bool { return o.spins() }
 
 func Uploaded() int { return count(func(c *container) int { return len(c.values) }) }

@@ -13,26 +13,32 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestMain lets this test binary stand in for a program installed in another place: with PROMPTFED_TEST_ORT_PROBE set,
-// it prints the library that it finds and exits.
-func TestMain(m *testing.M) {
-	switch os.Getenv("PROMPTFED_TEST_ORT_PROBE") {
-	case "find":
+// probes are what this test binary does as a program of its own, by the value of PROMPTFED_TEST_ORT_PROBE.
+var probes = map[string]func(){
+	"find": func() {
 		path, err := ort.FindLibrary()
 		fmt.Print(path)
 		if err != nil {
 			fmt.Print(err)
 		}
-	case "cuda":
+	},
+	"cuda": func() {
 		_, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA})
 		path, _, _ := ort.Library()
 		fmt.Print(path, " ", err)
-	case "load":
+	},
+	"load": func() {
 		path, version, err := ort.Library()
 		fmt.Print(path, " ", version, " ", err)
-	default:
-		os.Exit(m.Run())
+	},
+}
+
+func TestMain(m *testing.M) {
+	if p := probes[os.Getenv("PROMPTFED_TEST_ORT_PROBE")]; p != nil {
+		p()
+		return
 	}
+	os.Exit(m.Run())
 }
 
 // probe runs a copy of this binary with only the given environment.

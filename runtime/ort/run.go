@@ -93,6 +93,15 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	on, done := s.pick()
 	defer done()
 	c.on, c.stay = on, c.stay && on.uploader != nil
+	err := on.threads.do(ctx, func() error { return s.computeOn(ctx, c, inputs, held) })
+	if err != nil && ctx.Err() != nil {
+		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	}
+	return err
+}
+
+// computeOn runs the replica of a call, on one of the replica's threads.
+func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
 	for _, p := range s.inputs {
 		if err := c.addInput(inputs[p.Name], held[p.Name]); err != nil {
 			return s.errorf("input %q: %s", p.Name, oneLine(err))
@@ -110,20 +119,17 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	runtime.LockOSThread() // to measure the time of this thread
 	began := time.Now()
 	before, _ := processorTime()
-	err = on.run(options, c.inputs, c.outputs, c.memory)
+	err = c.on.run(options, c.inputs, c.outputs, c.memory)
 	after, _ := processorTime()
 	inside.Add(int64(time.Since(began)))
 	insideProcessor.Add(int64(after - before))
 	runtime.UnlockOSThread()
 	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
 	release()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	if err != nil {
+		return s.errorf("run: %s", oneLine(err))
 	}
-	return s.errorf("run: %s", oneLine(err))
+	return nil
 }
 
 func (s *Session) choose(names []string) ([]int, error) {

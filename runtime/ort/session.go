@@ -33,6 +33,7 @@ type Session struct {
 type replica struct {
 	*executable
 	device   int
+	threads  *threads  // nil on the CPU
 	held     *sharer   // nil without shared weights
 	uploader *uploader // nil unless the device has its own memory
 }
@@ -108,21 +109,28 @@ func (p *program) compile(o Options) (all []*replica, err error) {
 }
 
 func (p *program) replica(o Options) (*replica, error) {
+	r := &replica{device: o.Device, threads: openThreads(o)}
+	if err := r.threads.do(context.Background(), func() error { return r.create(p, o) }); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *replica) create(p *program, o Options) error {
 	native, err := o.native(p.weights)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer native.Destroy()
-	r := &replica{device: o.Device}
 	if o.onDevice() || o.Prepack && len(p.external) > 0 {
 		err = r.compileShared(p, native, o)
 	} else {
 		err = r.compile(p, native, nil)
 	}
 	if err != nil {
-		return nil, p.errorf("provider %s rejects it: %s", o.Provider, oneLine(errors.Join(err, r.close())))
+		return p.errorf("provider %s rejects it: %s", o.Provider, oneLine(err))
 	}
-	return r, nil
+	return nil
 }
 
 func (r *replica) compile(p *program, options *binding.SessionOptions, container unsafe.Pointer) error {
@@ -134,8 +142,11 @@ func (r *replica) compile(p *program, options *binding.SessionOptions, container
 }
 
 func (r *replica) close() error {
-	r.executable.close()
-	return r.held.close()
+	defer r.threads.close()
+	return r.threads.do(context.Background(), func() error {
+		r.executable.close()
+		return r.held.close()
+	})
 }
 
 func closeReplicas(all []*replica) (err error) {
