@@ -8,6 +8,9 @@ func Threads(device int) (do func(context.Context, func() error) error, end func
 	return t.do, t.close
 }
 
+// Load loads a shared library, as code that nothing guards does.
+func Load(library string) bool { return loaderKnows(library) }
+
 func (o Options) Spins() bool { return o.spins() }
 
 func Uploaded() int { return count(func(c *container) int { return len(c.values) }) }

@@ -138,6 +138,7 @@ func CUDALibraries() (needed []Dependency, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer repairHandlers() // the loader loads what it finds
 	// some graphs need the last two
 	for _, name := range append(names, "libcudnn.so.9", "libcufft.so.12") {
 		if nvidia.MatchString(name) {
@@ -172,6 +173,8 @@ func start(cuda bool) error {
 	if environment.version != "" {
 		return nil
 	}
+	saveHandlers()
+	defer repairHandlers()
 	path, err := findLibrary(cuda)
 	if err != nil {
 		return fmt.Errorf("ort: %w", err)

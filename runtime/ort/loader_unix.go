@@ -6,11 +6,13 @@ package ort
 #cgo linux LDFLAGS: -ldl
 #include <dlfcn.h>
 #include <stdlib.h>
+#include "handlers.h"
 */
 import "C"
 
 import (
 	"errors"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -36,6 +38,15 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	}
 	return nil, errors.New(C.GoString(C.dlerror()))
 }
+
+// saveHandlers notes the handlers of signals before the first library loads. They are Go's own: Go installs them for
+// nearly all signals when a program starts, and os/signal depends on them.
+var saveHandlers = sync.OnceFunc(func() { C.save() })
+
+// repairHandlers restores the saved handlers of signals that a library replaced, so that os/signal and Go's panics
+// work. The library then no longer handles these signals. Other handlers of libraries stay and get SA_ONSTACK, because
+// the stack of a goroutine has no room for them (os/signal, "Go programs that use cgo or SWIG").
+func repairHandlers() { C.repair() }
 
 // forget lets the system drop the pages of a mapped file; a later access reads them again. The system may ignore this.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }

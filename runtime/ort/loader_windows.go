@@ -21,6 +21,10 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
 }
 
+// Windows has no handlers of signals.
+func saveHandlers()   {}
+func repairHandlers() {}
+
 // forget does nothing on Windows.
 func forget([]byte) {}
 

@@ -79,6 +79,7 @@ func (t *threads) do(ctx context.Context, f func() error) (err error) {
 	thread <- func() {
 		defer close(done)
 		defer func() { panicked = recover() }()
+		defer repairHandlers() // libraries of CUDA load as late as in a run
 		err = f()
 	}
 	if <-done; panicked != nil {
