@@ -81,7 +81,7 @@ library-cuda: build ## fetch ONNX Runtime for CUDA 13 into bin/cuda (256 MB; nee
 	@tools/fetch-onnxruntime-cuda.sh
 	@bin/promptfed inspect --provider cuda || true
 
-test-cuda: build ## run the method suite and parity tests on a GPU, or say that there is none
+test-cuda: build ## run the method suite, parity tests, signals and threads on a GPU, or say that there is none
 	@tools/test-cuda.sh
 
 browser:
