@@ -231,6 +231,9 @@ func TestRatio(t *testing.T) {
 	if got := ratio(slow, fast); got != 15 {                  // 10, 20
 		t.Errorf("ratio of rounds %v", got)
 	}
+	if got := ratio(fast, slow); math.Abs(got-0.075) > 1e-12 { // 0.1, 0.05
+		t.Errorf("ratio of rounds, the other way: %v", got)
+	}
 	if got := summary([]float64{4, 1, 3, 2}); got != (Timing{2.5, 1, 4, 4}) {
 		t.Errorf("summary %+v", got)
 	}

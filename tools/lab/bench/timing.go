@@ -55,13 +55,16 @@ func (c *contestant) ofRate(other *contestant) float64 {
 	return 100 * ratio(other, c) * c.flops / other.flops
 }
 
-// ratio returns a's time divided by b's time: the median over pairs of runs from the same turn. When a is slow the
-// pairs come from the same round. Runs of one turn or round meet the same load of the machine.
+// ratio returns a's time divided by b's time: the median over pairs of runs from the same turn. When one of them is
+// slow the pairs come from the same round. Runs of one turn or round meet the same load of the machine.
 func ratio(a, b *contestant) float64 {
-	per := len(b.seconds) / len(a.seconds)
-	r := make([]float64, len(a.seconds))
-	for i, s := range a.seconds {
-		r[i] = s / median(b.seconds[i*per:(i+1)*per])
+	r := make([]float64, min(len(a.seconds), len(b.seconds)))
+	of := func(c *contestant, i int) float64 {
+		per := len(c.seconds) / len(r)
+		return median(c.seconds[i*per : (i+1)*per])
+	}
+	for i := range r {
+		r[i] = of(a, i) / of(b, i)
 	}
 	return median(r)
 }
