@@ -32,9 +32,9 @@ func libraryNames() []string {
 }
 
 // FindLibrary returns the ONNX Runtime library to load: the file that ONNXRUNTIME_LIB names; otherwise the first one in
-// the folder of the executable or its lib/, in bin/ of this module if the working directory lies in the module, or in
-// promptfed/ of the user's cache folder; otherwise a name that the system's loader finds. The error names every
-// searched place and the next step.
+// the folder of the executable, its lib/ or lib/promptfed/ beside it (bin/ and lib/ of one prefix), in bin/ of this
+// module if the working directory lies in the module, or in promptfed/ of the user's cache folder; otherwise a name
+// that the system's loader finds. The error names every searched place and the next step.
 func FindLibrary() (string, error) { return findLibrary(false) }
 
 // findLibrary is FindLibrary that, if cuda is set, searches the subfolder cuda/ of each folder first.
@@ -76,7 +76,8 @@ func libraryDirs(cuda bool) (dirs []string) {
 		if real, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = real
 		}
-		dirs = append(dirs, filepath.Dir(exe), filepath.Join(filepath.Dir(exe), "lib"))
+		dir := filepath.Dir(exe)
+		dirs = append(dirs, dir, filepath.Join(dir, "lib"), filepath.Join(filepath.Dir(dir), "lib", "promptfed"))
 	}
 	if wd, err := os.Getwd(); err == nil {
 		if root := moduleRoot(wd); root != "" {

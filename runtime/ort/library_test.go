@@ -130,7 +130,8 @@ func TestFindLibrary(t *testing.T) {
 	if got := probe(t, "find", exe, filepath.Join(checkout, "a", "b", "c"), "XDG_CACHE_HOME="+cache); got != built {
 		t.Errorf("in the checkout: %q", got)
 	}
-	for _, place := range []string{filepath.Join(base, "prog", "lib", name), filepath.Join(base, "prog", name)} {
+	for _, place := range []string{filepath.Join(base, "lib", "promptfed", name),
+		filepath.Join(base, "prog", "lib", name), filepath.Join(base, "prog", name)} {
 		symlink(t, library, place)
 		if got := probe(t, "find", exe, checkout, "XDG_CACHE_HOME="+cache); got != place {
 			t.Errorf("beside the executable: %q, want %q", got, place)
