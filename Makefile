@@ -20,7 +20,7 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build program release reproduce library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build program release wheel reproduce library library-cuda browser check static tests vet \
 	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
@@ -71,8 +71,11 @@ program:
 	@tools/fetch-onnxruntime.sh & fetch=$$!; $(BUILD) ./tools/promptfed; built=$$?; wait $$fetch && exit $$built
 
 # PLATFORMS="linux/amd64" builds fewer. tools/release/try.sh runs the archives.
-release: ## build the archives of a release in build/release: linux/amd64, linux/arm64, windows/amd64 (needs Python with pip)
+release: ## build the archives and wheels of a release in build/release: linux/amd64, linux/arm64, windows/amd64 (needs Python with pip)
 	@tools/release/build.sh $(PLATFORMS)
+
+wheel: build ## build the Python package for this machine in build/wheel: pip install build/wheel/*.whl (needs Python with pip)
+	@tools/release/wheel.sh
 
 library:
 	@tools/fetch-onnxruntime.sh
