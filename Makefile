@@ -20,7 +20,7 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build program release wheel reproduce library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build program release wheel python reproduce library library-cuda browser check static tests vet \
 	format lint rules docs site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
@@ -76,6 +76,9 @@ release: ## build the archives and wheels of a release in build/release: linux/a
 
 wheel: build ## build the Python package for this machine in build/wheel: pip install build/wheel/*.whl (needs Python with pip)
 	@tools/release/wheel.sh
+
+python: build ## install the wheel into build/python and run the tests of the Python package, or say that Python is missing
+	@tools/python/test.sh
 
 library:
 	@tools/fetch-onnxruntime.sh

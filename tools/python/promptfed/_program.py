@@ -66,6 +66,7 @@ def start(arguments: Iterable[Any], progress: bool) -> Any:
     line, show = "", _Progress()
     with tempfile.TemporaryFile() as result, subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=result, stderr=subprocess.PIPE, encoding="utf-8") as p:
+        assert p.stderr
         try:
             for line in p.stderr:
                 if not line.startswith("promptfed: "):
@@ -98,7 +99,7 @@ class _Progress:
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
         self.notebook = hasattr(shell, "kernel")
         self.terminal = not self.notebook and sys.stderr.isatty()
-        self.handle = None
+        self.handle: Any = None
 
     def __call__(self, line: str) -> None:
         if self._kept.search(line) or not (self.notebook or self.terminal):

@@ -7,16 +7,19 @@ import struct
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from ._program import Error, ask
 
+if TYPE_CHECKING:
+    import pandas
+
 FORMAT = 2
 """The format of rounds.jsonl and summary.json that this package reads."""
 
-Table = Union["pandas.DataFrame", Dict[str, list]]  # noqa: F821
+Table = Union["pandas.DataFrame", Dict[str, list]]
 Path_ = Union[str, "os.PathLike[str]"]
 
 
@@ -24,8 +27,12 @@ def load(path: Path_) -> Union["Run", "Sweep", "Classifier"]:
     """Returns what a folder or file holds: a Run; a Sweep of all runs below a folder, such as those of a sweep or of
     several seeds; or a Classifier, of an ONNX file that `promptfed export` wrote."""
     path = Path(path)
-    if path.is_file():
-        return Classifier(path)
+    return Classifier(path) if path.is_file() else load_folder(path)
+
+
+def load_folder(path: Path_) -> Union["Run", "Sweep"]:
+    """Is load for a folder."""
+    path = Path(path)
     if not path.is_dir():
         raise Error(f"{path}: no such folder")
     return Run(path) if (path / "experiment.json").exists() else Sweep(path)
@@ -65,7 +72,7 @@ class Run:
     @cached_property
     def clients(self) -> Table:
         """A row a client: backbone, domain, number of examples by split, and accuracies in the newest test."""
-        tested = next((r for r in reversed(self.records) if r.get("evaluations")), {})
+        tested: dict = next((r for r in reversed(self.records) if r.get("evaluations")), {})
         rows = []
         for k, c in enumerate(self._json("clients.json")["clients"]):
             rows.append({"client": k, **{key: sum(v) if isinstance(v, list) else v for key, v in c.items()}})
@@ -127,14 +134,15 @@ class Run:
         path = self.folder / name
         if default is not None and not path.exists():
             return default
-        return json.loads(_read(path))
+        return _parsed(path, _read(path))
 
     def _lines(self, name: str) -> List[dict]:
         if not (self.folder / name).exists():
             return []
-        records = [json.loads(line) for line in _read(self.folder / name).splitlines()]
+        path = self.folder / name
+        records = [_parsed(path, line) for line in _read(path).splitlines()]
         for r in records:
-            _known(self.folder / name, r)
+            _known(path, r)
         return records
 
 
@@ -156,9 +164,9 @@ class Classifier:
 class Sweep:
     """All runs in and below a folder: those of a sweep, of several seeds, or of several configurations."""
 
-    def __init__(self, folder: Path_, *more: Path_) -> None:
-        self.folder = Path(folder).resolve()
-        self._folders = [self.folder, *(Path(f).resolve() for f in more)]
+    def __init__(self, *folders: Path_) -> None:
+        self._folders = [Path(f).resolve() for f in folders]
+        self.folder = self._folders[0]
         self.report, groups = _report(self._folders)  # as report.json in docs/formats.md
         self._cells = [(g["labels"], r["seed"], f) for g, f, r in groups if r["state"] == "done"]
         self.runs: List[Run] = [Run(f) for _, _, f in self._cells]
@@ -176,10 +184,13 @@ class Sweep:
     def table(self, *metrics: str) -> Table:
         """A row for each point of the grid: its labels, its method, number of runs, and for each metric (default:
         last, the final accuracy) the mean over seeds and the sample standard deviation, as NAME_std."""
-        rows = []
+        rows, known = [], {m for g in self.report["groups"] for m in g["metrics"]}
         for g in self.report["groups"]:
             row = {**g["labels"], "method": g["method"], "runs": len(g["runs"])}
             for m in metrics or ("last",):
+                if m not in known:
+                    raise Error(f"the report of {self.folder} has no metric {m}; it has {', '.join(sorted(known))}, "
+                                "and metric() computes others")
                 stat = g["metrics"].get(m, {})
                 row[m], row[m + "_std"] = stat.get("mean"), stat.get("std_sample")
             rows.append(row)
@@ -197,9 +208,9 @@ class Sweep:
         return table(self.report["significance"])
 
 
-def compare(*folders: Union[Run, Sweep, Path_]) -> Sweep:
-    """Returns several runs and sweeps as one, whose table compares them."""
-    return Sweep(*(getattr(f, "folder", f) for f in folders))
+def compare(first: Union[Run, Sweep, Path_], *more: Union[Run, Sweep, Path_]) -> Sweep:
+    """Returns several runs, sweeps or folders as one Sweep, whose table compares them."""
+    return Sweep(*(f.folder if isinstance(f, (Run, Sweep)) else f for f in (first, *more)))
 
 
 def table(rows: Iterable[Dict[str, Any]]) -> Table:
@@ -247,6 +258,13 @@ def _decoded(text: str) -> Any:
         return text
 
 
+def _parsed(path: Path, text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as e:
+        raise Error(f"{path} is damaged: {e}") from None
+
+
 def _known(path: Path, record: dict) -> None:
     version = record.get("format", 1) if record else FORMAT
     if version != FORMAT:
@@ -275,5 +293,5 @@ def _which(client: Optional[int]) -> List[Any]:
 
 
 def _predict(classifier: List[Any], images: Iterable[Path_]) -> Table:
-    answers = ask(["predict", *classifier, *map(os.fspath, images)])
+    answers = ask(["predict", *classifier, *images])
     return table({"image": a["image"], "class": a["class"], **a["probabilities"]} for a in answers)

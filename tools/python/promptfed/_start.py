@@ -6,10 +6,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Union
 
 from . import _program
-from ._results import Run, Sweep, load
+from ._results import Run, Sweep, load_folder
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 """A configuration: a file, or its keys (docs/configuration.md), nested or dotted."""
@@ -78,7 +78,7 @@ def _start(command: str, config: Config, method: Any, out: Any, resume: bool, fo
             words += ["--set", f"{_key(key)}={_yaml(value)}"]
         words += ["--out", os.fspath(out)] if out is not None else []
         words += [f"--{name}" for name, on in (("resume", resume), ("force", force), ("smoke", smoke)) if on]
-        return load(_program.start([*words, *flags], progress)["folder"])
+        return load_folder(_program.start([*words, *flags], progress)["folder"])
 
 
 def _method(method: Any, folder: str) -> Iterator[Any]:
