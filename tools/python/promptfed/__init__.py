@@ -6,23 +6,25 @@
 
 Tables are pandas frames where pandas is installed, and dicts of lists otherwise. docs/python.md has more.
 """
+import importlib
+from typing import TYPE_CHECKING
+
 from ._program import Error, program, version
 from ._results import Classifier, Run, Sweep, compare, load
 from ._start import run, sweep
 
 __all__ = ["Classifier", "Error", "Run", "Sweep", "compare", "load", "program", "run", "sweep", "version"]
 
+_methods = ("Down", "Method", "Noise", "Parameter", "Prompt", "State", "Up")
+if TYPE_CHECKING:
+    from .method import Down, Method, Noise, Parameter, Prompt, State, Up
+
 
 def __getattr__(name: str):
-    """Names of promptfed.method, the only module that imports PyTorch, are imported on first use."""
-    if not name.startswith("_"):
-        from importlib import import_module
-
-        try:
-            return getattr(import_module(".method", __name__), name)
-        except AttributeError:
-            pass
-        except ImportError as e:
-            if name == "Method":
-                raise Error(f"promptfed.Method needs PyTorch ({e}): pip install promptfed[torch]") from None
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Imports promptfed.method, the only module that needs PyTorch, on the first use of its names."""
+    if name not in _methods:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(".method", __name__), name)
+    except ImportError as e:
+        raise Error(f"promptfed.{name} needs PyTorch ({e}): pip install promptfed[torch]") from None

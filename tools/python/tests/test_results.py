@@ -4,6 +4,7 @@ import json
 import shutil
 import struct
 import subprocess
+import sys
 
 import numpy
 import pytest
@@ -199,3 +200,10 @@ def test_names_of_the_package():
         assert getattr(promptfed, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         promptfed.nothing
+
+
+def test_names_that_need_pytorch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "promptfed.method", raising=False)
+    with pytest.raises(promptfed.Error, match=r"promptfed.Prompt needs PyTorch \(.*\): pip install promptfed\[torch\]"):
+        promptfed.Prompt

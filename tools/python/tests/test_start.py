@@ -17,7 +17,7 @@ import promptfed
 from promptfed import _program
 from conftest import REPOSITORY
 
-METHOD = REPOSITORY / "federation/methods/testdata/fedprox-torch.onnx"
+METHOD = REPOSITORY / "federation/methods/fromfile/example.onnx"
 
 
 def same(a, b):
@@ -47,7 +47,7 @@ def test_methods(config, tmp_path):
             for i, method in enumerate([Exported(), METHOD, str(METHOD), "coop"])]
     assert [r.method for r in runs] == ["onnx", "onnx", "onnx", "coop"]
     assert same(runs[0], runs[1]) and same(runs[0], runs[2]) and not same(runs[0], runs[3])
-    assert runs[0].prompts["shared/ctx"].shape[0] == 4  # the configuration's tokens stay; the file says 3
+    assert runs[0].prompts["shared/ctx"].shape[0] == 4  # the configuration's tokens
 
 
 def test_sweep_of_a_file_with_axes(config, tmp_path):
