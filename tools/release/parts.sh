@@ -79,6 +79,6 @@ wheel() {
 	export WHEEL_TAG=py3-none-$tag
 	(cd "$project" && PYTHONPATH=$kits/wheel-kit "$python" -m hatchling build -t wheel -d "$2") >"$work/wheel.log" 2>&1 ||
 		{ cat "$work/wheel.log" >&2; fail "the wheel of $GOOS/$GOARCH failed"; }
-	[ "$("$python" -m zipfile -l "$2"/*"$tag.whl" | grep -c dist-info/licenses/)" = \
+	[ "$("$python" -m zipfile -l "$2"/*"$tag.whl" | grep -c dist-info/licenses/)" -eq \
 		"$(cd "$project" && find LICENSE licences -type f | wc -l)" ] || fail "$tag: the wheel lacks licences"
 }

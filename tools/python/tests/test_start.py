@@ -18,6 +18,7 @@ from promptfed import _program
 from conftest import REPOSITORY
 
 METHOD = REPOSITORY / "federation/methods/fromfile/example.onnx"
+IMAGE = REPOSITORY / "models/preprocess/testdata/bit.png"
 
 
 def same(a, b):
@@ -48,6 +49,8 @@ def test_methods(config, tmp_path):
     assert [r.method for r in runs] == ["onnx", "onnx", "onnx", "coop"]
     assert same(runs[0], runs[1]) and same(runs[0], runs[2]) and not same(runs[0], runs[3])
     assert runs[0].prompts["shared/ctx"].shape[0] == 4  # the configuration's tokens
+    sweep = promptfed.sweep(config, {"train.lr": [0.05]}, Exported(), out=tmp_path / "sweep", progress=False)
+    assert same(sweep.runs[0], runs[0])
 
 
 def test_sweep_of_a_file_with_axes(config, tmp_path):
@@ -78,12 +81,17 @@ def test_errors_are_the_programs_lines(config, tmp_path):
 
 
 def test_a_failed_cell(config, tmp_path):
-    config["data"] = {"set": "folder", "root": str(tmp_path / "images")}
-    with pytest.raises(promptfed.Error, match="images"):
-        promptfed.sweep(config, {"train.lr": [0.1]}, out=tmp_path / "out", progress=False)
-    config = {**config, "data": {"set": "synthetic", "generator": {"train": 8, "test": 4}}, "backbones": ["none"]}
-    with pytest.raises(promptfed.Error):
-        promptfed.sweep(config, {"backbones": [["tiny-vit-b32"], ["none"]]}, out=tmp_path / "two", progress=False)
+    for name in ("good", "bad"):
+        for image in ("train/a/1", "train/a/2", "train/b/1", "train/b/2", "test/a/3", "test/b/3"):
+            (tmp_path / name / image).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(IMAGE, tmp_path / name / (image + ".png"))
+    (tmp_path / "bad/train/a/1.png").write_bytes(b"no image")
+    config.update(data={"set": "folder"}, partition={"clients": 1})
+    with pytest.raises(promptfed.Error, match="^[^\n]*1 of 2 cells failed[^\n]*$"):
+        promptfed.sweep(config, {"data.root": [str(tmp_path / "good"), str(tmp_path / "bad")]}, out=tmp_path / "out",
+                        progress=False)
+    sweep = promptfed.load(tmp_path / "out")
+    assert len(sweep) == 1 and "1.png" in "".join(sweep.failed.values())
 
 
 def test_the_program_is_missing(monkeypatch):
