@@ -51,6 +51,7 @@ type Built struct {
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
 	wrap           func(message.Cohort) message.Cohort // of a server whose clients are on other machines; nil elsewhere
 	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
+	validation     bool                                // OpenValidation opened it
 	synthetic      []data.Example                      // of the server's own
 	evaluationSets []evaluationSet
 	pooled         []int       // training examples of client 0 where it trains on all
@@ -83,8 +84,17 @@ func (p Progress) of(what string) func(done, total int) {
 
 // Open checks a configuration, opens the data and the backbones, and partitions the examples. It computes no features.
 func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
-	b, err := opened(ctx, c, progress)
-	if err != nil {
+	return (&Built{Config: c}).open(ctx, progress)
+}
+
+// OpenValidation is Open with the validation images of every set in place of its test images, which nothing reads: what
+// compares methods in order to choose one must not know the test images.
+func OpenValidation(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	return (&Built{Config: c, validation: true}).open(ctx, progress)
+}
+
+func (b *Built) open(ctx context.Context, progress Progress) (*Built, error) {
+	if err := b.openRun(ctx, progress); err != nil {
 		return nil, err
 	}
 	if err := b.fits(); err != nil {
@@ -112,22 +122,21 @@ func (b *Built) fits() error {
 	return nil
 }
 
-// opened is Open without the server's own images.
-func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
+// openRun is open without the server's own images.
+func (b *Built) openRun(ctx context.Context, progress Progress) error {
+	if err := b.Config.Check(); err != nil {
+		return err
 	}
-	b := &Built{Config: c}
 	if err := b.openData(ctx, progress); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.define(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.openBackbones(ctx, progress); err != nil {
-		return nil, err
+		return err
 	}
-	return b, b.centralise()
+	return b.centralise()
 }
 
 // define builds the method and the engine's experiment, without clients, for the classes of the data.
@@ -186,6 +195,20 @@ func (b *Built) define() error {
 	return b.openSecureAggregation()
 }
 
+// StepBytes returns the memory of all values of a client's largest training step or test, without gradients, before
+// anything is computed.
+func (b *Built) StepBytes() (most float64, err error) {
+	for i, f := range b.Assigned {
+		rows := max(b.Config.Train.Batch, len(b.Parts[i].Test))
+		n, err := client.StepBytes(b.Engine, Backbone{f}, i, len(b.Assigned), rows)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}
+
 // OpenData opens and partitions the data alone.
 func OpenData(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	b := &Built{Config: c}
@@ -221,7 +244,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 // those of the given classes, if there are any.
 func (b *Built) openSet(ctx context.Context, classes []string, progress Progress) (whole *data.Set, err error) {
 	c := b.Config.Data
-	if whole, err = sets.Open(c.Config); err != nil {
+	if whole, err = b.openImages(c.Config); err != nil {
 		return nil, err
 	}
 	if whole.Pool == nil && len(whole.Train) == 0 {
@@ -244,6 +267,19 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	}
 	b.Set, err = partition.ClassSubset(whole, c.Classes)
 	return whole, err
+}
+
+// openImages opens a set of images. OpenValidation has no test images of any set.
+func (b *Built) openImages(c sets.Config) (*data.Set, error) {
+	s, err := sets.Open(c)
+	if err != nil || !b.validation {
+		return s, err
+	}
+	if len(s.Val) == 0 {
+		return nil, fmt.Errorf("%s has no validation images of its own, such as a folder val", c.Set)
+	}
+	s.Test, s.Val = s.Val, nil
+	return s, nil
 }
 
 // dropUnreadable drops images that cannot be read, if the configuration says so.

@@ -175,7 +175,7 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 			c.Root = b.Config.Eval.SetsRoot
 		}
 		c.Generator.Classes = nil
-		s, err := sets.Open(c)
+		s, err := b.openImages(c)
 		if err != nil {
 			return fmt.Errorf("eval.sets: %w", err)
 		}

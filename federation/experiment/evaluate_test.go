@@ -3,9 +3,14 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/record"
 )
 
@@ -158,5 +163,54 @@ func TestWrongLabels(t *testing.T) {
 	c.Data.ClassNames = map[string]string{"circle": "square", "square": "star", "star": "house", "house": "circle"}
 	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 1 {
 		t.Errorf("class names moved by one place: %+v", s.ZeroShot)
+	}
+}
+
+// OpenValidation reads no test image, of the data and of evaluation sets: those of these folders cannot be read. A run
+// tests on the validation images, and is not validated.
+func TestOpenValidation(t *testing.T) {
+	var names []string
+	for _, dir := range []string{"train", "val", "test"} {
+		for i := range 8 {
+			name := dir + "/%s/" + string(rune('a'+i)) + ".png"
+			names = append(names, fmt.Sprintf(name, "cat"), fmt.Sprintf(name, "dog"))
+		}
+	}
+	c := smallConfig("promptfl")
+	c.Data.Set, c.Data.Root, c.Eval.Sets = "folder", datatest.Tree(t, names...), []string{"folder"}
+	c.Runtime.Cache = t.TempDir()
+	for _, name := range names {
+		if strings.HasPrefix(name, "test") {
+			if err := os.WriteFile(filepath.Join(c.Data.Root, name), []byte("no image"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b, err := OpenValidation(context.Background(), c, nil)
+	if err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := finish(t, b).Records[1]
+	if r.Validation != nil || len(r.Evaluation.PerClient) != 3 || r.EvaluationSets["folder"].Examples != 16 {
+		t.Errorf("%+v", r)
+	}
+	for _, e := range slices.Concat(b.Set.Train, b.Set.Val, b.Set.Test, b.evaluationSets[0].examples) {
+		if strings.Contains(e.ID, "test/") {
+			t.Errorf("the experiment has %s", e.ID)
+		}
+	}
+	if b, err = Open(context.Background(), c, nil); err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if err == nil {
+		t.Error("Open reads no test image")
+	}
+	c.Data.Split = "pooled"
+	if _, err := OpenValidation(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(),
+		"no validation images") {
+		t.Errorf("pooled: %v", err)
 	}
 }

@@ -161,7 +161,8 @@ func CheckShared(c Config) (Config, error) {
 // secure aggregation stay on that machine.
 func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
-	return opened(ctx, c, progress)
+	b := &Built{Config: c}
+	return b, b.openRun(ctx, progress)
 }
 
 // Compatibility returns what workers must have in common with this experiment, after Features.

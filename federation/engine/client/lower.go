@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -110,19 +111,45 @@ func firstWave(roots []graph.Node) []*graph.Op {
 // of prompts that are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data
 // is read.
 func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
+	_, err := graphsOf(e, b, client, clients)
+	return err
+}
+
+// StepBytes returns the memory of all values together from which a client computes class scores and loss of so many
+// rows, without gradients.
+func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (bytes float64, err error) {
+	roots, err := graphsOf(e, b, client, clients)
+	for _, op := range graph.Reachable(roots...) {
+		for _, n := range op.Out {
+			size := 4.0
+			for _, d := range n.Shape() {
+				size *= float64(d.N)
+				for f := range strings.SplitSeq(d.Sym, "*") {
+					if f != "" {
+						size *= float64(rows)
+					}
+				}
+			}
+			bytes += size
+		}
+	}
+	return bytes, err
+}
+
+// graphsOf returns the class scores and the loss of a client.
+func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots []graph.Node, err error) {
 	t := spec.TaskOf(b, client, clients, len(e.Classes))
 	s := method.NewScope(t, e.Method.Params(t))
 	scores := e.Method.Logits(s)
 	loss := e.Method.Loss(s, scores)
-	err := s.Graph().Err()
-	if err == nil {
+	if err = s.Graph().Err(); err == nil {
 		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
-		_, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
+		roots, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
 	}
 	if err != nil {
-		return fmt.Errorf("client %d on %s: %w", client, b.Name(), err)
+		return nil, fmt.Errorf("client %d on %s: %w", client, b.Name(), err)
 	}
-	return nil
+	return roots, nil
 }
 
 // FixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
