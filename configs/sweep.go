@@ -58,7 +58,7 @@ type SweepOptions struct {
 	Grid  []string            // "key=value,value": an axis each, behind those of the file
 
 	most  int  // largest number of cells; 0 for maxCells
-	still bool // without the environment
+	Still bool // without the environment
 }
 
 const maxCells = 20000
@@ -107,7 +107,7 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		delete(f.keys, name)
 	}
 	start := experiment.Defaults()
-	base, err := layered(&start, f, !o.still)
+	base, err := layered(&start, f, !o.Still)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (s *Sweep) YAML() ([]byte, error) {
 // CheckSame compares the sweep with the sweep in a folder. A difference in the card or in what runs, not only in how or
 // where it runs, is an error that names it.
 func (s *Sweep) CheckSame(dir string) error {
-	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{still: true})
+	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{Still: true})
 	if err != nil {
 		return fmt.Errorf("cannot resume: %w", err)
 	}

@@ -212,7 +212,7 @@ func TestCardViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yaml),
-		SweepOptions{still: true}).Card, PlanFile: plan.Card} {
+		SweepOptions{Still: true}).Card, PlanFile: plan.Card} {
 		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewNotStated,
 			"": ViewNotStated} {
 			if got := c.View(map[string]string{"method": label, "tokens": "1"}); got != want {
@@ -487,7 +487,7 @@ func TestResolvedSweep(t *testing.T) {
 	if err := s.CheckSame(dir); err != nil {
 		t.Error(err)
 	}
-	again := sweep(t, string(b), SweepOptions{still: true})
+	again := sweep(t, string(b), SweepOptions{Still: true})
 	if folders(again) != folders(s) || again.Card == nil || !again.Smoke {
 		t.Errorf("%s\n%s", folders(again), b)
 	}
@@ -515,7 +515,7 @@ func TestResolvedSweep(t *testing.T) {
 		o := o
 		o.Sets = slices.Clone(o.Sets)
 		c.change(&o)
-		o.still = true
+		o.Still = true
 		if err := sweep(t, c.text, o).CheckSame(dir); len(c.say) == 0 && err != nil {
 			t.Error(err)
 		} else if len(c.say) > 0 {
@@ -571,7 +571,7 @@ func FuzzSweep(f *testing.F) {
 	f.Add([]byte("x: &a {k: 1}\nsweep: {axes: [{name: a, points: [{label: 0x10, set: {<<: *a}}]}]}\ncard: {numbers: " +
 		"{by: [a], values: {0x10: [1e3, .5]}}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o := SweepOptions{most: 40, still: true, Smoke: strings.Contains(string(b), "smoke")}
+		o := SweepOptions{most: 40, Still: true, Smoke: strings.Contains(string(b), "smoke")}
 		s, err := ParseSweep("f.yaml", b, o)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
@@ -590,7 +590,7 @@ func FuzzSweep(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseSweep("g.yaml", text, SweepOptions{most: 40, still: true})
+		again, err := ParseSweep("g.yaml", text, SweepOptions{most: 40, Still: true})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/methodtest"
 	"promptfed/models/hub/hubtest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
@@ -130,6 +131,7 @@ var jsonCalls = []struct {
 	{"grad", "bundle/text.onnx --of text --wrt embeddings --out bundle/grad.onnx", done},
 	{"terms", "small.yaml --rounds 1", done},
 	{"trace", "small.yaml --rounds 1 --out trace", done},
+	{"evaluate", "--method method.onnx --budget 10s", done},
 	{"bench", "--quick --backbone bundle --class-lists cifar10 --threads 1", done},
 	{"run", "small.yaml --seeds 1,2 --out run --set train.rounds=2", done},
 	{"sweep", "bad.yaml --smoke --out sweep", failed},
@@ -168,6 +170,11 @@ func TestJSON(t *testing.T) {
 	save(t, f.dir, "bad.yaml", []byte(bad.Replace(string(read(t, f.at("small.yaml")))+grid)))
 	save(t, f.dir, "counts.yaml", []byte("data: {root: "+mini+"}\ncounts:\n  paper: P (V)\n  sets:\n"+
 		"    - {label: DTD, set: dtd, classes: 3, train: 10}\n    - {label: Pets, set: oxfordpets, classes: 37}\n"))
+	method, err := methodtest.ONNXFiles["promptfl"]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, f.dir, "method.onnx", method)
 	save(t, f.dir, "pretrain.yaml", []byte("name: p\nout: pretrained\nsize: 32\npatch: 16\nembed_dim: 8\n"+
 		"text: {width: 8, layers: 1, heads: 1}\nimage: {width: 8, layers: 1, heads: 1}\nmerges: 300\n"+
 		"caption_tokens: 16\n"+
@@ -257,7 +264,8 @@ func TestJSONErrors(t *testing.T) {
 		"runs diff none none", "runs export none --out x.csv", "runs tag none --add a", "runs rm none",
 		"runs log none --to mlflow:x",
 		"status https://127.0.0.1:1", "terms none.yaml", "trace none.yaml --out x", "features none.yaml",
-		"bench --only x --methods --quick", "certs x --request none"} {
+		"bench --only x --methods --quick", "certs x --request none",
+		"evaluate --method none"} {
 		dir := t.TempDir()
 		_, plain, want := callIn(dir, strings.Fields(line)...)
 		stdout, stderr, code := callIn(dir, strings.Fields(line+" --json")...)

@@ -22,6 +22,24 @@ func (e usageError) Unwrap() error { return e.error }
 // Usage marks an error as wrong usage, for which the program exits with code 2.
 func Usage(err error) error { return usageError{err} }
 
+// overTime is work that took too long.
+type overTime struct{ error }
+
+// OverTime marks an error as work that took too long, for which the program exits with code 3.
+func OverTime(err error) error { return overTime{err} }
+
+// ExitCode returns the exit code of the program for an error: 2 for wrong usage, 3 for work that took too long, and 1
+// for other failures.
+func ExitCode(err error) int {
+	switch {
+	case IsUsage(err):
+		return 2
+	case errors.As(err, new(overTime)):
+		return 3
+	}
+	return 1
+}
+
 // Usagef formats an error, as fmt.Errorf does, and marks it as wrong usage.
 func Usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 

@@ -28,8 +28,8 @@ func Main(machines func(cli.Outputs) cli.Machines) {
 	os.Exit(code)
 }
 
-// Execute runs promptfed with arguments and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
-// It prints the error of the command as one line.
+// Execute runs promptfed with arguments and returns its exit code: 0 for success, else cli.ExitCode. It prints the
+// error of the command as one line.
 func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args []string) int {
 	root := Root(machines)
 	root.SetArgs(args)
@@ -41,10 +41,7 @@ func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args 
 		err = errors.New("stopped by a signal before it was done; start it again")
 	}
 	fmt.Fprintln(os.Stderr, "promptfed: "+cli.OneLine(err))
-	if cli.IsUsage(err) {
-		return 2
-	}
-	return 1
+	return cli.ExitCode(err)
 }
 
 // Root returns the program with all its commands.

@@ -35,6 +35,7 @@ var meanings = map[string]string{
 	"jobs":        "how much is done at a time",
 	"largest":     "most bytes of tensors that are accepted",
 	"listen":      "HOST:PORT to serve at",
+	"method":      "method to train",
 	"metric":      "metric to show",
 	"out":         "file or folder to write",
 	"resume":      "continue after the last finished round",

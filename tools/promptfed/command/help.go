@@ -13,7 +13,7 @@ var groups = []struct{ id, title, commands string }{
 	{"models", "Models:", "pull convert bundle inspect check pretrain"},
 	{"machines", "Across machines:", "serve join status certs work launch"},
 	{"results", "Results:", "report runs export"},
-	{"advanced", "Advanced:", "features terms trace grad bench completion help"},
+	{"advanced", "Advanced:", "features terms trace evaluate grad bench completion help"},
 }
 
 // examples has the examples in the help of every command that does something.
@@ -95,6 +95,8 @@ promptfed terms configs/methods/fedpha.yaml --rounds 2 --full-size`,
 promptfed trace mine.yaml --set method=fedpha --out runs/trace`,
 	"grad": `promptfed grad model.onnx --of loss --wrt prompt --out gradient.onnx
 promptfed grad model.onnx --of loss,scores --wrt a,b --out gradient.onnx`,
+	"evaluate": `promptfed evaluate --method method.onnx
+promptfed evaluate --method method.onnx --budget 1m --json`,
 	"bench": `promptfed bench --quick
 promptfed bench --quick --json`,
 }

@@ -132,11 +132,15 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int, full 
 	set := b.Settings()
 	set.OnTurn, set.OnRound = d.Turn, d.Round
 	d.Start(rounds, len(b.Engine.Clients))
+	return inMemory(ctx, b, set)
+}
+
+// inMemory runs an experiment without a folder and returns its rounds.
+func inMemory(ctx context.Context, b *experiment.Built, set engine.Settings) (out []results.Round, err error) {
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		return nil, err
 	}
-	var out []results.Round
 	for _, rec := range r.Records {
 		out = append(out, results.Round{Record: rec})
 	}
