@@ -17,28 +17,23 @@ import (
 // engineFunctions are the functions that Metadata.Functions may name, with their numbers of arguments.
 var engineFunctions = map[string]int{"cosine": 2, "cross_entropy": 1, "project": 2, "transport": 1}
 
-// check refuses unknown functions, arguments and options.
-func (f Function) check() error {
+// decoded refuses unknown functions, arguments and options, and returns the options of project and transport.
+func (f Function) decoded() (options any, err error) {
 	n, ok := engineFunctions[f.Function]
 	switch {
 	case !ok:
-		return fmt.Errorf("%.30q is not one of %s", f.Function,
+		return nil, fmt.Errorf("%.30q is not one of %s", f.Function,
 			strings.Join(slices.Sorted(maps.Keys(engineFunctions)), ", "))
 	case len(f.Of) != n:
-		return fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(f.Of))
+		return nil, fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(f.Of))
+	case f.Function == "project":
+		return f.project()
+	case f.Function == "transport":
+		return f.transport()
+	case f.Options != nil:
+		return nil, fmt.Errorf("%s has no options", f.Function)
 	}
-	switch f.Function {
-	case "project":
-		_, err := f.project()
-		return err
-	case "transport":
-		_, err := f.transport()
-		return err
-	}
-	if f.Options != nil {
-		return fmt.Errorf("%s has no options", f.Function)
-	}
-	return nil
+	return nil, nil
 }
 
 func (f Function) project() (projection.OfPrompt, error) {
@@ -114,6 +109,22 @@ func (b *binder) function(name string) graph.Node {
 		}
 	}
 	rank := func(i int) int { return in[i].Rank() }
+	switch o := b.m.file.options[name].(type) {
+	case projection.OfPrompt:
+		for i, n := range in {
+			if n.Rank() != 2 || !n.Shape()[1].Is(b.task.Width) {
+				return wrong(i, "[T,w]")
+			}
+		}
+		return o.Apply(b.s, name, in[0], in[1])
+	case optimaltransport.Entropic:
+		shape := in[0].Shape()
+		if len(shape) != 4 || shape[1] != graph.Sym("B") || !shape[0].Static() || !shape[2].Static() ||
+			!shape[3].Static() {
+			return wrong(0, "similarities [N,B,C,M]")
+		}
+		return o.Plan(in[0].Detach())
+	}
 	switch use.Function {
 	case "cosine":
 		if rank(0) != 2 || rank(1) != 2 || in[0].Shape()[1] != in[1].Shape()[1] {
@@ -125,24 +136,6 @@ func (b *binder) function(name string) graph.Node {
 			return wrong(0, "[B,C]")
 		}
 		return b.s.WithoutTerms().CrossEntropy(in[0])
-	case "project":
-		if o, err := use.project(); err == nil {
-			for i, n := range in {
-				if n.Rank() != 2 || !n.Shape()[1].Is(b.task.Width) {
-					return wrong(i, "[T,w]")
-				}
-			}
-			return o.Apply(b.s, name, in[0], in[1])
-		}
-	case "transport":
-		if o, err := use.transport(); err == nil {
-			shape := in[0].Shape()
-			if len(shape) != 4 || shape[1] != graph.Sym("B") || !shape[0].Static() || !shape[2].Static() ||
-				!shape[3].Static() {
-				return wrong(0, "similarities [N,B,C,M]")
-			}
-			return o.Plan(in[0].Detach())
-		}
 	}
 	return b.fail("%s cannot be computed", key)
 }

@@ -163,6 +163,19 @@ func TestBadFiles(t *testing.T) {
 		`reads "x", which is neither`: meta(func(m *fromfile.Metadata) {
 			m.Functions = map[string]fromfile.Function{"f": {Function: "cross_entropy", Of: []string{"x"}}}
 		}),
+		`function "a b": a name has letters`: meta(func(m *fromfile.Metadata) {
+			m.Functions = map[string]fromfile.Function{"a b": {Function: "cross_entropy", Of: []string{"logits"}}}
+		}),
+		`function "f": options: "json: unknown field`: meta(func(m *fromfile.Metadata) {
+			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"param/ctx",
+				"param/ctx"}, Options: []byte(`{"x":1}`)}}
+		}),
+		`text "a/": a name has letters`: meta(func(m *fromfile.Metadata) {
+			m.Texts = map[string]fromfile.Layout{"a/": {}}
+		}),
+		`text "x" is no parameter`: meta(func(m *fromfile.Metadata) {
+			m.Texts = map[string]fromfile.Layout{"x": {Position: "front"}}
+		}),
 		"branches and loops are refused": node("Loop"),
 		"draws random numbers":           node("RandomNormalLike"),
 		"has no definition here":         node("NonMaxSuppression"),

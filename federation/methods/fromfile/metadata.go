@@ -110,7 +110,7 @@ const (
 	maxRank     = 8
 )
 
-// plainName are names of declared tensors.
+// plainName are names of declared tensors, functions and texts.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 
 // metadataOf returns the checked metadata of a model.
@@ -198,10 +198,25 @@ func (m Metadata) check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
 		l := m.Texts[name]
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("text %.60q: %w", name, err)
+		}
 		if !slices.Contains([]string{"", "end", "middle", "front"}, l.Position) || l.ReadOffset < 0 ||
 			l.ReadOffset > maxTokens {
 			return fmt.Errorf("text %.60q: position is end, middle or front, and read_offset 0 to %d", name, maxTokens)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Functions)) {
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("function %.60q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if !plainName.MatchString(name) || len(name) > 60 {
+		return errors.New("a name has letters, digits, and _ . - / between them, at most 60")
 	}
 	return nil
 }
@@ -218,8 +233,8 @@ func (t Tensor) has(sym string) bool {
 }
 
 func (m Metadata) checkTensor(name string, t Tensor, symbols ...string) error {
-	if !plainName.MatchString(name) || len(name) > 60 {
-		return errors.New("a name has letters, digits, and _ . - / between them, at most 60")
+	if err := checkName(name); err != nil {
+		return err
 	}
 	if _, ok := m.parameter(t.Like); t.Like != "" && (!ok || t.Shape != nil) {
 		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", t.Like)

@@ -18,6 +18,7 @@ type file struct {
 	graph    *graph.File
 	terms    map[graph.Node]string // scalar outputs beside the loss, by value
 	detached map[string]bool
+	options  map[string]any // of the functions that have some
 }
 
 // Bounds of a graph, before and after sizes are bound.
@@ -69,7 +70,7 @@ func read(content []byte) (*file, error) {
 	if err := checkModel(m); err != nil {
 		return nil, err
 	}
-	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{}}
+	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{}, options: map[string]any{}}
 	if f.meta, err = metadataOf(m); err != nil {
 		return nil, err
 	}
@@ -153,7 +154,8 @@ func (f *file) checkNames() error {
 	argument := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Functions)) {
 		use := f.meta.Functions[name]
-		if err := use.check(); err != nil {
+		var err error
+		if f.options[name], err = use.decoded(); err != nil {
 			return fmt.Errorf("function %.60q: %w", name, err)
 		}
 		for _, of := range use.Of {
@@ -161,6 +163,11 @@ func (f *file) checkNames() error {
 				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, of)
 			}
 			argument[of] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.meta.Texts)) {
+		if !f.knownInput("text/" + name) {
+			return fmt.Errorf("text %.60q is no parameter, no function and no output prompt/%.60s", name, name)
 		}
 	}
 	for _, in := range f.graph.Inputs() {
