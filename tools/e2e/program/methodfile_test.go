@@ -6,15 +6,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 	"promptfed/tools/e2e/proctest"
 )
 
 // A method from a file trains, and its run folder needs the file no more: the run is resumed and reported, classifies
-// and exports without it. Another file is another experiment. A client on another machine runs the server's file only
-// if it is told to, by the file's digest, and then both learn what one process learns.
+// and exports without it. A run that is killed continues to the same bytes. Another file is another experiment. A client
+// on another machine runs the server's file only if it is told to, by the file's digest, and then both learn what one
+// process learns.
 func TestMethodFile(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -41,6 +44,27 @@ func TestMethodFile(t *testing.T) {
 	if _, said, code := call("run", conf, "--out", at("run"), "--resume", "--set", "options.file="+
 		at("other.onnx")); code != usage || !strings.Contains(said, "options.file is scaffold.onnx sha256:") {
 		t.Errorf("another file: exit %d, %s", code, said)
+	}
+
+	const many = "train.rounds=40"
+	mustRun(t, "run", conf, "--out", at("whole"), "--set", many)
+	kills := 0
+	for _, rounds := range []int{1, 8, 20} {
+		p := start(t, "run", conf, "--out", at("killed"), "--resume", "--set", many)
+		for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+			b, _ := os.ReadFile(at("killed/" + record.RoundsFile))
+			if bytes.Count(b, []byte("\n")) > rounds {
+				break
+			}
+		}
+		p.Process.Kill()
+		if <-p.done; p.err != nil {
+			kills++
+		}
+	}
+	mustRun(t, "run", conf, "--out", at("killed"), "--resume", "--set", many)
+	if kills < 2 || !bytes.Equal(together(t, at("killed")), together(t, at("whole"))) {
+		t.Errorf("after %d kills the run learned something else", kills)
 	}
 
 	digest, addr := layer.Digest(content), proctest.FreeAddress(t, "127.0.0.1")
