@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
@@ -31,7 +32,7 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 var ONNXFiles = map[string]func() ([]byte, error){
 	"promptfl": promptFLFile, "promptfl-l2": l2File, "fedprox": fedProxFile, "fedotp": fedOTPFile,
 	"fedotp-unrolled": unrolledFile, "fedpha": fedPHAFile, "scaffold": scaffoldFile,
-	"kgcoop": kgCoOpFile, "inputs": inputsFile, "per-image": perImageFile, "noise": noiseFile,
+	"kgcoop": kgCoOpFile, "kgcoop-words": kgCoOpWordsFile, "inputs": inputsFile, "per-image": perImageFile, "noise": noiseFile,
 }
 
 // ONNXOption returns the option file of one of ONNXFiles.
@@ -229,8 +230,18 @@ func scaffoldFile() ([]byte, error) {
 // Knowledge is kgcoop's lambda.
 const Knowledge = 8
 
-func kgCoOpFile() ([]byte, error) {
-	return ONNXFile(onePrompt, func(g *graph.Graph) []graph.Output {
+func kgCoOpFile() ([]byte, error) { return kgCoOp(onePrompt) }
+
+// kgCoOpWordsFile begins at words, more than it has tokens.
+func kgCoOpWordsFile() ([]byte, error) {
+	meta := onePrompt
+	meta.Parameters = slices.Clone(meta.Parameters)
+	meta.Parameters[0].Words = prompts.PhotoPrompt
+	return kgCoOp(meta)
+}
+
+func kgCoOp(meta fromfile.Metadata) ([]byte, error) {
+	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
 		z, ce := plainPromptFL(g)
 		hand := g.Input("hand", graph.Float, graph.Shape{classes, dim})
 		near := textIn(g, "ctx").Mul(hand).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(Knowledge)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
 )
 
@@ -178,14 +179,14 @@ func (b *binder) input(name string) graph.Node {
 	}
 	switch kind {
 	case "param":
-		return s.Param(rest)
+		return b.parameter(s, rest)
 	case "received":
 		if b.server() {
 			return s.Broadcast(name, b.m.parameterShape(rest, t)...)
 		}
-		return s.Received().Param(rest)
+		return b.parameter(s.Received(), rest)
 	case "before":
-		return s.LastTrained().Param(rest)
+		return b.parameter(s.LastTrained(), rest)
 	case "text":
 		return b.text(rest)
 	case "function":
@@ -215,6 +216,16 @@ func (b *binder) input(name string) graph.Node {
 	return b.fail("input %s is not known", name)
 }
 
+// parameter returns a parameter, with its words where it is a prompt of a step. At the end of a turn, as on the server,
+// it is the offset from them.
+func (b *binder) parameter(s *method.Scope, name string) graph.Node {
+	p, _ := b.m.file.meta.parameter(name)
+	if p.Words == "" || b.role == ofFinish {
+		return s.TrainedValue(name)
+	}
+	return prompts.OffsetContext{Tokens: b.m.length(p, b.task), Words: p.Words}.Full(s, name)
+}
+
 func (b *binder) server() bool { return b.role == ofServer }
 
 // text returns the class features of a prompt: a parameter, a function's value, or the output prompt/NAME.
@@ -236,7 +247,7 @@ func (b *binder) text(name string) graph.Node {
 	} else if _, function := b.m.file.meta.Functions[name]; function {
 		p.Ctx = of.function(name)
 	} else {
-		p.Ctx = of.s.Param(name)
+		p.Ctx = of.parameter(of.s, name)
 	}
 	if b.s.Graph().Err() != nil {
 		return p.Ctx

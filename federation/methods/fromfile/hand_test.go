@@ -132,6 +132,13 @@ func TestBadFiles(t *testing.T) {
 		"declared twice": meta(func(m *fromfile.Metadata) {
 			m.Parameters = append(m.Parameters, m.Parameters[0])
 		}),
+		`projects off "param/ctx", which begins at words`: meta(func(m *fromfile.Metadata) {
+			m.Parameters[0].Words = "a photo of a"
+			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"logits", "param/ctx"}}}
+		}),
+		"words need shape": meta(func(m *fromfile.Metadata) {
+			m.Parameters[0].Words, m.Parameters[0].Value = "a photo of a", 1
+		}),
 		"tokens is 0": meta(func(m *fromfile.Metadata) { m.Parameters[0].Tokens = 0 }),
 		"is no size": meta(func(m *fromfile.Metadata) {
 			m.Parameters[0].Shape[1].Sym = "Q"

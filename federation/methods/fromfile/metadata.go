@@ -53,6 +53,9 @@ type Parameter struct {
 	Tensor
 	Owner  string `json:"owner"`            // shared or private
 	Tokens int    `json:"tokens,omitempty"` // T, unless an option sets it
+	// Words are not empty where the parameter is a prompt [T,w] that begins at their embeddings. The server has the
+	// offset from them.
+	Words string `json:"words,omitempty"`
 }
 
 // Layout is the layout of a text around a prompt.
@@ -106,6 +109,7 @@ const (
 	maxMetadata = 1 << 16 // bytes
 	maxDeclared = 256     // tensors of one kind
 	maxTokens   = 1024    // T
+	maxWords    = 1000    // bytes
 	maxStd      = 1e3
 	maxRank     = 8
 )
@@ -173,6 +177,9 @@ func (m Metadata) check() error {
 			return fmt.Errorf("%s: like is for other tensors; give a shape", at)
 		case p.Tokens < 0 || p.Tokens > maxTokens || p.Tokens == 0 && p.has("T"):
 			return fmt.Errorf("%s: tokens is %d; a shape with T needs 1 to %d", at, p.Tokens, maxTokens)
+		}
+		if p.Words != "" && (fmt.Sprint(p.Shape) != "[T w]" || p.Value != 0 || len(p.Words) > maxWords) {
+			return fmt.Errorf("%s: words need shape [T,w], no value, and at most %d bytes", at, maxWords)
 		}
 		seen[p.Name] = true
 		if err := m.checkTensor(p.Name, p.Tensor, "T", "w", "D", "C"); err != nil {

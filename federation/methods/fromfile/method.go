@@ -49,7 +49,7 @@ func (m ONNX) View() method.View {
 func (m ONNX) Params(t method.ClientSpec) []method.Param {
 	var out []method.Param
 	for _, p := range m.file.meta.Parameters {
-		x := method.Param{Name: p.Name, Shape: m.parameterShape(p.Name, t), Std: p.Std}
+		x := method.Param{Name: p.Name, Shape: m.parameterShape(p.Name, t), Std: p.Std, Words: p.Words}
 		if p.Owner == method.Private.String() {
 			x.Owner = method.Private
 		}

@@ -158,6 +158,12 @@ func (f *file) checkNames() error {
 		if f.options[name], err = use.decoded(); err != nil {
 			return fmt.Errorf("function %.60q: %w", name, err)
 		}
+		if use.Function == "project" {
+			if p, _ := f.meta.parameter(strings.TrimPrefix(use.Of[1], "param/")); p.Words != "" {
+				return fmt.Errorf("function %.60q projects off %.60q, which begins at words; it must have none", name,
+					use.Of[1])
+			}
+		}
 		for _, of := range use.Of {
 			if _, ok := outputs[of]; !ok && !f.knownInput(of) {
 				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, of)
