@@ -20,18 +20,35 @@ enum {
 	KernelContext_ParallelFor = 274,
 };
 
+struct tile;
 typedef const void *const *table;
 
-// newDomain creates the domain with the operators of kernels.c, for all sessions. It returns an OrtStatus.
-void *newDomain(table t, void **domain);
+// Levels of vector instructions. With PLAIN, code uses those that every processor of the architecture has.
+enum { PLAIN, AVX2, AVX512 };
 
-// hasProduct reports whether this processor runs the operator Product.
-int hasProduct(void);
+// newDomain creates the domain with the operators of kernels.c, for all sessions and a processor of this level. It
+// returns an OrtStatus.
+void *newDomain(table t, int level, void **domain);
 
-enum { PANEL = 32 }; // adjacent columns of a packed matrix
+// form is the operator Product for one instruction set (product.c).
+typedef struct {
+	const char *name;
+	int level;
+	int64_t panel, tile, tall; // adjacent columns of a packed matrix; rows that are computed together, and in one block
+	int64_t flops;             // of peak(1)
+	float (*peak)(int64_t n, float x);
+	void (*rows[13])(const struct tile *t); // by number of rows
+} form;
 
-// packWeights copies w [k,n], or the transpose of w [n,k], into panels [n/PANEL,k,PANEL].
-void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to);
+// formAt returns the i-th form that a processor of this level runs, the fastest first, or NULL.
+const form *formAt(int level, size_t i);
 
-// allocatePanels allocates memory for panels, aligned to a cache line.
+// peak multiplies and adds in registers, and returns the number of operations, which is proportional to n.
+double peak(const form *f, int64_t n);
+
+// packWeights copies w [k,n], or the transpose of w [n,k], into panels [n/panel,k,panel].
+void packWeights(const float *w, int64_t k, int64_t n, int transposed, int64_t panel, float *to);
+
+// allocatePanels allocates memory for panels, aligned to a cache line, which freePanels frees.
 void *allocatePanels(size_t bytes);
+void freePanels(void *panels);

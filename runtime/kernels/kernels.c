@@ -408,6 +408,8 @@ typedef struct {
 	float scale;
 } state;
 
+static int level; // of vector instructions that this processor has
+
 enum { LARGE = 1 << 21 }; // multiplications: runs with fewer take one thread, because waking others costs more
 
 static void *wrong(table t, const char *message) {
@@ -420,7 +422,7 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 	*s = (state){t, o, 1, 0, 0, 1};
 	*out = s;
 	if (o->run == product)
-		return !hasProduct() ? wrong(t, "product: this processor has no AVX-512") :
+		return !formAt(level, 0) ? wrong(t, "product: this processor has no AVX2, AVX-512 or NEON") :
 			((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
 	int spans = o->run == attention || o->run == attentionGrad;
 	if (!spans && o->run != sequences && o->run != sequencesGrad) return NULL;
@@ -510,8 +512,10 @@ static void *computeState(void *data, void *context) {
 	} else if (s->op->run == product) {
 		j.width = rank[0] ? shape[0][rank[0] - 1] : 0;
 		j.rows = j.width ? count(shape[0]) / j.width : 0;
-		j.columns = shape[1][0] * PANEL;
-		if (j.width < 1 || shape[1][1] != j.width || shape[1][2] != PANEL || rank[1] != 3 ||
+		j.columns = shape[1][0] * shape[1][2];
+		for (size_t i = 0; (j.form = formAt(level, i)) && j.form->panel != shape[1][2]; i++)
+			;
+		if (j.width < 1 || shape[1][1] != j.width || !j.form || rank[1] != 3 ||
 			(j.in[2] && count(shape[2]) != j.columns))
 			return wrong(t, "product: shapes do not fit");
 		j.units = shape[1][0];
@@ -565,7 +569,8 @@ static const op ops[] = {
 	OP("Product", 3, 1, product),
 };
 
-void *newDomain(table t, void **domain) {
+void *newDomain(table t, int ofProcessor, void **domain) {
+	level = ofProcessor;
 	void *status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
 	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++)
 		status = ((void *(*)(void *, const op *))t[CustomOpDomain_Add])(*domain, &ops[i]);

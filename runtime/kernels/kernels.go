@@ -10,25 +10,52 @@ import "C"
 import (
 	"errors"
 	"unsafe"
+
+	"golang.org/x/sys/cpu"
 )
 
-const (
-	panelWidth = C.PANEL // columns of a packed matrix that are adjacent in memory
+// minProduct is the smallest number of elements of a matrix for which Product is used. ONNX Runtime multiplies by
+// smaller matrices as fast, because they stay in the processor's caches (BenchmarkProducts in runtime/ort).
+const minProduct = 1 << 16
 
-	// minProduct is the smallest number of elements of a matrix for which Product is used. ONNX Runtime multiplies by
-	// smaller matrices as fast, because they stay in the processor's caches (BenchmarkProducts in runtime/ort).
-	minProduct = 1 << 16
-)
+// InstructionSet is a set of vector instructions for which the operator Product is written.
+type InstructionSet struct {
+	Name string // avx512, avx2 or neon
+	form *C.form
+}
+
+// InstructionSets lists those that this processor has, the fastest first.
+func InstructionSets() (out []InstructionSet) {
+	for {
+		form := C.formAt(level(), C.size_t(len(out)))
+		if form == nil {
+			return out
+		}
+		out = append(out, InstructionSet{C.GoString(form.name), form})
+	}
+}
+
+// Peak multiplies and adds in registers of one core, and returns the number of operations, which is proportional to n.
+// No product is faster.
+func (s InstructionSet) Peak(n int) float64 { return float64(C.peak(s.form, C.int64_t(n))) }
+
+// level returns the level of vector instructions. GODEBUG=cpu.avx512f=off makes a processor one without AVX-512.
+func level() C.int {
+	switch x := cpu.X86; {
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL:
+		return C.AVX512
+	case x.HasAVX2 && x.HasFMA:
+		return C.AVX2
+	}
+	return C.PLAIN
+}
 
 // NewDomain creates the custom operator domain onnx.Kernels, to be added to the options of sessions. api is ONNX
 // Runtime's OrtApi table; status is an OrtStatus, nil on success.
 func NewDomain(api unsafe.Pointer) (domain, status unsafe.Pointer) {
-	status = C.newDomain(C.table(api), &domain)
+	status = C.newDomain(C.table(api), level(), &domain)
 	return domain, status
 }
-
-// HasProduct reports whether this processor runs the operator Product, which needs AVX-512.
-func HasProduct() bool { return C.hasProduct() != 0 }
 
 // Pack returns a copy of the matrix at the start of data, float32 in row order, in panels. Free releases the copy.
 func (m PackedMatrix) Pack(data []byte) (panels unsafe.Pointer, err error) {
@@ -40,9 +67,9 @@ func (m PackedMatrix) Pack(data []byte) (panels unsafe.Pointer, err error) {
 		transposed = 1
 	}
 	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(m.K), C.int64_t(m.N), transposed,
-		(*C.float)(panels))
+		C.int64_t(m.Panel), (*C.float)(panels))
 	return panels, nil
 }
 
 // Free releases memory that Pack allocated.
-func Free(panels unsafe.Pointer) { C.free(panels) }
+func Free(panels unsafe.Pointer) { C.freePanels(panels) }

@@ -23,6 +23,7 @@ typedef struct {
 	int64_t rows, width; // of the first input; for attention: number of tokens, width of the queries
 	int64_t heads, keys, length; // length: rows of a sequence
 	int64_t columns;             // of a product
+	const form *form;            // of a product
 	float scale;
 	int64_t units, parts; // number of units (rows, heads of attention, or panels of a product), and of parts
 	float *room;          // scratch memory, roomOfPart floats for each part; NULL if the operator needs none

@@ -6,11 +6,12 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// PackedMatrix is a matrix [K,N] in the layout that the operator Product reads: panels [N/panel,K,panel] of adjacent
+// PackedMatrix is a matrix [K,N] in the layout that the operator Product reads: panels [N/Panel,K,Panel] of adjacent
 // columns.
 type PackedMatrix struct {
 	Name       string // of the initializer
 	K, N       int64
+	Panel      int64
 	Transposed bool // the file stores the matrix as [N,K]
 }
 
@@ -18,9 +19,10 @@ type PackedMatrix struct {
 // the right input is a float32 matrix in a file, has at least minProduct elements, and has whole panels of columns. If
 // only an Add reads the result and adds a bias [N], then Product adds the bias too. Other products stay, because ONNX
 // Runtime computes products of constants once. The initializers of the packed matrices name the place in the file, but
-// their elements are in another order: the caller supplies them (PackedMatrix.Pack). m is not changed.
-func RewriteProducts(m *onnx.ModelProto) (*onnx.ModelProto, []PackedMatrix) {
-	return rewriteProducts(m, panelWidth, minProduct)
+// their elements are in another order: the caller supplies them (PackedMatrix.Pack). m is not changed. The width of the
+// panels selects the instruction set of a Product.
+func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []PackedMatrix) {
+	return rewriteProducts(m, int64(s.form.panel), minProduct)
 }
 
 func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
@@ -93,7 +95,7 @@ func (r *productRewriter) node(n *onnx.NodeProto) {
 		if r.uses[matrix.Name]--; !slices.Contains(r.packed, p) {
 			r.packed = append(r.packed, p)
 			panels := onnx.ShallowCopy(matrix)
-			panels.Name, panels.Dims = p.Name, []int64{p.N / r.panel, p.K, r.panel}
+			panels.Name, panels.Dims = p.Name, []int64{p.N / p.Panel, p.K, p.Panel}
 			r.panels = append(r.panels, panels)
 		}
 		n = &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
@@ -117,7 +119,7 @@ func (r *productRewriter) matrix(n *onnx.NodeProto) (p PackedMatrix, ok bool) {
 	if t == nil || len(t.Dims) != 2 || !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
 		return p, false
 	}
-	p = PackedMatrix{Name: onnx.Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1]}
+	p = PackedMatrix{Name: onnx.Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1], Panel: r.panel}
 	for _, a := range n.Attribute {
 		switch {
 		case a.Name == "transB" && a.I == 1:

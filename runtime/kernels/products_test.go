@@ -119,7 +119,7 @@ func TestRewriteProducts(t *testing.T) {
 			}
 		}
 		for _, p := range packed {
-			if p.K != 8 || p.N != 8 || p.Transposed != strings.HasSuffix(p.Name, "/transposed") ||
+			if p.K != 8 || p.N != 8 || p.Panel != 4 || p.Transposed != strings.HasSuffix(p.Name, "/transposed") ||
 				!slices.ContainsFunc(got.Graph.Initializer, func(w *onnx.TensorProto) bool {
 					at, err := onnx.ExternalOf(w)
 					return w.Name == p.Name && slices.Equal(w.Dims, []int64{2, 8, 4}) && err == nil &&

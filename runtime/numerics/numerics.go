@@ -29,10 +29,11 @@ type Fingerprint struct {
 	Library   string `json:"onnxruntime"`
 	Provider  string `json:"provider"`
 
-	Optimization string `json:"optimization"` // level of graph optimisation
-	Threads      int    `json:"threads"`      // within one operator
-	Prepack      bool   `json:"prepack"`      // weights are packed
-	OwnProducts  bool   `json:"own_products"` // the operator Product computes products with packed weights
+	Optimization string `json:"optimization"`       // level of graph optimisation
+	Threads      int    `json:"threads"`            // within one operator
+	Prepack      bool   `json:"prepack"`            // weights are packed
+	OwnProducts  bool   `json:"own_products"`       // the operator Product computes products with packed weights
+	Products     string `json:"products,omitempty"` // what computes them, if an option names it, not the processor
 }
 
 // MachineFingerprint returns the part of a fingerprint that depends on the machine and on Go. The caller adds C

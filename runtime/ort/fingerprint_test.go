@@ -46,9 +46,12 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("%s: %q", field, d)
 		}
 	}
-	own, plain := of(ort.Options{Provider: ort.CPU, Prepack: true}), of(ort.Options{Provider: ort.CPU, Prepack: true,
-		PlainProducts: true})
-	if d := own.Differences(plain); own.OwnProducts && (len(d) != 1 || !strings.HasPrefix(d[0], "own_products: ")) {
-		t.Errorf("products of its own: %q", d)
+	digests := map[string]bool{of(ort.Options{Provider: ort.CPU, Prepack: true}).Digest(): true}
+	for _, products := range everyProduct() {
+		f := of(ort.Options{Provider: ort.CPU, Prepack: true, Products: products})
+		if f.OwnProducts != (products != ort.PlainProducts) || f.Products != products || digests[f.Digest()] {
+			t.Errorf("%s products: %+v", products, f)
+		}
+		digests[f.Digest()] = true
 	}
 }

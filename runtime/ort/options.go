@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,9 @@ const (
 	CUDA = "cuda"
 	Auto = "auto" // CUDA if it works, otherwise CPU
 )
+
+// PlainProducts in Options.Products stands for ONNX Runtime's products.
+const PlainProducts = "onnxruntime"
 
 // DefaultProvider is the provider of options that name none. Only tests change it (orttest), before the first session.
 var DefaultProvider = CPU
@@ -65,12 +69,13 @@ type Options struct {
 	NoArena bool
 	// Prepack stores a second copy of constant weights in the layout of the matrix kernels: one copy for all sessions
 	// over one folder of external weights, otherwise private memory of the session, which also loads for longer.
-	// Products of fewer than about 100 rows take a fifth to a third less time. With external weights and AVX-512, the
-	// operator Product of runtime/kernels computes them. Without Prepack, external weights are mapped from their file,
-	// and all sessions share them.
+	// Products of fewer than about 100 rows take a fifth to a third less time. With external weights and AVX2, AVX-512
+	// or NEON, the operator Product of runtime/kernels computes them. Without Prepack, external weights are mapped from
+	// their file, and all sessions share them.
 	Prepack bool
-	// PlainProducts uses ONNX Runtime's products with packed weights in place of the operator Product, for comparison.
-	PlainProducts bool
+	// Products names what computes products with packed weights, for comparison: an instruction set of the operator
+	// Product, or PlainProducts. The empty string is the first one of kernels.InstructionSets.
+	Products string
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
@@ -117,6 +122,10 @@ func (o Options) check() error {
 	default:
 		return fmt.Errorf("ort: unknown provider %q: use cpu, cuda or auto", o.Provider)
 	}
+	products := []string{"", PlainProducts}
+	for _, s := range kernels.InstructionSets() {
+		products = append(products, s.Name)
+	}
 	switch {
 	case o.Device < 0 || o.Devices < 0:
 		return fmt.Errorf("ort: device %d and %d devices: devices count from 0", o.Device, o.Devices)
@@ -126,13 +135,21 @@ func (o Options) check() error {
 		return fmt.Errorf("ort: %d threads: use 0 for one thread", o.IntraThreads)
 	case o.OptLevel < OptAll || o.OptLevel > OptNone:
 		return fmt.Errorf("ort: unknown optimisation level %d", o.OptLevel)
+	case !slices.Contains(products, o.Products):
+		return fmt.Errorf("ort: no products of %q: this processor has %s", o.Products, strings.Join(products[1:], ", "))
 	}
 	return nil
 }
 
-// ownProducts reports whether the operator Product computes products with packed weights.
-func (o Options) ownProducts() bool {
-	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && kernels.HasProduct()
+// products returns the instruction set with which the operator Product computes products with packed weights, if it
+// does.
+func (o Options) products() (set kernels.InstructionSet, own bool) {
+	sets := kernels.InstructionSets()
+	i := slices.IndexFunc(sets, func(s kernels.InstructionSet) bool { return o.Products == "" || o.Products == s.Name })
+	if i < 0 || o.Provider != CPU || !o.Prepack || o.Bind {
+		return set, false
+	}
+	return sets[i], true
 }
 
 // Fingerprint returns everything besides the graph and its inputs that determines the bits of the results of a session
@@ -156,7 +173,8 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	f.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", f.Compilers, compilerC(), libraryC()))
 	f.Library, f.Provider = version+", "+strings.TrimPrefix(a.buildInfo(), "ORT Build Info: "), o.Provider
 	f.Optimization, f.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)
-	f.Prepack, f.OwnProducts = o.Prepack, o.ownProducts()
+	_, f.OwnProducts = o.products()
+	f.Prepack, f.Products = o.Prepack, o.Products
 	return f, nil
 }
 

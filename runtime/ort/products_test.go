@@ -86,15 +86,46 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	return m
 }
 
+// everyProduct names what computes products on this processor: the operator Product with each instruction set, and ONNX
+// Runtime.
+func everyProduct() []string { return append(ownProducts(), ort.PlainProducts) }
+
+func ownProducts() (names []string) {
+	for _, s := range kernels.InstructionSets() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// forOwnProducts runs a test for each instruction set of this processor.
+func forOwnProducts(t *testing.T, test func(t *testing.T, o ort.Options)) {
+	if len(ownProducts()) == 0 {
+		t.Skip("this processor has no AVX2, AVX-512 or NEON")
+	}
+	for _, name := range ownProducts() {
+		o := ort.Options{Prepack: true, Products: name, WeightsDir: t.TempDir()}
+		t.Run(name, func(t *testing.T) { test(t, o) })
+	}
+}
+
+// normal is a tensor of random numbers, with whose products sums are rounded.
+func normal(r *rand.Rand, shape ...int) *tensor.Tensor {
+	x := tensor.New(shape...)
+	for i := range x.Data {
+		x.Data[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
 // Products of integers are exact with the operator Product on any number of threads, and with ONNX Runtime. The sizes
-// are below and above a tile (12 rows), the blocks for the caches (384 rows, 512 columns), and the work for which
-// threads share a product.
+// are below and above a tile (6 or 12 rows), the blocks for the caches (96 or 384 rows, 512 columns), and the work for
+// which threads share a product.
 func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
 	file := 0
-	for _, x := range [][]int{{1, 512}, {11, 512}, {12, 1100}, {13, 1}, {25, 513}, {400, 1030}, {769, 512},
-		{2, 3, 2048}, {2048}, {1, 2, 1, 3, 600}, {0, 512}} {
+	for _, x := range [][]int{{1, 512}, {5, 512}, {6, 512}, {7, 512}, {11, 512}, {12, 1100}, {13, 1}, {25, 513},
+		{97, 512}, {400, 1030}, {769, 512}, {2, 3, 2048}, {2048}, {1, 2, 1, 3, 600}, {0, 512}} {
 		k := x[len(x)-1]
 		n := max(64, (1<<16+k-1)/k+31) / 32 * 32
 		for _, transposed := range []bool{false, true} {
@@ -108,16 +139,17 @@ func TestProducts(t *testing.T) {
 				p.b = whole(r, n)
 			}
 			want := multiplied(p.x, p.w, p.b, transposed, p.alpha)
-			for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, IntraThreads: 3},
-				{Prepack: true, PlainProducts: true}} {
-				o.WeightsDir = dir
-				s := open(t, p.model(t, dir), o)
-				if wantPacked := !o.PlainProducts && kernels.HasProduct(); (ort.Packed() == 1) != wantPacked {
-					t.Errorf("x %v, %+v: %d matrices are packed", x, o, ort.Packed())
-				}
-				equal(t, run(t, s, tensor.Map{"x": p.x})["y"], want)
-				if err := s.Close(); err != nil || ort.Packed() != 0 {
-					t.Errorf("%d matrices stay packed: %v", ort.Packed(), err)
+			for _, name := range everyProduct() {
+				for _, threads := range []int{1, 3} {
+					o := ort.Options{Prepack: true, Products: name, IntraThreads: threads, WeightsDir: dir}
+					s := open(t, p.model(t, dir), o)
+					if (ort.Packed() == 1) != (name != ort.PlainProducts) {
+						t.Errorf("x %v, %+v: %d matrices are packed", x, o, ort.Packed())
+					}
+					equal(t, run(t, s, tensor.Map{"x": p.x})["y"], want)
+					if err := s.Close(); err != nil || ort.Packed() != 0 {
+						t.Errorf("%d matrices stay packed: %v", ort.Packed(), err)
+					}
 				}
 			}
 		}
@@ -129,20 +161,14 @@ func TestProducts(t *testing.T) {
 // single running sum by 0.425 u sqrt(n/2) of its size: 8.1e-7 for 2048. In parts it is 0.425 u sqrt(512/2 + 4/2) =
 // 4.1e-7.
 func TestProductsRound(t *testing.T) {
-	if !kernels.HasProduct() {
-		t.Skip("this processor has no AVX-512")
-	}
+	forOwnProducts(t, productsRound)
+}
+
+func productsRound(t *testing.T, o ort.Options) {
 	const rows, k, n = 32, 2048, 64
-	r, dir := rand.New(rand.NewPCG(5, 6)), t.TempDir()
-	normal := func(shape ...int) *tensor.Tensor {
-		x := tensor.New(shape...)
-		for i := range x.Data {
-			x.Data[i] = float32(r.NormFloat64())
-		}
-		return x
-	}
-	p := products{x: normal(rows, k), w: normal(k, n), alpha: 1, file: "w"}
-	y := run(t, open(t, p.model(t, dir), ort.Options{Prepack: true, WeightsDir: dir}), tensor.Map{"x": p.x})["y"]
+	r := rand.New(rand.NewPCG(5, 6))
+	p := products{x: normal(r, rows, k), w: normal(r, k, n), alpha: 1, file: "w"}
+	y := run(t, open(t, p.model(t, o.WeightsDir), o), tensor.Map{"x": p.x})["y"]
 	var off, size float64
 	for i := range rows {
 		for j := range n {
@@ -159,20 +185,27 @@ func TestProductsRound(t *testing.T) {
 	}
 }
 
-// Sessions over a folder share a packed matrix while one of them is open.
+// Sessions over a folder share a packed matrix while one of them is open, and sessions with another instruction set do
+// not.
 func TestProductsAreShared(t *testing.T) {
-	if !kernels.HasProduct() {
-		t.Skip("this processor has no AVX-512")
-	}
-	r, dir := rand.New(rand.NewPCG(3, 4)), t.TempDir()
+	forOwnProducts(t, productsAreShared)
+}
+
+func productsAreShared(t *testing.T, o ort.Options) {
+	r, dir := rand.New(rand.NewPCG(3, 4)), o.WeightsDir
 	p := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
-	o := ort.Options{Prepack: true, WeightsDir: dir}
 	q := p
 	q.transposed, q.x = true, whole(r, 5, 128) // the same numbers as [128,512], transposed
 	backwards, m := q.model(t, dir), p.model(t, dir)
 	first, second, third := open(t, m, o), open(t, m, o), open(t, backwards, o)
 	if n := ort.Packed(); n != 2 {
 		t.Errorf("%d matrices are packed for two forms of one", n)
+	}
+	for _, o.Products = range ownProducts() {
+		equal(t, run(t, open(t, m, o), tensor.Map{"x": p.x})["y"], multiplied(p.x, p.w, nil, false, 1))
+	}
+	if n := ort.Packed(); n != 1+len(ownProducts()) {
+		t.Errorf("%d matrices are packed for every instruction set", n)
 	}
 	if err := first.Close(); err != nil {
 		t.Error(err)
@@ -184,7 +217,7 @@ func TestProductsAreShared(t *testing.T) {
 // If a file is replaced or rewritten while a session uses it, a new session multiplies by the new numbers, for every
 // way of loading weights, and the first one by its own.
 func TestReplacedWeightsAreOthers(t *testing.T) {
-	for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, PlainProducts: true}, {Bind: true}, {}} {
+	for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, Products: ort.PlainProducts}, {Bind: true}, {}} {
 		r, dir := rand.New(rand.NewPCG(7, 8)), t.TempDir()
 		o.WeightsDir = dir
 		old := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
@@ -201,7 +234,7 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 		if err := second.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if !o.Prepack || o.PlainProducts || !kernels.HasProduct() {
+		if !o.Prepack || o.Products != "" || len(ownProducts()) == 0 {
 			continue // sessions that map the file see changes
 		}
 		now.w = whole(r, 512, 128)
@@ -220,7 +253,7 @@ func TestWrongProducts(t *testing.T) {
 		x, w, b []int
 	}{
 		"columns of x":    {[]int{2, 8}, []int{1, 7, 32}, nil},
-		"another panel":   {[]int{2, 8}, []int{2, 8, 16}, nil},
+		"another panel":   {[]int{2, 8}, []int{2, 8, 8}, nil},
 		"no panels":       {[]int{2, 8}, []int{8, 32}, nil},
 		"a scalar":        {[]int{}, []int{1, 1, 32}, nil},
 		"a bias too long": {[]int{2, 8}, []int{1, 8, 32}, []int{64}},
@@ -254,48 +287,76 @@ func TestWrongProducts(t *testing.T) {
 			s.Close()
 		}
 		want := "product: shapes do not fit"
-		if !kernels.HasProduct() {
-			want = "this processor has no AVX-512"
+		if len(ownProducts()) == 0 {
+			want = "this processor has no AVX2, AVX-512 or NEON"
 		}
 		t.Run(name, func(t *testing.T) { wantError(t, err, want) })
 	}
 }
 
-// TestProductsOnThreads checks that products with rounding have the same bits on any number of threads, and for a row
-// alone and among others.
-func TestProductsOnThreads(t *testing.T) {
-	if !kernels.HasProduct() {
-		t.Skip("this processor has no AVX-512")
+// fma returns s + a x, rounded once. The product is exact in float64. If the sum is not, its last bit is made odd, so
+// that rounding it to float32 rounds the exact sum (Boldo and Melquiond, Emulation of FMA, 2008).
+func fma(s, a, x float32) float32 {
+	p, q := float64(a)*float64(x), float64(s)
+	sum := p + q
+	lost := (p - (sum - (sum - p))) + (q - (sum - p))
+	if bits := math.Float64bits(sum); lost != 0 && bits&1 == 0 {
+		sum = math.Nextafter(sum, math.Inf(int(math.Copysign(1, lost))))
 	}
-	const rows, k, n = 37, 1100, 512
-	r, dir := rand.New(rand.NewPCG(7, 8)), t.TempDir()
-	normal := func(shape ...int) *tensor.Tensor {
-		x := tensor.New(shape...)
-		for i := range x.Data {
-			x.Data[i] = float32(r.NormFloat64())
+	return float32(sum)
+}
+
+// summed returns alpha x w + b with the roundings that products.go promises: sums of 512 terms one after the other, and
+// the sum of these.
+func (p products) summed() *tensor.Tensor {
+	rows, k, n := p.x.Shape[0], p.w.Shape[0], p.w.Shape[1]
+	y := tensor.New(rows, n)
+	for i := range rows {
+		for from := 0; from < k; from += 512 {
+			part := make([]float32, n)
+			for l := from; l < min(k, from+512); l++ {
+				for j := range n {
+					part[j] = fma(part[j], p.w.Data[l*n+j], p.x.Data[i*k+l])
+				}
+			}
+			for j := range n {
+				y.Data[i*n+j] += part[j]
+			}
 		}
-		return x
+		for j := range n {
+			y.Data[i*n+j] = float32(y.Data[i*n+j]*p.alpha) + p.b.Data[j]
+		}
 	}
-	p := products{x: normal(rows, k), w: normal(k, n), alpha: 0.3, file: "w"}
-	var want *tensor.Tensor
-	for _, threads := range []int{1, 2, 3, 7} {
-		s := open(t, p.model(t, dir), ort.Options{Prepack: true, IntraThreads: threads, WeightsDir: dir})
+	return y
+}
+
+// TestProductsOnThreads checks that products with rounding have the same bits with every instruction set, on any number
+// of threads, and for a row alone and among others.
+func TestProductsOnThreads(t *testing.T) {
+	forOwnProducts(t, productsOnThreads)
+}
+
+func productsOnThreads(t *testing.T, o ort.Options) {
+	const rows, k, n = 37, 1100, 128
+	r, dir := rand.New(rand.NewPCG(7, 8)), o.WeightsDir
+	p := products{x: normal(r, rows, k), w: normal(r, k, n), b: normal(r, n), alpha: 0.3, file: "w"}
+	want := p.summed()
+	for _, threads := range []int{1, 2, 3, 5, 7} {
+		o.IntraThreads = threads
+		s := open(t, p.model(t, dir), o)
 		if ort.Packed() != 1 {
 			t.Fatal("the operator Product is not used")
 		}
-		got := run(t, s, tensor.Map{"x": p.x})["y"]
-		if want == nil {
-			want = got
-		}
-		if !slices.Equal(got.Data, want.Data) {
+		if got := run(t, s, tensor.Map{"x": p.x})["y"]; !slices.Equal(got.Data, want.Data) {
 			t.Errorf("%d threads give other bits", threads)
 		}
 		s.Close()
 	}
 	one := p
-	for _, i := range []int{0, 11, 12, 36} {
+	o.IntraThreads = 1
+	for _, i := range []int{0, 5, 6, 11, 12, 36} {
 		one.x = p.x.Rows([]int{i})
-		s := open(t, one.model(t, dir), ort.Options{Prepack: true, WeightsDir: dir})
+		s := open(t, one.model(t, dir), o)
 		if got := run(t, s, tensor.Map{"x": one.x})["y"]; !slices.Equal(got.Data, want.Row(i).Data) {
 			t.Errorf("row %d alone has other bits", i)
 		}

@@ -57,8 +57,8 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
 	var packed []kernels.PackedMatrix
-	if o.ownProducts() {
-		m, packed = kernels.RewriteProducts(m)
+	if set, own := o.products(); own {
+		m, packed = kernels.RewriteProducts(m, set)
 	}
 	p.weights, p.external = weights, externals(m, packed)
 	if p.files, err = onnx.ExternalFiles(m); err != nil {

@@ -3,6 +3,7 @@ package ort_test
 import (
 	"context"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -24,6 +25,9 @@ func run(t testing.TB, s *ort.Session, in tensor.Map, names ...string) tensor.Ma
 
 func equal(t testing.TB, got, want *tensor.Tensor) {
 	t.Helper()
+	if reflect.DeepEqual(want, got) { // cmp.Diff takes a second for a large tensor
+		return
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}

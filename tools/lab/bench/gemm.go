@@ -81,7 +81,9 @@ func towerProducts(t *tower, rows int, plain bool, o ort.Options) (*products, er
 		linear(p+"mlp.c_fc.weight", 4*w, w)
 		linear(p+"mlp.c_proj.weight", w, 4*w)
 	}
-	o.WeightsDir, o.PlainProducts = t.dir, plain
+	if o.WeightsDir = t.dir; plain {
+		o.Products = ort.PlainProducts
+	}
 	return compile("matrix products", c.sum, c.in, c.flops, o)
 }
 
