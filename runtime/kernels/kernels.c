@@ -4,11 +4,15 @@
 #include "kernels.h"
 #include <string.h>
 
-// On x86-64 with the GNU C library the loader selects the version for this processor's vector instructions.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+// OPERATOR lists the versions of an operator, by level of vector instructions.
+typedef void (*partFunc)(void *job, size_t part);
+#ifdef X86
+#define OPERATOR(f) \
+	static TARGET_AVX2 void f##Avx2(void *data, size_t i) { f(data, i); } \
+	static TARGET_AVX512 void f##Avx512(void *data, size_t i) { f(data, i); } \
+	static const partFunc f##Versions[] = {f, f##Avx2, f##Avx512};
 #else
-#define CLONES
+#define OPERATOR(f) static const partFunc f##Versions[] = {f, f, f};
 #endif
 
 INLINE float sum(vec x) {
@@ -45,7 +49,7 @@ INLINE vec expo(vec x) {
 INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-larger(x, all(-87)))); }
 
 // biasGelu computes y = a sigmoid(a), a = x + b, for the inputs [x, b].
-CLONES static void biasGelu(void *data, size_t i) {
+INLINE void biasGelu(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
 	part(j, i, &from, &to);
@@ -55,9 +59,10 @@ CLONES static void biasGelu(void *data, size_t i) {
 			store(j->out[0] + r * w + c, a * sigmoid(a));
 		}
 }
+OPERATOR(biasGelu)
 
 // biasGeluGrad computes the gradient of biasGelu with respect to a, for the inputs [x, b, dy].
-CLONES static void biasGeluGrad(void *data, size_t i) {
+INLINE void biasGeluGrad(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
 	part(j, i, &from, &to);
@@ -68,9 +73,10 @@ CLONES static void biasGeluGrad(void *data, size_t i) {
 			store(j->out[0] + r * w + c, load(j->in[2] + r * w + c) * (s + a * s * (1.f - s)));
 		}
 }
+OPERATOR(biasGeluGrad)
 
 // normGrad computes the gradient of layer norm with respect to x, for the inputs [x, gain, mean, 1/deviation, dy].
-CLONES static void normGrad(void *data, size_t i) {
+INLINE void normGrad(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
 	part(j, i, &from, &to);
@@ -88,6 +94,7 @@ CLONES static void normGrad(void *data, size_t i) {
 			store(j->out[0] + r * w + c, (load(dy + c) * load(gain + c) - a - (load(x + c) - mean) * b) * inverse);
 	}
 }
+OPERATOR(normGrad)
 
 enum { GROUP = 4, WIDEST = 8 }; // rows that attention processes at once; vectors of the widest head
 
@@ -262,10 +269,12 @@ INLINE void eachHead(const job *j, size_t i, int backwards) {
 
 // attention computes attention for the inputs [qkv, spans]: the query of each row attends to the keys and values of two
 // spans of rows. Outputs are the weighted sums of values [rows,width] and the weights [rows,heads,keys].
-CLONES static void attention(void *data, size_t i) { eachHead(data, i, 0); }
+INLINE void attention(void *data, size_t i) { eachHead(data, i, 0); }
+OPERATOR(attention)
 
 // attentionGrad computes the gradient of attention with respect to qkv, for the inputs [qkv, spans, weights, dy].
-CLONES static void attentionGrad(void *data, size_t i) { eachHead(data, i, 1); }
+INLINE void attentionGrad(void *data, size_t i) { eachHead(data, i, 1); }
+OPERATOR(attentionGrad)
 
 // Attention over whole sequences, in which all rows attend to each other, stores no weights: the gradient recomputes
 // them. The keys and values of each head are transposed, so that a vector holds one component of L keys.
@@ -369,10 +378,12 @@ INLINE void eachHeadOfSequences(const job *j, size_t i, int backwards) {
 }
 
 // sequences computes self-attention of each sequence of j->length rows of qkv: weighted sums of values [rows,width].
-CLONES static void sequences(void *data, size_t i) { eachHeadOfSequences(data, i, 0); }
+INLINE void sequences(void *data, size_t i) { eachHeadOfSequences(data, i, 0); }
+OPERATOR(sequences)
 
 // sequencesGrad computes the gradient of sequences with respect to qkv, for the inputs [qkv, dy].
-CLONES static void sequencesGrad(void *data, size_t i) { eachHeadOfSequences(data, i, 1); }
+INLINE void sequencesGrad(void *data, size_t i) { eachHeadOfSequences(data, i, 1); }
+OPERATOR(sequencesGrad)
 
 // op is version 16 of ONNX Runtime's OrtCustomOp, followed by the fields that the functions here read.
 typedef struct op {
@@ -398,7 +409,8 @@ typedef struct op {
 
 	const char *called;
 	size_t in, out;
-	void (*run)(void *, size_t);
+	partFunc run;
+	const partFunc *versions; // of run, by level
 } op;
 
 typedef struct {
@@ -471,6 +483,7 @@ static int64_t count(const int64_t s[MOST]) {
 static void *computeState(void *data, void *context) {
 	state *s = data;
 	table t = s->t;
+	const partFunc run = s->op->versions[level];
 	job j = {.heads = s->heads, .keys = s->keys, .length = s->length, .scale = s->scale};
 	int64_t shape[5][MOST];
 	size_t rank[5];
@@ -534,10 +547,10 @@ static void *computeState(void *data, void *context) {
 	void *status = s->op->run == product ? result(t, context, 0, shape[0], rank[0], &j.out[0]) :
 		result(t, context, 0, out, 2, &j.out[0]);
 	if (!status && s->op->run == attention) status = result(t, context, 1, weights, 3, &j.out[1]);
-	if (!status && j.parts == 1) s->op->run(&j, 0);
+	if (!status && j.parts == 1) run(&j, 0);
 	else if (!status)
 		status = ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(
-			context, s->op->run, j.parts, 0, &j);
+			context, run, j.parts, 0, &j);
 	free(j.room);
 	return status;
 }
@@ -556,7 +569,9 @@ static int one(const op *o) { return (void)o, 1; }
 
 #define OP(called, in, out, run) \
 	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, kind, required, required, one, \
-		one, one, one, createState, computeState, called, in, out, run}
+		one, one, one, createState, computeState, called, in, out, run, run##Versions}
+
+static const partFunc productVersions[] = {product, product, product}; // j.form selects the version
 
 static const op ops[] = {
 	OP("BiasQuickGelu", 2, 1, biasGelu),

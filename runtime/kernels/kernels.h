@@ -5,6 +5,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+// On Windows, GCC does not align the stack for vectors that it moves there (its bug 54412).
+#if defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
+#define X86
+#define TARGET_AVX2 __attribute__((target("avx2,fma")))
+#define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")))
+#endif
+
 enum { L = 16 }; // elements of a vector
 typedef float vec __attribute__((vector_size(4 * L), aligned(4), may_alias));
 typedef float half __attribute__((vector_size(2 * L), aligned(4), may_alias));

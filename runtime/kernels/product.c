@@ -24,13 +24,12 @@ typedef struct tile {
 	int first, last;
 } tile;
 
-// On Windows, GCC does not align the stack for vectors that it moves there (its bug 54412).
-#if defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
+#ifdef X86
 #include <immintrin.h>
 
 #define SET avx512
 #define LEVEL AVX512
-#define TARGET __attribute__((target("avx512f")))
+#define TARGET TARGET_AVX512
 #define WIDTH 16
 #define VECTORS 2
 #define TILE 12
@@ -40,7 +39,7 @@ typedef struct tile {
 
 #define SET avx2
 #define LEVEL AVX2
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET TARGET_AVX2
 #define WIDTH 8
 #define VECTORS 2
 #define TILE 6

@@ -71,7 +71,14 @@ static const char *libraryC(void) { return gnu_get_libc_version(); }
 static const char *libraryC(void) { return ""; }
 #endif
 
-static const char *compilerC(void) { return __VERSION__; }
+// compilerC also says where only later versions of the program choose the code of operators by instruction set.
+static const char *compilerC(void) {
+#if defined(__x86_64__) && (defined(__clang__) || !defined(__GLIBC__))
+	return __VERSION__ " by instruction set";
+#else
+	return __VERSION__;
+#endif
+}
 
 static void *addRunEntry(table t, void *options, const char *key, const char *value) {
 	return ((void *(*)(void *, const char *, const char *))t[AddRunConfigEntry])(options, key, value);
