@@ -117,10 +117,20 @@ const (
 // plainName are names of declared tensors, functions and texts.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 
+// Is reports whether an ONNX file has the metadata of a method.
+func Is(content []byte) bool {
+	m, err := onnx.Unmarshal(content)
+	return err == nil && indexOfMetadata(m) >= 0
+}
+
+func indexOfMetadata(m *onnx.ModelProto) int {
+	return slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetadataKey })
+}
+
 // metadataOf returns the checked metadata of a model.
 func metadataOf(m *onnx.ModelProto) (Metadata, error) {
 	var meta Metadata
-	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetadataKey })
+	i := indexOfMetadata(m)
 	if i < 0 {
 		return meta, fmt.Errorf("it has no metadata %s; export it as docs/onnx-method.md says", MetadataKey)
 	}

@@ -34,8 +34,8 @@ const (
 func checkCommand() *cobra.Command {
 	var of, wrt []string
 	c := &cobra.Command{
-		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT]", Args: cli.Exactly(1),
-		Short: "check a bundle or an ONNX graph: files, forward pass, gradients against finite differences",
+		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT] | check METHOD.onnx", Args: cli.Exactly(1),
+		Short: "check a bundle, a graph or a method's file: files, forward pass, gradients against finite differences",
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, ofHelp)
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
@@ -72,9 +72,12 @@ type checkDone struct {
 
 func (c *checks) add(d checkDone) { c.Checks = append(c.Checks, d) }
 
-// all checks a graph or a bundle until a check fails.
+// all checks a method's file, a graph or a bundle until a check fails.
 func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
 	if strings.HasSuffix(path, ".onnx") {
+		if is, err := c.method(path); is || err != nil {
+			return err
+		}
 		return c.graph(ctx, path, of, wrt)
 	}
 	b, err := bundle.Find(path)

@@ -1,9 +1,13 @@
 package inspect
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"promptfed/federation/methodtest"
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
 	"promptfed/models/tokenizer"
@@ -23,6 +27,33 @@ func TestInspectShowsTexts(t *testing.T) {
 			if (i >= 0) != (want != "") || i >= 0 && rows[i][1] != want {
 				t.Errorf("%v, want %q", rows, want)
 			}
+		}
+	}
+}
+
+// check reads a method's file as a run does: its summands, or the fault in one line.
+func TestCheckReadsMethods(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	content, err := methodtest.ONNXFiles["scaffold"]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, b := range map[string][]byte{
+		"method with the loss cross entropy + correction": content,
+		path + `: metadata promptfed.method: "invalid`: []byte(strings.Replace(string(content), `{"version`,
+			`["version`, 1))} {
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var c checks
+		got := ""
+		if err := c.all(t.Context(), path, nil, nil); err != nil {
+			got = err.Error()
+		} else {
+			got = c.Checks[0].What
+		}
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }
