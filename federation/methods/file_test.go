@@ -1,11 +1,10 @@
 package methods_test
 
 import (
+	"embed"
 	"math"
 	"strings"
 	"testing"
-
-	_ "embed"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -17,17 +16,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// onFile returns options with one of methodtest.ONNXFiles, or with the file that PyTorch's exporter wrote
+// onFile returns options with one of methodtest.ONNXFiles, or with torch/NAME, the same method written in PyTorch
 // (tools/golden/method_file.py).
 func onFile(name string) options {
-	if name == "torch" {
-		return options{"file": string(layer.EmbedFile("fedprox-torch.onnx", fromTorch))}
+	if !strings.HasPrefix(name, "torch/") {
+		return options{"file": methodtest.ONNXOption(name)}
 	}
-	return options{"file": methodtest.ONNXOption(name)}
+	b, err := fromTorch.ReadFile("testdata/" + name + ".onnx")
+	if err != nil {
+		panic(err)
+	}
+	return options{"file": string(layer.EmbedFile("torch.onnx", b))}
 }
 
-//go:embed testdata/fedprox-torch.onnx
-var fromTorch []byte
+//go:embed testdata/torch
+var fromTorch embed.FS
 
 func init() {
 	state := methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"file/c"}, Up: []string{"file/dc"},
@@ -43,7 +46,7 @@ func init() {
 			Zero: options{"mu": 0.0}, Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("promptfl-l2"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("fedprox"), Names: context},
-		methodtest.Case{Name: "onnx", Options: onFile("torch"), Names: context},
+		methodtest.Case{Name: "onnx", Options: onFile("torch/fedprox"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("fedotp"), Names: Entropic, NoDerivative: true},
 		methodtest.Case{Name: "onnx", Options: onFile("fedotp-unrolled"), Names: Entropic, NoDerivative: true},
 		methodtest.Case{Name: "onnx", Options: with(onFile("fedpha"), options{"private_tokens": []int{2, 5, 3}}),
@@ -52,15 +55,23 @@ func init() {
 		methodtest.Case{Name: "onnx", Options: onFile("inputs"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("kgcoop-words"), Names: context},
 		methodtest.Case{Name: "onnx", Options: onFile("per-image"), Alike: true,
-			Names: methodtest.Names{Shared: []string{"ctx", "meta/w"}}},
+			Names: methodtest.Names{Shared: []string{"ctx", "meta"}}},
 		// New noise in every step, and a loss that falls with them.
 		methodtest.Case{Name: "onnx", Options: onFile("noise"), NoDerivative: true,
-			Names: methodtest.Names{Shared: []string{"ctx"}, Draw: []string{"file/eps", "file/level"}}},
+			Names: methodtest.Names{Shared: []string{"ctx"}, Draw: []string{"file/eps", "file/level/x"}}},
 	)
 }
 
-// A method from a file has the gradients, in every step of five rounds, and the prompts of the same method in Go, up to
-// 1e-5 of a tensor's largest element.
+// twinOfFile is the same method in Go, or as another file.
+type twinOfFile struct {
+	base    string
+	with    []string
+	options options
+	train   spec.Training // of the twin, where it differs
+}
+
+// A method from a file, written with the graph package or in PyTorch, has the gradients, in every step of five rounds,
+// and the prompts of the same method in Go, up to 1e-5 of a tensor's largest element.
 func TestFilesAreTheirTwins(t *testing.T) {
 	trains := func(change func(*optim.Config)) spec.Training {
 		s := methodtest.TwoEpochs
@@ -69,16 +80,9 @@ func TestFilesAreTheirTwins(t *testing.T) {
 		}
 		return s
 	}
-	three := options{"tokens": 3, "init_std": 0.4}
-	for file, twin := range map[string]struct {
-		base    string
-		with    []string
-		options options
-		train   spec.Training // of the twin, where it differs
-	}{
+	three, twins := options{"tokens": 3, "init_std": 0.4}, map[string]twinOfFile{}
+	for file, twin := range map[string]twinOfFile{
 		"promptfl": {base: "promptfl"},
-		"torch": {base: "promptfl", with: []string{"fedprox"},
-			options: with(three, options{"mu": float64(methodtest.ProxMu)})},
 		"promptfl-l2": {base: "promptfl", options: three,
 			train: trains(func(o *optim.Config) { o.WeightDecay += methodtest.L2 })},
 		"fedprox": {base: "promptfl", with: []string{"fedprox"},
@@ -93,9 +97,18 @@ func TestFilesAreTheirTwins(t *testing.T) {
 		"scaffold": {base: "promptfl", with: []string{"scaffold"}, options: with(three, options{"control": "path"}),
 			train: trains(func(o *optim.Config) { o.Momentum, o.WeightDecay = 0, 0 })},
 	} {
+		twins[file] = twin
+		twins["torch/"+file] = twin
+	}
+	for file := range methodtest.ONNXFiles { // files without a twin in Go are those of files in PyTorch
+		if twins[file].base == "" {
+			twins["torch/"+file] = twinOfFile{base: "onnx", options: onFile(file)}
+		}
+	}
+	for file, twin := range twins {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			train := trains(nil)
+			train, file := trains(nil), strings.TrimPrefix(file, "torch/")
 			if file == "scaffold" { // with momentum, control variates of the path diverge
 				train = twin.train
 			}

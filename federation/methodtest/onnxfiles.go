@@ -271,12 +271,12 @@ func inputsFile() ([]byte, error) {
 
 // perImageFile shifts the prompt of each image, as CoCoOp does: ctx + tanh(x W).
 func perImageFile() ([]byte, error) {
-	weight := fromfile.Parameter{Name: "meta/w", Owner: "shared",
+	weight := fromfile.Parameter{Name: "meta", Owner: "shared",
 		Tensor: fromfile.Tensor{Shape: sizesOf("D", "w"), Std: 0.1, Value: 0.05}}
 	meta := fromfile.Metadata{Mean: "examples", Parameters: append(slices.Clone(onePrompt.Parameters), weight)}
 	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
 		x := imageIn(g)
-		shift := x.MatMul(g.Input("param/meta/w", graph.Float, graph.Shape{dim, width})).Tanh()
+		shift := x.MatMul(g.Input("param/meta", graph.Float, graph.Shape{dim, width})).Tanh()
 		own := promptIn(g, "param/ctx").Unsqueeze(0).Add(shift.Unsqueeze(1)) // [B,T,w]
 		text := g.Input("text/own", graph.Float, graph.Shape{batch, classes, dim})
 		z := text.MatMul(x.Unsqueeze(2)).Squeeze(2).Mul(scalarIn(g, "scale"))
@@ -290,10 +290,10 @@ func perImageFile() ([]byte, error) {
 func noiseFile() ([]byte, error) {
 	meta := onePrompt
 	meta.Noise = map[string]fromfile.Noise{"eps": {Shape: sizesOf("B", "D"), Distribution: "normal"},
-		"level": {Distribution: "uniform"}}
+		"level/x": {Distribution: "uniform"}}
 	return ONNXFile(meta, func(g *graph.Graph) []graph.Output {
 		z, _ := plainPromptFL(g)
-		noise := g.Input("noise/eps", graph.Float, graph.Shape{batch, dim}).Mul(scalarIn(g, "noise/level"))
+		noise := g.Input("noise/eps", graph.Float, graph.Shape{batch, dim}).Mul(scalarIn(g, "noise/level/x"))
 		seen := crossEntropy(g, scores(g, imageIn(g).Add(noise), textIn(g, "ctx")))
 		ce := seen.Div(scalarIn(g, "step").AddScalar(1))
 		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce}}

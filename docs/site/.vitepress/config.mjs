@@ -12,7 +12,7 @@ const groups = {
   'Start': ['index', 'overview', 'tutorial', 'choosing', 'faq', 'configuration', 'troubleshooting', 'moving', 'python'],
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
-  'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'onnx-method', 'evaluate', 'terms', 'robustness'],
+  'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'onnx-method', 'python-method', 'evaluate', 'terms', 'robustness'],
   'Your own models': ['models', 'checkpoints', 'architectures', 'dropin', 'runtime', 'performance', 'measurements'],
   'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
     ['Files to deploy', '/source/docs/deploy.html']],

@@ -1,0 +1,104 @@
+"""Functions of PyTorch that its exporter to ONNX lacks, of functions that it has; torch.nn's modules call them too."""
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def _reduce(x: Tensor, reduction: str) -> Tensor:
+    return x if reduction == "none" else x.sum() if reduction == "sum" else x.mean()
+
+
+def _elementwise(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Returns a loss that reduces of(input, target, ...); size_average and reduce are out of date."""
+    def loss(*args: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", **kw: Any) -> Tensor:
+        return _reduce(of(*args, **kw), reduction)
+    return loss
+
+
+def _huber(x: Tensor, y: Tensor, delta: float = 1.0, weight: Optional[Tensor] = None) -> Tensor:
+    d = (x - y).abs()
+    out = torch.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+    return out if weight is None else out * weight
+
+
+def _smooth_l1(x: Tensor, y: Tensor, beta: float = 1.0) -> Tensor:
+    return (x - y).abs() if beta == 0 else _huber(x, y, beta) / beta
+
+
+def _bce(x: Tensor, y: Tensor, weight: Optional[Tensor] = None) -> Tensor:
+    out = -(y * x.log().clamp(min=-100) + (1 - y) * (1 - x).log().clamp(min=-100))
+    return out if weight is None else out * weight
+
+
+def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+             eps: float = 1e-6, swap: bool = False) -> Tensor:
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return F.pairwise_distance(a, b, p, eps)
+    far = distance(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance(positive, negative))
+    return (margin + distance(anchor, positive) - far).clamp(min=0)
+
+
+def _cosine_embedding(a: Tensor, b: Tensor, target: Tensor, margin: float = 0.0) -> Tensor:
+    c = F.cosine_similarity(a, b, -1)
+    return torch.where(target > 0, 1 - c, (c - margin).clamp(min=0))
+
+
+def _cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
+                   ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+                   label_smoothing: float = 0.0) -> Tensor:
+    """Takes label smoothing, weights of classes and targets that are probabilities [B,C]."""
+    q = target
+    if not target.is_floating_point():
+        if weight is None and not label_smoothing or ignore_index >= 0:
+            return F.cross_entropy(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+        q = (target.unsqueeze(1) == torch.arange(input.shape[1], device=input.device)).to(input.dtype)
+    shares = q
+    if label_smoothing:
+        q = q * (1 - label_smoothing) + label_smoothing / input.shape[1]
+    if weight is not None:
+        q, shares = q * weight, shares * weight
+    out = -(q * F.log_softmax(input, 1)).sum(1)
+    if reduction == "mean" and not target.is_floating_point():
+        return out.sum() / shares.sum()
+    return _reduce(out, reduction)
+
+
+def _layer_norm(x: Tensor, normalized_shape: Any, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                eps: float = 1e-5) -> Tensor:
+    axes = list(range(-len(normalized_shape), 0))
+    d = x - x.mean(axes, keepdim=True)
+    out = d / ((d * d).mean(axes, keepdim=True) + eps).sqrt()
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def _expm1(x: Tensor) -> Tensor:
+    return x.exp() - 1
+
+
+def _trace(x: Tensor) -> Tensor:
+    return (x * torch.eye(x.shape[0], x.shape[1])).sum()
+
+
+REPLACED: Dict[Any, Callable[..., Tensor]] = {
+    F.cross_entropy: _cross_entropy, F.layer_norm: _layer_norm,
+    F.mse_loss: _elementwise(lambda x, y, weight=None: (x - y) ** 2 if weight is None else weight * (x - y) ** 2),
+    F.l1_loss: _elementwise(lambda x, y, weight=None: (x - y).abs() if weight is None else weight * (x - y).abs()),
+    F.smooth_l1_loss: _elementwise(_smooth_l1), F.huber_loss: lambda x, y, reduction="mean", delta=1.0, weight=None:
+        _reduce(_huber(x, y, delta, weight), reduction),
+    F.binary_cross_entropy: _elementwise(_bce), F.triplet_margin_loss: _elementwise(_triplet),
+    F.cosine_embedding_loss: _elementwise(_cosine_embedding),
+    F.soft_margin_loss: _elementwise(lambda x, y: F.softplus(-y * x)),
+    F.margin_ranking_loss: _elementwise(lambda a, b, y, margin=0.0: (margin - y * (a - b)).clamp(min=0)),
+    F.hinge_embedding_loss: _elementwise(
+        lambda x, y, margin=1.0: torch.where(y > 0, x, (margin - x).clamp(min=0))),
+    torch.expm1: _expm1, torch.Tensor.expm1: _expm1,
+    torch.logaddexp: lambda a, b: torch.stack([a, b]).logsumexp(0),
+    torch.trace: _trace, torch.Tensor.trace: _trace,
+}

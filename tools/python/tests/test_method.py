@@ -1,0 +1,259 @@
+"""promptfed.Method, where PyTorch is installed: methods equal their twins, and what cannot become a file is refused."""
+import json
+import re
+import runpy
+import shutil
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+F = torch.nn.functional
+
+import methods  # noqa: E402
+import promptfed  # noqa: E402
+from conftest import REPOSITORY, small  # noqa: E402
+from promptfed._losses import REPLACED  # noqa: E402
+
+PLAIN = methods.PromptFL
+THREE = {"tokens": 3, "init_std": 0.4}
+# The same methods in Go; without one, the file that an earlier PyTorch has exported.
+TWINS = {
+    "promptfl": {"method": "promptfl"},
+    "promptfl-l2": {"method": "promptfl", "options": THREE, "train.weight_decay": 0.25},
+    "fedprox": {"method": "promptfl", "with": ["fedprox"], "options": {**THREE, "mu": 2}},
+    "fedotp": {"method": "fedotp", "options": THREE},
+    "fedotp-unrolled": {"method": "fedotp", "options": {**THREE, "iters": 8, "threshold": 0}},
+    "fedpha": {"method": "fedpha", "options": {"global_tokens": 3, "local_tokens": [2], "ratio": 0.5, "init_std": 0.4}},
+    "scaffold": {"method": "promptfl", "with": ["scaffold"], "options": {**THREE, "control": "path"}},
+    "kgcoop": {"method": "kgcoop", "options": {**THREE, "lambda": 8, "words": ""}},
+}
+TRAIN = {"train.rounds": 2, "train.lr": 0.05, "train.momentum": 0, "train.weight_decay": 0, "train.batch": 4}
+
+
+def trained(folder, method=None, **keys):
+    """Returns the prompts and the rounds of two rounds."""
+    config = small()
+    del config["options"]
+    run = promptfed.run(config, method, out=folder, progress=False, **{**TRAIN, **keys})
+    return run.prompts, run.rounds
+
+
+def same(a, b):
+    assert a.keys() == b.keys() and a
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=2e-5 * np.abs(b[name]).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_method_is_its_twin(name, tmp_path):
+    file = methods.METHODS[name]().export(tmp_path / f"{name}.onnx")
+    earlier = REPOSITORY / "federation/methods/testdata/torch" / file.name
+    got, _ = trained(tmp_path / "torch", file)
+    twin = TWINS.get(name, {"method": "onnx", "options.file": str(earlier)})
+    want, _ = trained(tmp_path / "go", **twin)
+    same(got, want)
+
+
+def method(loss=None, logits=None, of=PLAIN, **declared):
+    """Returns a method whose loss adds a term."""
+    functions = {}
+    if loss:
+        functions["loss"] = lambda self, z, y: {"cross_entropy": F.cross_entropy(z, y), "more": loss(self, z, y)}
+    if logits:
+        functions["logits"] = logits
+    return type("Mine", (of,), {**functions, **declared})()
+
+
+# The gradient of 0.25 c·x is that of 0.125 |x|² where c is x without a gradient.
+@pytest.mark.parametrize("constant", [
+    lambda self: self.ctx.detach(), lambda self: self.ctx.data, lambda self: torch.detach(self.ctx * 1),
+    lambda self: quiet(self), lambda self: self.received.ctx.detach() * 0 + quiet(self)])
+def test_gradients_stop_where_pytorch_stops_them(constant, tmp_path):
+    got, _ = trained(tmp_path / "a", method(lambda self, z, y: 0.25 * (constant(self) * self.ctx).sum()))
+    want, _ = trained(tmp_path / "b", methods.L2())
+    same(got, want)
+
+
+@torch.no_grad()
+def quiet(self):
+    x = self.ctx
+    return x + 0 * x.exp().sum()
+
+
+def test_the_text_of_a_constant_prompt_is_a_constant(tmp_path):
+    away = method(lambda self, z, y: self.encode_text(self.ctx.detach()).sum() + self.encode_text(quiet(self)).sum())
+    got, _ = trained(tmp_path / "a", away)
+    want, _ = trained(tmp_path / "b", PLAIN())
+    same(got, want)
+
+
+def number(x):
+    return float(x)
+
+
+def less(z):
+    z -= 1
+    return z.sum()
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+LEARNED = torch.nn.Linear(3, 3)
+LARGE = torch.rand(600, 512)
+
+
+REFUSED = {
+    "the size D, of features, became a constant of the output logits": dict(
+        logits=lambda self, x: x @ self.encode_text(self.ctx).T / number(x.shape[1])),
+    "the size C, classes, became a constant of the output more": dict(
+        loss=lambda self, z, y: z.sum() / number(z.shape[1])),
+    "the size B, images of a batch, became": dict(loss=lambda self, z, y: sum(z[i].mean() for i in range(len(y)))),
+    "the size T, tokens of a prompt, became": dict(loss=lambda self, z, y: self.ctx.sum() * number(len(self.ctx))),
+    "the size w, of a token, became": dict(loss=lambda self, z, y: self.ctx.unbind(1)[0].sum()),
+    "the size M, patches, became": dict(loss=lambda self, z, y: self.patches.mean() * number(self.patches.shape[1])),
+    "loss fails with B 10, C 3, D 96, w 64, M 16, T 6, K 2, RuntimeError: shape '[512]'": dict(
+        loss=lambda self, z, y: self.ctx.reshape(512).sum()),
+    "became a constant of the output merged/ctx": dict(merge=lambda self, up: {"ctx": sum(list(up.ctx))}),
+    "a value of a tensor decides what is computed": dict(loss=lambda self, z, y: z.sum() if z.max() > 1 else z.mean()),
+    "a value of a tensor decides": dict(loss=lambda self, z, y: z.sum() * z.mean().item()),
+    "aten::median": dict(loss=lambda self, z, y: z.median(1).values.mean()),
+    "draws random numbers": dict(loss=lambda self, z, y: (z + torch.randn_like(z)).mean()),
+    "Det (node /Det) has no definition": dict(loss=lambda self, z, y: torch.det(self.ctx @ self.ctx.T)),
+    "at most 1048576 are allowed": dict(loss=lambda self, z, y: (self.ctx.sum() * LARGE).mean()),
+    "loss: more has shape [10, 3]; it must be []": dict(loss=lambda self, z, y: z),
+    "loss returns float for more": dict(loss=lambda self, z, y: 1.0),
+    "logits: logits has shape [10]": dict(logits=lambda self, x: x.sum(1)),
+    "logits: a prompt has shape [64]": dict(logits=lambda self, x: self.encode_text(self.ctx.mean(0))),
+    "loss reads received.other, which Mine does not declare": dict(loss=lambda self, z, y: self.received.other.sum()),
+    "finish returns 'ctx', which is not declared as": dict(finish=lambda self: {"ctx": self.ctx}),
+    "merge returns 'other', which is not declared": dict(merge=lambda self, up: {"other": self.weights}),
+    "merge: merged/ctx has shape [2, 6, 64]": dict(merge=lambda self, up: {"ctx": up.ctx}),
+    "sub_ changes a value of the engine in place": dict(loss=lambda self, z, y: less(z)),
+    "add_ changes a value": dict(loss=lambda self, z, y: self.ctx.add_(1).sum()),
+    "a torch.autograd.Function has a gradient of its own": dict(loss=lambda self, z, y: Reversed.apply(z).mean()),
+    "a tensor that requires a gradient would be a constant": dict(loss=lambda self, z, y: LEARNED(z.T @ z).mean()),
+    "nothing reads the upload more": dict(finish=lambda self: {"more": self.ctx}, more=promptfed.Up(PLAIN.ctx)),
+    "more is an upload": dict(loss=lambda self, z, y: self.more.sum(), more=promptfed.Up(PLAIN.ctx)),
+    "Mine.step hides a value of the engine": dict(step=1),
+    "scores are computed in tests too": dict(logits=lambda self, x: self.lr * x @ self.encode_text(self.ctx).T),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_a_file_is_refused(why, tmp_path):
+    with pytest.raises(promptfed.Error) as e:
+        method(**REFUSED[why]).export(tmp_path / "m.onnx")
+    assert why in str(e.value) and "\n" not in str(e.value)
+    assert not list(tmp_path.iterdir())
+    if any("number" in getattr(f, "__code__", number.__code__).co_names for f in REFUSED[why].values()):
+        assert "test_method.py:" in str(e.value)  # the line of float
+
+
+def test_values_exist_only_in_an_export():
+    with pytest.raises(promptfed.Error, match="only while export"):
+        PLAIN().ctx
+
+
+ARGUMENTS = {
+    F.cross_entropy: [dict(), dict(label_smoothing=0.1), dict(weight=torch.rand(3)), dict(reduction="none"),
+                      dict(weight=torch.rand(3), label_smoothing=0.2, reduction="sum"),
+                      dict(weight=torch.rand(3), label_smoothing=0.2)],
+    F.layer_norm: [dict(normalized_shape=[3]), dict(normalized_shape=[4, 3], weight=torch.rand(4, 3),
+                                                    bias=torch.rand(4, 3), eps=0.1)],
+    F.huber_loss: [dict(delta=0.3)], F.smooth_l1_loss: [dict(beta=0.3), dict(beta=0.0), dict(reduction="none")],
+    F.binary_cross_entropy: [dict(), dict(weight=torch.rand(3))],
+    F.triplet_margin_loss: [dict(), dict(swap=True, margin=0.1)], F.cosine_embedding_loss: [dict(), dict(margin=0.2)],
+    F.margin_ranking_loss: [dict(margin=0.1, reduction="sum")], F.hinge_embedding_loss: [dict(margin=0.7)],
+}
+INPUTS = {F.layer_norm: 1, torch.expm1: 1, torch.Tensor.expm1: 1, torch.trace: 1, torch.Tensor.trace: 1,
+          F.triplet_margin_loss: 3, F.cosine_embedding_loss: 3, F.margin_ranking_loss: 3}
+
+
+@pytest.mark.parametrize("of", REPLACED, ids=lambda f: f.__name__)
+def test_replaced_functions_compute_what_pytorch_does(of):
+    torch.manual_seed(1)
+    for more in ARGUMENTS.get(of, [{}]):
+        x = [torch.rand(4, 3, requires_grad=True) for _ in range(INPUTS.get(of, 2))]
+        with torch.no_grad():
+            if of in (F.cosine_embedding_loss, F.margin_ranking_loss):
+                x[2] = x[2][:, 0].round() * 2 - 1 if of is F.cosine_embedding_loss else x[2].round() * 2 - 1
+            elif of in (F.soft_margin_loss, F.hinge_embedding_loss):
+                x[1] = x[1].round() * 2 - 1
+        if of is F.cross_entropy:
+            for target in (torch.tensor([0, 2, 1, 2]), torch.rand(4, 3)):
+                compare(of, [x[0], target], more)
+        else:
+            compare(of, x, more)
+
+
+def compare(of, x, more):
+    want, got = of(*x, **more), REPLACED[of](*x, **more)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), x[0])[0], torch.autograd.grad(want.sum(), x[0])[0])
+
+
+LOSSES = {
+    "smoothed": lambda self, z, y: F.cross_entropy(z, y, label_smoothing=0.1),
+    "weighted": lambda self, z, y: F.cross_entropy(z, y, weight=1 / (1 + F.one_hot(y, z.shape[1]).sum(0))),
+    "distillation": lambda self, z, y: F.kl_div(
+        F.log_softmax(z / 2, 1), F.softmax(self.teacher_logits / 2, 1), reduction="batchmean"),
+    "focal": lambda self, z, y: focal(F.cross_entropy(z, y, reduction="none")),
+    "contrastive": lambda self, z, y: F.cross_entropy(
+        self.encode_text(self.ctx) @ self.encode_text(self.received.ctx).T / 0.07, torch.arange(z.shape[1])),
+    "triplet": lambda self, z, y: torch.nn.TripletMarginLoss()(
+        self.encode_text(self.ctx), self.hand_text, self.encode_text(self.received.ctx)),
+    "mmd": lambda self, z, y: torch.cdist(self.encode_text(self.ctx), self.hand_text).square().neg().exp().mean(),
+    "decorrelated": lambda self, z, y: (F.normalize(self.ctx, dim=1) @ F.normalize(self.ctx, dim=1).T
+                                        - torch.eye(self.ctx.shape[0])).square().sum(),
+    "normed": lambda self, z, y: F.layer_norm(self.ctx, self.ctx.shape[-1:]).square().mean(),
+    "of a class": lambda self, z, y: (self.image - self.encode_text(self.ctx)[y]).square().mean(),
+    "top": lambda self, z, y: z.topk(2, 1).values.mean() + z.sort(1).values.mean(),
+}
+
+
+def focal(loss):
+    return ((1 - torch.exp(-loss)) ** 2 * loss).mean()
+
+
+@pytest.mark.parametrize("of", [*LOSSES, *REPLACED], ids=lambda of: getattr(of, "__name__", of))
+def test_common_losses_are_files(of, tmp_path):
+    n = INPUTS.get(of, 2)
+
+    def replaced(self, z, y):
+        x = [z.softmax(1), self.teacher_logits.softmax(1), torch.ones_like(z)][:n]
+        if of is F.cosine_embedding_loss:
+            x[2] = x[2].mean(1)
+        if of in (torch.trace, torch.Tensor.trace):
+            x = [z @ z.T]
+        return of(*x, **(dict(normalized_shape=x[0].shape[1:]) if of is F.layer_norm else {})).sum()
+    method(LOSSES.get(of, replaced)).export(tmp_path / "m.onnx")
+
+
+def test_page(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(json.dumps({**config, "options": {}}))
+    (block,) = re.findall("```python\n(.*?)```", (REPOSITORY / "docs/python-method.md").read_text(), re.S)
+    names = {}
+    exec(block, names)
+    assert names["run"].prompts["shared/prompt"].shape[0] == 4
+
+
+def test_own_method_is_compared(monkeypatch, tmp_path, capsys):
+    shutil.copytree(REPOSITORY / "configs/demo", tmp_path / "configs/demo")
+    monkeypatch.chdir(tmp_path)
+    run = promptfed.run
+    monkeypatch.setattr(promptfed, "run", lambda *a, **k: run(*a, **k, progress=False, train__rounds=1))
+    example = REPOSITORY / "docs/examples/own_method.py"
+    runpy.run_path(str(example), run_name="__main__")
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("promptfl", "fedpha", "ensemble")) and "worst" in out
+    assert len(example.read_text().splitlines()) <= 40
