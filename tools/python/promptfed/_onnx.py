@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 
 from ._program import Error
-from ._trace import Trace, foreign
+from ._trace import Trace, foreign, place
 
 _MAX_FILE = 1 << 20
 _OPSET = 17
@@ -109,6 +109,6 @@ def _line(e: BaseException) -> str:
     at, trace = "", e.__traceback__
     while trace is not None:
         if not foreign(trace.tb_frame.f_code.co_filename):
-            at = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
+            at = f" ({place(trace.tb_frame.f_code.co_filename, trace.tb_lineno)})"
         trace = trace.tb_next
     return at

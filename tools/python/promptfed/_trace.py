@@ -297,4 +297,9 @@ def _caller() -> str:
     frame = sys._getframe(2)
     while foreign(frame.f_code.co_filename, torch.__path__[0]):
         frame = frame.f_back
-    return "" if foreign(frame.f_code.co_filename) else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return "" if foreign(frame.f_code.co_filename) else place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def place(file: str, line: int) -> str:
+    """Returns a line of a file or of a notebook's cell, for an error."""
+    return f"line {line} of the cell" if "ipykernel_" in file else f"{Path(file).name}:{line}"
