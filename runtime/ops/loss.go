@@ -33,21 +33,27 @@ func inferCrossEntropy(o *infer) error {
 	return o.Set(graph.Shape{})
 }
 
-// decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy.
+// decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy,
+// times the class's weight if there are weights.
 func decomposeCrossEntropy(c *call, in []node) node {
-	switch {
-	case c.X(2).OK():
-		return c.FailNode("weights of classes are not supported")
-	case c.Attrs.Int("ignore_index", -1) >= 0:
+	if c.Attrs.Int("ignore_index", -1) >= 0 {
 		return c.FailNode("an ignore_index of a class is not supported")
 	}
 	picked := in[0].Graph().Apply(graph.Standard, "GatherElements", graph.Attrs{"axis": graph.Attr(1)},
 		in[0].LogSoftmax(1), in[1].Unsqueeze(1)).Squeeze(1).Neg()
+	var weight node // of each example, if classes have weights
+	if len(in) > 2 && in[2].OK() {
+		weight = in[0].Graph().Apply(graph.Standard, "Gather", graph.Attrs{"axis": graph.Attr(0)}, in[2], in[1])
+		picked = picked.Mul(weight)
+	}
 	switch c.Attrs.Str("reduction", "mean") {
 	case "none":
 		return picked
 	case "sum":
 		return picked.Sum()
+	}
+	if weight.OK() {
+		return picked.Sum().Div(weight.Sum())
 	}
 	return picked.Mean()
 }

@@ -16,5 +16,9 @@ func init() {
 			return b.op("SoftmaxCrossEntropyLoss", attrs{"reduction": graph.Attr(reduction)}, b.x("x", 4, 3),
 				b.ints("label", []int64{2, 0, 1, 2}, 4))
 		}), 0})
+		gradients(gradientCase{"SoftmaxCrossEntropyLoss", reduction + " with weights", one(func(b *bench) node {
+			return b.op("SoftmaxCrossEntropyLoss", attrs{"reduction": graph.Attr(reduction)}, b.x("x", 4, 3),
+				b.ints("label", []int64{2, 0, 1, 2}, 4), b.x("weight", 3).Square().AddScalar(0.5))
+		}), 0})
 	}
 }
