@@ -32,7 +32,8 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 var ONNXFiles = map[string]func() ([]byte, error){
 	"promptfl": promptFLFile, "promptfl-l2": l2File, "fedprox": fedProxFile, "fedotp": fedOTPFile,
 	"fedotp-unrolled": unrolledFile, "fedpha": fedPHAFile, "scaffold": scaffoldFile,
-	"kgcoop": kgCoOpFile, "kgcoop-words": kgCoOpWordsFile, "inputs": inputsFile, "per-image": perImageFile, "noise": noiseFile,
+	"kgcoop": kgCoOpFile, "kgcoop-words": kgCoOpWordsFile, "inputs": inputsFile, "per-image": perImageFile,
+	"noise": noiseFile,
 }
 
 // ONNXOption returns the option file of one of ONNXFiles.
