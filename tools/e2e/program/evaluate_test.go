@@ -32,7 +32,7 @@ func TestEvaluate(t *testing.T) {
 	save(t, temporary, "other", nil)
 	evaluate := func(file, workers string, env ...string) string {
 		out, said, code := callWith(dir, append(env, "TMPDIR="+temporary, "PROMPTFED_RUNTIME_CACHE="+cache), "evaluate",
-			"--method", file, "--budget", "10s", "--json", "--set", "runtime.workers="+workers)
+			"--method", file, "--budget", "30s", "--json", "--set", "runtime.workers="+workers)
 		if code != done || said != "" || strings.Count(out, "\n") != 1 {
 			t.Errorf("exit %d: %s%s", code, out, said)
 		}
@@ -116,7 +116,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		"--method text.onnx":                    "text.onnx has no score: ",
 		"--method large.onnx":                   "at most 1048576 bytes",
 		"--method outer.onnx":                   "at most 2 GiB are allowed",
-		"--method good.onnx --budget 7m":        "10s, 1m, 5m or 30m",
+		"--method good.onnx --budget 7m":        "30s, 1m, 5m or 30m",
 		"--method good.onnx --set data.seed=2":  "only keys under runtime",
 		"--method good.onnx --set eval.sets=[]": "only keys under runtime",
 		"good.onnx":                             "takes 0 arguments",

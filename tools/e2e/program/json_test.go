@@ -131,7 +131,7 @@ var jsonCalls = []struct {
 	{"grad", "bundle/text.onnx --of text --wrt embeddings --out bundle/grad.onnx", done},
 	{"terms", "small.yaml --rounds 1", done},
 	{"trace", "small.yaml --rounds 1 --out trace", done},
-	{"evaluate", "--method method.onnx --budget 10s", done},
+	{"evaluate", "--method method.onnx --budget 30s", done},
 	{"bench", "--quick --backbone bundle --class-lists cifar10 --threads 1", done},
 	{"run", "small.yaml --seeds 1,2 --out run --set train.rounds=2", done},
 	{"sweep", "bad.yaml --smoke --out sweep", failed},

@@ -34,7 +34,7 @@ const protocolVersion = 1
 
 // budgets are the sizes of the protocol, in seeds. They are named after a time that is enough on two cores for methods
 // that cost a few times as much as PromptFL; the time decides nothing that is computed.
-var budgets = map[string]int{"10s": 1, "1m": 2, "5m": 10, "30m": 60}
+var budgets = map[string]int{"30s": 1, "1m": 2, "5m": 10, "30m": 60}
 
 // Bounds of a method.
 const (
@@ -67,16 +67,16 @@ func evaluateCommand() *cobra.Command {
 	var path string
 	var sets []string
 	budget := "5m"
-	c := &cobra.Command{Use: "evaluate --method FILE [--budget 10s|1m|5m|30m]", Args: cli.Exactly(0),
+	c := &cobra.Command{Use: "evaluate --method FILE [--budget 30s|1m|5m|30m]", Args: cli.Exactly(0),
 		Short: "score a method of an ONNX file on validation images, for programs that search for methods"}
 	c.Flags().StringVar(&path, "method", "", "the method, an ONNX `FILE`")
-	c.Flags().StringVar(&budget, "budget", budget, "`SIZE` of the protocol: 10s (without an interval), 1m, 5m or 30m")
+	c.Flags().StringVar(&budget, "budget", budget, "`SIZE` of the protocol: 30s (without an interval), 1m, 5m or 30m")
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key below runtime, as in runtime.workers=1")
 	result := cli.AddJSON(c, cli.Shape{Value: evaluation{}})
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		seeds, ok := budgets[budget]
 		if !ok || path == "" {
-			return cli.Needed("evaluate", "--method FILE, and --budget 10s, 1m, 5m or 30m")
+			return cli.Needed("evaluate", "--method FILE, and --budget 30s, 1m, 5m or 30m")
 		}
 		machine, err := cli.RuntimeOnly(sets)
 		if err != nil {
