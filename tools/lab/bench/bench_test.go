@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
@@ -258,6 +259,17 @@ func TestInterleave(t *testing.T) {
 	}
 	if len(a.seconds) != 4 || len(s.seconds) != 2 {
 		t.Errorf("%d and %d times", len(a.seconds), len(s.seconds))
+	}
+	order, o.Quick = nil, true
+	b.run = func(context.Context) error { // its first run takes more than a second
+		if order = append(order, "b"); len(order) == 2 {
+			time.Sleep(time.Second)
+		}
+		return nil
+	}
+	err := o.interleave(context.Background(), "", 2, 2, a, b)
+	if got := strings.Join(order, " "); err != nil || got != "a b a b a b a a b a" {
+		t.Errorf("order with a slow run %q, %v", got, err)
 	}
 }
 

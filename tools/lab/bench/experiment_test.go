@@ -103,6 +103,10 @@ func TestMethods(t *testing.T) {
 	if !strings.Contains(r.Text(), "+ ggtpc") || len(r.Targets) > 0 {
 		t.Errorf("targets %v:\n%s", r.Targets, r.Text())
 	}
+	r, err = Methods(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"}})
+	if err != nil || !strings.Contains(r.Title, "100 classes") || cell(t, r, 0, 0, "products") <= 0 {
+		t.Errorf("%v:\n%s", err, r.Text())
+	}
 	if _, err := Methods(context.Background(), Options{Only: []string{"fedmagic"}}); err == nil {
 		t.Error("an unknown method was measured")
 	}

@@ -26,13 +26,15 @@ const (
 	methodClients = 2
 )
 
-// Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on
-// full-size towers with random weights, or with Quick on towers of one and two blocks.
+// Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on the
+// first class list and full-size towers with random weights, or with Quick on towers of one and two blocks.
 func Methods(ctx context.Context, o Options) (r Report, err error) {
 	threads := o.firstThreads()
-	if o, _, err = o.complete(); err != nil {
+	o, lists, err := o.complete()
+	if err != nil {
 		return r, err
 	}
+	classes := lists[0].classes.Names()
 	o.Session, o.Workers = o.session(threads), max(1, o.Workers)
 	image, text := cmp.Or(o.Image, "vit-b32"), clip.TextB
 	vision := fullBackbones[image]
@@ -65,8 +67,8 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	t.tokens = nil // methods put words beside class names
-	r.Title = fmt.Sprintf("a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text "+
-		"tower and %s, %d threads, %s", batch, image, threads, platform())
+	r.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of ViT-B/16's text "+
+		"tower and %s, %d threads, %s", batch, len(classes), image, threads, platform())
 	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
 		"beside products, of the turn"}, Notes: []string{"times are medians; products are matrix products and " +
 		"convolutions; a method with + is a wrapper, over promptfl; other is outside ONNX Runtime; backbone MB are " +
@@ -77,7 +79,7 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		if d.Wrapper() {
 			name = "+ " + name
 		}
-		row, share, err := o.method(ctx, t, d, filepath.Join(dir, d.Name))
+		row, share, err := o.method(ctx, t, d, classes, filepath.Join(dir, d.Name))
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
@@ -96,9 +98,9 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 }
 
 // method measures one method. It returns a row without the method's name, and the percent of the time in products.
-func (o Options) method(ctx context.Context, t *tower, d layer.Def, profile string) (row []any, share float64,
-	err error) {
-	p := protocol{method: d.Name, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1, batch: batch,
+func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []string, profile string) (row []any,
+	share float64, err error) {
+	p := protocol{method: d.Name, classes: classes, clients: methodClients, participation: 1, batch: batch,
 		rounds: methodRounds, testEvery: methodRounds}
 	if d.Wrapper() {
 		p.method, p.with = "promptfl", []string{d.Name}

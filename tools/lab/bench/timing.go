@@ -74,7 +74,8 @@ func ratio(a, b *contestant) float64 {
 const warmUps = 2
 
 // interleave runs all contestants in turns. After warmUps come rounds in which slow contestants run once and others
-// perRound times, in the order A B C A B C. Other load on the machine therefore affects all contestants equally.
+// perRound times, in the order A B C A B C. Other load on the machine therefore affects all contestants equally. With
+// Quick a contestant whose warm-up takes more than a second is slow.
 func (o Options) interleave(ctx context.Context, label string, rounds, perRound int, all ...*contestant) error {
 	total := rounds + warmUps
 	for round := range total {
@@ -89,8 +90,11 @@ func (o Options) interleave(ctx context.Context, label string, rounds, perRound 
 				if err := c.run(ctx); err != nil {
 					return fmt.Errorf("%s: %w", c.what, err)
 				}
+				seconds := time.Since(begin).Seconds()
 				if counted {
-					c.seconds = append(c.seconds, max(1, c.scale)*time.Since(begin).Seconds())
+					c.seconds = append(c.seconds, max(1, c.scale)*seconds)
+				} else {
+					c.slow = c.slow || o.Quick && seconds > 1
 				}
 			}
 		}

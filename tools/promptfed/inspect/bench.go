@@ -31,7 +31,7 @@ func benchCommand() *cobra.Command {
 			"products, or of experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
 	c.Flags().StringSliceVar(&f.Classes, "class-lists", nil, "class lists: cifar10, cifar100, thousand (default "+
-		"cifar10 and cifar100)")
+		"cifar10 and cifar100); --methods uses the first")
 	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "numbers of threads (default 1 and one per core); --methods "+
 		"and --features use the first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "bundle to measure (default: ViT-B/16's text tower with random "+
