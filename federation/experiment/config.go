@@ -135,7 +135,7 @@ func (Train) LongHelp() map[string]string {
 		"weight_decay": "weight decay: added to the gradient as in PyTorch; with adamw, subtracted from the parameter",
 		"patience":     "stop after this many tested rounds without a better validation accuracy; 0: train all rounds",
 		"memory_gb": "memory in each worker for a step through the image tower, or with a text prompt for each " +
-			"image; larger batches are computed in parts",
+			"image; larger batches are computed in parts, and so are the classes of other text prompts",
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -197,7 +196,7 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
 					_, fixed := cutValue(c.e.Method.Logits(s))
-					return c.allLowered(b, copies(s, fixed, clients), nil)
+					return c.allLowered(b, copies(s, fixed, clients), nil, nil)
 				}
 			}
 			return p, err
@@ -228,7 +227,7 @@ func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan,
 		}
 	}
 	rest, fixed := cutValue(n)
-	all, err := c.allLowered(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}), nil)
+	all, err := c.allLowered(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}), nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +327,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
-	out, err := c.allLowered(b, valueOf(n), nil)
+	out, err := c.allLowered(b, valueOf(n), nil, nil)
 	if err != nil {
 		return n, err
 	}
@@ -336,9 +335,10 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 }
 
 // allLowered returns outputs in which towers take the place of placeholders.
-func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf) ([]graph.Output, error) {
+func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf,
+	chunks *classChunks) ([]graph.Output, error) {
 	hand := func(of method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, of) }
-	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, nodesOf(of))
+	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, chunks, nodesOf(of))
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +358,8 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 	for i, l := range all { // before lowering: prompts that share a pass through the text tower reach all losses
 		reach[i] = graph.Inputs(l.Node)
 	}
-	lowered, err := c.allLowered(b, all, passes)
+	chunks := &classChunks{bound: cmp.Or(c.e.Training.Memory, spec.DefaultMemory)}
+	lowered, err := c.allLowered(b, all, passes, chunks)
 	if err != nil {
 		return nil, err
 	}
@@ -389,7 +390,7 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 		if len(wrt) == 0 {
 			continue
 		}
-		grads, err := grad.Of(sum, wrt...)
+		grads, err := chunks.gradients(sum, wrt)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", losses[i].Name, err)
 		}

@@ -16,9 +16,9 @@ import (
 type passOf func(prompt *graph.Op) int
 
 // lower replaces the placeholders of a method's graph. All prompts that do not depend on one another go through the
-// text tower in one pass, or in the passes of passOf.
+// text tower in one pass, or in the passes of passOf; chunks, unless nil, divides the classes of a pass.
 func lower(b spec.Backbone, classes []string, template string, hand func(method.HandTexts) (*tensor.Tensor, error),
-	passes passOf, roots []graph.Node) ([]graph.Node, error) {
+	passes passOf, chunks *classChunks, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
 		if len(waiting) == 0 {
@@ -72,7 +72,7 @@ func lower(b spec.Backbone, classes []string, template string, hand func(method.
 				}
 				prompts = append(prompts, p)
 			}
-			out, err := b.Text(g, classes, prompts)
+			out, err := chunks.text(g, b, classes, prompts)
 			if err != nil {
 				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 			}
@@ -144,7 +144,7 @@ func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots [
 	loss := e.Method.Loss(s, scores)
 	if err = s.Graph().Err(); err == nil {
 		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
-		roots, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
+		roots, err = lower(b, e.Classes, e.Template, hand, nil, nil, []graph.Node{scores, loss})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client %d on %s: %w", client, b.Name(), err)

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// defaultMemory bounds the memory where Training.Memory is 0.
-const defaultMemory = 4 << 30
+// DefaultMemory bounds the memory where Training.Memory is 0.
+const DefaultMemory = 4 << 30
 
 // perImage is the memory that a graph takes for each image, because of a text prompt for each image or of the image
 // tower.
@@ -28,7 +28,7 @@ const classPrompts = "a text prompt for each class"
 // forImages returns the memory of a graph in which towers are placeholders; bound is Training.Memory.
 func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f perImage, err error) {
 	if f.bound = bound; bound == 0 {
-		f.bound = defaultMemory
+		f.bound = DefaultMemory
 	}
 	for _, op := range graph.Reachable(roots...) {
 		switch p := op.Placeholder().(type) {

@@ -82,7 +82,8 @@ type Training struct {
 	// FineTune lets the personal evaluation test a copy of each client that trained the server's parameters for so many
 	// epochs by itself; with 0 it tests what the client last trained. The copies are not kept.
 	FineTune int
-	// Memory bounds, in bytes, how much a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	// Memory bounds, in bytes, how much a step with text prompts for each image, or for all classes, computes at a
+	// time; 0 is 4 GiB.
 	Memory int
 }
 
