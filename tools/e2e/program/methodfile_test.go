@@ -16,8 +16,8 @@ import (
 
 // A method from a file trains, and its run folder needs the file no more: the run is resumed and reported, classifies
 // and exports without it. A run that is killed continues to the same bytes. Another file is another experiment. A
-// client on another machine runs the server's file only if it is told to, by the file's digest, and then both learn what
-// one process learns.
+// client on another machine runs the server's file only if it is told to, by the file's digest, and then both learn
+// what one process learns.
 func TestMethodFile(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
