@@ -157,7 +157,6 @@ var jsonCalls = []struct {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	f := newFederation(t)
-	f.serve()
 	mini, root := miniature(t), "../../.."
 	coop := filepath.Join(root, "tools/lab/dasslimport/testdata", "coop.")
 	files := strings.NewReplacer("CHECKPOINT", absolute(t, root, "models/bundle/converted/testdata/huggingface"),
@@ -211,6 +210,9 @@ func TestJSON(t *testing.T) {
 			t.Fatalf("no command states the form %q", c.form)
 		}
 		line := strings.TrimSuffix(strings.TrimSuffix(c.form, form.When), " ") + " " + files.Replace(c.args) + " --json"
+		if c.form == "status" {
+			f.serve()
+		}
 		stdout, stderr, code := callWith(f.dir, env, strings.Fields(line)...)
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 		if code != c.code || (len(lines) > 1) != form.Lines {
