@@ -55,7 +55,7 @@ func (d Dim) Mul(e Dim) Dim {
 	if n/e.N != d.N || n == math.MinInt {
 		return opaque("%s*%s", d, e)
 	}
-	f := append(d.factors(), e.factors()...)
+	f := append(d.Factors(), e.Factors()...)
 	slices.Sort(f)
 	return bounded(Dim{n, strings.Join(f, "*")})
 }
@@ -65,8 +65,8 @@ func (d Dim) Div(e Dim) (Dim, bool) {
 	if e.N == 0 || d.N%e.N != 0 {
 		return Dim{}, false
 	}
-	f := d.factors()
-	for _, s := range e.factors() {
+	f := d.Factors()
+	for _, s := range e.Factors() {
 		i := slices.Index(f, s)
 		if i < 0 {
 			return Dim{}, false
@@ -157,7 +157,8 @@ func bounded(d Dim) Dim {
 	return d
 }
 
-func (d Dim) factors() []string {
+// Factors returns the symbols whose product, times N, is the dimension.
+func (d Dim) Factors() []string {
 	if d.Sym == "" {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -124,10 +123,8 @@ func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (
 			size := 4.0
 			for _, d := range n.Shape() {
 				size *= float64(d.N)
-				for f := range strings.SplitSeq(d.Sym, "*") {
-					if f != "" {
-						size *= float64(rows)
-					}
+				for range d.Factors() {
+					size *= float64(rows)
 				}
 			}
 			bytes += size

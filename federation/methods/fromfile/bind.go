@@ -102,8 +102,8 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 		}
 		elements := 1
 		for _, d := range n.Shape() {
-			for _, f := range strings.Split(d.Sym, "*") {
-				if f != "" && f != "B" && f != uploadsDim {
+			for _, f := range d.Factors() {
+				if f != "B" && f != uploadsDim {
 					return nil, fmt.Errorf("its result has shape %v; the size %s is not known before it runs",
 						n.Shape(), f)
 				}
