@@ -144,7 +144,7 @@ func runCase(t *testing.T, c gradientCase) {
 		}
 		results, err := gradtest.Check(context.Background(), outputs, b.wrt, b.feeds, gradtest.Options{Step: c.step})
 		if err != nil && strings.Contains(err.Error(), "Can't reduce on dim with value of 0") {
-			continue // CUDA refuses the sum of no elements
+			orttest.RequireCPU(t) // CUDA refuses the sum of no elements
 		}
 		if err != nil {
 			t.Fatalf("B=%d: %v", batch, err)
