@@ -12,15 +12,10 @@
 #define TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")))
 #endif
 
-enum { L = 16 }; // elements of a vector
-typedef float vec __attribute__((vector_size(4 * L), aligned(4), may_alias));
-typedef float half __attribute__((vector_size(2 * L), aligned(4), may_alias));
-typedef float quarter __attribute__((vector_size(L), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(4 * L), aligned(4), may_alias));
+#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
 
-INLINE vec load(const float *p) { return *(const vec *)p; }
-INLINE void store(float *p, vec x) { *(vec *)p = x; }
-INLINE vec all(float x) { return x - (vec){0}; }
+// The width of a head is a multiple of L, at most WIDEST times. Attention processes GROUP rows at once.
+enum { L = 16, WIDEST = 8, GROUP = 4 };
 
 // job is one run of an operator. Its parts run on several threads.
 typedef struct {
@@ -45,3 +40,9 @@ INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
 
 // product computes scale * x w (+ bias) for the inputs [x, packed w, optional bias] (product.c).
 void product(void *data, size_t part);
+
+typedef void (*partFunc)(void *job, size_t part);
+
+// Functions for each instruction set (operators.h, plain.c, avx2.c, avx512.c), by operator.
+enum { BIAS_GELU, BIAS_GELU_GRAD, NORM_GRAD, ATTENTION, ATTENTION_GRAD, SEQUENCES, SEQUENCES_GRAD, PRODUCT };
+extern const partFunc plainOperators[], avx2Operators[], avx512Operators[];

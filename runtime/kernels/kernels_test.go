@@ -1,7 +1,12 @@
 package kernels_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +20,8 @@ import (
 
 // step returns the operators between the matrix products of a training step (layer norm, attention, activation), their
 // gradient, and feeds.
-func step(rows int, spans []int64) ([]graph.Output, tensor.Map) {
-	const heads, width, keys = 4, 256, 32
+func step(heads, rows int, spans []int64) ([]graph.Output, tensor.Map) {
+	const width, keys = 256, 32
 	g := graph.New()
 	g.UseKernels()
 	x, feeds := g.Input("x", graph.Float, graph.Static(rows, 3*width)), tensor.Map{"x": tensor.New(rows, 3*width),
@@ -41,24 +46,30 @@ func step(rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	return []graph.Output{{Name: "y", Node: y}, {Name: "d", Node: d[0]}}, feeds
 }
 
-// Results are the same bytes for any number of threads.
-func TestKernelsOnThreads(t *testing.T) {
+// manyRows runs a step of 1,000 rows, of which all but 17 also attend to their last seven predecessors.
+func manyRows(t *testing.T, heads, threads int) tensor.Map {
 	const rows = 1000
 	var spans []int64
 	for i := range int64(rows) {
 		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1))
 	}
-	outputs, feeds := step(rows, spans)
+	outputs, feeds := step(heads, rows, spans)
 	model, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got, err := ort.RunOnce(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Results are the same bytes for any number of threads.
+func TestKernelsOnThreads(t *testing.T) {
 	var want tensor.Map
 	for _, threads := range []int{1, 2, 3} {
-		got, err := ort.RunOnce(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := manyRows(t, 4, threads)
 		if want == nil {
 			want = got
 		}
@@ -70,9 +81,53 @@ func TestKernelsOnThreads(t *testing.T) {
 	}
 }
 
+// The operators of every instruction set give the same results, up to rounding. Each set runs in a process of its own.
+// TestGradients in runtime/ops compares the fastest with finite differences.
+func TestKernelsOfEverySet(t *testing.T) {
+	allHeads := []int{2, 4, 8, 16} // of 128, 64, 32 and 16 columns
+	if path := os.Getenv("PROMPTFED_TEST_OUTPUT"); path != "" {
+		var out []float32
+		for _, heads := range allHeads {
+			got := manyRows(t, heads, 1)
+			out = append(append(out, got["y"].Data...), got["d"].Data...)
+		}
+		b, err := binary.Append(nil, binary.LittleEndian, out)
+		if err := errors.Join(err, os.WriteFile(path, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	var want []float32
+	for _, off := range []string{"", "cpu.avx512f=off", "cpu.avx512f=off,cpu.avx2=off"} {
+		path := filepath.Join(t.TempDir(), "output")
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKernelsOfEverySet$")
+		child.Env = append(os.Environ(), "PROMPTFED_TEST_OUTPUT="+path, "GODEBUG="+off)
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", off, err, out)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, len(b)/4)
+		if _, err := binary.Decode(b, binary.LittleEndian, got); err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		largest := float64(max(slices.Max(want), -slices.Min(want)))
+		for i := range want {
+			if d := math.Abs(float64(got[i] - want[i])); !(d <= 1e-6*largest) {
+				t.Fatalf("%s: element %d is %v, want %v", off, i, got[i], want[i])
+			}
+		}
+	}
+}
+
 // NaN propagates, so that checks for finite values further up see it.
 func TestKernelsKeepNaN(t *testing.T) {
-	outputs, feeds := step(2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
+	outputs, feeds := step(4, 2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
 	model, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +150,7 @@ func TestKernelsKeepNaN(t *testing.T) {
 func TestKernelsRefuseSpans(t *testing.T) {
 	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},
 		{0, 1, math.MinInt64, 1}} {
-		outputs, feeds := step(2, append([]int64{0, 1, 0, 0}, spans...))
+		outputs, feeds := step(4, 2, append([]int64{0, 1, 0, 0}, spans...))
 		model, err := graph.Model(outputs...)
 		if err != nil {
 			t.Fatal(err)

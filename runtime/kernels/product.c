@@ -6,8 +6,6 @@
 #include <malloc.h>
 #endif
 
-#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
-
 // DEEP rows of a panel stay in the L2 cache, together with DEEP columns of TALL rows of x. LINE is the size of a cache
 // line in bytes.
 enum { DEEP = 512, LINE = 64 };
