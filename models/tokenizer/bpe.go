@@ -37,17 +37,19 @@ func (f hfModel) bpe() (*bpe, error) {
 			return nil, err
 		}
 	}
+	var made []byte
 	for i, m := range f.Merges {
-		if err := parts(b.ids, i, m); err != nil {
+		sides, err := parts(b.ids, i, m)
+		if err != nil {
 			return nil, err
 		}
-		made := m.left + strings.TrimPrefix(m.right, b.prefix)
-		id, ok := b.ids[made]
+		made = append(append(made[:0], m.left...), strings.TrimPrefix(m.right, b.prefix)...)
+		id, ok := b.ids[string(made)]
 		if !ok {
 			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
-				"together", i+1, quote(made))
+				"together", i+1, quote(string(made)))
 		}
-		b.join[[2]int{b.ids[m.left], b.ids[m.right]}] = merge{rank: i, id: id}
+		b.join[sides] = merge{rank: i, id: id}
 	}
 	return b, nil
 }

@@ -9,7 +9,10 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"promptfed/runtime/atomicfile"
 )
@@ -62,37 +65,37 @@ const maxTokens = 1 << 20
 // id.
 type vocabulary map[string]int
 
-func (v *vocabulary) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
+// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
+func (v *vocabulary) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == 'n' {
+		return d.SkipValue()
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return errors.New("vocab is not an object of token and id")
 	}
 	*v = vocabulary{}
-	for dec.More() {
-		t, err := dec.Token()
+	for d.PeekKind() == '"' {
+		t, err := d.ReadToken()
 		if err != nil {
 			return err
 		}
-		token, ok := t.(string)
-		if !ok {
-			return fmt.Errorf("vocab holds %v where a token is wanted", t)
-		}
+		token := t.String()
 		if len(*v) >= maxTokens {
 			return fmt.Errorf("more than %d tokens", maxTokens)
 		}
 		if _, twice := (*v)[token]; twice {
 			return fmt.Errorf("token %s is listed twice", quote(token))
 		}
-		var id int
-		if err := dec.Decode(&id); err != nil {
-			return fmt.Errorf("token %s: %w", quote(token), err)
+		number, err := d.ReadValue()
+		if err != nil {
+			return err
 		}
-		(*v)[token] = id
+		if (*v)[token], err = strconv.Atoi(string(number)); err != nil {
+			return fmt.Errorf("token %s has the id %.60s", quote(token), number)
+		}
 	}
-	return nil
+	_, err := d.ReadToken() // the brace
+	return err
 }
 
 // hfHead is the part of tokenizer.json before its model: special tokens, cleaning, the word pattern, and the sequence

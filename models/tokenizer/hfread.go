@@ -14,23 +14,19 @@ import (
 // it says.
 func readHF(r io.Reader) (*Tokenizer, error) {
 	var f hfFile
-	var all map[string]json.RawMessage
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
-	}
-	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
+	if err := decode(data, &f); err != nil {
+		return nil, err
 	}
 	if f.Model.Type == "" && len(f.Model.Merges) > 0 {
 		f.Model.Type = "BPE" // older releases omit it
 	}
 	var list []scored
 	if f.Model.Type == "Unigram" {
-		err = json.Unmarshal(f.Model.RawVocab, &list)
+		err = decode(f.Model.RawVocab, &list)
 		f.Model.Vocab = vocabulary{}
 		for id, p := range list {
 			if len(f.Model.Vocab) >= maxTokens {
@@ -39,10 +35,10 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 			f.Model.Vocab[p.token] = id
 		}
 	} else if len(f.Model.RawVocab) > 0 {
-		err = json.Unmarshal(f.Model.RawVocab, &f.Model.Vocab)
+		err = decode(f.Model.RawVocab, &f.Model.Vocab)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
+		return nil, err
 	}
 	if f.Model.Vocab == nil {
 		f.Model.Vocab = vocabulary{}
@@ -61,7 +57,7 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	}
 	t, err := f.tokenizer(list)
 	if err == nil {
-		t.file = all
+		err = decode(data, &t.file)
 	}
 	return t, err
 }

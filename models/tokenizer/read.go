@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits for one vocabulary file, in bytes after decompression: CLIP's largest list of merges has under four million,
@@ -244,7 +247,13 @@ func decodeJSON(r io.Reader, into any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	return decode(data, into)
+}
+
+// decode reads JSON as encoding/json does, several times as fast. Names of members must have the right case.
+func decode(data []byte, into any) error {
+	err := jsonv2.Unmarshal(data, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
 		return fmt.Errorf("not the JSON of a vocabulary: %w", err)
 	}
 	return nil

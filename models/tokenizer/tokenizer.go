@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -42,12 +44,17 @@ type Tokenizer struct {
 // pair is a merge of two tokens. In files it is "left right" in older releases and ["left","right"] in newer ones.
 type pair struct{ left, right string }
 
-func (p *pair) UnmarshalJSON(data []byte) error {
-	var line string
+// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
+func (p *pair) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	data, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
 	var list []string
-	if json.Unmarshal(data, &line) == nil {
-		list = strings.Fields(line)
-	} else if err := json.Unmarshal(data, &list); err != nil {
+	if data.Kind() == '"' {
+		line, _ := jsontext.AppendUnquote(nil, data) // an error is of invalid UTF-8, which becomes U+FFFD
+		list = strings.Fields(string(line))
+	} else if err := decode(data, &list); err != nil {
 		return err
 	}
 	if len(list) != 2 {

@@ -52,7 +52,7 @@ func fromMerges(merges []pair) (*Tokenizer, error) {
 			return nil, fmt.Errorf("merge %d: token %s is made a second time", i+1, quote(token))
 		}
 		if i < len(merges) {
-			if err := parts(vocab, i, m); err != nil {
+			if _, err := parts(vocab, i, m); err != nil {
 				return nil, err
 			}
 		}
@@ -61,27 +61,29 @@ func fromMerges(merges []pair) (*Tokenizer, error) {
 	return build(vocab, merges)
 }
 
-// parts checks that both sides of a merge are tokens.
-func parts(vocab map[string]int, i int, m pair) error {
-	for _, side := range []string{m.left, m.right} {
-		if _, ok := vocab[side]; !ok {
-			return fmt.Errorf("merge %d (%s and %s): %s is not a token: the file is damaged or not CLIP's",
+// parts returns the ids of both sides of a merge.
+func parts(vocab map[string]int, i int, m pair) (ids [2]int, err error) {
+	for k, side := range []string{m.left, m.right} {
+		var ok bool
+		if ids[k], ok = vocab[side]; !ok {
+			return ids, fmt.Errorf("merge %d (%s and %s): %s is not a token: the file is damaged or not CLIP's",
 				i+1, quote(m.left), quote(m.right), quote(side))
 		}
 	}
-	return nil
+	return ids, nil
 }
 
 // build checks and indexes the vocabulary of a CLIP. Ids may have gaps.
 func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
-	t := &Tokenizer{ids: map[string]int{}, tokens: map[int]string{}, merges: merges, clip: true, sep: -1}
+	t := &Tokenizer{ids: vocab, tokens: make(map[int]string, len(vocab)), merges: merges, clip: true, sep: -1}
 	for token, id := range vocab {
+		if err := checkID(token, id); err != nil {
+			return nil, err
+		}
 		if twin, ok := t.tokens[id]; ok {
 			return nil, fmt.Errorf("tokens %s and %s share id %d", quote(min(token, twin)), quote(max(token, twin)), id)
 		}
-		if err := t.add(token, id); err != nil {
-			return nil, err
-		}
+		t.tokens[id], t.size = token, max(t.size, id+1)
 	}
 	t.sos, t.eot = t.find(StartOfText), t.find(EndOfText)
 	if t.sos < 0 || t.eot < 0 {
@@ -102,9 +104,13 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 
 // add gives a token its id.
 func (t *Tokenizer) add(token string, id int) error {
+	t.ids[token], t.tokens[id], t.size = id, token, max(t.size, id+1)
+	return checkID(token, id)
+}
+
+func checkID(token string, id int) error {
 	if id < 0 || id >= maxID {
 		return fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
 	}
-	t.ids[token], t.tokens[id], t.size = id, token, max(t.size, id+1)
 	return nil
 }
