@@ -2,13 +2,14 @@
 // Runtime packs matrices likewise, but here the next panel is prefetched while the current one is multiplied: with few
 // rows and no prefetch, a product takes the time to read the weights plus the time to multiply.
 #include "kernels.h"
+#include <string.h>
 #ifdef _WIN32
 #include <malloc.h>
 #endif
 
 // DEEP rows of a panel stay in the L2 cache, together with DEEP columns of TALL rows of x. LINE is the size of a cache
-// line in bytes.
-enum { DEEP = 512, LINE = 64 };
+// line in bytes, and NUMBERS are in one.
+enum { DEEP = 512, LINE = 64, NUMBERS = LINE / sizeof(float) };
 
 // tile computes some rows of one panel of y from k rows of the panel of w. It adds to y unless these k rows are the
 // first ones. Each of its k steps prefetches from next, then advances next by step bytes.
@@ -97,11 +98,15 @@ void freePanels(void *panels) {
 }
 
 void packWeights(const float *w, int64_t k, int64_t n, int transposed, int64_t panel, float *to) {
-	int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
-	for (int64_t c = 0; c < n; c += panel)
-		for (int64_t r = 0; r < k; r++)
-			for (int64_t i = 0; i < panel; i++)
-				*to++ = w[along * r + across * (c + i)];
+	for (int64_t c = 0; c < n; c += panel, to += k * panel)
+		if (!transposed)
+			for (int64_t r = 0; r < k; r++)
+				memcpy(to + r * panel, w + r * n + c, panel * sizeof *w);
+		else
+			for (int64_t at = 0; at < k; at += NUMBERS) // whole cache lines of w
+				for (int64_t i = 0; i < panel; i++)
+					for (int64_t r = at; r < at + NUMBERS && r < k; r++)
+						to[r * panel + i] = w[(c + i) * k + r];
 }
 
 // panel multiplies the rows [from,to) of x, at most DEEP columns from k on, by panel p of w.

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"unsafe"
 
 	"github.com/edsrzf/mmap-go"
 	binding "github.com/yalue/onnxruntime_go"
+	"golang.org/x/sync/errgroup"
 
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
@@ -40,6 +42,7 @@ type container struct {
 	copies   []unsafe.Pointer          // of weights, on the device
 	memory   []unsafe.Pointer          // of packed matrices
 	users    int
+	packing  sync.Mutex // locked while a session's matrices are packed
 }
 
 // sharer is the part of a session that it shares with all sessions over the same folder. ONNX Runtime shares the packed
@@ -88,18 +91,16 @@ func (r *replica) compileShared(p *program, options *binding.SessionOptions, o O
 // give makes a session use the program's weights from mapped files, or from the device. On the host it does so only for
 // matrices, because ONNX Runtime packs no others.
 func (h *sharer) give(p *program, options unsafe.Pointer) error {
+	if err := h.pack(p); err != nil {
+		return err
+	}
 	for _, w := range p.external {
 		if h.at.device == onHost && len(w.shape) != 2 && w.packed == nil {
 			continue
 		}
-		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
-		f, ok := h.files[path]
-		if !ok {
-			var err error
-			if f, err = h.in.mapFile(path); err != nil {
-				return fmt.Errorf("mapping %s: %w", path, err)
-			}
-			h.files[path] = f
+		f, err := h.mapped(p, w)
+		if err != nil {
+			return err
 		}
 		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(f.data))) {
 			continue // ONNX Runtime reads it, or reports a file that was cut short meanwhile
@@ -113,6 +114,19 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 		}
 	}
 	return nil
+}
+
+// mapped returns the mapped file of a weight.
+func (h *sharer) mapped(p *program, w weight) (f mapped, err error) {
+	path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
+	f, ok := h.files[path]
+	if !ok {
+		if f, err = h.in.mapFile(path); err != nil {
+			return f, fmt.Errorf("mapping %s: %w", path, err)
+		}
+		h.files[path] = f
+	}
+	return f, nil
 }
 
 // mapFile maps a file. Its index in the container stays the same until the file is replaced or written.
@@ -141,7 +155,9 @@ func (c *container) mapFile(path string) (m mapped, err error) {
 // value returns the native value of a weight: in the mapped file, packed, or the one copy on the device.
 func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 	if w.packed != nil {
-		return h.panels(w, f)
+		containers.Lock()
+		defer containers.Unlock()
+		return h.in.values[w.panels(f)], nil
 	}
 	v, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
 	if err != nil {
@@ -168,27 +184,58 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 	return h.in.values[key], nil
 }
 
-// panels returns a packed matrix, which sessions over the same folder share.
-func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
-	if w.at.Offset+w.at.Length > int64(len(f.data)) {
-		return nil, fmt.Errorf("%s was cut short to %d bytes", w.at.File, len(f.data))
+// panels returns the key of a packed matrix in container.values.
+func (w weight) panels(f mapped) string {
+	return fmt.Sprint(f.number, w.at.Offset, w.shape, w.packed.Transposed)
+}
+
+// pack packs the matrices of a program that no session over the same folder has packed yet, on all processors.
+func (h *sharer) pack(p *program) error {
+	h.in.packing.Lock()
+	defer h.in.packing.Unlock()
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for _, w := range p.external {
+		if w.packed == nil {
+			continue
+		}
+		f, err := h.mapped(p, w)
+		if err == nil && w.at.Offset+w.at.Length > int64(len(f.data)) {
+			err = fmt.Errorf("%s was cut short to %d bytes", w.at.File, len(f.data))
+		}
+		all.Go(func() error {
+			if err == nil {
+				err = h.in.packOnce(h.api, w, f)
+			}
+			return err
+		})
 	}
+	return all.Wait()
+}
+
+// packOnce packs a matrix unless it is packed. The caller holds c.packing.
+func (c *container) packOnce(a *api, w weight, f mapped) error {
+	key := w.panels(f)
 	containers.Lock()
-	defer containers.Unlock()
-	key := fmt.Sprint(f.number, w.at.Offset, w.shape, w.packed.Transposed)
-	if h.in.values[key] != nil {
-		return h.in.values[key], nil
+	packed := c.values[key] != nil
+	containers.Unlock()
+	if packed {
+		return nil
 	}
 	memory, err := w.packed.Pack(f.data[w.at.Offset:])
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("tensor %q: %w", w.name, err)
 	}
-	h.in.memory = append(h.in.memory, memory)
-	v, err := h.api.wrap(memory, int(w.at.Length), w.shape, float32Elements)
-	if err == nil {
-		h.in.values[key] = v
+	v, err := a.wrap(memory, int(w.at.Length), w.shape, float32Elements)
+	containers.Lock()
+	defer containers.Unlock()
+	if err != nil || c.values[key] != nil { // another initializer of the graph is the same matrix
+		a.releaseValue(v)
+		kernels.Free(memory)
+		return err
 	}
-	return v, err
+	c.memory, c.values[key] = append(c.memory, memory), v
+	return nil
 }
 
 func (h *sharer) join(o Options) (err error) {
