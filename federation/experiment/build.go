@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -545,8 +546,8 @@ func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Pro
 
 // Settings returns the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms},
-		Workers: b.workers(), Provider: b.Provider}
+	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms,
+		Texts: b.keptTexts}, Workers: b.workers(), Provider: b.Provider}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard
@@ -559,6 +560,28 @@ func (b *Built) Settings() engine.Settings {
 		s.Provider += ": " + b.Fallback.Error()
 	}
 	return s
+}
+
+// keptTexts keeps features of hand-written texts in the feature cache (client.Settings.Texts).
+func (b *Built) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor,
+	error) {
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
+	if err != nil {
+		return nil, err
+	}
+	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if len(m.Missing()) == 0 {
+		return m.Read(tensor.Indices(shape[0]))
+	}
+	t, err := compute()
+	if err == nil && t.NonFinite() < 0 {
+		_ = m.Append(t) // the next run computes them again where the folder cannot be written
+	}
+	return t, err
 }
 
 // simulateTime sets the speeds of the clients of the engine's experiment.

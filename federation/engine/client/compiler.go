@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 type compiler struct {
 	e       *spec.Experiment
 	options ort.Options
+	texts   KeptTexts
 	pool    *ort.Pool
 	own     bool // the worker closes pool
 	weights onnx.WeightFiles
@@ -36,7 +38,7 @@ type compiler struct {
 }
 
 func newCompiler(e *spec.Experiment, set Settings, values, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
+	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
 		values: values, initial: initial, plans: map[string]*plan{}, compiled: map[string]*plan{},
 		hands: map[string]*tensor.Tensor{}}
 }
@@ -584,10 +586,34 @@ func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tenso
 	if err != nil {
 		return nil, err
 	}
-	v, err := ort.RunOnce(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	v, err := c.keptText(b, model, o, n.Shape())
 	if err != nil {
 		return nil, err
 	}
-	c.hands[key] = v[valueOutput]
-	return v[valueOutput], nil
+	c.hands[key] = v
+	return v, nil
+}
+
+// keptText runs the model of handText, whose value has a shape, unless its value is kept: under the model, with its
+// tokens and options, the digest of its weights, and the numerics of its session.
+func (c *compiler) keptText(b spec.Backbone, model *onnx.ModelProto, o ort.Options,
+	shape graph.Shape) (*tensor.Tensor, error) {
+	compute := func() (*tensor.Tensor, error) {
+		v, err := ort.RunOnce(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+		return v[valueOutput], err
+	}
+	size, ok := shape.Ints()
+	weights := c.e.Digests[b.Name()]
+	if c.texts == nil || !ok || weights == "" {
+		return compute()
+	}
+	f, err := o.Fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	text, err := onnx.Marshal(model)
+	if err != nil {
+		return nil, err
+	}
+	return c.texts(sha256.Sum256(fmt.Appendf(nil, "texts %s %s %s", weights, f.Digest(), text)), size, compute)
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,11 +46,15 @@ type Settings struct {
 	Terms    bool          // measure each term of the loss, for the records; it changes nothing that is trained
 	// Noise is the source of a client's noise of differential privacy; nil for the seed, as in a simulation.
 	Noise func(client int) *noise.Noise
+	Texts KeptTexts // features of hand-written texts; nil computes them in every process
 	// PrefixBytes bounds the values that a worker keeps of forward passes at the parameters that the server sent; 0 for
 	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every
 	// later step of a turn.
 	PrefixBytes int
 }
+
+// KeptTexts returns features of the given shape that were kept under a key. Otherwise it computes and keeps them.
+type KeptTexts func(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor, error)
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
