@@ -27,6 +27,7 @@ type Options struct {
 	Memory   int            // spec.Training.Memory for Methods
 	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
 	Rounds   int            // of Experiment, after a first round that compiles
+	Program  string         // promptfed's file, which Start starts
 	// Progress is called before each run; may be nil.
 	Progress func(what string, done, total int)
 

@@ -189,9 +189,8 @@ func named(classes []string) ([][]int, error) {
 // stored maps names of weights to their places in files.
 type stored map[string]graph.External
 
-// draw writes random weights of the given shapes into a file of dir.
-func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
-	m := tensor.Map{}
+// draw adds random weights of the given shapes to m.
+func draw(m tensor.Map, shapes map[string][]int, width, layers int) {
 	for name, shape := range shapes {
 		mean, std := initial(name, shape, width, layers)
 		m[name] = method.Draw(seed, 0, name, shape, std)
@@ -199,6 +198,12 @@ func (s stored) draw(dir, file string, shapes map[string][]int, width, layers in
 			m[name].Data[i] += mean
 		}
 	}
+}
+
+// draw writes random weights of the given shapes into a file of dir.
+func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
+	m := tensor.Map{}
+	draw(m, shapes, width, layers)
 	path := filepath.Join(dir, file)
 	if err := safetensors.WriteFile(path, m, nil); err != nil {
 		return err

@@ -248,7 +248,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
+	end, err := runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), &runfolder.Clock{Start: began})
 	return a, func(failed error) error {
 		release()
 		return end(failed)

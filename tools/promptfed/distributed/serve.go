@@ -256,7 +256,7 @@ func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.S
 	if err != nil {
 		return err
 	}
-	end, err := runfolder.Begin(ctx, dir, b, nil, time.Now())
+	end, err := runfolder.Begin(ctx, dir, b, nil, &runfolder.Clock{Start: time.Now()})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ type benchFlags struct {
 	bench.Options
 	backbone                      string
 	experiment, methods, features bool
+	start                         bool
 	memory                        float64
 	against                       string
 	clients                       []int
@@ -43,6 +45,8 @@ func benchCommand() *cobra.Command {
 	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods (default 4)")
 	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
 		"instead")
+	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
+		"measure the seconds to the first training step")
 	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
 		"(default promptfl)")
 	c.Flags().StringVar(&f.Image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
@@ -94,6 +98,12 @@ func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
 		return bench.ComparePyTorch(ctx, f.Options, f.against)
 	case len(f.clients) > 0:
 		return bench.Clients(ctx, f.Options, f.clients)
+	case f.start:
+		var err error
+		if f.Program, err = os.Executable(); err != nil {
+			return bench.Report{}, err
+		}
+		return bench.Start(ctx, f.Options)
 	case f.methods:
 		return bench.Methods(ctx, f.Options)
 	case f.features:

@@ -16,6 +16,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
@@ -280,7 +281,7 @@ type training struct {
 
 // run runs an experiment in its folder.
 func (t training) run(ctx context.Context, conf experiment.Config, m progress.Monitor) (r *engine.Result, err error) {
-	began, dir, use := time.Now(), t.dir, t.use
+	clock, dir, use := &runfolder.Clock{Start: time.Now()}, t.dir, t.use
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
@@ -288,6 +289,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if err != nil {
 		return nil, err
 	}
+	clock.Ended(runfolder.OpenedPart)
 	id, err := b.Identity(ctx, m.Work)
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, use)
@@ -299,12 +301,13 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		return nil, err
 	}
 	defer b.Close()
+	clock.Ended(runfolder.FeaturesPart)
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	end, err := runfolder.Begin(ctx, dir, b, runfolder.DataOf(b), began)
+	end, err := runfolder.Begin(ctx, dir, b, runfolder.DataOf(b), clock)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +331,13 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		}
 	}()
 	set, finish := b.Settings(), signals.FromContext(ctx)
-	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
+	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, m.Warn
+	set.OnTurn = func(o message.Instruction, client int) {
+		if o.Kind == message.Train {
+			clock.Ended(runfolder.TrainedPart)
+		}
+		m.Turn(o, client)
+	}
 	set.OnRound = func(r record.Record) {
 		m.Round(r)
 		log.Round(r)
@@ -344,6 +353,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		}
 		defer done()
 	}
+	clock.Ended(runfolder.FolderPart)
 	m.Start(conf.Train.Rounds, len(b.Parts))
 	defer finish.Begin()()
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {

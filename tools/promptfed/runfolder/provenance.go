@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"promptfed/federation/experiment"
@@ -64,7 +66,9 @@ type Call struct {
 	Numerics *numerics.Fingerprint `json:"numerics,omitempty"`
 	Start    time.Time             `json:"start"`
 	Seconds  *float64              `json:"seconds,omitempty"` // absent if the process was killed
-	Finished bool                  `json:"finished"`          // whether the run ended without an error
+	// Beginning is when parts of the beginning had ended, in seconds after Start, see Clock.
+	Beginning map[string]float64 `json:"beginning,omitempty"`
+	Finished  bool               `json:"finished"` // whether the run ended without an error
 }
 
 // DataOf returns the description of the data of an experiment.
@@ -99,8 +103,39 @@ func ReadProvenance(dir string) (p Provenance, err error) {
 	return p, nil
 }
 
+// Clock measures a call of the program. It is safe for concurrent use.
+type Clock struct {
+	Start time.Time
+
+	mu    sync.Mutex
+	ended map[string]float64
+}
+
+// Parts of the beginning of a run, in order: data and backbones are opened, image features are there, the run folder is
+// written, the first client has trained.
+const (
+	OpenedPart   = "opened"
+	FeaturesPart = "features"
+	FolderPart   = "folder"
+	TrainedPart  = "trained"
+)
+
+// Ended notes that a part has ended now. If a part ends several times, the first counts.
+func (c *Clock) Ended(part string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		c.ended = map[string]float64{}
+	}
+	if _, known := c.ended[part]; !known {
+		c.ended[part] = c.seconds()
+	}
+}
+
+func (c *Clock) seconds() float64 { return math.Round(1000*time.Since(c.Start).Seconds()) / 1000 }
+
 // Begin adds the current call to ProvenanceFile. end records the duration of the call and whether it failed.
-func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began time.Time) (end func(error) error,
+func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, clock *Clock) (end func(error) error,
 	err error) {
 	c := b.Config
 	path := filepath.Join(dir, ProvenanceFile)
@@ -117,7 +152,7 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began 
 	}
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Start: began.UTC().Truncate(time.Millisecond)}
+		Start: clock.Start.UTC().Truncate(time.Millisecond)}
 	call.Host, _ = os.Hostname()
 	call.Folder, _ = os.Getwd()
 	if _, v, err := ort.Library(); err == nil {
@@ -130,8 +165,11 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began 
 	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]
-		seconds := math.Round(1000*time.Since(began).Seconds()) / 1000
+		seconds := clock.seconds()
 		last.Seconds, last.Finished = &seconds, failed == nil
+		clock.mu.Lock()
+		last.Beginning = maps.Clone(clock.ended)
+		clock.mu.Unlock()
 		return write()
 	}, write()
 }

@@ -160,13 +160,18 @@ func TestProvenance(t *testing.T) {
 	conf := experiment.Defaults()
 	conf.Seed = 5
 	built := &experiment.Built{Config: conf}
-	if _, err := Begin(ctx, dir, built, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed
+	data, clock := &Data{Set: "synthetic", Digest: "d"}, &Clock{Start: time.Now().Add(-2 * time.Second)}
+	if _, err := Begin(ctx, dir, built, data, &Clock{Start: time.Now()}); err != nil { // killed
 		t.Fatal(err)
 	}
-	end, err := Begin(ctx, dir, built, &Data{Set: "synthetic", Digest: "d"}, time.Now().Add(-2*time.Second))
+	end, err := Begin(ctx, dir, built, data, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
+	clock.Ended(FolderPart)
+	clock.Start = clock.Start.Add(-time.Hour) // later times do not count
+	clock.Ended(FolderPart)
+	clock.Start = clock.Start.Add(time.Hour)
 	if err := end(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +185,9 @@ func TestProvenance(t *testing.T) {
 	}
 	if len(p.Calls) != 2 || p.Calls[0].Seconds != nil || p.Calls[0].Finished || !p.Calls[1].Finished ||
 		*p.Calls[1].Seconds < 2 || *p.Calls[1].Seconds > 60 || p.Seeds["seed"] != 5 || p.Data.Digest != "d" ||
-		p.Calls[1].Commit == "" || p.Calls[1].Version == "" {
+		p.Calls[1].Commit == "" || p.Calls[1].Version == "" || p.Calls[0].Beginning != nil ||
+		len(p.Calls[1].Beginning) != 1 || p.Calls[1].Beginning[FolderPart] < 2 ||
+		p.Calls[1].Beginning[FolderPart] > *p.Calls[1].Seconds {
 		t.Errorf("%s", b)
 	}
 	want := []string{"promptfed", "run", "x.yaml", "--token", "...", "--token=..."}

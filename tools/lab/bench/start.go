@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"promptfed/federation/method"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/clip"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// startConfig is the configuration of Start for a backbone: a client's turn is one step.
+const startConfig = `name: start
+seed: 1
+backbones: [%q]
+method: promptfl
+options: {tokens: %d}
+data: {set: synthetic, generator: {classes: [circle, square, star, house], domains: [photo], train: 2, test: 1}}
+partition: {kind: iid, clients: 2}
+train: {rounds: 1, epochs: 1, batch: 64, lr: 0.01}
+`
+
+// startParts are the parts of a start, in order, and what Start calls them. The first one ends where a run's clock
+// starts.
+var startParts = []struct{ part, column string }{{"", "program, configuration"},
+	{runfolder.OpenedPart, "data, backbone"}, {runfolder.FeaturesPart, "image features"},
+	{runfolder.FolderPart, "run folder"}, {runfolder.TrainedPart, "first step"}}
+
+// Start starts Options.Program as a user does, with the bundled ViT-B/16 and with a full-size ViT-B/16 of random
+// weights (or Options.Backbone), and measures the seconds from the start of the process to the end of the first
+// client's first training step: of a first start with empty caches, and of later ones (medians).
+func Start(ctx context.Context, o Options) (r Report, err error) {
+	if o, _, err = o.complete(); err != nil {
+		return r, err
+	}
+	dir, remove, err := scratch("2 GB")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	full := filepath.Join(dir, "vit-b16")
+	if o.Backbone != nil {
+		full = o.Backbone.Dir
+	} else {
+		o.Progress("random weights", 0, 1)
+		if err := writeBundle(dir, full, o.arch, fullBackbones["vit-b16"]); err != nil {
+			return r, fmt.Errorf("random weights: %w", err)
+		}
+		o.Progress("random weights", 1, 1)
+	}
+	later := 7
+	if o.Quick {
+		later = 1
+	}
+	r.Title = "seconds from the start of the program to the end of the first training step; " + platform()
+	table := Table{Columns: []string{"backbone", "start", "s to the first step"},
+		Notes: []string{"later starts find image features, texts and hashes of weights in the caches; their times " +
+			"are medians"}}
+	for _, p := range startParts {
+		table.Columns = append(table.Columns, p.column)
+	}
+	for i, b := range []struct {
+		name, bundle string
+		tokens       int
+	}{{"tiny-vit-b16", "tiny-vit-b16", 4}, {filepath.Base(full), full, 16}} {
+		s := start{o: o, dir: filepath.Join(dir, fmt.Sprint("start-", i)),
+			config: fmt.Sprintf(startConfig, b.bundle, b.tokens)}
+		var all [][]float64
+		for k := range 1 + later {
+			o.Progress("starts with "+b.name, k, 1+later)
+			one, err := s.once(ctx)
+			if err != nil {
+				return r, fmt.Errorf("%s: %w", b.name, err)
+			}
+			all = append(all, one)
+		}
+		o.Progress("starts with "+b.name, 1+later, 1+later)
+		for _, of := range []struct {
+			start string
+			times [][]float64
+		}{{"first", all[:1]}, {"later", all[1:]}} {
+			row := []any{b.name, of.start}
+			for c := range of.times[0] {
+				var column []float64
+				for _, one := range of.times {
+					column = append(column, one[c])
+				}
+				row = append(row, Number{median(column), "%.3f"})
+			}
+			table.add(row...)
+		}
+	}
+	r.Tables = []Table{table}
+	return r, nil
+}
+
+// start starts the program again and again with the same configuration and caches.
+type start struct {
+	o           Options
+	dir, config string
+	starts      int
+}
+
+// once starts the program, waits for its end, and returns the seconds to the first step and those of startParts.
+func (s *start) once(ctx context.Context) ([]float64, error) {
+	cache, file := filepath.Join(s.dir, "cache"), filepath.Join(s.dir, "start.yaml")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(file, atomicfile.Bytes([]byte(s.config))); err != nil {
+		return nil, err
+	}
+	s.starts++
+	out := filepath.Join(s.dir, fmt.Sprint("run-", s.starts))
+	c := exec.CommandContext(ctx, s.o.Program, "run", file, "--quiet", "--out", out)
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // folders of caches on all systems
+		c.Env = append(c.Environ(), name+"="+cache)
+	}
+	if library, _, err := ort.Library(); err == nil && filepath.IsAbs(library) {
+		c.Env = append(c.Environ(), ort.LibraryVariable+"="+library)
+	}
+	var said bytes.Buffer
+	c.Stderr = &said
+	began := time.Now()
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", s.o.Program, err, strings.TrimSpace(said.String()))
+	}
+	p, err := runfolder.ReadProvenance(out)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Calls) != 1 {
+		return nil, fmt.Errorf("%s: %d calls of the program in its %s", out, len(p.Calls), runfolder.ProvenanceFile)
+	}
+	before, last := p.Calls[0].Start.Sub(began).Seconds(), 0.0
+	times := []float64{before + p.Calls[0].Beginning[runfolder.TrainedPart], before}
+	for _, part := range startParts[1:] {
+		at := p.Calls[0].Beginning[part.part]
+		times, last = append(times, at-last), at
+	}
+	return times, nil
+}
+
+// writeBundle makes a bundle with random weights and a vocabulary of CLIP's size at out. It uses dir for a checkpoint,
+// which it removes.
+func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) error {
+	src := filepath.Join(dir, "checkpoint")
+	if err := os.Mkdir(src, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(src)
+	m := tensor.Map{"logit_scale": tensor.Of([]float32{4.6}), "token_embedding.weight": method.Draw(seed, 0, "tokens",
+		[]int{tokenizer.CLIPMerges + 2*256 + 2, text.Width}, 0.02)}
+	draw(m, text.Shapes(), text.Width, text.Layers)
+	draw(m, vision.Shapes(), vision.Width, vision.Layers)
+	if err := safetensors.WriteFile(filepath.Join(src, "open_clip_model.safetensors"), m, nil); err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`{"model_cfg": {"embed_dim": %d, "quick_gelu": true, "vision_cfg": {"image_size": %d,`+
+		` "layers": %d, "width": %d, "patch_size": %d}, "text_cfg": {"context_length": %d, "vocab_size": %d,`+
+		` "width": %d, "heads": %d, "layers": %d}}}`, text.EmbedDim, vision.Image, vision.Layers, vision.Width,
+		vision.Patch, text.Context, m["token_embedding.weight"].Shape[0], text.Width, text.Heads, text.Layers)
+	err := atomicfile.Write(filepath.Join(src, "open_clip_config.json"), atomicfile.Bytes([]byte(config)))
+	if err != nil {
+		return err
+	}
+	merges := filepath.Join(src, "merges.txt")
+	if err := atomicfile.Write(merges, atomicfile.Bytes(pairs(tokenizer.CLIPMerges))); err != nil {
+		return err
+	}
+	_, err = converted.Convert(src, out, converted.Options{Vocab: merges})
+	return err
+}
+
+// pairs lists n merges of two of the 256 characters that stand for bytes in a vocabulary of CLIP.
+func pairs(n int) []byte {
+	var b bytes.Buffer
+	var chars []rune
+	for r := '!'; len(chars) < 256; r++ {
+		switch r {
+		case '\u007f':
+			r = '\u00a1'
+		case '\u00ad':
+			r++
+		}
+		chars = append(chars, r)
+	}
+	for i := range n {
+		fmt.Fprintf(&b, "%c %c\n", chars[i/len(chars)], chars[i%len(chars)])
+	}
+	return b.Bytes()
+}
