@@ -75,3 +75,28 @@ func TestMemoryIsFlat(t *testing.T) {
 		t.Errorf("every client more takes %.0f bytes: %d with 20, %d with 200", perClient, few, many)
 	}
 }
+
+// TestRoundDoesNotGrow: with a hundred times the clients, of which as many train, a round allocates 64 bytes for each
+// further client, to draw the participants, and no more.
+func TestRoundDoesNotGrow(t *testing.T) {
+	const train = 5
+	allocated := func(clients int) float64 {
+		e := wideToy(t, clients)
+		e.Plan.Participation = train / float64(clients)
+		e.Plan.Rounds, e.Plan.TestEvery = 6, 100
+		var after []uint64
+		mustRun(t, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+			Dir: t.TempDir(), Workers: 1,
+			OnRound: func(record.Record) {
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				after = append(after, m.TotalAlloc)
+			}})
+		return float64(after[4]-after[0]) / 4
+	}
+	few, many := allocated(50), allocated(5000)
+	if perClient := (many - few) / 4950; perClient > 64 {
+		t.Errorf("a round allocates %.0f bytes for each further client: %.0f with 50, %.0f with 5000", perClient, few,
+			many)
+	}
+}

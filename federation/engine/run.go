@@ -67,6 +67,9 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	if err != nil {
 		return nil, err
 	}
+	if set.Dir != "" {
+		s.fingerprint = e.Fingerprint()
+	}
 	if s.rate, err = e.Training.Schedule.New(e.Training.Optim.LR); err != nil {
 		return nil, err
 	}
@@ -199,7 +202,7 @@ func (s *Server) resume() (*record.Journal, error) {
 	if !ok {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	if pos.Fingerprint != s.Fingerprint() {
+	if pos.Fingerprint != s.fingerprint {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
 			"partition or training differ); choose another --out", s.Dir)
 	}
@@ -241,7 +244,7 @@ func (s *Server) commit(rec record.Record) (err error) {
 		s.journal.Records = append(s.journal.Records, rec)
 		return nil
 	}
-	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: s.Fingerprint(), Clients: s.store.Locations(),
+	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: s.fingerprint, Clients: s.store.Locations(),
 		Record: rec, Optimizer: s.worker.OptimizerState()}
 	if s.Global.Rounds.Used() {
 		pos.Planned = s.Plan.Rounds

@@ -29,6 +29,8 @@ type Server struct {
 	Plan             spec.Plan
 	Global           method.Global
 
+	fingerprint string // of the experiment, in a run with a folder
+
 	rate       optim.Rate // learning rate by round, for reports
 	store      *state.Store
 	journal    *record.Journal   // of the rounds before

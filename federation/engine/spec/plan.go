@@ -46,7 +46,10 @@ func (p Plan) Sample(r *rand.Rand) []int {
 }
 
 func (p Plan) Sampling() method.Sampling {
-	s := method.Sampling{Clients: len(p.TrainingClients()), Poisson: p.Poisson}
+	s := method.Sampling{Clients: p.Clients, Poisson: p.Poisson}
+	if len(p.Trainers) > 0 {
+		s.Clients = len(p.Trainers)
+	}
 	s.Size = float64(s.Clients)
 	if p.Participation > 0 && p.Participation < 1 {
 		s.Size *= p.Participation
@@ -66,7 +69,10 @@ func (p Plan) TrainingClients() []int {
 
 // Participants lists the clients that take part: all but those that never train.
 func (p Plan) Participants() []int {
-	return slices.DeleteFunc(tensor.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
+	return slices.DeleteFunc(tensor.Indices(p.Clients), func(id int) bool {
+		_, never := slices.BinarySearch(p.New, id)
+		return never
+	})
 }
 
 type Training struct {
