@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -159,7 +160,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 		for _, n := range t.Shape {
 			write(int64(n))
 		}
-		buf = buf[:0]
+		buf = slices.Grow(buf[:0], 4*len(t.Data))
 		for _, v := range t.Data {
 			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
 		}

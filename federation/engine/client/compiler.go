@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -29,6 +30,7 @@ type compiler struct {
 	weights onnx.WeightFiles
 	// values holds what Worker.values does, and initial the values of plan.initial.
 	values, initial *valueCache
+	evaluables      sync.Map // record.Evaluable by ClientSpec
 
 	mu       sync.Mutex
 	plans    map[string]*plan // by backbone and ClientSpec
@@ -38,9 +40,19 @@ type compiler struct {
 }
 
 func newCompiler(e *spec.Experiment, set Settings, values, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
-		values: values, initial: initial, plans: map[string]*plan{}, compiled: map[string]*plan{},
-		hands: map[string]*tensor.Tensor{}}
+	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)),
+		own: set.Sessions == nil, values: values, initial: initial, plans: map[string]*plan{},
+		compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
+}
+
+// evaluable returns the evaluations that the method has for a client.
+func (c *compiler) evaluable(task method.ClientSpec) record.Evaluable {
+	if e, ok := c.evaluables.Load(task); ok {
+		return e.(record.Evaluable)
+	}
+	e := record.EvaluableOf(c.e.Method, task)
+	c.evaluables.Store(task, e)
+	return e
 }
 
 func (c *compiler) close() error {

@@ -63,7 +63,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 	if err != nil {
 		return fail(err)
 	}
-	has := record.EvaluableOf(w.Method, l.Task)
+	has := w.c.evaluable(l.Task)
 	score := func() (*tensor.Tensor, metrics.Statistics, error) {
 		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
 		if err == nil {

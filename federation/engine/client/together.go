@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/ort"
@@ -137,7 +136,7 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 	if err != nil || p.prefix == nil || p.notBatchable {
 		return nil, err
 	}
-	for _, view := range w.evaluations(record.EvaluableOf(w.Method, l.Task), p, s) {
+	for _, view := range w.evaluations(w.c.evaluable(l.Task), p, s) {
 		if view == method.PersonalView && w.Training.FineTune > 0 {
 			break // its parameters are not there yet
 		}

@@ -166,7 +166,7 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
 	out := tensor.Map{}
 	for id, c := range participants {
-		if !c.Joined {
+		if !c.Joined || len(g.Broadcast)+len(g.PerClient[id]) == 0 {
 			continue
 		}
 		t := c.Task
