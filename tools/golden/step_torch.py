@@ -7,7 +7,7 @@ embeddings of the start token and of all classes' own tokens one after the other
 and heads [1].
 The prefix [start, ctx] goes through the tower once for all classes; rows of all classes lie one after the other in linear layers, without
 padding; in the last block only the rows at the end tokens go beyond keys and values. Standard output begins with a line of
-JSON, {"torch": version, "modes": ["eager", "compile"]}, the second where torch.compile works here. Every line of standard input
+JSON, {"version": version, "modes": ["eager", "compile"]}, the second where torch.compile works here. Every line of standard input
 that names a mode takes one step of SGD with momentum, "gradient FILE" writes the gradient of the first ctx as float32;
 each is answered with a line.
 """
@@ -93,12 +93,18 @@ class Tower:
         h = F.linear(self.norm(x, p + "ln_2"), self.w[p + "mlp.c_fc.weight"], self.w[p + "mlp.c_fc.bias"])
         return x + F.linear(h * torch.sigmoid(1.702 * h), self.w[p + "mlp.c_proj.weight"], self.w[p + "mlp.c_proj.bias"])
 
-    def loss(self, ctx):
+    def text(self, ctx):
+        """The unit features [C,D] of all classes."""
         x = torch.cat([self.start, ctx + self.ctx_position, self.suffix])
         for i in range(self.layers):
             x = self.block(x, i, i == self.layers - 1)
-        text = F.normalize(self.norm(x, "ln_final") @ self.w["text_projection"])
-        return F.cross_entropy(self.s["scale"] * self.s["image"] @ text.t(), self.s["label"])
+        return F.normalize(self.norm(x, "ln_final") @ self.w["text_projection"])
+
+    def scores(self, ctx, image):
+        return self.s["scale"] * image @ self.text(ctx).t()
+
+    def loss(self, ctx, image, label):
+        return F.cross_entropy(self.scores(ctx, image), label)
 
 
 def main():
@@ -106,29 +112,30 @@ def main():
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
     tower = Tower(folder)
-    first = tower.s["ctx"]
+    first, batch = tower.s["ctx"], (tower.s["image"], tower.s["label"])
     ctx = first.clone().requires_grad_()
     opt = torch.optim.SGD([ctx], lr=0.002, momentum=0.9, weight_decay=5e-4)
     modes = {"eager": tower.loss}
     if hasattr(torch, "compile"):
         try:
             modes["compile"] = torch.compile(tower.loss)
-            modes["compile"](ctx).backward()
+            modes["compile"](ctx, *batch).backward()
         except Exception as e:  # no compiler here
             print("torch.compile: %s" % str(e).split("\n")[0], file=sys.stderr)
             del modes["compile"]
-    print(json.dumps({"torch": torch.__version__, "modes": list(modes)}), flush=True)
+    print(json.dumps({"version": torch.__version__, "modes": list(modes)}), flush=True)
     for line in sys.stdin:
         what = line.split()
         if what[0] == "gradient":
             at = first.clone().requires_grad_()
-            tower.loss(at).backward()
+            tower.loss(at, *batch).backward()
             at.grad.numpy().astype("<f4").tofile(what[1])
         else:
             opt.zero_grad()
-            modes[what[0]](ctx).backward()
+            modes[what[0]](ctx, *batch).backward()
             opt.step()
         print("done", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,31 +1,21 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
+	"promptfed/models/clip"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
-// torchScript is the hand-written training step in PyTorch.
-const torchScript = "tools/golden/step_torch.py"
-
-// ComparePyTorch measures the step and the PyTorch step of torchScript in turns, on the same random weights, prompts
-// and images. The PyTorch step runs in the given Python interpreter. The working folder must be a checkout of the
-// source, or lie below one.
+// ComparePyTorch measures the step and the PyTorch step of tools/golden/step_torch.py in turns, on the same random
+// weights, prompts and images. The PyTorch step runs in the given Python interpreter. The working folder must be a
+// checkout of the source.
 func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, err error) {
 	o, lists, err := o.complete()
 	if err != nil {
@@ -33,13 +23,6 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	}
 	if o.Backbone != nil {
 		return r, errors.New("--against measures random weights: leave --backbone out")
-	}
-	script, err := filepath.Abs(torchScript)
-	if err == nil {
-		_, err = os.Stat(script)
-	}
-	if err != nil {
-		return r, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
 	}
 	t, remove, err := openTower(o)
 	if err != nil {
@@ -52,7 +35,7 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	version := ""
 	for _, set := range lists {
 		for _, threads := range o.Threads {
-			if version, err = o.against(ctx, t, set, threads, python, script, &results); err != nil {
+			if version, err = o.against(ctx, t, set, threads, python, &results); err != nil {
 				return r, fmt.Errorf("%s, %d threads: %w", set.name, threads, err)
 			}
 		}
@@ -63,7 +46,7 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	return r, nil
 }
 
-func (o Options) against(ctx context.Context, t *tower, set classSet, threads int, python, script string,
+func (o Options) against(ctx context.Context, t *tower, set classSet, threads int, python string,
 	results *Table) (version string, err error) {
 	var open opened
 	defer open.close(&err)
@@ -75,7 +58,7 @@ func (o Options) against(ctx context.Context, t *tower, set classSet, threads in
 	if err := s.export(t); err != nil {
 		return "", err
 	}
-	torch, err := startTorch(ctx, python, script, t.dir, threads)
+	torch, err := startOpponent(ctx, opponents["pytorch"], python, t.dir, threads)
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +67,7 @@ func (o Options) against(ctx context.Context, t *tower, set classSet, threads in
 	if err != nil {
 		return "", err
 	}
-	got, err := torch.gradient(filepath.Join(t.dir, "gradient"), want.Shape)
+	got, err := torch.tensor("gradient", filepath.Join(t.dir, "gradient"), want.Shape)
 	if err != nil {
 		return "", err
 	}
@@ -105,10 +88,21 @@ func (o Options) against(ctx context.Context, t *tower, set classSet, threads in
 	return torch.Version, nil
 }
 
-// export writes the inputs of a step, except the tower's weights, for torchScript.
+// export writes the inputs of a step, except the tower's weights, for step_torch.py.
 func (s *step) export(t *tower) error {
-	m, lengths, ids := tensor.Map{}, []int64{}, []int{t.sos}
-	for _, class := range s.set.IDs {
+	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil)
+	if err != nil {
+		return err
+	}
+	m["ctx"] = s.order.Shared["ctx"]
+	return export(t, s.set, m)
+}
+
+// export adds to ctx [T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
+// writes all of it beside the tower's weights.
+func export(t *tower, set *clip.Suffixes, m tensor.Map) error {
+	lengths, ids := []int64{}, []int{t.sos}
+	for _, class := range set.IDs {
 		ids = append(ids, class...)
 		lengths = append(lengths, int64(len(class)))
 	}
@@ -117,97 +111,9 @@ func (s *step) export(t *tower) error {
 		return err
 	}
 	w := t.text().Width
-	var rows []int
-	for i := range s.client.Train.Len() {
-		rows = append(rows, i)
-	}
-	batch, err := s.client.Train.Batch(rows, nil)
-	if err != nil {
-		return err
-	}
-	m["ctx"], m["image"], m["label"] = s.order.Shared["ctx"], batch["image"], batch["label"]
 	m["start"], m["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
 	m["lengths"] = tensor.OfInts(lengths, len(lengths))
 	m["scale"] = tensor.Of([]float32{float32(t.LogitScale)}, 1)
 	m["heads"] = tensor.OfInts([]int64{int64(t.text().Heads)}, 1)
 	return safetensors.WriteFile(filepath.Join(t.dir, "step.safetensors"), m, nil)
-}
-
-// torch is a process of torchScript.
-type torch struct {
-	Version string   `json:"torch"`
-	Modes   []string `json:"modes"`
-
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr strings.Builder
-}
-
-func startTorch(ctx context.Context, python, script, dir string, threads int) (*torch, error) {
-	p := &torch{cmd: exec.CommandContext(ctx, python, script, dir, strconv.Itoa(threads))}
-	p.cmd.Stderr = &p.stderr
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.in, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--against %s: %w", python, err)
-	}
-	p.out = bufio.NewReader(out)
-	line, err := p.answer()
-	if err == nil {
-		err = json.Unmarshal([]byte(line), p)
-	}
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
-}
-
-// answer reads the next line from the process.
-func (p *torch) answer() (string, error) {
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		p.cmd.Wait()
-		last := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
-		return "", fmt.Errorf("%s: %s: PyTorch and NumPy must be installed for it", strings.Join(p.cmd.Args[:2], " "),
-			last[len(last)-1])
-	}
-	return line, nil
-}
-
-// ask sends one command to the process.
-func (p *torch) ask(what string) error {
-	if _, err := fmt.Fprintln(p.in, what); err != nil {
-		return err
-	}
-	_, err := p.answer()
-	return err
-}
-
-// gradient returns the gradient of the prompt, which the process writes to a file.
-func (p *torch) gradient(file string, shape []int) (*tensor.Tensor, error) {
-	if err := p.ask("gradient " + file); err != nil {
-		return nil, err
-	}
-	raw, err := os.ReadFile(file)
-	g := tensor.New(shape...)
-	if err == nil {
-		_, err = binary.Decode(raw, binary.LittleEndian, g.Data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a gradient %v: %w", file, shape, err)
-	}
-	return g, nil
-}
-
-func (p *torch) close() error {
-	p.in.Close()
-	p.cmd.Wait()
-	return nil
 }

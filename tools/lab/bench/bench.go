@@ -26,7 +26,7 @@ type Options struct {
 	Image    string         // image tower of Methods: rn50, rn101, vit-b32 or vit-b16
 	Memory   int            // spec.Training.Memory for Methods
 	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
-	Rounds   int            // of Experiment, after a first round that compiles
+	Rounds   int            // of Experiment and CompareSimulator, after a first one that compiles; 0 means the default
 	Program  string         // promptfed's file, which Start starts
 	// Progress is called before each run; may be nil.
 	Progress func(what string, done, total int)
@@ -82,6 +82,9 @@ func (o Options) complete() (Options, []classSet, error) {
 	}
 	if i := slices.IndexFunc(o.Threads, func(n int) bool { return n < 1 }); i >= 0 {
 		return o, nil, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
+	}
+	if o.Rounds < 0 {
+		return o, nil, fmt.Errorf("rounds: %d; it must be 1 or more", o.Rounds)
 	}
 	if o.arch.Width == 0 {
 		o.arch = clip.TextB

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func phases(rec record.Record, seconds float64) []float64 {
 // rounds measures rounds of Table S5's protocol.
 func (o Options) rounds(ctx context.Context, dir string, r *Report) error {
 	p := tableS5()
-	p.rounds = 1 + max(1, o.Rounds)
+	p.rounds = 1 + cmp.Or(o.Rounds, 3)
 	if len(o.Only) > 0 && o.Only[0] != p.method {
 		p.method, p.options = o.Only[0], nil
 	}

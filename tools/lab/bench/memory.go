@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
@@ -62,6 +65,57 @@ func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 // peakResident returns the largest resident memory of this process since resetPeak, in bytes, or 0 on systems without
 // this number.
 func peakResident() int64 { return procNumber("/proc/self/status", "VmHWM:") }
+
+// shareOf returns the resident memory of some processes in bytes, in which a page that several processes share counts
+// as a part for each (PSS); 0 on systems without this number.
+func shareOf(pids ...int) (bytes int64) {
+	for _, pid := range pids {
+		bytes += procNumber(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+	}
+	return bytes
+}
+
+// descendants returns a process and all that it or they started, on systems with /proc.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		raw, _ := os.ReadFile(path)
+		var child, parent int
+		id, rest, _ := strings.Cut(string(raw), " (")
+		_, rest, _ = strings.Cut(rest, ") ")
+		fmt.Sscan(id, &child)
+		fmt.Sscanf(rest, "%1s %d", new(string), &parent)
+		children[parent] = append(children[parent], child)
+	}
+	out := []int{pid}
+	for i := 0; i < len(out); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out
+}
+
+// watch measures every five seconds until largest is called, which returns the largest value.
+func watch(measure func() int64) (largest func() int64) {
+	stop, result := make(chan struct{}), make(chan int64)
+	go func() {
+		most, tick := int64(0), time.NewTicker(5*time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				most = max(most, measure())
+			case <-stop:
+				result <- max(most, measure())
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		return <-result
+	}
+}
 
 // procNumber reads a line "key number kB" of Linux's proc file system and returns bytes, or 0 without such a line.
 func procNumber(path, key string) int64 {

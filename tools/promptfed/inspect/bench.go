@@ -20,7 +20,7 @@ type benchFlags struct {
 	experiment, methods, features bool
 	start                         bool
 	memory                        float64
-	against                       string
+	against, python               string
 	clients                       []int
 	set                           []string
 	result                        *cli.Printer
@@ -51,9 +51,12 @@ func benchCommand() *cobra.Command {
 		"(default promptfl)")
 	c.Flags().StringVar(&f.Image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
 		"vit-b16")
-	c.Flags().IntVar(&f.Rounds, "rounds", 3, "rounds for --experiment, after a first one that compiles")
-	c.Flags().StringVar(&f.against, "against", "", "Python with PyTorch, such as python3: compare with the step "+
-		"written by hand in PyTorch (needs a source checkout)")
+	c.Flags().IntVar(&f.Rounds, "rounds", 0, "rounds after a first one that compiles: of --experiment (default 3), or "+
+		"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
+	c.Flags().StringVar(&f.against, "against", "", "compare with an opponent in Python (needs a source checkout): "+
+		"pytorch, a step written by hand, or a simulation in flower or pfl (pfl-research)")
+	c.Flags().StringVar(&f.python, "python", "python3", "Python interpreter for --against, with the "+
+		"opponent's packages")
 	c.Flags().IntSliceVar(&f.clients, "batch-clients", nil, "measure the steps of this many clients in one call, "+
 		"such as 1,8,32 (runtime.batch_clients)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; for threads use "+
@@ -94,8 +97,13 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 
 func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
 	switch {
+	case f.against == "pytorch":
+		return bench.ComparePyTorch(ctx, f.Options, f.python)
+	case f.against == "flower", f.against == "pfl":
+		return bench.CompareSimulator(ctx, f.Options, f.against, f.python)
 	case f.against != "":
-		return bench.ComparePyTorch(ctx, f.Options, f.against)
+		return bench.Report{}, cli.Usagef("--against %s: the opponent is pytorch, flower or pfl; name the Python "+
+			"interpreter with --python, as in --against pytorch --python %s", f.against, f.against)
 	case len(f.clients) > 0:
 		return bench.Clients(ctx, f.Options, f.clients)
 	case f.start:

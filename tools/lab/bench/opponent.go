@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"promptfed/runtime/tensor"
+)
+
+// program is an opponent's program in Python.
+type program struct {
+	script string // from the top of a checkout
+	needs  string // packages, for pip
+}
+
+var opponents = map[string]program{
+	"pytorch": {"tools/golden/step_torch.py", "torch numpy"},
+	"flower":  {"tools/golden/sim_flower.py", "torch 'flwr[simulation]'"},
+	"pfl":     {"tools/golden/sim_pfl.py", "'pfl[pytorch]'"},
+}
+
+// opponent is a process of a program, which reads commands line by line and answers each with a line.
+type opponent struct {
+	Version string   `json:"version"`
+	How     string   `json:"how"`   // the choices of a simulator, for people
+	Modes   []string `json:"modes"` // forms of the step in PyTorch
+
+	program
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr strings.Builder
+}
+
+// startOpponent starts a program on the files of a folder. The working folder must be a checkout of the source.
+func startOpponent(ctx context.Context, of program, python, dir string, threads int) (*opponent, error) {
+	if _, err := os.Stat(of.script); err != nil {
+		return nil, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
+	}
+	p := &opponent{program: of, cmd: exec.CommandContext(ctx, python, of.script, dir, strconv.Itoa(threads))}
+	p.cmd.Stderr = &p.stderr
+	p.cmd.Cancel = func() error {
+		for _, pid := range descendants(p.cmd.Process.Pid) {
+			if child, err := os.FindProcess(pid); err == nil {
+				child.Kill()
+			}
+		}
+		return nil
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.in, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--python %s: %w", python, err)
+	}
+	p.out = bufio.NewReader(out)
+	line, err := p.answer()
+	if err == nil {
+		err = json.Unmarshal([]byte(line), p)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// answer reads the next line from the process.
+func (p *opponent) answer() (string, error) {
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.cmd.Wait()
+		last := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
+		return "", fmt.Errorf("%s: %s; it needs: %s -m pip install %s", strings.Join(p.cmd.Args[:2], " "),
+			last[len(last)-1], p.cmd.Args[0], p.needs)
+	}
+	return line, nil
+}
+
+// ask sends one command to the process.
+func (p *opponent) ask(what string) error {
+	if _, err := fmt.Fprintln(p.in, what); err != nil {
+		return err
+	}
+	_, err := p.answer()
+	return err
+}
+
+// memory returns the memory of the process and of all that it started, in bytes.
+func (p *opponent) memory() int64 { return shareOf(descendants(p.cmd.Process.Pid)...) }
+
+func (p *opponent) rounds(n int) error { return p.ask(fmt.Sprint("rounds ", n)) }
+
+// tensor returns a tensor of float32 that the process writes to a file.
+func (p *opponent) tensor(what, file string, shape []int) (*tensor.Tensor, error) {
+	if err := p.ask(what + " " + file); err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(file)
+	t := tensor.New(shape...)
+	if err == nil {
+		_, err = binary.Decode(raw, binary.LittleEndian, t.Data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a %s %v: %w", file, what, shape, err)
+	}
+	return t, nil
+}
+
+func (p *opponent) close() error {
+	p.in.Close()
+	p.cmd.Wait()
+	return nil
+}

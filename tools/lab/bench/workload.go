@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"promptfed/federation/data/features"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/models/clip"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// workload is the shape of a simulation of PromptFL with ten classes.
+type workload struct {
+	Clients   int  `json:"clients"`
+	Cohort    int  `json:"cohort"` // clients that train in a round
+	Train     int  `json:"train"`  // images of a client
+	Test      int  `json:"test"`
+	Batch     int  `json:"batch"`
+	TestEvery int  `json:"test_every"` // rounds between tests of all clients
+	Empty     bool `json:"empty"`      // clients compute nothing
+
+	Rounds int `json:"-"`
+}
+
+// sharedRows is the largest number of image features, which the clients share.
+const sharedRows = 60_000
+
+// experiment distributes random image features among the clients.
+func (w workload) experiment(t *tower) (*spec.Experiment, error) {
+	classes := clip.CIFAR10.Names()
+	e, err := protocol{method: "promptfl", options: map[string]any{"tokens": tokens}, classes: classes,
+		batch: w.Batch, rounds: w.Rounds, participation: float64(w.Cohort) / float64(w.Clients),
+		testEvery: w.TestEvery}.describe()
+	if err != nil {
+		return nil, err
+	}
+	n := min(sharedRows, w.Clients*(w.Train+w.Test))
+	all := &spec.Features{Class: make([]int64, n), Views: []spec.RowReader{spec.InMemory{
+		Tensor: features.L2Normalize(method.Draw(seed, 0, "images", []int{n, t.Task().Dim}, 1))}}}
+	for i := range all.Class {
+		all.Class[i] = int64(i % len(classes))
+	}
+	next := 0
+	pick := func(count int) *spec.Features {
+		rows := make([]int, count)
+		for i := range rows {
+			rows[i], next = next, (next+1)%n
+		}
+		return all.Pick(rows)
+	}
+	for i := range w.Clients {
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t, Train: pick(w.Train), Test: pick(w.Test)})
+	}
+	return e, nil
+}
+
+// export writes the workload for tools/golden/sim_task.py beside the tower's weights. The training images of a client
+// are in the order of its first round.
+func (w workload) export(t *tower, e *spec.Experiment) error {
+	set, err := t.suffixes(e.Classes)
+	if err != nil {
+		return err
+	}
+	params, err := engine.InitialParams(e, e.Clients[0])
+	if err != nil {
+		return err
+	}
+	image, label := tensor.New(0, t.Task().Dim), tensor.OfInts(nil, 0)
+	for _, c := range e.Clients {
+		order := c.Train.Order(method.Rand(e.Plan.Seed, "round", "0", "client", strconv.Itoa(c.ID), ""))
+		for _, part := range []struct {
+			of   method.Data
+			rows []int
+		}{{c.Train, order}, {c.Test, tensor.Indices(c.Test.Len())}} {
+			m, err := part.of.Batch(part.rows, nil)
+			if err != nil {
+				return err
+			}
+			image.Data = append(image.Data, m[method.ImageInput].Data...)
+			label.Ints = append(label.Ints, m[method.LabelInput].Ints...)
+		}
+	}
+	image.Shape[0], label.Shape[0] = len(label.Ints), len(label.Ints)
+	data := tensor.Map{"image": image, "label": label}
+	if err := safetensors.WriteFile(filepath.Join(t.dir, "clients.safetensors"), data, nil); err != nil {
+		return err
+	}
+	if err := export(t, set, tensor.Map{"ctx": params["shared/ctx"]}); err != nil {
+		return err
+	}
+	o := e.Training.Optim
+	b, err := json.Marshal(struct {
+		workload
+		LR          float64 `json:"lr"`
+		Momentum    float64 `json:"momentum"`
+		WeightDecay float64 `json:"weight_decay"`
+	}{w, o.LR, o.Momentum, o.WeightDecay})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(t.dir, "workload.json"), b, 0o600)
+}
+
+// simulation is a run of an experiment that stops between rounds.
+type simulation struct {
+	more chan int
+	done chan error
+	stop context.CancelFunc
+}
+
+// simulate starts a run in a folder. No round begins before rounds is called. Clients without a model compute nothing.
+func (o Options) simulate(ctx context.Context, e *spec.Experiment, dir string, empty bool) *simulation {
+	ctx, stop := context.WithCancel(ctx)
+	s := &simulation{more: make(chan int), done: make(chan error, 1), stop: stop}
+	left := 0
+	wait := func() {
+		select {
+		case left = <-s.more:
+		case <-ctx.Done():
+		}
+	}
+	set := engine.Settings{Settings: client.Settings{Session: o.session(1)}, Dir: dir, Workers: o.Workers,
+		OnRound: func(record.Record) {
+			if left--; left == 0 {
+				s.done <- nil
+				wait()
+			}
+		}}
+	if empty {
+		set.Executor = idle{}
+	}
+	go func() {
+		wait()
+		_, err := engine.Run(ctx, e, set)
+		s.done <- err
+	}()
+	return s
+}
+
+// rounds runs so many rounds more.
+func (s *simulation) rounds(n int) error {
+	s.more <- n
+	return <-s.done
+}
+
+func (s *simulation) close() error {
+	s.stop()
+	<-s.done
+	return nil
+}
+
+// idle answers instructions to train with the parameters that the server sent.
+type idle struct{}
+
+func (idle) Execute(_ context.Context, c *spec.Client, o message.Instruction, _ func() (message.ClientState, error)) (
+	message.Reply, *message.ClientState, error) {
+	up := method.Upload{Client: c.ID, N: c.Train.Len(), Shared: o.Shared.Clone()}
+	return message.Reply{Client: c.ID, Upload: up, Stats: message.Stats{Steps: 1}},
+		&message.ClientState{Own: up.Shared}, nil
+}
