@@ -21,7 +21,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -40,8 +39,8 @@ const (
 )
 
 // Experiment measures whole experiments. First it runs rounds of Table S5's protocol (FedAPPR) that test all clients in
-// every round. Then it measures the overhead per client with many clients: a tenth of them trains in each round, and
-// every tenth round tests all. Quick measures one text tower of one block, with fewer clients and rounds.
+// every round. Then it measures the overhead per client by the number of clients (growth). Quick measures one text
+// tower of one block, with fewer clients and rounds.
 func Experiment(ctx context.Context, o Options) (r Report, err error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.NumCPU()
@@ -58,7 +57,7 @@ func Experiment(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	debug.FreeOSMemory()
-	return r, o.cost(ctx, dir, &r)
+	return r, o.growth(ctx, dir, &r)
 }
 
 // experimentTowers returns the backbones of the clients.
@@ -248,65 +247,5 @@ func (o Options) published(ctx context.Context, towers []*tower, c publishedCost
 		table.add("an image through "+c.what, Number{median(c.seconds) / imagesAtOnce, "%.3g"}, "")
 	}
 	r.Tables = append(r.Tables, table)
-	return nil
-}
-
-// cost measures the overhead of clients beside ONNX Runtime, in an experiment with many clients, a text tower of one
-// block of CLIP's width, one worker, state on disk and every message encoded. The first round compiles and does not
-// count.
-func (o Options) cost(ctx context.Context, dir string, r *Report) error {
-	p := tableS5()
-	p.classes, p.clients, p.rounds, p.participation, p.testEvery = clip.CIFAR10.Names(), 1000, 100, 0.1, 10
-	if o.Quick {
-		p.clients, p.rounds = 200, 20
-	}
-	p.images = 20 * p.clients
-	at := filepath.Join(dir, "cost")
-	if err := os.Mkdir(at, 0o700); err != nil {
-		return err
-	}
-	t, err := randomTower("one-block", oneBlock, clip.VisionArch{}, at)
-	if err != nil {
-		return err
-	}
-	e, err := p.experiment([]*tower{t})
-	if err != nil {
-		return err
-	}
-	turns := 0
-	memory := Table{Columns: []string{"rounds", "heap MB", "resident MB"}}
-	began, native, outside := time.Now(), ort.NativeTime(), ort.GoTime()
-	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.session(1)},
-		Dir: filepath.Join(at, "run"), Workers: 1, Encode: true, OnRound: func(rec record.Record) {
-			if rec.Round == 0 {
-				began, native, outside = time.Now(), ort.NativeTime(), ort.GoTime()
-			} else {
-				turns += len(rec.Clients)
-			}
-			if n := rec.Round + 1; n == p.rounds/10 || n == p.rounds {
-				runtime.GC()
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				memory.add(n, megabytes(int64(m.HeapAlloc)), megabytes(resident()))
-			}
-			o.Progress("cost of clients", rec.Round+1, p.rounds)
-		}})
-	if err != nil {
-		return err
-	}
-	seconds, inside := time.Since(began).Seconds(), (ort.NativeTime() - native).Seconds()
-	rest := (seconds - inside) / float64(turns)
-	own := (ort.GoTime() - outside).Seconds() / float64(turns)
-	if own <= 0 { // the system reports no processor time
-		own = rest
-	}
-	cost := Table{Columns: []string{"cost of clients", ""}, Notes: []string{"a text tower of one block, one worker; " +
-		"the rest of a turn is beside ONNX Runtime and has its share of tests and of the server"},
-		Rows: [][]any{{"clients", p.clients}, {"rounds", p.rounds}, {"clients' turns of training", turns},
-			{"s for them and their tests", tenths(seconds)}, {"s of them in ONNX Runtime", Number{inside, "%.2f"}},
-			{"ms of the rest of a turn", Number{1e3 * rest, "%.2f"}},
-			{"ms of the processor of the rest", Number{1e3 * own, "%.2f"}}}}
-	r.Tables = append(r.Tables, cost, memory)
-	r.target("processor time of a client and round beside computing, in seconds", wantOwn, own, own <= wantOwn)
 	return nil
 }
