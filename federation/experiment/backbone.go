@@ -123,11 +123,20 @@ func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPromp
 	return n, err
 }
 
+// clipPrompt returns a prompt of a method without its template or absent class.
+func clipPrompt(p method.Prompt) clip.Prompt {
+	return clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position), Deep: p.Deep,
+		Changes: p.Changes, NoPositions: p.NoPositions, PerClass: p.PerClass}
+}
+
+func (b Backbone) StepBytes(classes []string, p method.Prompt) (int, error) {
+	return b.Bundle.StepBytes(classes, clipPrompt(p))
+}
+
 func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
-		p[i] = clip.Prompt{Ctx: q.Ctx, ReadOffset: q.ReadOffset, Class: clip.Position(q.Position), Deep: q.Deep,
-			Changes: q.Changes, NoPositions: q.NoPositions, PerClass: q.PerClass}
+		p[i] = clipPrompt(q)
 		if q.NoClass {
 			own, err := b.EmptySuffix()
 			if err != nil {

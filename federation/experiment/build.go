@@ -326,7 +326,7 @@ func (b *Built) openBackbones(ctx context.Context, progress Progress) error {
 		if f.Origin.Source != "" {
 			b.Info.Notes = append(b.Info.Notes, f.Name+": "+f.Origin.String())
 		}
-		note, err := b.Engine.ForImages(Backbone{f})
+		note, err := b.Engine.MemoryNote(Backbone{f}, c.Runtime.Session().WithProvider().Provider == ort.CPU)
 		if err != nil {
 			return fmt.Errorf("backbone %s: %w", f.Name, err)
 		}

@@ -134,8 +134,8 @@ func (Train) LongHelp() map[string]string {
 			"the backbone's logit_bias, as SigLIP was trained)",
 		"weight_decay": "weight decay: added to the gradient as in PyTorch; with adamw, subtracted from the parameter",
 		"patience":     "stop after this many tested rounds without a better validation accuracy; 0: train all rounds",
-		"memory_gb": "memory in each worker for a step through the image tower, or with a text prompt for each " +
-			"image; larger batches are computed in parts, and so are the classes of other text prompts",
+		"memory_gb": "memory in each worker for a training step; larger batches of images that have text prompts " +
+			"or go through the image tower are computed in parts, and so are the classes of the text tower",
 	}
 }
 

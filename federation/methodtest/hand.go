@@ -88,7 +88,7 @@ func adapted(g *graph.Graph, c method.BlockChanges) graph.Node {
 	return sum
 }
 
-func (*pencil) StepBytesForImage([]string, int) (int, error) { return 1, nil }
+func (*pencil) StepBytes([]string, method.Prompt) (int, error) { return 1, nil }
 
 func (*pencil) Words(text string) (*tensor.Tensor, error) {
 	return tensor.New(len(strings.Fields(text)), 1), nil

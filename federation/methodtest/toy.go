@@ -159,9 +159,9 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 	return out, g.Err()
 }
 
-// StepBytesForImage returns four bytes for each number of a prompt and each class.
-func (b *Toy) StepBytesForImage(classes []string, tokens int) (int, error) {
-	return 4 * len(classes) * tokens * b.Width, nil
+// StepBytes returns four bytes for each number of a prompt and each class.
+func (b *Toy) StepBytes(classes []string, p method.Prompt) (int, error) {
+	return 4 * len(classes) * p.Ctx.Dim(-2) * b.Width, nil
 }
 
 // Words returns Values with salt 9 plus the sum of the bytes of a text, a row for each word.

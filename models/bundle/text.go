@@ -125,14 +125,14 @@ func (b *Bundle) SplitTemplate(classes []string, template string) (*tensor.Tenso
 // EmptySuffix returns the rest of a prompt without a class: a full stop and the end token.
 func (b *Bundle) EmptySuffix() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
 
-// StepBytesForImage returns about how much memory a training step takes for each image that has its own prompt of the
-// given number of tokens.
-func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {
+// StepBytes returns about how much memory a training step takes for a prompt of classes, or where each image has its
+// own prompt for one image.
+func (b *Bundle) StepBytes(classes []string, p clip.Prompt) (int, error) {
 	s, err := b.suffixesOf(classes, ".")
 	if err != nil {
 		return 0, err
 	}
-	return clip.Text{TextArch: b.Text}.StepBytesForImage(s, tokens), nil
+	return clip.Text{TextArch: b.Text}.StepBytes(s, p), nil
 }
 
 // suffixesOf returns the embeddings of a list of classes with a text after each. They are cached, so that graphs intern

@@ -91,11 +91,11 @@ func TestStepFLOPsOfMiddleBlocks(t *testing.T) {
 	if got := of(3) - of(2); got != 1008 {
 		t.Errorf("%v operations, want 1008", got)
 	}
-	// 5 rows; a block keeps 5·2+3 numbers, or 3·2+3 more if it is changed; 8·2+4·3 are the working memory.
-	if got := clip.BlocksStepBytes(5, 2, 3, 4, false); got != 4*5*(4*13+28) {
+	// 5 rows; a block keeps 7·2+3 numbers, or 3·2+3 more if it is changed; 2·2+2·3 are the working memory.
+	if got := clip.BlocksStepBytes(5, 2, 3, 4, false); got != 4*5*(4*17+10) {
 		t.Errorf("%d bytes", got)
 	}
-	if got := clip.BlocksStepBytes(5, 2, 3, 4, true); got != 4*5*(4*22+28) {
+	if got := clip.BlocksStepBytes(5, 2, 3, 4, true); got != 4*5*(4*26+10) {
 		t.Errorf("%d bytes with changes", got)
 	}
 }

@@ -1,6 +1,9 @@
 package clip
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower needs:
 // the forward pass, and the backward pass to the prompts. It counts products with weights and attention, but not
@@ -88,14 +91,42 @@ func (a VisionArch) convolutions() (macs float64) {
 	return macs
 }
 
-// BlocksStepBytes returns about how much memory a training step through the given number of blocks of the image tower
-// takes for an image of the given number of rows. Each row keeps what the gradient needs of every block: the residual
-// sums before and after attention, query, key and value, and the feed-forward layers before their activation; changed
-// blocks also keep their norms and activations. The working memory of one block is added.
+// BlocksStepBytes returns about how much memory a training step through the given number of blocks takes for so many
+// rows, such as those of an image. Each row keeps what the gradient needs of every block: the residual sums before and
+// after attention, a norm, query, key and value, the output of attention, and the feed-forward layers before their
+// activation; changed blocks also keep their norms and activations. The working memory of one block is added.
 func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
-	kept := 5*width + units
+	kept := 7*width + units
 	if changed {
 		kept += 3*width + units
 	}
-	return 4 * rows * (layers*kept + 8*width + 4*units)
+	return 4 * rows * (layers*kept + 2*width + 2*units)
+}
+
+// StepBytes returns about how much memory a training step takes for a prompt of all classes, or where each image has
+// its own prompt for one image. With promptfed's kernels a row keeps as much as in BlocksStepBytes, and the weights of
+// attention twice where it is no single operator. Without them it keeps all values, and as much again is working
+// memory: two norms, queries, keys and values as rows and by head, the attention output twice, two sums, the
+// feed-forward layers before and after their activation, and three times the scores of each head.
+func (t Text) StepBytes(s *Suffixes, p Prompt) int {
+	own := p.suffixes(s)
+	at := own.packing(p.ReadOffset)
+	prefix := 1 + p.length()
+	rows := prefix + at.rows()
+	keys := prefix + at.size
+	kernels := p.Ctx.Graph().HasKernels()
+	switch {
+	case p.PerClass || p.Class == Middle || p.Class == Front || t.plainOnly(own):
+		keys = t.length(slices.Max(own.Lengths(p)))
+		rows = len(own.IDs) * keys
+	case kernels && !p.PerImage():
+		keys = 0
+	case rows <= denseRows:
+		keys = rows
+	}
+	if kernels {
+		return BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !p.Changes.None()) +
+			2*4*rows*t.Layers*t.Heads*keys
+	}
+	return 2 * 4 * rows * (t.Layers*(12*t.Width+2*t.Units()+3*t.Heads*keys) + t.Width)
 }

@@ -48,20 +48,3 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	}
 	return t.head(tw, b.rest(pick(x, read), attended))
 }
-
-// StepBytesForImage returns about how much memory a training step takes for each image that has its own prompt of the
-// given number of tokens: what the forward pass keeps for the backward pass, and as much again as working memory.
-func (t Text) StepBytesForImage(s *Suffixes, tokens int) int {
-	p := s.packing(0)
-	prefix := 1 + tokens
-	rows := prefix + p.rows()
-	keys := prefix + p.size
-	if rows <= denseRows {
-		keys = rows
-	}
-	// Each row keeps two norms, queries, keys and values twice (as rows and by head), the attention output twice, two
-	// sums, and the feed-forward layers twice, before and after their activation; each head keeps three times the
-	// scores.
-	floats := rows * (t.Layers*(12*t.Width+2*t.Units()+3*t.Heads*keys) + t.Width)
-	return 2 * 4 * floats
-}

@@ -14,22 +14,19 @@ import (
 // Deep Nets with Sublinear Memory Cost). Gradients equal those of one pass up to rounding.
 type classChunks struct {
 	bound int // bytes
+	rows  int // of a batch at a time, for prompts of each image
 	list  []chunk
 }
 
 // chunk is a pass of the text tower over some classes.
 type chunk struct {
-	features []graph.Node // [c,D] of each prompt, detached
+	features []graph.Node // [c,D] or [B,c,D] of each prompt, detached
 	// again returns the features, not detached, from a pass that starts after a scalar is known.
 	again func(after graph.Node) ([]graph.Node, error)
 }
 
-// kernelShare is the part of StepBytesForImage that a step with promptfed's kernels takes, measured with 1,000 classes
-// and ViT-B/16's text tower: 1.77 of 6.87 GB with one prompt, 3.70 of 13.73 GB with FedOTP's two.
-const kernelShare = 0.27
-
-// text is Backbone.Text in chunks of the classes; nil makes no chunks. Prompts from the words of a template, for each
-// image or class, and without a class are not divided.
+// text is Backbone.Text in chunks of the classes; nil makes no chunks. Prompts from the words of a template and without
+// a class are not divided.
 func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 	prompts []method.Prompt) ([]graph.Node, error) {
 	if c == nil {
@@ -37,28 +34,35 @@ func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 	}
 	var split, whole []method.Prompt
 	var at, rest []int // their places
-	bytes := 0.
+	bytes := 0
 	for i, p := range prompts {
-		if !p.Ctx.OK() || p.Ctx.Rank() != 2 || p.NoClass {
+		if !p.Ctx.OK() || p.NoClass {
 			whole, rest = append(whole, p), append(rest, i)
 			continue
 		}
-		n, err := b.StepBytesForImage(classes, p.Ctx.Dim(0))
+		n, err := spec.TextBytes(b, classes, p)
 		if err != nil {
 			return nil, err
 		}
-		split, at, bytes = append(split, p), append(at, i), bytes+float64(n)
+		if p.PerImage() {
+			n *= c.rows
+		}
+		split, at, bytes = append(split, p), append(at, i), bytes+n
 	}
-	if g.HasKernels() {
-		bytes *= kernelShare
-	}
-	if bytes <= float64(c.bound) {
+	size := spec.ClassesAtOnce(len(classes), bytes, c.bound)
+	if size == len(classes) {
 		return b.Text(g, classes, prompts)
 	}
 	out, parts := make([]graph.Node, len(prompts)), make([][]graph.Node, len(split))
-	most := max(1, int(float64(len(classes))*float64(c.bound)/bytes))
-	for some := range slices.Chunk(classes, spec.MicrobatchSize(len(classes), most)) {
-		features, err := b.Text(g, some, split)
+	for from := 0; from < len(classes); from += size {
+		some := classes[from:min(from+size, len(classes))]
+		now := slices.Clone(split)
+		for i, p := range now {
+			if p.PerClass {
+				now[i].Ctx = p.Ctx.Slice(0, from, from+len(some))
+			}
+		}
+		features, err := b.Text(g, some, now)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +71,7 @@ func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 			parts[i] = append(parts[i], features[i])
 		}
 		c.list = append(c.list, chunk{features, func(after graph.Node) ([]graph.Node, error) {
-			later := slices.Clone(split)
+			later := slices.Clone(now)
 			for i, p := range later {
 				later[i].Ctx = p.Ctx.Add(after.MulScalar(0).Detach())
 			}
@@ -75,7 +79,7 @@ func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 		}})
 	}
 	for i, p := range parts {
-		out[at[i]] = graph.Concat(0, p...)
+		out[at[i]] = graph.Concat(p[0].Rank()-2, p...)
 	}
 	if len(whole) > 0 {
 		features, err := b.Text(g, classes, whole)

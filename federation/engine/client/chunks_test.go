@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // countsClasses notes the numbers of classes in passes of the text tower, as negative numbers for passes that begin
@@ -27,7 +28,8 @@ type countsClasses struct {
 
 func (c *countsClasses) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	n := len(classes)
-	if p := prompts[0].Ctx; p.OK() && slices.ContainsFunc(graph.Inputs(p), func(in graph.Node) bool {
+	first := prompts[0]
+	if first.Ctx.OK() && !first.PerImage() && slices.ContainsFunc(graph.Inputs(first.Ctx), func(in graph.Node) bool {
 		return spec.IsImageInput(strings.TrimLeft(in.Name(), "/012")) // without the number of a client in a run
 	}) {
 		n = -n
@@ -35,10 +37,18 @@ func (c *countsClasses) Text(g *graph.Graph, classes []string, prompts []method.
 	c.mu.Lock()
 	c.seen[n] = true
 	c.mu.Unlock()
-	out, err := c.Backbone.Text(g, methodtest.Classes, prompts)
-	if at := slices.Index(methodtest.Classes, classes[0]); err == nil && len(classes) < len(methodtest.Classes) {
+	at := slices.Index(methodtest.Classes, classes[0])
+	all := slices.Clone(prompts)
+	for i, p := range all {
+		if p.PerClass { // other classes have any prompts
+			others := func(n int) graph.Node { return g.Const(tensor.New(n, p.Ctx.Dim(1), p.Ctx.Dim(2))) }
+			all[i].Ctx = graph.Concat(0, others(at), p.Ctx, others(len(methodtest.Classes)-at-len(classes)))
+		}
+	}
+	out, err := c.Backbone.Text(g, methodtest.Classes, all)
+	if err == nil && len(classes) < len(methodtest.Classes) {
 		for i := range out {
-			out[i] = out[i].Slice(0, at, at+len(classes))
+			out[i] = out[i].Slice(out[i].Rank()-2, at, at+len(classes))
 		}
 	}
 	return out, err
@@ -60,12 +70,17 @@ func (chained) Logits(s *method.Scope) graph.Node {
 
 // Steps on one or on two of four classes at a time have the prompts, losses, terms and accuracies of steps on all
 // classes, up to rounding; also several clients in one run, and the first step, which clients share. The toy takes four
-// bytes for each of C·T·6 numbers, 0.27 of them with kernels: 52 for all classes and a prompt of two tokens.
+// bytes for each of C·T·6 numbers: 192 for all classes and a prompt of two tokens.
 func TestClassesInChunksAreTheWhole(t *testing.T) {
-	all := map[string]method.Method{"chained": chained{}}
+	own, err := methods.Build("promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]method.Method{"chained": chained{}, "prompts for each class": own}
 	for name, options := range map[string]map[string]any{
 		"promptfl": {"tokens": 2}, "fedotp": {"tokens": 2}, "fedpha": {"global_tokens": 2, "local_tokens": []int{2}},
 		"kgcoop": {"tokens": 2}, "fedtpg": {"heads": 2}, "sdfed": {}, "pfedmoap": {},
+		"cocoop": {"reduce": 2, "init_std": 0.4}, "trip": {"tokens": 4, "iters": 20},
 	} {
 		m, err := methods.Build(name, []string{"fedprox"}, options)
 		if err != nil {
@@ -83,14 +98,16 @@ func TestClassesInChunksAreTheWhole(t *testing.T) {
 			}
 			return mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}}), b.seen
 		}
+		perImage := name == "cocoop" || name == "trip"
 		whole, seen := run(0, 1)
 		if len(seen) != 1 || !seen[4] {
 			t.Errorf("%s: passes of %v classes where memory suffices", name, seen)
 		}
-		for _, c := range []struct{ memory, clients, size int }{{1, 1, 1}, {40, 1, 2}, {40, 3, 1}} {
+		for _, c := range []struct{ memory, clients, size int }{{1, 1, 1}, {150, 1, 2}, {150, 3, 1}} {
 			got, seen := run(c.memory, c.clients)
 			label := fmt.Sprint(name, c)
-			if name == "promptfl" && !(seen[c.size] && seen[-c.size]) || !(seen[-1] || seen[-2]) {
+			if name == "promptfl" && !(seen[c.size] && seen[-c.size]) ||
+				!(seen[-1] || seen[-2] || perImage && (seen[1] || seen[2])) {
 				t.Errorf("%s: passes of %v classes", label, seen)
 			}
 			for name, want := range whole.Prompts {

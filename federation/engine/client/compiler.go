@@ -319,7 +319,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		maxRows, err := spec.MaxRows(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
+		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
 		}
@@ -328,7 +328,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		}
 		loss := kind == stepKind || kind == termsKind
 		if p.byRow || loss && spec.MeanOverRows(nodesOf(of)...) {
-			p.maxRows = maxRows
+			p.maxRows = memory.Rows()
 		}
 		if p.initial != nil {
 			p.initial.maxRows = p.maxRows
@@ -372,7 +372,12 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 	for i, l := range all { // before lowering: prompts that share a pass through the text tower reach all losses
 		reach[i] = graph.Inputs(l.Node)
 	}
-	chunks := &classChunks{bound: cmp.Or(c.e.Training.Memory, spec.DefaultMemory)}
+	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(losses)...)
+	if err != nil {
+		return nil, err
+	}
+	rows := memory.StepRows(c.e.Training, nodesOf(losses)...)
+	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
 	lowered, err := c.allLowered(b, all, passes, chunks)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 		for _, images := range []int{1, 3} {
 			e := c.make()
 			e.Training.Memory = images*c.bytes + 5
-			if note, err := e.ForImages(e.Clients[0].Backbone); err != nil ||
+			if note, err := e.MemoryNote(e.Clients[0].Backbone, true); err != nil ||
 				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // 3: twice 2
 				t.Errorf("%s says %q %v", c.name, note, err)
 			}
@@ -118,17 +118,18 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 func TestMemoryForImagesIsToldBefore(t *testing.T) {
 	e := withPromptPerImage(t)
 	e.Training.Memory = 3 << 10
-	note, err := e.ForImages(e.Clients[0].Backbone)
+	note, err := e.MemoryNote(e.Clients[0].Backbone, true)
 	// 3072 bytes hold 8 images of 384 bytes; a batch has 4.
 	if want := "a text prompt for each image: 4 at a time of a batch of 4, about 0.00 GiB in each worker " +
 		"(train.memory_gb)"; err != nil || note != want {
 		t.Errorf("%q %v, want %q", note, err, want)
 	}
-	if note, err := toy(t).ForImages(e.Clients[0].Backbone); note != "" || err != nil {
+	if note, err := toy(t).MemoryNote(e.Clients[0].Backbone, true); note != "" || err != nil {
 		t.Errorf("a method without prompts for images says %q %v", note, err)
 	}
+	e = withImagePrompts(t, "fedvpt")
 	e.Training.Memory = 300
-	refused(t, e, engine.Settings{}, "a text prompt for each image", "one image", "train.memory_gb")
+	refused(t, e, engine.Settings{}, "the image tower in every step", "one image", "train.memory_gb")
 }
 
 // Prompts for each class too: the toy's four take 4·2·6 numbers each, for one class and two tokens of width 6.
@@ -138,15 +139,14 @@ func TestMemoryForClassesIsToldBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Training.Memory = 4 * 4 * 2 * 6
-	note, err := e.ForImages(e.Clients[0].Backbone)
-	if want := "a text prompt for each class: about 0.00 GiB in each worker (train.memory_gb)"; err != nil ||
-		note != want {
-		t.Errorf("%q %v, want %q", note, err, want)
+	for memory, says := range map[int]string{4 * 4 * 2 * 6: "", 4*4*2*6 - 1: "2 of 4 classes at a time, "} {
+		e.Training.Memory = memory
+		note, err := e.MemoryNote(e.Clients[0].Backbone, true)
+		if want := "a text prompt for each class: " + says + "about 0.00 GiB in each worker (train.memory_gb)"; err !=
+			nil || note != want {
+			t.Errorf("%q %v, want %q", note, err, want)
+		}
 	}
-	mustRun(t, e, engine.Settings{})
-	e.Training.Memory--
-	refused(t, e, engine.Settings{}, "a text prompt for each class", "all classes", "train.memory_gb")
 }
 
 // Class scores in parts of the same size equal those of whole batches.

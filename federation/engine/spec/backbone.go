@@ -21,9 +21,9 @@ type Backbone interface {
 	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised; [B,C,D] for a
 	// prompt [B,T,w].
 	Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error)
-	// StepBytesForImage returns the memory of a training step for each image that has a prompt of its own of so many
-	// tokens.
-	StepBytesForImage(classes []string, tokens int) (int, error)
+	// StepBytes returns about how much memory a training step takes for a prompt that has tokens and classes; of a
+	// prompt for each image, for one image.
+	StepBytes(classes []string, p method.Prompt) (int, error)
 	// Words returns the embeddings [n,w] of the n tokens of a text, without those of its start and end.
 	Words(text string) (*tensor.Tensor, error)
 	// Sentences adds the features [N,D] of whole texts, not normalised.

@@ -188,53 +188,53 @@ func TestMicrobatchSize(t *testing.T) {
 	}
 }
 
-// The memory of a step bounds its rows. A text prompt for each image takes 4·4·4·6 bytes (four classes, four tokens
-// of width 6), prompts for each class take 4·4·2·6, of two tokens.
+// The memory of a step bounds its rows, and its classes where not all fit. A text prompt for each image and PromptFL's
+// take 4·4·4·6 bytes (four classes, four tokens of width 6), prompts of two tokens for each class 4·4·2·6.
 func TestMemory(t *testing.T) {
 	image := withMethod(t, "cocoop", nil, map[string]any{"reduce": 2})
 	class := withMethod(t, "promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
-	plain := withMethod(t, "promptfl", nil, nil)
+	plain := withMethod(t, "promptfl", nil, map[string]any{"tokens": 4})
 	b := plain.Clients[0].Backbone
 	const perImage, perClass = 4 * 4 * 4 * 6, 4 * 4 * 2 * 6
-	const at,
-		each = "a text prompt for each image: %d at a time of a batch of 4, about 0.00 GiB in each worker " +
-		"(train.memory_gb)",
-		"a text prompt for each class: about 0.00 GiB in each worker (train.memory_gb)"
 	for _, c := range []struct {
 		e      *spec.Experiment
 		memory int
 		rows   int // at most
 		says   string
 	}{
-		{plain, 1, 0, ""}, {image, 0, 4 << 30 / perImage, fmt.Sprintf(at, 4)},
-		{image, 8 * perImage, 8, fmt.Sprintf(at, 4)},
-		{image, 4*perImage - 1, 3, fmt.Sprintf(at, 2)}, {image, perImage, 1, fmt.Sprintf(at, 1)},
-		{image, perImage - 1, -1,
-			"a text prompt for each image: a step needs about 0.0 GiB for one image, but train.memory_gb allows 0.0"},
-		{class, perClass, 0, each}, {class, 0, 0, each},
-		{class, perClass - 1, -1,
-			"a text prompt for each class: a step needs about 0.0 GiB for all classes, but train.memory_gb allows 0.0"},
+		{plain, 0, 0, ""}, {plain, perImage, 0, ""},
+		{plain, perImage - 1, 0, "the text tower: 2 of 4 classes at a time"},
+		{plain, perImage/2 - 1, 0, "the text tower: 1 of 4 classes at a time"},
+		{image, 0, 4 << 30 / perImage, "a text prompt for each image: 4 at a time of a batch of 4"},
+		{image, 8 * perImage, 8, "a text prompt for each image: 4 at a time of a batch of 4"},
+		{image, 4*perImage - 1, 3, "a text prompt for each image: 2 at a time of a batch of 4"},
+		{image, perImage, 1, "a text prompt for each image: 1 at a time of a batch of 4"},
+		{image, perImage - 1, 1,
+			"a text prompt for each image: 1 at a time of a batch of 4, 2 of 4 classes at a time"},
+		{class, perClass, 0, "a text prompt for each class"}, {class, 0, 0, "a text prompt for each class"},
+		{class, perClass - 1, 0, "a text prompt for each class: 2 of 4 classes at a time"},
 	} {
 		c.e.Training.Memory = c.memory
-		note, err := c.e.ForImages(b)
-		if c.rows < 0 {
-			if err == nil || !strings.HasPrefix(err.Error(), c.says) {
-				t.Errorf("%d bytes: %v, want %s", c.memory, err, c.says)
+		note, err := c.e.MemoryNote(b, true)
+		if c.says != "" {
+			tail, ok := strings.CutPrefix(note, c.says)
+			if err != nil || !ok || strings.Contains(tail, "at a time") ||
+				!strings.HasSuffix(tail, "about 0.00 GiB in each worker (train.memory_gb)") {
+				t.Errorf("%d bytes: %q, %v, want %q", c.memory, note, err, c.says)
 			}
-			continue
-		}
-		if err != nil || note != c.says {
-			t.Errorf("%d bytes: %q, %v, want %q", c.memory, note, err, c.says)
+		} else if note != "" || err != nil {
+			t.Errorf("%d bytes: %q, %v", c.memory, note, err)
 		}
 		s := method.NewScope(c.e.Task(c.e.Clients[0]), c.e.Method.Params(c.e.Task(c.e.Clients[0])))
-		if rows, err := spec.MaxRows(b, c.e.Classes, c.memory, c.e.Method.Logits(s)); err != nil || rows != c.rows {
-			t.Errorf("%d bytes: %d rows, %v, want %d", c.memory, rows, err, c.rows)
+		m, err := spec.MemoryOf(b, c.e.Classes, c.memory, c.e.Method.Logits(s))
+		if err != nil || m.Rows() != c.rows {
+			t.Errorf("%d bytes: %d rows, %v, want %d", c.memory, m.Rows(), err, c.rows)
 		}
 	}
 }
 
-// A step with both kinds of prompts, of two tokens, has what those of classes leave: 4·4·2·6 bytes for them,
-// and as much for each image.
+// A step with both kinds of prompts, of two tokens, has what those of classes leave: 4·4·2·6 bytes for them, at most
+// a quarter of all, and as much for each image.
 func TestMemoryOfBothPrompts(t *testing.T) {
 	e := withMethod(t, "promptfl", nil, nil)
 	c := e.Clients[0]
@@ -244,11 +244,37 @@ func TestMemoryOfBothPrompts(t *testing.T) {
 	own := s.Graph().Input("param/own", graph.Float, graph.Static(4, 2, 6))
 	roots := []graph.Node{s.TextFeatures(method.Prompt{Ctx: each}),
 		s.TextFeatures(method.Prompt{Ctx: own, PerClass: true})}
-	for bound, want := range map[int]string{192 * 4: "3 <nil>", 192*4 - 1: "2 <nil>", 192 * 2: "1 <nil>",
-		192*2 - 1: "0 a text prompt for each image: a step needs about 0.0 GiB for one image"} {
-		n, err := spec.MaxRows(c.Backbone, e.Classes, bound, roots...)
-		if got := fmt.Sprint(n, " ", err); !strings.HasPrefix(got, want) {
-			t.Errorf("%d bytes: %s, want %s", bound, got, want)
+	for bound, want := range map[int]int{192 * 5: 4, 192*5 - 1: 3, 192 * 4: 3, 192 * 3: 2, 192: 1} {
+		m, err := spec.MemoryOf(c.Backbone, e.Classes, bound, roots...)
+		if err != nil || m.Rows() != want {
+			t.Errorf("%d bytes: %d, %v, want %d", bound, m.Rows(), err, want)
+		}
+	}
+}
+
+// Images in the image tower leave a quarter to the text tower if its classes, which take 4·4·16·6 bytes for 16
+// tokens, need as much, and all that they do not need.
+func TestMemoryOfBothTowers(t *testing.T) {
+	e := withMethod(t, "ivlp", nil, map[string]any{"tokens": 16, "vision_tokens": 2})
+	b := e.Clients[0].Backbone
+	task := b.Task()
+	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
+	const text = 4 * 4 * 16 * 6
+	for memory, want := range map[int]string{
+		4*image + text:     "4 at a time of a batch of 4, about",
+		4*image + text - 1: "2 at a time of a batch of 4, about",
+		image*4/3 - 8:      "step needs about 0.0 GiB for one image",
+		image*4/3 + 4:      "1 at a time of a batch of 4, 1 of 4 classes at a time, about",
+		image + text/2:     "1 at a time of a batch of 4, 2 of 4 classes at a time, about",
+		image + text:       "1 at a time of a batch of 4, about",
+	} {
+		e.Training.Memory = memory
+		note, err := e.MemoryNote(b, true)
+		if err != nil {
+			note = err.Error()
+		}
+		if !strings.Contains(note, want) {
+			t.Errorf("%d bytes: %q, want %q", memory, note, want)
 		}
 	}
 }
@@ -263,7 +289,7 @@ func TestMemoryOfTheImageTower(t *testing.T) {
 	for _, images := range []int{1, 3} {
 		e.Training.Memory = images*image + 5
 		want := fmt.Sprintf("the image tower in every step: %d at a time of a batch of 4", (images+1)/2) // 3: twice 2
-		if note, err := e.ForImages(b); err != nil || !strings.HasPrefix(note, want) {
+		if note, err := e.MemoryNote(b, true); err != nil || !strings.HasPrefix(note, want) {
 			t.Errorf("%q, %v, want %s", note, err, want)
 		}
 	}
@@ -273,7 +299,7 @@ func TestMemoryOfTheImageTower(t *testing.T) {
 		4*lora - 1: "the image tower in every step: a step needs about 0.0 GiB for a batch of 4, " +
 			"whose images the loss compares, but train.memory_gb"} {
 		e.Training.Memory = memory
-		note, err := e.ForImages(b)
+		note, err := e.MemoryNote(b, true)
 		if err != nil {
 			note = err.Error()
 		}

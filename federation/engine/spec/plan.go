@@ -88,8 +88,7 @@ type Training struct {
 	// FineTune lets the personal evaluation test a copy of each client that trained the server's parameters for so many
 	// epochs by itself; with 0 it tests what the client last trained. The copies are not kept.
 	FineTune int
-	// Memory bounds, in bytes, how much a step with text prompts for each image, or for all classes, computes at a
-	// time; 0 is 4 GiB.
+	// Memory bounds, in bytes, how many images and classes a step computes at a time; 0 is 4 GiB.
 	Memory int
 }
 
@@ -103,6 +102,15 @@ func (t Training) Batches(order []int) [][]int {
 		out = append(out, rows)
 	}
 	return out
+}
+
+// LargestBatch returns the largest batch of any client.
+func (t Training) LargestBatch() int {
+	most := t.Batch
+	for _, o := range t.Overrides {
+		most = max(most, o.Batch)
+	}
+	return most
 }
 
 // Overrides are the settings of one client that differ from those of all; 0 for no difference.

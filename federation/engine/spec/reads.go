@@ -73,14 +73,18 @@ func (e *Experiment) NotBatchable(b Backbone) string {
 	if e.Training.Shared {
 		return "clients share one optimizer"
 	}
-	logits, loss := e.onePass(b)
+	logits, loss := e.onePass(e.scope(b))
 	return NotBatchable(logits, loss)
 }
 
-// onePass returns the class scores and the loss of the first client on a backbone; towers are placeholders.
-func (e *Experiment) onePass(b Backbone) (logits, loss graph.Node) {
+// scope starts a graph of the first client on a backbone.
+func (e *Experiment) scope(b Backbone) *method.Scope {
 	t := TaskOf(b, 0, 1, len(e.Classes))
-	s := method.NewScope(t, e.Method.Params(t))
+	return method.NewScope(t, e.Method.Params(t))
+}
+
+// onePass returns the class scores and the loss of a client; towers are placeholders.
+func (e *Experiment) onePass(s *method.Scope) (logits, loss graph.Node) {
 	logits = e.Method.Logits(s)
 	return logits, e.Method.Loss(s, logits)
 }
@@ -88,7 +92,7 @@ func (e *Experiment) onePass(b Backbone) (logits, loss graph.Node) {
 // Templates lists the templates of hand-written prompts that the method reads besides the experiment's own, sorted.
 func (e *Experiment) Templates(b Backbone) []string {
 	var out []string
-	for _, op := range graph.Reachable(e.onePass(b)) {
+	for _, op := range graph.Reachable(e.onePass(e.scope(b))) {
 		switch p := op.Placeholder().(type) {
 		case method.HandTexts:
 			out = append(out, p.Templates...)

@@ -65,7 +65,7 @@ func sumOf(g *graph.Graph, c method.BlockChanges) graph.Node {
 	return sum
 }
 
-func (sized) StepBytesForImage([]string, int) (int, error) { return 1, nil }
+func (sized) StepBytes([]string, method.Prompt) (int, error) { return 1, nil }
 
 func (sized) Words(text string) (*tensor.Tensor, error) {
 	return tensor.New(len(strings.Fields(text)), sizedWidth), nil

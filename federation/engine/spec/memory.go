@@ -1,0 +1,175 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// DefaultMemory bounds the memory where Training.Memory is 0.
+const DefaultMemory = 4 << 30
+
+// textShare is the share of the bound, one part in so many, that the text tower may take at least. Where it needs more
+// than is left, its classes are computed in chunks: this costs less than the tower of all classes for more parts of a
+// batch.
+const textShare = 4
+
+// StepMemory is the memory that a training step needs, in bytes.
+type StepMemory struct {
+	what  string
+	image int // the image tower, for an image
+	each  int // text prompts of an image, which has its own
+	text  int // other text prompts
+	bound int
+}
+
+// MemoryOf returns the memory of a graph in which towers are placeholders; bound is Training.Memory. It refuses a graph
+// that is too large for one image.
+func MemoryOf(b Backbone, classes []string, bound int, roots ...graph.Node) (m StepMemory, err error) {
+	m.bound = cmp.Or(bound, DefaultMemory)
+	for _, op := range graph.Reachable(roots...) {
+		switch p := op.Placeholder().(type) {
+		case method.Prompt:
+			n, err := TextBytes(b, classes, p)
+			switch {
+			case err != nil:
+				return m, err
+			case p.PerImage():
+				m.what, m.each = "a text prompt for each image", m.each+n
+			case p.PerClass:
+				m.what, m.text = cmp.Or(m.what, "a text prompt for each class"), m.text+n
+			default:
+				m.text += n
+			}
+		case method.PromptedImages:
+			m.image += visionBytes(b.Task(), p)
+		}
+	}
+	if m.image > 0 && m.each == 0 {
+		m.what = "the image tower in every step"
+	}
+	if m.image > m.bound-m.textLeast() {
+		return m, m.tooLarge("one image", m.image+m.textLeast())
+	}
+	return m, nil
+}
+
+// TextBytes returns the memory of a training step for a text prompt; of a prompt for each image, for one image.
+// Hand-written texts need none.
+func TextBytes(b Backbone, classes []string, p method.Prompt) (int, error) {
+	if !p.Ctx.OK() {
+		return 0, nil
+	}
+	if p.NoClass {
+		classes = classes[:1]
+	}
+	return b.StepBytes(classes, p)
+}
+
+// textLeast is what the text tower needs for one image, in chunks of its classes if necessary.
+func (m StepMemory) textLeast() int { return min(m.text+m.each, m.bound/textShare) }
+
+// Rows returns how many rows of a batch the graph may run on at a time; 0 is any number.
+func (m StepMemory) Rows() int {
+	if m.image+m.each == 0 {
+		return 0
+	}
+	return max(1, (m.bound-min(m.text, m.bound/textShare))/(m.image+m.each))
+}
+
+// Text returns the memory that so many rows at a time leave to the text tower.
+func (m StepMemory) Text(rows int) int { return max(m.bound-rows*m.image, m.bound/textShare) }
+
+// Bytes returns the memory of a step on so many rows at a time.
+func (m StepMemory) Bytes(rows int) int { return rows*m.image + min(m.text+rows*m.each, m.Text(rows)) }
+
+// ClassesAtOnce returns how many classes the text tower computes at a time, in chunks of about equal size, where they
+// need so many bytes together.
+func ClassesAtOnce(classes, bytes, bound int) int {
+	if bytes <= bound {
+		return classes
+	}
+	return MicrobatchSize(classes, max(1, int(float64(classes)*float64(bound)/float64(bytes))))
+}
+
+// visionBytes returns the memory of the image tower for one image of a step; it is less if nothing in the tower is
+// learned.
+func visionBytes(t method.ClientSpec, of method.PromptedImages) int {
+	rows, p := 1+t.Patches, of.Prompts
+	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+		if tokens.OK() {
+			rows = max(rows, 1+t.Patches+tokens.Dim(-2))
+		}
+	}
+	learned := slices.ContainsFunc(graph.Inputs(graph.NodesOf(of)...), func(n graph.Node) bool {
+		return strings.HasPrefix(n.Name(), method.ParamInput+"/")
+	})
+	layers := t.VisionLayers
+	if !learned {
+		layers = 0
+	}
+	return clip.BlocksStepBytes(rows, t.VisionWidth, t.VisionUnits, layers, !p.Changes.None())
+}
+
+// MicrobatchSize returns the size of the parts in which rows are computed, at most so many rows at a time, 0 for no
+// bound. There are as few parts as possible, of about equal size, since each other number of rows takes memory of its
+// own.
+func MicrobatchSize(rows, most int) int {
+	if most == 0 || most >= rows {
+		return rows
+	}
+	parts := (rows + most - 1) / most
+	return (rows + parts - 1) / parts
+}
+
+func (m StepMemory) tooLarge(what string, bytes int) error {
+	return fmt.Errorf("%s: a step needs about %.1f GiB for %s, but train.memory_gb allows %.1f; raise it, or use "+
+		"smaller batches, fewer classes or fewer tokens", m.what, gib(bytes), what, gib(m.bound))
+}
+
+func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }
+
+// StepRows returns how many rows of a batch a step computes at a time.
+func (m StepMemory) StepRows(t Training, losses ...graph.Node) int {
+	if !MeanOverRows(losses...) {
+		return t.LargestBatch()
+	}
+	return MicrobatchSize(t.LargestBatch(), m.Rows())
+}
+
+// MemoryNote returns, before a run, how many images and classes a training step computes at a time and the memory of
+// the step; empty for a method that computes all at once and has a text prompt neither for each image nor for each
+// class. kernels says that steps run promptfed's kernels.
+func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
+	s := e.scope(b)
+	if kernels {
+		s.Graph().UseKernels()
+	}
+	logits, loss := e.onePass(s)
+	m, err := MemoryOf(b, e.Classes, e.Training.Memory, logits, loss)
+	if err != nil {
+		return "", err
+	}
+	rows, most := m.StepRows(e.Training, loss), m.Rows()
+	need, classes := m.Bytes(rows), ClassesAtOnce(len(e.Classes), m.text+rows*m.each, m.Text(rows))
+	var parts []string
+	if most > 0 {
+		if m.image > 0 && rows > most {
+			return "", m.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", rows), need)
+		}
+		parts = append(parts, fmt.Sprintf("%d at a time of a batch of %d", rows, e.Training.Batch))
+	}
+	if classes < len(e.Classes) {
+		parts = append(parts, fmt.Sprintf("%d of %d classes at a time", classes, len(e.Classes)))
+	}
+	if len(parts) == 0 && m.what == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("%s: %s", cmp.Or(m.what, "the text tower"), strings.Join(append(parts,
+		fmt.Sprintf("about %.2f GiB in each worker (train.memory_gb)", gib(need))), ", ")), nil
+}

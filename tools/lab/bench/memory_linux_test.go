@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/models/clip"
+	"promptfed/runtime/ort"
+)
+
+// The resident memory of a step grows by 0.6 to 1.3 times what spec.StepMemory tells: for prompts of a client, of an
+// image and of a class, for the image tower, and with chunks of the classes and parts of the batch.
+func TestStepMemory(t *testing.T) {
+	text := clip.TextArch{Width: 128, Layers: 4, Heads: 2, Context: 77, EmbedDim: 128}
+	vision := clip.VisionArch{Width: 128, Layers: 4, Heads: 2, Patch: 16, Image: 224, EmbedDim: 128}
+	tower, err := randomTower("random", text, vision, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tower.tokens = nil
+	oneTemplate := map[string]any{"ensemble": []string{}}
+	for _, c := range []struct {
+		method      string
+		options     map[string]any
+		set, images int
+		memory      int // MiB
+	}{
+		{"promptfl", nil, 2, 8, 0}, {"promptfl", nil, 2, 8, 100}, {"fedotp", nil, 2, 8, 0}, {"fedpha", nil, 2, 8, 200},
+		{"promptfl", map[string]any{"class_specific": true}, 1, 8, 0},
+		{"cocoop", nil, 0, 64, 0}, {"cocoop", nil, 1, 16, 100}, {"cocoop", nil, 2, 1, 0}, {"cocoop", nil, 2, 2, 100},
+		{"promptsrc", oneTemplate, 0, 32, 0}, {"promptsrc", oneTemplate, 2, 16, 200}, {"fedvpt", nil, 0, 32, 0},
+	} {
+		p := protocol{method: c.method, options: c.options, classes: sets[c.set].classes.Names(), batch: c.images,
+			clients: 1, participation: 1, rounds: 2, testEvery: 2}
+		e, err := p.describe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Training.Memory = c.memory << 20
+		data := examples{}.of(tower.Task(), 0, "train", make([]int64, c.images), e.Reads(tower))
+		e.Clients = []*spec.Client{{Backbone: tower, Train: data, Test: data}}
+		var before, grown int64
+		trained := func(i message.Instruction, _ int) {
+			switch {
+			case i.Kind != message.Train:
+			case before > 0:
+				grown = peakResident() - before
+			default: // the first step compiles
+				if before, err = held(); err != nil {
+					t.Error(err)
+				}
+				resetPeak()
+			}
+		}
+		if _, err = engine.Run(t.Context(), e, engine.Settings{Workers: 1, OnTurn: trained, Settings: client.Settings{
+			PrefixBytes: -1, Session: ort.Options{IntraThreads: 2, Prepack: true}}}); err != nil {
+			t.Fatal(err)
+		}
+		task := e.Task(e.Clients[0])
+		s := method.NewScope(task, e.Method.Params(task))
+		s.Graph().UseKernels()
+		loss := e.Method.Loss(s, e.Method.Logits(s))
+		m, err := spec.MemoryOf(tower, e.Classes, e.Training.Memory, loss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := m.Bytes(m.StepRows(e.Training, loss))
+		ratio := float64(grown) / float64(told)
+		line := fmt.Sprintf("%v: %.0f MB, %.2f times what is told", c, float64(grown)/1e6, ratio)
+		if t.Log(line); !(ratio >= 0.6 && ratio <= 1.3) {
+			t.Error(line)
+		}
+	}
+}
