@@ -76,6 +76,8 @@ type VisionArch struct {
 // Published sizes.
 var (
 	TextB     = TextArch{Width: 512, Layers: 12, Heads: 8, Context: 77, EmbedDim: 512}
+	TextL     = TextArch{Width: 768, Layers: 12, Heads: 12, Context: 77, EmbedDim: 768}
+	VisionL14 = VisionArch{Width: 1024, Layers: 24, Heads: 16, Patch: 14, Image: 224, EmbedDim: 768}
 	VisionB16 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 16, Image: 224, EmbedDim: 512}
 	VisionB32 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 32, Image: 224, EmbedDim: 512}
 	RN50      = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 6, 3}, Patch: 32, Image: 224, EmbedDim: 1024}

@@ -23,8 +23,8 @@ type Options struct {
 	Backbone *bundle.Bundle // nil means random weights
 	Session  ort.Options    // options of every session; threads and weights are set per session
 	Only     []string       // methods of Methods (empty means all), or the one of Experiment
-	Image    string         // image tower of Methods: rn50, rn101, vit-b32 or vit-b16
-	Memory   int            // spec.Training.Memory for Methods
+	Image    string         // tower of Methods or Experiment; see fullTowers
+	Memory   int            // spec.Training.Memory for Methods and Experiment
 	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
 	Rounds   int            // of Experiment and CompareSimulator, after a first one that compiles; 0 means the default
 	Program  string         // promptfed's file, which Start starts

@@ -28,6 +28,19 @@ import (
 var fullBackbones = map[string]clip.VisionArch{"rn50": clip.RN50, "rn101": clip.RN101, "vit-b32": clip.VisionB32,
 	"vit-b16": clip.VisionB16}
 
+// fullTowers returns the towers of Table S5's backbones and of ViT-L/14; an empty name is vit-b32.
+func fullTowers(name string) (clip.TextArch, clip.VisionArch, error) {
+	text, vision := clip.TextB, fullBackbones[cmp.Or(name, "vit-b32")]
+	if name == "vit-l14" {
+		text, vision = clip.TextL, clip.VisionL14
+	}
+	if text.EmbedDim = vision.EmbedDim; vision.Width == 0 {
+		return text, vision, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32, vit-b16 or vit-l14",
+			name)
+	}
+	return text, vision, nil
+}
+
 // oneBlock is a text tower with almost no cost, whose prompts have CLIP's width.
 var oneBlock = clip.TextArch{Width: 512, Layers: 1, Heads: 8, MLP: 64, Context: 77, EmbedDim: 512}
 
@@ -39,21 +52,29 @@ const (
 )
 
 // Experiment measures whole experiments. First it runs rounds of Table S5's protocol (FedAPPR) that test all clients in
-// every round. Then it measures the overhead per client by the number of clients (growth). Quick measures one text
-// tower of one block, with fewer clients and rounds.
+// every round. Class lists replace the protocol's classes by the first list, and an image tower replaces its backbones.
+// Then it measures the overhead per client by the number of clients (growth). Quick measures one text tower of one
+// block, with fewer clients and rounds.
 func Experiment(ctx context.Context, o Options) (r Report, err error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.NumCPU()
 	}
-	if o, _, err = o.complete(); err != nil {
+	p := tableS5()
+	p.rounds = 1 + cmp.Or(o.Rounds, 3)
+	own := len(o.Classes) > 0
+	o, lists, err := o.complete()
+	if err != nil {
 		return r, err
 	}
-	dir, remove, err := scratch("1.5 GB")
+	if own {
+		p.classes = lists[0].classes.Names()
+	}
+	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if err := o.rounds(ctx, dir, &r); err != nil {
+	if err := o.rounds(ctx, dir, p, &r); err != nil {
 		return r, err
 	}
 	debug.FreeOSMemory()
@@ -67,16 +88,26 @@ func (o Options) experimentTowers(dir string) ([]*tower, error) {
 		return []*tower{t}, err
 	}
 	var out []*tower
-	for _, name := range slices.Sorted(maps.Keys(fullBackbones)) {
-		o.Progress("random weights", len(out), len(fullBackbones))
-		at, text := filepath.Join(dir, name), clip.TextB
+	names := slices.Sorted(maps.Keys(fullBackbones))
+	if o.Image != "" {
+		names = []string{o.Image}
+	}
+	for _, name := range names {
+		o.Progress("random weights", len(out), len(names))
+		at := filepath.Join(dir, name)
 		if err := os.Mkdir(at, 0o700); err != nil {
 			return nil, err
 		}
-		text.EmbedDim = fullBackbones[name].EmbedDim
-		t, err := randomTower(name, text, fullBackbones[name], at)
+		text, vision, err := fullTowers(name)
 		if err != nil {
 			return nil, err
+		}
+		t, err := randomTower(name, text, vision, at)
+		if err != nil {
+			return nil, err
+		}
+		if len(o.Only) > 0 {
+			t.tokens = nil // methods put words beside class names
 		}
 		out = append(out, t)
 	}
@@ -93,10 +124,8 @@ func phases(rec record.Record, seconds float64) []float64 {
 	return []float64{p.Training, p.Statistics, p.Evaluation, p.Server, p.Messages, p.Disk + max(0, seconds-rec.Seconds)}
 }
 
-// rounds measures rounds of Table S5's protocol.
-func (o Options) rounds(ctx context.Context, dir string, r *Report) error {
-	p := tableS5()
-	p.rounds = 1 + cmp.Or(o.Rounds, 3)
+// rounds measures rounds of a protocol.
+func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) error {
 	if len(o.Only) > 0 && o.Only[0] != p.method {
 		p.method, p.options = o.Only[0], nil
 	}
@@ -108,6 +137,7 @@ func (o Options) rounds(ctx context.Context, dir string, r *Report) error {
 	if err != nil {
 		return err
 	}
+	e.Training.Memory = o.Memory
 	results := Table{Columns: append(append([]string{"seconds of round"}, phaseNames...), "together")}
 	row := func(name string, values []float64) {
 		cells := []any{name}

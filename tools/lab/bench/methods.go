@@ -36,16 +36,15 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 	}
 	classes := lists[0].classes.Names()
 	o.Session, o.Workers = o.session(threads), max(1, o.Workers)
-	image, text := cmp.Or(o.Image, "vit-b32"), clip.TextB
-	vision := fullBackbones[image]
+	image := cmp.Or(o.Image, "vit-b32")
+	text, vision, err := fullTowers(image)
 	if o.Quick {
-		image, text = "two blocks", oneBlock
+		image, text, err = "two blocks", oneBlock, nil
 		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
 	}
-	if vision.Width == 0 {
-		return r, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32 or vit-b16", o.Image)
+	if err != nil {
+		return r, err
 	}
-	text.EmbedDim = vision.EmbedDim
 	todo := methods.Table()
 	if len(o.Only) > 0 {
 		todo = nil
@@ -57,7 +56,7 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		}
 		todo = append(todo, d)
 	}
-	dir, remove, err := scratch("600 MB")
+	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
 		return r, err
 	}
@@ -67,8 +66,8 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	t.tokens = nil // methods put words beside class names
-	r.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of ViT-B/16's text "+
-		"tower and %s, %d threads, %s", batch, len(classes), image, threads, platform())
+	r.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
+		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
 	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
 		"beside products, of the turn"}, Notes: []string{"times are medians; products are matrix products and " +
 		"convolutions; a method with + is a wrapper, over promptfl; other is outside ONNX Runtime; backbone MB are " +

@@ -90,7 +90,7 @@ func fullSize(name string, a clip.TextArch, v clip.VisionArch, words *bundle.Bun
 		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
+		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 1.6 GB", err)
 	}
 	b := &bundle.Bundle{Name: name, Text: a, Vision: v, LogitScale: 100, Dir: words.Dir, Vocabulary: words.Vocabulary,
 		Texts: words.Texts, TokenRows: words.TokenRows,
@@ -260,6 +260,19 @@ func (t *tower) suffixes(classes []string) (*clip.Suffixes, error) {
 		return nil, err
 	}
 	return clip.NewSuffixes(classes, ids, t.sos, t.text().Width, t.Embed)
+}
+
+// StepBytes reckons with the tokens of Text.
+func (t *tower) StepBytes(classes []string, p method.Prompt) (int, error) {
+	if t.tokens == nil {
+		return t.Backbone.StepBytes(classes, p)
+	}
+	s, err := t.suffixes(classes)
+	if err != nil {
+		return 0, err
+	}
+	return t.text().StepBytes(s, clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset,
+		Class: clip.Position(p.Position)}), nil
 }
 
 // Text builds the tower over all classes and prompts.

@@ -33,7 +33,7 @@ func benchCommand() *cobra.Command {
 			"products, or of experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
 	c.Flags().StringSliceVar(&f.Classes, "class-lists", nil, "class lists: cifar10, cifar100, thousand (default "+
-		"cifar10 and cifar100); --methods uses the first")
+		"cifar10 and cifar100); --methods and --experiment use the first")
 	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "numbers of threads (default 1 and one per core); --methods "+
 		"and --features use the first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "bundle to measure (default: ViT-B/16's text tower with random "+
@@ -42,15 +42,15 @@ func benchCommand() *cobra.Command {
 		"and the overhead of 1,000 clients")
 	c.Flags().BoolVar(&f.methods, "methods", false, "measure one local step of a client with every method and "+
 		"wrapper instead")
-	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods (default 4)")
+	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods and --experiment (default 4)")
 	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
 		"instead")
 	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
 		"measure the seconds to the first training step")
 	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
 		"(default promptfl)")
-	c.Flags().StringVar(&f.Image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
-		"vit-b16")
+	c.Flags().StringVar(&f.Image, "image-tower", "", "image tower for --methods (default vit-b32) or --experiment "+
+		"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
 	c.Flags().IntVar(&f.Rounds, "rounds", 0, "rounds after a first one that compiles: of --experiment (default 3), or "+
 		"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
 	c.Flags().StringVar(&f.against, "against", "", "compare with an opponent in Python (needs a source checkout): "+
