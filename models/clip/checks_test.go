@@ -99,3 +99,41 @@ func TestStepFLOPsOfMiddleBlocks(t *testing.T) {
 		t.Errorf("%d bytes with changes", got)
 	}
 }
+
+// By hand: one class of 2 tokens and a prompt of 1 are 4 rows, for width 2 with 8 units, 3 blocks and a head. Attention
+// of an image's own prompt is over all 4 rows. Prompts for each class are read at the end of 4 positions.
+func TestStepBytes(t *testing.T) {
+	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{1, 2}}, 3, 2, func(ids []int) ([]float32, error) {
+		return make([]float32, 2*len(ids)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(kernels bool, p clip.Prompt, shape graph.Shape) int {
+		g := graph.New()
+		if kernels {
+			g.UseKernels()
+		}
+		p.Ctx = g.Input("p", graph.Float, shape)
+		a := clip.TextArch{Width: 2, Layers: 3, Heads: 1, Context: 8, EmbedDim: 2}
+		return clip.Text{TextArch: a}.StepBytes(s, p)
+	}
+	one, images := graph.Static(1, 2), graph.Shape{graph.Sym("B"), graph.StaticDim(1), graph.StaticDim(2)}
+	shared := 4 * 4 * (3*(7*2+8) + 2*2 + 2*8)
+	plain := 2 * 4 * 4 * (3*(12*2+2*8+3*4) + 2)
+	apart := shared + 2*4*4*3*(2+4)
+	for _, c := range []struct {
+		kernels bool
+		p       clip.Prompt
+		shape   graph.Shape
+		want    int
+	}{
+		{true, clip.Prompt{}, one, shared}, {true, clip.Prompt{}, images, apart}, {false, clip.Prompt{}, one, plain},
+		{false, clip.Prompt{}, images, plain}, {true, clip.Prompt{Class: clip.Front}, one, apart},
+		{true, clip.Prompt{PerClass: true}, graph.Static(1, 1, 2), apart},
+	} {
+		if got := of(c.kernels, c.p, c.shape); got != c.want {
+			t.Errorf("%+v: %d bytes, want %d", c, got, c.want)
+		}
+	}
+}

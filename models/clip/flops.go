@@ -104,10 +104,10 @@ func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
 }
 
 // StepBytes returns about how much memory a training step takes for a prompt of all classes, or where each image has
-// its own prompt for one image. With promptfed's kernels a row keeps as much as in BlocksStepBytes, and the weights of
-// attention twice where it is no single operator. Without them it keeps all values, and as much again is working
-// memory: two norms, queries, keys and values as rows and by head, the attention output twice, two sums, the
-// feed-forward layers before and after their activation, and three times the scores of each head.
+// its own prompt for one image. With promptfed's kernels a row keeps as much as in BlocksStepBytes, and where attention
+// is no single operator also keys and values by head and the weights twice. Without them it keeps all values, and as
+// much again is working memory: two norms, queries, keys and values as rows and by head, the attention output twice,
+// two sums, the feed-forward layers before and after their activation, and three times the scores of each head.
 func (t Text) StepBytes(s *Suffixes, p Prompt) int {
 	own := p.suffixes(s)
 	at := own.packing(p.ReadOffset)
@@ -125,8 +125,11 @@ func (t Text) StepBytes(s *Suffixes, p Prompt) int {
 		keys = rows
 	}
 	if kernels {
-		return BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !p.Changes.None()) +
-			2*4*rows*t.Layers*t.Heads*keys
+		bytes := BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !p.Changes.None())
+		if keys > 0 {
+			bytes += 2 * 4 * rows * t.Layers * (t.Width + t.Heads*keys)
+		}
+		return bytes
 	}
 	return 2 * 4 * rows * (t.Layers*(12*t.Width+2*t.Units()+3*t.Heads*keys) + t.Width)
 }
