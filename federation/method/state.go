@@ -158,17 +158,24 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 		return out
 	}
 	for name, first := range part(ups[0]) { // each name is summed alone, so map order does not matter
-		sum := make([]float64, first.Len())
-		for _, u := range ups {
-			w := float64(u.N) / total
-			for i, v := range part(u)[name].Data {
-				sum[i] += w * float64(v)
+		rows, t := make([][]float32, len(ups)), tensor.New(first.Shape...)
+		for k, u := range ups {
+			if rows[k] = part(u)[name].Data; len(rows[k]) != t.Len() { // here, where a server catches the panic
+				panic(fmt.Sprintf("method.Mean: %s is %v in one upload and %v in another", name, t, part(u)[name]))
 			}
 		}
-		t := tensor.New(first.Shape...)
-		for i, v := range sum {
-			t.Data[i] = float32(v)
-		}
+		tensor.InParts(t.Len(), func(from, to int) {
+			sum := make([]float64, to-from)
+			for k, u := range ups {
+				w := float64(u.N) / total
+				for i, v := range rows[k][from:to] {
+					sum[i] += w * float64(v)
+				}
+			}
+			for i, v := range sum {
+				t.Data[from+i] = float32(v)
+			}
+		})
 		out[name] = t
 	}
 	return out

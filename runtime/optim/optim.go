@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"promptfed/runtime/tensor"
 )
@@ -35,7 +36,9 @@ func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 // Optimizer applies a chain of transforms. It is not safe for concurrent use.
 type Optimizer struct {
 	chain  Transform
+	slots  []string // of the state of a parameter
 	state  tensor.Map
+	spare  tensor.Map       // memory for new state
 	shapes map[string][]int // of the parameters whose state fits
 	room   tensor.Map       // memory for the updates of a step
 }
@@ -75,7 +78,9 @@ func (c Config) Clipped(grads tensor.Map) tensor.Map {
 
 // With returns an optimizer of the given transforms, in that order.
 func With(parts ...Transform) *Optimizer {
-	return &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}, room: tensor.Map{}}
+	o := &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}, room: tensor.Map{}}
+	o.slots = o.Slots()
+	return o
 }
 
 // Step computes updates u from grads and subtracts lr u from the parameters of the same names, in place. Parameters
@@ -104,8 +109,7 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 				p, g)
 		}
 		if i := g.NonFinite(); i >= 0 {
-			return fmt.Errorf("optim: gradient of %q holds %v at element %d; lower the learning rate", name, g.Data[i],
-				i)
+			return fmt.Errorf("the gradient of %s holds %v at element %d", name, g.Data[i], i)
 		}
 		if shape, ok := o.shapes[name]; !ok || !slices.Equal(shape, p.Shape) {
 			fresh[name] = p
@@ -121,11 +125,23 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 			u = tensor.New(g.Shape...)
 			o.room[name] = u
 		}
-		copy(u.Data, g.Data)
 		updates[name] = u
+		for _, slot := range o.slots {
+			if t := o.state[slot+name]; t.IsInt() {
+				t.Ints[0]++
+			}
+		}
 	}
-	o.chain.Update(updates, o.state, params)
+	if o.chain.joint {
+		for name, u := range updates {
+			copy(u.Data, grads[name].Data)
+		}
+		o.chain.Update(updates, o.state, params)
+	}
 	for _, name := range updates.Names() {
+		if !o.chain.joint && o.update(name, updates[name], grads[name], params[name]) {
+			continue // every element is finite
+		}
 		if i := updates[name].NonFinite(); i >= 0 {
 			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
 				updates[name].Data[i], i)
@@ -141,12 +157,37 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 	return nil
 }
 
+// update computes the update u of one parameter, part by part: a part passes through the chain in a core's cache. It
+// reports whether the update is finite.
+func (o *Optimizer) update(name string, u, grad, param *tensor.Tensor) bool {
+	var infinite atomic.Bool
+	tensor.InParts(len(u.Data), func(from, to int) {
+		part := func(t *tensor.Tensor) *tensor.Tensor {
+			if t.IsInt() {
+				return t
+			}
+			return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
+		}
+		state := tensor.Map{}
+		for _, slot := range o.slots {
+			state[slot+name] = part(o.state[slot+name])
+		}
+		now := part(u)
+		copy(now.Data, grad.Data[from:to])
+		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: part(param)})
+		if now.NonFinite() >= 0 {
+			infinite.Store(true)
+		}
+	})
+	return !infinite.Load()
+}
+
 // start creates state for new parameters, and rejects state that does not fit.
 func (o *Optimizer) start(params tensor.Map) error {
 	if len(params) == 0 {
 		return nil
 	}
-	fresh := o.chain.Init(params)
+	fresh := o.chain.Init(o.reused(params))
 	for _, key := range fresh.Names() {
 		if old, ok := o.state[key]; ok && !old.SameShape(fresh[key]) {
 			return fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old,
@@ -162,6 +203,34 @@ func (o *Optimizer) start(params tensor.Map) error {
 		o.shapes[name] = slices.Clone(p.Shape)
 	}
 	return nil
+}
+
+// Reset forgets the state. Later steps are those of a new optimizer in the memory of this one.
+func (o *Optimizer) Reset() {
+	o.state, o.spare = tensor.Map{}, o.state
+	clear(o.shapes)
+}
+
+// reused gives parameters without state that of before Reset, zeroed. It returns the parameters that it does not fit.
+func (o *Optimizer) reused(params tensor.Map) tensor.Map {
+	others := tensor.Map{}
+	for name, p := range params {
+		if slices.ContainsFunc(o.slots, func(slot string) bool {
+			t := o.spare[slot+name]
+			return t == nil || !t.IsInt() && !t.SameShape(p) || o.state[slot+name] != nil
+		}) {
+			others[name] = p
+			continue
+		}
+		for _, slot := range o.slots {
+			t := o.spare[slot+name]
+			clear(t.Data)
+			clear(t.Ints)
+			o.state[slot+name] = t
+			delete(o.spare, slot+name)
+		}
+	}
+	return others
 }
 
 // State returns a copy of the state: momenta and step counts, named TRANSFORM/SLOT/PARAMETER. It is empty before the

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -291,5 +292,31 @@ func TestLoadErrors(t *testing.T) {
 	x3 := tensor.Map{"x": tensor.New(3)}
 	if err := o.Step(x3, x3.Clone(), .1); err == nil || !strings.Contains(err.Error(), `"momentum/b/x"`) {
 		t.Errorf("state of another shape: error %v", err)
+	}
+}
+
+// TestReset checks that after Reset the steps are those of a new optimizer, bit for bit, also for a parameter of
+// another shape, and for one of several parts (tensor.InParts).
+func TestReset(t *testing.T) {
+	cfg := Config{Name: "adamw", WeightDecay: .1}
+	used := must(t, cfg)
+	for i, shape := range [][]int{{3}, {3}, {700, 800}, {2, 3}, {700, 800}} {
+		got, want, fresh := tensor.Map{"x": tensor.New(shape...)}, tensor.Map{"x": tensor.New(shape...)}, must(t, cfg)
+		g := tensor.Map{"x": tensor.New(shape...)}
+		for k := range g["x"].Data {
+			g["x"].Data[k] = float32(k%7) - 2
+		}
+		for range 2 {
+			if err := errors.Join(used.Step(got, g, .1), fresh.Step(want, g, .1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !sameBits(got, want) || !sameBits(used.State(), fresh.State()) {
+			t.Errorf("turn %d ends in other bits", i)
+		}
+		used.Reset()
+		if len(used.State()) != 0 {
+			t.Errorf("turn %d left a state", i)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"promptfed/runtime/tensor"
 )
@@ -11,10 +12,13 @@ import (
 type Transform struct {
 	// Name is the first part of the names of its state.
 	Name string
-	// Init returns new state for the parameters, named SLOT/PARAMETER; Init is nil for a transform without state.
+	// Init returns new state for the parameters, named SLOT/PARAMETER; Init is nil for a transform without state. An
+	// integer of it counts the steps of a parameter, with the one under way; the optimizer increments it.
 	Init func(params tensor.Map) tensor.Map
-	// Update changes updates and state in place. params has at least the names of updates.
+	// Update changes updates and state in place. params has at least the names of updates. Unless joint is set, the
+	// tensors may hold a part of the elements of their shape, the same part in all.
 	Update func(updates, state, params tensor.Map)
+	joint  bool // an element of an update depends on others
 }
 
 // Chain applies transforms one after another. Names of state start with the transform's name, or NAME.2 and so on for a
@@ -29,7 +33,8 @@ func Chain(parts ...Transform) Transform {
 		}
 	}
 	return Transform{
-		Name: "chain",
+		Name:  "chain",
+		joint: slices.ContainsFunc(parts, func(p Transform) bool { return p.joint }),
 		Init: func(params tensor.Map) tensor.Map {
 			state := tensor.Map{}
 			for i, p := range parts {
@@ -71,7 +76,7 @@ func ClipByValue(limit float64) Transform {
 // ClipByGlobalNorm scales all updates by min(1, limit/(norm+1e-6)), where norm is their joint Euclidean norm, as
 // torch.nn.utils.clip_grad_norm_.
 func ClipByGlobalNorm(limit float64) Transform {
-	return Transform{Name: "clip_norm", Update: func(updates, _, _ tensor.Map) {
+	return Transform{Name: "clip_norm", joint: true, Update: func(updates, _, _ tensor.Map) {
 		sum := 0.0
 		for _, name := range updates.Names() {
 			n := updates[name].Norm()
@@ -90,12 +95,11 @@ func Momentum(momentum, dampening float64, nesterov bool) Transform {
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "b") },
 		Update: func(updates, state, params tensor.Map) {
 			for name, u := range updates {
-				b, step := state["b/"+name].Data[:len(u.Data)], state["step/"+name]
+				b := state["b/"+name].Data[:len(u.Data)]
 				keep, take := momentum, 1-dampening
-				if step.Ints[0] == 0 {
+				if state["step/"+name].Ints[0] == 1 {
 					keep, take = 0, 1
 				}
-				step.Ints[0]++
 				for i, x := range u.Data {
 					m := keep*float64(b[i]) + take*float64(x)
 					b[i] = float32(m)
@@ -117,9 +121,7 @@ func ScaleByAdam(beta1, beta2, eps float64) Transform {
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "m", "v") },
 		Update: func(updates, state, params tensor.Map) {
 			for name, u := range updates {
-				m, v, step := state["m/"+name], state["v/"+name], state["step/"+name]
-				step.Ints[0]++
-				t := float64(step.Ints[0])
+				m, v, t := state["m/"+name], state["v/"+name], float64(state["step/"+name].Ints[0])
 				c1, c2 := 1-math.Pow(beta1, t), 1-math.Pow(beta2, t)
 				for i, x := range u.Data {
 					g := float64(x)

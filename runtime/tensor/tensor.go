@@ -3,7 +3,10 @@ package tensor
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 )
 
 // Tensor is a dense row-major array of float32 or, for indices and labels, of int64. A float tensor has Data, an
@@ -112,10 +115,12 @@ func (t *Tensor) Axpy(a float64, x *Tensor) {
 	if len(t.Data) != len(x.Data) {
 		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
 	}
-	to := t.Data[:len(x.Data)]
-	for i, v := range x.Data {
-		to[i] = float32(float64(to[i]) + a*float64(v))
-	}
+	InParts(len(x.Data), func(from, end int) {
+		to := t.Data[from:end]
+		for i, v := range x.Data[from:end] {
+			to[i] = float32(float64(to[i]) + a*float64(v))
+		}
+	})
 }
 
 // Norm returns the Euclidean norm, summed in float64.
@@ -129,9 +134,22 @@ func (t *Tensor) Norm() float64 {
 
 // NonFinite returns the index of the first NaN or infinite element, or -1 if there is none.
 func (t *Tensor) NonFinite() int {
+	var found atomic.Bool
+	InParts(len(t.Data), func(from, end int) {
+		if nonFinite(t.Data[from:end]) >= 0 {
+			found.Store(true)
+		}
+	})
+	if !found.Load() {
+		return -1
+	}
+	return nonFinite(t.Data)
+}
+
+func nonFinite(data []float32) int {
 	const together = 64 // v-v is 0, or NaN for NaN and infinities; a sum keeps NaN
-	for from := 0; from < len(t.Data); from += together {
-		part := t.Data[from:min(from+together, len(t.Data))]
+	for from := 0; from < len(data); from += together {
+		part := data[from:min(from+together, len(data))]
 		var a, b, c, d float32
 		i := 0
 		for ; i+4 <= len(part); i += 4 {
@@ -148,6 +166,24 @@ func (t *Tensor) NonFinite() int {
 		}
 	}
 	return -1
+}
+
+// InParts calls f for consecutive parts [from,to) of n elements that together fit into the cache of a core. The cores
+// share the parts of more than a quarter of a million elements, so f must be safe for concurrent use.
+func InParts(n int, f func(from, to int)) {
+	const part, large = 1 << 14, 1 << 18
+	var next atomic.Int64
+	work := func() {
+		for from := int(next.Add(part)) - part; from < n; from = int(next.Add(part)) - part {
+			f(from, min(n, from+part))
+		}
+	}
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n/large) - 1 {
+		others.Go(work)
+	}
+	work()
+	others.Wait()
 }
 
 // MaxAbs returns the largest absolute value; 0 for an empty tensor.

@@ -145,3 +145,23 @@ func TestSpecs(t *testing.T) {
 		t.Errorf("%v", of)
 	}
 }
+
+// InParts visits every element once, also where several cores share the parts.
+func TestInParts(t *testing.T) {
+	for _, n := range []int{0, 1, 1 << 14, 1<<14 + 1, 1<<19 + 3} {
+		seen := make([]int32, n)
+		InParts(n, func(from, to int) {
+			for i := from; i < to; i++ {
+				seen[i]++
+			}
+		})
+		if i := slices.IndexFunc(seen, func(k int32) bool { return k != 1 }); i >= 0 {
+			t.Errorf("%d elements: element %d was visited %d times", n, i, seen[i])
+		}
+	}
+	x := New(1 << 20)
+	x.Data[1<<19], x.Data[700] = float32(math.NaN()), float32(math.Inf(1))
+	if i := x.NonFinite(); i != 700 {
+		t.Errorf("the first infinite element is %d, want 700", i)
+	}
+}

@@ -118,15 +118,12 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	}
 	t.meter.adjusted(grads)
 	traced(grads, out[lossOutput])
-	if err := message.CheckFinite("the gradient of ", grads); err != nil {
-		return err
+	if err := t.opt.StepAt(in.now, grads, l.LR, l.Rates); err != nil {
+		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
 	loss := float64(out[lossOutput].Data[0])
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("the loss is %v; %s", loss, message.DivergenceHint)
-	}
-	if err := t.opt.StepAt(in.now, grads, l.LR, l.Rates); err != nil {
-		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
 	t.tr.After(l.Steps, in.now)
 	if err := message.CheckFinite("parameter ", in.now); err != nil {

@@ -32,7 +32,8 @@ type Worker struct {
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
-	pretrains  bool             // of Server.pretrain
+	optimizers *spareOptimizers
+	pretrains  bool // of Server.pretrain
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -67,7 +68,8 @@ func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
-	w := &Worker{Experiment: *e, Settings: set, values: values, initial: newValueCache(capacity, 0)}
+	w := &Worker{Experiment: *e, Settings: set, values: values, initial: newValueCache(capacity, 0),
+		optimizers: new(spareOptimizers)}
 	w.c = newCompiler(e, set, values, w.initial)
 	w.evaluators = setEvaluators(e, set, values)
 	if e.Training.Shared {
