@@ -138,6 +138,7 @@ func matrix(n graph.Node, rows, cols int) bool {
 // changed adds scale times the output of low-rank changes for rows x [N,in] to y, the concatenated output of some maps
 // with width columns each.
 func (b block) changed(y, x graph.Node, scale float64, width int, maps ...LinearMap) graph.Node {
+	var down, up []graph.Node
 	for _, l := range b.changes.LowRank {
 		i := slices.Index(maps, l.Map)
 		if i < 0 || l.Map != Head && l.Block != b.index {
@@ -147,9 +148,12 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Linear
 		if len(maps) > 1 {
 			out = b.pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
 		}
-		y = y.Add(x.MatMul(l.A).MatMul(out))
+		down, up = append(down, l.A), append(up, out)
 	}
-	return y
+	if len(down) == 0 {
+		return y
+	}
+	return b.g.Apply(graph.Standard, "Gemm", nil, x.MatMul(graph.Concat(1, down...)), graph.Concat(0, up...), y)
 }
 
 // feedForward returns the MLP of rows h [N,width], with its changes.

@@ -176,6 +176,9 @@ func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"ax
 
 // Concat joins nodes along an axis.
 func Concat(axis int, a ...Node) Node {
+	if len(a) == 1 {
+		return a[0]
+	}
 	return a[0].Graph().Apply(Standard, "Concat", Attrs{"axis": Attr(axis)}, a...)
 }
 

@@ -1,15 +1,16 @@
 package nn
 
-import "promptfed/runtime/graph"
+import (
+	"slices"
 
-// Unbind returns the n nodes [...] of x [n,...], as torch.unbind does.
+	"promptfed/runtime/graph"
+)
+
+// Unbind returns the n nodes [m,...] of x [n,m,...], as torch.unbind does.
 func Unbind(x graph.Node) []graph.Node {
 	shape, _ := x.Shape().Ints()
-	out := make([]graph.Node, shape[0])
-	for i := range out {
-		out[i] = x.Slice(0, i, i+1).Reshape(shape[1:]...)
-	}
-	return out
+	n, m := shape[0], shape[1]
+	return x.Reshape(append([]int{n * m}, shape[2:]...)...).Split(0, slices.Repeat([]int{m}, n)...)
 }
 
 // LogSumExp returns log Σ e^x over one axis, which stays with size 1.
