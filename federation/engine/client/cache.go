@@ -23,8 +23,9 @@ import (
 // recently used value; it changes no number. It is safe for concurrent use, and a value that several ask for at once is
 // computed once. Values must not be changed.
 type valueCache struct {
-	capacity   int // bytes
-	keptRounds int // how many rounds keep a value that none of them asked for
+	capacity   int  // bytes
+	keptRounds int  // how many rounds keep a value that none of them asked for
+	fixed      bool // a value that does not fit is not kept, and no other one is evicted
 
 	mu     sync.Mutex
 	round  int // the last one that began
@@ -131,7 +132,9 @@ func (c *valueCache) dropLast() {
 func (c *valueCache) keep(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.last = c.rounds
+	if e.last = c.rounds; c.fixed && c.size+e.bytes > c.capacity {
+		return
+	}
 	c.at[e.key] = c.used.PushFront(e)
 	for c.size += e.bytes; c.size > c.capacity; {
 		c.dropLast()

@@ -30,7 +30,9 @@ type compiler struct {
 	weights onnx.WeightFiles
 	// values holds what Worker.values does, and initial the values of plan.initial.
 	values, initial *valueCache
-	evaluables      sync.Map // record.Evaluable by ClientSpec
+	evaluables      sync.Map    // record.Evaluable by ClientSpec
+	images          *valueCache // of imageParts
+	leastProducts   float64
 
 	mu       sync.Mutex
 	plans    map[string]*plan // by backbone and ClientSpec
@@ -39,10 +41,10 @@ type compiler struct {
 	hands    map[string]*tensor.Tensor
 }
 
-func newCompiler(e *spec.Experiment, set Settings, values, initial *valueCache) *compiler {
+func newCompiler(e *spec.Experiment, set Settings, values, initial, images *valueCache) *compiler {
 	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)),
-		own: set.Sessions == nil, values: values, initial: initial, plans: map[string]*plan{},
-		compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
+		own: set.Sessions == nil, values: values, initial: initial, images: images, leastProducts: leastProducts,
+		plans: map[string]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -71,9 +73,13 @@ func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) 
 			return nil, err
 		}
 		p := &plan{notBatchable: notBatchable}
+		if out, p.images, err = c.withoutImageParts(b, s, nodesOf(losses), out); err != nil {
+			return nil, err
+		}
 		if p.program, err = c.program(b, s, out); err != nil {
 			return nil, err
 		}
+		p.images.read(p.program)
 		p.several = func(clients int) ([]graph.Output, error) {
 			s := c.scope(task)
 			losses, err := c.losses(s)
@@ -233,7 +239,7 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
 func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
-	p := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}
+	p, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
 	var err error
 	if p.notBatchable { // towers that see rows have parts that do not depend on rows
 		if n, err = c.lowered(b, n); err != nil {
@@ -245,10 +251,16 @@ func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan,
 	if err != nil {
 		return nil, err
 	}
-	fixed = all[:len(fixed)]
+	fixed, value := all[:len(fixed)], all[len(fixed):]
 	p.byRow = rest.Shape()[0] == graph.Sym("B")
-	if p.program, err = c.compile(b, s, all[len(fixed):]); err == nil && len(fixed) > 0 {
+	if value, p.images, err = c.withoutImageParts(b, s, []graph.Node{placed}, value); err != nil {
+		return nil, err
+	}
+	if p.program, err = c.compile(b, s, value); err == nil && len(fixed) > 0 {
 		p.prefix, err = c.compile(b, s, fixed)
+	}
+	if err == nil {
+		p.images.read(p.program)
 	}
 	return p, err
 }
@@ -448,8 +460,15 @@ func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Ou
 	if err != nil {
 		return nil, err
 	}
+	out, images, err := c.withoutImageParts(b, s, nodesOf(losses), out)
+	if err != nil {
+		return nil, err
+	}
 	p, err := c.compile(b, s, out)
-	return &plan{program: p}, err
+	if err == nil {
+		images.read(p)
+	}
+	return &plan{program: p, images: images}, err
 }
 
 // terms compiles every term of the loss with its gradients, named termOutput and the term's name.

@@ -184,7 +184,7 @@ type setEvaluator struct {
 	set spec.EvaluationSet
 }
 
-func setEvaluators(e *spec.Experiment, set Settings, shared *valueCache) map[string]setEvaluator {
+func setEvaluators(e *spec.Experiment, set Settings, values, images *valueCache) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
 	for _, x := range e.EvaluationSets {
@@ -196,7 +196,7 @@ func setEvaluators(e *spec.Experiment, set Settings, shared *valueCache) map[str
 		if x.Template != "" {
 			other.Template = x.Template
 		}
-		out[x.Name] = setEvaluator{newWorker(&other, set, shared), x}
+		out[x.Name] = setEvaluator{newWorker(&other, set, values, images), x}
 	}
 	return out
 }

@@ -21,6 +21,7 @@ type plan struct {
 	*program
 	prefix *program    // nil for none
 	cache  *valueCache // of the values of the prefix
+	images *imageParts // nil for none
 	// initial is the plan of a step for shared parameters as the server sent them; nil for none. All clients of a round
 	// begin there, so they share its prefix, the forward pass of the text tower. Whether a turn uses it depends on the
 	// client and the instruction only: a client alone on a machine runs the very same two graphs.
@@ -44,6 +45,15 @@ func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error)
 		}
 		if err := ins[i].computeHosts(p.program); err != nil {
 			return nil, err
+		}
+	}
+	if p.images != nil {
+		ins = slices.Clone(ins)
+		for i := range ins {
+			var err error
+			if ins[i].batch, err = p.images.add(ctx, ins[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	rows := ins[0].rows()

@@ -59,10 +59,12 @@ type KeptTexts func(key [sha256.Size]byte, shape []int, compute func() (*tensor.
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
-	return newWorker(e, set, newValueCache(cacheBytes, keptTests))
+	images := newValueCache(imageBytes, 0)
+	images.fixed = true
+	return newWorker(e, set, newValueCache(cacheBytes, keptTests), images)
 }
 
-func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
+func newWorker(e *spec.Experiment, set Settings, values, images *valueCache) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
@@ -70,8 +72,8 @@ func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
 	}
 	w := &Worker{Experiment: *e, Settings: set, values: values, initial: newValueCache(capacity, 0),
 		optimizers: new(spareOptimizers)}
-	w.c = newCompiler(e, set, values, w.initial)
-	w.evaluators = setEvaluators(e, set, values)
+	w.c = newCompiler(e, set, values, w.initial, images)
+	w.evaluators = setEvaluators(e, set, values, images)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}

@@ -21,6 +21,12 @@ const (
 // computed in parts, each weighted by its rows. A loss that compares the images of a batch, such as CLIP's own, is no
 // such mean, and neither is a loss with an operator that is not known here.
 func MeanOverRows(values ...graph.Node) bool {
+	of := dependences(values)
+	return !slices.ContainsFunc(values, func(n graph.Node) bool { d := of[n.Op()]; return d == ofRow || d == ofBatch })
+}
+
+// dependences returns what all operators that values need depend on.
+func dependences(values []graph.Node) map[*graph.Op]dependence {
 	of := map[*graph.Op]dependence{}
 	for _, op := range graph.Reachable(values...) {
 		of[op] = dependenceOf(op, func(n graph.Node) dependence {
@@ -30,7 +36,17 @@ func MeanOverRows(values ...graph.Node) bool {
 			return of[n.Op()]
 		})
 	}
-	return !slices.ContainsFunc(values, func(n graph.Node) bool { d := of[n.Op()]; return d == ofRow || d == ofBatch })
+	return of
+}
+
+// EachImageAlone reports whether every part of values that depends on pixels, and on nothing else that varies, has a
+// row for each image that depends on this image alone.
+func EachImageAlone(values ...graph.Node) bool {
+	of := dependences(values)
+	return !slices.ContainsFunc(graph.Reachable(values...), func(op *graph.Op) bool {
+		in := graph.Inputs(op.Out...)
+		return len(in) == 1 && in[0].Name() == method.PixelsInput && of[op] != ofRow
+	})
 }
 
 // Operators by their effect on the dependence of their inputs.

@@ -46,6 +46,27 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 	}
 }
 
+// By hand: parts that read pixels alone, by image and over the batch. What also reads a parameter does not matter.
+func TestEachImageAlone(t *testing.T) {
+	g := graph.New()
+	pixels := g.Input(method.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3)})
+	w := g.Input("param/w", graph.Float, graph.Static(3))
+	for _, c := range []struct {
+		of   graph.Node
+		want bool
+	}{
+		{pixels.Exp().Mul(w).Mean(), true},
+		{pixels.Mul(w).Sub(pixels.Mul(w).Mean(0)).Mean(), true},
+		{pixels.Sub(pixels.Mean(0)).Mul(w).Mean(), false},
+		{pixels.Reshape(-1).Mean().Mul(w).Mean(), false},
+		{w.Mean(), true},
+	} {
+		if got := spec.EachImageAlone(c.of); got != c.want {
+			t.Errorf("%v: %v", c.of, got)
+		}
+	}
+}
+
 // By hand, over x [B,3] and y [B,3]: losses that are a mean over rows, and losses that read two rows at once.
 func TestMeanOverRows(t *testing.T) {
 	g := graph.New()
