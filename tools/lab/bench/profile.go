@@ -25,8 +25,9 @@ func inProducts(spent map[string]float64) (products, all float64) {
 }
 
 // readProfiles reads ONNX Runtime's profiles whose names begin with prefix. It returns the seconds of each operator
-// over all runs of each graph, without the first of the given number of equal parts. It also lists the operators that
-// ran on the CPU in graphs for another provider. It removes the files.
+// over all runs of each graph, without the first of the given number of equal parts, and without graphs of fewer runs,
+// which belong to that part: those of values that are computed once. It also lists the operators that ran on the CPU in
+// graphs for another provider. It removes the files.
 func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]bool, err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
@@ -73,7 +74,7 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 		if run(e) {
 			done++
 		}
-		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && done*parts >= runs {
+		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && runs >= parts && done*parts >= runs {
 			spent[e.Args.Op] += e.Dur / 1e6
 			on[e.Args.Provider] = true
 			if e.Args.Provider == "CPUExecutionProvider" {

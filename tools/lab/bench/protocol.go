@@ -88,6 +88,10 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 // large data by kind and shape, which all clients repeat.
 type examples map[string]spec.RowReader
 
+// differentImages is how many rows of large data are kept: fewer than the rounds of Methods, whose profile then leaves
+// out what is computed once for each image (see readProfiles).
+const differentImages = methodRounds - 1
+
 // repeated repeats a few rows cyclically.
 type repeated struct{ spec.InMemory }
 
@@ -106,12 +110,12 @@ func (x examples) of(t method.ClientSpec, client int, name string, labels []int6
 	f.Add(method.ImageInput, []spec.RowReader{spec.InMemory{Tensor: features.L2Normalize(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
 	for _, kind := range reads {
-		shape := []int{8, 3, t.ImageSize, t.ImageSize} // of eight different images
+		shape := []int{differentImages, 3, t.ImageSize, t.ImageSize}
 		switch kind {
 		case method.PatchesInput:
-			shape = []int{8, t.Patches, t.Dim}
+			shape = []int{differentImages, t.Patches, t.Dim}
 		case method.TokensInput:
-			shape = []int{8, t.Tokens, t.VisionWidth}
+			shape = []int{differentImages, t.Tokens, t.VisionWidth}
 		}
 		key := fmt.Sprint(kind, shape)
 		if x[key] == nil {
