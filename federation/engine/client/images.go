@@ -66,7 +66,7 @@ func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, of []grap
 }
 
 // cutImages replaces the largest parts of outputs that depend on an image alone by inputs, where least multiplications
-// and additions are saved for each number of the pixels and of the values.
+// and additions are saved for each number of the pixels and of the values. Room for prompts (Pad) is not kept.
 func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 	moves := map[*graph.Op]dependsOn{}
 	for _, op := range graph.Reachable(nodesOf(out)...) {
@@ -78,7 +78,7 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 	visit = func(n graph.Node) {
 		switch {
 		case !n.OK() || moves[n.Op()] == onNothing || slices.Contains(cut, n):
-		case moves[n.Op()] == onPixels && !n.Op().IsInput() && pays(least, productsOf(n), n):
+		case moves[n.Op()] == onPixels && !n.Op().IsInput() && n.Op().Kind != "Pad" && pays(least, productsOf(n), n):
 			cut = append(cut, n)
 		case !seen[n.Op()]:
 			seen[n.Op()] = true
