@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -27,9 +28,9 @@ type withTower struct {
 	weights clip.ConstantWeights
 }
 
-func newTower(arch clip.VisionArch, seed uint64) withTower {
+func newTower(arch clip.VisionArch, seed uint64) *withTower {
 	arch.EmbedDim = 5
-	w := withTower{&methodtest.Toy{ID: fmt.Sprint("tower ", seed), Width: methodtest.Width, Dim: 5,
+	w := &withTower{&methodtest.Toy{ID: fmt.Sprint("tower ", seed), Width: methodtest.Width, Dim: 5,
 		Layers: arch.Layers}, clip.Vision{VisionArch: arch}, clip.ConstantWeights{}}
 	for name, shape := range arch.Shapes() {
 		w.weights[name] = method.Draw(seed, 0, name, shape, math.Sqrt(1/float64(tensor.Size(shape)/shape[0])))
@@ -40,14 +41,14 @@ func newTower(arch clip.VisionArch, seed uint64) withTower {
 	return w
 }
 
-func (w withTower) Task() method.ClientSpec {
+func (w *withTower) Task() method.ClientSpec {
 	t, v := w.Toy.Task(), w.vision
 	t.ImageSize, t.Patches, t.VisionWidth, t.VisionLayers, t.VisionUnits = v.Image, v.Patches(), v.Width, v.Layers,
 		v.Units()
 	return t
 }
 
-func (w withTower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
+func (w *withTower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	n, _ := w.vision.PromptedFeatures(g, w.weights, pixels, p)
 	return n, g.Err()
 }
@@ -58,7 +59,7 @@ var (
 )
 
 // oneClient returns an experiment of a client on a backbone with seven images to train and seven to test.
-func oneClient(t *testing.T, b withTower, name string, options map[string]any) *spec.Experiment {
+func oneClient(t *testing.T, b *withTower, name string, options map[string]any) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build(name, nil, options)
 	if err != nil {
@@ -143,6 +144,11 @@ func TestImagePartsAreTheWhole(t *testing.T) {
 		}
 		again, _, _ := of(c.least, 1<<30, 2)
 		equal(t, c.name+", a second turn", again, want, 0)
+		if c.name == "pfedmma" { // two images of a batch of four at a time
+			e.Training.Memory = 2 * clip.BlocksStepBytes(17, 256, 4*256, 3, true)
+			parts, _, _ := of(c.least, 1<<30, 1)
+			equal(t, "a batch in parts", parts, want, 1e-6)
+		}
 	}
 }
 
@@ -201,6 +207,30 @@ func TestImageValuesAreOfOneTower(t *testing.T) {
 		trained(t, other)
 		if n, _ := other.ImageValues(); n != c.kept {
 			t.Errorf("%s %v: %d values, want %d", c.name, c.options, n, c.kept)
+		}
+	}
+}
+
+// Clients that train at the same time share the values of images, and keep the bytes of clients one after the other.
+func TestImageValuesAtOnce(t *testing.T) {
+	orttest.RequireCPU(t)
+	e := oneClient(t, newTower(towerViT, 1), "pfedmma", map[string]any{"towers": "image", "blocks": 1})
+	for id := range 3 {
+		c := *e.Clients[0]
+		c.ID = id
+		e.Clients = append(e.Clients[:id:id], &c)
+	}
+	e.Plan.Rounds, e.Training.Epochs = 2, 1
+	one := mustRun(t, e, engine.Settings{Workers: 1})
+	three := mustRun(t, e, engine.Settings{Workers: 3})
+	for name, want := range one.Prompts {
+		if !slices.Equal(three.Prompts[name].Data, want.Data) {
+			t.Errorf("three workers: other %s", name)
+		}
+	}
+	for i, r := range one.Records {
+		if r.Loss != three.Records[i].Loss {
+			t.Errorf("round %d: loss %v, and %v with three workers", i, r.Loss, three.Records[i].Loss)
 		}
 	}
 }
