@@ -45,7 +45,8 @@ const aloneInput = "alone"
 // with placeholders for towers.
 func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, of []graph.Node,
 	out []graph.Output) ([]graph.Output, *imageParts, error) {
-	if c.options.WithProvider().Provider != ort.CPU || !spec.EachImageAlone(of...) {
+	_, reads := s.Graph().InputNamed(method.PixelsInput)
+	if !reads || c.options.WithProvider().Provider != ort.CPU || !spec.EachImageAlone(of...) {
 		return out, nil, nil
 	}
 	rest, parts := cutImages(out, c.leastProducts)
