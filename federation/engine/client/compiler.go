@@ -207,8 +207,7 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		return valueOf(c.e.Method.Logits(s)),
-			nil
+		return valueOf(c.e.Method.Logits(s)), nil
 	},
 		func(s *method.Scope, of []graph.Output) (*plan, error) {
 			p, err := c.split(b, s, of[0].Node)
@@ -216,7 +215,7 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
 					_, fixed := cutValue(c.e.Method.Logits(s))
-					return c.allLowered(b, copies(s, fixed, clients), nil, nil)
+					return c.forward(b, copies(s, fixed, clients))
 				}
 			}
 			return p, err
@@ -240,14 +239,15 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
 func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
 	p, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
-	var err error
 	if p.notBatchable { // towers that see rows have parts that do not depend on rows
-		if n, err = c.lowered(b, n); err != nil {
+		all, err := c.forward(b, valueOf(n))
+		if err != nil {
 			return nil, err
 		}
+		n = all[0].Node
 	}
 	rest, fixed := cutValue(n)
-	all, err := c.allLowered(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}), nil, nil)
+	all, err := c.forward(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
 	if err != nil {
 		return nil, err
 	}
@@ -373,6 +373,16 @@ func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf,
 		out[i].Node = nodes[i]
 	}
 	return out, nodes[0].Graph().Err()
+}
+
+// forward is allLowered for values without gradients, with as many classes at a time as in a step.
+func (c *compiler) forward(b spec.Backbone, of []graph.Output) ([]graph.Output, error) {
+	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
+	if err != nil {
+		return nil, err
+	}
+	rows := max(1, memory.Rows())
+	return c.allLowered(b, of, nil, &classChunks{bound: memory.Text(rows), rows: rows})
 }
 
 // withGradients returns the losses of n clients, each with its gradients. The name of a loss is PREFIX and lossOutput;
