@@ -20,10 +20,10 @@ type imageTower struct {
 	vision clip.Vision
 }
 
-func (b imageTower) Name() string                                 { return b.name }
-func (b imageTower) WeightsDir() string                           { return "" }
-func (b imageTower) StepBytesForImage([]string, int) (int, error) { return 1, nil }
-func (b imageTower) Has(name string) bool                         { return b.vision.Shapes()[name] != nil }
+func (b imageTower) Name() string                                   { return b.name }
+func (b imageTower) WeightsDir() string                             { return "" }
+func (b imageTower) StepBytes([]string, method.Prompt) (int, error) { return 1, nil }
+func (b imageTower) Has(name string) bool                           { return b.vision.Shapes()[name] != nil }
 
 func (b imageTower) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return g.Weight(name, graph.Float, graph.External{File: "none", Length: 4}, shape...)
@@ -63,9 +63,8 @@ func (b imageTower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPro
 // step and in a test, and kB to keep of an image. Prompts and changes of the first block leave patch embeddings and
 // projections, which do not pay: in brackets what they would save.
 func TestSharesOfImageParts(t *testing.T) {
-	vitL14 := clip.VisionArch{Width: 1024, Layers: 24, Heads: 16, Patch: 14, Image: 224, EmbedDim: 768}
 	towers := map[string]clip.VisionArch{"rn50": clip.RN50, "vit-b32": clip.VisionB32, "vit-b16": clip.VisionB16,
-		"vit-l14": vitL14}
+		"vit-l14": clip.VisionL14}
 	for _, c := range []struct{ method, tower, want string }{
 		{"fedvpt", "rn50", "91 95, 417 kB"},
 		{"pfeddc", "rn50", "80 91, 417 kB"},

@@ -222,6 +222,7 @@ func (o Options) published(ctx context.Context, towers []*tower, c publishedCost
 	evaluation float64, r *Report) (err error) {
 	session := o.session(o.Workers) // one client at a time, on all cores
 	t := towers[len(towers)-1].asPlain()
+	t.tokens = named
 	few := classes[:quickClasses]
 	scale := float64(len(classes)) / float64(len(few))
 	var open opened
