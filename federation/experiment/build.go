@@ -128,6 +128,7 @@ func (b *Built) openRun(ctx context.Context, progress Progress) error {
 	if err := b.Config.Check(); err != nil {
 		return err
 	}
+	b.Config.Runtime.Session().Preload() // while the data are opened
 	if err := b.openData(ctx, progress); err != nil {
 		return err
 	}

@@ -197,6 +197,16 @@ func start(cuda bool) error {
 	return nil
 }
 
+// Preload loads the library for sessions with these options in the background, unless it is loaded. Calls that need the
+// library wait, try again after a failure, and report it.
+func (o Options) Preload() {
+	go func() {
+		if start(o.WithProvider().Provider != CPU) == nil {
+			_, _ = native()
+		}
+	}()
+}
+
 // Library loads ONNX Runtime unless it is loaded, and returns the path and the version of the library in use.
 func Library() (path, version string, err error) {
 	if err := start(false); err != nil {

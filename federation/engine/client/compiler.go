@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -145,11 +148,13 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.
 	if err != nil || prefix.bytes > c.initial.capacity/2 {
 		return nil, err
 	}
-	if _, err := prefix.session(1); err != nil {
-		return nil, err
-	}
+	var other errgroup.Group
+	other.Go(func() error {
+		_, err := prefix.session(1)
+		return err
+	})
 	p, err := c.compile(b, s, out)
-	return &plan{program: p, prefix: prefix, cache: c.initial}, err
+	return &plan{program: p, prefix: prefix, cache: c.initial}, errors.Join(other.Wait(), err)
 }
 
 // initialBytes bounds the values of plan.initial: those of 101 classes and a text tower of ViT-B/16's size have 77 MB.
