@@ -169,7 +169,7 @@ func nonFinite(data []float32) int {
 }
 
 // InParts calls f for consecutive parts [from,to) of n elements that together fit into the cache of a core. The cores
-// share the parts of more than a quarter of a million elements, so f must be safe for concurrent use.
+// share the parts of more than half a million elements, so f must be safe for concurrent use.
 func InParts(n int, f func(from, to int)) {
 	const part, large = 1 << 14, 1 << 18
 	var next atomic.Int64

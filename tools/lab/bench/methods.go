@@ -69,9 +69,9 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 	r.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
 		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
 	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
-		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; shares are " +
-		"without it; products are matrix products and convolutions; a method with + is a wrapper, over promptfl; other " +
-		"is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
+		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; " +
+		"shares are without it; products are matrix products and convolutions; a method with + is a wrapper, over " +
+		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
 	for i, d := range todo {
 		o.Progress("methods", i, len(todo))
 		name := d.Name
