@@ -154,7 +154,7 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 	@for script in tools/golden/*.py; do \
 		case $$script in \
 		*/architectures.py | */events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
-		*/trace.py | */step_torch.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
+		*/trace.py | */step_torch.py | */sim_*.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
 		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \

@@ -46,7 +46,7 @@ def main():
     @server.main()
     def serve(grid, context):
         control = sim_task.Control(mine, "Flower %s, Ray %s, PyTorch %s" % (flwr.__version__, ray.__version__, torch.__version__),
-                                   "%d Ray actors of one thread, %s" % (threads, mine.mode))
+                                   "%d Ray actors of one thread, torch.compile" % threads)
 
         def evaluate(round, arrays):
             if not control.after_round(arrays.to_torch_state_dict()["ctx"]):

@@ -78,7 +78,7 @@ def main():
     if rank == 0:
         callbacks = [Controlled(sim_task.Control(
             task, "pfl %s, PyTorch %s" % (metadata.version("pfl"), torch.__version__),
-            "%d processes of one thread, %s" % (threads, task.mode)))]
+            "%d processes of one thread, torch.compile" % threads))]
     module = PromptFL(task)
     model = PyTorchModel(module, task.optimizer, torch.optim.SGD(module.parameters(), lr=1.0))
     data = FederatedDataset(lambda client: Dataset(task.examples(client), user_id=client),

@@ -26,13 +26,7 @@ class Task:
         each = self.train + self.test
         self.image, self.label = (data[n].unflatten(0, (-1, each)) for n in ("image", "label"))
         self.ctx = self.tower.s["ctx"]
-        self.loss = torch.compile(self.tower.loss)
-        try:  # for the shapes of a batch
-            self.loss(self.ctx.clone().requires_grad_(), *next(self.batches(0))).backward()
-            self.mode = "torch.compile"
-        except Exception as e:  # no compiler here
-            print("torch.compile: %s" % str(e).split("\n")[0], file=sys.stderr)
-            self.loss, self.mode = self.tower.loss, "eager"
+        self.loss = torch.compile(self.tower.loss)  # by the first call; it needs a C++ compiler
 
     def examples(self, client):
         """The training images and labels of a client."""
