@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// The resident memory of a step grows by 0.6 to 1.3 times what spec.StepMemory tells: for prompts of a client, of an
+// The resident memory of a step grows by 0.5 to 1.3 times what spec.StepMemory tells: for prompts of a client, of an
 // image and of a class, for the image tower, and with chunks of the classes and parts of the batch.
 func TestStepMemory(t *testing.T) {
 	text := clip.TextArch{Width: 128, Layers: 4, Heads: 2, Context: 77, EmbedDim: 128}
@@ -72,7 +72,7 @@ func TestStepMemory(t *testing.T) {
 		told := m.Bytes(m.StepRows(e.Training, loss))
 		ratio := float64(grown) / float64(told)
 		line := fmt.Sprintf("%v: %.0f MB, %.2f times what is told", c, float64(grown)/1e6, ratio)
-		if t.Log(line); !(ratio >= 0.6 && ratio <= 1.3) {
+		if t.Log(line); !(ratio >= 0.5 && ratio <= 1.3) {
 			t.Error(line)
 		}
 	}
