@@ -13,8 +13,9 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// The resident memory of a step grows by 0.5 to 1.3 times what spec.StepMemory tells: for prompts of a client, of an
-// image and of a class, for the image tower, and with chunks of the classes and parts of the batch.
+// The resident memory of a step grows by 0.4 to 1.3 times what spec.StepMemory tells: for prompts of a client, of an
+// image and of a class, for the image tower, and with chunks of the classes and parts of the batch. Memory that the
+// steps before left makes the growth smaller, so the larger of two counts.
 func TestStepMemory(t *testing.T) {
 	text := clip.TextArch{Width: 128, Layers: 4, Heads: 2, Context: 77, EmbedDim: 128}
 	vision := clip.VisionArch{Width: 128, Layers: 4, Heads: 2, Patch: 16, Image: 224, EmbedDim: 128}
@@ -36,7 +37,7 @@ func TestStepMemory(t *testing.T) {
 		{"promptsrc", oneTemplate, 0, 32, 0}, {"promptsrc", oneTemplate, 2, 16, 200}, {"fedvpt", nil, 0, 32, 0},
 	} {
 		p := protocol{method: c.method, options: c.options, classes: sets[c.set].classes.Names(), batch: c.images,
-			clients: 1, participation: 1, rounds: 2, testEvery: 2}
+			clients: 1, participation: 1, rounds: 3, testEvery: 3}
 		e, err := p.describe()
 		if err != nil {
 			t.Fatal(err)
@@ -46,16 +47,16 @@ func TestStepMemory(t *testing.T) {
 		e.Clients = []*spec.Client{{Backbone: tower, Train: data, Test: data}}
 		var before, grown int64
 		trained := func(i message.Instruction, _ int) {
-			switch {
-			case i.Kind != message.Train:
-			case before > 0:
-				grown = peakResident() - before
-			default: // the first step compiles
-				if before, err = held(); err != nil {
-					t.Error(err)
-				}
-				resetPeak()
+			if i.Kind != message.Train {
+				return
 			}
+			if before > 0 { // the first step compiles
+				grown = max(grown, peakResident()-before)
+			}
+			if before, err = held(); err != nil {
+				t.Error(err)
+			}
+			resetPeak()
 		}
 		if _, err = engine.Run(t.Context(), e, engine.Settings{Workers: 1, OnTurn: trained, Settings: client.Settings{
 			PrefixBytes: -1, Session: ort.Options{IntraThreads: 2, Prepack: true}}}); err != nil {
@@ -72,7 +73,7 @@ func TestStepMemory(t *testing.T) {
 		told := m.Bytes(m.StepRows(e.Training, loss))
 		ratio := float64(grown) / float64(told)
 		line := fmt.Sprintf("%v: %.0f MB, %.2f times what is told", c, float64(grown)/1e6, ratio)
-		if t.Log(line); !(ratio >= 0.5 && ratio <= 1.3) {
+		if t.Log(line); !(ratio >= 0.4 && ratio <= 1.3) {
 			t.Error(line)
 		}
 	}
