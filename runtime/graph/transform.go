@@ -77,3 +77,16 @@ func Inputs(roots ...Node) []Node {
 	}
 	return out
 }
+
+// ReadersOf returns the operators that roots need and that depend on an input for which which is true. The operators of
+// these inputs are among them.
+func ReadersOf(which func(input Node) bool, roots ...Node) map[*Op]bool {
+	of := map[*Op]bool{}
+	for _, op := range Reachable(roots...) {
+		reads := func(n Node) bool { return n.OK() && of[n.v.op] }
+		if op.IsInput() && which(op.Out[0]) || slices.ContainsFunc(op.In, reads) || slices.ContainsFunc(op.Uses, reads) {
+			of[op] = true
+		}
+	}
+	return of
+}

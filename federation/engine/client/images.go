@@ -69,17 +69,14 @@ func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, of []grap
 // cutImages replaces the largest parts of outputs that depend on an image alone by inputs, where least multiplications
 // and additions are saved for each number of the pixels and of the values. Room for prompts (Pad) is not kept.
 func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
-	moves := map[*graph.Op]dependsOn{}
-	for _, op := range graph.Reachable(nodesOf(out)...) {
-		moves[op] = dependenceOf(op, moves)
-	}
+	alone := spec.PixelsAlone(nodesOf(out)...)
 	var cut []graph.Node
 	seen := map[*graph.Op]bool{}
 	var visit func(n graph.Node)
 	visit = func(n graph.Node) {
 		switch {
-		case !n.OK() || moves[n.Op()] == onNothing || slices.Contains(cut, n):
-		case moves[n.Op()] == onPixels && !n.Op().IsInput() && n.Op().Kind != "Pad" && pays(least, productsOf(n), n):
+		case !n.OK() || slices.Contains(cut, n):
+		case alone[n.Op()] && !n.Op().IsInput() && n.Op().Kind != "Pad" && pays(least, productsOf(n), n):
 			cut = append(cut, n)
 		case !seen[n.Op()]:
 			seen[n.Op()] = true
@@ -116,30 +113,6 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 		parts = append(parts, graph.Output{Name: aloneInput + strconv.Itoa(i), Node: n})
 	}
 	return rest, parts
-}
-
-// dependsOn is what the outputs of an operator depend on.
-type dependsOn int
-
-const (
-	onNothing dependsOn = iota
-	onPixels            // of an image, and on nothing else
-	onOthers
-)
-
-func dependenceOf(op *graph.Op, of map[*graph.Op]dependsOn) (on dependsOn) {
-	switch {
-	case op.IsInput() && op.Out[0].Name() == method.PixelsInput:
-		return onPixels
-	case op.IsInput():
-		return onOthers
-	}
-	for _, n := range slices.Concat(op.In, op.Uses) {
-		if n.OK() {
-			on = max(on, of[n.Op()])
-		}
-	}
-	return on
 }
 
 // pays reports whether so many saved multiplications and additions for each image are enough for values to keep. A

@@ -156,11 +156,8 @@ func FixedParts(root graph.Node) []graph.Node {
 
 // partsWithout lists the largest parts of graphs that depend on none of some inputs and are not constants already.
 func partsWithout(roots []graph.Node, inputs func(name string) bool) (out []graph.Node) {
-	moving := map[*graph.Op]bool{}
+	moving := graph.ReadersOf(func(n graph.Node) bool { return inputs(n.Name()) }, roots...)
 	for _, op := range graph.Reachable(roots...) {
-		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = op.IsInput() && inputs(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
-			slices.ContainsFunc(op.Uses, moves)
 		if !moving[op] {
 			continue
 		}

@@ -39,14 +39,26 @@ func dependences(values []graph.Node) map[*graph.Op]dependence {
 	return of
 }
 
-// EachImageAlone reports whether every part of values that depends on pixels, and on nothing else that varies, has a
-// row for each image that depends on this image alone.
+// EachImageAlone reports whether every part of values that depends on pixels, and on no other input, has a row for each
+// image that depends on this image alone.
 func EachImageAlone(values ...graph.Node) bool {
 	of := dependences(values)
-	return !slices.ContainsFunc(graph.Reachable(values...), func(op *graph.Op) bool {
-		in := graph.Inputs(op.Out...)
-		return len(in) == 1 && in[0].Name() == method.PixelsInput && of[op] != ofRow
-	})
+	for op := range PixelsAlone(values...) {
+		if of[op] != ofRow {
+			return false
+		}
+	}
+	return true
+}
+
+// PixelsAlone returns the operators that values need and that depend on the pixels of images, and on no other input.
+func PixelsAlone(values ...graph.Node) map[*graph.Op]bool {
+	isPixels := func(n graph.Node) bool { return n.Name() == method.PixelsInput }
+	alone := graph.ReadersOf(isPixels, values...)
+	for op := range graph.ReadersOf(func(n graph.Node) bool { return !isPixels(n) }, values...) {
+		delete(alone, op)
+	}
+	return alone
 }
 
 // Operators by their effect on the dependence of their inputs.

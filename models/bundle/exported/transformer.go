@@ -37,17 +37,12 @@ type linear struct {
 
 func newMatcher(dir, prefix string, output graph.Node, feeds ...graph.Node) *matcher {
 	m := &matcher{dir: dir, prefix: prefix, feeds: feeds, active: map[graph.Node]bool{},
-		varying: map[*graph.Op]bool{}, weights: weights{}}
+		varying: graph.ReadersOf(func(graph.Node) bool { return true }, output), weights: weights{}}
 	for _, n := range feeds {
 		m.active[n] = true
 	}
 	for _, op := range graph.Reachable(output) {
-		m.varying[op] = op.IsInput()
-		active := false
-		for _, in := range slices.Concat(op.In, op.Uses) {
-			m.varying[op] = m.varying[op] || in.OK() && m.varying[in.Op()]
-			active = active || m.active[in]
-		}
+		active := slices.ContainsFunc(slices.Concat(op.In, op.Uses), func(in graph.Node) bool { return m.active[in] })
 		for _, o := range op.Out {
 			m.active[o] = m.active[o] || active && o.DType() != 0 && graph.Differentiable(o.DType())
 		}
