@@ -36,7 +36,7 @@ def main():
 
     @client.train()
     def train(message, context):
-        import sim_flower
+        import sim_flower  # by name: an actor then keeps its task from call to call, which a closure sent to it would not
         t = sim_flower.task(folder, 1)
         ctx = message.content["arrays"].to_torch_state_dict()["ctx"]
         ctx = t.trained(ctx, context.node_config["partition-id"])
