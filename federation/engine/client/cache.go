@@ -43,9 +43,18 @@ type entry struct {
 	last  int // valueCache.rounds when it was asked for
 }
 
-// cacheBytes bounds the values of a Worker: the class features of 100 clients and 101 classes of width 512 have 20
-// MB.
-const cacheBytes = 128 << 20
+// caches are shared by the workers of a run's evaluation sets. Class features must not evict class scores: the features of
+// a client's prompt have the size of its scores of hundreds of images, and while the client does not change, its tests
+// need the scores alone.
+type caches struct {
+	values *valueCache // of tests, such as class features of a prompt
+	tested *valueCache // class scores, by test data and parameters
+	images *valueCache // of imageParts
+}
+
+// testBytes bounds the values of caches.values and of caches.tested: the class features of 100 clients and 101 classes
+// of width 512 have 20 MB.
+const testBytes = 128 << 20
 
 func newValueCache(capacity, keptRounds int) *valueCache {
 	return &valueCache{capacity: capacity, keptRounds: keptRounds, at: map[[sha256.Size]byte]*list.Element{}}
@@ -120,6 +129,12 @@ func (c *valueCache) begin(round int) {
 	for c.rounds++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.rounds-c.keptRounds; {
 		c.dropLast()
 	}
+}
+
+// beginTests tells the caches of tests that the tests of a round begin.
+func (k caches) beginTests(round int) {
+	k.values.begin(round)
+	k.tested.begin(round)
 }
 
 // dropLast evicts the least recently used value.
@@ -197,15 +212,19 @@ func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s mes
 	if len(rows.Views) > 1 { // they are drawn anew each time
 		return w.scores(ctx, p, l, s, rows)
 	}
-	in := inputsOf(l, s)
-	key, err := p.digest(in, int64(rows.Identity()))
-	if err == nil && p.prefix != nil {
-		var prefix [sha256.Size]byte
-		prefix, err = p.prefix.digest(in)
-		key = sha256.Sum256(append(key[:], prefix[:]...))
-	}
+	key, err := p.scoresKey(inputsOf(l, s), rows)
 	if err != nil {
 		return nil, err
 	}
-	return cached(w.values, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
+	return cached(w.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
+}
+
+// scoresKey identifies the class scores of a data set.
+func (p *plan) scoresKey(in inputs, rows *spec.Features) ([sha256.Size]byte, error) {
+	key, err := p.digest(in, int64(rows.Identity()))
+	if err != nil || p.prefix == nil {
+		return key, err
+	}
+	prefix, err := p.prefix.digest(in)
+	return sha256.Sum256(append(key[:], prefix[:]...)), err
 }

@@ -31,11 +31,10 @@ type compiler struct {
 	pool    *ort.Pool
 	own     bool // the worker closes pool
 	weights onnx.WeightFiles
-	// values holds what Worker.values does, and initial the values of plan.initial.
-	values, initial *valueCache
-	evaluables      sync.Map    // record.Evaluable by ClientSpec
-	images          *valueCache // of imageParts
-	leastProducts   float64
+	caches
+	initial       *valueCache // of plan.initial
+	evaluables    sync.Map    // record.Evaluable by ClientSpec
+	leastProducts float64
 
 	mu       sync.Mutex
 	plans    map[string]*plan // by backbone and ClientSpec
@@ -44,9 +43,9 @@ type compiler struct {
 	hands    map[string]*tensor.Tensor
 }
 
-func newCompiler(e *spec.Experiment, set Settings, values, initial, images *valueCache) *compiler {
+func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
 	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)),
-		own: set.Sessions == nil, values: values, initial: initial, images: images, leastProducts: leastProducts,
+		own: set.Sessions == nil, caches: k, initial: initial, leastProducts: leastProducts,
 		plans: map[string]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
 }
 

@@ -52,7 +52,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 		return x.evaluate(ctx, c, o, s)
 	}
-	w.values.begin(o.Round)
+	w.beginTests(o.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
@@ -184,7 +184,7 @@ type setEvaluator struct {
 	set spec.EvaluationSet
 }
 
-func setEvaluators(e *spec.Experiment, set Settings, values, images *valueCache) map[string]setEvaluator {
+func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
 	for _, x := range e.EvaluationSets {
@@ -196,7 +196,7 @@ func setEvaluators(e *spec.Experiment, set Settings, values, images *valueCache)
 		if x.Template != "" {
 			other.Template = x.Template
 		}
-		out[x.Name] = setEvaluator{newWorker(&other, set, values, images), x}
+		out[x.Name] = setEvaluator{newWorker(&other, set, k), x}
 	}
 	return out
 }

@@ -102,7 +102,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := newCompiler(&spec.Experiment{}, Settings{}, nil, nil, nil)
+	c := newCompiler(&spec.Experiment{}, Settings{}, caches{}, nil)
 	defer c.close()
 	compile := func(key string) error {
 		_, err := c.session(key, b, func() ([]graph.Output, error) {

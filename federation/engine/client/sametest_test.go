@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -76,6 +78,40 @@ func TestSameTestOnce(t *testing.T) {
 		want.Records[i].Phases, got.Records[i].Phases = nil, nil
 		if !reflect.DeepEqual(want.Records[i], got.Records[i]) {
 			t.Errorf("round %d: %+v, want %+v", i, got.Records[i], want.Records[i])
+		}
+	}
+}
+
+// TestScoresStayWithoutFeatures: a client that does not train between two tests is tested once, though its class
+// features are not kept. With clients that are computed together, nothing is computed ahead for it either.
+func TestScoresStayWithoutFeatures(t *testing.T) {
+	for _, together := range []int{1, 2} {
+		var reads atomic.Int64
+		e := build(t, "promptfl", nil, nil)
+		e.BatchClients = together
+		c := e.Clients[0]
+		c.Test = countReads(c.Test, 1, &reads)
+		w := newWorker(t, e, client.Settings{})
+		state := func(int) (message.ClientState, error) { return message.ClientState{}, nil }
+		test := func(round int) {
+			o := sentTo(e, message.Test)
+			o.Round = round
+			if err := w.ComputeAhead(t.Context(), o, e.Clients[:1], state, 1); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.ClassFeatures(); got != together-1 && round == 0 || got != 0 && round > 0 {
+				t.Errorf("%d clients together: %d class features ahead of round %d", together, got, round)
+			}
+			if _, err := w.Test(t.Context(), c, o, message.ClientState{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 3 {
+			test(round)
+			w.DropClassFeatures()
+		}
+		if got := reads.Load(); got != 1 {
+			t.Errorf("%d clients together: test data were read %d times, want 1", together, got)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 	if other {
 		w = x.Worker
 	}
-	w.values.begin(o.Round)
+	w.beginTests(o.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
@@ -128,9 +128,16 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 	return err
 }
 
-// missingPrefixes lists the values of prefixes that a client's test needs and that the cache lacks.
+// missingPrefixes lists the values of prefixes that a client's test needs and that the caches lack.
 func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s message.ClientState) (out []missingPrefix,
 	err error) {
+	rows := c.Test
+	if o.Kind == message.Validate {
+		rows = c.Val
+	}
+	if rows == nil || rows.Len() == 0 {
+		return nil, nil
+	}
 	l, s := w.Begin(c, o, s)
 	p, err := w.c.score(c.Backbone, l.Task)
 	if err != nil || p.prefix == nil || p.notBatchable {
@@ -147,6 +154,13 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 		v := missingPrefix{p: p, in: inputsOf(&l, s)}
 		if v.key, err = p.prefix.digest(v.in); err != nil {
 			return nil, err
+		}
+		scores, err := p.scoresKey(v.in, rows)
+		if err != nil {
+			return nil, err
+		}
+		if _, done := w.tested.find(scores); done {
+			continue
 		}
 		if _, done := w.values.find(v.key); done {
 			continue

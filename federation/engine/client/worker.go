@@ -27,8 +27,8 @@ type Worker struct {
 	spec.Experiment // the clients of it are passed with each call
 	Settings
 
-	c          *compiler
-	values     *valueCache // of tests
+	c *compiler
+	caches
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
@@ -59,21 +59,21 @@ type KeptTexts func(key [sha256.Size]byte, shape []int, compute func() (*tensor.
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
-	images := newValueCache(imageBytes, 0)
-	images.fixed = true
-	return newWorker(e, set, newValueCache(cacheBytes, keptTests), images)
+	k := caches{newValueCache(testBytes, keptTests), newValueCache(testBytes, keptTests), newValueCache(imageBytes, 0)}
+	k.images.fixed = true
+	return newWorker(e, set, k)
 }
 
-func newWorker(e *spec.Experiment, set Settings, values, images *valueCache) *Worker {
+func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
-	w := &Worker{Experiment: *e, Settings: set, values: values, initial: newValueCache(capacity, 0),
+	w := &Worker{Experiment: *e, Settings: set, caches: k, initial: newValueCache(capacity, 0),
 		optimizers: new(spareOptimizers)}
-	w.c = newCompiler(e, set, values, w.initial, images)
-	w.evaluators = setEvaluators(e, set, values, images)
+	w.c = newCompiler(e, set, k, w.initial)
+	w.evaluators = setEvaluators(e, set, k)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}
