@@ -24,12 +24,13 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task            ClientSpec
-	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
-	Epoch           int // the pass over the data that runs, counted from 0
-	LR              float64
-	Optim           optim.Config // of the steps, which take the rate LR
-	Shared, Private tensor.Map   // parameters being trained
+	Task         ClientSpec
+	Round, Steps int // Steps counts the optimizer steps taken so far in this round
+	Epoch        int // the pass over the data that runs, counted from 0
+	LR           float64
+	Optim        optim.Config // of the steps, which take the rate LR
+	// parameters being trained; before its first step a tensor of Shared is the server's, and read only
+	Shared, Private tensor.Map
 	// Own are the client's own values of the shared parameters after the round, for its personal test, if Finish sets
 	// them; nil for Shared.
 	Own                 tensor.Map
@@ -138,7 +139,8 @@ func (g *Global) AllJoined() bool {
 // Its N is the sum of their weights.
 const AggregatedClient = -1
 
-// Upload is the result of one client's training.
+// Upload is the result of one client's training. Its tensors are read only: they are also those of its client, and a
+// server's State may hold them.
 type Upload struct {
 	Client int
 	N      int // examples it trained on
@@ -165,7 +167,8 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 			}
 		}
 		tensor.InParts(t.Len(), func(from, to int) {
-			sum := make([]float64, to-from)
+			var sums [tensor.Part]float64
+			sum := sums[:to-from]
 			for k, u := range ups {
 				w := float64(u.N) / total
 				for i, v := range rows[k][from:to] {

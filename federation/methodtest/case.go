@@ -145,11 +145,13 @@ func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine
 	return run(t, e, set)
 }
 
-// plain returns the outcome of the case's experiment, which several tests compare with others. It runs once.
+// plain returns the outcome of the case's experiment, which several tests compare with others. It runs once. Nobody may
+// change the tensors of its messages.
 func (c Case) plain(t *testing.T) outcome {
 	t.Helper()
 	if c.kept.plain == nil {
-		o := outcomeOf(t, c.run(t, c.experiment(t), engine.Settings{Workers: 1}))
+		o := outcomeOf(t, c.run(t, c.experiment(t), engine.Settings{Workers: 1,
+			Wrap: func(inner message.Cohort) message.Cohort { return &readOnly{Cohort: inner, t: t} }}))
 		c.kept.plain = &o
 	}
 	return *c.kept.plain

@@ -2,6 +2,7 @@ package methodtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -114,4 +115,42 @@ func raw(t *tensor.Tensor) []byte {
 
 func equal(a, b *tensor.Tensor) bool {
 	return a != nil && b != nil && a.SameShape(b) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints, b.Ints)
+}
+
+// readOnly reports a tensor of an instruction or of an upload that a client, the server or the method changes in place.
+type readOnly struct {
+	message.Cohort
+	t    *testing.T
+	seen []content
+}
+
+type content struct {
+	tensors tensor.Map
+	bytes   []byte
+}
+
+func contentOf(t *testing.T, m tensor.Map) content {
+	b, err := message.EncodeTensors(m)
+	if err != nil {
+		t.Error(err)
+	}
+	return content{m, b}
+}
+
+func (c *readOnly) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	c.seen = append(c.seen, contentOf(c.t, o.Tensors()))
+	replies, err := c.Cohort.Run(ctx, o)
+	for _, r := range replies {
+		c.seen = append(c.seen, contentOf(c.t, message.UploadTensors(r.Upload)))
+	}
+	return replies, err
+}
+
+func (c *readOnly) Accept(round int, clients []int) error {
+	for _, was := range c.seen {
+		if now := contentOf(c.t, was.tensors); !bytes.Equal(now.bytes, was.bytes) {
+			c.t.Errorf("round %d: a tensor of %v was changed in place", round, was.tensors.Names())
+		}
+	}
+	return c.Cohort.Accept(round, clients)
 }

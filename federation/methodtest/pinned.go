@@ -111,7 +111,7 @@ func (p *probe) AdjustGradients(l *method.Local, g tensor.Map) error {
 func take(l *method.Local, from tensor.Map) {
 	for _, m := range []tensor.Map{l.Shared, l.Private} {
 		for name := range m {
-			copy(m[name].Data, from[name].Data)
+			m[name] = from[name].Clone()
 		}
 	}
 }

@@ -1,11 +1,12 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"promptfed/runtime/tensor"
 )
@@ -38,9 +39,7 @@ type Optimizer struct {
 	chain  Transform
 	slots  []string // of the state of a parameter
 	state  tensor.Map
-	spare  tensor.Map       // memory for new state
 	shapes map[string][]int // of the parameters whose state fits
-	room   tensor.Map       // memory for the updates of a step
 }
 
 // New returns the optimizer that cfg describes, without state.
@@ -78,21 +77,23 @@ func (c Config) Clipped(grads tensor.Map) tensor.Map {
 
 // With returns an optimizer of the given transforms, in that order.
 func With(parts ...Transform) *Optimizer {
-	o := &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}, room: tensor.Map{}}
+	o := &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}}
 	o.slots = o.Slots()
 	return o
 }
 
 // Step computes updates u from grads and subtracts lr u from the parameters of the same names, in place. Parameters
-// without a gradient, and their state, do not change. grads is not changed. After an error the parameters are
-// unchanged, and so is the state, unless an update is not finite.
+// without a gradient, and their state, do not change. grads is not changed. An error about names, shapes or rates
+// changes nothing. After an error about a gradient, an update or a parameter that is not finite, parameters and state
+// are of no use: a part of them is updated.
 func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
-	return o.StepAt(params, grads, lr, nil)
+	return o.StepFrom(nil, params, grads, lr, nil)
 }
 
-// StepAt is Step with separate learning rates for some parameters, by name, like parameter groups of PyTorch's
-// optimizers. Their weight decay uses the same rate.
-func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]float64) error {
+// StepFrom is Step with separate learning rates for some parameters, by name, like parameter groups of PyTorch's
+// optimizers. Their weight decay uses the same rate. A parameter in before has its values from before the step there;
+// its tensor in params is only written.
+func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own map[string]float64) error {
 	for _, r := range append(slices.Collect(maps.Values(own)), lr) {
 		if !finite(r) {
 			return fmt.Errorf("optim: learning rate is %v; it must be finite", r)
@@ -108,129 +109,141 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 			return fmt.Errorf("optim: parameter %q is %v, its gradient %v; both must be float and of one shape", name,
 				p, g)
 		}
-		if i := g.NonFinite(); i >= 0 {
-			return fmt.Errorf("the gradient of %s holds %v at element %d", name, g.Data[i], i)
-		}
 		if shape, ok := o.shapes[name]; !ok || !slices.Equal(shape, p.Shape) {
 			fresh[name] = p
 		}
 	}
-	if err := o.start(fresh); err != nil {
+	created, err := o.start(fresh)
+	if err != nil {
 		return err
 	}
-	updates := tensor.Map{} // they reuse the memory of the last step where it fits
-	for name, g := range grads {
-		u := o.room[name]
-		if u == nil || !u.SameShape(g) {
-			u = tensor.New(g.Shape...)
-			o.room[name] = u
-		}
-		updates[name] = u
+	for name := range grads {
 		for _, slot := range o.slots {
 			if t := o.state[slot+name]; t.IsInt() {
 				t.Ints[0]++
 			}
 		}
 	}
+	var updates tensor.Map // where an element of an update depends on others
 	if o.chain.joint {
-		for name, u := range updates {
-			copy(u.Data, grads[name].Data)
+		for _, name := range grads.Names() {
+			if i := grads[name].NonFinite(); i >= 0 {
+				return fmt.Errorf(badGradient, name, grads[name].Data[i], i)
+			}
+			for _, slot := range o.slots {
+				if created[name] {
+					clear(o.state[slot+name].Data)
+				}
+			}
 		}
-		o.chain.Update(updates, o.state, params)
+		updates = grads.Clone()
+		now := maps.Clone(params)
+		maps.Copy(now, before)
+		o.chain.Update(updates, o.state, now)
 	}
-	for _, name := range updates.Names() {
-		if !o.chain.joint && o.update(name, updates[name], grads[name], params[name]) {
-			continue // every element is finite
-		}
-		if i := updates[name].NonFinite(); i >= 0 {
-			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
-				updates[name].Data[i], i)
-		}
-	}
-	for _, name := range updates.Names() {
+	for _, name := range grads.Names() {
 		rate, ok := own[name]
 		if !ok {
 			rate = lr
 		}
-		params[name].Axpy(-rate, updates[name])
+		err := o.update(name, before[name], params[name], grads[name], updates[name], rate, created[name])
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// update computes the update u of one parameter, part by part: a part passes through the chain in a core's cache. It
-// reports whether the update is finite.
-func (o *Optimizer) update(name string, u, grad, param *tensor.Tensor) bool {
-	var infinite atomic.Bool
-	tensor.InParts(len(u.Data), func(from, to int) {
+// ErrParameter is wrapped by the error of a step whose gradients and updates are finite, but not a parameter.
+var ErrParameter = errors.New("parameter")
+
+const badGradient = "the gradient of %s holds %v at element %d"
+
+// update updates one parameter, part by part: a part passes through the chain, unless its update u is known, and is
+// checked in a core's cache. The parameter has no values yet where before has them, and its state has none where it was
+// created. A gradient or an update that is not finite makes a parameter that is not finite.
+func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, rate float64, created bool) error {
+	var mu sync.Mutex
+	first, wrong := len(grad.Data), error(nil)
+	tensor.InParts(len(grad.Data), func(from, to int) {
 		part := func(t *tensor.Tensor) *tensor.Tensor {
-			if t.IsInt() {
+			if t == nil || t.IsInt() {
 				return t
 			}
 			return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
 		}
-		state := tensor.Map{}
-		for _, slot := range o.slots {
-			state[slot+name] = part(o.state[slot+name])
+		p, g, now := part(param), part(grad), part(u)
+		if before != nil {
+			copy(p.Data, before.Data[from:to])
 		}
-		now := part(u)
-		copy(now.Data, grad.Data[from:to])
-		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: part(param)})
-		if now.NonFinite() >= 0 {
-			infinite.Store(true)
+		if u == nil {
+			room := rooms.Get().(*tensor.Tensor)
+			defer rooms.Put(room)
+			now = &tensor.Tensor{Shape: g.Shape, Data: room.Data[:copy(room.Data, g.Data)]}
+			state := tensor.Map{}
+			for _, slot := range o.slots {
+				t := part(o.state[slot+name])
+				if state[slot+name] = t; created {
+					clear(t.Data)
+				}
+			}
+			o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: p})
+		}
+		p.Axpy(-rate, now)
+		if p.NonFinite() < 0 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if from > first {
+			return
+		}
+		first = from
+		if i := g.NonFinite(); i >= 0 {
+			wrong = fmt.Errorf(badGradient, name, g.Data[i], from+i)
+		} else if i := now.NonFinite(); i >= 0 {
+			wrong = fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
+				now.Data[i], from+i)
+		} else {
+			i := p.NonFinite()
+			wrong = fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, p.Data[i], from+i)
 		}
 	})
-	return !infinite.Load()
+	return wrong
 }
 
-// start creates state for new parameters, and rejects state that does not fit.
-func (o *Optimizer) start(params tensor.Map) error {
-	if len(params) == 0 {
-		return nil
-	}
-	fresh := o.chain.Init(o.reused(params))
-	for _, key := range fresh.Names() {
-		if old, ok := o.state[key]; ok && !old.SameShape(fresh[key]) {
-			return fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old,
-				fresh[key])
+// rooms has memory for the update of a part.
+var rooms = sync.Pool{New: func() any { return tensor.New(tensor.Part) }}
+
+// start creates state for new parameters, whose floats have no values yet, and rejects state that does not fit. It
+// returns the parameters that had no state.
+func (o *Optimizer) start(params tensor.Map) (map[string]bool, error) {
+	fresh, created := tensor.Map{}, map[string]bool{}
+	for _, name := range params.Names() {
+		state := o.chain.Init(tensor.Map{name: params[name]})
+		for _, key := range state.Names() {
+			if old, ok := o.state[key]; !ok {
+				fresh[key], created[name] = state[key], true
+			} else if !old.SameShape(state[key]) {
+				return nil, fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old,
+					state[key])
+			}
 		}
 	}
-	for key, t := range fresh {
-		if _, ok := o.state[key]; !ok {
-			o.state[key] = t
-		}
-	}
+	maps.Copy(o.state, fresh)
 	for name, p := range params {
 		o.shapes[name] = slices.Clone(p.Shape)
 	}
-	return nil
+	return created, nil
 }
 
-// Reset forgets the state. Later steps are those of a new optimizer in the memory of this one.
+// Reset forgets the state, and gives its memory to later tensors.
 func (o *Optimizer) Reset() {
-	o.state, o.spare = tensor.Map{}, o.state
-	clear(o.shapes)
-}
-
-// reused gives parameters without state that of before Reset, zeroed. It returns the parameters that it does not fit.
-func (o *Optimizer) reused(params tensor.Map) tensor.Map {
-	others := tensor.Map{}
-	for name, p := range params {
-		if slices.ContainsFunc(o.slots, func(slot string) bool {
-			t := o.spare[slot+name]
-			return t == nil || !t.IsInt() && !t.SameShape(p) || o.state[slot+name] != nil
-		}) {
-			others[name] = p
-			continue
-		}
-		for _, slot := range o.slots {
-			t := o.spare[slot+name]
-			clear(t.Data)
-			clear(t.Ints)
-			o.state[slot+name] = t
-			delete(o.spare, slot+name)
-		}
+	for _, t := range o.state {
+		t.Release()
 	}
-	return others
+	clear(o.state)
+	clear(o.shapes)
 }
 
 // State returns a copy of the state: momenta and step counts, named TRANSFORM/SLOT/PARAMETER. It is empty before the

@@ -219,7 +219,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestStepErrors checks that a step with an error changes neither parameters nor state.
+// TestStepErrors checks that a step with an error changes neither parameters nor state, unless a number is not finite.
 func TestStepErrors(t *testing.T) {
 	x := func(v ...float32) tensor.Map { return tensor.Map{"x": tensor.Of(v, len(v))} }
 	nan := float32(math.NaN())
@@ -233,7 +233,6 @@ func TestStepErrors(t *testing.T) {
 		{"shape", x(1, 2, 3), .1, "float32[3]"},
 		{"missing", tensor.Map{"x": nil}, .1, `"x"`},
 		{"integers", tensor.Map{"x": tensor.OfInts([]int64{1, 2}, 2)}, .1, "int64[2]"},
-		{"nan", x(1, nan), .1, "element 1"},
 		{"rate", x(1, 2), math.NaN(), "learning rate"},
 	} {
 		o, p := must(t, Config{Name: "adam"}), x(5, 6)
@@ -248,9 +247,50 @@ func TestStepErrors(t *testing.T) {
 			t.Errorf("%s: the refused step changed something", c.name)
 		}
 	}
-	o, p := must(t, Config{Name: "sgd", WeightDecay: 1e30}), x(3e38, 1)
-	if err := o.Step(p, x(1, 1), .1); err == nil || p["x"].Data[0] != 3e38 {
-		t.Errorf("an infinite update gave error %v and parameter %v", err, p["x"].Data[0])
+	for _, c := range []struct {
+		cfg         Config
+		param, grad []float32
+		says        string
+	}{
+		{Config{Name: "sgd"}, []float32{1, 2}, []float32{1, nan}, "the gradient of x holds NaN at element 1"},
+		{Config{Name: "sgd", ClipNorm: 1}, []float32{1, 2}, []float32{1, nan},
+			"the gradient of x holds NaN at element 1"},
+		{Config{Name: "sgd", ClipValue: 1}, []float32{1, 2}, []float32{float32(math.Inf(-1)), 0},
+			"the gradient of x holds -Inf at element 0"},
+		{Config{Name: "sgd", WeightDecay: 1e30}, []float32{1, 3e38}, []float32{1, 1},
+			`update of "x" is +Inf at element 1`},
+		{Config{Name: "sgd"}, []float32{3e38, 1}, []float32{-3e38, 1}, "parameter x holds +Inf at element 0"},
+	} {
+		err := must(t, c.cfg).Step(x(c.param...), x(c.grad...), 1)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v, parameters %v, gradient %v: error %v does not say %q", c.cfg, c.param, c.grad, err, c.says)
+		}
+	}
+	// of many parts, which several cores check, the first element is named
+	o, many, grad := must(t, Config{Name: "sgd"}), tensor.New(1<<20), tensor.New(1<<20)
+	grad.Data[700], grad.Data[1<<19] = nan, nan
+	if err := o.Step(tensor.Map{"x": many}, tensor.Map{"x": grad}, 1); err == nil ||
+		!strings.HasSuffix(err.Error(), "element 700") {
+		t.Error(err)
+	}
+}
+
+// TestStepFrom checks that a step from values elsewhere has the bits of a step in place, and leaves them as they are.
+func TestStepFrom(t *testing.T) {
+	for _, cfg := range []Config{{Name: "sgd", Momentum: .9, WeightDecay: .1}, {Name: "adamw", WeightDecay: .1},
+		{Name: "sgd", WeightDecay: .1, ClipNorm: .5}} {
+		x, g := tensor.New(700, 800), tensor.Map{"x": tensor.New(700, 800)}
+		for i := range x.Data {
+			x.Data[i], g["x"].Data[i] = float32(i%11)-5, float32(i%7)-2
+		}
+		before, in, out := tensor.Map{"x": x}, tensor.Map{"x": x.Clone()}, tensor.Map{"x": tensor.New(700, 800)}
+		want, got := must(t, cfg), must(t, cfg)
+		if err := errors.Join(want.Step(in, g, .1), got.StepFrom(before, out, g, .1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if !sameBits(in, out) || !sameBits(want.State(), got.State()) || x.Data[12] != -4 {
+			t.Errorf("%+v: other bits", cfg)
+		}
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 type Transform struct {
 	// Name is the first part of the names of its state.
 	Name string
-	// Init returns new state for the parameters, named SLOT/PARAMETER; Init is nil for a transform without state. An
-	// integer of it counts the steps of a parameter, with the one under way; the optimizer increments it.
+	// Init returns new state for the parameters, named SLOT/PARAMETER; Init is nil for a transform without state. The
+	// optimizer sets its floats to 0 before the first step of a parameter. An integer of it counts the steps of a
+	// parameter, with the one under way; the optimizer increments it.
 	Init func(params tensor.Map) tensor.Map
 	// Update changes updates and state in place. params has at least the names of updates. Unless joint is set, the
 	// tensors may hold a part of the elements of their shape, the same part in all.
@@ -62,12 +63,15 @@ func AddDecayedWeights(decay float64) Transform {
 	}}
 }
 
-// ClipByValue limits every element to [-limit, limit], as torch.nn.utils.clip_grad_value_.
+// ClipByValue limits every element to [-limit, limit], as torch.nn.utils.clip_grad_value_, except infinities, which an
+// optimizer refuses.
 func ClipByValue(limit float64) Transform {
 	return Transform{Name: "clip_value", Update: func(updates, _, _ tensor.Map) {
 		for _, u := range updates {
 			for i, x := range u.Data {
-				u.Data[i] = float32(max(-limit, min(limit, float64(x))))
+				if x-x == 0 {
+					u.Data[i] = float32(max(-limit, min(limit, float64(x))))
+				}
 			}
 		}
 	}}
@@ -135,12 +139,12 @@ func ScaleByAdam(beta1, beta2, eps float64) Transform {
 	}
 }
 
-// slots returns a zero tensor per slot and parameter and a step count of shape [1] per parameter.
+// slots returns a tensor per slot and parameter, of unknown values, and a step count of shape [1] per parameter.
 func slots(params tensor.Map, names ...string) tensor.Map {
 	s := tensor.Map{}
 	for p, t := range params {
 		for _, n := range names {
-			s[n+"/"+p] = tensor.New(t.Shape...)
+			s[n+"/"+p] = tensor.Reuse(t.Shape...)
 		}
 		s["step/"+p] = tensor.OfInts([]int64{0}, 1)
 	}

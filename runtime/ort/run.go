@@ -242,8 +242,10 @@ func (c *call) addOutput(s slot) (err error) {
 	var v unsafe.Pointer
 	var t *tensor.Tensor
 	if s.fixed && !c.stay {
-		if t = tensor.New(s.shape...); s.ints {
-			t = tensor.OfInts(make([]int64, t.Len()), s.shape...)
+		if s.ints {
+			t = tensor.OfInts(make([]int64, tensor.Size(s.shape)), s.shape...)
+		} else {
+			t = tensor.Reuse(s.shape...)
 		}
 		v, err = c.wrap(t)
 	}

@@ -22,6 +22,33 @@ func New(shape ...int) *Tensor {
 	return &Tensor{Shape: slices.Clone(shape), Data: make([]float32, Size(shape))}
 }
 
+// spare has the memory of released tensors, by their number of elements. What is not used for some time is freed.
+var spare sync.Map // of *sync.Pool of *Tensor
+
+func spareOf(elements int) *sync.Pool {
+	p, _ := spare.LoadOrStore(elements, new(sync.Pool))
+	return p.(*sync.Pool)
+}
+
+// Reuse returns a float tensor of unknown values, in the memory of a released one if there is one of that size. Large
+// new memory takes the time of several passes over it.
+func Reuse(shape ...int) *Tensor {
+	if n := Size(shape); n >= large {
+		if t, ok := spareOf(n).Get().(*Tensor); ok {
+			return &Tensor{Shape: slices.Clone(shape), Data: t.Data}
+		}
+	}
+	return New(shape...)
+}
+
+// Release gives the memory of a tensor that nobody needs any more to later tensors. The tensor has no elements then.
+func (t *Tensor) Release() {
+	if n := len(t.Data); n >= large {
+		spareOf(n).Put(&Tensor{Data: t.Data})
+	}
+	t.Data = nil
+}
+
 // Of wraps data, which must hold the product of shape values, without copying.
 func Of(data []float32, shape ...int) *Tensor {
 	if len(data) != Size(shape) {
@@ -168,14 +195,17 @@ func nonFinite(data []float32) int {
 	return -1
 }
 
+// Part is the largest number of elements in a part of InParts. Tensors of at least large numbers are worth the work of
+// several cores, and their memory is worth being used again.
+const Part, large = 1 << 14, 1 << 18
+
 // InParts calls f for consecutive parts [from,to) of n elements that together fit into the cache of a core. The cores
 // share the parts of more than half a million elements, so f must be safe for concurrent use.
 func InParts(n int, f func(from, to int)) {
-	const part, large = 1 << 14, 1 << 18
 	var next atomic.Int64
 	work := func() {
-		for from := int(next.Add(part)) - part; from < n; from = int(next.Add(part)) - part {
-			f(from, min(n, from+part))
+		for from := int(next.Add(Part)) - Part; from < n; from = int(next.Add(Part)) - Part {
+			f(from, min(n, from+Part))
 		}
 	}
 	var others sync.WaitGroup

@@ -165,3 +165,20 @@ func TestInParts(t *testing.T) {
 		t.Errorf("the first infinite element is %d, want 700", i)
 	}
 }
+
+// A large tensor may get the memory of a released one. Two tensors never share memory, and a released one is empty.
+func TestRelease(t *testing.T) {
+	for _, shape := range [][]int{{3}, {700, 800}} {
+		a := Reuse(shape...)
+		data := a.Data
+		a.Release()
+		a.Release()
+		b, c := Reuse(shape...), Reuse(shape...)
+		for i := range b.Data {
+			b.Data[i], c.Data[i] = 1, 2
+		}
+		if a.Len() != 0 || b.Len() != len(data) || slices.Contains(b.Data, 2) || !slices.Equal(b.Shape, shape) {
+			t.Errorf("%v: %d elements are left, %v has %d", shape, a.Len(), b, b.Len())
+		}
+	}
+}

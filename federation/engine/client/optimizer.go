@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
@@ -130,31 +129,4 @@ func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, of func(*metho
 		return nil, err
 	}
 	return out[0][valueOutput], nil
-}
-
-// spareOptimizers are those of ended turns. Later turns use their memory: as many as turns at the same time.
-type spareOptimizers struct {
-	mu  sync.Mutex
-	all []*optim.Optimizer
-}
-
-// take returns an optimizer without state.
-func (s *spareOptimizers) take(c optim.Config) (*optim.Optimizer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.all)
-	if n == 0 {
-		return optim.New(c)
-	}
-	o := s.all[n-1]
-	s.all = s.all[:n-1]
-	return o, nil
-}
-
-// give takes an optimizer back.
-func (s *spareOptimizers) give(o *optim.Optimizer) {
-	o.Reset()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, o)
 }

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // countsLocalClasses is a method whose prompt has the number of local classes as the gradient of each element. It wraps
@@ -48,6 +49,32 @@ func TestOwnedIsTheClientsOwn(t *testing.T) {
 		if got := rec.Tensors["r0/"+client+"/s0/grad/ctx"]; got.Data[0] != want {
 			t.Errorf("%s owns %v classes, expected %v", client, got.Data[0], want)
 		}
+	}
+}
+
+// keepsGradients is a method that keeps the gradients of its steps.
+type keepsGradients struct {
+	countsLocalClasses
+	kept *[]*tensor.Tensor
+}
+
+func (m keepsGradients) AdjustGradients(_ *method.Local, g tensor.Map) error {
+	*m.kept = append(*m.kept, g["ctx"])
+	return nil
+}
+
+// After a step the memory of its gradients is used again. A method that kept one has a tensor without elements.
+func TestGradientsEndWithTheStep(t *testing.T) {
+	var kept []*tensor.Tensor
+	e := withMethod(keepsGradients{kept: &kept})
+	mustRun(t, e, engine.Settings{Workers: 1})
+	for i, g := range kept {
+		if g.Len() > 0 {
+			t.Errorf("the gradient of step %d of %d still has %d elements", i, len(kept), g.Len())
+		}
+	}
+	if len(kept) == 0 {
+		t.Error("there was no step")
 	}
 }
 

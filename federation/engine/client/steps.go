@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -50,7 +52,7 @@ func (t *turn) atInitial() bool {
 	for _, in := range t.p.initial.prefix.inputs {
 		if name, ok := strings.CutPrefix(in, method.ParamInput+"/"); ok {
 			a, b := t.l.Shared[name], t.l.Received[name]
-			if a == nil || b == nil || !slices.Equal(a.Data, b.Data) {
+			if a == nil || b == nil || a != b && !slices.Equal(a.Data, b.Data) {
 				return false
 			}
 		}
@@ -118,16 +120,32 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	}
 	t.meter.adjusted(grads)
 	traced(grads, out[lossOutput])
-	if err := t.opt.StepAt(in.now, grads, l.LR, l.Rates); err != nil {
+	sent := tensor.Map{} // parameters as the server sent them, which nobody may change
+	for name := range grads {
+		if p := l.Shared[name]; p != nil && p == t.o.Shared[name] {
+			sent[name], l.Shared[name] = p, tensor.Reuse(p.Shape...)
+		}
+	}
+	now := parameters(l)
+	err = t.opt.StepFrom(sent, now, grads, l.LR, l.Rates)
+	loss := float64(out[lossOutput].Data[0])
+	if (math.IsNaN(loss) || math.IsInf(loss, 0)) && (err == nil || errors.Is(err, optim.ErrParameter)) {
+		err = fmt.Errorf("the loss is %v", loss)
+	}
+	if err != nil {
 		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
-	loss := float64(out[lossOutput].Data[0])
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return fmt.Errorf("the loss is %v; %s", loss, message.DivergenceHint)
+	t.tr.After(l.Steps, now)
+	for name := range grads {
+		delete(now, name) // the step checked it
 	}
-	t.tr.After(l.Steps, in.now)
-	if err := message.CheckFinite("parameter ", in.now); err != nil {
+	if err := message.CheckFinite("parameter ", now); err != nil {
 		return err
+	}
+	for name, d := range out {
+		if strings.HasPrefix(name, gradOutput) {
+			d.Release()
+		}
 	}
 	t.loss += loss
 	l.Steps++

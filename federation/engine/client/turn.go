@@ -63,7 +63,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return t, err
 	}
 	t.pace, t.maxSteps = w.Training.Of(c.ID)
-	if t.opt, err = w.optimizers.take(w.Training.Optim); err != nil {
+	if t.opt, err = optim.New(w.Training.Optim); err != nil {
 		return nil, err
 	}
 	if err := w.shared.load(t.opt, parameters(l)); err != nil {
@@ -99,7 +99,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
 		}
 		w.shared.keep(t.opt, parameters(l))
-		w.optimizers.give(t.opt)
+		t.opt.Reset()
 		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}
 	}
 	l.Data = t.c.Train
@@ -123,7 +123,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	}
 	own := l.Own
 	if own == nil {
-		own = l.Shared.Clone()
+		own = maps.Clone(l.Shared) // nobody changes an upload in place
 	}
 	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
 }

@@ -32,8 +32,7 @@ type Worker struct {
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
-	optimizers *spareOptimizers
-	pretrains  bool // of Server.pretrain
+	pretrains  bool             // of Server.pretrain
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -70,8 +69,7 @@ func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
-	w := &Worker{Experiment: *e, Settings: set, caches: k, initial: newValueCache(capacity, 0),
-		optimizers: new(spareOptimizers)}
+	w := &Worker{Experiment: *e, Settings: set, caches: k, initial: newValueCache(capacity, 0)}
 	w.c = newCompiler(e, set, k, w.initial)
 	w.evaluators = setEvaluators(e, set, k)
 	if e.Training.Shared {
@@ -108,8 +106,8 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
-		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
-		Cache: map[string]any{}, Optim: w.Training.Optim,
+		Shared: maps.Clone(o.Shared), Private: s.Private.Clone(), State: s.Method.Clone(),
+		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Training.Optim,
 		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Plan.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
 	if w.Tracer != nil {

@@ -396,7 +396,7 @@ func (p *liar) lieAlone(down downstream, client *process) {
 	answers("a path for a name", "a name has letters")
 	next(with(order, []byte("\xff\xff\xff\xff\xff\xff\xff\x7f{}")))
 	answers("a bomb", "")
-	nan := tensor.New(4, 512)
+	nan := tensor.New(4, 8)
 	nan.Data[7] = float32(math.NaN())
 	next(with(order, encode(tensor.Map{"shared/global": nan})))
 	answers("NaN", "NaN")
