@@ -152,7 +152,7 @@ func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, 
 			return nil, nil, err
 		}
 	}
-	if len(jobs) == 1 {
+	if first.Instruction.Kind != message.Train {
 		replies[0], next[0], err = p.Worker.Execute(ctx, first.Client, first.Instruction, jobs[0].State)
 		return replies, next, err
 	}

@@ -18,11 +18,9 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	r.Client = c.ID
 	switch o.Kind {
 	case message.Train:
-		r, after, err := w.Train(ctx, c, o, s)
-		if err != nil {
-			return r, nil, err
-		}
-		return r, &after, nil
+		var after message.ClientState
+		r, after, err = w.Train(ctx, c, o, s)
+		next = &after
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
@@ -43,7 +41,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	if err != nil {
 		return message.Reply{Client: c.ID}, nil, err
 	}
-	return r, nil, nil
+	return r, next, nil
 }
 
 // checkReply refuses tensors that hold NaN or infinities.

@@ -137,7 +137,8 @@ func ofTurn(c *spec.Client, o message.Instruction, err error) error {
 	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 }
 
-// TrainTogether is Execute of instructions to train, for clients of one group (see Groups).
+// TrainTogether is Execute of instructions to train, for clients of one group (see Groups). It leaves the check of
+// uploads to the server.
 func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
 	turns := make([]*turn, len(jobs))
 	for i, j := range jobs {
@@ -154,10 +155,7 @@ func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply
 		r := &replies[i]
 		r.Client = t.c.ID
 		var err error
-		if r.Upload, next[i], r.Stats, err = w.end(t); err == nil {
-			err = checkReply(*r)
-		}
-		if err != nil {
+		if r.Upload, next[i], r.Stats, err = w.end(t); err != nil {
 			return nil, nil, ofTurn(t.c, t.o, err)
 		}
 	}
@@ -182,5 +180,8 @@ func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Ins
 	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
 	first.Training.Schedule = optim.Schedule{Kind: "constant"}
 	r, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
-	return r.Upload.Shared, err
+	if err != nil {
+		return nil, err
+	}
+	return r.Upload.Shared, checkReply(r)
 }
