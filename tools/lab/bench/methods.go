@@ -40,7 +40,8 @@ func Methods(ctx context.Context, o Options) (r Report, err error) {
 	text, vision, err := fullTowers(image)
 	if o.Quick {
 		image, text, err = "two blocks", oneBlock, nil
-		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
+		text.EmbedDim = 64 // the axes of ggtpc take seconds of 512 dimensions
+		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: text.EmbedDim}
 	}
 	if err != nil {
 		return r, err
