@@ -36,14 +36,14 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// programs are the paths of the programs, built once.
+// programs are the programs that tests start, one for all tests.
 var programs proctest.Programs
 
 func TestMain(m *testing.M) {
 	if os.Getenv(flooder) != "" {
 		runFlooder()
 	}
-	proctest.Main(m, &programs)
+	proctest.Main(m, &programs, "github.com/nats-io/nats-server/v2")
 }
 
 // process is a running program with its output.

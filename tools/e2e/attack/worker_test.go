@@ -147,7 +147,7 @@ func TestWorkerReplicas(t *testing.T) {
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		nodes = append(nodes, launch(t, programs.NATS, "-c", conf))
+		nodes = append(nodes, launch(t, filepath.Join(programs.Dir, "nats-server"), "-c", conf))
 	}
 	nodes[0].says("Server is ready")
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // until there is a leader
@@ -192,7 +192,7 @@ func TestWorkerForeignServer(t *testing.T) {
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := launch(t, programs.NATS, "-c", conf)
+		p := launch(t, filepath.Join(programs.Dir, "nats-server"), "-c", conf)
 		p.says("Server is ready")
 		return p
 	}

@@ -9,7 +9,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// programs are the paths of the programs, built once.
+// programs are the programs that tests start, one for all tests.
 var programs proctest.Programs
 
 func TestMain(m *testing.M) { proctest.Main(m, &programs) }

@@ -16,19 +16,34 @@ import (
 	"testing"
 )
 
-// Programs are the paths of the programs that tests start.
-type Programs struct{ Promptfed, NATS string }
+// Programs are the path of promptfed, and the folder in which it and the other programs of tests are.
+type Programs struct{ Promptfed, Dir string }
 
-// Main builds the programs into *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it.
-func Main(m *testing.M, p *Programs) {
+// Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. promptfed and
+// promptfed-net are copies of those in bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same
+// state, or else are built. others are the packages of other programs that the tests start.
+func Main(m *testing.M, p *Programs, others ...string) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
 	if err != nil {
 		panic(err)
 	}
-	*p = Programs{filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")}
-	for out, from := range map[string]string{p.Promptfed: "promptfed/tools/promptfed",
-		p.Promptfed + "-net": "promptfed/tools/promptfed-net", p.NATS: "github.com/nats-io/nats-server/v2"} {
-		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
+	*p = Programs{filepath.Join(dir, "promptfed"), dir}
+	if made := os.Getenv("PROMPTFED_TEST_SMOKE"); made != "" {
+		for _, name := range []string{"promptfed", "promptfed-net"} {
+			b, err := os.ReadFile(filepath.Join(made, "bin", name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), b, 0o755)
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
+	} else {
+		others = append(others, "promptfed/tools/promptfed", "promptfed/tools/promptfed-net")
+	}
+	if len(others) > 0 {
+		build := append([]string{"build", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator)}, others...)
+		if text, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 			os.Stderr.Write(text)
 			panic(err)
 		}

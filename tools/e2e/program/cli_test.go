@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/runtime/safetensors"
+	"promptfed/tools/e2e/proctest"
 )
 
 // Exit codes.
@@ -21,38 +22,14 @@ const (
 	usage  = 2
 )
 
-// program is the path of promptfed, built once for all tests.
-var program string
+// programs are the programs that tests start, one for all tests.
+var programs proctest.Programs
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PROMPTFED_TEST_ABSURD") != "" { // in a process of TestAbsurdModels
 		os.Exit(m.Run())
 	}
-	dir, err := os.MkdirTemp("", "promptfed-test")
-	if err == nil {
-		program = filepath.Join(dir, "promptfed")
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", dir, "promptfed/tools/promptfed",
-			"promptfed/tools/promptfed-net").CombinedOutput(); err != nil {
-			os.Stderr.Write(out)
-		}
-	}
-	if err != nil {
-		panic(err)
-	}
-	os.Setenv("ONNXRUNTIME_LIB", library())
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// library returns the path of the ONNX Runtime library of `make build`.
-func library() string {
-	if p := os.Getenv("ONNXRUNTIME_LIB"); p != "" {
-		return p
-	}
-	p, _ := filepath.Abs("../../../bin/libonnxruntime.so.1")
-	return p
+	proctest.Main(m, &programs, "promptfed/tools/lab/reproduce")
 }
 
 // small is a configuration that runs in a second. BUNDLE stands for the small bundle.
@@ -91,7 +68,7 @@ func callIn(dir string, args ...string) (stdout, stderr string, code int) {
 
 // callWith is callIn with more environment variables.
 func callWith(dir string, env []string, args ...string) (stdout, stderr string, code int) {
-	c := exec.Command(program, args...)
+	c := exec.Command(programs.Promptfed, args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	var o, e bytes.Buffer
 	c.Stdout, c.Stderr = &o, &e
@@ -113,8 +90,8 @@ func mustRun(t *testing.T, args ...string) string {
 	return out
 }
 
-// smoke runs the small form of a shipped sweep and returns its folder. PROMPTFED_TEST_SMOKE names the folder of a
-// `make smoke` of the same state, which has run all of them.
+// smoke runs the small form of a shipped sweep and returns its folder. PROMPTFED_TEST_SMOKE names a checkout of the
+// same state in which `make smoke` has run all of them.
 func smoke(t *testing.T, path string) (out string) {
 	t.Helper()
 	if dir := os.Getenv("PROMPTFED_TEST_SMOKE"); dir != "" {
@@ -122,7 +99,7 @@ func smoke(t *testing.T, path string) (out string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return filepath.Join(dir, of)
+		return filepath.Join(dir, "runs", "smoke", of)
 	}
 	out = filepath.Join(t.TempDir(), "out")
 	mustRun(t, "sweep", path, "--smoke", "--out", out)
@@ -167,7 +144,7 @@ func TestKillAndResume(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	kills := 0
 	for range 40 {
-		c := exec.Command(program, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
+		c := exec.Command(programs.Promptfed, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +258,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 
 func TestMissingLibrary(t *testing.T) {
 	dir := setup(t)
-	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"))
+	c := exec.Command(programs.Promptfed, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"))
 	c.Env = append(os.Environ(), "ONNXRUNTIME_LIB="+filepath.Join(dir, "libnothing.so"))
 	out, err := c.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "libnothing.so") {
@@ -293,8 +270,8 @@ func TestMissingLibrary(t *testing.T) {
 func TestNoTelemetry(t *testing.T) {
 	dir := setup(t)
 	tmp := t.TempDir()
-	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
-		"train.rounds=1")
+	c := exec.Command(programs.Promptfed, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"),
+		"--set", "train.rounds=1")
 	c.Env = append(os.Environ(), "TMPDIR="+tmp)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

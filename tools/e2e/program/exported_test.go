@@ -28,8 +28,8 @@ train: {rounds: 1, lr: 0.01, batch: 4}
 	}
 	for _, tower := range []string{"vit", "mean"} {
 		for _, method := range []string{"fedvpt", "pfeddc"} {
-			out, err := exec.Command(program, "run", config, "--set", "method="+method, "--set", "backbones="+layouts+
-				"/"+tower, "--out", filepath.Join(t.TempDir(), method)).CombinedOutput()
+			out, err := exec.Command(programs.Promptfed, "run", config, "--set", "method="+method, "--set",
+				"backbones="+layouts+"/"+tower, "--out", filepath.Join(t.TempDir(), method)).CombinedOutput()
 			if err != nil {
 				t.Errorf("%s on %s: %v\n%s", method, tower, err, out)
 			}
@@ -42,7 +42,7 @@ train: {rounds: 1, lr: 0.01, batch: 4}
 func TestCheckOfExports(t *testing.T) {
 	for _, layout := range []string{"vit", "mean", "../siglip", "mobileclip", "winml"} {
 		dir := "../../../models/bundle/exported/testdata/layouts/" + layout
-		if out, err := exec.Command(program, "check", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command(programs.Promptfed, "check", dir).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", layout, err, out)
 		}
 	}

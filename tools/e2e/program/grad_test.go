@@ -28,7 +28,7 @@ func TestGradPage(t *testing.T) {
 			continue
 		}
 		commands++
-		cmd := exec.Command(program, strings.Fields(args)...)
+		cmd := exec.Command(programs.Promptfed, strings.Fields(args)...)
 		cmd.Dir = home
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", args, err, out)

@@ -13,11 +13,11 @@ import (
 // promptfed runs promptfed-net beside it for the commands across machines: their help, completion, errors and exit
 // codes are those of promptfed-net.
 func TestHandover(t *testing.T) {
-	net, config := program+"-net", filepath.Join(datatest.Module(t), "configs/demo/1-zeroshot.yaml")
+	net, config := programs.Promptfed+"-net", filepath.Join(datatest.Module(t), "configs/demo/1-zeroshot.yaml")
 	for _, args := range []string{"serve --help", "help join", "__complete serve --qu", "status",
 		"work x://y --jobs -1", "certs", "launch", "run missing.yaml --cluster x", "run BUNDLED --cluster x://y"} {
 		args := strings.Fields(strings.ReplaceAll(args, "BUNDLED", config))
-		here, there := exec.Command(program, args...), exec.Command(net, args...)
+		here, there := exec.Command(programs.Promptfed, args...), exec.Command(net, args...)
 		said, _ := here.CombinedOutput()
 		want, _ := there.CombinedOutput()
 		if code, whole := here.ProcessState.ExitCode(), there.ProcessState.ExitCode(); code != whole ||
@@ -34,7 +34,7 @@ func TestHandover(t *testing.T) {
 func TestHandoverRefused(t *testing.T) {
 	dir := t.TempDir()
 	alone := filepath.Join(dir, "promptfed")
-	if err := os.Link(program, alone); err != nil {
+	if err := os.Link(programs.Promptfed, alone); err != nil {
 		t.Fatal(err)
 	}
 	check := func(want string) {
@@ -47,8 +47,8 @@ func TestHandoverRefused(t *testing.T) {
 		}
 	}
 	check("promptfed-net is missing; commands across machines need it beside promptfed: make build")
-	out, err := exec.Command("go", "build", "-ldflags", "-X promptfed/runtime/version.stamp=0123456789ab", "-o", dir,
-		"promptfed/tools/promptfed-net").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w -X promptfed/runtime/version.stamp=0123456789ab", "-o",
+		dir, "promptfed/tools/promptfed-net").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -17,14 +17,8 @@ import (
 // reproduce calls the program of make reproduce in the folder of the repository, for a user with nothing but home.
 func reproduce(t *testing.T, home string, args ...string) (string, error) {
 	t.Helper()
-	tool := filepath.Join(filepath.Dir(program), "reproduce")
-	if _, err := os.Stat(tool); err != nil {
-		build := exec.Command("go", "build", "-o", tool, "promptfed/tools/lab/reproduce")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	c := exec.Command(tool, append([]string{"-program", program, "-out", filepath.Join(home, "runs")}, args...)...)
+	c := exec.Command(filepath.Join(programs.Dir, "reproduce"), append([]string{"-program", programs.Promptfed, "-out",
+		filepath.Join(home, "runs")}, args...)...)
 	c.Dir = "../../.."
 	c.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "caches"), "PROMPTFED_MODELS=",
 		"PROMPTFED_DATA_ROOT=")

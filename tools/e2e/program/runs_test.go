@@ -71,7 +71,7 @@ func TestRuns(t *testing.T) {
 // The page of a folder without runs waits for runs. It shows a run that begins, and Ctrl-C ends the server.
 func TestUI(t *testing.T) {
 	dir := t.TempDir()
-	c := exec.Command(program, "ui", dir, "--port", "0")
+	c := exec.Command(programs.Promptfed, "ui", dir, "--port", "0")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func start(t *testing.T, args ...string) *process {
 func startIn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
-	p := &process{Cmd: exec.CommandContext(ctx, program, args...), done: make(chan struct{})}
+	p := &process{Cmd: exec.CommandContext(ctx, programs.Promptfed, args...), done: make(chan struct{})}
 	p.Stdout, p.Stderr, p.Env = &p.log, &p.log, append(os.Environ(), env...)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -259,7 +259,7 @@ func TestSweepKillAndResume(t *testing.T) {
 	stamps := map[string]time.Time{}
 	kills := 0
 	for _, until := range []int{0, 1, 5, 11, 18, 25, 31} { // of 32 rounds
-		c := exec.Command(program, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
+		c := exec.Command(programs.Promptfed, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,8 @@ func TestSweepOnFullDisk(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	mustRun(t, "features", file, "--set", "backbones=[tiny-vit-b16]")
 	args := []string{"sweep", file, "--out", out, "--keep", "method=FedPHA", "--set", "backbones=[tiny-vit-b16]"}
-	c := exec.Command("sh", append([]string{"-c", `ulimit -f 16; exec "$0" "$@" --jobs 1`, program}, args...)...)
+	c := exec.Command("sh", append([]string{"-c", `ulimit -f 16; exec "$0" "$@" --jobs 1`, programs.Promptfed},
+		args...)...)
 	text, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != failed {
@@ -331,7 +332,7 @@ func TestSweepOnFullDisk(t *testing.T) {
 func TestSweepInterrupted(t *testing.T) {
 	dir, file := setupSweep(t, 40)
 	out := filepath.Join(dir, "out")
-	c := exec.Command(program, "sweep", file, "--out", out)
+	c := exec.Command(programs.Promptfed, "sweep", file, "--out", out)
 	var text bytes.Buffer
 	c.Stderr = &text
 	if err := c.Start(); err != nil {

@@ -26,7 +26,7 @@ type walk struct {
 func walker(t *testing.T, steps []step) *walk {
 	home := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	t.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PATH", programs.Dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Chdir(home)
 	return &walk{T: t, steps: steps, words: strings.NewReplacer(), seen: map[string]bool{}}
 }
