@@ -3,9 +3,9 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
-# The package that waits longest begins first.
-WAITS = promptfed/tools/e2e/attack
-TESTED = $(WAITS) $$(go list ./... | grep -vx $(WAITS))
+# The packages that take longest begin first.
+LONGEST = $(addprefix promptfed/tools/e2e/,attack program)
+TESTED = $(LONGEST) $$(go list ./... | grep -vx $(addprefix -e ,$(LONGEST)))
 # Many tests wait for processes, deadlines and slow connections while others compute.
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
@@ -93,14 +93,14 @@ test-cuda: build ## run the method suite, parity tests, signals and threads on a
 browser:
 	@tools/fetch-chromium.sh
 
-check: static tests ## run everything that CI runs, without deploy and smoke
+check: static rules tests ## run everything that CI runs, without deploy and smoke
 	@echo "make check: all passed"
 
 static: format vet lint ## run the checks that run no program of this module
 
 # make static has run vet, and rules is tools/checks.
-tests: TESTED = -vet=off $(WAITS) $$(go list ./... | grep -vx -e promptfed/tools/checks -e $(WAITS))
-tests: rules test ## run rules and all tests, without vet
+tests: TESTED = -vet=off $(LONGEST) $$(go list ./... | grep -vx $(addprefix -e ,promptfed/tools/checks $(LONGEST)))
+tests: test ## run all tests but those of make rules, without vet
 
 vet: ## run go vet
 	go vet ./...
