@@ -165,7 +165,7 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 		$(PYTHON) $$script $$argument || exit 1; \
 	done
 
-towers: library build/towers ## let other libraries compute their towers anew, and compare all of them (docs/architectures.md)
+towers: library build/towers ## let other libraries compute their towers anew, and compare all of them (docs/models.md)
 	HF_HUB_OFFLINE=1 build/towers/bin/python tools/golden/architectures.py
 	UPDATE=1 go test -count=1 -v -run TestArchitectures ./models/bundle/converted
 	git status --short models docs

@@ -9,11 +9,11 @@ const here = path.resolve(import.meta.dirname, '..')
 
 // Every page of docs/ stands in one group, a page by its name, what is none by a link.
 const groups = {
-  'Start': ['index', 'overview', 'tutorial', 'choosing', 'faq', 'configuration', 'troubleshooting', 'moving', 'python'],
+  'Start': ['index', 'overview', 'tutorial', 'configuration', 'troubleshooting', 'moving', 'python'],
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
-  'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'onnx-method', 'python-method', 'evaluate', 'terms', 'robustness'],
-  'Your own models': ['models', 'checkpoints', 'architectures', 'dropin', 'runtime', 'performance', 'measurements'],
+  'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'onnx-method', 'terms', 'robustness'],
+  'Your own models': ['models', 'dropin', 'performance', 'measurements'],
   'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
     ['Files to deploy', '/source/docs/deploy.html']],
   'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad',

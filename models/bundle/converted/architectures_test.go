@@ -5,10 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -56,9 +55,10 @@ type architectures struct {
 	Entries        []architecture
 }
 
-// pages hold the results of TestArchitectures by library. UPDATE=1 writes them.
-var pages = map[string][]string{"../../../docs/architectures.md": {"open_clip", "timm", "transformers"},
-	"testdata/settings.md": {"variant"}}
+// libraries are those of testdata/architectures.csv, which holds the results of TestArchitectures (UPDATE=1 writes it),
+// with their names in docs/models.md, which has the numbers of results.
+var libraries = []struct{ library, name string }{{"open_clip", "open_clip 3.3.0"}, {"timm", "timm 1.0.31"},
+	{"transformers", "transformers 5.23"}, {"variant", "single settings of OpenCLIP"}}
 
 // TestArchitectures converts small versions, with weights from a formula, of every configuration of open_clip, every
 // vit_* of timm, every model of transformers with features of images and texts, and variants of them. Each is either
@@ -95,9 +95,7 @@ func TestArchitectures(t *testing.T) {
 	worst.Range(func(_, v any) bool { largest = max(largest, v.(float64)); return true })
 	t.Logf("largest difference %.2g", largest)
 	if os.Getenv("ARCHITECTURES") == "" && !t.Failed() {
-		for path, libraries := range pages {
-			samePage(t, path, all.page(results, libraries))
-		}
+		all.sameLists(t, results)
 	}
 }
 
@@ -142,7 +140,7 @@ func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 		Vocab: filepath.Join("../../..", a.Vocabulary)})
 }
 
-// particular matches the parts of a refusal that differ between runs or that the page omits: paths, names of towers of
+// particular matches the parts of a refusal that differ between runs or that the list omits: paths, names of towers of
 // timm, tensors, and the next step.
 var particular = []struct {
 	find *regexp.Regexp
@@ -156,7 +154,7 @@ var particular = []struct {
 	{regexp.MustCompile(`: export both towers as ONNX files, which are read as they are \(docs/dropin.md\)$`), ""},
 }
 
-// reason returns a refusal as the page shows it.
+// reason returns a refusal as the list shows it.
 func reason(err error) string {
 	text := err.Error()
 	for _, p := range particular {
@@ -305,49 +303,33 @@ func sketch(x *tensor.Tensor) []float64 {
 	return out
 }
 
-// samePage compares a page with the results, from its first section on.
-func samePage(t *testing.T, path, tables string) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	text, _, _ := strings.Cut(string(data), "\n## ")
-	if want := text + tables; os.Getenv("UPDATE") != "" {
-		orttest.Write(t, path, want)
-	} else if want != string(data) {
-		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", path)
-	}
-}
-
-// page formats the results: one table for each library, with refusals for the same reason in one row.
-func (all architectures) page(results, libraries []string) string {
-	var b strings.Builder
-	for _, library := range libraries {
-		rows, n := map[string][]string{}, 0
+// sameLists compares testdata/architectures.csv and docs/models.md with the results.
+func (all architectures) sameLists(t *testing.T, results []string) {
+	var list strings.Builder
+	w := csv.NewWriter(&list)
+	rows, page := [][]string{{"library", "configuration", "result"}}, string(orttest.Read(t, "../../../docs/models.md"))
+	for _, l := range libraries {
+		exact, before := 0, len(rows)
 		for i, a := range all.Entries {
-			if a.Library == library {
-				rows[results[i]] = append(rows[results[i]], a.Name)
-				n++
+			if a.Library != l.library {
+				continue
+			}
+			if rows = append(rows, []string{l.name, a.Name, cmp.Or(results[i], "exact")}); results[i] == "" {
+				exact++
 			}
 		}
-		fmt.Fprintf(&b, "\n## %s: %d exact, %d refused\n\n| configuration | result |\n|---|---|\n", titles[library],
-			len(rows[""]), n-len(rows[""]))
-		for _, reason := range slices.SortedFunc(maps.Keys(rows), func(x, y string) int {
-			return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(rows[x][0], rows[y][0]))
-		}) {
-			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[reason], ", "), cmp.Or(reason, "exact"))
+		say := fmt.Sprintf("%s (%d exact, %d refused)", l.name, exact, len(rows)-before-exact)
+		if !strings.Contains(strings.Join(strings.Fields(page), " "), say) {
+			t.Errorf("docs/models.md does not say: %s", say)
 		}
 	}
-	return b.String()
-}
-
-var titles = map[string]string{"open_clip": "Configurations of open_clip 3.3.0", "timm": "Image towers of timm 1.0.31",
-	"transformers": "Models of transformers 5.23", "variant": "Single settings of OpenCLIP"}
-
-func rank(reason string) int {
-	if reason == "" {
-		return 0
+	if err := w.WriteAll(rows); err != nil {
+		t.Fatal(err)
 	}
-	return 1
+	path := "testdata/architectures.csv"
+	if os.Getenv("UPDATE") != "" {
+		orttest.Write(t, path, list.String())
+	} else if list.String() != string(orttest.Read(t, path)) {
+		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", path)
+	}
 }

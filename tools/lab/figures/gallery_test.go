@@ -348,7 +348,9 @@ func gallery() []made {
 	}
 }
 
-// TestGallery draws every kind. It saves the images if PROMPTFED_TEST_GALLERY names a folder.
+// TestGallery draws every kind. It saves the images if PROMPTFED_TEST_GALLERY names a folder. Those of docs/figures.md
+// are curves-5x4, sensitivity-3, heatmap-8, scatter3-1, box-6, strips-1, tsne-3, pca-1, pca-classes, bubbles-domains,
+// cost, significance-6 and ranks-12.
 func TestGallery(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_TEST_GALLERY")
 	for _, m := range gallery() {

@@ -145,7 +145,7 @@ class Method:
                 return {"cross_entropy": F.cross_entropy(logits, label),
                         "proximal": (self.prompt - self.received.prompt).square().sum()}
 
-    docs/python-method.md and docs/onnx-method.md describe what each function may read.
+    docs/onnx-method.md describes what each function may read.
     """
 
     #: Tested parameters: "global" or "personal"; by default personal if there are private ones.

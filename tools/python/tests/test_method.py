@@ -238,7 +238,7 @@ def test_common_losses_are_files(of, tmp_path):
     method(LOSSES.get(of, replaced)).export(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize("page", ["docs/python-method.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/onnx-method.md", "README.md"])
 def test_page(page, config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(json.dumps({**config, "options": {}}))
