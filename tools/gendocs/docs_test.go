@@ -168,6 +168,23 @@ func TestFill(t *testing.T) {
 	}
 }
 
+func TestResultTables(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.csv")
+	text := "evaluation,method,mean_rank,PACS,PACS_std,over_B,p_holm\nglobal,A,1.0,50.1,4.1,+2.0,0.0499\n" +
+		"global,B,2.0,48.1,4.0,,\npersonal,A,1.0,47.9,0.1,-0.2,0.05\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	head := "| method | mean rank | PACS | over B |\n|---|---|---|---|\n"
+	global, personal, err := resultTables(path)
+	if want := head + "| A | 1.0 | 50.1 ± 4.1 | +2.0 * |\n| B | 2.0 | 48.1 | – |\n"; err != nil || global != want {
+		t.Errorf("%q, %v; want %q", global, err, want)
+	}
+	if want := head + "| A | 1.0 | 47.9 | −0.2 |\n"; personal != want {
+		t.Errorf("%q; want %q", personal, want)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	type inner struct {
 		B float64 `config:"b" help:"of b"`

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,20 +25,26 @@ func tables(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	global, personal, err := resultTables(filepath.Join(root, "docs", "results.csv"))
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
-		"methods":       methodTable(),
-		"options":       optionTables(),
-		"configuration": keyTable(experiment.Defaults()),
-		"sweep":         keyTable(configs.SweepFile{}),
-		"facts":         factTable(),
-		"counts":        keyTable(configs.CountsFile{}),
-		"pretrain":      keyTable(pretrain.Defaults()),
-		"datasets":      dataTable(),
-		"partitions":    partitionTable(),
-		"packages":      packageTable(all),
-		"moving":        movingTable(),
-		"metrics":       metricTable(),
-		"json":          jsonTable(),
+		"methods":          methodTable(),
+		"options":          optionTables(),
+		"configuration":    keyTable(experiment.Defaults()),
+		"sweep":            keyTable(configs.SweepFile{}),
+		"facts":            factTable(),
+		"counts":           keyTable(configs.CountsFile{}),
+		"pretrain":         keyTable(pretrain.Defaults()),
+		"datasets":         dataTable(),
+		"partitions":       partitionTable(),
+		"packages":         packageTable(all),
+		"moving":           movingTable(),
+		"metrics":          metricTable(),
+		"json":             jsonTable(),
+		"results-global":   global,
+		"results-personal": personal,
 	}, nil
 }
 
