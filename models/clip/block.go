@@ -22,8 +22,8 @@ func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1")
 
 // rest returns the part of the block after the attention: its output projection, the residual sum with x, and the MLP.
 func (b block) rest(x, attended graph.Node) graph.Node {
-	y := x.Add(b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, 1, b.width, Out))
-	return b.parallel(y.Add(b.feedForward(b.norm(y, b.name+".ln_2"))), x)
+	y := nn.Residual(x, b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, 1, b.width, Out))
+	return b.parallel(nn.Residual(y, b.feedForward(b.norm(y, b.name+".ln_2"))), x)
 }
 
 func (b block) weights(name string, out, in int) (w, bias graph.Node) {

@@ -57,7 +57,7 @@ func (p Prompt) length() int {
 // class: its rows are computed once per prompt. Rows are, for each prompt, first this prefix, then the suffixes of all
 // classes packed together; the rows of all prompts pass through each linear layer in one product. The first block's
 // projections of suffix rows are constants, which ONNX Runtime folds and gradients skip. In the last block, only the
-// rows that are read need more than keys and values.
+// rows that are read pass behind the attention.
 //
 // Prompts with the class name in another position than the end, and prompts for each class, use the plain form. Prompts
 // with equal BlockChanges pass through the tower together. A prompt [B,T,width] for each image gives features
@@ -248,10 +248,11 @@ func (r *promptRows) all() int { return r.prefix + r.p.rows() }
 // shared passes all prompts through the tower together.
 func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	var heads, tails, parts []graph.Node
-	var sizes, prefixes, suffixes []int
+	var sizes, prefixes, suffixes, classes []int
 	for _, r := range rs {
 		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
 		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
+		classes = append(classes, len(r.p.start))
 		if r.dense {
 			sizes = append(sizes, r.all())
 		} else {
@@ -263,13 +264,21 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		b := tw.block(i)
 		x = deepened(x, rs, i)
 		last := i == t.Layers-1
+		if b.kernels() {
+			qkv, queries := packedRows(b, i, x, rs), spans(rs)
+			if last {
+				read, all := readRows(rs), queries
+				x, queries = x.Rows(tw.g.Ints(read...)), nil
+				for _, row := range read {
+					queries = append(queries, all[row])
+				}
+			}
+			x = b.rest(x, nn.PackedAttention(qkv, queries, b.heads))
+			continue
+		}
 		from := 0
 		if last {
 			from = 1
-		}
-		if b.kernels() && !last {
-			x = b.rest(x, nn.PackedAttention(packedRows(b, i, x, rs), spans(rs), b.heads))
-			continue
 		}
 		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
 		var h graph.Node
@@ -290,7 +299,8 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			qkv = b.project(h, from, 3).split(sizes)
 		}
 		if last {
-			return t.finish(b, rs, x, h, i == 0, qkv)
+			x = t.finish(b, rs, x, h, i == 0, qkv)
+			continue
 		}
 		var attended []graph.Node
 		for _, r := range rs {
@@ -303,7 +313,21 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		}
 		x = b.rest(x, join(attended))
 	}
-	return nil
+	f := t.head(tw, x)
+	if len(rs) == 1 {
+		return []graph.Node{f}
+	}
+	return f.Split(0, classes...)
+}
+
+// readRows lists the rows from which the features of all prompts are read, in the order of shared.
+func readRows(rs []*promptRows) (read []int) {
+	at := 0
+	for _, r := range rs {
+		read = append(read, r.p.last(at+r.prefix)...)
+		at += r.all()
+	}
+	return read
 }
 
 // kernels reports whether attention can be one operator.
@@ -324,18 +348,19 @@ func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// spans returns the ranges of rows that each row attends to: for the prefix, the rows up to itself; for a suffix, the
-// prefix and its own class up to itself.
-func spans(rs []*promptRows) (out [][4]int) {
+// spans returns the ranges of rows that each row attends to, and the row: for the prefix, the rows up to itself; for a
+// suffix, the prefix and its own class up to itself. Attention is faster for four rows with the same first range.
+func spans(rs []*promptRows) (out [][5]int) {
 	for _, r := range rs {
 		at := len(out)
 		for i := range r.prefix {
-			out = append(out, [4]int{at, at + i + 1})
+			first := at + i/4*4
+			out = append(out, [5]int{at, first, first, at + i + 1, at + i})
 		}
 		class, place := r.p.owner()
 		for i, c := range class {
 			row := at + r.prefix + i
-			s := [4]int{at, at + r.prefix, row, row + 1} // a padding row attends to itself
+			s := [5]int{at, at + r.prefix, row, row + 1, row} // a padding row attends to itself
 			if c >= 0 {
 				s[2] -= place[i]
 			}
@@ -408,22 +433,18 @@ func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
 	return graph.Concat(0, append(parts, x.Slice(0, from, at))...)
 }
 
-// finish computes the last block and the projection. x and h are the residual rows and their norm; kv holds keys and
-// values of all rows, in the order of shared. Only the rows that are read have queries. If this is also the first block
-// (headsFirst), the rows of h have another order: all prefixes, then all suffixes.
-func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
+// finish computes the last block for the rows that are read. x and h are the residual rows and their norm; kv holds
+// keys and values of all rows, in the order of shared. If this is also the first block (headsFirst), the rows of h have
+// another order: all prefixes, then all suffixes.
+func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) graph.Node {
 	g := b.g
-	var read, readNorm, counts []int
-	at, prefixes, suffixes := 0, 0, 0
+	var readNorm, counts []int
+	prefixes, suffixes, read := 0, 0, readRows(rs)
 	for _, r := range rs {
 		prefixes += r.prefix
 	}
 	for _, r := range rs {
-		for _, row := range r.p.last(0) {
-			read = append(read, at+r.prefix+row)
-			readNorm = append(readNorm, prefixes+suffixes+row)
-		}
-		at += r.all()
+		readNorm = append(readNorm, r.p.last(prefixes+suffixes)...)
 		suffixes += r.p.rows()
 		counts = append(counts, len(r.p.start))
 	}
@@ -442,12 +463,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
 		}
 	}
-	y := b.rest(x.Rows(g.Ints(read...)), join(attended))
-	f := t.head(b.tower, y)
-	if len(rs) == 1 {
-		return []graph.Node{f}
-	}
-	return f.Split(0, counts...)
+	return b.rest(x.Rows(g.Ints(read...)), join(attended))
 }
 
 // attendLast returns attention with one query per class, q [C,width], as [C,width].

@@ -47,7 +47,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	sum := map[node]node{}
 	add := func(n, d node) {
 		if old, ok := sum[n]; ok {
-			d = old.Add(d)
+			d = ops.Sum(old, d)
 		}
 		sum[n] = d
 	}

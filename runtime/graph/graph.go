@@ -62,6 +62,14 @@ func (g *Graph) UseKernels() { g.own = true }
 // HasKernels reports whether operators of the domain Kernels are allowed.
 func (g *Graph) HasKernels() bool { return g.own }
 
+// KernelRows reports whether an operator of the domain Kernels can and should take the rows of n. ONNX Runtime computes
+// values that depend on no input once, but only with operators of its own.
+func (n Node) KernelRows() bool {
+	s := n.Shape()
+	return n.Graph().HasKernels() && n.DType() == Float && len(s) > 0 && s[len(s)-1].Static() &&
+		s[len(s)-1].N%KernelWidth == 0 && len(Inputs(n)) > 0
+}
+
 // Err returns the first error of building the graph, or nil.
 func (g *Graph) Err() error { return g.err }
 

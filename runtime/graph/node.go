@@ -163,7 +163,12 @@ func (n Node) MeanKeep(axes ...int) Node { return n.reduce("ReduceMean", 1, axes
 func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).AddScalar(tiny).Sqrt() }
 
 // L2Normalize divides by the Euclidean norm over the last axis.
-func (n Node) L2Normalize() Node { return n.Div(n.Square().SumKeep(-1).AddScalar(tiny).Sqrt()) }
+func (n Node) L2Normalize() Node {
+	if n.KernelRows() {
+		return n.Graph().ApplyN(Kernels, "Unit", nil, 2, n)[0]
+	}
+	return n.Div(n.Square().SumKeep(-1).AddScalar(tiny).Sqrt())
+}
 
 // tiny keeps the gradient of a norm finite at zero; it is below float32 resolution of any norm above 1e-11.
 const tiny = 1e-30
@@ -206,6 +211,9 @@ func OneHot(index Node, depth int) Node {
 
 // CrossEntropy returns the mean over the batch of -log softmax(logits [B,C])[label [B]].
 func CrossEntropy(logits, label Node) Node {
+	if g := logits.Graph(); g.HasKernels() && logits.DType() == Float && label.DType() == Int64 && logits.Rank() == 2 {
+		return g.ApplyN(Kernels, "CrossEntropy", nil, 2, logits, label)[0]
+	}
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
 }
 

@@ -55,9 +55,10 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 	if (!s) return wrong(t, "out of memory");
 	*s = (state){t, o, 1, 0, 0, 1};
 	*out = s;
-	if (o->kind == PRODUCT)
-		return !formAt(level, 0) ? wrong(t, "product: this processor has no AVX2, AVX-512 or NEON") :
-			((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
+	if (o->kind == PRODUCT && !formAt(level, 0)) return wrong(t, "product: this processor has no AVX2, AVX-512 or NEON");
+	if (o->kind == PRODUCT || o->kind == NORM)
+		return ((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info,
+			o->kind == NORM ? "epsilon" : "alpha", &s->scale);
 	int spans = o->kind == ATTENTION || o->kind == ATTENTION_GRAD;
 	if (!spans && o->kind != SEQUENCES && o->kind != SEQUENCES_GRAD) return NULL;
 	void *(*get)(const void *, const char *, int64_t *) = (void *(*)(const void *, const char *, int64_t *))
@@ -107,35 +108,38 @@ static void *computeState(void *data, void *context) {
 	table t = s->t;
 	const partFunc run = operators[level][s->op->kind];
 	job j = {.heads = s->heads, .keys = s->keys, .length = s->length, .scale = s->scale};
-	int64_t shape[5][MOST];
-	size_t rank[5];
+	int64_t shape[6][MOST];
+	size_t rank[6];
 	int attends = s->op->kind == ATTENTION || s->op->kind == ATTENTION_GRAD;
 	int whole = s->op->kind == SEQUENCES || s->op->kind == SEQUENCES_GRAD, backwards = s->op->in > 1;
 	for (size_t i = 0; i < s->op->in; i++) {
 		void *p = NULL, *status = tensor(t, context, i, &p, &rank[i], shape[i]);
 		if (status) return status;
 		if (attends && i == 1) j.spans = p;
+		else if (s->op->kind == CROSS_ENTROPY && i == 1) j.labels = p;
 		else j.in[i] = p;
 	}
-	j.rows = shape[0][0];
-	j.width = count(shape[0]) / (j.rows ? j.rows : 1);
+	j.width = rank[0] ? shape[0][rank[0] - 1] : 1;
+	j.rows = j.width ? count(shape[0]) / j.width : 0;
 	if (attends) {
-		j.width /= 3;
-		if (s->heads < 1 || s->keys < 1 || s->keys % L || s->keys > 4096 || count(shape[0]) != 3 * j.rows * j.width ||
-			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST || count(shape[1]) != 4 * j.rows ||
-			(s->op->in == 4 && (count(shape[2]) != j.rows * s->heads * s->keys || count(shape[3]) != j.rows * j.width)))
+		j.width /= 3, j.queries = shape[1][0];
+		if (s->heads < 1 || s->keys < 1 || s->keys % L || s->keys > 4096 || rank[0] != 2 || shape[0][1] != 3 * j.width ||
+			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST || count(shape[1]) != SPANS * j.queries ||
+			(s->op->in == 4 && (count(shape[2]) != j.queries * s->heads * s->keys ||
+				count(shape[3]) != j.queries * j.width)))
 			return wrong(t, "attention: shapes, heads and keys do not fit");
-		for (int64_t r = 0; r < j.rows; r++) {
-			const int64_t *p = j.spans + 4 * r;
+		for (int64_t r = 0; r < j.queries; r++) {
+			const int64_t *p = j.spans + SPANS * r;
 			if (p[0] < 0 || p[0] > p[1] || p[1] > j.rows || p[2] < 0 || p[2] > p[3] || p[3] > j.rows ||
-				p[1] - p[0] + p[3] - p[2] > s->keys || p[1] - p[0] + p[3] - p[2] < 1)
+				p[1] - p[0] + p[3] - p[2] > s->keys || p[1] - p[0] + p[3] - p[2] < 1 || p[4] < 0 || p[4] >= j.rows)
 				return wrong(t, "attention: spans do not fit");
 		}
 		j.units = j.heads;
-		j.parts = j.rows * s->keys * j.width < (s->op->kind == ATTENTION ? LARGE : LARGE / 2) ? 1 : j.heads;
+		j.parts = j.queries * s->keys * j.width < (s->op->kind == ATTENTION ? LARGE : LARGE / 2) ? 1 : j.heads;
 	} else if (whole) {
 		j.width /= 3;
-		if (s->heads < 1 || s->length < 1 || s->length > 4096 || j.rows % s->length || count(shape[0]) != 3 * j.rows * j.width ||
+		if (s->heads < 1 || s->length < 1 || s->length > 4096 || j.rows % s->length || rank[0] != 2 ||
+			shape[0][1] != 3 * j.width ||
 			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST ||
 			(backwards && count(shape[1]) != j.rows * j.width))
 			return wrong(t, "attention of sequences: shapes, heads and rows do not fit");
@@ -145,30 +149,44 @@ static void *computeState(void *data, void *context) {
 		j.roomOfPart = 2 * j.keys * (j.width / j.heads + GROUP);
 		if (!(j.room = malloc((j.parts ? j.parts : 1) * j.roomOfPart * sizeof *j.room))) return wrong(t, "out of memory");
 	} else if (s->op->kind == PRODUCT) {
-		j.width = rank[0] ? shape[0][rank[0] - 1] : 0;
-		j.rows = j.width ? count(shape[0]) / j.width : 0;
 		j.columns = shape[1][0] * shape[1][2];
 		for (size_t i = 0; (j.form = formAt(level, i)) && j.form->panel != shape[1][2]; i++)
 			;
-		if (j.width < 1 || shape[1][1] != j.width || !j.form || rank[1] != 3 ||
-			(j.in[2] && count(shape[2]) != j.columns))
+		if (j.width < 1 || shape[1][1] != j.width || !j.form || rank[0] < 1 || rank[1] != 3 ||
+			(j.in[2] && count(shape[2]) != j.columns) || (j.in[3] && count(shape[3]) != j.rows * j.columns))
 			return wrong(t, "product: shapes do not fit");
 		j.units = shape[1][0];
 		j.parts = j.rows * j.width * j.columns < LARGE ? 1 : j.units < 16 ? j.units : 16;
+	} else if (s->op->kind == CROSS_ENTROPY) {
+		if (rank[0] != 2 || count(shape[1]) != j.rows) return wrong(t, "cross entropy: shapes do not fit");
+		for (int64_t r = 0; r < j.rows; r++)
+			if (j.labels[r] < 0 || j.labels[r] >= j.width) return wrong(t, "cross entropy: a label is no class");
+		j.parts = 1;
 	} else {
-		size_t last = s->op->in - 1;
-		if (j.width % L || count(shape[1]) != j.width || (last > 1 && count(shape[last]) != count(shape[0])) ||
-			(last == 4 && (count(shape[2]) != j.rows || count(shape[3]) != j.rows)))
-			return wrong(t, "shapes do not fit");
+		int64_t all = count(shape[0]);
+		int fits = s->op->kind == SUM || j.width % L == 0; // other inputs fit too
+		switch (s->op->kind) {
+		case SUM: fits = fits && count(shape[1]) == all; break;
+		case UNIT_GRAD: fits = fits && count(shape[1]) == j.rows && count(shape[2]) == all; break;
+		case BIAS_GELU_GRAD: fits = fits && count(shape[2]) == all; // fall through
+		case BIAS_GELU: fits = fits && count(shape[1]) == j.width; break;
+		case NORM: fits = fits && count(shape[1]) == j.width && count(shape[2]) == j.width; break;
+		case NORM_GRAD: fits = fits && count(shape[1]) == j.width && count(shape[2]) == j.rows &&
+			count(shape[3]) == j.rows && count(shape[4]) == all && (!j.in[5] || count(shape[5]) == all);
+		}
+		if (!fits) return wrong(t, "shapes do not fit");
 		j.units = j.rows;
 		j.parts = j.rows * j.width < LARGE / 16 ? 1 : 16;
 	}
-	int64_t out[2] = {j.rows, j.width}, weights[3] = {j.rows, s->heads, s->keys};
-	if (s->op->kind == ATTENTION_GRAD || s->op->kind == SEQUENCES_GRAD) out[1] *= 3;
+	int64_t weights[3] = {j.queries, s->heads, s->keys};
+	if (s->op->kind == ATTENTION) shape[0][0] = j.queries;
+	if (s->op->kind == ATTENTION || s->op->kind == SEQUENCES) shape[0][rank[0] - 1] = j.width;
 	if (s->op->kind == PRODUCT) shape[0][rank[0] - 1] = j.columns;
-	void *status = s->op->kind == PRODUCT ? result(t, context, 0, shape[0], rank[0], &j.out[0]) :
-		result(t, context, 0, out, 2, &j.out[0]);
+	void *status = result(t, context, 0, shape[0], s->op->kind == CROSS_ENTROPY ? 0 : rank[0], &j.out[0]);
 	if (!status && s->op->kind == ATTENTION) status = result(t, context, 1, weights, 3, &j.out[1]);
+	if (s->op->kind == UNIT || s->op->kind == NORM) shape[0][rank[0] - 1] = 1;
+	for (size_t i = 1; !status && i < s->op->out && s->op->kind != ATTENTION; i++)
+		status = result(t, context, i, shape[0], rank[0], &j.out[i]);
 	if (!status && j.parts == 1) run(&j, 0);
 	else if (!status)
 		status = ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(
@@ -180,12 +198,14 @@ static void *computeState(void *data, void *context) {
 static const char *name(const op *o) { return o->called; }
 static const char *provider(const op *o) { return (void)o, "CPUExecutionProvider"; }
 static int inputType(const op *o, size_t i) { // 1: float32, 7: int64
-	return (o->kind == ATTENTION || o->kind == ATTENTION_GRAD) && i == 1 ? 7 : 1;
+	return (o->kind == ATTENTION || o->kind == ATTENTION_GRAD || o->kind == CROSS_ENTROPY) && i == 1 ? 7 : 1;
 }
 static int outputType(const op *o, size_t i) { return (void)o, (void)i, 1; }
 static size_t inputs(const op *o) { return o->in; }
 static size_t outputs(const op *o) { return o->out; }
-static int optional(const op *o, size_t i) { return o->kind == PRODUCT && i > 1; } // 0: required, 1: optional
+static int optional(const op *o, size_t i) { // 0: required, 1: optional
+	return o->kind == PRODUCT ? i > 1 : o->kind == NORM_GRAD && i > 4;
+}
 static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
 static int one(const op *o) { return (void)o, 1; }
 
@@ -196,12 +216,17 @@ static int one(const op *o) { return (void)o, 1; }
 static const op ops[] = {
 	OP("BiasQuickGelu", 2, 1, BIAS_GELU),
 	OP("BiasQuickGeluGrad", 3, 1, BIAS_GELU_GRAD),
-	OP("LayerNormGrad", 5, 1, NORM_GRAD),
+	OP("LayerNorm", 3, 3, NORM),
+	OP("LayerNormGrad", 6, 1, NORM_GRAD),
+	OP("Sum", 2, 1, SUM),
+	OP("Unit", 1, 2, UNIT),
+	OP("UnitGrad", 3, 1, UNIT_GRAD),
+	OP("CrossEntropy", 2, 2, CROSS_ENTROPY),
 	OP("Attention", 2, 2, ATTENTION),
 	OP("AttentionGrad", 4, 1, ATTENTION_GRAD),
 	OP("SequenceAttention", 1, 1, SEQUENCES),
 	OP("SequenceAttentionGrad", 2, 1, SEQUENCES_GRAD),
-	OP("Product", 3, 1, PRODUCT),
+	OP("Product", 4, 1, PRODUCT),
 };
 
 void *newDomain(table t, int ofProcessor, void **domain) {

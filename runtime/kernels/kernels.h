@@ -14,16 +14,17 @@
 
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
 
-// The width of a head is a multiple of L, at most WIDEST times. Attention processes GROUP rows at once.
-enum { L = 16, WIDEST = 8, GROUP = 4 };
+// The width of a head is a multiple of L, at most WIDEST times. Attention processes GROUP rows at once. SPANS are the
+// numbers that describe a query: the begin and end of two spans of rows that it attends to, and its own row.
+enum { L = 16, WIDEST = 8, GROUP = 4, SPANS = 5 };
 
 // job is one run of an operator. Its parts run on several threads.
 typedef struct {
-	const float *in[5];
-	const int64_t *spans;
-	float *out[2];
+	const float *in[6];
+	const int64_t *spans, *labels;
+	float *out[3];
 	int64_t rows, width; // of the first input; for attention: number of tokens, width of the queries
-	int64_t heads, keys, length; // length: rows of a sequence
+	int64_t queries, heads, keys, length; // length: rows of a sequence
 	int64_t columns;             // of a product
 	const form *form;            // of a product
 	float scale;
@@ -38,11 +39,12 @@ INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
 	*to = j->units * ((int64_t)i + 1) / j->parts;
 }
 
-// product computes scale * x w (+ bias) for the inputs [x, packed w, optional bias] (product.c).
+// product computes scale * x w (+ bias) (+ plus): inputs [x, packed w, optional bias, optional plus] (product.c).
 void product(void *data, size_t part);
 
 typedef void (*partFunc)(void *job, size_t part);
 
 // Functions for each instruction set (operators.h, plain.c, avx2.c, avx512.c), by operator.
-enum { BIAS_GELU, BIAS_GELU_GRAD, NORM_GRAD, ATTENTION, ATTENTION_GRAD, SEQUENCES, SEQUENCES_GRAD, PRODUCT };
+enum { BIAS_GELU, BIAS_GELU_GRAD, NORM, NORM_GRAD, SUM, UNIT, UNIT_GRAD, CROSS_ENTROPY, ATTENTION, ATTENTION_GRAD, SEQUENCES,
+	SEQUENCES_GRAD, PRODUCT };
 extern const partFunc plainOperators[], avx2Operators[], avx512Operators[];

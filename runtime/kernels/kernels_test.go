@@ -25,7 +25,7 @@ func step(heads, rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	g := graph.New()
 	g.UseKernels()
 	x, feeds := g.Input("x", graph.Float, graph.Static(rows, 3*width)), tensor.Map{"x": tensor.New(rows, 3*width),
-		"spans": tensor.OfInts(spans, rows, 4)}
+		"spans": tensor.OfInts(spans, rows, 5)}
 	for i := range feeds["x"].Data {
 		feeds["x"].Data[i] = float32(math.Sin(float64(i)))
 	}
@@ -35,7 +35,7 @@ func step(heads, rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	normed := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
 	spanned := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	y := g.ApplyN(graph.Kernels, "Attention", spanned, 2, normed,
-		g.Input("spans", graph.Int64, graph.Static(rows, 4)))[0]
+		g.Input("spans", graph.Int64, graph.Static(rows, 5)))[0]
 	whole := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(min(rows, 50))}
 	y = y.Add(g.Apply(graph.Kernels, "SequenceAttention", whole, normed))
 	y = g.Apply(graph.Kernels, "BiasQuickGelu", nil, y, vector(width, 0.2))
@@ -51,7 +51,7 @@ func manyRows(t *testing.T, heads, threads int) tensor.Map {
 	const rows = 1000
 	var spans []int64
 	for i := range int64(rows) {
-		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1))
+		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1), i)
 	}
 	outputs, feeds := step(heads, rows, spans)
 	model, err := graph.Model(outputs...)
@@ -127,7 +127,7 @@ func TestKernelsOfEverySet(t *testing.T) {
 
 // NaN propagates, so that checks for finite values further up see it.
 func TestKernelsKeepNaN(t *testing.T) {
-	outputs, feeds := step(4, 2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
+	outputs, feeds := step(4, 2, []int64{0, 1, 0, 0, 0, 0, 1, 1, 2, 1})
 	model, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
@@ -148,9 +148,9 @@ func TestKernelsKeepNaN(t *testing.T) {
 
 // Spans come from a graph, which may be a stranger's, so the kernels check them.
 func TestKernelsRefuseSpans(t *testing.T) {
-	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},
-		{0, 1, math.MinInt64, 1}} {
-		outputs, feeds := step(4, 2, append([]int64{0, 1, 0, 0}, spans...))
+	for _, spans := range [][]int64{{0, 3, 0, 0, 1}, {-1, 1, 0, 0, 1}, {0, 0, 1, 1, 1}, {2, 1, 0, 2, 1},
+		{0, 1, 1, 1 << 62, 1}, {0, 1, math.MinInt64, 1, 1}, {0, 1, 0, 0, 2}, {0, 1, 0, 0, -1}} {
+		outputs, feeds := step(4, 2, append([]int64{0, 1, 0, 0, 0}, spans...))
 		model, err := graph.Model(outputs...)
 		if err != nil {
 			t.Fatal(err)

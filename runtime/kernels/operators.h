@@ -3,6 +3,7 @@
 // does not depend on the number of threads, so results are the same for any number of threads.
 //
 // Before the #include, a file defines TARGET (an attribute of functions) and WIDTH (numbers in a register).
+#include <math.h>
 #include <string.h>
 
 #define FUNCTION INLINE TARGET
@@ -98,7 +99,40 @@ static TARGET void biasGeluGrad(void *data, size_t i) {
 		}
 }
 
-// normGrad computes the gradient of layer norm with respect to x, for the inputs [x, gain, mean, 1/deviation, dy].
+// norm computes layer norm, for the inputs [x, gain, bias]. Other outputs are mean and 1/deviation of each row.
+static TARGET void norm(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++) {
+		const float *x = j->in[0] + r * w;
+		vec total[N] = {0}, squares[N] = {0};
+		for (int64_t c = 0; c < w; c += L)
+			EACH(v, N) total[v] += load(x + c + WIDTH * v);
+		float mean = sum(total) / w;
+		for (int64_t c = 0; c < w; c += L)
+			EACH(v, N) {
+				vec d = load(x + c + WIDTH * v) - mean;
+				squares[v] += d * d;
+			}
+		float inverse = 1 / __builtin_sqrtf(sum(squares) / w + j->scale);
+		for (int64_t c = 0; c < w; c += WIDTH)
+			store(j->out[0] + r * w + c, (load(x + c) - mean) * inverse * load(j->in[1] + c) + load(j->in[2] + c));
+		j->out[1][r] = mean, j->out[2][r] = inverse;
+	}
+}
+
+// plus computes x + y for the inputs [x, y].
+static TARGET void plus(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to;
+	part(j, i, &from, &to);
+	for (int64_t c = from * j->width; c < to * j->width; c++)
+		j->out[0][c] = j->in[0][c] + j->in[1][c];
+}
+
+// normGrad computes the gradient of layer norm with respect to x (+ plus), for the inputs [x, gain, mean, 1/deviation,
+// dy, optional plus].
 static TARGET void normGrad(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
@@ -114,9 +148,75 @@ static TARGET void normGrad(void *data, size_t i) {
 				along[v] += g * (load(x + c + WIDTH * v) - mean);
 			}
 		float a = sum(plain) / w, b = sum(along) / w * inverse * inverse;
-		for (int64_t c = 0; c < w; c += WIDTH)
-			store(j->out[0] + r * w + c, (load(dy + c) * load(gain + c) - a - (load(x + c) - mean) * b) * inverse);
+		for (int64_t c = 0; c < w; c += WIDTH) {
+			vec d = (load(dy + c) * load(gain + c) - a - (load(x + c) - mean) * b) * inverse;
+			if (j->in[5]) d += load(j->in[5] + r * w + c);
+			store(j->out[0] + r * w + c, d);
+		}
 	}
+}
+
+// unit divides each row of x by its Euclidean norm. Outputs are these rows, and 1/norm of each.
+static TARGET void unit(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++) {
+		vec squares[N] = {0};
+		for (int64_t c = 0; c < w; c += L)
+			EACH(v, N) {
+				vec x = load(j->in[0] + r * w + c + WIDTH * v);
+				squares[v] += x * x;
+			}
+		float inverse = 1 / __builtin_sqrtf(sum(squares) + 1e-30f); // finite for a row of zeros
+		for (int64_t c = 0; c < w; c += WIDTH)
+			store(j->out[0] + r * w + c, load(j->in[0] + r * w + c) * inverse);
+		j->out[1][r] = inverse;
+	}
+}
+
+// unitGrad computes the gradient of unit with respect to x, for its outputs and dy: the inputs [y, 1/norm, dy].
+static TARGET void unitGrad(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++) {
+		const float *y = j->in[0] + r * w, *dy = j->in[2] + r * w;
+		vec along[N] = {0};
+		for (int64_t c = 0; c < w; c += L)
+			EACH(v, N) along[v] += load(y + c + WIDTH * v) * load(dy + c + WIDTH * v);
+		float a = sum(along);
+		for (int64_t c = 0; c < w; c += WIDTH)
+			store(j->out[0] + r * w + c, (load(dy + c) - load(y + c) * a) * j->in[1][r]);
+	}
+}
+
+// crossEntropy computes the mean over rows of -log softmax(x)[label], and its gradient with respect to x.
+static TARGET void crossEntropy(void *data, size_t i) {
+	const job *j = data;
+	int64_t w = j->width;
+	double loss = 0;
+	for (int64_t r = 0; r < j->rows; r++) {
+		const float *x = j->in[0] + r * w;
+		float *d = j->out[1] + r * w, most = x[0];
+		for (int64_t c = 1; c < w; c++)
+			most = x[c] > most ? x[c] : most;
+		for (int64_t c = 0; c < w; c += WIDTH) {
+			size_t bytes = (w - c < WIDTH ? w - c : WIDTH) * sizeof *x;
+			vec e = {0};
+			memcpy(&e, x + c, bytes);
+			e = expo(e - most);
+			memcpy(d + c, &e, bytes);
+		}
+		double total = 0;
+		for (int64_t c = 0; c < w; c++)
+			total += d[c];
+		loss += log(total) + most - x[j->labels[r]];
+		for (int64_t c = 0; c < w; c++)
+			d[c] = (d[c] / total - (c == j->labels[r])) / j->rows;
+	}
+	j->out[0][0] = loss / j->rows;
+	(void)i;
 }
 
 // head holds the pointers and strides of one head of attention.
@@ -141,28 +241,40 @@ FUNCTION head headOf(const job *j, int64_t h, int64_t d, int backwards) {
 	return x;
 }
 
-// weigh replaces the scores of a row's n keys by their softmax. Elements from n to keys become about 1e-38; they are
-// not read.
-FUNCTION void weigh(float *p, int64_t n, int64_t keys) {
-	for (int64_t i = n; i < keys; i++)
-		p[i] = p[0];
-	vec most = load(p);
-	for (int64_t i = WIDTH; i < keys; i += WIDTH)
-		most = larger(most, load(p + i));
-	float m = most[0];
-	EACH(i, WIDTH) m = most[i] > m ? most[i] : m;
-	for (int64_t i = n; i < keys; i++)
-		p[i] = -3e38f;
-	vec total[N] = {0};
-	for (int64_t i = 0; i < keys; i += L)
-		EACH(v, N) {
-			vec e = expo(load(p + i + WIDTH * v) - m);
-			store(p + i + WIDTH * v, e);
-			total[v] += e;
+// largest returns the largest part of x.
+FUNCTION float largest(vec x) {
+	float p[WIDTH];
+	store(p, x);
+	for (int half = WIDTH / 2; half > 0; half /= 2)
+		for (int i = 0; i < half; i++)
+			p[i] = p[i + half] > p[i] ? p[i + half] : p[i];
+	return p[0];
+}
+
+// weigh replaces the scores of n[i] keys by their softmax, in some rows i of p. Elements from n[i] to keys become about
+// 1e-38; they are not read.
+FUNCTION void weigh(float *p, int64_t next, const int rows, const int64_t *n, int64_t keys) {
+	vec most[GROUP], total[GROUP][N] = {0};
+	float m[GROUP], inverse[GROUP];
+	for (int i = 0; i < rows; i++)
+		for (int64_t k = n[i]; k < keys; k++)
+			p[next * i + k] = p[next * i];
+	EACH(i, rows) most[i] = load(p + next * i);
+	for (int64_t k = WIDTH; k < keys; k += WIDTH)
+		EACH(i, rows) most[i] = larger(most[i], load(p + next * i + k));
+	EACH(i, rows) m[i] = largest(most[i]);
+	for (int i = 0; i < rows; i++)
+		for (int64_t k = n[i]; k < keys; k++)
+			p[next * i + k] = -3e38f;
+	for (int64_t k = 0; k < keys; k += L)
+		EACH(v, N) EACH(i, rows) {
+			vec e = expo(load(p + next * i + k + WIDTH * v) - m[i]);
+			store(p + next * i + k + WIDTH * v, e);
+			total[i][v] += e;
 		}
-	float inverse = 1 / sum(total);
-	for (int64_t i = 0; i < keys; i += WIDTH)
-		store(p + i, load(p + i) * inverse);
+	EACH(i, rows) inverse[i] = 1 / sum(total[i]);
+	for (int64_t k = 0; k < keys; k += WIDTH)
+		EACH(i, rows) store(p + next * i + k, load(p + next * i + k) * inverse[i]);
 }
 
 // scores computes p[i,k] = scale * x[i] · m[from+k] for some rows i of x and the rows [from,to) of m.
@@ -233,44 +345,51 @@ FUNCTION void spread(const float *x, int64_t next, const int rows, float *m, int
 		spreadBlocks(x + L * b, next, rows, m + L * b, row, from, to, p, nextP, 1);
 }
 
-// together returns GROUP if the GROUP rows from r on have the same first span, else 1.
+// together returns GROUP if the GROUP queries from r on have the same first span, else 1.
 FUNCTION int together(const job *j, int64_t r) {
-	const int64_t *s = j->spans + 4 * r;
+	const int64_t *s = j->spans + SPANS * r;
 	int n = 1;
-	while (n < GROUP && r + n < j->rows && s[4 * n] == s[0] && s[4 * n + 1] == s[1])
+	while (n < GROUP && r + n < j->queries && s[SPANS * n] == s[0] && s[SPANS * n + 1] == s[1])
 		n++;
 	return n == GROUP ? GROUP : 1;
 }
 
-// attend computes attention of one head for some rows with the same first span: weights, and weighted sums of values.
+// asked copies the queries of some entries of spans.
+FUNCTION void asked(head h, const int64_t *s, const int rows, const int blocks, float *q) {
+	EACH(i, rows) memcpy(q + L * blocks * i, h.q + h.row * s[SPANS * i + 4], L * blocks * sizeof *q);
+}
+
+// attend computes attention of one head for some queries with the same first span: weights, weighted sums of values.
 FUNCTION void attend(const job *j, head h, int64_t r, const int rows, const int blocks) {
-	const int64_t *s = j->spans + 4 * r;
-	int64_t n = s[1] - s[0];
-	float *p = h.p + h.weights * r, *y = h.y + h.out * r;
-	scores(h.q + h.row * r, h.row, rows, h.key, h.row, s[0], s[1], h.scale, p, h.weights, blocks);
+	const int64_t *s = j->spans + SPANS * r;
+	int64_t n = s[1] - s[0], d = L * blocks, all[GROUP];
+	float *p = h.p + h.weights * r, *y = h.y + h.out * r, q[GROUP * L * WIDEST];
+	asked(h, s, rows, blocks, q);
+	scores(q, d, rows, h.key, h.row, s[0], s[1], h.scale, p, h.weights, blocks);
 	for (int i = 0; i < rows; i++) {
-		const int64_t *own = s + 4 * i + 2;
-		scores(h.q + h.row * (r + i), 0, 1, h.key, h.row, own[0], own[1], h.scale, p + h.weights * i + n, 0, blocks);
+		const int64_t *own = s + SPANS * i + 2;
+		scores(q + d * i, 0, 1, h.key, h.row, own[0], own[1], h.scale, p + h.weights * i + n, 0, blocks);
 	}
-	for (int i = 0; i < rows; i++)
-		weigh(p + h.weights * i, n + s[4 * i + 3] - s[4 * i + 2], h.keys);
+	EACH(i, rows) all[i] = n + s[SPANS * i + 3] - s[SPANS * i + 2];
+	weigh(p, h.weights, rows, all, h.keys);
 	gather(y, h.out, rows, h.value, h.row, s[0], s[1], p, h.weights, 1, blocks);
 	for (int i = 0; i < rows; i++) {
-		const int64_t *own = s + 4 * i + 2;
+		const int64_t *own = s + SPANS * i + 2;
 		gather(y + h.out * i, 0, 1, h.value, h.row, own[0], own[1], p + h.weights * i + n, 0, 0, blocks);
 	}
 }
 
 // attendGrad computes the gradient of attend with respect to query, key and value; d has space for rows x keys numbers.
 FUNCTION void attendGrad(const job *j, head h, int64_t r, const int rows, const int blocks, float *d) {
-	const int64_t *s = j->spans + 4 * r;
-	int64_t n = s[1] - s[0];
-	const float *p = h.p + h.weights * r, *dy = h.dy + h.out * r, *q = h.q + h.row * r;
-	float *dq = h.dq + h.row * r;
+	const int64_t *s = j->spans + SPANS * r;
+	int64_t n = s[1] - s[0], width = L * blocks;
+	const float *p = h.p + h.weights * r, *dy = h.dy + h.out * r;
+	float q[GROUP * L * WIDEST], dq[GROUP * L * WIDEST];
+	asked(h, s, rows, blocks, q);
 	scores(dy, h.out, rows, h.value, h.row, s[0], s[1], 1, d, h.keys, blocks);
 	spread(dy, h.out, rows, h.dvalue, h.row, s[0], s[1], p, h.weights, blocks);
 	for (int i = 0; i < rows; i++) {
-		const int64_t *own = s + 4 * i + 2;
+		const int64_t *own = s + SPANS * i + 2;
 		int64_t all = n + own[1] - own[0];
 		scores(dy + h.out * i, 0, 1, h.value, h.row, own[0], own[1], 1, d + h.keys * i + n, 0, blocks);
 		spread(dy + h.out * i, 0, 1, h.dvalue, h.row, own[0], own[1], p + h.weights * i + n, 0, blocks);
@@ -280,25 +399,29 @@ FUNCTION void attendGrad(const job *j, head h, int64_t r, const int rows, const 
 		for (int64_t k = 0; k < all; k++)
 			d[h.keys * i + k] = p[h.weights * i + k] * (d[h.keys * i + k] - along) * h.scale;
 	}
-	gather(dq, h.row, rows, h.key, h.row, s[0], s[1], d, h.keys, 1, blocks);
-	spread(q, h.row, rows, h.dkey, h.row, s[0], s[1], d, h.keys, blocks);
+	gather(dq, width, rows, h.key, h.row, s[0], s[1], d, h.keys, 1, blocks);
+	spread(q, width, rows, h.dkey, h.row, s[0], s[1], d, h.keys, blocks);
 	for (int i = 0; i < rows; i++) {
-		const int64_t *own = s + 4 * i + 2;
-		gather(dq + h.row * i, 0, 1, h.key, h.row, own[0], own[1], d + h.keys * i + n, 0, 0, blocks);
-		spread(q + h.row * i, 0, 1, h.dkey, h.row, own[0], own[1], d + h.keys * i + n, 0, blocks);
+		const int64_t *own = s + SPANS * i + 2;
+		gather(dq + width * i, 0, 1, h.key, h.row, own[0], own[1], d + h.keys * i + n, 0, 0, blocks);
+		spread(q + width * i, 0, 1, h.dkey, h.row, own[0], own[1], d + h.keys * i + n, 0, blocks);
+		float *to = h.dq + h.row * s[SPANS * i + 4];
+		for (int64_t c = 0; c < width; c += WIDTH)
+			store(to + c, load(to + c) + load(dq + width * i + c));
 	}
 }
 
-// eachRow goes over the rows of a head, several at a time where they share their first span.
-FUNCTION void eachRow(const job *j, int64_t i, const int blocks, int backwards) {
+// eachQuery goes over the queries of a head, several at a time where they share their first span.
+FUNCTION void eachQuery(const job *j, int64_t i, const int blocks, int backwards) {
 	head h = headOf(j, i, L * blocks, backwards);
 	float d[GROUP * j->keys];
 	if (backwards)
 		for (int64_t r = 0; r < j->rows; r++) {
+			memset(h.dq + h.row * r, 0, L * blocks * sizeof *h.dq);
 			memset(h.dkey + h.row * r, 0, L * blocks * sizeof *h.dkey);
 			memset(h.dvalue + h.row * r, 0, L * blocks * sizeof *h.dvalue);
 		}
-	for (int64_t r = 0, n; r < j->rows; r += n) {
+	for (int64_t r = 0, n; r < j->queries; r += n) {
 		n = together(j, r);
 		if (backwards && n == GROUP) attendGrad(j, h, r, GROUP, blocks, d);
 		else if (backwards) attendGrad(j, h, r, 1, blocks, d);
@@ -311,14 +434,16 @@ FUNCTION void eachHead(const job *j, size_t i, int backwards) {
 	int64_t from, to, blocks = j->width / j->heads / L;
 	part(j, i, &from, &to);
 	for (; from < to; from++)
-		if (blocks == 4) // with a constant the compiler unrolls the loops
-			eachRow(j, from, 4, backwards);
-		else
-			eachRow(j, from, blocks, backwards);
+		switch (blocks) { // with a constant the compiler unrolls the loops
+		case 2: eachQuery(j, from, 2, backwards); break;
+		case 4: eachQuery(j, from, 4, backwards); break;
+		default: eachQuery(j, from, blocks, backwards);
+		}
 }
 
-// attention computes attention for the inputs [qkv, spans]: the query of each row attends to the keys and values of two
-// spans of rows. Outputs are the weighted sums of values [rows,width] and the weights [rows,heads,keys].
+// attention computes attention for the inputs [qkv, spans]: each entry of spans names two spans of rows, to whose keys
+// and values the query of a fifth row attends. Outputs are the weighted sums of values [queries,width] and the weights
+// [queries,heads,keys].
 static TARGET void attention(void *data, size_t i) { eachHead(data, i, 0); }
 
 // attentionGrad computes the gradient of attention with respect to qkv, for the inputs [qkv, spans, weights, dy].
@@ -361,11 +486,10 @@ FUNCTION void against(const float *x, int64_t next, const int rows, const float 
 // ofRows computes some rows from r on of a sequence of n: their weighted sums of values, or (backwards) their part of
 // the gradient. room holds the transposed keys and values, then the weights of the rows and the gradients of the weights.
 FUNCTION void ofRows(head h, int64_t n, int64_t r, const int rows, const int blocks, int backwards, float *room) {
-	int64_t keys = h.keys, all = L * blocks * keys;
+	int64_t keys = h.keys, all = L * blocks * keys, length[GROUP] = {n, n, n, n};
 	float *p = room + 2 * all, *d = p + GROUP * keys;
 	against(h.q + h.row * r, h.row, rows, room, keys, h.scale, p, blocks);
-	for (int i = 0; i < rows; i++)
-		weigh(p + keys * i, n, keys);
+	weigh(p, keys, rows, length, keys);
 	if (!backwards) {
 		gather(h.y + h.out * r, h.out, rows, h.value, h.row, 0, n, p, keys, 1, blocks);
 		return;
@@ -424,4 +548,5 @@ static TARGET void sequences(void *data, size_t i) { eachHeadOfSequences(data, i
 // sequencesGrad computes the gradient of sequences with respect to qkv, for the inputs [qkv, dy].
 static TARGET void sequencesGrad(void *data, size_t i) { eachHeadOfSequences(data, i, 1); }
 
-const partFunc OPERATORS[] = {biasGelu, biasGeluGrad, normGrad, attention, attentionGrad, sequences, sequencesGrad, product};
+const partFunc OPERATORS[] = {biasGelu, biasGeluGrad, norm, normGrad, plus, unit, unitGrad, crossEntropy, attention,
+	attentionGrad, sequences, sequencesGrad, product};

@@ -14,7 +14,7 @@ enum { DEEP = 512, LINE = 64, NUMBERS = LINE / sizeof(float) };
 // tile computes some rows of one panel of y from k rows of the panel of w. It adds to y unless these k rows are the
 // first ones. Each of its k steps prefetches from next, then advances next by step bytes.
 typedef struct tile {
-	const float *x, *w, *bias;
+	const float *x, *w, *bias, *plus;
 	float *y;
 	int64_t nextX, nextY, k;
 	const char *next;
@@ -124,6 +124,7 @@ static void panel(const job *j, int64_t p, int64_t from, int64_t to, int64_t k) 
 	for (int64_t i = 0; i < tiles; i++) {
 		int64_t rows = (to - at + tiles - i - 1) / (tiles - i);
 		t.x = j->in[0] + at * j->width + k, t.y = j->out[0] + at * j->columns + p * f->panel;
+		if (j->in[3]) t.plus = j->in[3] + at * j->columns + p * f->panel;
 		t.next = next + i * each * LINE;
 		f->rows[rows](&t);
 		at += rows;

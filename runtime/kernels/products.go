@@ -17,10 +17,11 @@ type PackedMatrix struct {
 
 // RewriteProducts replaces MatMul and FusedMatMul by Product if the left input depends on the inputs of the graph and
 // the right input is a float32 matrix in a file, has at least minProduct elements, and has whole panels of columns. If
-// only an Add reads the result and adds a bias [N], then Product adds the bias too. Other products stay, because ONNX
-// Runtime computes products of constants once. The initializers of the packed matrices name the place in the file, but
-// their elements are in another order: the caller supplies them (PackedMatrix.Pack). m is not changed. The width of the
-// panels selects the instruction set of a Product.
+// only an Add reads the result and adds a bias [N], then Product adds the bias too, and likewise the other operand of a
+// Sum, which LayerNormGrad can add as well. Other products stay, because ONNX Runtime computes products of constants
+// once. The initializers of the packed matrices name the place in the file, but their elements are in another order:
+// the caller supplies them (PackedMatrix.Pack). m is not changed. The width of the panels selects the instruction set
+// of a Product.
 func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []PackedMatrix) {
 	return rewriteProducts(m, int64(s.form.panel), minProduct)
 }
@@ -28,7 +29,7 @@ func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []
 func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
 	g := m.GetGraph()
 	r := &productRewriter{panel: panel, least: least, tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{},
-		varies: map[string]bool{}, products: map[string]product{}}
+		varies: map[string]bool{}, sums: map[string]sum{}}
 	r.survey(g)
 	for _, n := range g.GetNode() {
 		r.node(n)
@@ -38,7 +39,7 @@ func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, 
 	}
 	out := onnx.ShallowCopy(m)
 	out.Graph = onnx.ShallowCopy(g)
-	out.Graph.Node = r.nodes
+	out.Graph.Node = slices.DeleteFunc(r.nodes, func(n *onnx.NodeProto) bool { return n == nil })
 	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
 		return onnx.IsExternal(t) && r.uses[t.Name] == 0
 	})
@@ -55,15 +56,18 @@ type productRewriter struct {
 	tensors      map[string]*onnx.TensorProto // initializers that no input can replace
 	uses         map[string]int               // of a value: by nodes, their subgraphs and the outputs
 	varies       map[string]bool              // whether a value depends on the inputs
-	nodes        []*onnx.NodeProto
-	products     map[string]product // by output; those that may still add a bias
+	nodes        []*onnx.NodeProto            // nil where a later node took over
+	sums         map[string]sum               // by output
 	packed       []PackedMatrix
 	panels       []*onnx.TensorProto // the initializers of packed
 }
 
-type product struct {
-	node    *onnx.NodeProto
-	columns int64
+// sum is a node that can add another value to its result: a bias, and as the given input a value of the result's shape.
+type sum struct {
+	node  *onnx.NodeProto
+	at    int   // in productRewriter.nodes
+	bias  int64 // numbers of a bias; 0 where it adds none
+	input int
 }
 
 func (r *productRewriter) survey(g *onnx.GraphProto) {
@@ -101,9 +105,11 @@ func (r *productRewriter) node(n *onnx.NodeProto) {
 		n = &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
 			Input: []string{n.Input[0], p.Name}, Attribute: []*onnx.AttributeProto{{Name: "alpha",
 				Type: onnx.AttributeProto_FLOAT, F: alpha(n)}}}
-		r.products[n.Output[0]] = product{n, p.N}
-	} else if len(n.Input) == 2 && n.OpType == "Add" && onnx.Standard(n.Domain) &&
-		(r.bias(n, n.Input[0], n.Input[1]) || r.bias(n, n.Input[1], n.Input[0])) {
+		r.sums[n.Output[0]] = sum{n, len(r.nodes), p.N, 3}
+	} else if n.OpType == "LayerNormGrad" && n.Domain == onnx.Kernels && len(n.Input) == 5 {
+		r.sums[n.Output[0]] = sum{n, len(r.nodes), 0, 5}
+	} else if len(n.Input) == 2 && len(n.Output) == 1 && (r.added(n, n.Input[0], n.Input[1]) ||
+		r.added(n, n.Input[1], n.Input[0])) {
 		return
 	}
 	r.nodes = append(r.nodes, n)
@@ -141,15 +147,27 @@ func alpha(n *onnx.NodeProto) float32 {
 	return 1
 }
 
-// bias moves the addition of a bias from the node n into the product that computes sum, if it can.
-func (r *productRewriter) bias(n *onnx.NodeProto, sum, bias string) bool {
-	p, found := r.products[sum]
-	b := r.tensors[bias]
-	if !found || r.uses[sum] != 1 || b == nil || b.DataType != int32(onnx.TensorProto_FLOAT) ||
-		!slices.Equal(b.Dims, []int64{p.columns}) || len(n.Output) != 1 {
+// added moves the addition n of a value into the node that computes the sum, to n's place, if it can.
+func (r *productRewriter) added(n *onnx.NodeProto, name, value string) bool {
+	s, found := r.sums[name]
+	b, input := r.tensors[value], s.input
+	switch {
+	case !found || r.uses[name] != 1:
+		return false
+	case n.OpType == "Sum" && n.Domain == onnx.Kernels:
+	case n.OpType == "Add" && onnx.Standard(n.Domain) && s.bias > 0 && b != nil &&
+		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{s.bias}):
+		input = 2
+	default:
 		return false
 	}
-	p.node.Input, p.node.Output = append(p.node.Input, bias), n.Output
-	delete(r.products, sum)
+	m := onnx.ShallowCopy(s.node)
+	m.Input = append(slices.Clone(m.Input), make([]string, input-len(m.Input))...)
+	m.Input, m.Output = append(m.Input, value), n.Output
+	r.nodes[s.at] = nil
+	if input == 2 {
+		r.sums[n.Output[0]] = sum{m, len(r.nodes), 0, s.input}
+	}
+	r.nodes = append(r.nodes, m)
 	return true
 }

@@ -31,6 +31,12 @@ func TestRewriteProducts(t *testing.T) {
 		n.Domain = "com.microsoft"
 		return n
 	}
+	own := func(n *onnx.NodeProto) *onnx.NodeProto {
+		n.Domain = onnx.Kernels
+		return n
+	}
+	plus := func(in, out string) *onnx.NodeProto { return own(node("Sum", in, out)) }
+	normGrad := own(node("LayerNormGrad", "c four m d y", "g"))
 	integer := func(name string, v int64) *onnx.AttributeProto {
 		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, I: v}
 	}
@@ -62,6 +68,17 @@ func TestRewriteProducts(t *testing.T) {
 		"the matrix is read elsewhere too": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("a W2", "b2"),
 			node("Add", "b2 W", "y")}, []string{"Product(x,promptfed/W)=a alpha=1", "MatMul(a,W2)=b2", "Add(b2,W)=y"},
 			nil},
+		"a sum of bias and another value": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"),
+			node("Neg", "x", "z"), plus("z c", "y")},
+			[]string{"Neg(x)=z", "Product(x,promptfed/W,b,z)=y alpha=1"}, []string{"W"}},
+		"a sum without bias": {[]*onnx.NodeProto{matmul("x W", "a"), plus("a x", "c"), node("Add", "c b", "y")},
+			[]string{"Product(x,promptfed/W,,x)=c alpha=1", "Add(c,b)=y"}, []string{"W"}},
+		"one sum for a product": {[]*onnx.NodeProto{matmul("x W", "a"), plus("a x", "c"), plus("c x", "y")},
+			[]string{"Product(x,promptfed/W,,x)=c alpha=1", "Sum(c,x)=y"}, []string{"W"}},
+		"no sum of two readers": {[]*onnx.NodeProto{matmul("x W", "a"), plus("a x", "c"), plus("a c", "y")},
+			[]string{"Product(x,promptfed/W)=a alpha=1", "Sum(a,x)=c", "Sum(a,c)=y"}, []string{"W"}},
+		"a sum with the gradient of a norm": {[]*onnx.NodeProto{matmul("x W", "c"), normGrad, plus("x g", "y")},
+			[]string{"Product(x,promptfed/W)=c alpha=1", "LayerNormGrad(c,four,m,d,y,x)=y"}, []string{"W"}},
 		"constants":           {[]*onnx.NodeProto{matmul("four W", "y")}, nil, nil},
 		"values of constants": {[]*onnx.NodeProto{node("Neg", "four", "a"), matmul("a W", "y")}, nil, nil},
 		"transA":              {[]*onnx.NodeProto{fused("x W", "y", integer("transA", 1))}, nil, nil},

@@ -31,6 +31,8 @@ INLINE TARGET void NAME(compute)(const tile *t, const int rows) {
 		EVERY s[r][v] *= t->scale;
 		const float *bias = t->bias;
 		if (bias) EVERY s[r][v] += *(const VEC *)(bias + WIDTH * v);
+		const float *plus = t->plus;
+		if (plus) EVERY s[r][v] += *(const VEC *)(plus + r * nextY + WIDTH * v);
 	}
 	EVERY *(VEC *)(y + r * nextY + WIDTH * v) = s[r][v];
 }

@@ -5,29 +5,27 @@ import (
 	"slices"
 
 	"promptfed/runtime/graph"
-	_ "promptfed/runtime/ops" // defines the operators
+	"promptfed/runtime/ops"
 	"promptfed/runtime/tensor"
 )
 
 // LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, plus eps) and applies gain and bias (Ba,
 // Kiros, Hinton 2016). The gradient uses the operator's outputs for mean and deviation.
 func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
+	if x.KernelRows() {
+		at := graph.Attrs{"epsilon": graph.Attr(float32(eps))}
+		return x.Graph().ApplyN(graph.Kernels, "LayerNorm", at, 3, x, gain, bias)[0]
+	}
 	at := graph.Attrs{"axis": graph.Attr(-1), "epsilon": graph.Attr(float32(eps))}
 	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
 // Linear returns scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale takes no time.
 // The bias is added by an operator that runs on all threads, because ONNX Runtime's Gemm copies it into the
-// result on one thread before the product starts.
+// result on one thread before the product starts. A product of constants is a MatMul, because ONNX Runtime computes a
+// FusedMatMul of constants in every run.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
-	at := graph.Attrs{"transB": graph.Attr(1)}
-	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // the layout of exports
-		w, at = op.In[0], graph.Attrs{}
-	}
-	if scale != 1 {
-		at["alpha"] = graph.Attr(float32(scale))
-	}
-	y := x.Graph().Apply(graph.Microsoft, "FusedMatMul", at, x, w)
+	y := multiplied(x, w, scale)
 	switch {
 	case !b.OK():
 		return y
@@ -36,6 +34,23 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	}
 	return y.Add(b)
 }
+
+func multiplied(x, w graph.Node, scale float64) graph.Node {
+	if len(graph.Inputs(x, w)) == 0 {
+		return x.MatMul(w.T()).MulScalar(scale)
+	}
+	at := graph.Attrs{"transB": graph.Attr(1)}
+	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // the layout of exports
+		w, at = op.In[0], graph.Attrs{}
+	}
+	if scale != 1 {
+		at["alpha"] = graph.Attr(float32(scale))
+	}
+	return x.Graph().Apply(graph.Microsoft, "FusedMatMul", at, x, w)
+}
+
+// Residual returns x + y, two nodes of one shape.
+func Residual(x, y graph.Node) graph.Node { return ops.Sum(x, y) }
 
 // Activations of MLP.
 const (
@@ -91,11 +106,11 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 	return s.Softmax(-1).MatMul(v)
 }
 
-// PackedAttention returns attention [n,heads·d] for rows that hold query, key and value [n,3·heads·d]: the query
-// of row i attends to the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. The graph
-// must have kernels, and d must be a multiple of graph.KernelWidth.
-func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
-	keys, flat := 0, make([]int64, 0, 4*len(spans))
+// PackedAttention returns attention [len(spans),heads·d] for rows that hold query, key and value [n,3·heads·d]: the
+// query of row spans[i][4] attends to the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. The
+// graph must have kernels, and d must be a multiple of graph.KernelWidth.
+func PackedAttention(qkv graph.Node, spans [][5]int, heads int) graph.Node {
+	keys, flat := 0, make([]int64, 0, 5*len(spans))
 	for _, s := range spans {
 		keys = max(keys, s[1]-s[0]+s[3]-s[2])
 		for _, v := range s {
@@ -105,7 +120,7 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	keys = (keys + graph.KernelWidth - 1) / graph.KernelWidth * graph.KernelWidth
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	g := qkv.Graph()
-	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
+	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 5)))[0]
 }
 
 // SequenceAttention returns attention [B·n,heads·d] for sequences of n rows that hold query, key and value

@@ -145,7 +145,7 @@ func TestAttentionByKernels(t *testing.T) {
 	}
 	rows.Data[3*d+d] = float32(4 * math.Log(3))
 	y := eval(t, rows, func(_ *graph.Graph, x graph.Node) graph.Node {
-		return nn.PackedAttention(x, [][4]int{{0, 1, 0, 0}, {0, 2, 2, 2}, {0, 1, 1, 3}}, 1)
+		return nn.PackedAttention(x, [][5]int{{0, 1, 0, 0, 0}, {0, 2, 2, 2, 1}, {0, 1, 1, 3, 2}}, 1)
 	})
 	equal(t, y, slices.Concat(slices.Repeat([]float64{4}, d), slices.Repeat([]float64{7}, d),
 		slices.Repeat([]float64{28.0 / 5}, d))...)
@@ -154,8 +154,8 @@ func TestAttentionByKernels(t *testing.T) {
 	for most, want := range map[int]int{1: 16, 16: 16, 17: 32, 32: 32} {
 		g := graph.New()
 		x := g.Input("x", graph.Float, graph.Static(40, 3*d))
-		spans := slices.Repeat([][4]int{{0, 1, 0, 0}}, 40)
-		spans[3] = [4]int{1, 1 + most/2, 20, 20 + most - most/2}
+		spans := slices.Repeat([][5]int{{0, 1}}, 40)
+		spans[3] = [5]int{1, 1 + most/2, 20, 20 + most - most/2, 3}
 		if keys := nn.PackedAttention(x, spans, 1).Op().Attrs.Int("keys", 0); keys != want {
 			t.Errorf("%d rows need %d keys, want %d", most, keys, want)
 		}

@@ -61,7 +61,8 @@ func inferGather(o *infer) error {
 	return o.Set(slices.Replace(x, a, a+1, idx...))
 }
 
-// gatherVJP adds each row of the gradient to the row that Gather read.
+// gatherVJP adds each row of the gradient to the row that Gather read. Where no row is read twice, and this is known
+// when the graph is built, it gathers the rows of the gradient and a row of zeros.
 func gatherVJP(c *call) []node {
 	x, idx := c.X(0), c.X(1)
 	if x.Rank() < 0 || idx.Rank() < 0 {
@@ -78,7 +79,33 @@ func gatherVJP(c *call) []node {
 		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
 		return []node{apply("Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
 	}
+	if a == 0 {
+		if from, ok := inverse(x, idx); ok {
+			return []node{graph.Concat(0, c.G(), ZerosLike(x).Slice(0, 0, 1)).Rows(from)}
+		}
+	}
 	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
+}
+
+// inverse returns where each row of x is in the rows that idx names, or behind them. ok is false if a row is named
+// twice, or if this is not known.
+func inverse(x, idx node) (from node, ok bool) {
+	shape, known := x.Shape().Ints()
+	index, given := idx.StaticInts()
+	if !known || !given || idx.Rank() != 1 {
+		return node{}, false
+	}
+	at := slices.Repeat([]int{len(index)}, shape[0])
+	for i, row := range index {
+		if row < 0 {
+			row += shape[0]
+		}
+		if at[row] < len(index) {
+			return node{}, false
+		}
+		at[row] = i
+	}
+	return x.Graph().Ints(at...), true
 }
 
 // scatterAxis is the gradient of Gather on an axis: the index axes of g, from axis a on, become one axis of the given

@@ -17,6 +17,8 @@ func init() {
 			return b.x("x", 4, 3).Rows(b.ints("i", []int64{2, 0, 2, -1, 2},
 				5))
 		}),
+		moveCase("Gather", "known rows, none twice", func(b *bench) node { return b.x("x", 4, 3).Rows(b.Ints(2, -4)) }),
+		moveCase("Gather", "known rows, one twice", func(b *bench) node { return b.x("x", 4, 3).Rows(b.Ints(2, -2)) }),
 		moveCase("Gather", "matrix of indices", func(b *bench) node {
 			return b.x("x", 2, 4, 3).Gather(1,
 				b.ints("i", []int64{2, 0, 2, 3}, 2, 2))

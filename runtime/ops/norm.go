@@ -57,7 +57,7 @@ func layerNormVJP(c *call) []node {
 	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
 		return c.Fail("a gradient through its mean or deviation output is not supported")
 	}
-	if first == x.Rank()-1 && len(c.Out) == 3 && kernelRows(x) && !c.NeedsGrad(1) && !c.NeedsGrad(2) {
+	if first == x.Rank()-1 && len(c.Out) == 3 && x.KernelRows() && !c.NeedsGrad(1) && !c.NeedsGrad(2) {
 		return []node{kernel("LayerNormGrad", nil, x, scale, c.Out[1], c.Out[2], c.G()), {}, {}}
 	}
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)

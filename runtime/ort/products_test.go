@@ -49,9 +49,10 @@ func multiplied(x, w, b *tensor.Tensor, transposed bool, alpha float32) *tensor.
 	return y
 }
 
-// products is a graph of x [..,k] times a matrix in a file, plus an optional bias.
+// products is a graph of x [..,k] times a matrix in a file, plus an optional bias, plus the optional input "plus".
 type products struct {
 	x, w, b    *tensor.Tensor
+	plus       *tensor.Tensor
 	transposed bool
 	alpha      float32
 	file       string
@@ -81,8 +82,15 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	} else {
 		b.Node[0].Output[0] = "y"
 	}
+	if p.plus != nil {
+		last := b.Node[len(b.Node)-1]
+		last.Output[0] = "product"
+		b.in("plus", f32, out).Node = append(b.Node, &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Sum",
+			Input: []string{"plus", "product"}, Output: []string{"y"}})
+	}
 	m := b.out("y", f32, out).model(t)
-	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "com.microsoft", Version: 1})
+	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: onnx.Microsoft, Version: 1},
+		&onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1})
 	return m
 }
 
@@ -138,7 +146,12 @@ func TestProducts(t *testing.T) {
 			if file%3 == 0 {
 				p.b = whole(r, n)
 			}
-			want := multiplied(p.x, p.w, p.b, transposed, p.alpha)
+			want, in := multiplied(p.x, p.w, p.b, transposed, p.alpha), tensor.Map{"x": p.x}
+			if file%4 < 2 {
+				p.plus = whole(r, want.Shape...)
+				want.Axpy(1, p.plus)
+				in["plus"] = p.plus
+			}
 			for _, name := range everyProduct() {
 				for _, threads := range []int{1, 3} {
 					o := ort.Options{Prepack: true, Products: name, IntraThreads: threads, WeightsDir: dir}
@@ -146,7 +159,7 @@ func TestProducts(t *testing.T) {
 					if (ort.Packed() == 1) != (name != ort.PlainProducts) {
 						t.Errorf("x %v, %+v: %d matrices are packed", x, o, ort.Packed())
 					}
-					equal(t, run(t, s, tensor.Map{"x": p.x})["y"], want)
+					equal(t, run(t, s, in)["y"], want)
 					if err := s.Close(); err != nil || ort.Packed() != 0 {
 						t.Errorf("%d matrices stay packed: %v", ort.Packed(), err)
 					}

@@ -102,6 +102,8 @@ func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 		if linear(op, of, means) {
 			return ofMean
 		}
+	case op.Kind == "CrossEntropy" && of(op.In[0]) == ofRow && of(op.In[1]) == ofRow:
+		return ofMean
 	case slices.Contains(reduces, op.Kind):
 		switch axes, known := reduced(op); {
 		case !known:
@@ -162,7 +164,7 @@ func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 		return a.Rank() > 2 && a.Rank() == b.Rank()
 	}
 	switch op.Kind {
-	case "Softmax", "LogSoftmax", "LayerNormalization":
+	case "Softmax", "LogSoftmax", "LayerNormalization", "LayerNorm", "Unit":
 		return rank > 1 && axis(-1) > 0 && !row(1) && !row(2)
 	case "Transpose":
 		perm, ok := op.Attrs.Ints("perm")

@@ -185,8 +185,10 @@ func (s *site) joinAll(ctx context.Context, cancel func(), n int) (left func()) 
 	return clients.Wait
 }
 
-// learned puts together what the server and the clients left.
-func (s *site) learned() string {
+func (s *site) learned() string { return nettest.BytesOf(s.t, s.tensors()) }
+
+// tensors puts together what the server and the clients left.
+func (s *site) tensors() tensor.Map {
 	s.t.Helper()
 	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 	if err != nil {
@@ -204,7 +206,7 @@ func (s *site) learned() string {
 		}
 		maps.Copy(all, m)
 	}
-	return nettest.BytesOf(s.t, all)
+	return all
 }
 
 // simulated is what the same experiment gives in one process, plain or through encoded protocol.
