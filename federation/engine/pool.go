@@ -38,7 +38,6 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	if o.Kind == message.Train && p.Worker.Training.Shared { // one optimizer, for one client at a time
 		workers = 1
 	}
-	eg.SetLimit(workers)
 	clients := make([]*spec.Client, len(o.Clients))
 	for i, id := range o.Clients {
 		clients[i] = p.Clients[id]
@@ -47,19 +46,26 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	if err != nil {
 		return nil, err
 	}
+	work := make(chan []int, len(groups))
 	for _, group := range groups {
+		work <- group
+	}
+	close(work)
+	for range min(workers, len(groups)) { // a goroutine for each turn would grow a stack for each
 		eg.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			got, err := p.runGroup(ctx, o, group)
-			if err != nil {
-				return err
-			}
-			for k, i := range group {
-				replies[i] = got[k]
-				if p.OnTurn != nil {
-					p.OnTurn(o, o.Clients[i])
+			for group := range work {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				got, err := p.runGroup(ctx, o, group)
+				if err != nil {
+					return err
+				}
+				for k, i := range group {
+					replies[i] = got[k]
+					if p.OnTurn != nil {
+						p.OnTurn(o, o.Clients[i])
+					}
 				}
 			}
 			return nil

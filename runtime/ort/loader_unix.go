@@ -51,13 +51,14 @@ func repairHandlers() { C.repair() }
 // forget lets the system drop the pages of a mapped file; a later access reads them again. The system may ignore this.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
 
-func processorTime() (thread, process time.Duration) {
-	of := func(clock int32) time.Duration {
-		var t unix.Timespec
-		if unix.ClockGettime(clock, &t) != nil {
-			return 0
-		}
-		return time.Duration(t.Nano())
+// threadTime and processTime return processor time, 0 if the system does not report it.
+func threadTime() time.Duration  { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
+func processTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func clock(id int32) time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(id, &t) != nil {
+		return 0
 	}
-	return of(unix.CLOCK_THREAD_CPUTIME_ID), of(unix.CLOCK_PROCESS_CPUTIME_ID)
+	return time.Duration(t.Nano())
 }

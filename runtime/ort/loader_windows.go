@@ -28,5 +28,6 @@ func repairHandlers() {}
 // forget does nothing on Windows.
 func forget([]byte) {}
 
-// processorTime returns 0: it is not measured on Windows.
-func processorTime() (thread, process time.Duration) { return 0, 0 }
+// threadTime and processTime return 0: processor time is not measured on Windows.
+func threadTime() time.Duration  { return 0 }
+func processTime() time.Duration { return 0 }

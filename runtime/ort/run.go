@@ -118,11 +118,10 @@ func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, hel
 	}
 	runtime.LockOSThread() // to measure the time of this thread
 	began := time.Now()
-	before, _ := processorTime()
+	before := threadTime()
 	err = c.on.run(options, c.inputs, c.outputs, c.memory)
-	after, _ := processorTime()
 	inside.Add(int64(time.Since(began)))
-	insideProcessor.Add(int64(after - before))
+	insideProcessor.Add(int64(threadTime() - before))
 	runtime.UnlockOSThread()
 	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
 	release()
@@ -160,8 +159,7 @@ func NativeTime() time.Duration { return time.Duration(inside.Load()) }
 // GoTime returns the processor time that this process spent outside of runs, for sessions of one thread. It does not
 // count waiting, for example for a core that others use. It is 0 if the system does not report processor time.
 func GoTime() time.Duration {
-	_, process := processorTime()
-	return process - time.Duration(insideProcessor.Load())
+	return processTime() - time.Duration(insideProcessor.Load())
 }
 
 // options returns run options that stop the run when ctx ends, or nil if the run needs none. release frees them once no

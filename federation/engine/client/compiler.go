@@ -37,16 +37,21 @@ type compiler struct {
 	leastProducts float64
 
 	mu       sync.Mutex
-	plans    map[string]*plan // by backbone and ClientSpec
+	plans    map[planKey]*plan
 	compiled map[string]*plan // by backbone and graph
 	handMu   sync.Mutex
 	hands    map[string]*tensor.Tensor
 }
 
+type planKey struct {
+	kind, backbone string
+	task           method.ClientSpec
+}
+
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
 	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)),
 		own: set.Sessions == nil, caches: k, initial: initial, leastProducts: leastProducts,
-		plans: map[string]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
+		plans: map[planKey]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -301,7 +306,7 @@ const stepKind, termsKind = "step", "terms"
 // compiled plan, except for host functions, which may hold values of the ClientSpec.
 func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
 	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*plan, error)) (*plan, error) {
-	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
+	key := planKey{kind, b.Name(), task}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.plans[key]; ok {
