@@ -159,6 +159,10 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 	if len(ups) == 0 || total == 0 {
 		return out
 	}
+	weights := make([]float64, len(ups))
+	for k, u := range ups {
+		weights[k] = float64(u.N) / total
+	}
 	for name, first := range part(ups[0]) { // each name is summed alone, so map order does not matter
 		rows, t := make([][]float32, len(ups)), tensor.New(first.Shape...)
 		for k, u := range ups {
@@ -166,19 +170,7 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 				panic(fmt.Sprintf("method.Mean: %s is %v in one upload and %v in another", name, t, part(u)[name]))
 			}
 		}
-		tensor.InParts(t.Len(), func(from, to int) {
-			var sums [tensor.Part]float64
-			sum := sums[:to-from]
-			for k, u := range ups {
-				w := float64(u.N) / total
-				for i, v := range rows[k][from:to] {
-					sum[i] += w * float64(v)
-				}
-			}
-			for i, v := range sum {
-				t.Data[from+i] = float32(v)
-			}
-		})
+		t.WeightedSum(weights, rows)
 		out[name] = t
 	}
 	return out

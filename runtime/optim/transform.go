@@ -99,18 +99,19 @@ func Momentum(momentum, dampening float64, nesterov bool) Transform {
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "b") },
 		Update: func(updates, state, params tensor.Map) {
 			for name, u := range updates {
-				b := state["b/"+name].Data[:len(u.Data)]
+				b := state["b/"+name]
 				keep, take := momentum, 1-dampening
 				if state["step/"+name].Ints[0] == 1 {
 					keep, take = 0, 1
 				}
+				if !nesterov {
+					b.Blend(keep, take, u)
+					copy(u.Data, b.Data)
+					continue
+				}
 				for i, x := range u.Data {
-					m := keep*float64(b[i]) + take*float64(x)
-					b[i] = float32(m)
-					if nesterov {
-						m = float64(x) + momentum*m
-					}
-					u.Data[i] = float32(m)
+					m := keep*float64(b.Data[i]) + take*float64(x)
+					b.Data[i], u.Data[i] = float32(m), float32(float64(x)+momentum*m)
 				}
 			}
 		},

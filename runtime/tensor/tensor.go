@@ -137,19 +137,6 @@ func Stack(list []*Tensor) *Tensor {
 	return out
 }
 
-// Axpy adds a*x to t element by element; shapes must agree.
-func (t *Tensor) Axpy(a float64, x *Tensor) {
-	if len(t.Data) != len(x.Data) {
-		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
-	}
-	InParts(len(x.Data), func(from, end int) {
-		to := t.Data[from:end]
-		for i, v := range x.Data[from:end] {
-			to[i] = float32(float64(to[i]) + a*float64(v))
-		}
-	})
-}
-
 // Norm returns the Euclidean norm, summed in float64.
 func (t *Tensor) Norm() float64 {
 	s := 0.0
@@ -171,28 +158,6 @@ func (t *Tensor) NonFinite() int {
 		return -1
 	}
 	return nonFinite(t.Data)
-}
-
-func nonFinite(data []float32) int {
-	const together = 64 // v-v is 0, or NaN for NaN and infinities; a sum keeps NaN
-	for from := 0; from < len(data); from += together {
-		part := data[from:min(from+together, len(data))]
-		var a, b, c, d float32
-		i := 0
-		for ; i+4 <= len(part); i += 4 {
-			p := part[i : i+4]
-			a, b, c, d = a+(p[0]-p[0]), b+(p[1]-p[1]), c+(p[2]-p[2]), d+(p[3]-p[3])
-		}
-		if i == len(part) && a+b+c+d == 0 {
-			continue
-		}
-		for i, v := range part {
-			if v-v != 0 {
-				return from + i
-			}
-		}
-	}
-	return -1
 }
 
 // Part is the largest number of elements in a part of InParts. Tensors of at least large numbers are worth the work of

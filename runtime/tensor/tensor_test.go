@@ -182,3 +182,40 @@ func TestRelease(t *testing.T) {
 		}
 	}
 }
+
+// Every loop has the bits of plain Go, with and without vectors (GODEBUG=cpu.avx2=off), for any number of elements,
+// also of those that round, overflow, vanish, or are no numbers.
+func TestNumbersAreExact(t *testing.T) {
+	special := []float64{0, math.Copysign(0, -1), 1, -1. / 3, 1e38, -3e38, 1e-45, 1e-38, math.Inf(1), math.Inf(-1),
+		math.NaN(), math.MaxFloat32}
+	for n := 0; n < 2100; n += 1 + n/40 {
+		x, y := New(n), New(n)
+		for i := range n {
+			x.Data[i], y.Data[i] = float32(special[i%len(special)]), float32(special[(i*7+i/12)%len(special)])
+			if i%5 == 0 {
+				x.Data[i], y.Data[i] = float32(math.Sin(float64(i))), float32(math.Cos(float64(i*i)))
+			}
+		}
+		blended, sum, was := y.Clone(), New(n), y.Clone()
+		blended.Blend(.9, -1.1, x)
+		y.Axpy(.1, x)
+		sum.WeightedSum([]float64{.3, .7}, [][]float32{x.Data, was.Data})
+		finite := -1
+		for i, v := range x.Data {
+			a, b := float64(was.Data[i]), float64(v)
+			for what, pair := range map[string][2]float32{"blend": {blended.Data[i], float32(.9*a + -1.1*b)},
+				"axpy": {y.Data[i], float32(a + .1*b)}, "sum": {sum.Data[i], float32(0 + .3*b + .7*a)}} {
+				got, want := math.Float32bits(pair[0]), math.Float32bits(pair[1])
+				if got != want && !(pair[0] != pair[0] && pair[1] != pair[1]) {
+					t.Fatalf("%s of %v and %v, element %d of %d: %v, want %v", what, a, b, i, n, pair[0], pair[1])
+				}
+			}
+			if finite < 0 && (math.IsNaN(b) || math.IsInf(b, 0)) {
+				finite = i
+			}
+		}
+		if got := x.NonFinite(); got != finite {
+			t.Fatalf("of %d elements %d is the first that is not finite, want %d", n, got, finite)
+		}
+	}
+}

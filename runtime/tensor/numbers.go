@@ -1,0 +1,80 @@
+package tensor
+
+import "fmt"
+
+// Loops over numbers are written twice: in Go, and for AVX2 in C, which a compiler of C vectorizes. Both have the same
+// bits.
+
+// Axpy adds a*x to t element by element; shapes must agree.
+func (t *Tensor) Axpy(a float64, x *Tensor) { t.Blend(1, a, x) }
+
+// Blend sets each element of t to keep*t + take*x, computed in float64; shapes must agree.
+func (t *Tensor) Blend(keep, take float64, x *Tensor) {
+	if len(t.Data) != len(x.Data) {
+		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
+	}
+	InParts(len(x.Data), func(from, to int) { blend(keep, t.Data[from:to], take, x.Data[from:to]) })
+}
+
+func blend(keep float64, y []float32, take float64, x []float32) {
+	if vectors(len(y)) {
+		blendVectors(keep, y, take, x)
+		return
+	}
+	for i, v := range x {
+		y[i] = float32(keep*float64(y[i]) + take*float64(v))
+	}
+}
+
+// WeightedSum sets t to the sum of weights[k]*of[k] over k, added up in float64 and in that order.
+func (t *Tensor) WeightedSum(weights []float64, of [][]float32) {
+	InParts(len(t.Data), func(from, to int) {
+		var sums [1 << 10]float64
+		for ; from < to; from += len(sums) {
+			sum := sums[:min(len(sums), to-from)]
+			clear(sum)
+			for k, x := range of {
+				add(sum, weights[k], x[from:from+len(sum)])
+			}
+			for i, v := range sum {
+				t.Data[from+i] = float32(v)
+			}
+		}
+	})
+}
+
+func add(sum []float64, weight float64, x []float32) {
+	if vectors(len(sum)) {
+		addVectors(sum, weight, x)
+		return
+	}
+	for i, v := range x {
+		sum[i] += weight * float64(v)
+	}
+}
+
+// nonFinite returns the index of the first NaN or infinite element, or -1 if there is none.
+func nonFinite(data []float32) int {
+	if vectors(len(data)) && finiteVectors(data) {
+		return -1
+	}
+	const together = 64 // v-v is 0, or NaN for NaN and infinities; a sum keeps NaN
+	for from := 0; from < len(data); from += together {
+		part := data[from:min(from+together, len(data))]
+		var a, b, c, d float32
+		i := 0
+		for ; i+4 <= len(part); i += 4 {
+			p := part[i : i+4]
+			a, b, c, d = a+(p[0]-p[0]), b+(p[1]-p[1]), c+(p[2]-p[2]), d+(p[3]-p[3])
+		}
+		if i == len(part) && a+b+c+d == 0 {
+			continue
+		}
+		for i, v := range part {
+			if v-v != 0 {
+				return from + i
+			}
+		}
+	}
+	return -1
+}
