@@ -150,7 +150,7 @@ func TestProfile(t *testing.T) {
 		if err := os.WriteFile(prefix+"_1.json", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		spent, between, left, err := readProfiles(prefix, 2)
+		spent, between, left, err := readProfiles(prefix, 2, 1)
 		if err != nil || math.Abs(between-gap) > 1e-9 || math.Abs(spent["MatMul"]-0.3) > 1e-9 ||
 			math.Abs(spent["Add"]-0.15) > 1e-9 || len(spent) != 2 || left["Add"] != (provider == "CUDA") {
 			t.Fatalf("%s: spent %v, %v between operators, left to the CPU %v, %v", provider, spent, between, left, err)
@@ -161,7 +161,7 @@ func TestProfile(t *testing.T) {
 			t.Errorf("%g %% in products, %q", products, slowest)
 		}
 	}
-	if _, _, _, err := readProfiles(prefix, 2); err != nil {
+	if _, _, _, err := readProfiles(prefix, 2, 1); err != nil {
 		t.Errorf("the profile was not removed: %v", err)
 	}
 }

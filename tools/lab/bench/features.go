@@ -88,7 +88,7 @@ func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, thr
 	if open.close(&err); err != nil { // a profile is complete when its session is closed
 		return 0, err
 	}
-	spent, _, _, err := readProfiles(profile, (featureRounds+warmUps)*threads)
+	spent, _, _, err := readProfiles(profile, (featureRounds+warmUps)*threads, 1)
 	if err != nil {
 		return 0, err
 	}

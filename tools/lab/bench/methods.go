@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	methodRounds  = 4 // the first round compiles
+	methodRounds  = 5
+	warmUpRounds  = 2 // one compiles; the next takes back the memory that the measurement of memory freed
 	methodClients = 2
 )
 
@@ -142,9 +143,9 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		defer mu.Unlock()
 		seconds := time.Since(last).Seconds()
 		if i.Kind == message.Train {
-			if done++; done > methodClients {
+			if done++; done > methodClients*warmUpRounds {
 				turns = append(turns, seconds)
-			} else {
+			} else if done <= methodClients {
 				var err error
 				between, err = held()
 				unheld = errors.Join(unheld, err)
@@ -162,7 +163,7 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		return nil, 0, errors.Join(unheld, err)
 	}
 	worker := max(0, peakResident()-between) / int64(o.Workers)
-	spent, profiler, left, err := readProfiles(profile, methodRounds)
+	spent, profiler, left, err := readProfiles(profile, methodRounds, warmUpRounds)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -25,11 +25,11 @@ func inProducts(spent map[string]float64) (products, all float64) {
 }
 
 // readProfiles reads ONNX Runtime's profiles whose names begin with prefix. It returns the seconds of each operator
-// over all runs of each graph, without the first of the given number of equal parts, and without graphs of fewer runs,
-// which belong to that part: those of values that are computed once. between is the seconds of runs on the CPU between
-// operators, which the profiler takes: without it a run of FLoRA's 988 operators takes less by more than that. left
-// lists the operators that ran on the CPU in graphs for another provider. It removes the files.
-func readProfiles(prefix string, parts int) (spent map[string]float64, between float64, left map[string]bool,
+// over all runs of each graph, without the first ones of the given number of equal parts, and without graphs of fewer
+// runs than parts, which belong to the first part: those of values that are computed once. between is the seconds of
+// runs on the CPU between operators, which the profiler takes: without it a run of FLoRA's 988 operators takes less by
+// more than that. left lists the operators that ran on the CPU in graphs for another provider. It removes the files.
+func readProfiles(prefix string, parts, without int) (spent map[string]float64, between float64, left map[string]bool,
 	err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
@@ -41,7 +41,7 @@ func readProfiles(prefix string, parts int) (spent map[string]float64, between f
 		if err != nil {
 			return nil, 0, nil, err
 		}
-		gaps, err := addProfile(spent, left, raw, parts)
+		gaps, err := addProfile(spent, left, raw, parts, without)
 		if err != nil {
 			return nil, 0, nil, fmt.Errorf("profile %s: %w", filepath.Base(file), err)
 		}
@@ -55,7 +55,8 @@ func readProfiles(prefix string, parts int) (spent map[string]float64, between f
 
 // addProfile adds the operators of one file, and returns the seconds between them. In a profile the operators of a run
 // come before the run; the time of a Loop is that of the operators inside.
-func addProfile(spent map[string]float64, left map[string]bool, raw []byte, parts int) (between float64, err error) {
+func addProfile(spent map[string]float64, left map[string]bool, raw []byte, parts, without int) (between float64,
+	err error) {
 	type event struct {
 		Cat, Name string
 		Dur       float64 // microseconds
@@ -75,16 +76,17 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 			runs++
 		}
 	}
+	measured := func() bool { return runs >= parts && done*parts >= runs*without }
 	inside := 0.0 // operators of the current run
 	for _, e := range events {
 		if run(e) {
-			if runs >= parts && done*parts >= runs {
+			if measured() {
 				between += max(0, e.Dur/1e6-inside)
 			}
 			done++
 			inside = 0
 		}
-		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && runs >= parts && done*parts >= runs {
+		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && measured() {
 			spent[e.Args.Op] += e.Dur / 1e6
 			if e.Args.Op != "Loop" {
 				inside += e.Dur / 1e6
