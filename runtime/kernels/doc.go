@@ -1,4 +1,4 @@
-// Package kernels holds custom operators for ONNX Runtime, written in C: attention, activation and the gradient of
-// layer norm for training steps, and matrix products with packed weights. It may import only runtime/onnx; runtime/ops
-// defines shapes and gradients of the operators, and runtime/ort registers them with every session.
+// Package kernels holds custom operators for ONNX Runtime, written in C: attention, activation, layer norm, unit rows
+// and cross entropy for training steps, and matrix products with packed weights. It may import only runtime/onnx;
+// runtime/ops defines shapes and gradients of the operators, and runtime/ort registers them with every session.
 package kernels
