@@ -84,7 +84,7 @@ func ReadersOf(which func(input Node) bool, roots ...Node) map[*Op]bool {
 	of := map[*Op]bool{}
 	for _, op := range Reachable(roots...) {
 		reads := func(n Node) bool { return n.OK() && of[n.v.op] }
-		if op.IsInput() && which(op.Out[0]) || slices.ContainsFunc(op.In, reads) || slices.ContainsFunc(op.Uses, reads) {
+		if op.IsInput() && which(op.Out[0]) || slices.ContainsFunc(slices.Concat(op.In, op.Uses), reads) {
 			of[op] = true
 		}
 	}

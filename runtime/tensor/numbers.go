@@ -58,22 +58,9 @@ func nonFinite(data []float32) int {
 	if vectors(len(data)) && finiteVectors(data) {
 		return -1
 	}
-	const together = 64 // v-v is 0, or NaN for NaN and infinities; a sum keeps NaN
-	for from := 0; from < len(data); from += together {
-		part := data[from:min(from+together, len(data))]
-		var a, b, c, d float32
-		i := 0
-		for ; i+4 <= len(part); i += 4 {
-			p := part[i : i+4]
-			a, b, c, d = a+(p[0]-p[0]), b+(p[1]-p[1]), c+(p[2]-p[2]), d+(p[3]-p[3])
-		}
-		if i == len(part) && a+b+c+d == 0 {
-			continue
-		}
-		for i, v := range part {
-			if v-v != 0 {
-				return from + i
-			}
+	for i, v := range data {
+		if v-v != 0 {
+			return i
 		}
 	}
 	return -1

@@ -43,9 +43,9 @@ type entry struct {
 	last  int // valueCache.rounds when it was asked for
 }
 
-// caches are shared by the workers of a run's evaluation sets. Class features must not evict class scores: the features of
-// a client's prompt have the size of its scores of hundreds of images, and while the client does not change, its tests
-// need the scores alone.
+// caches are shared by the workers of a run's evaluation sets. Class features must not evict class scores: the features
+// of a client's prompt have the size of its scores of hundreds of images, and while the client does not change, its
+// tests need the scores alone.
 type caches struct {
 	values *valueCache // of tests, such as class features of a prompt
 	tested *valueCache // class scores, by test data and parameters
