@@ -78,8 +78,8 @@ func Inputs(roots ...Node) []Node {
 	return out
 }
 
-// ReadersOf returns the operators that roots need and that depend on an input for which which is true. The operators of
-// these inputs are among them.
+// ReadersOf returns the operators that roots need and that depend on some inputs: those for which the function returns
+// true. The operators of these inputs are among them.
 func ReadersOf(which func(input Node) bool, roots ...Node) map[*Op]bool {
 	of := map[*Op]bool{}
 	for _, op := range Reachable(roots...) {

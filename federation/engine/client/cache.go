@@ -212,19 +212,19 @@ func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s mes
 	if len(rows.Views) > 1 { // they are drawn anew each time
 		return w.scores(ctx, p, l, s, rows)
 	}
-	key, err := p.scoresKey(inputsOf(l, s), rows)
+	key, _, err := p.testKeys(inputsOf(l, s), rows)
 	if err != nil {
 		return nil, err
 	}
 	return cached(w.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
 }
 
-// scoresKey identifies the class scores of a data set.
-func (p *plan) scoresKey(in inputs, rows *spec.Features) ([sha256.Size]byte, error) {
-	key, err := p.digest(in, int64(rows.Identity()))
-	if err != nil || p.prefix == nil {
-		return key, err
+// testKeys identify the class scores of a data set, and the values of the prefix if there is one.
+func (p *plan) testKeys(in inputs, rows *spec.Features) (scores, prefix [sha256.Size]byte, err error) {
+	scores, err = p.digest(in, int64(rows.Identity()))
+	if err == nil && p.prefix != nil {
+		prefix, err = p.prefix.digest(in)
+		scores = sha256.Sum256(append(scores[:], prefix[:]...))
 	}
-	prefix, err := p.prefix.digest(in)
-	return sha256.Sum256(append(key[:], prefix[:]...)), err
+	return scores, prefix, err
 }

@@ -152,11 +152,8 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 			l.Shared = s.Own
 		}
 		v := missingPrefix{p: p, in: inputsOf(&l, s)}
-		if v.key, err = p.prefix.digest(v.in); err != nil {
-			return nil, err
-		}
-		scores, err := p.scoresKey(v.in, rows)
-		if err != nil {
+		var scores [sha256.Size]byte
+		if scores, v.key, err = p.testKeys(v.in, rows); err != nil {
 			return nil, err
 		}
 		if _, done := w.tested.find(scores); done {
