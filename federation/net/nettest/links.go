@@ -114,14 +114,3 @@ func (s *SlowLink) carry(to, from net.Conn) {
 		}
 	}
 }
-
-// FreeAddress returns a loopback address with a port that is free now.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}

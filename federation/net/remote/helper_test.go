@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -49,7 +50,7 @@ func newSite(t testing.TB, e *spec.Experiment) *site {
 	s.set = remote.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
 		RunSpec: open(e.RunSpec()),
 		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
-	s.set.Listen = nettest.FreeAddress(t)
+	s.set.Listen = busytest.Address(t, "127.0.0.1")
 	s.url = "https://" + s.set.Listen
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -20,8 +20,8 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/e2e/proctest"
 )
 
 // liar is a server that lies: the holder of the key and the certificate of a server. It passes messages on between
@@ -48,7 +48,7 @@ type downstream = *connect.BidiStream[protocol.ClientMessage, protocol.ServerMes
 // lyingServer starts a server that lies to client 0 of an experiment.
 func (s *server) lyingServer() *liar {
 	s.t.Helper()
-	p := &liar{server: s, address: proctest.FreeAddress(s.t, "127.0.0.1"), real: s.attacker("client-0")}
+	p := &liar{server: s, address: busytest.Address(s.t, "127.0.0.1"), real: s.attacker("client-0")}
 	conf := s.tls(s.at("certs"), "server")
 	conf.NextProtos, conf.ClientCAs, conf.ClientAuth = []string{"h2"}, conf.RootCAs, tls.RequireAndVerifyClientCert
 	l, err := tls.Listen("tcp", p.address, conf)
@@ -448,7 +448,7 @@ func (p *liar) lieAlone(down downstream, client *process) {
 // impossible numbers ends with one line, before it opens anything.
 func TestHostileInvitation(t *testing.T) {
 	t.Parallel()
-	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}
+	s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1")}
 	call(t, "certs", s.at("certs"), "--clients", "2")
 	p := s.lyingServer()
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"

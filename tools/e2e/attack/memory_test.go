@@ -19,8 +19,8 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/e2e/proctest"
 )
 
 // encodedAs is a message of tensors with a header made by hand.
@@ -172,7 +172,7 @@ func TestMemory(t *testing.T) {
 		if inline {
 			flags = append(flags, "--limit", fmt.Sprint(4<<20))
 		}
-		address := proctest.FreeAddress(t, "127.0.0.1")
+		address := busytest.Address(t, "127.0.0.1")
 		s := serveAt(t, address, folder, 3, append([]string{"--listen", address}, flags...)...)
 		peak := s.peak()
 		first := 0
@@ -229,7 +229,7 @@ func TestMemory(t *testing.T) {
 // first is killed, and another program with its certificate and its request to join answers.
 func TestMemoryMasked(t *testing.T) {
 	most := func(body []byte) int {
-		s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 3}
+		s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1"), rounds: 3}
 		call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 		err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644)
 		if err != nil {

@@ -9,13 +9,12 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"promptfed/runtime/busytest"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // picture is a PNG of one colour.
@@ -59,7 +58,7 @@ func TestServedClassifier(t *testing.T) {
 	s := openTrial(t)
 	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"), "--set", "train.rounds=1", "--set", "eval.every=1")
 	call(t, "export", s.at("run"), "--client", "0", "--out", s.at("c.onnx"))
-	address := proctest.FreeAddress(t, "127.0.0.1")
+	address := busytest.Address(t, "127.0.0.1")
 	p := launch(t, programs.Promptfed, "predict", s.at("c.onnx"), "--listen", address)
 	p.says("until Ctrl-C")
 	ask := func(method, host string, body []byte, headers ...string) (int, string) {

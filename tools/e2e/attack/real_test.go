@@ -10,9 +10,9 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/e2e/proctest"
 )
 
 // realConfig is an experiment that trains: two clients with private prompts, in six rounds of one second.
@@ -40,7 +40,7 @@ func openReal(t *testing.T) *server {
 // openTrial prepares configuration, bundle and certificates for serve and join as processes.
 func openTrial(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
+	s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1"), rounds: 6}
 	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -53,7 +54,7 @@ type lyingServer struct {
 
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
-	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")},
+	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1")},
 		guards: map[int]message.Guard{}}
 	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")

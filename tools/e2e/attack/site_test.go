@@ -32,6 +32,7 @@ import (
 	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -154,7 +155,7 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 // serveWith is serve with an existing folder of certificates.
 func serveWith(t *testing.T, certs string, rounds int, flags ...string) *server {
 	t.Helper()
-	address := proctest.FreeAddress(t, "127.0.0.1")
+	address := busytest.Address(t, "127.0.0.1")
 	return serveAt(t, address, certs, rounds, append([]string{"--listen", address}, flags...)...)
 }
 

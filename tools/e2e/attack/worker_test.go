@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine/record"
-	"promptfed/tools/e2e/proctest"
+	"promptfed/runtime/busytest"
 )
 
 // Only the certificates worker and server of the run's own authority are admitted, and a revoked certificate is cut off
@@ -135,8 +135,8 @@ func TestWorkerReplicas(t *testing.T) {
 	call(t, "run", s.at("attack.yaml"), "--set", longRun, "--out", s.at("run"))
 	var urls, routes []string
 	for range 3 {
-		urls = append(urls, "nats://"+proctest.FreeAddress(t, "127.0.0.1"))
-		routes = append(routes, "nats://"+proctest.FreeAddress(t, "127.0.0.1"))
+		urls = append(urls, "nats://"+busytest.Address(t, "127.0.0.1"))
+		routes = append(routes, "nats://"+busytest.Address(t, "127.0.0.1"))
 	}
 	var nodes []*process
 	for i := range urls {

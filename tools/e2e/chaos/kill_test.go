@@ -3,13 +3,12 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"promptfed/runtime/busytest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // messages are all kinds of messages of a run, in order.
@@ -88,7 +87,7 @@ func TestKill(t *testing.T) {
 				tr.method, tr.options, tr.config = "fedpha", options["fedpha"], "with: [fedamp]\n"
 			}
 			s := prepare(t, tr, first)
-			s.address = proctest.FreeAddress(t, "127.0.0.1")
+			s.address = busytest.Address(t, "127.0.0.1")
 			s.makeCertificates()
 			c := &kills{site: s}
 			r := rand.New(rand.NewPCG(first, uint64(n)))

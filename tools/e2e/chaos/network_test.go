@@ -3,11 +3,10 @@ package chaos
 import (
 	"os"
 	"os/exec"
+	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
 	"time"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // network connects clients with the server.
@@ -25,7 +24,7 @@ func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	if os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") != "" {
 		return newNamespace(t)
 	}
-	to := proctest.FreeAddress(t, "127.0.0.1")
+	to := busytest.Address(t, "127.0.0.1")
 	p := newProxy(t, to, seed)
 	p.damage, p.heard = s.damage, s.rogue.hear
 	p.delay.Store(int64(s.delay))
@@ -65,7 +64,7 @@ func newNamespace(t *testing.T) (network, string) {
 	t.Cleanup(func() { n.try("netns", "del", space) })
 	n.lost = n.netem(usual)
 	t.Log("netem:", n.lost)
-	n.to = proctest.FreeAddress(t, outerHost)
+	n.to = busytest.Address(t, outerHost)
 	return n, n.to
 }
 

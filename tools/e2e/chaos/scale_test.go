@@ -20,9 +20,9 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/e2e/proctest"
 )
 
 // Prompts of CLIP's ViT-B text tower, as in the papers: 16 tokens of width 512.
@@ -69,7 +69,7 @@ type scale struct {
 // start writes the configuration and starts the server.
 func (s *scale) start() *process {
 	s.t.Helper()
-	path, address := filepath.Join(s.dir, "scale.yaml"), proctest.FreeAddress(s.t, "127.0.0.1")
+	path, address := filepath.Join(s.dir, "scale.yaml"), busytest.Address(s.t, "127.0.0.1")
 	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)

@@ -1,18 +1,13 @@
-// Package proctest holds helpers for tests that start promptfed: building of programs, output of processes, and free
-// addresses. Only tests in tools/e2e import it.
+// Package proctest holds helpers for tests that start promptfed: building of programs, and output of processes.
+// Only tests in tools/e2e import it.
 package proctest
 
 import (
 	"bytes"
-	"errors"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 )
 
@@ -73,21 +68,4 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
-}
-
-// FreeAddress returns an address of host on which nobody listens now. The system uses its port for no outgoing
-// connection.
-func FreeAddress(t testing.TB, host string) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(10000+rand.IntN(20000))))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
 }

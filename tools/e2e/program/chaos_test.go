@@ -6,12 +6,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"promptfed/runtime/busytest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // Processes of a server and its clients are killed with -9 at random until the run completes; the result is that of an
@@ -38,7 +37,7 @@ func TestChaos(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "run", at("chaos.yaml"), "--out", at("run"))
-	addr := proctest.FreeAddress(t, "127.0.0.1")
+	addr := busytest.Address(t, "127.0.0.1")
 	serve := func(more ...string) *process {
 		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum",
 			"1", "--deadline", "3s"}, more...)...)

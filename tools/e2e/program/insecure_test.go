@@ -2,11 +2,10 @@ package program
 
 import (
 	"net"
+	"promptfed/runtime/busytest"
 	"regexp"
 	"strings"
 	"testing"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // Without certificates every output says that the run is insecure: the log, the terms of join, the status and the last
@@ -19,7 +18,7 @@ func TestInsecure(t *testing.T) {
 	}
 	l.Close()
 	for _, flags := range [][]string{nil, {"--insecure"}} {
-		f := &federation{t: t, dir: setup(t), address: proctest.FreeAddress(t, "::1")}
+		f := &federation{t: t, dir: setup(t), address: busytest.Address(t, "::1")}
 		url, listen := "https://"+f.address, f.address
 		if flags != nil {
 			listen = strings.TrimPrefix(f.address, "[::1]")

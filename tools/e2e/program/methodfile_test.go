@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
-	"promptfed/tools/e2e/proctest"
+	"promptfed/runtime/busytest"
 )
 
 // A method from a file trains, and its run folder needs the file no more: the run is resumed and reported, classifies
@@ -67,7 +67,7 @@ func TestMethodFile(t *testing.T) {
 		t.Errorf("after %d kills the run learned something else", kills)
 	}
 
-	digest, addr := layer.Digest(content), proctest.FreeAddress(t, "127.0.0.1")
+	digest, addr := layer.Digest(content), busytest.Address(t, "127.0.0.1")
 	mustRun(t, "certs", at("certs"), "--clients", "4")
 	server := start(t, "serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1")
 	images := at("images.yaml") // of a client, which does not have the file

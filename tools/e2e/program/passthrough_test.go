@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -81,7 +82,7 @@ func TestNginx(t *testing.T) {
 		t.Skip("nginx with its module stream is not installed")
 	}
 	f := newFederation(t)
-	address := proctest.FreeAddress(t, "127.0.0.1")
+	address := busytest.Address(t, "127.0.0.1")
 	conf := fmt.Sprintf(nginx, modules, f.dir, f.address, address)
 	if err := os.WriteFile(f.at("nginx.conf"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // Under differential privacy server and clients print the protection before they train; nobody can repeat the noise,
@@ -27,7 +26,7 @@ func TestPrivateNoise(t *testing.T) {
 			}
 			mustRun(t, set("run", at("small.yaml"), "--out", at("run"))...)
 			for _, insecure := range []bool{false, true} {
-				out, addr := at(fmt.Sprint("serve", insecure)), proctest.FreeAddress(t, "127.0.0.1")
+				out, addr := at(fmt.Sprint("serve", insecure)), busytest.Address(t, "127.0.0.1")
 				flag, protection := []string(nil), "noise 0.5 by the "+where
 				if insecure {
 					flag, protection = []string{"--insecure-dp"}, "it protects nothing"

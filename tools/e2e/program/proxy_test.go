@@ -9,11 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"promptfed/runtime/busytest"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // hub is the name of a server that only the proxies of tests know.
@@ -97,7 +96,7 @@ type federation struct {
 }
 
 func newFederation(t *testing.T) *federation {
-	f := &federation{t, setup(t), proctest.FreeAddress(t, "127.0.0.1")}
+	f := &federation{t, setup(t), busytest.Address(t, "127.0.0.1")}
 	mustRun(t, "certs", f.at("certs"), "--clients", "2", "--host", "hub.example", "--host", "localhost", "--host",
 		"127.0.0.1")
 	return f

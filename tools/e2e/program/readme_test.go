@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
-	"promptfed/tools/e2e/proctest"
+	"promptfed/runtime/busytest"
 )
 
 // short is appended to commands that train, so that the walk takes seconds.
@@ -49,7 +49,7 @@ func TestREADME(t *testing.T) {
 		}
 		return out
 	}
-	address := proctest.FreeAddress(t, "127.0.0.1")
+	address := busytest.Address(t, "127.0.0.1")
 	w.words = strings.NewReplacer("SERVER:8443", address, "SERVER", "127.0.0.1", "ADDRESS", address,
 		"IMAGES", drawFolder(t, "photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
 		"root=PACS", "root="+drawFolder(t, "PACS", []string{"art_painting", "cartoon", "photo", "sketch"},
@@ -102,9 +102,9 @@ func TestTutorial(t *testing.T) {
 	_, err := os.Stat(pacs)
 	real := err == nil
 	w := walker(t, steps)
-	address := proctest.FreeAddress(t, "127.0.0.1")
+	address := busytest.Address(t, "127.0.0.1")
 	w.words = strings.NewReplacer("127.0.0.1:8443", address, "ADDRESS", address,
-		"127.0.0.1:8080", proctest.FreeAddress(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
+		"127.0.0.1:8080", busytest.Address(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
 		filepath.Join(root, "models/bundle/converted/testdata/huggingface")) // a small one in place of OpenAI's
 	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {
 		if real {

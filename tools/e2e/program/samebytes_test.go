@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
-	"promptfed/tools/e2e/proctest"
+	"promptfed/runtime/busytest"
 )
 
 // photos writes 3 classes of 13 training and 5 test images, which fill no batch, and a configuration for them.
@@ -55,7 +55,7 @@ func TestSameBytesWithFreshCaches(t *testing.T) {
 		}
 	}
 
-	addr := proctest.FreeAddress(t, "127.0.0.1")
+	addr := busytest.Address(t, "127.0.0.1")
 	head := start(t, append([]string{"run", conf, "--out", at("cluster"), "--cluster", "listen://" + addr, "--token",
 		"secret"}, fresh("cluster", 3)...)...)
 	head.says(t, "start workers with")
@@ -76,7 +76,7 @@ func TestSameBytesWithFreshCaches(t *testing.T) {
 	}
 
 	mustRun(t, "certs", at("certs"), "--clients", "2")
-	addr = proctest.FreeAddress(t, "127.0.0.1")
+	addr = busytest.Address(t, "127.0.0.1")
 	server := start(t, "serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1")
 	dirs := []string{at("serve")}
 	var clients []*process
@@ -105,7 +105,7 @@ func TestOtherNumerics(t *testing.T) {
 	dir, conf := photos(t, "")
 	at := func(name string) string { return filepath.Join(dir, name) }
 	cache := "runtime.cache=" + at("cache")
-	addr := proctest.FreeAddress(t, "127.0.0.1")
+	addr := busytest.Address(t, "127.0.0.1")
 	head := start(t, "run", conf, "--out", at("cluster"), "--cluster", "listen://"+addr, "--token", "secret", "--set",
 		cache)
 	head.says(t, "start workers with")
@@ -122,7 +122,7 @@ func TestOtherNumerics(t *testing.T) {
 	}
 
 	mustRun(t, "certs", at("certs"), "--clients", "2")
-	addr = proctest.FreeAddress(t, "127.0.0.1")
+	addr = busytest.Address(t, "127.0.0.1")
 	server := start(t, "serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1")
 	var clients []*process
 	for k, threads := range []int{1, 2} {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine/message"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
 )
@@ -100,7 +101,7 @@ func serveAndJoin(t *testing.T, more string) {
 	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	conf, addr := at("small.yaml"), busytest.Address(t, "127.0.0.1")
 	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +216,8 @@ func drawImage(t *testing.T, path string, seed ...int) {
 // refused too.
 func TestJoinIsRefused(t *testing.T) {
 	dir := setup(t)
-	conf, addr := filepath.Join(dir, "small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
-	metrics := proctest.FreeAddress(t, "127.0.0.1")
+	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
+	metrics := busytest.Address(t, "127.0.0.1")
 	secret := filepath.Join(dir, "token")
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -325,7 +326,7 @@ func TestOwnFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	addr := proctest.FreeAddress(t, "127.0.0.1")
+	addr := busytest.Address(t, "127.0.0.1")
 	serve := func(more ...string) *process {
 		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes",
 			at("classes.txt"), "--quorum", "1"}, more...)...)

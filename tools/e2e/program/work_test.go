@@ -3,11 +3,10 @@ package program
 import (
 	"bytes"
 	"path/filepath"
+	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
 	"time"
-
-	"promptfed/tools/e2e/proctest"
 )
 
 // says waits until a process prints something.
@@ -31,7 +30,7 @@ func TestRunOnACluster(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	conf, addr := at("small.yaml"), busytest.Address(t, "127.0.0.1")
 	mustRun(t, "run", conf, "--out", at("alone"))
 	run := start(t, "run", conf, "--out", at("spread"), "--cluster", "listen://"+addr, "--token", "secret")
 	work := func(more ...string) *process {
