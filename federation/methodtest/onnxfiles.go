@@ -30,7 +30,7 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 // ONNXFiles are methods of this project as files, by name: "promptfl" is the file of the program, the others are
 // witnesses that a file does what Go does.
 var ONNXFiles = map[string]func() ([]byte, error){
-	"promptfl": promptFLFile, "promptfl-l2": l2File, "fedprox": fedProxFile, "fedotp": fedOTPFile,
+	"promptfl": ExampleFile, "promptfl-l2": l2File, "fedprox": fedProxFile, "fedotp": fedOTPFile,
 	"fedotp-unrolled": unrolledFile, "fedpha": fedPHAFile, "scaffold": scaffoldFile,
 	"kgcoop": kgCoOpFile, "kgcoop-words": kgCoOpWordsFile, "inputs": inputsFile, "per-image": perImageFile,
 	"noise": noiseFile,
@@ -89,9 +89,9 @@ func prompt(name, owner string, tokens int, std float64) fromfile.Parameter {
 		Tensor: fromfile.Tensor{Shape: sizesOf("T", "w"), Std: std}}
 }
 
-// promptFLFile has all that wrappers can ask for: the engine's cosine shows them the compared features, and the
-// engine's cross entropy lets them replace the loss of the labels.
-func promptFLFile() ([]byte, error) {
+// ExampleFile returns the file of the program, PromptFL. It has all that wrappers can ask for: the engine's cosine
+// shows them the compared features, and the engine's cross entropy lets them replace the loss of the labels.
+func ExampleFile() ([]byte, error) {
 	return ONNXFile(fromfile.Metadata{Parameters: []fromfile.Parameter{prompt("ctx", "shared", 16, 0.02)},
 		Functions: map[string]fromfile.Function{
 			"scores":        {Function: "cosine", Of: []string{"image", "text/ctx"}},

@@ -5,11 +5,19 @@ import (
 	"fmt"
 	"go/scanner"
 	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
-// A Count is a size of the project that budget.txt holds.
+// BudgetFile holds the sizes of the project, so that growth is a decision. Its last line, the seconds of .ci/run on an
+// idle machine, is written by hand.
+const BudgetFile = "tools/checks/budget.txt"
+
+// A Count is a size of the project that BudgetFile holds.
 type Count struct {
 	What string
 	N    int
@@ -20,6 +28,7 @@ var (
 	generatedGo    = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	generatedTable = regexp.MustCompile(`(?ms)^<!-- from the code: ([a-z-]+) -->$.*?^<!-- end -->$`)
 	row            = regexp.MustCompile("(?m)^\\| `")
+	byHand         = regexp.MustCompile(`(?m)^[0-9]+ seconds of \.ci/run on two idle cores\n`)
 )
 
 // Counts counts the Go code without generated files, the words of documentation outside generated tables, and the keys
@@ -66,11 +75,67 @@ func tokensOf(source []byte) int {
 	}
 }
 
-// Budget returns the text of budget.txt for counts.
-func Budget(counts []Count) string {
+// Budget returns the text of BudgetFile for the files that git tracks below root, and whether the file there holds it,
+// give or take one step of each count. changed has files that are about to be written, by path below root.
+func Budget(root string, changed map[string][]byte) (text string, current bool, err error) {
+	tracked, ok := Tracked(root)
+	if !ok {
+		return "", false, fmt.Errorf("%s counts files that git tracks: %s is no git checkout", BudgetFile, root)
+	}
+	files := map[string][]byte{}
+	for _, f := range tracked {
+		if strings.HasSuffix(f, ".go") || f == "README.md" || strings.HasPrefix(f, "docs/") {
+			text, err := os.ReadFile(filepath.Join(root, f))
+			if os.IsNotExist(err) {
+				continue
+			}
+			if err != nil {
+				return "", false, err
+			}
+			files[f] = text
+		}
+	}
+	maps.Copy(files, changed)
+	is, err := os.ReadFile(filepath.Join(root, BudgetFile))
+	if err != nil {
+		return "", false, err
+	}
+	seconds := byHand.Find(is)
+	if seconds == nil {
+		return "", false, fmt.Errorf("%s has no line that matches %s", BudgetFile, byHand)
+	}
+
+	counts := Counts(files)
+	return budgetText(counts) + string(seconds), near(string(is), counts), nil
+}
+
+func budgetText(counts []Count) string {
 	var b strings.Builder
 	for _, c := range counts {
-		fmt.Fprintf(&b, "%d %s\n", (c.N+c.step-1)/c.step*c.step, c.What)
+		fmt.Fprintf(&b, "%d %s\n", c.rounded(), c.What)
 	}
 	return b.String()
+}
+
+// rounded is the next multiple of the count's step.
+func (c Count) rounded() int { return (c.N + c.step - 1) / c.step * c.step }
+
+// near reports whether the text of a budget has a line for each count, at most one step away from it.
+func near(text string, counts []Count) bool {
+	held := map[string]int{}
+	for line := range strings.Lines(text) {
+		number, what, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return false
+		}
+		held[what] = n
+	}
+	for _, c := range counts {
+		n, ok := held[c.What]
+		if off := n - c.rounded(); !ok || off > c.step || off < -c.step {
+			return false
+		}
+	}
+	return true
 }

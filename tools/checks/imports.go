@@ -25,7 +25,7 @@ var reserved = []struct {
 	{"gonum.org/v1/plot", []string{"tools/lab"}},
 	{"github.com/prometheus", []string{"tools"}},
 	{Module + "/tools/e2e", []string{"tools/e2e"}},
-	{Module + "/tools/checks", []string{"tools/checks"}},
+	{Module + "/tools/checks", []string{"tools/checks", "tools/gendocs"}},
 }
 
 // lab is the code that draws, compares, measures and converts, with its library for plots. Commands that train a

@@ -26,8 +26,8 @@ func TestTablesSayWhatTheCodeSays(t *testing.T) {
 	used := 0
 	for _, d := range list {
 		used += len(opening.FindAllString(d.is, -1))
-		if d.is != d.want {
-			t.Errorf("%s is not what the code says; run make docs", d.path)
+		if !d.current {
+			t.Errorf("%s is not what the code says; run make generate", d.path)
 		}
 	}
 	all, err := tables(root)

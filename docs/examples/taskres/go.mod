@@ -6,7 +6,7 @@ require promptfed v0.0.0
 
 replace promptfed => ../../..
 
-// What promptfed requires itself, as make docs copies it.
+// What promptfed requires itself, as make generate copies it.
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/chromedp/cdproto v0.159.0

@@ -1,11 +1,9 @@
 package fromfile_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,23 +29,6 @@ func TestTwoRoundsByHand(t *testing.T) {
 		Want: map[string]float64{"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6,
 			"r0/c0/upload/ctx": 0.75, "r0/c1/upload/ctx": -0.5625, "r0/merged/ctx": -0.125, "r1/c0/upload/ctx": second0,
 			"r0/c0/eval/logits#0": 0.5 / math.Sqrt(1.015625)}}})
-}
-
-// The file of the program is the one that methodtest writes (UPDATE=1 writes it again).
-func TestExampleIsWrittenByTheModule(t *testing.T) {
-	want, err := methodtest.ONNXFiles["promptfl"]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile("example.onnx", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile("example.onnx")
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("example.onnx has %d bytes and should have %d: %v; run UPDATE=1 go test", len(got), len(want), err)
-	}
 }
 
 // built returns the error of a method file.
