@@ -238,3 +238,37 @@ func TestTracesRule(t *testing.T) {
 	}
 	expect(t, Traces("f", slices.Concat([]byte{0}, []byte(bad[0]))), "")
 }
+
+func TestBusyTestsRule(t *testing.T) {
+	for body, want := range map[string]string{
+		`time.Sleep(d)`:                                              "busytest.Until or Delay",
+		`busytest.Delay(time.Second)`:                                "",
+		`select { case <-time.After(d): }`:                           "busytest.Hung",
+		`ctx, stop := context.WithTimeout(ctx, d)`:                   "busytest.Context",
+		`ctx, stop := context.WithCancel(ctx)`:                       "",
+		`for time.Now().Before(end) {}`:                              "compares the time",
+		`if end.Before(time.Now()) {}`:                               "compares the time",
+		`later := time.Now().Add(time.Hour)`:                         "",
+		`if time.Since(began) > time.Minute {}`:                      "compares seconds",
+		`if time.Since(began).Seconds() > 60 {}`:                     "compares seconds",
+		`if 2*time.Since(began) > time.Minute {}`:                    "compares seconds",
+		`took := time.Since(began); t.Log(took)`:                     "",
+		`took := time.Since(began); if took > time.Minute {}`:        "compares seconds",
+		`synctest.Test(t, func(*testing.T) { time.Sleep(d) })`:       "",
+		`synctest.Test(t, func(*testing.T) {}); time.Sleep(d)`:       "time.Sleep",
+		`serve("127.0.0.1:80` + `80")`:                               "127.0.0.1:80" + "80 is a fixed port",
+		`serve("https://localhost:84` + `43/x")`:                     "fixed port",
+		`serve("127.0.0.1:0", "127.0.0.1:1", "192.0.2.1:84` + `43")`: "",
+	} {
+		source := []byte("package x\nfunc f() { " + body + " }\nfunc BenchmarkX() { time.Sleep(d) }")
+		bad, err := BusyTests("x_test.go", source)
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
+
+		if bad, err := BusyTests("x.go", source); err != nil || len(bad) > 0 {
+			t.Errorf("%s, but in a test: %v, %v", body, bad, err)
+		}
+	}
+}
