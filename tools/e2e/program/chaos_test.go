@@ -50,42 +50,31 @@ func TestChaos(t *testing.T) {
 	for k := range list {
 		list[k] = join(k)
 	}
-	committed := func() int {
-		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
-		return bytes.Count(b, []byte("\n"))
-	}
-	ended := func(p *process) bool {
-		select {
-		case <-p.done:
-			return true
-		default:
-			return false
-		}
-	}
 	killed := 0
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && !(ended(server) && server.err == nil); {
-		time.Sleep(time.Duration(100+r.IntN(900)) * time.Millisecond)
-		if committed() < rounds && killed < kills {
+	busytest.Until(t, "the end of the run", func() bool {
+		busytest.Delay(time.Duration(100+r.IntN(900)) * time.Millisecond)
+		if committed(at("serve")) < rounds && killed < kills {
 			k := r.IntN(clients + clients/2 + 1)
 			p := server
 			if k < clients {
 				p = list[k]
 			}
-			if !ended(p) {
+			if !p.ended() {
 				p.Process.Kill()
 				<-p.done
 				killed++
 			}
 		}
-		if ended(server) && server.err != nil {
+		if server.ended() && server.err != nil {
 			server = serve("--resume")
 		}
 		for k, p := range list {
-			if ended(p) && p.err != nil {
+			if p.ended() && p.err != nil {
 				list[k] = join(k)
 			}
 		}
-	}
+		return server.ended() && server.err == nil
+	})
 	server.ends(t)
 	dirs := []string{at("serve")}
 	for k := range list {

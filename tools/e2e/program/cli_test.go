@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
 )
@@ -132,30 +133,28 @@ func TestWorkersGiveTheSameBytes(t *testing.T) {
 	}
 }
 
-// A run that is killed at random moments and resumed until it completes ends with the same prompts.
+// A run that is killed at random moments after each of its rounds and resumed ends with the same prompts.
 func TestKillAndResume(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")
 	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
-	began := time.Now()
 	mustRun(t, "run", config, "--out", whole, "--set", "train.rounds=12")
-	full := time.Since(began)
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	kills := 0
-	for range 40 {
-		c := exec.Command(programs.Promptfed, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		wait := full/4 + time.Duration(r.Int64N(int64(full)))
-		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
-		err := c.Wait()
-		timer.Stop()
-		if err == nil {
+	for {
+		before := committed(broken)
+		p := start(t, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
+		busytest.Until(t, "a round", func() bool { return p.ended() || committed(broken) > before })
+		busytest.Delay(time.Duration(r.Int64N(int64(20 * time.Millisecond))))
+		p.Process.Kill()
+		<-p.done
+		if p.err == nil {
 			break
 		}
-		kills++
+		if kills++; p.err.Error() != "signal: killed" {
+			t.Fatal(p.err)
+		}
 	}
 	if !bytes.Equal(read(t, whole, "prompts.safetensors"), read(t, broken, "prompts.safetensors")) {
 		t.Errorf("after %d kills the prompts differ from those of the uninterrupted run", kills)

@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -54,14 +54,10 @@ func TestPastedLineGoesOn(t *testing.T) {
 // interrupt interrupts a run after a round.
 func interrupt(t *testing.T, p *process, rounds string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		if info, err := os.Stat(rounds); err == nil && info.Size() > 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no round:\n%s", p.said())
-		}
-	}
+	busytest.Until(t, "a round", func() bool {
+		info, err := os.Stat(rounds)
+		return p.ended() || err == nil && info.Size() > 0
+	})
 	p.Process.Signal(os.Interrupt)
 	<-p.done
 	if p.err == nil {
@@ -98,9 +94,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 		t.Error("begun anew, the run ends elsewhere")
 	}
 	p := start(t, "run", config, "--out", out, "--force", "--set", "train.rounds=400")
-	for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "round 1/") && time.Now().Before(end); {
-		time.Sleep(2 * time.Millisecond)
-	}
+	p.says(t, "round 1/")
 	if _, text, code := call("run", config, "--out", out, "--force"); code != 2 || !strings.Contains(text,
 		"another promptfed works in") {
 		t.Errorf("two in one folder: exit code %d: %s", code, text)

@@ -155,9 +155,9 @@ func TestClusterIsNotThere(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"),
-		"--cluster", "https://127.0.0.1:8443"}, {"work", "https://127.0.0.1:8443"}} {
+		"--cluster", "https://127.0.0.1:1"}, {"work", "https://127.0.0.1:1"}} {
 		if _, text, code := call(args...); code != failed || !strings.Contains(text,
-			"https://127.0.0.1:8443 is not the URL of a NATS server; give nats://HOST:PORT") {
+			"https://127.0.0.1:1 is not the URL of a NATS server; give nats://HOST:PORT") {
 			t.Errorf("%v: exit %d, %s", args, code, text)
 		}
 	}

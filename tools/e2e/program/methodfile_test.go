@@ -6,9 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"promptfed/federation/engine/record"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/busytest"
@@ -51,12 +49,7 @@ func TestMethodFile(t *testing.T) {
 	kills := 0
 	for _, rounds := range []int{1, 8, 20} {
 		p := start(t, "run", conf, "--out", at("killed"), "--resume", "--set", many)
-		for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-			b, _ := os.ReadFile(at("killed/" + record.RoundsFile))
-			if bytes.Count(b, []byte("\n")) > rounds {
-				break
-			}
-		}
+		busytest.Until(t, "a round", func() bool { return p.ended() || committed(at("killed")) > rounds })
 		p.Process.Kill()
 		if <-p.done; p.err != nil {
 			kills++

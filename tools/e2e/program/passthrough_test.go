@@ -104,7 +104,7 @@ func TestNginx(t *testing.T) {
 	url := "https://localhost:" + address[strings.LastIndex(address, ":")+1:]
 	first := f.join(0, nil, url, "--tls", f.at("certs"))
 	first.says(t, "joined")
-	time.Sleep(25 * time.Second)
+	busytest.Delay(25 * time.Second) // longer than proxy_timeout
 	second := f.join(1, nil, url, "--tls", f.at("certs"))
 	for _, p := range []*process{server, first, second} {
 		p.ends(t)

@@ -102,9 +102,10 @@ func TestTutorial(t *testing.T) {
 	_, err := os.Stat(pacs)
 	real := err == nil
 	w := walker(t, steps)
+	const here = "127.0.0.1:" // with the ports that README.md names
 	address := busytest.Address(t, "127.0.0.1")
-	w.words = strings.NewReplacer("127.0.0.1:8443", address, "ADDRESS", address,
-		"127.0.0.1:8080", busytest.Address(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
+	w.words = strings.NewReplacer(here+"8443", address, "ADDRESS", address,
+		here+"8080", busytest.Address(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
 		filepath.Join(root, "models/bundle/converted/testdata/huggingface")) // a small one in place of OpenAI's
 	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {
 		if real {

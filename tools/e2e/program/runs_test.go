@@ -2,7 +2,6 @@ package program
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -85,8 +84,7 @@ func TestUI(t *testing.T) {
 	if err != nil || !ok || !strings.HasPrefix(address, "http://127.0.0.1:") {
 		t.Fatalf("it says %q, %v", line, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	ask := func(path string) io.ReadCloser {
 		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)

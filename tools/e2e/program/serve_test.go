@@ -2,7 +2,6 @@ package program
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -15,9 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
@@ -33,6 +32,37 @@ type process struct {
 
 func (p *process) said() string { return p.log.String() }
 
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// says waits until a process prints something.
+func (p *process) says(t *testing.T, text string) {
+	t.Helper()
+	ended := false
+	busytest.Until(t, fmt.Sprintf("%q", text), func() bool {
+		if strings.Contains(p.said(), text) {
+			return true
+		}
+		if ended { // it printed nothing more
+			t.Fatalf("it ended and never said %q", text)
+		}
+		ended = p.ended()
+		return false
+	})
+}
+
+// committed counts the rounds of a run folder.
+func committed(dir string) int {
+	b, _ := os.ReadFile(filepath.Join(dir, record.RoundsFile))
+	return bytes.Count(b, []byte("\n"))
+}
+
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startIn(t, nil, args...)
@@ -41,8 +71,7 @@ func start(t *testing.T, args ...string) *process {
 // startIn is start with additional variables of the environment.
 func startIn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
-	p := &process{Cmd: exec.CommandContext(ctx, programs.Promptfed, args...), done: make(chan struct{})}
+	p := &process{Cmd: exec.CommandContext(busytest.Context(t), programs.Promptfed, args...), done: make(chan struct{})}
 	p.Stdout, p.Stderr, p.Env = &p.log, &p.log, append(os.Environ(), env...)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -52,7 +81,7 @@ func startIn(t *testing.T, env []string, args ...string) *process {
 		close(p.done)
 	}()
 	t.Cleanup(func() {
-		cancel()
+		p.Process.Kill()
 		<-p.done
 		if t.Failed() {
 			t.Logf("promptfed %s:\n%s", strings.Join(args, " "), p.said())
@@ -115,15 +144,6 @@ func serveAndJoin(t *testing.T, more string) {
 		return start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf,
 			"--partition", "--state", at(fmt.Sprint("client", k)))
 	}
-	lines := func() int {
-		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
-		return bytes.Count(b, []byte("\n"))
-	}
-	reached := func(rounds int) {
-		for end := time.Now().Add(time.Minute); lines() < rounds &&
-			time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		}
-	}
 	server := serve()
 	mustRun(t, "certs", at("stolen"), "--clients", "3")
 	// the certificate of client 1 for client 2
@@ -143,7 +163,7 @@ func serveAndJoin(t *testing.T, more string) {
 	for k := range 4 {
 		clients[k] = join(k)
 	}
-	reached(2)
+	busytest.Until(t, "two rounds", func() bool { return server.ended() || committed(at("serve")) >= 2 })
 	server.Process.Kill()
 	<-server.done
 	clients[1].Process.Kill()
@@ -176,10 +196,7 @@ func serveAndJoin(t *testing.T, more string) {
 		t.Errorf("a client whose run is over says %q", text)
 	}
 	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(another.said(), "waiting for clients") &&
-		time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	another.says(t, "waiting for clients")
 	if _, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
 		"use another --state") {
@@ -235,9 +252,7 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 	first := start(t, "join", "https://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"),
 		"--client", "0", "--token-file", secret)
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	first.says(t, "joined")
 	for _, c := range []struct {
 		say  string
 		args []string
@@ -332,10 +347,7 @@ func TestOwnFolders(t *testing.T) {
 			at("classes.txt"), "--quorum", "1"}, more...)...)
 	}
 	server := serve()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(server.said(), "waiting for clients") &&
-		time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	server.says(t, "waiting for clients")
 	server.Process.Signal(os.Interrupt)
 	<-server.done
 	if !strings.Contains(server.said(), "stopped; to continue: ") || !strings.Contains(server.said(), " --resume\n") {

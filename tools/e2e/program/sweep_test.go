@@ -18,6 +18,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/busytest"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -251,28 +252,19 @@ func TestSweepKillAndResume(t *testing.T) {
 	}
 	rounds := func() (n int) {
 		for _, f := range folders {
-			b, _ := os.ReadFile(filepath.Join(broken, f, record.RoundsFile))
-			n += bytes.Count(b, []byte("\n"))
+			n += committed(filepath.Join(broken, f))
 		}
 		return n
 	}
 	stamps := map[string]time.Time{}
 	kills := 0
 	for _, until := range []int{0, 1, 5, 11, 18, 25, 31} { // of 32 rounds
-		c := exec.Command(programs.Promptfed, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- c.Wait() }()
-		limit := time.Now().Add(time.Minute)
-		for rounds() < until && len(ended) == 0 && time.Now().Before(limit) {
-			time.Sleep(time.Millisecond)
-		}
-		c.Process.Kill()
-		if err := <-ended; err != nil && err.Error() != "signal: killed" {
-			t.Fatalf("a resumed sweep failed: %v", err)
-		} else if err != nil {
+		p := start(t, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
+		busytest.Until(t, "rounds", func() bool { return p.ended() || rounds() >= until })
+		p.Process.Kill()
+		if <-p.done; p.err != nil && p.err.Error() != "signal: killed" {
+			t.Fatalf("a resumed sweep failed: %v", p.err)
+		} else if p.err != nil {
 			kills++
 		}
 		for _, f := range ready() {
@@ -332,22 +324,15 @@ func TestSweepOnFullDisk(t *testing.T) {
 func TestSweepInterrupted(t *testing.T) {
 	dir, file := setupSweep(t, 40)
 	out := filepath.Join(dir, "out")
-	c := exec.Command(programs.Promptfed, "sweep", file, "--out", out)
-	var text bytes.Buffer
-	c.Stderr = &text
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
-		if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", record.RoundsFile)); len(list) > 0 {
-			break
-		}
-	}
-	c.Process.Signal(os.Interrupt)
-	err := c.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != failed || !strings.Contains(text.String(), "--resume") {
-		t.Errorf("%v: %s", err, text.String())
+	p := start(t, "sweep", file, "--out", out)
+	busytest.Until(t, "a round", func() bool {
+		list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", record.RoundsFile))
+		return p.ended() || len(list) > 0
+	})
+	p.Process.Signal(os.Interrupt)
+	<-p.done
+	if p.ProcessState.ExitCode() != failed || !strings.Contains(p.said(), "--resume") {
+		t.Errorf("%v: %s", p.err, p.said())
 	}
 	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", runfolder.ErrorFile)); len(list) > 0 {
 		t.Errorf("stopped cells count as failed: %v", list)

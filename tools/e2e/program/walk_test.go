@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // step changes a line of a page before the test runs it: with is appended, and why is the reason for skipping the line.
@@ -53,12 +52,7 @@ func (w *walk) follow(commands string) string {
 		return ""
 	case args[0] == "promptfed" && (args[1] == "ui" || strings.Contains(commands, " --listen ")):
 		p := start(w.T, args[1:]...)
-		for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "http://127.0.0.1:"); {
-			if time.Now().After(end) {
-				w.Fatalf("%s says\n%s", commands, p.said())
-			}
-			time.Sleep(time.Millisecond)
-		}
+		p.says(w.T, "http://127.0.0.1:")
 		return p.said()
 	}
 	w.wait()

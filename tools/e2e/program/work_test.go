@@ -6,23 +6,7 @@ import (
 	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
-	"time"
 )
-
-// says waits until a process prints something.
-func (p *process) says(t *testing.T, text string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), text); time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-p.done:
-			t.Fatalf("it ended and never said %q", text)
-		default:
-		}
-		if time.Now().After(end) {
-			t.Fatalf("it never said %q", text)
-		}
-	}
-}
 
 // A run whose clients train in two other processes, one of which is killed with kill -9 and one of which starts late,
 // leaves the files of a run in one process. A worker that would train something else is refused.
