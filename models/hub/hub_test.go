@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +24,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/hub/hubtest"
+	"promptfed/runtime/busytest"
 )
 
 // checkpointDir holds a small CLIP that transformers wrote, with random weights of 50,676 bytes.
@@ -56,6 +59,44 @@ func client(t *testing.T) *Hub {
 	}
 	h.pause = time.Millisecond
 	return h
+}
+
+// pipes is a listener in memory, whose connections also work in a bubble.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error { close(p); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inBubble runs f in a bubble, whose time passes only while all wait, with a client of a hub in memory.
+func inBubble(t *testing.T, f func(t *testing.T, s *hubtest.Server, h *Hub)) {
+	s := serve(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := client(t)
+		listeners := map[string]pipes{}
+		for _, host := range []*httptest.Server{s.Hub, s.CDN} {
+			l, server := make(pipes), http.Server{Handler: host.Config.Handler}
+			listeners[host.Listener.Addr().String()] = l
+			go server.Serve(l)
+			defer server.Close()
+		}
+		transport := &http.Transport{ResponseHeaderTimeout: h.stall}
+		transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+			own, other := net.Pipe()
+			listeners[to] <- other
+			return own, nil
+		}
+		defer transport.CloseIdleConnections()
+		h.client.Transport = authorized{h, transport}
+		f(t, s, h)
+	})
 }
 
 func silent(string, int64, int64) {}
@@ -292,25 +333,25 @@ func blobOf(t *testing.T, s *hubtest.Server, h *Hub, name string) string {
 
 // A connection without a byte for a long time is given up, and the download continues on another one.
 func TestStalled(t *testing.T) {
-	s := serve(t)
-	h := client(t)
-	h.stall = 100 * time.Millisecond
-	var once atomic.Bool
-	end := make(chan bool)
-	defer close(end)
-	s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/"+weights || once.Swap(true) {
-			return false
+	inBubble(t, func(t *testing.T, s *hubtest.Server, h *Hub) {
+		var once atomic.Bool
+		s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/"+weights || once.Swap(true) {
+				return false
+			}
+			w.Header().Set("Content-Length", "50676")
+			w.Write(s.Files[weights][:1000])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
 		}
-		w.Header().Set("Content-Length", "50676")
-		w.Write(s.Files[weights][:1000])
-		w.(http.Flusher).Flush()
-		<-end
-		return true
-	}
-	if _, err := pull(t, h, "ORG/NAME"); err != nil || s.Asked("GET /"+weights+" bytes=1000-") != 1 {
-		t.Errorf("%v, %v", err, s.Requests)
-	}
+		began := time.Now()
+		_, err := pull(t, h, "ORG/NAME")
+		if took := time.Since(began); err != nil || s.Asked("GET /"+weights+" bytes=1000-") != 1 || took < h.stall ||
+			took > 2*h.stall {
+			t.Errorf("%v after %v, %v", err, took, s.Requests)
+		}
+	})
 }
 
 // Content with a wrong checksum is refused, and not kept. Damage in the cache is found and mended.
@@ -513,32 +554,33 @@ func TestHostileNames(t *testing.T) {
 
 // A busy server is asked again, after the pause that it wishes.
 func TestBusy(t *testing.T) {
-	s := serve(t)
-	left := 1
-	s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
-		if left--; left < 0 {
-			return false
+	inBubble(t, func(t *testing.T, s *hubtest.Server, h *Hub) {
+		left := 1
+		s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
+			if left--; left < 0 {
+				return false
+			}
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
 		}
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusTooManyRequests)
-		return true
-	}
-	began := time.Now()
-	if _, err := pull(t, client(t), "ORG/NAME"); err != nil || time.Since(began) < time.Second {
-		t.Errorf("%v after %v", err, time.Since(began))
-	}
+		began := time.Now()
+		if _, err := pull(t, h, "ORG/NAME"); err != nil || time.Since(began) < time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // Without a network the files in huggingface_hub's cache are enough, also those that Python fetched; without them the
 // error says what to do by hand.
 func TestNoNetwork(t *testing.T) {
-	s := serve(t)
+	serve(t)
 	h := client(t)
 	first, err := pull(t, h, "ORG/NAME")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Hub.Close()
+	t.Setenv("HF_ENDPOINT", "http://"+busytest.Address(t, "127.0.0.1"))
 	for _, offline := range []string{"", "1"} {
 		t.Setenv("HF_HUB_OFFLINE", offline)
 		if err := os.RemoveAll(first.Dir); err != nil {
@@ -555,11 +597,14 @@ func TestNoNetwork(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, local, err)
 			}
 		}
-		h := client(t)
-		h.pause = 10 * time.Second
-		began := time.Now()
-		if _, err = pull(t, h, "ORG/OTHER"); time.Since(began) > 5*time.Second {
-			t.Error("without a connection it asks again and again")
+		h, tries := client(t), 0
+		h.client.Transport = &http.Transport{DialContext: func(ctx context.Context, network, to string) (
+			net.Conn, error) {
+			tries++
+			return new(net.Dialer).DialContext(ctx, network, to)
+		}}
+		if _, err = pull(t, h, "ORG/OTHER"); tries > 1 {
+			t.Errorf("without a connection it asks %d times", tries)
 		}
 		want := "is not reachable ("
 		if offline != "" {
@@ -639,7 +684,10 @@ func TestCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop = context.WithCancelCause(context.Background())
-	time.AfterFunc(200*time.Millisecond, func() { stop(why) })
+	go func() {
+		busytest.Delay(200 * time.Millisecond)
+		stop(why)
+	}()
 	if _, _, err := client(t).Pull(ctx, m, silent); !errors.Is(err, why) {
 		t.Error(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 func stat(t *testing.T, path string) os.FileInfo {
@@ -31,9 +33,13 @@ func TestOf(t *testing.T) {
 	if Of(before) != Of(stat(t, path)) {
 		t.Error("the stamp of an unchanged file changes")
 	}
-	for !Settled(before, time.Now()) {
-		time.Sleep(time.Millisecond)
-	}
+	probe := path + "3"
+	busytest.Until(t, "a later time of the file system", func() bool {
+		if err := os.WriteFile(probe, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Settled(before, stat(t, probe).ModTime())
+	})
 	write("two")
 	if Of(stat(t, path)) == Of(before) {
 		t.Error("a change keeps the stamp")

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -161,7 +160,8 @@ func TestFunctionsBecomeTheirNodes(t *testing.T) {
 	near(t, "nested", upgraded(t, m), want...)
 }
 
-// A file of some kilobytes must not expand to gigabytes of nodes.
+// A file of some kilobytes must not expand to gigabytes of nodes. The bytes allocated also bound the time, which no test
+// measures.
 func TestFunctionsAreBounded(t *testing.T) {
 	big := &onnx.AttributeProto{Name: "value_ints", Type: onnx.AttributeProto_INTS, Ints: make([]int64, 1<<20)}
 	double := func(name, of string) *onnx.FunctionProto {
@@ -198,7 +198,6 @@ func TestFunctionsAreBounded(t *testing.T) {
 		for _, f := range functions {
 			m.Functions = append(m.Functions, proto.Clone(f).(*onnx.FunctionProto))
 		}
-		began := time.Now()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		err := onnx.Upgrade(m)
@@ -208,9 +207,6 @@ func TestFunctionsAreBounded(t *testing.T) {
 		}
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 1024 {
 			t.Errorf("%s: %d MiB allocated", want, used)
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s: %v", want, took)
 		}
 	}
 }
