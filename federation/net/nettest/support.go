@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
@@ -96,16 +95,6 @@ func WithoutTimes(t testing.TB, records []record.Record) string {
 	return string(text)
 }
 
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s did not happen", what)
-}
-
 // OneProcess returns the result of the same experiment in one process.
 func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	t.Helper()
@@ -119,14 +108,6 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 		t.Fatal(err)
 	}
 	return string(b), WithoutTimes(t, r.Records)
-}
-
-// TestContext returns a context that ends with the test, or after a long time if the test hangs, since test machines
-// may be busy.
-func TestContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // WithEvaluationSet adds an evaluation set to an experiment, with the examples of client 0.

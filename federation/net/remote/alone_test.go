@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 )
 
 // QuorumSize returns the numbers of the documentation, derived by hand: the share rounded up, and below 1 at most all
@@ -46,7 +47,7 @@ func TestOneBadOfThree(t *testing.T) {
 	}
 	s = newSite(t, e)
 	bad(s)
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||

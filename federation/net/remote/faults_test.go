@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 )
 
 // Tensors above the limit of a message are sent in chunks, and the result has the same bytes.
@@ -79,7 +80,7 @@ func TestServerDies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, scaffold.Experiment(t))
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
@@ -113,7 +114,7 @@ func TestLateJoiner(t *testing.T) {
 	e.Plan.Participation = 1
 	s := newSite(t, e)
 	s.wait, s.set.Quorum = 3, 0.7
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	last := make(chan error, 1)
@@ -126,7 +127,7 @@ func TestLateJoiner(t *testing.T) {
 				t.Error("client 3 trained before it joined")
 			}
 			go func() { last <- s.join(ctx, 3) }()
-			nettest.Eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
+			busytest.Until(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 		}
 	})
 	if err != nil {
@@ -153,7 +154,7 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 			e.Clients, e.Plan.Participation = methodtest.Clients(9, 5, 6, 3), 1
 			s := newSite(t, e)
 			s.wait, s.set.Quorum = 3, 0.7
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			left := s.joinAll(ctx, cancel, 3)
 			last := make(chan error, 1)
@@ -164,7 +165,7 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 					}
 					if r.Round == 0 {
 						go func() { last <- s.join(ctx, 3) }()
-						nettest.Eventually(t, "joining",
+						busytest.Until(t, "joining",
 							func() bool { return s.hub.Load().Participants()[3].Joined })
 					}
 				}
@@ -206,7 +207,7 @@ func TestClientComesBack(t *testing.T) {
 	want, _ := simulated(t, e, false)
 	s := newSite(t, e)
 	s.set.Deadline = 2 * time.Second
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	first, leave := context.WithCancel(ctx)
 	var left atomic.Bool
@@ -241,7 +242,7 @@ func TestClientComesBack(t *testing.T) {
 func TestAnotherRun(t *testing.T) {
 	t.Parallel() // it waits for connections
 	s := newSite(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	first, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)

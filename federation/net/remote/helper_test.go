@@ -157,7 +157,7 @@ func (s *site) join(ctx context.Context, id int, change ...func(*protocol.JoinRe
 // run serves and joins with all clients at once.
 func (s *site) run(change ...func(*remote.Settings, *engine.Settings)) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(nettest.TestContext(s.t))
+	ctx, cancel := context.WithCancel(busytest.Context(s.t))
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false, change...) }()

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -135,7 +136,7 @@ func (c counting) Execute(ctx context.Context, o message.Instruction, s message.
 func (l *liar) believe(t *testing.T, dir string, largest int, logs *nettest.Logs) (count map[int]int, err error) {
 	t.Helper()
 	ca := nettest.NewAuthority(t)
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	if script := l.script; script != nil {
 		l.script = func(ctx context.Context, s *liarStream) error {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/nettest"
+	"promptfed/runtime/busytest"
 )
 
 // Each request for the status, of which a terminal makes one a second, uses the connection of the first.
@@ -27,7 +27,7 @@ func TestStatusKeepsItsConnection(t *testing.T) {
 	defer l.Close()
 	var first *net.Conn
 	for n := range 3 {
-		if _, err := l.FetchStatus(nettest.TestContext(t)); err != nil {
+		if _, err := l.FetchStatus(busytest.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		if n == 0 {

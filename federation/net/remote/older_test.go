@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 )
 
 // A run of the older release, with its folders of the server and of the clients, continues to what an uninterrupted run
@@ -54,7 +55,7 @@ func TestOlderRuns(t *testing.T) {
 				s.who = func(client int) certs.Identity { return identity(certs.UserOf(client)) }
 			}
 			s.part = func(_ int, p remote.LocalExecutor) remote.Executor { return lastRounds{p, t} }
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			left := s.joinAll(ctx, cancel, 4)
 			if err := s.serve(ctx, true); err != nil {

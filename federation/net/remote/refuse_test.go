@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 )
 
 // Once most clients agreed, a client is refused with the reason if it would train something else. A second process of a
@@ -22,7 +23,7 @@ import (
 func TestRefusedToJoin(t *testing.T) {
 	t.Parallel() // it waits
 	s := newSite(t, nettest.Method("promptfl", nil, nil).Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	s.wait = 2
 	served := make(chan error, 1)
@@ -77,7 +78,7 @@ func TestReplacedProcess(t *testing.T) {
 	e.Plan.Participation = 1
 	want, _ := simulated(t, e, false)
 	s := newSite(t, e)
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
@@ -86,7 +87,7 @@ func TestReplacedProcess(t *testing.T) {
 	go func() { gone <- s.join(first, 3) }()
 	s.waitFor(3)
 	go func() { replaced <- s.join(ctx, 3) }()
-	nettest.Eventually(t, "waiting", func() bool {
+	busytest.Until(t, "waiting", func() bool {
 		return strings.Contains(s.log.String(), "another process runs as this client: client 3 is connected")
 	})
 	leave()
@@ -140,7 +141,7 @@ func TestOtherKey(t *testing.T) {
 func TestRevokedClient(t *testing.T) {
 	t.Parallel() // it waits
 	s, dir := certifiedSite(t)
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	s.set.Quorum = 0.5
 	var revoked time.Time
@@ -186,7 +187,7 @@ func TestRevokedClient(t *testing.T) {
 func TestRevokedServer(t *testing.T) {
 	t.Parallel() // it waits
 	s, dir := certifiedSite(t)
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	served, outcome := make(chan error, 1), make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
@@ -228,7 +229,7 @@ func certifiedSite(t *testing.T) (s *site, dir string) {
 // waitFor waits until a client has joined.
 func (s *site) waitFor(client int) {
 	s.t.Helper()
-	nettest.Eventually(s.t, "joining", func() bool {
+	busytest.Until(s.t, "joining", func() bool {
 		h := s.hub.Load()
 		return h != nil && h.Participants()[client].Joined
 	})
@@ -311,7 +312,7 @@ func TestCheckURL(t *testing.T) {
 // A client of another version learns the server's version; it then refuses the server in its own words.
 func TestVersions(t *testing.T) {
 	r := newRoom(t, 1)
-	v, err := r.dial("client-0").Invite(nettest.TestContext(t), &protocol.InvitationRequest{Version: 7})
+	v, err := r.dial("client-0").Invite(busytest.Context(t), &protocol.InvitationRequest{Version: 7})
 	if err != nil || v.Version != protocol.Version || protocol.Version != 8 || v.Config != nil {
 		t.Errorf("%v, %v", v, err)
 	}

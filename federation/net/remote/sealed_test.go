@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/busytest"
 )
 
 // Under secure aggregation the network gives the bytes of one process, too. Both equal the result of plain uploads
@@ -150,7 +151,7 @@ func TestSealedRestarts(t *testing.T) {
 		"computesecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
 			s := sealedSite(t, scaffold.Experiment(t), layer)
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -35,7 +36,7 @@ func TestCutLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRoom(t, 1, func(s *remote.Settings) { s.Limit = 1 << 10 })
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			slow := &nettest.SlowLink{To: strings.TrimPrefix(r.h.URL(), "https://"), Rate: c.rate, Every: c.every}
 			link := &remote.Link{URL: "https://" + slow.Start(t), Name: "client-0", Identity: r.ca.Identity("client-0"),
@@ -151,7 +152,7 @@ func (s *stream) cut() {
 // rejoin opens another stream of a client once the server knows the end of the last one.
 func (r *room) rejoin(client int) *stream {
 	r.t.Helper()
-	nettest.Eventually(r.t, "the end of the last stream", func() bool {
+	busytest.Until(r.t, "the end of the last stream", func() bool {
 		return r.h.Status().Clients[client].Doing == ""
 	})
 	return r.join(client, true)

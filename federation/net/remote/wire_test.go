@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -88,7 +89,7 @@ type stream struct {
 // open opens a stream as a client, whose messages are read if reads.
 func (r *room) open(client int, reads bool) *stream {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(nettest.TestContext(r.t))
+	ctx, cancel := context.WithCancel(busytest.Context(r.t))
 	r.t.Cleanup(cancel)
 	s, err := r.dial(certs.UserOf(client)).Participate(ctx)
 	if err != nil {
@@ -219,18 +220,18 @@ func (r *room) start(round, numbers int) (replies func() []message.Reply) {
 	for k := range o.Total {
 		o.Clients = append(o.Clients, k)
 	}
-	if _, err := r.h.Wait(nettest.TestContext(r.t), o.Total); err != nil {
+	if _, err := r.h.Wait(busytest.Context(r.t), o.Total); err != nil {
 		r.t.Fatal(err)
 	}
 	done := make(chan []message.Reply, 1)
 	go func() {
-		out, err := r.h.Run(nettest.TestContext(r.t), o)
+		out, err := r.h.Run(busytest.Context(r.t), o)
 		if err != nil {
 			r.t.Error(err)
 		}
 		done <- out
 	}()
-	nettest.Eventually(r.t, "the instruction", func() bool {
+	busytest.Until(r.t, "the instruction", func() bool {
 		return !slices.ContainsFunc(r.h.Status().Clients, func(c remote.ClientStatus) bool { return !c.Asked })
 	})
 	return func() []message.Reply {
@@ -462,7 +463,7 @@ func TestClientsThatReadNothing(t *testing.T) {
 	for range 100 {
 		others[0].sendReply(&protocol.Reply{Id: protocol.NewID(), Attempt: protocol.NewID()})
 	}
-	nettest.Eventually(t, "the end of the stream", func() bool { return r.h.Status().Clients[0].Doing == "" })
+	busytest.Until(t, "the end of the stream", func() bool { return r.h.Status().Clients[0].Doing == "" })
 	for _, s := range others[1:] {
 		s.leave()
 	}
@@ -494,7 +495,7 @@ func TestFloods(t *testing.T) {
 		return time.Since(began)
 	}
 	alone := round(0) + round(1) + round(2)
-	ctx, stop := context.WithCancel(nettest.TestContext(t))
+	ctx, stop := context.WithCancel(busytest.Context(t))
 	defer stop()
 	questions := make(chan int, 1)
 	go func() {
@@ -537,7 +538,7 @@ func TestFloods(t *testing.T) {
 // A status certificate may ask for the status and nothing else; clients may not ask for the status.
 func TestCallsOfNames(t *testing.T) {
 	r := newRoom(t, 1)
-	ctx := nettest.TestContext(t)
+	ctx := busytest.Context(t)
 	status := r.dial(certs.StatusUser)
 	if _, err := status.Status(ctx, &protocol.StatusRequest{}); err != nil {
 		t.Error(err)

@@ -9,11 +9,12 @@ import (
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 )
 
 // A worker with a certificate that cannot be right ends at once with what to do, although it waits for servers.
 func TestWrongCertificates(t *testing.T) {
-	ca, log, ctx := nettest.NewAuthority(t), &nettest.Logs{}, nettest.TestContext(t)
+	ca, log, ctx := nettest.NewAuthority(t), &nettest.Logs{}, busytest.Context(t)
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", TLS: ca.TLS("server"), Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkJob(b *testing.B) {
 					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}
 			}
-			ctx, cancel := context.WithCancel(nettest.TestContext(b))
+			ctx, cancel := context.WithCancel(busytest.Context(b))
 			defer cancel()
 			c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 			if err != nil {

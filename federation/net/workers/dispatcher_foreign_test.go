@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 )
 
 // foreign starts a NATS server at an address that is no part of the run.
@@ -46,7 +47,7 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			f := newFarm(t, nettest.FedPHA.Experiment(t))
 			f.set.Limit = limit
-			ctx, cancel := context.WithCancel(nettest.TestContext(t))
+			ctx, cancel := context.WithCancel(busytest.Context(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer func() { n.Close() }()
@@ -75,7 +76,7 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 // another one. That run removes what the killed one left.
 func TestDispatcherVanishes(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	n := f.elsewhere(ctx)
 	defer n.Close()
@@ -83,7 +84,7 @@ func TestDispatcherVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := f.process(ctx, 3)
-	nettest.Eventually(t, "joining", func() bool { return strings.Contains(f.log.String(), "a worker joined") })
+	busytest.Until(t, "joining", func() bool { return strings.Contains(f.log.String(), "a worker joined") })
 	js, err := jetstream.New(f.dialed(ctx))
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestDispatcherVanishes(t *testing.T) {
 // A run that was cut off, while another run took its queue, ends.
 func TestDispatcherReplaced(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx := nettest.TestContext(t)
+	ctx := busytest.Context(t)
 	n := f.elsewhere(ctx)
 	defer n.Close()
 	js, err := jetstream.New(f.conn)
@@ -146,7 +147,7 @@ func TestDispatcherStoresOnce(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
 	f.set.Limit = 300 // less than these tensors have, more than states and results have
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	count := func(subject, part string) *atomic.Int64 {
 		var n atomic.Int64

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -25,7 +26,7 @@ import (
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
 	ca, log := nettest.NewAuthority(t), &nettest.Logs{}
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 )
 
 // The run folder has the bytes of a run in one process, for any number of workers, also with large tensors in the
@@ -35,7 +36,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
 				f := newFarm(t, nettest.WithEvaluationSet(s.Experiment(t)))
 				f.set.Limit = c.limit
-				ctx, cancel := context.WithCancel(nettest.TestContext(t))
+				ctx, cancel := context.WithCancel(busytest.Context(t))
 				defer cancel()
 				for k := range c.workers {
 					f.start(ctx, k, c.jobs)
@@ -53,7 +54,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -86,7 +87,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 func TestDispatcherDuplicates(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	var copies atomic.Int64
 	sub, err := f.conn.Subscribe("promptfed.toy.result", func(m *nats.Msg) {
@@ -106,14 +107,14 @@ func TestDispatcherDuplicates(t *testing.T) {
 	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() {
 		t.Errorf("%+v, %d jobs begun", totals, f.jobs.Load())
 	}
-	nettest.Eventually(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
+	busytest.Until(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
 }
 
 // A run that was stopped continues with other workers. A worker of the stopped run reports that the run is over.
 func TestDispatcherResumes(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	ended := f.process(ctx, 2)
 	stopped, stop := context.WithCancel(ctx)
@@ -138,7 +139,7 @@ func TestDispatcherResumes(t *testing.T) {
 // A worker that differs from the run is refused before it gets a job. A second run cannot use the queue.
 func TestDispatcherRefuses(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx := nettest.TestContext(t)
+	ctx := busytest.Context(t)
 	c, err := workers.Open(ctx, f.conn, f.set)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +201,7 @@ func (f *farm) failing(jobs int64) (left *atomic.Int64) {
 func TestDispatcherFailures(t *testing.T) {
 	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	left := f.failing(2)
 	f.start(ctx, 0, 1)
@@ -221,7 +222,7 @@ func TestDispatcherFailures(t *testing.T) {
 func TestDispatcherFailuresAgain(t *testing.T) {
 	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	var old *nats.Msg // of one worker that does one job at a time, so that one subscription hears all in order
 	var again atomic.Int64
@@ -252,7 +253,7 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 // A job during which every worker is lost ends the run with an error that names the job.
 func TestDispatcherKiller(t *testing.T) {
 	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	var lost atomic.Int64
 	go func() { // workers that stop politely give the job back at once
@@ -293,7 +294,7 @@ func TestDispatcherGivesTerms(t *testing.T) {
 	want := nettest.WithoutTimes(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
 	f.each.Terms = true
-	ctx, cancel := context.WithCancel(nettest.TestContext(t))
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	f.start(ctx, 0, 2)
 	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {

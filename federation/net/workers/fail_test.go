@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/net/natsserver"
-	"promptfed/federation/net/nettest"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -24,7 +24,7 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer n.Close()
-			ctx := nettest.TestContext(t)
+			ctx := busytest.Context(t)
 			d, err := Open(ctx, n.Conn(), Settings{Queue: "toy", Limit: limit, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
