@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -30,7 +31,7 @@ func made(n int, bad ...int) []Example {
 }
 
 func width(i int, img image.Image) (int, error) {
-	time.Sleep(time.Duration(i*7919%5) * 100 * time.Microsecond) // finish out of order
+	busytest.Delay(time.Duration(i*7919%5) * 100 * time.Microsecond) // finish out of order
 	return img.Bounds().Dx(), nil
 }
 

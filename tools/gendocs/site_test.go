@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,10 +9,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/lab/page/browser"
 )
 
@@ -100,9 +99,7 @@ func searchFinds(t *testing.T, site string) {
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(site)))
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	b, stop, err := browser.Start(ctx, path)
+	b, stop, err := browser.Start(busytest.Context(t), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
+	"promptfed/runtime/busytest"
 )
 
 // shardsIn reads the shards of a feature cache by their paths.
@@ -72,9 +74,10 @@ func TestStopped(t *testing.T) {
 }
 
 // TestKilled kills processes that compute features with kill -9, each a random time after a new shard appeared. The
-// next processes use their shards, and the final files equal those of an uninterrupted run.
+// next processes use their shards, and the final files equal those of an uninterrupted run. A process waits for its
+// death before it has computed all.
 func TestKilled(t *testing.T) {
-	const env = "PROMPTFED_TEST_FEATURES"
+	const env, envImages = "PROMPTFED_TEST_FEATURES", "PROMPTFED_TEST_IMAGES"
 	list := func(dir string) []data.Example {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.png"))
 		if err != nil {
@@ -87,9 +90,18 @@ func TestKilled(t *testing.T) {
 		return out
 	}
 	if dirs := filepath.SplitList(os.Getenv(env)); len(dirs) == 2 {
-		// slow enough to be killed in the middle
+		left, err := strconv.Atoi(os.Getenv(envImages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// slow enough to be killed within a shard
 		x := features.Extractor{Cache: data.Cache{Dir: dirs[0]}, Workers: 1,
-			Progress: func(string, int, int) { time.Sleep(200 * time.Microsecond) }}
+			Progress: func(string, int, int) {
+				busytest.Delay(200 * time.Microsecond)
+				if left--; left == 0 {
+					busytest.Delay(time.Hour)
+				}
+			}}
 		for _, what := range []string{method.ImageInput, method.PixelsInput} {
 			rows, err := x.Rows(context.Background(), features.Request{Bundle: small(t),
 				List: list(dirs[1]), Views: 2, What: what})
@@ -105,10 +117,11 @@ func TestKilled(t *testing.T) {
 	cache, whole, from := t.TempDir(), t.TempDir(), filepath.Dir(images(t, 300)[0].Name())
 	var said bytes.Buffer
 	temporary := "TMPDIR=" + t.TempDir() // a killed child cannot remove it
-	child := func(dir string) (*exec.Cmd, chan error) {
+	child := func(dir string, images int) (*exec.Cmd, chan error) { // 0 images: all
 		said.Reset()
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from, temporary)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from, temporary,
+			envImages+"="+strconv.Itoa(images))
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -117,27 +130,21 @@ func TestKilled(t *testing.T) {
 		go func() { ended <- cmd.Wait() }()
 		return cmd, ended
 	}
-	if _, ended := child(whole); <-ended != nil {
+	if _, ended := child(whole, 0); <-ended != nil {
 		t.Fatalf("a run that nobody kills fails:\n%s", &said)
 	}
 	want := shardsIn(t, whole)
 	if len(want) != 4*5 { // 2 views of 2 kinds, each 300 images in shards of 64
 		t.Fatalf("%d shards", len(want))
 	}
-	kills := 0
 	for _, shards := range []int{0, 1, 3, 6, 9, 14} {
 		before := shardsIn(t, cache)
-		cmd, ended := child(cache)
-		for limit := time.Now().Add(time.Minute); len(shardsIn(t, cache)) < shards && len(ended) == 0 &&
-			time.Now().Before(limit); {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
+		cmd, ended := child(cache, 64*(shards+2-len(before)))
+		busytest.Until(t, "a shard", func() bool { return len(shardsIn(t, cache)) >= shards || len(ended) > 0 })
+		busytest.Delay(rand.N(15 * time.Millisecond))
 		cmd.Process.Kill()
-		if err := <-ended; err != nil && err.Error() != "signal: killed" {
-			t.Fatalf("a resumed run failed: %v\n%s", err, &said)
-		} else if err != nil {
-			kills++
+		if err := <-ended; err == nil || err.Error() != "signal: killed" {
+			t.Fatalf("a resumed run ended before it was killed: %v\n%s", err, &said)
 		}
 		after := shardsIn(t, cache)
 		for path, raw := range before {
@@ -146,16 +153,12 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
-	if _, ended := child(cache); <-ended != nil {
+	if _, ended := child(cache, 0); <-ended != nil {
 		t.Fatalf("the last resumed run failed:\n%s", &said)
 	}
-	if kills < 4 {
-		t.Errorf("only %d kills hit a run", kills)
-	}
 	if got := shardsIn(t, cache); !maps.Equal(got, want) {
-		t.Errorf("after %d kills the cache holds other files or bytes: %d files, want %d", kills, len(got), len(want))
+		t.Errorf("after the kills the cache holds other files or bytes: %d files, want %d", len(got), len(want))
 	}
-	t.Logf("%d kills", kills)
 }
 
 // TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 200 more for each of 3 shards:

@@ -4,10 +4,9 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 )
 
-// FuzzSplit: no configuration panics or runs forever; errors are one line.
+// FuzzSplit: no configuration panics or runs forever, which the -timeout of a test ends; errors are one line.
 func FuzzSplit(f *testing.F) {
 	f.Add(uint8(3), 20, 0.05, 10, 2, 0.1, 10.0, 0.1, false, uint64(0), 0, uint64(1), uint8(0), uint8(10))
 	f.Add(uint8(3), 500, 1e-300, 0, 2, 0.1, 10.0, 0.1, true, uint64(0), 0, uint64(1), uint8(1), uint8(9))
@@ -29,11 +28,7 @@ func FuzzSplit(f *testing.F) {
 		if kind%7 == 0 && len(s.Domains) > 0 {
 			p.LeaveOut = s.Domains[:1]
 		}
-		start := time.Now()
 		got, err := Split(p, s, shots, seed)
-		if took := time.Since(start); took > 20*time.Second {
-			t.Fatalf("%+v took %v", p, took)
-		}
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "partition") {
 				t.Fatalf("error %q", err)

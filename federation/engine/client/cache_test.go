@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 func TestCache(t *testing.T) {
@@ -66,27 +66,28 @@ func TestCache(t *testing.T) {
 
 // A caller that waits for the computation of another caller computes the value itself when the other one stops.
 func TestCacheStopped(t *testing.T) {
-	c, key := newValueCache(10, keptTests), sha256.Sum256([]byte("a"))
-	begun, stop := make(chan struct{}), make(chan struct{})
-	var callers sync.WaitGroup
-	callers.Go(func() {
-		if _, err := c.once(key, func() (any, int, error) {
-			close(begun)
-			<-stop
-			return nil, 0, context.Canceled
-		}); err != context.Canceled {
-			t.Error(err)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		c, key := newValueCache(10, keptTests), sha256.Sum256([]byte("a"))
+		stop := make(chan struct{})
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			if _, err := c.once(key, func() (any, int, error) {
+				<-stop
+				return nil, 0, context.Canceled
+			}); err != context.Canceled {
+				t.Error(err)
+			}
+		})
+		synctest.Wait() // the first caller computes
+		callers.Go(func() {
+			if v, err := c.once(key, func() (any, int, error) { return "a", 1, nil }); v != "a" || err != nil {
+				t.Errorf("%v, %v", v, err)
+			}
+		})
+		synctest.Wait() // the second caller waits for it
+		close(stop)
+		callers.Wait()
 	})
-	<-begun
-	callers.Go(func() {
-		if v, err := c.once(key, func() (any, int, error) { return "a", 1, nil }); v != "a" || err != nil {
-			t.Errorf("%v, %v", v, err)
-		}
-	})
-	time.Sleep(50 * time.Millisecond) // so that the second caller waits; if it comes later, it has nothing to wait for
-	close(stop)
-	callers.Wait()
 }
 
 // TestCacheForgets: when a round begins, the cache drops the values that nobody requested in the last two rounds with

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/ort"
 )
 
@@ -240,8 +242,12 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// TestInterleave checks the order of turns.
+// TestInterleave checks the order of turns, in virtual time.
 func TestInterleave(t *testing.T) {
+	synctest.Test(t, testInterleave)
+}
+
+func testInterleave(t *testing.T) {
 	var order []string
 	c := func(name string, slow bool) *contestant {
 		return &contestant{what: name, slow: slow, run: func(context.Context) error {
@@ -263,7 +269,7 @@ func TestInterleave(t *testing.T) {
 	order, o.Quick = nil, true
 	b.run = func(context.Context) error { // its first run takes more than a second
 		if order = append(order, "b"); len(order) == 2 {
-			time.Sleep(time.Second)
+			busytest.Delay(2 * time.Second)
 		}
 		return nil
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/page/browser"
 )
@@ -70,8 +70,7 @@ func newTab(t *testing.T) *tab {
 	}
 	ctx, cancel := chromedp.NewContext(chromium.ctx)
 	t.Cleanup(cancel)
-	ctx, cancelTime := context.WithTimeout(ctx, 90*time.Second)
-	t.Cleanup(cancelTime)
+	context.AfterFunc(busytest.Context(t), cancel)
 	b := &tab{T: t, ctx: ctx}
 	messages, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
 	go func() {
@@ -158,12 +157,7 @@ func (b *tab) run(statements string) { b.Helper(); js[bool](b, statements+"; tru
 // until waits for an expression to become true.
 func (b *tab) until(expression string) {
 	b.Helper()
-	for end := time.Now().Add(20 * time.Second); !js[bool](b, expression); {
-		if time.Now().After(end) {
-			b.Fatalf("never true: %s", expression)
-		}
-		b.do(chromedp.Sleep(20 * time.Millisecond))
-	}
+	busytest.Until(b, expression, func() bool { return js[bool](b, expression) })
 }
 
 // frame waits until pending changes of the page are painted: until the second next frame, and the tasks before it.

@@ -212,9 +212,6 @@ func TestLargeReport(t *testing.T) {
 	b.choose("curves-lines", "clients")
 	b.frame()
 	t.Logf("opened in %v, lines of 100 clients in %v", opened, time.Since(start))
-	if opened > 20*time.Second {
-		t.Errorf("the page took %v to open", opened)
-	}
 	if n := int(number(b, "lines")); n != 101 {
 		t.Errorf("%d lines for 100 clients and their mean", n)
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"promptfed/federation/engine/record"
 )
@@ -54,37 +54,46 @@ func (f *tracking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `{"experiment": {"experiment_id": "1"}, "run": {"info": {"run_id": "7"}}}`)
 }
 
+// RoundTrip makes the server the transport of HTTP clients.
+func (f *tracking) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // An outage in the middle causes one warning, and the missed rounds follow with the next round, in order and once. A
-// resumed run sends its earlier rounds again, and none arrives twice.
+// resumed run sends its earlier rounds again, and none arrives twice. Time
+// is virtual and requests need no network, so that no request is late.
 func TestServerThatIsDown(t *testing.T) {
+	synctest.Test(t, serverThatIsDown)
+}
+
+func serverThatIsDown(t *testing.T) {
 	f := &tracking{steps: make(chan int, 100)}
-	web := httptest.NewServer(f)
-	defer web.Close()
+	defer func(was http.RoundTripper) { http.DefaultTransport = was }(http.DefaultTransport)
+	http.DefaultTransport = f
+	const address = "http://tracking.example"
 	r := Run{Dir: t.TempDir(), Name: "x", Config: []byte("train: {lr: 0.1, steps: [1, 2]}\n")}
 	var said []string
-	l, err := Open([]string{MLflow + web.URL}, r, func(line string) { said = append(said, line) })
+	l, err := Open([]string{MLflow + address}, r, func(line string) { said = append(said, line) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := func(what string, is func() bool) {
-		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what, " does not come")
-			}
-		}
-	}
 	l.Round(record.Record{Round: 0, Loss: 1})
-	until("round 0", func() bool { return len(f.steps) == 1 })
+	synctest.Wait()
 	f.down.Store(true)
 	for i := 1; i < 4; i++ {
 		n := f.calls.Load()
 		l.Round(record.Record{Round: i, Loss: 1})
-		until("a call", func() bool { return f.calls.Load() > n })
+		if synctest.Wait(); f.calls.Load() == n {
+			t.Errorf("round %d makes no call", i)
+		}
 	}
 	f.down.Store(false)
 	l.Round(record.Record{Round: 4, Loss: 1})
-	until("rounds 1 to 4", func() bool { return len(f.steps) == 5 })
+	if synctest.Wait(); len(f.steps) != 5 {
+		t.Errorf("%d rounds have come", len(f.steps))
+	}
 	if err := l.Close(context.Canceled); err != nil || f.last.Load() != "KILLED" {
 		t.Error(err, f.last.Load())
 	}
@@ -95,7 +104,7 @@ func TestServerThatIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err = Open([]string{MLflow + web.URL + "/"}, r, func(line string) { t.Error(line) }); err != nil {
+	if l, err = Open([]string{MLflow + address + "/"}, r, func(line string) { t.Error(line) }); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 6 {
@@ -104,7 +113,7 @@ func TestServerThatIsDown(t *testing.T) {
 	if err := l.Close(nil); err != nil || f.last.Load() != "FINISHED" {
 		t.Error(err, f.last.Load())
 	}
-	n, err := SendToMLflow(context.Background(), web.URL, r, []record.Record{{Round: 0}, {Round: 1}}, true)
+	n, err := SendToMLflow(context.Background(), address, r, []record.Record{{Round: 0}, {Round: 1}}, true)
 	if err != nil || n != 0 {
 		t.Errorf("sent %d rounds again: %v", n, err)
 	}
@@ -133,7 +142,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
-	if err := Check([]string{TensorBoard, MLflow + "mlruns", MLflow + "http://127.0.0.1:5000"}); err != nil {
+	if err := Check([]string{TensorBoard, MLflow + "mlruns", MLflow + "http://127.0.0.1:1"}); err != nil {
 		t.Error(err)
 	}
 }

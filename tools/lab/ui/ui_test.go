@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 )
@@ -95,8 +96,8 @@ func get(t *testing.T, address, host string) (int, string) {
 func TestOtherHostsAreRefused(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
-	for host, want := range map[string]int{"": 200, "localhost:7007": 200, "localhost": 200, "[::1]:7007": 200,
-		"127.0.0.1": 200, "runs.example": 403, "runs.example:7007": 403, "localhost.runs.example": 403,
+	for host, want := range map[string]int{"": 200, "localhost:70": 200, "localhost": 200, "[::1]:70": 200,
+		"127.0.0.1": 200, "runs.example": 403, "runs.example:70": 403, "localhost.runs.example": 403,
 		"127.0.0.1.runs.example": 403, "192.168.0.1": 403, "0.0.0.0": 403} {
 		for _, path := range []string{"/", "/details?run=a"} {
 			if got, body := get(t, address+path, host); got != want || want == 403 && strings.Contains(body, "<html") {
@@ -155,9 +156,7 @@ type stream struct {
 
 func listen(t *testing.T, address string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(busytest.Context(t), http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

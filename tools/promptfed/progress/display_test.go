@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"promptfed/federation/engine/message"
@@ -12,7 +13,7 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// said returns what is written to standard error, which is not a terminal.
+// said returns what is written to standard error, which is not a terminal. Time is virtual.
 func said(t *testing.T, do func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -22,7 +23,7 @@ func said(t *testing.T, do func()) string {
 	was := os.Stderr
 	os.Stderr = w
 	defer func() { os.Stderr = was }()
-	do()
+	synctest.Test(t, func(*testing.T) { do() })
 	w.Close()
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -60,17 +60,16 @@ func TestEvaluateTakesTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	budgets["20ms"] = 1
-	defer delete(budgets, "20ms")
+	budgets["1ns"] = 1
+	defer delete(budgets, "1ns")
 	t.Setenv("PROMPTFED_RUNTIME_CACHE", t.TempDir())
 	c, out := evaluateCommand(), &strings.Builder{}
 	c.SetOut(out)
-	c.SetArgs([]string{"--method", file, "--budget", "20ms", "--json"})
+	c.SetArgs([]string{"--method", file, "--budget", "1ns", "--json"})
 	c.SilenceErrors, c.SilenceUsage = true, true
-	began := time.Now()
 	err = c.Execute()
 	if err == nil || cli.ExitCode(err) != 3 || cli.OneLine(err) != file+" has no score: it takes more than 10 times "+
-		"20ms" || out.Len() > 0 || time.Since(began) > 20*time.Second {
-		t.Errorf("after %v: %v, %s", time.Since(began), err, out)
+		"1ns" || out.Len() > 0 {
+		t.Errorf("%v, %s", err, out)
 	}
 }
