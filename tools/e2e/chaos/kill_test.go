@@ -3,12 +3,13 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
-	"promptfed/runtime/busytest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // messages are all kinds of messages of a run, in order.
@@ -19,6 +20,9 @@ var messages = []string{
 	"test instruction", "test reply", "test receipt",
 	"end instruction", "end fetch", "end chunk", "end reply", "end receipt",
 }
+
+// lastWords may be missing: a client that has the result and does not reach the server for 30 seconds ends without.
+var lastWords = []string{"end reply", "end receipt"}
 
 // kill is one kill -9, when a message is passed on.
 type kill struct {
@@ -47,7 +51,10 @@ func (c *kills) onMessage(client int, what event) (drop bool) {
 	k := &c.list[i]
 	k.done = true
 	if k.after { // the receiver has the message, and may have begun to do something
-		time.Sleep(5*time.Millisecond + c.upTo(50*time.Millisecond))
+		busytest.Delay(5*time.Millisecond + c.upTo(50*time.Millisecond))
+	}
+	if k.message == lastWords[1] { // the server that comes back waits for a client that has ended
+		c.deadline = 10 * time.Second
 	}
 	if k.server {
 		c.server.kill()
@@ -81,8 +88,8 @@ func TestKill(t *testing.T) {
 		t.Run(fmt.Sprint("variant=", n), func(t *testing.T) {
 			t.Parallel()
 			tr := trial{method: "pfedmoap", options: "{tokens: 4, experts: 2, gating_dim: 2, heads: 1}", clients: 2,
-				rounds: rounds, certificates: true, every: 1, quorum: 1, deadline: 10 * time.Second, share: 1,
-				limit: 3 * time.Minute, serveFlags: []string{"--limit", "100"}}
+				rounds: rounds, certificates: true, every: 1, quorum: 1, deadline: time.Hour, share: 1,
+				serveFlags: []string{"--limit", "100"}}
 			if n%2 == 1 {
 				tr.method, tr.options, tr.config = "fedpha", options["fedpha"], "with: [fedamp]\n"
 			}
@@ -114,25 +121,20 @@ func TestKill(t *testing.T) {
 
 // wait waits until the server and the clients end by themselves.
 func (c *kills) wait() {
-	over := func() bool {
+	busytest.Until(c.t, "the end of the run", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.failed() || c.server.ended() &&
-			!slices.ContainsFunc(c.joins, func(p *process) bool { return !p.ended() })
-	}
-	for !over() && time.Now().Before(c.before) {
-		time.Sleep(50 * time.Millisecond)
-	}
+		return c.over()
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed() {
-		c.before = time.Now()
-	}
-	for _, p := range append(slices.Clone(c.joins), c.server) {
-		p.ends(c.t, c.before)
-	}
+	c.end()
 	for _, k := range c.list {
-		if !k.done {
+		switch {
+		case k.done:
+		case slices.Contains(lastWords, k.message):
+			c.t.Logf("the clients gave up: kill %s", k.text(0))
+		default:
 			c.t.Errorf("no such message: kill %s", k.text(0))
 		}
 	}

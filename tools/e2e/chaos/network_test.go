@@ -3,10 +3,11 @@ package chaos
 import (
 	"os"
 	"os/exec"
-	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // network connects clients with the server.
@@ -89,12 +90,18 @@ func (n *namespace) cut(float64) { n.stall(1, time.Second) }
 
 func (n *namespace) stall(_ float64, d time.Duration) {
 	n.try("link", "set", outer, "down")
-	time.AfterFunc(d, func() { n.try("link", "set", outer, "up") })
+	go func() {
+		busytest.Delay(d)
+		n.try("link", "set", outer, "up")
+	}()
 }
 
 func (n *namespace) slow(_ float64, d time.Duration) {
 	if n.lost {
 		n.netem(late)
-		time.AfterFunc(d, func() { n.netem(usual) })
+		go func() {
+			busytest.Delay(d)
+			n.netem(usual)
+		}()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // Differential privacy survives servers and clients that are killed. With noise of the seed a run learns, byte for
@@ -33,8 +35,8 @@ func TestChaosPrivacy(t *testing.T) {
 		for _, seeded := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/seeded=%v", name, seeded), func(t *testing.T) {
 				parallel(t)
-				tr := trial{method: "promptfl", clients: 3, rounds: 5, quorum: 1, deadline: time.Minute, share: 1,
-					delay: 20 * time.Millisecond, limit: 2 * time.Minute,
+				tr := trial{method: "promptfl", clients: 3, rounds: 5, quorum: 1, deadline: time.Hour, share: 1,
+					delay:   20 * time.Millisecond,
 					options: "{tokens: 4, dp: {noise: 0.5, clip: 1, delta: 0.01, where: " + c.where + "}}",
 					config:  "with: [dp]\n" + c.config}
 				if seeded {
@@ -46,9 +48,8 @@ func TestChaosPrivacy(t *testing.T) {
 					if n == len(kills) {
 						return 0, nil
 					}
-					for s.rounds() < n && !s.failed() && time.Now().Before(s.before) { // one kill per round
-						time.Sleep(time.Millisecond)
-					}
+					// one kill per round
+					busytest.Until(t, fmt.Sprintf("%d rounds", n), func() bool { return s.rounds() >= n || s.failed() })
 					return s.upTo(200 * time.Millisecond), &kills[n]
 				})
 				if seeded {

@@ -1,11 +1,12 @@
 package chaos
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
+	"promptfed/runtime/busytest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -58,16 +59,11 @@ func (p *process) ended() bool {
 }
 
 // ends waits until the process ends by itself, and fails unless it ended successfully.
-func (p *process) ends(t testing.TB, before time.Time) {
+func (p *process) ends(t testing.TB) {
 	t.Helper()
-	select {
-	case <-p.done:
-		if p.err != nil {
-			t.Errorf("%v: %v\n%s", p.Args, p.err, p.tail())
-		}
-	case <-time.After(time.Until(before)):
-		t.Errorf("%v does not end\n%s", p.Args, p.tail())
-		p.kill()
+	busytest.Until(t, fmt.Sprint("the end of ", p.Args), p.ended)
+	if p.err != nil {
+		t.Errorf("%v: %v\n%s", p.Args, p.err, p.tail())
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // proxy is between clients and the server. It carries TLS connections in pieces that it delays, changes, repeats
@@ -93,9 +95,9 @@ func (p *proxy) wait(k *link) {
 		p.mu.Lock()
 		d = time.Duration(p.rand.Int64N(2 * int64(d)))
 		p.mu.Unlock()
-		time.Sleep(d)
+		busytest.Delay(d)
 	}
-	time.Sleep(time.Until(time.Unix(0, k.still.Load())))
+	busytest.Delay(time.Until(time.Unix(0, k.still.Load())))
 }
 
 // carry carries one direction of a connection, and closes the connection when the direction ends.

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 )
 
 // rogue connects to the server and is no client. It repeats recorded connections, whole and damaged, and speaks as a
@@ -96,9 +96,7 @@ func impersonate(t testing.TB, address string, client int) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	stream, err := caller(t, who, certs.UserOf(client), address).Participate(ctx)
+	stream, err := caller(t, who, certs.UserOf(client), address).Participate(busytest.Context(t))
 	if err != nil {
 		return err
 	}

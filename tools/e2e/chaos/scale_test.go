@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,19 +63,41 @@ type scale struct {
 	t               *testing.T
 	dir             string
 	clients, rounds int
+	address         string // of the server
 	terms           spec.RunSpec
 	proxy           *proxy
+}
+
+func (s *scale) config() string { return filepath.Join(s.dir, "scale.yaml") }
+
+func (s *scale) serve(more ...string) *process {
+	s.t.Helper()
+	return launch(s.t, filepath.Join(s.dir, "serve.log"), append([]string{programs.Promptfed, "serve", s.config(),
+		"--out", filepath.Join(s.dir, "serve"), "--listen", s.address, "--quorum", "1", "--deadline", "1h"}, more...)...)
+}
+
+// state returns the folder of a client.
+func (s *scale) state(k int) string { return filepath.Join(s.dir, certs.UserOf(k)) }
+
+// waiting reports whether a client does not have the result.
+func (s *scale) waiting() bool {
+	for k := range s.clients {
+		if remote.FinishedRun(s.state(k)) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // start writes the configuration and starts the server.
 func (s *scale) start() *process {
 	s.t.Helper()
-	path, address := filepath.Join(s.dir, "scale.yaml"), busytest.Address(s.t, "127.0.0.1")
+	s.address = busytest.Address(s.t, "127.0.0.1")
 	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(s.config(), []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	conf, err := configs.Load(path, nil)
+	conf, err := configs.Load(s.config(), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,14 +107,13 @@ func (s *scale) start() *process {
 	}
 	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
-	s.proxy = newProxy(s.t, address, 1)
-	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.Promptfed, "serve", path, "--out",
-		filepath.Join(s.dir, "serve"), "--listen", address, "--quorum", "1")
+	s.proxy = newProxy(s.t, s.address, 1)
+	return s.serve()
 }
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	state := filepath.Join(s.dir, certs.UserOf(k))
+	state := s.state(k)
 	who, err := certs.Identity{}.WithKey(state)
 	if err != nil {
 		return err
@@ -120,22 +142,35 @@ func TestScale(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS_CLIENTS")); err == nil {
 		s.clients, s.rounds = n, 2
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	began := time.Now()
 	server := s.start()
+	var left atomic.Int64
+	left.Store(int64(s.clients))
 	var all sync.WaitGroup
 	for k := range s.clients {
 		all.Go(func() {
+			defer left.Add(-1)
 			if err := s.join(ctx, k); err != nil {
 				t.Errorf("client %d: %v", k, err)
 			}
 		})
 	}
-	server.ends(t, began.Add(5*time.Minute))
-	if t.Failed() {
-		cancel()
+	busytest.Until(t, "the end of the run", func() bool {
+		if t.Failed() || !server.ended() {
+			return t.Failed()
+		}
+		if server.err == nil && s.waiting() { // the server waits for a minute at most
+			server = s.serve("--resume")
+			return false
+		}
+		return server.err != nil || left.Load() == 0
+	})
+	if !t.Failed() {
+		server.ends(t)
 	}
+	cancel()
 	all.Wait()
 	if t.Failed() {
 		return

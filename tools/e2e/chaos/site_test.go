@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methodtest"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -35,7 +37,6 @@ type trial struct {
 	deadline        time.Duration
 	share           float64       // share of the clients that train in a round
 	delay           time.Duration // of every piece of a connection
-	limit           time.Duration // of the whole trial
 	damage          float64       // share of the pieces of connections that are changed, or sent twice or late
 	options         string        // of the method; empty for those of options
 	config          string        // more lines of the configuration
@@ -74,7 +75,6 @@ type site struct {
 	rogue   *rogue
 	server  *process
 	joins   []*process
-	before  time.Time
 }
 
 // open prepares a trial with a network.
@@ -93,10 +93,9 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 func prepare(t *testing.T, tr trial, seed uint64) *site {
 	t.Helper()
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
-		joins:  make([]*process, tr.clients),
-		before: time.Now().Add(tr.limit)}
+		joins: make([]*process, tr.clients)}
 	launch(t, s.at("convert.log"), programs.Promptfed, "convert",
-		"../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle")).ends(t, s.before)
+		"../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle")).ends(t)
 	if tr.options == "" {
 		s.options = options[tr.method]
 	}
@@ -106,7 +105,7 @@ func prepare(t *testing.T, tr trial, seed uint64) *site {
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, s.at("run.log"), programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t, s.before)
+	launch(t, s.at("run.log"), programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -125,7 +124,7 @@ func (s *site) makeCertificates() {
 	s.t.Helper()
 	host, _, _ := strings.Cut(s.address, ":")
 	launch(s.t, s.at("certs.log"), programs.Promptfed, "certs", s.at("certs"), "--clients", strconv.Itoa(s.clients),
-		"--host", host).ends(s.t, s.before)
+		"--host", host).ends(s.t)
 	s.flags = append(s.flags, "--tls", s.at("certs"))
 }
 
@@ -146,6 +145,45 @@ func (s *site) startJoin(k int) {
 		command = s.link.inside(command...)
 	}
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
+}
+
+// failed reports whether a process ended by itself with an error.
+func (s *site) failed() bool {
+	for _, p := range append(slices.Clone(s.joins), s.server) {
+		if p.ended() && p.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether the server and all clients ended by themselves, or one of them failed. The server waits a minute
+// at most for clients that fetch the result. If a client comes later, over starts the server again for it.
+func (s *site) over() bool {
+	if s.failed() || !s.server.ended() {
+		return s.failed()
+	}
+	all := true
+	for k, p := range s.joins {
+		all = all && p.ended()
+		if !p.ended() && remote.FinishedRun(s.client(k)) == "" {
+			s.startServer("--resume")
+			return false
+		}
+	}
+	return all
+}
+
+// end fails for each process that failed. It kills the others, which would wait forever.
+func (s *site) end() {
+	s.t.Helper()
+	for _, p := range append(slices.Clone(s.joins), s.server) {
+		if p.ended() {
+			p.ends(s.t)
+		} else {
+			p.kill()
+		}
+	}
 }
 
 // rounds returns the number of rounds that the server has written.
@@ -185,19 +223,14 @@ func (s *site) prompts(dir string) tensor.Map {
 	return m
 }
 
-// learned returns what the server and its clients have in the end, as one run folder would have it. missing are the
-// clients without a result that nobody had to wait for.
-func (s *site) learned() (all tensor.Map, missing []int) {
+// learned returns what the server and its clients have in the end, as one run folder would have it.
+func (s *site) learned() tensor.Map {
 	s.t.Helper()
-	all = s.prompts(s.at("serve"))
+	all := s.prompts(s.at("serve"))
 	for k := range s.joins {
-		if _, err := os.Stat(filepath.Join(s.client(k), record.PromptsFile)); err != nil && s.quorum < 1 {
-			missing = append(missing, k)
-			continue
-		}
 		maps.Copy(all, s.prompts(s.client(k)))
 	}
-	return all, missing
+	return all
 }
 
 // expected returns the result of the experiment in this process if, in every round, only the uploads of the clients in
