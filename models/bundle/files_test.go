@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/runtime/filestamp"
+	"promptfed/runtime/ort/orttest"
 )
 
 // zeros is the SHA-256 of 1 MiB of zeros, computed with sha256sum of GNU coreutils.
@@ -26,15 +26,8 @@ func folder(t *testing.T) (dir, file string) {
 	if err := os.WriteFile(file, make([]byte, leastKept), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, file)
+	orttest.Settle(t, file)
 	return dir, file
-}
-
-func settle(t *testing.T, file string) {
-	t.Helper()
-	for st := info(t, file); !filestamp.Settled(st, time.Now()); {
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func info(t *testing.T, file string) os.FileInfo {
@@ -188,7 +181,7 @@ func TestNotKept(t *testing.T) {
 	if err := os.WriteFile(file, []byte("small"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, file)
+	orttest.Settle(t, file)
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a small file is kept")
 	}
@@ -227,7 +220,7 @@ func TestRecordIsBounded(t *testing.T) {
 	if err := os.Link(file, file+"2"); err != nil {
 		t.Skip(err)
 	}
-	settle(t, file)
+	orttest.Settle(t, file)
 	for _, name := range []string{"weights", "weights2"} {
 		if _, err := HashFiles(dir, []string{name}, false); err != nil {
 			t.Fatal(err)

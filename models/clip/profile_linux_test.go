@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -140,7 +141,7 @@ func compared(t *testing.T, name string, turns int, all []step, needs float64) {
 			begin := processorTime(t)
 			took[i] = append(took[i], all[i].run(t).Seconds())
 			used[i] = append(used[i], processorTime(t)-begin)
-			time.Sleep(20 * time.Millisecond) // threads that spin continue for a while
+			busytest.Delay(20 * time.Millisecond) // threads that spin continue for a while
 		}
 	}
 	for i := range all {

@@ -75,28 +75,26 @@ func (p pipes) Close() error { close(p); return nil }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inBubble runs f in a bubble, whose time passes only while all wait, with a client of a hub in memory.
-func inBubble(t *testing.T, f func(t *testing.T, s *hubtest.Server, h *Hub)) {
-	s := serve(t)
-	synctest.Test(t, func(t *testing.T) {
-		h := client(t)
-		listeners := map[string]pipes{}
-		for _, host := range []*httptest.Server{s.Hub, s.CDN} {
-			l, server := make(pipes), http.Server{Handler: host.Config.Handler}
-			listeners[host.Listener.Addr().String()] = l
-			go server.Serve(l)
-			defer server.Close()
-		}
-		transport := &http.Transport{ResponseHeaderTimeout: h.stall}
-		transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
-			own, other := net.Pipe()
-			listeners[to] <- other
-			return own, nil
-		}
-		defer transport.CloseIdleConnections()
-		h.client.Transport = authorized{h, transport}
-		f(t, s, h)
-	})
+// inBubble returns a client of a hub whose connections are pipes, until the test in a bubble ends.
+func inBubble(t *testing.T, s *hubtest.Server) *Hub {
+	listeners := map[string]pipes{}
+	for _, host := range []*httptest.Server{s.Hub, s.CDN} {
+		l, server := make(pipes), http.Server{Handler: host.Config.Handler}
+		listeners[host.Listener.Addr().String()] = l
+		go server.Serve(l)
+		t.Cleanup(func() { server.Close() })
+	}
+
+	h := client(t)
+	transport := &http.Transport{ResponseHeaderTimeout: h.stall}
+	transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		own, other := net.Pipe()
+		listeners[to] <- other
+		return own, nil
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	h.client.Transport = authorized{h, transport}
+	return h
 }
 
 func silent(string, int64, int64) {}
@@ -333,7 +331,9 @@ func blobOf(t *testing.T, s *hubtest.Server, h *Hub, name string) string {
 
 // A connection without a byte for a long time is given up, and the download continues on another one.
 func TestStalled(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hubtest.Server, h *Hub) {
+	s := serve(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := inBubble(t, s)
 		var once atomic.Bool
 		s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/"+weights || once.Swap(true) {
@@ -554,7 +554,9 @@ func TestHostileNames(t *testing.T) {
 
 // A busy server is asked again, after the pause that it wishes.
 func TestBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hubtest.Server, h *Hub) {
+	s := serve(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := inBubble(t, s)
 		left := 1
 		s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
 			if left--; left < 0 {

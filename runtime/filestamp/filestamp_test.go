@@ -54,6 +54,12 @@ func TestOf(t *testing.T) {
 	if !changed.ModTime().Equal(before.ModTime()) || Of(changed) == Of(before) {
 		t.Error("with its modification time set back, a changed file has the old stamp")
 	}
+	if err := os.Chtimes(path, time.Time{}, before.ModTime().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if Settled(stat(t, path), before.ModTime()) {
+		t.Error("with its modification time set back, a changed file is settled")
+	}
 	other := path + "2"
 	if err := os.Rename(path, other); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -145,24 +146,23 @@ func TestCachedSessionsReadTheirWeights(t *testing.T) {
 			}
 			return offset
 		}
-		settle := func() { time.Sleep(100 * time.Millisecond) } // see filestamp.Settled
 		use := func(offset int, scale float32) {
 			t.Helper()
 			s := openCached(t, externalLinear(t, "w", offset, 24), o)
 			equal(t, run(t, s, x)["y"], tensor.Of([]float32{9 * scale, 12 * scale, 15 * scale}, 1, 3))
 			closeSession(t, s)
 		}
-		at := time.Now().Add(-time.Hour).Add(1)
-		if n := newGraphs(func() { use(write(1, at), 1); use(write(2, at), 2) }); n != 0 {
+		at, soon := time.Now().Add(-time.Hour).Add(1), time.Now().Add(time.Hour)
+		if n := newGraphs(func() { use(write(1, soon), 1); use(write(2, soon), 2) }); n != 0 {
 			t.Errorf("%+v: %d graphs of new files are shared", o, n)
 		}
 		offset := write(3, at)
-		settle()
+		orttest.Settle(t, path)
 		if n := newGraphs(func() { use(offset, 3); use(offset, 3) }); n != 1 {
 			t.Errorf("%+v: %d graphs are compiled over an unchanged file", o, n)
 		}
 		write(4, at)
-		settle()
+		orttest.Settle(t, path)
 		if n := newGraphs(func() { use(offset, 4) }); n != 1 {
 			t.Errorf("%+v: %d graphs are compiled over a changed file", o, n)
 		}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
@@ -42,7 +41,7 @@ func TestOpenReadsOnce(t *testing.T) {
 	if _, err := converted.Convert(src, dir, converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // linking the weights changed their status (filestamp.Settled)
+	orttest.Settle(t, filepath.Join(dir, "model.safetensors")) // linking the weights changed their status
 	open := func() int64 {
 		t.Helper()
 		before := bytesRead(t)

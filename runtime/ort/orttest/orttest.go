@@ -7,9 +7,12 @@ import (
 	"context"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"promptfed/runtime/busytest"
+	"promptfed/runtime/filestamp"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
@@ -112,4 +115,23 @@ func Read(t testing.TB, path string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// Settle waits until a change of a file gets another stamp, by the clock of the file system.
+func Settle(t testing.TB, path string) {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	probe := filepath.Join(t.TempDir(), "now")
+	busytest.Until(t, "a later time of the file system", func() bool {
+		Write(t, probe, "")
+		now, err := os.Stat(probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filestamp.Settled(st, now.ModTime())
+	})
 }
