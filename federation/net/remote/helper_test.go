@@ -161,9 +161,8 @@ func (s *site) run(change ...func(*remote.Settings, *engine.Settings)) {
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false, change...) }()
-	for len(served) == 0 && s.hub.Load() == nil { // a client that comes before would wait for a second
-		time.Sleep(time.Millisecond)
-	}
+	// a client that comes before would wait for a second
+	busytest.Until(s.t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
 	left := s.joinAll(ctx, cancel, len(s.e.Clients))
 	if err := <-served; err != nil {
 		s.t.Errorf("serve: %v", err)

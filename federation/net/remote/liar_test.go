@@ -368,13 +368,17 @@ func TestMessagesWithoutEnd(t *testing.T) {
 				s.send(s.instruction(run, 1+i, body(t, 10)))
 			}
 		}
-		grown = runtime.NumGoroutine() - goroutines
+		for range 1000 { // some end late
+			if grown = runtime.NumGoroutine() - goroutines; grown <= 20 {
+				break
+			}
+			busytest.Delay(time.Millisecond)
+		}
 		return nil
 	}
-	began := time.Now()
 	_, err := l.believe(t, t.TempDir(), 1<<20, logs)
-	if !errors.Is(err, context.Canceled) || grown > 20 || time.Since(began) > time.Minute {
-		t.Errorf("%v after %v; %d goroutines more", err, time.Since(began), grown)
+	if !errors.Is(err, context.Canceled) || grown > 20 {
+		t.Errorf("%v; %d goroutines more", err, grown)
 	}
 }
 

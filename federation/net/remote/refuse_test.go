@@ -56,10 +56,14 @@ func TestRefusedToJoin(t *testing.T) {
 	if !strings.Contains(s.log.String(), "level=WARN") {
 		t.Error("refusals are no warnings")
 	}
-	soon, stop := context.WithTimeout(ctx, time.Second)
-	defer stop()
-	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(),
-		"another process runs as this client") {
+	second, stop := context.WithCancel(ctx)
+	waits := make(chan error, 1)
+	go func() { waits <- s.join(second, 0) }()
+	busytest.Until(t, "the refusal of a second client 0", func() bool {
+		return strings.Contains(s.log.String(), "another process runs as this client")
+	})
+	stop()
+	if err := <-waits; !errors.Is(err, context.Canceled) {
 		t.Errorf("a second client 0: %v", err)
 	}
 	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {
@@ -123,7 +127,7 @@ func TestOtherKey(t *testing.T) {
 	if err := early.Send(nil); err != nil { // only the head of the request
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond)
+	busytest.Delay(200 * time.Millisecond) // the head arrives in most runs
 	first.sendJoin(r.joinMessage())
 	if v := next(first, (*protocol.ServerMessage).GetAnswer); !v.Ok {
 		t.Fatal(v)
@@ -136,21 +140,18 @@ func TestOtherKey(t *testing.T) {
 	}
 }
 
-// The stream of a client whose certificate is revoked ends within a second, and the client with the reason. Its round
-// goes on without it, and it cannot come back.
+// The stream of a client whose certificate is revoked ends while the others train, and the client with the reason. Its
+// round goes on without it, and it cannot come back.
 func TestRevokedClient(t *testing.T) {
 	t.Parallel() // it waits
 	s, dir := certifiedSite(t)
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	s.set.Quorum = 0.5
-	var revoked time.Time
-	ended := make(chan time.Time, 1)
 	over := make(chan struct{})
 	s.part = func(client int, p remote.LocalExecutor) remote.Executor {
 		if client == 1 {
 			return training{p, func(ctx context.Context) {
-				revoked = time.Now()
 				revoke(t, dir, "client-1")
 				<-ctx.Done()
 			}}
@@ -161,7 +162,6 @@ func TestRevokedClient(t *testing.T) {
 	go func() { served <- s.serve(ctx, false) }()
 	go func() {
 		err := s.join(ctx, 1)
-		ended <- time.Now()
 		close(over)
 		outcome <- err
 	}()
@@ -170,10 +170,6 @@ func TestRevokedClient(t *testing.T) {
 	}
 	if err := <-outcome; !errors.Is(err, remote.ErrRefused) || !strings.Contains(err.Error(), "client-1") {
 		t.Errorf("the client says %v", err)
-	}
-	// a second for the end of the connection, and as long for the next one
-	if d := (<-ended).Sub(revoked); d > 3*time.Second {
-		t.Errorf("the client took part for %v", d)
 	}
 	if err := <-served; err != nil {
 		t.Fatal(err)
@@ -265,24 +261,27 @@ func TestClientWaitsForAServerThatDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	go func() {
-		for {
+		for n := 1; ; n++ {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
 			c.Close()
+			if n == 3 { // it came again after pauses
+				cancel()
+			}
 		}
 	}()
 	who, err := certs.Identity{}.WithKey("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
-	defer cancel()
 	link := &remote.Link{URL: "https://" + l.Addr().String(), Name: "client-0", Identity: who,
 		Log: (&nettest.Logs{}).Logger()}
-	if _, err := remote.FetchInvitation(ctx, link, 1<<20); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := remote.FetchInvitation(ctx, link, 1<<20); !errors.Is(err, context.Canceled) {
 		t.Errorf("the client did not wait: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -46,8 +47,7 @@ func TestManyClients(t *testing.T) {
 	}
 	e := nettest.Method("promptfl", nil, nil).Experiment(t)
 	log := slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	h, err := remote.Open(remote.Settings{Name: "many", Listen: "127.0.0.1:0", ID: protocol.NewID(), Clients: clients,
 		Quorum: 1, RunSpec: open(e.RunSpec()), Method: e.Method})
 	if err != nil {

@@ -128,7 +128,7 @@ func next[T any](s *stream, get func(*protocol.ServerMessage) *T) *T {
 			}
 		case err := <-s.ended:
 			s.t.Fatalf("the stream ended: %v", err)
-		case <-time.After(time.Minute):
+		case <-busytest.Hung(s.t):
 			s.t.Fatal("there is no message")
 		}
 	}
@@ -140,7 +140,7 @@ func (s *stream) end() error {
 	select {
 	case err := <-s.ended:
 		return err
-	case <-time.After(time.Minute):
+	case <-busytest.Hung(s.t):
 		s.t.Fatal("the stream does not end")
 	}
 	return nil
@@ -239,7 +239,7 @@ func (r *room) start(round, numbers int) (replies func() []message.Reply) {
 		select {
 		case out := <-done:
 			return out
-		case <-time.After(time.Minute):
+		case <-busytest.Hung(r.t):
 			r.t.Fatal("the instruction has no end")
 		}
 		return nil
@@ -525,10 +525,11 @@ func TestFloods(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	time.Sleep(500 * time.Millisecond)
+	busytest.Delay(500 * time.Millisecond)
 	flooded := round(3) + round(4) + round(5)
 	stop()
-	n, most := <-questions, 20+3*time.Since(began).Seconds()
+	n, ended := <-questions, time.Now()
+	most := 20 + 3*ended.Sub(began).Seconds() // of the budget, which grows with time on a busy machine too
 	t.Logf("3 rounds took %v, and %v under a flood, in which %d invitations were answered", alone, flooded, n)
 	if float64(n) > most {
 		t.Errorf("%d invitations were answered; at most %.0f are expected", n, most)

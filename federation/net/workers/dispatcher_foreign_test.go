@@ -124,7 +124,8 @@ func TestDispatcherReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() {
+	go func() {
+		busytest.Delay(100 * time.Millisecond)
 		s, err := js.Stream(ctx, "promptfed-toy")
 		if err != nil {
 			t.Error(err)
@@ -135,7 +136,7 @@ func TestDispatcherReplaced(t *testing.T) {
 		if _, err := js.UpdateStream(ctx, set); err != nil {
 			t.Error(err)
 		}
-	})
+	}()
 	_, _, _, err = f.run(ctx)
 	if err == nil || !strings.Contains(err.Error(), `another run uses the queue "toy"`) {
 		t.Errorf("%v", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -45,11 +44,11 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- execute() }()
-			select {
-			case err := <-ended:
-				t.Fatalf("it ends before: %v", err)
-			case <-time.After(500 * time.Millisecond):
-			}
+			busytest.Until(t, "the job", func() bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				return d.jobs == 1
+			})
 			full := errors.New("the disk is full")
 			d.fail(full)
 			select {
@@ -57,7 +56,7 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 				if !errors.Is(err, full) {
 					t.Errorf("it ends with %v", err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-busytest.Hung(t):
 				t.Fatal("the job waits for ever")
 			}
 			if err := execute(); !errors.Is(err, full) {
