@@ -116,7 +116,7 @@ func TestKilled(t *testing.T) {
 	}
 	cache, whole, from := t.TempDir(), t.TempDir(), filepath.Dir(images(t, 300)[0].Name())
 	var said bytes.Buffer
-	temporary := "TMPDIR=" + t.TempDir() // a killed child cannot remove it
+	temporary := "TMPDIR=" + t.TempDir()                            // a killed child cannot remove it
 	child := func(dir string, images int) (*exec.Cmd, chan error) { // 0 images: all
 		said.Reset()
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
@@ -50,7 +49,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// An evaluation that takes too long has no score, one line and an exit code of its own.
+// An evaluation that takes too long has no score, one line and an exit code of its own. It stops before it has computed
+// features.
 func TestEvaluateTakesTooLong(t *testing.T) {
 	content, err := methodtest.ONNXFiles["promptfl"]()
 	file := filepath.Join(t.TempDir(), "m.onnx")
@@ -62,7 +62,8 @@ func TestEvaluateTakesTooLong(t *testing.T) {
 	}
 	budgets["1ns"] = 1
 	defer delete(budgets, "1ns")
-	t.Setenv("PROMPTFED_RUNTIME_CACHE", t.TempDir())
+	cache := t.TempDir()
+	t.Setenv("PROMPTFED_RUNTIME_CACHE", cache)
 	c, out := evaluateCommand(), &strings.Builder{}
 	c.SetOut(out)
 	c.SetArgs([]string{"--method", file, "--budget", "1ns", "--json"})
@@ -71,5 +72,10 @@ func TestEvaluateTakesTooLong(t *testing.T) {
 	if err == nil || cli.ExitCode(err) != 3 || cli.OneLine(err) != file+" has no score: it takes more than 10 times "+
 		"1ns" || out.Len() > 0 {
 		t.Errorf("%v, %s", err, out)
+	}
+	features, err := filepath.Glob(filepath.Join(cache, "*"))
+	t.Log(features)
+	if err != nil || len(features) > 0 {
+		t.Errorf("computed %v, %v", features, err)
 	}
 }
