@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/numerics"
@@ -64,20 +65,84 @@ func (t RunSpec) Mismatch(client RunSpec) error {
 func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
 	a, b := reflect.ValueOf(t), reflect.ValueOf(other)
 	for i := range a.NumField() {
-		if x, y := a.Field(i), b.Field(i); fmt.Sprintf("%q", x) != fmt.Sprintf("%q", y) {
-			return fmt.Errorf("%s: %s has %s, %s %s", a.Type().Field(i).Tag.Get("what"), mine,
-				short(fmt.Sprintf("%.400q", x)), others, short(fmt.Sprintf("%.400q", y)))
+		if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !equal(x, y) {
+			return fmt.Errorf("%s: %s has %s, %s %s", a.Type().Field(i).Tag.Get("what"), mine, short(x), others,
+				short(y))
 		}
 	}
 	return nil
 }
 
-// short shortens a list, such as one of a thousand classes.
-func short(s string) string {
-	if len(s) > 600 {
-		return s[:600] + "..."
+// equal compares two fields of a RunSpec; no list equals an empty one.
+func equal(x, y any) bool {
+	if list, ok := x.([]string); ok {
+		return slices.Equal(list, y.([]string))
+	}
+	return x == y
+}
+
+// mostShown is the largest number of bytes that a difference shows of a field.
+const mostShown = 600
+
+// short shows a field, and of a long list, such as one of a thousand classes, the beginning.
+func short(x any) string {
+	if list, ok := x.([]string); ok {
+		x = list[:min(len(list), mostShown)] // each takes two bytes or more
+	}
+	s := fmt.Sprintf("%.400q", x)
+	if len(s) > mostShown {
+		return s[:mostShown] + "..."
 	}
 	return s
+}
+
+// Largest sizes of what two sides must share, which are checked before anything is computed from it. A text tower reads
+// 77 tokens, so that the text of a class is shorter than maxText; ImageNet-21k has 21,841 classes, whose texts have 1 MB.
+const (
+	maxClasses = 1 << 16
+	maxText    = 1 << 10 // bytes of a class's text, or of another field
+	maxTexts   = 4 << 20 // bytes of all texts
+)
+
+// CheckSizes refuses a spec of another side whose lists, or whose texts of all classes, are too large. It expands
+// nothing.
+func (t RunSpec) CheckSizes() error {
+	if n := len(t.Classes); n < 1 || n > maxClasses {
+		return fmt.Errorf("%d classes are too few or too many; the number must be 1 to %d", n, maxClasses)
+	}
+	if n := len(t.EvaluationSets); n > maxText {
+		return fmt.Errorf("%d evaluation sets; at most %d are possible", n, maxText)
+	}
+	for _, s := range slices.Concat(t.EvaluationSets, []string{t.Template}) {
+		if len(s) > maxText {
+			return fmt.Errorf("the template or the name of an evaluation set has %d bytes; at most %d are possible",
+				len(s), maxText)
+		}
+	}
+	for _, class := range t.Classes {
+		if n := t.textSize(len(class), 1); n > maxText {
+			return fmt.Errorf("the text of class %.40q has %d bytes; at most %d are possible: use a shorter name or "+
+				"template", class, n, maxText)
+		}
+	}
+	if n := t.TextSize(); n > maxTexts {
+		return fmt.Errorf("the texts of %d classes have %d bytes; at most %d are possible: use shorter names or a "+
+			"shorter template", len(t.Classes), n, maxTexts)
+	}
+	return nil
+}
+
+// TextSize returns the bytes of the names of all classes and of the template with each, which it does not expand.
+func (t RunSpec) TextSize() int {
+	names := 0
+	for _, class := range t.Classes {
+		names += len(class)
+	}
+	return t.textSize(names, len(t.Classes))
+}
+
+func (t RunSpec) textSize(names, classes int) int {
+	return classes*len(t.Template) + names*(1+strings.Count(t.Template, "{}"))
 }
 
 // Compatibility holds the properties that two machines must share for equal results of a client's turn. If only

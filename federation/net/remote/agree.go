@@ -2,10 +2,12 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -67,6 +69,46 @@ func (h *Server) checkFixed(c protocol.JoinRequest) error {
 	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err
 	}
+	if len(h.set.Backbones) > 0 || h.began {
+		return h.checkDim(c)
+	}
+	return nil
+}
+
+// A client's feature dimension may be freeDim, that of common backbones, or dimFactor times that of the run's own
+// backbones, whichever is larger: methods compute with it on the server, in up to its third power.
+const freeDim, dimFactor = 1024, 2
+
+// checkDim refuses a client whose feature dimension is much larger than those of the server's own backbones or, without
+// any, than the median of the clients that joined. Server.mu must be held.
+func (h *Server) checkDim(c protocol.JoinRequest) error {
+	usual, whose := 0, "the server's backbones"
+	for _, own := range h.set.Backbones {
+		usual = max(usual, own.Task.Dim)
+	}
+	if usual == 0 {
+		var dims []int
+		for k := range h.clients {
+			if h.clients[k].counts() {
+				dims = append(dims, h.clients[k].Participant.Task.Dim)
+			}
+		}
+		if len(dims) == 0 {
+			return nil
+		}
+		slices.Sort(dims)
+		usual, whose = dims[(len(dims)-1)/2], "half of the clients"
+	}
+	if most := max(freeDim, dimFactor*usual); c.Participant.Task.Dim > most {
+		return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s have %d or "+
+			"fewer: use another backbone, or give the server the files of this one", c.Participant.Task.Backbone,
+			c.Participant.Task.Dim, most, whose, usual)
+	}
+	return nil
+}
+
+// checkOwn reports how a client's backbone differs from the server's own one of the same name.
+func (h *Server) checkOwn(c protocol.JoinRequest) error {
 	own, ok := h.set.Backbones[c.Participant.Task.Backbone]
 	if !ok {
 		return nil
@@ -144,16 +186,22 @@ func (h *Server) disagrees(client int, c protocol.JoinRequest) error {
 	return nil
 }
 
-// experimentOf describes the properties that all clients must share: the terms, and the shapes of shared parameters.
-func (h *Server) experimentOf(c protocol.JoinRequest) string {
-	var b strings.Builder
-	b.WriteString(c.RunSpec.String())
+// experimentOf returns a digest of the properties that all clients must share: the terms, and the shapes of shared
+// parameters. A backbone that the method cannot use is an error.
+func (h *Server) experimentOf(c protocol.JoinRequest) (digest string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the method cannot use backbone %s: %v", c.Participant.Task.Backbone, p)
+		}
+	}()
+	b := sha256.New()
+	io.WriteString(b, c.RunSpec.String())
 	for _, p := range h.set.Method.Params(c.Participant.Task) {
 		if p.Owner == method.Shared {
-			fmt.Fprintf(&b, " %q %v", p.Name, p.Shape)
+			fmt.Fprintf(b, " %q %v", p.Name, p.Shape)
 		}
 	}
-	return b.String()
+	return hex.EncodeToString(b.Sum(nil)), nil
 }
 
 // majority returns the clients with the text that more than half of all have, or none.
@@ -181,14 +229,17 @@ func (h *Server) decide() (members, outvoted []int) {
 			all = append(all, k)
 		}
 	}
-	agreed := majority(all, func(k int) string { return h.experimentOf(h.clients[k].JoinRequest) })
+	agreed := majority(all, func(k int) string { return h.clients[k].experiment })
 	byName := map[string][]int{}
 	for _, k := range agreed {
+		if h.checkDim(h.clients[k].JoinRequest) != nil {
+			continue
+		}
 		name := h.clients[k].Participant.Task.Backbone
 		byName[name] = append(byName[name], k)
 	}
 	for _, k := range all {
-		if !slices.Contains(agreed, k) {
+		if !slices.Contains(agreed, k) || h.checkDim(h.clients[k].JoinRequest) != nil {
 			outvoted = append(outvoted, k)
 			continue
 		}
@@ -282,11 +333,14 @@ func (h *Server) begin(clients int) (bool, error) {
 // outvote excludes a client that differs from those that take part. Server.mu must be held.
 func (h *Server) outvote(client int, members []int) error {
 	k := &h.clients[client]
+	why := h.checkDim(k.JoinRequest)
 	for _, other := range members {
-		if why := h.differs(client, k.JoinRequest, other); why != nil {
-			k.reason = protocol.Printable(why.Error())
-			break
+		if why == nil {
+			why = h.differs(client, k.JoinRequest, other)
 		}
+	}
+	if why != nil {
+		k.reason = protocol.Printable(why.Error())
 	}
 	h.set.Log.Warn("a client does not take part: most others agree on something else", "client", client, "reason",
 		k.reason)

@@ -17,6 +17,7 @@ func (s *session) join(m *protocol.Join) *protocol.JoinAnswer {
 	h, out := s.Server, &protocol.JoinAnswer{}
 	var c protocol.JoinRequest
 	err := h.readJoin(m, &c)
+	s.texts = c.RunSpec.TextSize()
 	if err == nil {
 		c.Proof, s.instance = s.peer.Proof, m.Instance
 		err = h.admit(s, c)
@@ -68,26 +69,61 @@ type laterError string
 
 func (e laterError) Error() string { return string(e) }
 
-// admit checks and stores a request to join.
-func (h *Server) admit(s *session, c protocol.JoinRequest) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	client, t := s.client, &c.Participant.Task
-	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) ||
-		len(c.Numerics) > 64 {
+// maxDigest is the largest size of a digest in a request to join, in bytes.
+const maxDigest = 64
+
+// checkRequest refuses a request to join by its own sizes, before anything is computed from it.
+func checkRequest(c protocol.JoinRequest) error {
+	t := c.Participant.Task
+	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) {
 		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", t.Backbone,
 			c.Participant.Domain)
 	}
+	if max(len(c.Numerics), len(c.Backbone), len(c.Tokens)) > maxDigest {
+		return fmt.Errorf("a digest has more than %d bytes", maxDigest)
+	}
+	if min(t.Width, t.Dim) < 1 || min(t.Patches, t.ImageSize, t.Tokens, t.VisionWidth, t.VisionLayers, t.VisionUnits,
+		t.TextLayers, t.TextUnits) < 0 || max(t.Width, t.Dim, t.Patches, t.Tokens, t.VisionWidth, t.VisionUnits,
+		t.TextUnits) > 1<<16 || t.ImageSize > 1<<14 || max(t.VisionLayers, t.TextLayers) > 1<<10 {
+		return fmt.Errorf("the backbone has impossible sizes: %+v", t)
+	}
+	return c.RunSpec.CheckSizes()
+}
+
+// examine refuses a request to join that differs from what is decided, and returns the properties that all clients must
+// share. It takes Server.mu for comparisons only: a request may have long lists.
+func (h *Server) examine(c protocol.JoinRequest) (experiment string, err error) {
+	if err := checkRequest(c); err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	err = h.checkFixed(c)
+	h.mu.Unlock()
+	if err == nil {
+		err = h.checkOwn(c)
+	}
+	if err == nil {
+		experiment, err = h.experimentOf(c)
+	}
+	return experiment, err
+}
+
+// admit checks and stores a request to join.
+func (h *Server) admit(s *session, c protocol.JoinRequest) error {
+	client, t := s.client, &c.Participant.Task
 	if !h.set.asksExamples() {
 		c.Examples = 0
 	} else if c.Examples < 1 || c.Examples > protocol.MaxExamples {
 		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples, protocol.MaxExamples)
 	}
-	if min(t.Width, t.Dim) < 1 || min(t.Patches, t.ImageSize, t.Tokens, t.VisionWidth, t.VisionLayers) < 0 ||
-		max(t.Width, t.Dim, t.Patches, t.Tokens, t.VisionWidth) > 1<<16 || t.ImageSize > 1<<14 ||
-		t.VisionLayers > 1<<10 {
-		return fmt.Errorf("the backbone has impossible sizes: %+v", *t)
+	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(c.RunSpec.Classes)
+	c.Participant.Digest = c.Backbone
+	experiment, err := h.examine(c)
+	if err != nil {
+		return err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	k := &h.clients[client]
 	if err := h.checkKey(client, s.peer); err != nil { // another stream may have joined since this one began
 		return err
@@ -96,12 +132,7 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 		return laterError(fmt.Sprintf("another process runs as this client: client %d is connected; stop it, or wait "+
 			"a moment", client))
 	}
-	if len(c.RunSpec.Classes) == 0 || len(c.RunSpec.Classes) > 1<<20 {
-		return fmt.Errorf("%d classes are too few or too many", len(c.RunSpec.Classes))
-	}
-	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(c.RunSpec.Classes)
-	c.Participant.Digest = c.Backbone
-	if err := h.checkFixed(c); err != nil {
+	if err := h.checkFixed(c); err != nil { // the run may have begun since
 		return err
 	}
 	why := h.disagrees(client, c)
@@ -120,7 +151,7 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 			break
 		}
 	}
-	k.JoinRequest = c
+	k.JoinRequest, k.experiment = c, experiment
 	k.key, k.lapsed = s.peer.Verifier, ""
 	if why != nil {
 		return why
@@ -135,15 +166,16 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 // clientRecord is the server's state of a client. Server.mu guards it.
 type clientRecord struct {
 	protocol.JoinRequest
-	key     certs.Verifier // of its certificate
-	session *session       // its stream; nil if it is not connected
-	pending *pending       // the instruction that it must answer; nil for none
-	seq     int64          // number of its newest instruction
-	seen    time.Time      // when it was connected last
-	left    bool           // its user stopped it
-	lapsed  string         // why its certificate is not valid any more
-	budget  *rate.Limiter
-	joining *semaphore.Weighted // streams that are joining
+	experiment string         // digest of what its request must share with others, by experimentOf
+	key        certs.Verifier // of its certificate
+	session    *session       // its stream; nil if it is not connected
+	pending    *pending       // the instruction that it must answer; nil for none
+	seq        int64          // number of its newest instruction
+	seen       time.Time      // when it was connected last
+	left       bool           // its user stopped it
+	lapsed     string         // why its certificate is not valid any more
+	budget     *rate.Limiter
+	joining    *semaphore.Weighted // streams that are joining
 
 	replies, refused int
 	up, down         int64

@@ -228,7 +228,14 @@ func (h *Server) readMembers() error {
 			continue
 		}
 		m.key = key
-		if err := h.checkFixed(m.JoinRequest); err != nil {
+	}
+	for k := range h.clients { // what all have said decides about each
+		m := &h.clients[k]
+		if !m.hasRequest() {
+			continue
+		}
+		var err error
+		if m.experiment, err = h.examine(m.JoinRequest); err != nil {
 			h.set.Log.Warn("what a client said does not match the configuration", "client", k, "reason", err)
 			if err := h.leaveOut(k); err != nil {
 				return err

@@ -24,6 +24,7 @@ type session struct {
 	conn     *listen.Conn
 	peer     certs.Peer
 	instance string // identity of the client's process
+	texts    int    // bytes of the texts of its last request to join
 	stream   *connect.BidiStream[protocol.ClientMessage, protocol.ServerMessage]
 	wake     chan struct{} // there is something to send
 	ended    chan error    // the server ends the stream
@@ -99,6 +100,9 @@ func (s *session) receiveJoin(ctx context.Context) error {
 			return err
 		}
 		answer := s.join(join)
+		if err := s.allow(ctx, s.texts/textPerCost); err != nil {
+			return err
+		}
 		err = s.stream.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Answer{Answer: answer}})
 		if err == nil && !answer.Ok && !answer.Later {
 			err = denied("%s", answer.Reason)
@@ -267,6 +271,7 @@ const (
 	budgetRate   = 4000 // a second
 	budgetBurst  = 10 * budgetRate
 	messageCost  = 1
+	textPerCost  = 128             // bytes of text of a request to join that cost 1: the server divides it into tokens
 	questionCost = budgetRate / 2  // invitation, join, leaving: the server logs and sends instructions
 	statusCost   = budgetRate / 20 // the answer is encoded ten times a second at most
 	fetchCost    = budgetRate / 20 // the server sends the tensors of an instruction again
