@@ -79,27 +79,32 @@ func (h *Server) checkFixed(c protocol.JoinRequest) error {
 // backbones, whichever is larger: methods compute with it on the server, in up to its third power.
 const freeDim, dimFactor = 1024, 2
 
-// checkDim refuses a client whose feature dimension is much larger than those of the server's own backbones or, without
-// any, than the median of the clients that joined. Server.mu must be held.
-func (h *Server) checkDim(c protocol.JoinRequest) error {
-	usual, whose := 0, "the server's backbones"
+// usualDim returns the largest feature dimension of the server's own backbones or, without any, the lower median of the
+// clients that joined; 0 for none. Server.mu must be held.
+func (h *Server) usualDim() (dim int, whose string) {
 	for _, own := range h.set.Backbones {
-		usual = max(usual, own.Task.Dim)
+		dim = max(dim, own.Task.Dim)
 	}
-	if usual == 0 {
-		var dims []int
-		for k := range h.clients {
-			if h.clients[k].counts() {
-				dims = append(dims, h.clients[k].Participant.Task.Dim)
-			}
-		}
-		if len(dims) == 0 {
-			return nil
-		}
-		slices.Sort(dims)
-		usual, whose = dims[(len(dims)-1)/2], "half of the clients"
+	if dim > 0 {
+		return dim, "the server's backbones"
 	}
-	if most := max(freeDim, dimFactor*usual); c.Participant.Task.Dim > most {
+	var dims []int
+	for k := range h.clients {
+		if h.clients[k].counts() {
+			dims = append(dims, h.clients[k].Participant.Task.Dim)
+		}
+	}
+	if len(dims) == 0 {
+		return 0, ""
+	}
+	slices.Sort(dims)
+	return dims[(len(dims)-1)/2], "half of the clients"
+}
+
+// checkDim refuses a client whose feature dimension is much larger than the usual one. Server.mu must be held.
+func (h *Server) checkDim(c protocol.JoinRequest) error {
+	usual, whose := h.usualDim()
+	if most := max(freeDim, dimFactor*usual); usual > 0 && c.Participant.Task.Dim > most {
 		return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s have %d or "+
 			"fewer: use another backbone, or give the server the files of this one", c.Participant.Task.Backbone,
 			c.Participant.Task.Dim, most, whose, usual)

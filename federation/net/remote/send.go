@@ -16,27 +16,45 @@ type encoded struct {
 	body    []byte
 }
 
-// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once.
-func (c *collection) tensors(h *Server, client int) (encoded, error) {
-	encode := func() (encoded, error) {
-		body, err := message.EncodeTensors(c.instruction.ForClient(client).Tensors())
-		if err == nil && len(body) > h.set.Largest {
-			err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
-		}
-		if err != nil {
-			return encoded{}, err
-		}
-		return encoded{protocol.ContentOf(body), body}, nil
+// encode encodes the tensors of an instruction.
+func (h *Server) encode(o message.Instruction) (encoded, error) {
+	body, err := message.EncodeTensors(o.Tensors())
+	if err == nil && len(body) > h.set.Largest {
+		err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
 	}
-	if len(c.instruction.PerClient) > 0 {
-		return encode()
+	if err != nil {
+		return encoded{}, err
 	}
-	c.once.Do(func() { c.common, c.err = encode() })
-	return c.common, c.err
+	return encoded{protocol.ContentOf(body), body}, nil
+}
+
+// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An error
+// of the tensors for this client alone is its own, if its features are larger than the usual ones.
+func (c *collection) tensors(h *Server, client int) (what encoded, own, err error) {
+	o := c.instruction.ForClient(client)
+	if len(o.PerClient) > 0 {
+		if what, own = h.encode(o); own == nil {
+			return what, nil, nil
+		}
+		h.mu.Lock()
+		usual, _ := h.usualDim()
+		h.mu.Unlock()
+		if h.taskOf(client).Dim <= usual {
+			return what, nil, own
+		}
+		o.PerClient = nil
+	}
+	c.once.Do(func() { c.common, c.err = h.encode(o) })
+	return c.common, own, c.err
 }
 
 // forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
 func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the method cannot use its backbone: %v", p)
+		}
+	}()
 	forms = o.ReplySpecs(h.set.Method, h.terms, h.taskOf(client))
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
@@ -49,15 +67,17 @@ func (h *Server) taskOf(client int) method.ClientSpec {
 	return h.clients[client].Participant.Task
 }
 
-// send sends one client its instruction.
+// send sends one client its instruction, or records why there is none for it.
 func (h *Server) send(c *collection, client int) error {
-	what, err := c.tensors(h, client)
+	what, own, err := c.tensors(h, client)
 	if err != nil {
 		return err
 	}
 	x := &pending{body: what.body, of: c,
 		Instruction: protocol.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
-	x.forms, x.most, err = h.forms(c.instruction, client)
+	if err = own; err == nil {
+		x.forms, x.most, err = h.forms(c.instruction, client)
+	}
 	x.most = min(x.most, int64(h.set.Largest))
 	h.mu.Lock()
 	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
@@ -67,7 +87,7 @@ func (h *Server) send(c *collection, client int) error {
 	}
 	h.mu.Unlock()
 	if err != nil {
-		h.refuse(client, x.Id, "no reply of its task is possible: ", err)
+		h.refuse(client, x.Id, "no instruction of its task is possible: ", err)
 	}
 	return nil
 }
