@@ -52,7 +52,8 @@ class QFFL(Server):
         old, q = self.mean(r, server, ups), self.o["q"]
         big = 1 / server.lr
         f = torch.cat([u.extra["qffl/loss"] for u in ups])
-        f = f.clamp(max=self.o["most"] * f.quantile(0.5)) if self.o["most"] else f
+        middle, most = f.quantile(0.5), self.o["most"]
+        f = f.clamp(middle / most, most * middle) if most else f
         num, den = {n: 0 for n in self.shared}, 0
         for fk, u in zip(f, ups):
             p = 1 if self.o["weighting"] == "uniform" else u.n

@@ -30,7 +30,7 @@ import (
 //   - a client that lies about a_k lengthens the step of all, so that it counts at most `most` times the round's
 //     median.
 //
-// Names: nova/a [1], in uploads.
+// Names: nova/a [1], in uploads; nova/a_bounded, in notes, of how many clients it was bounded.
 type FedNova struct {
 	method.Method
 	ReportedNumber `config:",squash"`
@@ -99,7 +99,7 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 }
 
 func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
-	work, err := m.numbers(ups, novaA)
+	work, err := m.numbers(g, ups, novaA, false)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,12 @@ import (
 // choice:
 //   - weighting: the paper draws clients with probability p_k and then counts them alike (uniform); here every client
 //     is drawn as likely as any other, and counts by examples;
-//   - F_k is reported by the client and reveals its loss. A high value pulls the step to the client's update, so that
-//     it counts at most `most` times the round's median.
+//   - F_k is reported by the client and reveals its loss. A high value pulls the step to the client's update. A value
+//     near 0 makes |Δ_k|²/F_k large and the step small. F_k therefore counts as at most `most` times the round's median
+//     and at least the median over `most`. With one or two clients, one of them can move the median as well.
 //
-// q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads.
+// q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads;
+// qffl/loss_bounded, in notes, of how many clients it was bounded.
 type QFFL struct {
 	method.Method
 	ReportedNumber `config:",squash"`
@@ -87,7 +89,7 @@ func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
 	var losses []float64
 	var err error
 	if m.Q > 0 {
-		if losses, err = m.numbers(ups, qfflLoss); err != nil {
+		if losses, err = m.numbers(g, ups, qfflLoss, true); err != nil {
 			return err
 		}
 	}

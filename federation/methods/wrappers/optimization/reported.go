@@ -10,12 +10,12 @@ import (
 	"promptfed/federation/methods/parts/linalg"
 )
 
-// ReportedNumber are the options of a step of the server that uses a number which each client reports. A cap bounds the
-// influence of a client that lies.
+// ReportedNumber are the options of a step of the server that uses a number which each client reports. A bound limits
+// the influence of a client that lies.
 type ReportedNumber struct {
 	aggregate.Weighting `config:",squash"`
 
-	Most float64 `config:"most" in:"0|1.." help:"cap on a client's number, in multiples of the median; 0: no cap"`
+	Most float64 `config:"most" in:"0|1.." help:"bound on a client's number, in multiples of the median; 0: no bound"`
 }
 
 // properties returns the properties of the step, which needs more than the mean of uploads unless it is off.
@@ -35,8 +35,10 @@ func (ReportedNumber) extras(on bool, inside []method.Extra, name string) []meth
 	return append(inside, method.Extra{Name: name, Shape: []int{1}})
 }
 
-// numbers returns a number of each upload, which must be at least 0, capped.
-func (r ReportedNumber) numbers(ups []method.Upload, name string) ([]float64, error) {
+// numbers returns a number of each upload, which must be at least 0. Above `most` times the round's median it counts as
+// that. Where the least is bounded too, it counts as at least the median over `most`. Notes of the round count the
+// numbers that this changes.
+func (r ReportedNumber) numbers(g *method.Global, ups []method.Upload, name string, least bool) ([]float64, error) {
 	out := make([]float64, len(ups))
 	for i, u := range ups {
 		t, err := aggregate.Extra(u, name, 1)
@@ -47,11 +49,25 @@ func (r ReportedNumber) numbers(ups []method.Upload, name string) ([]float64, er
 			return nil, fmt.Errorf("client %d uploaded %v for %s, which must be at least 0", u.Client, out[i], name)
 		}
 	}
-	if r.Most > 0 && len(out) > 0 {
-		sorted := slices.Sorted(slices.Values(out))
-		for i, v := range out {
-			out[i] = min(v, r.Most*linalg.Median(sorted))
+	if r.Most == 0 || len(out) == 0 {
+		return out, nil
+	}
+
+	median, low := linalg.Median(slices.Sorted(slices.Values(out))), 0.0
+	if least {
+		low = median / r.Most
+	}
+	bounded := 0.0
+	for i, v := range out {
+		if out[i] = max(low, min(v, r.Most*median)); out[i] != v {
+			bounded++
 		}
+	}
+	if bounded > 0 {
+		if g.Notes == nil {
+			g.Notes = map[string]float64{}
+		}
+		g.Notes[name+"_bounded"] = bounded
 	}
 	return out, nil
 }
