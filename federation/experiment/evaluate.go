@@ -89,8 +89,10 @@ func (c Config) Evaluation() record.TestPlan {
 }
 
 // acrossMachines makes it the evaluation of a server and clients on other machines: counts of classes are sent only on
-// request.
-func (b *Built) acrossMachines() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
+// request, and accuracies are what clients claim.
+func (b *Built) acrossMachines() {
+	b.Engine.Evaluate.Confusion, b.Engine.Evaluate.Claimed = b.Config.Eval.Confusion == everyone, true
+}
 
 // holdOutClients draws n of the parts by the seed and moves them behind the others, each group in its order, so that
 // lists by client have the numbers of the clients that train.

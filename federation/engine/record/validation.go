@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
@@ -54,15 +55,56 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 }
 
 // BestVal returns the index of the record with the best validation accuracy, of equal ones the first; -1 without any.
-func BestVal(records []Record, view method.View) int {
+func BestVal(records []Record, view method.View) int { return bestBy(records, view, higher) }
+
+// bestBy returns the index of the record that is better than the best before it; -1 without any validation.
+func bestBy(records []Record, view method.View, better func(v, best *Validation, view method.View) bool) int {
 	best := -1
 	for i, r := range records {
-		if v := r.Validation.Of(view); v != nil &&
-			(best < 0 || v.Accuracy() > records[best].Validation.Of(view).Accuracy()) {
+		if r.Validation.Of(view) != nil && (best < 0 || better(r.Validation, records[best].Validation, view)) {
 			best = i
 		}
 	}
 	return best
+}
+
+// higher reports whether the accuracy of v is higher than that of best.
+func higher(v, best *Validation, view method.View) bool {
+	return v.Of(view).Accuracy() > best.Of(view).Accuracy()
+}
+
+// gained reports whether clients gained from best to v by their own words: whether the mean of their gains is positive
+// without the lowest and the highest fifth of them, each rounded up. It lies between the gains of honest clients, if
+// at most a fifth of the clients lie. Only clients of both tests count. Where these are less than three, or accuracies
+// of single clients are a secret, gained is higher.
+func gained(v, best *Validation, view method.View) bool {
+	before := best.perClient(view)
+	var gains []float64
+	for client, accuracy := range v.perClient(view) {
+		if old, ok := before[client]; ok {
+			gains = append(gains, accuracy-old)
+		}
+	}
+	if len(gains) < 3 {
+		return higher(v, best, view)
+	}
+
+	slices.Sort(gains)
+	drop := (len(gains) + 4) / 5
+	mean, _ := metrics.MeanStd(gains[drop : len(gains)-drop])
+	return mean > 0
+}
+
+// perClient returns the accuracies by client.
+func (v *Validation) perClient(view method.View) map[int]float64 {
+	out := map[int]float64{}
+	for i, accuracy := range v.Of(view).PerClient {
+		if v.Clients != nil {
+			i = v.Clients[i]
+		}
+		out[i] = accuracy
+	}
+	return out
 }
 
 // ErrNoValidation states how to get validation data.
@@ -79,12 +121,17 @@ type TestPlan struct {
 	NewSteps  []int // steps that a client that never trains takes before it is tested, a test for each
 	Confusion bool  // count which class was taken for which, of the result
 	ZeroShot  bool  // compare hand-written prompts with chance before round 0
+	Claimed   bool  // clients report their accuracies from other machines, and Patience bounds what one of them decides
 }
 
 // Stop returns the reason why the run ends after these rounds, before all are trained; empty where it goes on. It
 // counts rounds from 1, as the terminal does.
 func (e TestPlan) Stop(records []Record, view method.View) string {
-	best := BestVal(records, view)
+	better := higher
+	if e.Claimed {
+		better = gained
+	}
+	best := bestBy(records, view, better)
 	if e.Patience == 0 || best < 0 {
 		return ""
 	}
