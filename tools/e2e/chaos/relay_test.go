@@ -128,21 +128,22 @@ func (r *relay) Participate(ctx context.Context,
 	if err != nil {
 		return lost(err)
 	}
-	defer up.CloseRequest() // net/http sees the end of a context only after the end of the request
+	defer up.CloseRequest()
 	go func() {
 		for {
 			m, err := down.Receive()
-			if errors.Is(err, io.EOF) {
+			if err == nil {
+				err = r.pass(k, r.fromClient(k, m), func() error { return up.Send(m) })
+			} else if errors.Is(err, io.EOF) {
 				up.CloseRequest()
 				return
 			}
-			if err == nil {
-				err = r.pass(k, r.fromClient(k, m), func() error { return up.Send(m) })
-			}
-			if err != nil && !errors.Is(err, io.EOF) { // the error of a stream is that of receiving
-				cancel()
+			if errors.Is(err, io.EOF) { // the error of a stream is that of receiving
+				return
 			}
 			if err != nil {
+				cancel()
+				up.CloseRequest() // net/http sees the end of a context only after the end of the request
 				return
 			}
 		}
