@@ -84,6 +84,19 @@ func limits(clients, most int) (unauthenticated, each int, err error) {
 
 // Open listens.
 func Open(e Options) (*Listener, error) {
+	l, err := newListener(e)
+	if err != nil {
+		return nil, err
+	}
+	if l.Listener, err = net.Listen("tcp", e.Address); err != nil {
+		return nil, fmt.Errorf("cannot listen on %q: %w; give another HOST:PORT, such as :8443", e.Address, err)
+	}
+	l.start()
+	return l, nil
+}
+
+// newListener returns a Listener that accepts nothing yet.
+func newListener(e Options) (*Listener, error) {
 	l := &Listener{options: e, ready: make(chan *tls.Conn), connections: map[*Conn]bool{},
 		allowances: map[string]*allowance{}}
 	conf, err := e.Identity.ServerTLS()
@@ -91,16 +104,15 @@ func Open(e Options) (*Listener, error) {
 		return nil, err
 	}
 	l.conf.Store(conf)
-	if l.unauthenticated, l.each, err = limits(e.Clients, mostConnections()); err != nil {
-		return nil, err
-	}
-	if l.Listener, err = net.Listen("tcp", e.Address); err != nil {
-		return nil, fmt.Errorf("cannot listen on %q: %w; give another HOST:PORT, such as :8443", e.Address, err)
-	}
+	l.unauthenticated, l.each, err = limits(e.Clients, mostConnections())
+	return l, err
+}
+
+// start begins to accept connections of the inner listener.
+func (l *Listener) start() {
 	l.stopped, l.stop = context.WithCancel(context.Background())
 	go l.serve()
 	go l.watch()
-	return l, nil
 }
 
 // Renew replaces the server's certificate for new connections. The authority and its list of revoked certificates stay.
