@@ -87,7 +87,7 @@ func TestKilledUnderFedBuff(t *testing.T) {
 		e := buffered(t)
 		e.Plan.Rounds, e.Plan.TestEvery = 60, 3
 		return e
-	}, 2, 1, 8, 20, 40)
+	}, 1, 8, 20, 40)
 }
 
 // TestAllLate: a round whose clients are all late changes nothing and takes the deadline.

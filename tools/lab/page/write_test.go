@@ -212,6 +212,9 @@ func TestLargeReport(t *testing.T) {
 	b.choose("curves-lines", "clients")
 	b.frame()
 	t.Logf("opened in %v, lines of 100 clients in %v", opened, time.Since(start))
+	if n := js[int](b, `document.querySelectorAll("*").length`); n > 0 {
+		t.Errorf("the page has %d elements", n)
+	}
 	if n := int(number(b, "lines")); n != 101 {
 		t.Errorf("%d lines for 100 clients and their mean", n)
 	}
