@@ -20,7 +20,8 @@ def test_notebook(path, tmp_path):
     if any("promptfed.Method" in cell.source for cell in stored.cells):
         pytest.importorskip("torch", reason="needs PyTorch")
     new = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(new, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(new, timeout=None, startup_timeout=3600, iopub_timeout=3600, kernel_name="python3",
+                            resources={"metadata": {"path": tmp_path}}).execute()
     for cell in new.cells:
         cell.metadata = {}
         if "outputs" in cell:  # without warnings of this PyTorch
