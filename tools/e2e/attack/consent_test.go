@@ -7,7 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // serveTrial starts the server.
@@ -18,18 +19,13 @@ func (s *server) serveTrial(more ...string) {
 	s.says("waiting for clients")
 }
 
-// refuses runs promptfed, which must end at once with one line on standard error, and returns that line.
+// refuses runs promptfed, which must end by itself with one line on standard error, and returns that line.
 func refuses(t *testing.T, args ...string) string {
 	t.Helper()
-	c := exec.Command(programs.Promptfed, args...)
+	c := exec.CommandContext(busytest.Context(t), programs.Promptfed, args...)
 	var said strings.Builder
 	c.Stderr = &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	late := time.AfterFunc(20*time.Second, func() { c.Process.Kill() })
-	defer late.Stop()
-	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() < 0 {
+	if err := c.Run(); err == nil || c.ProcessState == nil || c.ProcessState.ExitCode() < 0 {
 		t.Errorf("promptfed %v is not refused: %v", args, err)
 	}
 	var lines []string

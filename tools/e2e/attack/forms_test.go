@@ -115,7 +115,7 @@ func TestMessageFormats(t *testing.T) {
 			t.Errorf("%s: the answer is compressed", c.what)
 		}
 	}
-	if grown := peak() - before; grown > 64e6 {
+	if grown := peak() - before; grown > 200e6 { // far less than the bomb, and more than garbage that is not collected
 		t.Errorf("the server took %d MB for it", grown/1e6)
 	}
 	conf := s.tls(s.at("certs"), "client-3")
@@ -127,6 +127,6 @@ func TestMessageFormats(t *testing.T) {
 		}
 		c.Close()
 	}
-	s.joins(0, 0, 1, 2)
+	s.joins(0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }

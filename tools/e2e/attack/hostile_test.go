@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/net/http2"
@@ -19,6 +18,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 )
 
 // attacker is the holder of a certificate who speaks the protocol without the code of promptfed join.
@@ -157,8 +157,7 @@ type frames struct {
 func (s *server) dial(conf *tls.Config, from string) (*tls.Conn, error) {
 	conf = conf.Clone()
 	conf.NextProtos = []string{"h2"}
-	d := tls.Dialer{Config: conf, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)},
-		Timeout: 10 * time.Second}}
+	d := tls.Dialer{Config: conf, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}}
 	c, err := d.Dial("tcp", s.address)
 	if err != nil {
 		return nil, err
@@ -180,7 +179,7 @@ func (s *server) connect(conf *tls.Config) (*tls.Conn, error) {
 	if err != nil {
 		return c, err
 	}
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	defer context.AfterFunc(busytest.Context(s.t), func() { c.Close() })()
 	_, err = c.Read(make([]byte, 9))
 	return c, err
 }
@@ -233,18 +232,11 @@ func (f *frames) begin(procedure string, more ...string) (id uint32, err error) 
 		EndHeaders: true})
 }
 
-// cut reports whether the server closes a connection within ten seconds.
-func cut(c net.Conn) bool {
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	for b := make([]byte, 1024); ; {
-		_, err := c.Read(b)
-		var late net.Error
-		if errors.As(err, &late) && late.Timeout() {
-			return false
-		} else if err != nil {
-			return true
-		}
-	}
+// cut waits until the server closes a connection, and reports whether it does.
+func cut(t *testing.T, c net.Conn) bool {
+	ctx := busytest.Context(t)
+	untilClosed(ctx, c)
+	return ctx.Err() == nil
 }
 
 // noPieces fails unless the server's folder has no tensors in transfer.

@@ -20,7 +20,7 @@ func TestLargest(t *testing.T) {
 		strings.Contains(text, "\n") {
 		t.Errorf("%v: %s", err, text)
 	}
-	s.joins(0, 1, 2)
+	s.joins(1, 2)
 	s.background(part{largest: 8000}) // 4*512 numbers have 8192 bytes, after a header of 80
 	counted(t, s.ends(), 1, 2)
 	s.learned(3)

@@ -1,12 +1,10 @@
 package attack
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	protobuf "google.golang.org/protobuf/proto"
@@ -16,14 +14,10 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
-
-func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d)
-}
 
 // learned fails unless every shared parameter moved by a given amount from its initial value, which is near 0.
 func (s *server) learned(move float64) {
@@ -72,7 +66,7 @@ func TestLies(t *testing.T) {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 3, c.flags...)
-			s.joins(0, 1, 2)
+			s.joins(1, 2)
 			s.background(part{lie: c.lie})
 			records := s.ends()
 			counted(t, records, 1, 2)
@@ -96,7 +90,7 @@ func TestLies(t *testing.T) {
 func TestLiesOfTwo(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, "--quorum", "0.3")
-	s.joins(0, 2)
+	s.joins(2)
 	for client := range 2 {
 		s.background(part{client: client, lie: func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = 6e5 }})
 	}
@@ -114,14 +108,15 @@ func TestLiesOfTwo(t *testing.T) {
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 30, "--deadline", "2s")
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	a := s.attacker("client-0")
 	x, err := a.enter(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.joins(50*time.Millisecond, 1, 2)
+	s.hold(12) // the first three wait for client 0
+	s.background(part{client: 1})
+	s.background(part{client: 2})
 	sent, orders := 0, 0
 	for orders < 10 {
 		m, err := x.Receive()
@@ -142,19 +137,20 @@ func TestLyingClient(t *testing.T) {
 			sent++
 		}
 	}
-	var status *remote.Status
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if status, err = s.status(); err != nil {
+	var n int64
+	s.until("all lies in the status", func() bool {
+		status, err := s.status()
+		if err != nil {
 			t.Fatal(err)
 		}
-		if status.Dropped+status.Late >= int64(sent) {
-			break
-		}
-	}
-	if n := status.Dropped + status.Late; n != int64(sent) || sent < 80 {
+		n = status.Dropped + status.Late
+		return n >= int64(sent)
+	})
+	if n != int64(sent) || sent < 80 {
 		t.Errorf("%d of %d lies were counted", n, sent)
 	}
 	x.send(&protocol.Leave{})
+	s.hold(0)
 	counted(t, s.ends(), 1, 2)
 	s.learned(float64(s.rounds))
 	s.noPieces()
@@ -180,8 +176,7 @@ func (s *server) invalidMessages(o *protocol.Instruction) []any {
 func TestLyingJoinRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 2)
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	a := s.attacker("client-0")
 	ask := func(change func(j *protocol.Join, fields map[string]any)) string {
 		t.Helper()
@@ -246,7 +241,7 @@ func TestLyingJoinRequests(t *testing.T) {
 	if strings.Contains(s.log.String(), "msg=joined client=1") {
 		t.Error("client 0 joined as client 1")
 	}
-	s.joins(0, 0, 1, 2)
+	s.joins(0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }
 
@@ -277,10 +272,10 @@ func TestClaims(t *testing.T) {
 			}
 			s := serve(t, 3, flags...)
 			s.background(part{claims: c.claims, lie: back})
-			if s.joins(0, 1); !kept {
+			if s.joins(1); !kept {
 				s.says("refused to join")
 			}
-			s.joins(0, 2)
+			s.joins(2)
 			for _, r := range s.ends() {
 				if want := c.claims == 150; (len(r.Cut) == 1) != want ||
 					want && r.Cut[0] != (message.CappedUpload{Client: 0, Claimed: 150, Counted: 40}) {
@@ -297,21 +292,22 @@ func TestClaims(t *testing.T) {
 
 // The status shows how many examples a client claims, how many count, and why its last reply was refused.
 func TestStatusOfLiar(t *testing.T) {
-	s := serve(t, 40)
-	s.joins(100*time.Millisecond, 1, 2)
-	s.background(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *message.Reply) {
+	s := serve(t, 8)
+	s.hold(7)
+	s.joins(1, 2)
+	s.background(part{claims: 150, lie: func(r *message.Reply) {
 		if r.Upload.Shared["ctx"].Data[0] > 2 {
 			r.Stats.Loss = 1e300
 		}
 	}})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	s.until("the limits of client 0 in the status", func() bool {
 		status, err := s.status()
-		if err != nil || time.Now().After(end) {
-			t.Fatal(err, status)
+		if err != nil {
+			t.Fatal(err)
 		}
 		c := status.Clients[0]
-		if c.Examples == 150 && c.Counted == 40 && strings.Contains(c.Reason, "the loss 1e+300") {
-			break
-		}
-	}
+		return c.Examples == 150 && c.Counted == 40 && strings.Contains(c.Reason, "the loss 1e+300")
+	})
+	s.hold(0)
+	s.ends()
 }

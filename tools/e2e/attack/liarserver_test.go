@@ -214,7 +214,12 @@ func TestLyingServer(t *testing.T) {
 		return slices.DeleteFunc(strings.Split(strings.ReplaceAll(c.log.String(), `\"`, `"`), "\n"),
 			func(line string) bool { return !strings.Contains(line, "an instruction is dropped") })
 	}
-	told, safe := 0, 0
+	type turn struct {
+		o, first *protocol.Instruction
+		down     downstream
+	}
+	turns, over := make(chan turn), make(chan struct{})
+	safe := 0
 	var first *protocol.Instruction
 	p.hears = func(o *protocol.Instruction, down downstream) {
 		if first == nil {
@@ -223,9 +228,16 @@ func TestLyingServer(t *testing.T) {
 		if o.Safe != "" {
 			safe++
 		}
-		if told > 0 || safe < 2 { // the client knows no checkpoint of the server yet
-			return
+		if safe >= 2 { // before, the client knows no checkpoint of the server
+			select {
+			case turns <- turn{o, first, down}:
+				<-over
+			case <-over:
+			}
 		}
+	}
+	lie := func(o, first *protocol.Instruction, down downstream) (told int) {
+		defer close(over)
 		large := but(o, func(o *protocol.Instruction) {
 			o.Content, o.Seq = &protocol.Content{Size: 1 << 30, Sum: o.Content.Sum}, o.Seq-1
 		})
@@ -241,17 +253,21 @@ func TestLyingServer(t *testing.T) {
 			short, _, _ := strings.Cut(say, " (")
 			before := len(dropped(clients[0]))
 			give(t, down, lie)
-			for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-				if lines := dropped(clients[0]); len(lines) == before+1 && strings.Contains(lines[before], short) {
-					break
-				} else if len(lines) > before || time.Now().After(end) {
-					t.Errorf("client 0 does not say %q: %q", short, lines[before:])
-					break
-				}
+			clients[0].until("a dropped instruction", func() bool { return len(dropped(clients[0])) > before })
+			if lines := dropped(clients[0])[before:]; len(lines) > 1 || !strings.Contains(lines[0], short) {
+				t.Errorf("client 0 does not say %q: %q", short, lines)
 			}
 		}
+		return told
 	}
 	s.serveReal()
+	told := 0
+	select {
+	case x := <-turns:
+		told = lie(x.o, x.first, x.down)
+	case <-busytest.Hung(t):
+		t.Fatal("client 0 gets no instruction")
+	}
 	s.ended()
 	for _, c := range clients {
 		c.ended()
@@ -273,22 +289,32 @@ func TestLyingServerAlone(t *testing.T) {
 	s := openReal(t)
 	p := s.lyingServer()
 	s.serveReal()
-	clients := []*process{p.join(), s.joinReal(1)}
-	for len(s.records()) < 2 {
-		time.Sleep(5 * time.Millisecond)
+	killed := make(chan struct{})
+	p.hears = func(o *protocol.Instruction, _ downstream) {
+		if o.Round == 3 { // the run does not end before the real server is killed
+			<-killed
+		}
 	}
-	done := make(chan struct{})
+	clients := []*process{p.join(), s.joinReal(1)}
+	s.recorded(2)
+	came, done := make(chan downstream), make(chan struct{})
 	alone := func(down downstream) error {
-		defer close(done)
-		p.lieAlone(down, clients[0])
+		select {
+		case came <- down:
+			<-done
+		case <-done:
+		}
 		return errors.New("the end of this server")
 	}
 	p.alone.Store(&alone)
 	s.kill()
+	close(killed)
 	select {
-	case <-done:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the lying server does not come to its end")
+	case down := <-came:
+		p.lieAlone(down, clients[0])
+		close(done)
+	case <-busytest.Hung(t):
+		t.Fatal("client 0 does not come back")
 	}
 	garbage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
@@ -303,29 +329,26 @@ func TestLyingServerAlone(t *testing.T) {
 			}
 		}
 	}
-	var calls atomic.Int64
+	calls := make(chan time.Time, 1000)
 	counting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls.Add(1)
+		calls <- time.Now()
 		garbage(w, r)
 	})
 	p.raw.Store(&counting)
-	time.Sleep(3 * time.Second)
-	if n := calls.Load(); n > 8 { // one each half a second at most
-		t.Errorf("client 0 calls %d times", n)
-	}
+	clients[0].until("five calls", func() bool { return len(calls) >= 5 })
 	p.raw.Store(&endless)
-	most, end := 0, time.Now().Add(2*time.Minute)
-	for ended := false; !ended; { // such a message ends a client
-		most = max(most, clients[0].mostMemory())
-		select {
-		case <-clients[0].done:
-			ended = true
-		case <-time.After(5 * time.Millisecond):
-			if time.Now().After(end) {
-				t.Fatal("client 0 reads a message without end")
-			}
+	for last := <-calls; len(calls) > 0; {
+		next := <-calls
+		if d := next.Sub(last); d < 500*time.Millisecond {
+			t.Errorf("client 0 calls again after %v", d)
 		}
+		last = next
 	}
+	most := 0
+	busytest.Until(t, "the end of a client that reads such a message", func() bool {
+		most = max(most, clients[0].mostMemory())
+		return clients[0].over()
+	})
 	ended := clients[0].log.String()
 	if !strings.Contains(ended, "too large: the server's message has more bytes than this client accepts (join") {
 		t.Error("client 0 does not say why it ends")
@@ -371,7 +394,7 @@ func (p *liar) lieAlone(down downstream, client *process) {
 		return o
 	}
 	answers := func(what, text string) (asked int) {
-		for end := time.After(20 * time.Second); ; {
+		for {
 			select {
 			case m := <-said:
 				if m.GetFetch() != nil {
@@ -379,9 +402,8 @@ func (p *liar) lieAlone(down downstream, client *process) {
 				} else if r := m.GetReply(); r.GetError() != "" && strings.Contains(r.Error, text) {
 					return asked
 				}
-			case <-end:
-				t.Errorf("%s: client 0 does not answer %q", what, text)
-				return asked
+			case <-busytest.Hung(t):
+				t.Fatalf("%s: client 0 does not answer %q", what, text)
 			}
 		}
 	}
@@ -433,7 +455,9 @@ func (p *liar) lieAlone(down downstream, client *process) {
 		chunk(o.Content.Sum, math.MaxUint64, 64<<10)
 		chunk(protocol.NewID(), 0, 64<<10)
 	}
-	if st, err := os.Stat(p.at("client-0", "order-"+o.Content.Sum)); err != nil || st.Size() > size {
+	file := p.at("client-0", "order-"+o.Content.Sum)
+	client.until("the file of chunks", func() bool { return exists(file) })
+	if st, err := os.Stat(file); err != nil || st.Size() > size {
 		t.Errorf("the file of chunks: %v, %v", st, err)
 	}
 	large() // its chunks never come

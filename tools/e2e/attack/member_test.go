@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 )
 
 // A client with a certificate is the client of that certificate and nobody else: it cannot read the status, and its
@@ -23,9 +25,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir() + "/certs"
 	call(t, "certs", certificates, "--clients", "4")
-	s := serveWith(t, certificates, 30)
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
+	s := serveWith(t, certificates, 3)
+	ctx := busytest.Context(t)
 	refused := func(name, text string, call func(a *attacker) error) {
 		t.Helper()
 		code(t, name, call(s.attacker(name)), connect.CodePermissionDenied, text)
@@ -48,7 +49,8 @@ func TestNames(t *testing.T) {
 		}
 		return err
 	}
-	s.joins(100*time.Millisecond, 0, 1, 2)
+	s.hold(1)
+	s.joins(0, 1, 2)
 	s.runs()
 	refused("client-0", `"client-0" may not ask for the status`, status)
 	refused("client-3", `"client-3" may not ask for the status`, status)
@@ -59,6 +61,7 @@ func TestNames(t *testing.T) {
 	if err := status(s.attacker("status")); err != nil {
 		t.Error(err)
 	}
+	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
 }
 
@@ -66,11 +69,11 @@ func TestNames(t *testing.T) {
 // disturb the client.
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
-	s := serve(t, 30)
-	s.joins(100*time.Millisecond, 0, 1, 2)
+	s := serve(t, 3)
+	s.hold(1)
+	s.joins(0, 1, 2)
 	s.runs()
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	a := s.attacker("client-0")
 	for range 3 {
 		x, err := a.open(ctx)
@@ -85,6 +88,7 @@ func TestSecondProcess(t *testing.T) {
 		_, err = x.Receive()
 		code(t, "a reply before joining", err, connect.CodeInvalidArgument, "the first message must be Join")
 	}
+	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
 }
 
@@ -129,8 +133,8 @@ func TestImpostor(t *testing.T) {
 			if n > 0 {
 				t.Errorf("%s of %s got %d bytes", c.name, c.folder, n)
 			}
-		case <-time.After(10 * time.Second):
-			t.Errorf("%s of %s: no connection", c.name, c.folder)
+		case <-busytest.Hung(t):
+			t.Fatalf("%s of %s: no connection", c.name, c.folder)
 		}
 	}
 }
@@ -176,10 +180,10 @@ func TestReplayedBytes(t *testing.T) {
 	}
 	defer conn.Close()
 	conn.Write(text)
-	if !cut(conn) || len(text) < 1000 {
+	if !cut(t, conn) || len(text) < 1000 {
 		t.Errorf("the server keeps a connection with %d recorded bytes", len(text))
 	}
-	s.joins(0, 0, 1, 2)
+	s.joins(0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 	if n := strings.Count(s.log.String(), "msg=joined client=0"); n != 2 {
 		t.Errorf("client 0 joined %d times", n)
@@ -190,11 +194,11 @@ func TestReplayedBytes(t *testing.T) {
 // and the token is refused, whatever it asks, and does not disturb the client.
 func TestOtherKey(t *testing.T) {
 	t.Parallel()
-	s := serve(t, 40, "--token", "secret")
-	s.joins(100*time.Millisecond, 0, 1, 2)
+	s := serve(t, 3, "--token", "secret")
+	s.hold(1)
+	s.joins(0, 1, 2)
 	s.runs()
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
+	ctx := busytest.Context(t)
 	a := s.stranger("client-1")
 	for range 20 {
 		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
@@ -206,6 +210,7 @@ func TestOtherKey(t *testing.T) {
 		}
 		code(t, "a stream", err, connect.CodePermissionDenied, "another key than before")
 	}
+	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
 	if n := strings.Count(s.log.String(), "msg=joined client=1"); n != 1 {
 		t.Errorf("client 1 joined %d times", n)
@@ -215,12 +220,12 @@ func TestOtherKey(t *testing.T) {
 // A client that sends as much as it can, of everything that a member may send, is read more slowly. The run continues
 // with the others at their pace, and nothing of it stays on disk.
 func TestFlood(t *testing.T) {
-	s := serve(t, 8, "--deadline", "1s")
-	ctx, cancel := contextFor(3 * time.Second)
+	s := serve(t, 8, "--deadline", "1s") // the first three rounds wait for it
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
-	entered := make(chan int, 1)
-	go func() {
-		sent := 0
+	entered, sent := make(chan int), 0
+	var attack sync.WaitGroup
+	attack.Go(func() {
 		for first := true; ctx.Err() == nil; first = false {
 			x, err := s.attacker("client-0").enter(ctx)
 			if first {
@@ -247,17 +252,21 @@ func TestFlood(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%d messages were sent", sent)
-	}()
+	})
 	<-entered
-	s.joins(200*time.Millisecond, 1, 2)
-	for _, r := range s.ends() {
+	s.background(part{client: 1})
+	s.background(part{client: 2})
+	records := s.ends()
+	cancel()
+	attack.Wait()
+	t.Logf("%d messages were sent", sent)
+	for _, r := range records {
 		if !strings.Contains(fmt.Sprint(r.Clients), "1 2") {
 			t.Errorf("round %d counts clients %v", r.Round, r.Clients)
 		}
 	}
 	s.noPieces()
-	if n := strings.Count(s.log.String(), "\n"); n > 300 {
-		t.Errorf("the log has %d lines", n)
+	if n := strings.Count(s.log.String(), "\n"); n > 200+sent/100 {
+		t.Errorf("the log has %d lines about %d messages", n, sent)
 	}
 }

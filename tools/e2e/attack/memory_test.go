@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,6 +47,7 @@ func bombs(n int) map[string][]byte {
 // announced and then in chunks, whether the server asks for them or not.
 type bomber struct {
 	receipts atomic.Int64
+	done     chan struct{} // closed when its stream has ended
 }
 
 // bomb starts a bomber, which joins with a request.
@@ -62,14 +61,17 @@ func (s *server) bomb(a *attacker, join *protocol.Join, body []byte, inline bool
 	}
 	join = protobuf.CloneOf(join)
 	join.Run, join.Instance = x.run, protocol.NewID()
-	for answer := (*protocol.JoinAnswer)(nil); answer == nil || answer.Later; time.Sleep(50 * time.Millisecond) {
-		if answer, err = x.ask(join); err != nil || !answer.Ok && !answer.Later {
+	s.until("a bomber that joins", func() bool {
+		answer, err := x.ask(join)
+		if err != nil || !answer.Ok && !answer.Later {
 			s.t.Fatal(err, answer)
 		}
-	}
-	b := &bomber{}
+		return answer.Ok
+	})
+	b := &bomber{done: make(chan struct{})}
 	orders := make(chan *protocol.Instruction, 100)
 	go func() {
+		defer close(b.done)
 		defer close(orders)
 		for {
 			m, err := x.Receive()
@@ -105,31 +107,34 @@ func (s *server) bomb(a *attacker, join *protocol.Join, body []byte, inline bool
 	return b
 }
 
-// peak returns the peak memory of the server so far, in bytes, as Linux counts it.
+// received returns how many answers the server received until it ended the stream.
+func (b *bomber) received(t *testing.T) int64 {
+	t.Helper()
+	select {
+	case <-b.done:
+	case <-busytest.Hung(t):
+		t.Fatal("the stream does not end")
+	}
+	return b.receipts.Load()
+}
+
+// peak returns a function that returns the peak memory of the server so far, in bytes, also after its end.
 func (s *server) peak() func() int {
 	var most atomic.Int64
-	line := regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
-	look := func() {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-		if m := line.FindSubmatch(text); err == nil && m != nil {
-			kib, _ := strconv.Atoi(string(m[1]))
-			most.Store(int64(kib) << 10)
+	look := func() int {
+		if n := s.mostMemory(); n > 0 {
+			most.Store(int64(n))
 		}
+		return int(most.Load())
 	}
-	if look(); most.Load() == 0 {
-		s.t.Skip("this system does not say how much memory a process took")
-	}
+	look()
 	go func() {
-		for {
-			select {
-			case <-s.done:
-				return
-			case <-time.After(5 * time.Millisecond):
-				look()
-			}
+		for !s.over() {
+			busytest.Delay(5 * time.Millisecond)
+			look()
 		}
 	}()
-	return func() int { return int(most.Load()) }
+	return look
 }
 
 // compressed makes a client upload as Compress does.
@@ -166,6 +171,7 @@ func TestMemory(t *testing.T) {
 	settings := []setting{{"plain", nil, plain, 3, 1},
 		{"compressed", []string{"--set", "with=[compress]"}, compressed(t), 3, 1},
 		{"many", []string{"--set", "partition.clients=9", "--quorum", "0.3"}, plain, 9, 6}}
+	t.Setenv("GOGC", "25") // the memory of a server is little more than what it uses
 	most := func(t *testing.T, x setting, inline bool, body []byte) int {
 		folder, flags := t.TempDir()+"/certs", x.flags
 		call(t, "certs", folder, "--clients", fmt.Sprint(x.clients))
@@ -173,7 +179,7 @@ func TestMemory(t *testing.T) {
 			flags = append(flags, "--limit", fmt.Sprint(4<<20))
 		}
 		address := busytest.Address(t, "127.0.0.1")
-		s := serveAt(t, address, folder, 3, append([]string{"--listen", address}, flags...)...)
+		s := serveAt(t, address, folder, 3, append([]string{"--listen", address, "--deadline", "0"}, flags...)...)
 		peak := s.peak()
 		first := 0
 		var sent []*bomber
@@ -191,7 +197,7 @@ func TestMemory(t *testing.T) {
 		records := s.ends()
 		counted(t, records, honest...)
 		for _, b := range sent {
-			if n := b.receipts.Load(); n < 3 {
+			if n := b.received(t); n < 3 {
 				t.Errorf("the server received %d answers in three rounds", n)
 			}
 		}
@@ -228,6 +234,7 @@ func TestMemory(t *testing.T) {
 // Under secure aggregation the server knows the sizes of messages of each step too. Clients are promptfed join; the
 // first is killed, and another program with its certificate and its request to join answers.
 func TestMemoryMasked(t *testing.T) {
+	t.Setenv("GOGC", "25")
 	most := func(body []byte) int {
 		s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1"), rounds: 3}
 		call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
@@ -237,7 +244,7 @@ func TestMemoryMasked(t *testing.T) {
 		}
 		call(t, "certs", s.at("certs"), "--clients", "5")
 		s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("out"), "--listen",
-			s.address, "--tls", s.at("certs"), "--quorum", "0.5")
+			s.address, "--tls", s.at("certs"), "--quorum", "0.5", "--deadline", "0")
 		s.says("waiting for clients")
 		peak := s.peak()
 		between := s.lyingServer() // it hears the request of client 0
@@ -257,7 +264,7 @@ func TestMemoryMasked(t *testing.T) {
 				t.Errorf("round %d counts clients %v and refused %+v", r.Round, r.Clients, r.Refused)
 			}
 		}
-		if b != nil && b.receipts.Load() < 3 {
+		if b != nil && b.received(t) < 3 {
 			t.Errorf("%d answers in three rounds", b.receipts.Load())
 		}
 		return peak()

@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"context"
 	"math"
 	"os"
 	"os/exec"
@@ -9,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/busytest"
 )
 
 var dpFlags = []string{"--set", "with=[dp]", "--set", "options={tokens: 4, dp: {noise: 1, clip: 1, delta: 0.01}}"}
@@ -29,7 +28,7 @@ func TestNoiseIsSecret(t *testing.T) {
 		s := serve(t, 2, flags...)
 		var mu sync.Mutex
 		var seen []message.Instruction
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx := busytest.Context(t)
 		done := make(chan error, 1)
 		go func() {
 			done <- s.join(ctx, part{sees: func(o message.Instruction) {
@@ -40,12 +39,11 @@ func TestNoiseIsSecret(t *testing.T) {
 				}
 			}})
 		}()
-		s.joins(0, 1, 2)
+		s.joins(1, 2)
 		records := s.ends()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		cancel()
 		before, after := seen[0].Shared["ctx"].Data, seen[1].Shared["ctx"].Data
 		r := method.Rand(s.terms.Seed, "dp", "0")
 		sum := 0.0
@@ -69,7 +67,7 @@ func TestNoiseIsSecret(t *testing.T) {
 func TestLongUploadCountsUnderDP(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, dpFlags...)
-	s.joins(0, 1, 2)
+	s.joins(1, 2)
 	s.background(part{lie: func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = 1e5 }})
 	records := s.ends()
 	counted(t, records, 0, 1, 2)
@@ -100,11 +98,9 @@ func TestRequire(t *testing.T) {
 		"dp.epsilon_server<=100":        "has dp.epsilon_server: infinite",
 		"dp.secret,tls,dp.where=client": "has dp.where: server",
 	} {
-		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", s.url(), "--client", "0", "--tls",
+		out, err := exec.CommandContext(busytest.Context(t), programs.Promptfed, "join", s.url(), "--client", "0", "--tls",
 			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state"), "--require",
 			require).CombinedOutput()
-		cancel()
 		if err == nil || !strings.Contains(string(out), say) || strings.Contains(string(out), "\ngoroutine") {
 			t.Errorf("%s: %v, %s", require, err, out)
 		}
@@ -112,6 +108,6 @@ func TestRequire(t *testing.T) {
 	if strings.Contains(s.log.String(), "joined") {
 		t.Error("a client joined")
 	}
-	s.joins(0, 0, 1, 2)
+	s.joins(0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
 }

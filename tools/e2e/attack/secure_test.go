@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/message"
@@ -76,7 +75,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 		t.Fatal(err)
 	}
 	set := remote.Settings{Listen: s.address, ID: protocol.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
-		Deadline: 30 * time.Second, RunSpec: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
+		RunSpec: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
 		Masked: true, Log: log}
 	if set.Config, err = configs.YAML(s.built.Invitation()); err != nil {
 		t.Fatal(err)
@@ -91,9 +90,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 		}
 	})
 	s.join()
-	ctx, cancel := contextFor(time.Minute)
-	defer cancel()
-	terms, err := s.hub.Wait(ctx, 1)
+	terms, err := s.hub.Wait(busytest.Context(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,9 +189,7 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	}
 	o := s.order
 	o.Round, o.Clients = number, clients
-	ctx, cancel := contextFor(2 * time.Minute)
-	defer cancel()
-	return around(s).Run(ctx, o)
+	return around(s).Run(busytest.Context(s.t), o)
 }
 
 // anybody accepts all signatures, as a server may that counts invented clients.

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/remote"
+	"promptfed/federation/net/wait"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
@@ -86,16 +88,28 @@ func (p *process) kill() {
 // says waits until the process prints something.
 func (p *process) says(text string) {
 	p.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.log.String(),
-		text); time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-p.done:
-			p.t.Fatalf("%s ended and never said %q: %v", p.cmd.Args[1], text, p.err)
-		default:
+	p.until(fmt.Sprintf("%q", text), func() bool { return strings.Contains(p.log.String(), text) })
+}
+
+// until waits for something that happens before the process ends.
+func (p *process) until(what string, happened func() bool) {
+	p.t.Helper()
+	busytest.Until(p.t, what, func() bool {
+		over := p.over()
+		if !happened() && over {
+			p.t.Fatalf("%v ended without %s: %v", p.cmd.Args, what, p.err)
 		}
-		if time.Now().After(end) {
-			p.t.Fatalf("%s never said %q", p.cmd.Args[1], text)
-		}
+		return happened()
+	})
+}
+
+// over reports whether the process has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -104,11 +118,11 @@ func (p *process) ended() {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
-		p.t.Fatalf("%s does not end", p.cmd.Args[1])
+	case <-busytest.Hung(p.t):
+		p.t.Fatalf("%v does not end", p.cmd.Args)
 	}
 	if p.err != nil {
-		p.t.Fatalf("%s failed: %v", p.cmd.Args[1], p.err)
+		p.t.Fatalf("%v failed: %v", p.cmd.Args, p.err)
 	}
 }
 
@@ -134,6 +148,7 @@ type server struct {
 	args    []string          // of the process
 	secure  *experiment.Built // of clients under secure aggregation; nil for none
 	guards  sync.Mutex
+	held    atomic.Int64 // clients of this process answer so many rounds; 0 for all
 }
 
 const config = `
@@ -259,12 +274,32 @@ func (s *server) records() (out []record.Record) {
 // runs waits until a round is over.
 func (s *server) runs() {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if len(s.records()) > 0 {
-			return
-		}
+	s.recorded(1)
+}
+
+// recorded waits until so many rounds are over, and returns them.
+func (s *server) recorded(rounds int) []record.Record {
+	s.t.Helper()
+	s.until(fmt.Sprint(rounds, " rounds"), func() bool { return len(s.records()) >= rounds })
+	return s.records()
+}
+
+// hold lets the clients of this process answer only the first rounds, so that the run lasts until another call. 0 lets
+// them answer all.
+func (s *server) hold(rounds int) { s.held.Store(int64(rounds)) }
+
+// waits waits until a client may answer.
+func (s *server) waits(ctx context.Context, o message.Instruction) (err error) {
+	for n := s.held.Load(); n > 0 && int64(o.Round) >= n && err == nil; n = s.held.Load() {
+		err = wait.For(ctx, time.Millisecond)
 	}
-	s.t.Fatal("no round came to its end")
+	return err
+}
+
+// never is what a client waits for that is silent.
+func never(ctx context.Context, _ message.Instruction) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // tls returns the TLS configuration of the holder of a certificate.
@@ -291,8 +326,8 @@ func (s *server) tls(folder, name string) *tls.Config {
 // contains another upload.
 type part struct {
 	client int
-	pause  time.Duration
-	claims int // examples; 0 for the 10 of an honest client
+	waits  func(ctx context.Context, o message.Instruction) error // before an answer; nil for what hold says
+	claims int                                                    // examples; 0 for the 10 of an honest client
 	// largest is the number of bytes that it accepts at a time; 0 for that of promptfed join
 	largest int
 	lie     func(r *message.Reply) // nil for an honest client
@@ -312,10 +347,8 @@ func (part) Rounds() int { return 0 }
 
 func (p part) Execute(ctx context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	select {
-	case <-time.After(p.pause):
-	case <-ctx.Done():
-		return message.Reply{}, nil, ctx.Err()
+	if err := p.waits(ctx, o); err != nil {
+		return message.Reply{}, nil, err
 	}
 	if p.sees != nil {
 		p.sees(o)
@@ -376,9 +409,7 @@ func (s *server) status() (*remote.Status, error) {
 		return nil, err
 	}
 	defer l.Close()
-	ctx, cancel := contextFor(5 * time.Second)
-	defer cancel()
-	return l.FetchStatus(ctx)
+	return l.FetchStatus(busytest.Context(s.t))
 }
 
 // invited connects as a client, and returns its invitation and its request to join.
@@ -427,6 +458,9 @@ func (s *server) join(ctx context.Context, p part) error {
 			return err
 		}
 	}
+	if p.waits == nil {
+		p.waits = s.waits
+	}
 	a, err := remote.NewClient(inv, *request, s.at(user), p, l.Log)
 	if err != nil {
 		return err
@@ -441,13 +475,13 @@ func (s *server) guardOf(client int, p secure.Side) (message.Guard, error) {
 	return s.secure.JoinSecure(client, p)
 }
 
-// joins starts clients, which must end successfully. pause is the duration of a turn.
-func (s *server) joins(pause time.Duration, which ...int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+// joins starts clients, which must end successfully.
+func (s *server) joins(which ...int) {
+	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for _, k := range which {
 		all.Go(func() {
-			if err := s.join(ctx, part{client: k, pause: pause}); err != nil && ctx.Err() == nil {
+			if err := s.join(ctx, part{client: k}); err != nil && ctx.Err() == nil {
 				s.t.Errorf("client %d: %v", k, err)
 			}
 		})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
@@ -88,7 +87,7 @@ func TestSpoiltSums(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 4, underSums...)
-			s.joins(0, 1, 2)
+			s.joins(1, 2)
 			s.background(part{lies: func(o message.Instruction, up tensor.Map) {
 				if o.Round < 2 {
 					lie(o, up)
@@ -113,7 +112,7 @@ func TestSpoiltSums(t *testing.T) {
 func TestBoundOfSums(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1, underSums...)
-	s.joins(0, 1, 2)
+	s.joins(1, 2)
 	s.background(part{lies: vector(func(b []byte) { addTo(b, 0, 2*largestNumber) })})
 	counted(t, s.ends(), 0, 1, 2)
 	m, _, err := safetensors.ReadFile(s.at("out", record.PromptsFile))
@@ -235,7 +234,7 @@ func TestNamedLiars(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 3, underSums...)
-			s.joins(0, 1, 2)
+			s.joins(1, 2)
 			s.background(part{lies: c.lies, signs: c.signs, sees: c.sees})
 			records := s.ends()
 			counted(t, records[:c.lost])
@@ -266,8 +265,9 @@ func TestResumedSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, 12, append([]string{"--deadline", "10s"}, underSums...)...)
-			s.joins(100*time.Millisecond, 1, 2)
+			s := serve(t, 12, underSums...)
+			s.hold(3)
+			s.joins(1, 2)
 			var honest atomic.Bool
 			s.background(part{lies: func(o message.Instruction, up tensor.Map) {
 				if !honest.Load() {
@@ -276,16 +276,13 @@ func TestResumedSums(t *testing.T) {
 			}})
 			for range 2 {
 				done := len(s.records())
-				for end := time.Now().Add(30 * time.Second); len(s.records()) < done+2; {
-					time.Sleep(5 * time.Millisecond)
-					if time.Now().After(end) {
-						t.Fatal("the run does not go on")
-					}
-				}
+				s.hold(done + 3)
+				s.recorded(done + 2)
 				s.kill()
 				s.start("--resume")
 			}
 			honest.Store(true)
+			s.hold(0)
 			records := s.ends()
 			counted(t, records[len(records)-2:], 0, 1, 2)
 		})
@@ -298,7 +295,7 @@ func TestSpoiltGroups(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 6, append([]string{"--set", "partition.clients=8", "--set", "secure_aggregation.least=2"},
 		underSums...)...)
-	s.joins(0, 1, 2, 3, 4, 5, 6, 7)
+	s.joins(1, 2, 3, 4, 5, 6, 7)
 	s.background(part{lies: spoilt["a garbage vector"]})
 	records := s.ends()
 	if len(records[0].Clients) > 0 {

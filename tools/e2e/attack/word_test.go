@@ -4,9 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/federation/net/protocol"
+	"promptfed/runtime/busytest"
 )
 
 // words are statements of a client about its data and its backbone that no other client makes.
@@ -22,10 +22,22 @@ var words = map[string]func(c *protocol.JoinRequest){
 func (s *server) lies(client int, word string) (ended chan error) {
 	s.t.Helper()
 	ended = make(chan error, 1)
-	ctx, cancel := contextFor(2 * time.Minute)
-	s.t.Cleanup(cancel)
+	ctx := busytest.Context(s.t)
 	go func() { ended <- s.join(ctx, part{client: client, says: words[word]}) }()
 	return ended
+}
+
+// refuses waits until a client ends, and fails unless it says something.
+func (s *server) refuses(ended chan error, say string) {
+	s.t.Helper()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), say) {
+			s.t.Errorf("the client says %v", err)
+		}
+	case <-busytest.Hung(s.t):
+		s.t.Fatal("the client is not refused")
+	}
 }
 
 // Whatever the first client says, the two others decide: they train without it, and the server refuses it with the
@@ -37,19 +49,14 @@ func TestFirstWord(t *testing.T) {
 			s := serve(t, 3)
 			ended := s.lies(0, word)
 			s.says("msg=joined client=0")
-			s.joins(time.Second, 1, 2) // the run lasts until client 0 heard of it
+			s.hold(1) // the run lasts until client 0 heard of it
+			s.joins(1, 2)
+			s.refuses(ended, "the server refuses this client")
+			s.hold(0)
 			counted(t, s.ends(), 1, 2)
 			s.learned(3)
 			if !strings.Contains(s.log.String(), "most others agree on something else") {
 				t.Error("the server does not say that client 0 does not take part")
-			}
-			select {
-			case err := <-ended:
-				if err == nil || !strings.Contains(err.Error(), "the server refuses this client") {
-					t.Errorf("the client says %v", err)
-				}
-			case <-time.After(10 * time.Second):
-				t.Error("the client was not refused")
 			}
 		})
 	}
@@ -64,7 +71,7 @@ func TestWordOfRevoked(t *testing.T) {
 			s := serve(t, 3, "--wait", "2")
 			s.lies(0, word)
 			s.says("msg=joined client=0")
-			s.joins(0, 1)
+			s.joins(1)
 			s.says("no majority agrees")
 			s.kill()
 			s.start("--resume")
@@ -91,9 +98,9 @@ func TestWordAgainstClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start("--resume", "--classes", classes)
-	s.joins(time.Second, 1, 2)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "classes: the server has") {
-		t.Errorf("the client says %v", err)
-	}
+	s.hold(1)
+	s.joins(1, 2)
+	s.refuses(ended, "classes: the server has")
+	s.hold(0)
 	counted(t, s.ends(), 1, 2)
 }
