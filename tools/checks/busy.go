@@ -15,6 +15,9 @@ var clocks = map[string]string{
 	"context.WithTimeout": "Context", "context.WithDeadline": "Context",
 }
 
+// comparing are methods of time.Time that compare it with another.
+var comparing = []string{"After", "Before", "Sub"}
+
 // fixedPort matches an address on this machine with a port that another program may have.
 var fixedPort = regexp.MustCompile(`(?:\b127(?:\.\d+){3}|\blocalhost|\[::1\]):[1-9]\d{3,4}\b`)
 
@@ -45,7 +48,7 @@ func BusyTests(file string, source []byte) ([]string, error) {
 			if instead := clocks[name]; instead != "" {
 				say(n, "%s in a test: use busytest.%s", name, instead)
 			}
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"After", "Before", "Sub"}, s.Sel.Name) &&
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(comparing, s.Sel.Name) &&
 				slices.ContainsFunc(append(slices.Clone(n.Args), s.X), isNow) {
 				say(n, "a test compares the time: use busytest.Until, or count what was done")
 			}

@@ -84,6 +84,10 @@ func TestOneReaderOfExternalData(t *testing.T) {
 	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
 }
 
+func TestNoTestDependsOnTheMachine(t *testing.T) {
+	eachGoFile(t, []string{"runtime/busytest"}, BusyTests)
+}
+
 // eachGoFile applies a rule to the Go files of all layers and of the examples, except those in some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()

@@ -45,7 +45,8 @@ func generate(root string, check bool) error {
 	return nil
 }
 
-// document is a generated file, or one with generated tables: its text in the checkout, and the text that it should have.
+// document is a generated file, or one with generated tables: its text in the checkout, and the text that it should
+// have.
 type document struct {
 	path, is, want string
 	current        bool // is may stay; a budget may be one step off
@@ -57,8 +58,8 @@ func newDocument(path, want string) (document, error) {
 	return document{path, string(is), want, string(is) == want}, err
 }
 
-// documents returns README.md, the Markdown files of docs/, the module files of its examples, the example of a method in
-// a file, and the budget, which counts the others as they should be.
+// documents returns README.md, the Markdown files of docs/, the module files of its examples, the example of a method
+// in a file, and the budget, which counts the others as they should be.
 func documents(root string) ([]document, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
@@ -88,7 +89,8 @@ func documents(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	example, err := newDocument(filepath.Join(root, "federation", "methods", "fromfile", "example.onnx"), string(method))
+	path := filepath.Join(root, "federation", "methods", "fromfile", "example.onnx")
+	example, err := newDocument(path, string(method))
 	if err != nil {
 		return nil, err
 	}

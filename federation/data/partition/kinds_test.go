@@ -277,8 +277,9 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestManyClients: 60,000 examples are split among 1,000 clients, and a Dirichlet of 0.05 over 500 clients ends after 200
-// draws, also by the rules of the public code. Bytes stand for the work: a table of all examples and clients has 480 MB.
+// TestManyClients: 60,000 examples are split among 1,000 clients, and a Dirichlet of 0.05 over 500 clients ends after
+// 200 draws, also by the rules of the public code. Bytes stand for the work: a table of all examples and clients has
+// 480 MB.
 func TestManyClients(t *testing.T) {
 	s := toy(10, 0, 5000, 0, 1000)
 	for _, c := range []struct {

@@ -38,10 +38,11 @@ func TestOneLiarDecidesNoPatience(t *testing.T) {
 	for _, claimed := range []bool{false, true} {
 		plan := TestPlan{Patience: 3, Claimed: claimed}
 		for rounds := 1; rounds <= 15; rounds++ {
-			if got := plan.Stop(claims(improving[:rounds]...), method.GlobalView) != ""; got != (!claimed && rounds >= 4) {
-				t.Errorf("claimed %v: after %d rounds in which honest clients improve it stops: %v", claimed, rounds, got)
+			late := rounds >= 4
+			if got := plan.Stop(claims(improving[:rounds]...), method.GlobalView) != ""; got != (!claimed && late) {
+				t.Errorf("claimed %v: after %d rounds in which honest ones improve it stops: %v", claimed, rounds, got)
 			}
-			if got := plan.Stop(claims(worse[:rounds]...), method.GlobalView) != ""; got != (claimed && rounds >= 4) {
+			if got := plan.Stop(claims(worse[:rounds]...), method.GlobalView) != ""; got != (claimed && late) {
 				t.Errorf("claimed %v: after %d rounds in which they do not it stops: %v", claimed, rounds, got)
 			}
 		}

@@ -97,7 +97,8 @@ func short(x any) string {
 }
 
 // Largest sizes of what two sides must share, which are checked before anything is computed from it. A text tower reads
-// 77 tokens, so that the text of a class is shorter than maxText; ImageNet-21k has 21,841 classes, whose texts have 1 MB.
+// 77 tokens, so that the text of a class is shorter than maxText; ImageNet-21k has 21,841 classes, whose texts have
+// 1 MB.
 const (
 	maxClasses = 1 << 16
 	maxText    = 1 << 10 // bytes of a class's text, or of another field

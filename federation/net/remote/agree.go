@@ -105,8 +105,8 @@ func (h *Server) usualDim() (dim int, whose string) {
 func (h *Server) checkDim(c protocol.JoinRequest) error {
 	usual, whose := h.usualDim()
 	if most := max(freeDim, dimFactor*usual); usual > 0 && c.Participant.Task.Dim > most {
-		return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s have %d or "+
-			"fewer: use another backbone, or give the server the files of this one", c.Participant.Task.Backbone,
+		return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s have %d "+
+			"or fewer: use another backbone, or give the server the files of this one", c.Participant.Task.Backbone,
 			c.Participant.Task.Dim, most, whose, usual)
 	}
 	return nil

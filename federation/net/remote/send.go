@@ -28,8 +28,8 @@ func (h *Server) encode(o message.Instruction) (encoded, error) {
 	return encoded{protocol.ContentOf(body), body}, nil
 }
 
-// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An error
-// of the tensors for this client alone is its own, if its features are larger than the usual ones.
+// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An
+// error of the tensors for this client alone is its own, if its features are larger than the usual ones.
 func (c *collection) tensors(h *Server, client int) (what encoded, own, err error) {
 	o := c.instruction.ForClient(client)
 	if len(o.PerClient) > 0 {

@@ -141,8 +141,8 @@ func TestIdleConnections(t *testing.T) {
 func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
-	out, err := exec.CommandContext(busytest.Context(t), programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("second"),
-		"--listen", s.address, "--tls", s.at("certs")).CombinedOutput()
+	out, err := exec.CommandContext(busytest.Context(t), programs.Promptfed, "serve", s.at("attack.yaml"), "--out",
+		s.at("second"), "--listen", s.address, "--tls", s.at("certs")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "address already in use") {
 		t.Errorf("%v, %s", err, out)
 	}

@@ -98,8 +98,8 @@ func TestRequire(t *testing.T) {
 		"dp.epsilon_server<=100":        "has dp.epsilon_server: infinite",
 		"dp.secret,tls,dp.where=client": "has dp.where: server",
 	} {
-		out, err := exec.CommandContext(busytest.Context(t), programs.Promptfed, "join", s.url(), "--client", "0", "--tls",
-			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state"), "--require",
+		out, err := exec.CommandContext(busytest.Context(t), programs.Promptfed, "join", s.url(), "--client", "0",
+			"--tls", s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state"), "--require",
 			require).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), say) || strings.Contains(string(out), "\ngoroutine") {
 			t.Errorf("%s: %v, %s", require, err, out)

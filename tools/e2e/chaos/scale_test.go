@@ -73,7 +73,8 @@ func (s *scale) config() string { return filepath.Join(s.dir, "scale.yaml") }
 func (s *scale) serve(more ...string) *process {
 	s.t.Helper()
 	return launch(s.t, filepath.Join(s.dir, "serve.log"), append([]string{programs.Promptfed, "serve", s.config(),
-		"--out", filepath.Join(s.dir, "serve"), "--listen", s.address, "--quorum", "1", "--deadline", "1h"}, more...)...)
+		"--out", filepath.Join(s.dir, "serve"), "--listen", s.address, "--quorum", "1", "--deadline", "1h"},
+		more...)...)
 }
 
 // state returns the folder of a client.

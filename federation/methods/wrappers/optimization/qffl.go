@@ -25,8 +25,8 @@ import (
 //   - weighting: the paper draws clients with probability p_k and then counts them alike (uniform); here every client
 //     is drawn as likely as any other, and counts by examples;
 //   - F_k is reported by the client and reveals its loss. A high value pulls the step to the client's update. A value
-//     near 0 makes |Δ_k|²/F_k large and the step small. F_k therefore counts as at most `most` times the round's median
-//     and at least the median over `most`. With one or two clients, one of them can move the median as well.
+//     near 0 makes |Δ_k|²/F_k large and the step small. F_k therefore counts as at most `most` times the round's
+//     median and at least the median over `most`. With one or two clients, one of them can move the median as well.
 //
 // q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads;
 // qffl/loss_bounded, in notes, of how many clients it was bounded.
