@@ -160,8 +160,8 @@ func TestFunctionsBecomeTheirNodes(t *testing.T) {
 	near(t, "nested", upgraded(t, m), want...)
 }
 
-// A file of some kilobytes must not expand to gigabytes of nodes. The bytes allocated also bound the time, which no test
-// measures.
+// A file of some kilobytes must not expand to gigabytes of nodes. The bytes allocated also bound the time, which is not
+// measured.
 func TestFunctionsAreBounded(t *testing.T) {
 	big := &onnx.AttributeProto{Name: "value_ints", Type: onnx.AttributeProto_INTS, Ints: make([]int64, 1<<20)}
 	double := func(name, of string) *onnx.FunctionProto {
