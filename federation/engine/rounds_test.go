@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
@@ -275,5 +276,29 @@ func TestPhases(t *testing.T) {
 	quiet := mustRun(t, e, engine.Settings{}).Records[0].Phases
 	if quiet.Messages != 0 {
 		t.Errorf("messages that are not encoded took %g s", quiet.Messages)
+	}
+}
+
+// notesDraws is a method that notes whether it has Draws at its start.
+type notesDraws struct {
+	method.Method
+	has *bool
+}
+
+func (m notesDraws) Start(g *method.Global) error {
+	*m.has = g.Draws != nil
+	return m.Method.Start(g)
+}
+
+// A method has Draws from its start where a run is traced, and nowhere else.
+func TestDrawsFromTheStart(t *testing.T) {
+	for _, rec := range []trace.Tracer{nil, trace.NewRecorder()} {
+		has := false
+		e := withMethod(notesDraws{toy(t).Method, &has})
+		e.Plan.Rounds = 1
+		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+		if traced := rec != nil; has != traced {
+			t.Errorf("traced %v: Draws %v", traced, has)
+		}
 	}
 }

@@ -266,6 +266,12 @@ func TestStepErrors(t *testing.T) {
 			t.Errorf("%+v, parameters %v, gradient %v: error %v does not say %q", c.cfg, c.param, c.grad, err, c.says)
 		}
 	}
+	// a joint norm spoils the update of x too, but the gradient of y is named, also for its first element
+	g := tensor.Map{"x": tensor.Of([]float32{1}, 1), "y": tensor.Of([]float32{nan}, 1)}
+	if err := must(t, Config{Name: "sgd", ClipNorm: 1}).Step(tensor.Map{"x": tensor.New(1), "y": tensor.New(1)}, g,
+		1); err == nil || err.Error() != "the gradient of y holds NaN at element 0" {
+		t.Error(err)
+	}
 	// of many parts, which several cores check, the first element is named
 	o, many, grad := must(t, Config{Name: "sgd"}), tensor.New(1<<20), tensor.New(1<<20)
 	grad.Data[700], grad.Data[1<<19] = nan, nan

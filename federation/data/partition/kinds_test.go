@@ -134,6 +134,23 @@ func TestLabelKinds(t *testing.T) {
 	}
 }
 
+// TestOwners, by hand: nine clients with three classes each take 27 places of ten classes. The first seven classes of a
+// random order, which is drawn first, have three owners, and the other three have two.
+func TestOwners(t *testing.T) {
+	for seed := range uint64(20) {
+		got := owners(9, 3, 10, data.NewRand(seed, "owned"))
+		for i, k := range data.NewRand(seed, "owned").Perm(10) {
+			want := 3
+			if i >= 7 {
+				want = 2
+			}
+			if own := slices.Compact(slices.Clone(got[k])); len(own) != want || len(got[k]) != want {
+				t.Errorf("seed %d: class %d, place %d of the order, has the owners %v", seed, k, i, got[k])
+			}
+		}
+	}
+}
+
 // TestRepeat: of 10 classes, int(0.25*10) = 2 are split among all 4 clients; each client has 2 of the other 8.
 func TestRepeat(t *testing.T) {
 	s := toy(10, 0, 8, 0, 4)
@@ -252,6 +269,10 @@ func TestQuotas(t *testing.T) {
 		{[]float64{0.9, 0.1, 0}, []int{4, 2, 9}, 10, []int{4, 2, 4}},
 		{[]float64{1, 0}, []int{2, 2}, 9, []int{2, 2}},
 		{[]float64{0.34, 0.66}, []int{5, 5}, 1, []int{0, 1}}, // the largest remainder
+		// 2.1 and 0.9 of three: the third goes to the larger fraction, 0.9, also beside a class without examples
+		{[]float64{0.7, 0.3, 0}, []int{9, 9, 0}, 3, []int{2, 1, 0}},
+		// 5.125, 20.5 and 15.375, of which the second class has only one; 5+1+15 leave 20, which the others share as 1:3
+		{[]float64{0.125, 0.5, 0.375}, []int{90, 1, 90}, 41, []int{10, 1, 30}},
 		{[]float64{1}, []int{3}, 0, []int{0}},
 	} {
 		if got := quotas(c.q, c.have, c.size); !slices.Equal(got, c.want) {

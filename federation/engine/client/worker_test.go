@@ -164,6 +164,18 @@ func TestExecuteRefuses(t *testing.T) {
 	}
 }
 
+// Where terms are measured, one that is not finite ends the turn and is named.
+func TestTermsAreFinite(t *testing.T) {
+	e := withMethod(countsLocalClasses{})
+	o := sentTo(e, message.Train)
+	o.Shared["ctx"].Data[0] = float32(math.NaN())
+	w := newWorker(t, e, client.Settings{Terms: true})
+	if _, _, err := w.Execute(t.Context(), e.Clients[0], o, message.ClientState{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "round 1, client 0: step 0: term count: loss holds NaN at element 0") {
+		t.Error(err)
+	}
+}
+
 // fakeGuard answers the statistic "guard" and doubles uploads.
 type fakeGuard struct{}
 

@@ -84,8 +84,8 @@ func TestSizesOfARequest(t *testing.T) {
 }
 
 // Without backbones of its own, the server does not compare a client's feature dimension before the start. At the
-// start, a client whose dimension is more than twice the median, and above 1,024, does not take part; a later one is refused.
-// A folder that holds such a client from an earlier release loses it, and the run goes on.
+// start, a client whose dimension is more than twice the median, and above 1,024, does not take part; a later one is
+// refused. A folder that holds such a client from an earlier release loses it, and the run goes on.
 func TestDimOfOneClient(t *testing.T) {
 	own := func(dim int) func(c *protocol.JoinRequest) {
 		return func(c *protocol.JoinRequest) { c.Participant.Task.Backbone, c.Participant.Task.Dim = "own", dim }

@@ -141,8 +141,8 @@ func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
 	out, err := exec.CommandContext(busytest.Context(t), "sh", "-c", `ulimit -n 120; exec "$0" "$@"`,
-		programs.Promptfed, "serve", s.at("attack.yaml"), "--clients", "20", "--out", s.at("second"), "--listen", "127.0.0.1:0", "--tls",
-		s.at("certs")).CombinedOutput()
+		programs.Promptfed, "serve", s.at("attack.yaml"), "--clients", "20", "--out", s.at("second"), "--listen",
+		"127.0.0.1:0", "--tls", s.at("certs")).CombinedOutput()
 	// two connections for each of 20 clients, unknown clients and the status, and 32 without a user; half of 120
 	if err == nil || !strings.Contains(string(out), "20 clients need 76 connections, and the limit of open files "+
 		"leaves 60; raise it to 156") {
