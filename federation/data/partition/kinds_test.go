@@ -271,7 +271,7 @@ func TestQuotas(t *testing.T) {
 		{[]float64{0.34, 0.66}, []int{5, 5}, 1, []int{0, 1}}, // the largest remainder
 		// 2.1 and 0.9 of three: the third goes to the larger fraction, 0.9, also beside a class without examples
 		{[]float64{0.7, 0.3, 0}, []int{9, 9, 0}, 3, []int{2, 1, 0}},
-		// 5.125, 20.5 and 15.375, of which the second class has only one; 5+1+15 leave 20, which the others share as 1:3
+		// 5.125, 20.5 and 15.375, of which the second class has only one; 5+1+15 leave 20, shared by the others as 1:3
 		{[]float64{0.125, 0.5, 0.375}, []int{90, 1, 90}, 41, []int{10, 1, 30}},
 		{[]float64{1}, []int{3}, 0, []int{0}},
 	} {
