@@ -35,7 +35,6 @@ func TestOneBadOfThree(t *testing.T) {
 	e.Clients = e.Clients[:3]
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
 	bad := func(s *site) {
-		s.set.Deadline = 0 // the server waits for nobody
 		s.spoil(message.Train, func(r *message.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) })
 	}
 	s := newSite(t, e)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
@@ -47,7 +46,7 @@ type site struct {
 
 func newSite(t testing.TB, e *spec.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: protocol.NewID(), log: &nettest.Logs{}}
-	s.set = remote.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
+	s.set = remote.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Quorum: 1,
 		RunSpec: open(e.RunSpec()),
 		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
 	s.set.Listen = busytest.Address(t, "127.0.0.1")
@@ -161,8 +160,9 @@ func (s *site) run(change ...func(*remote.Settings, *engine.Settings)) {
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false, change...) }()
-	// a client that comes before would wait for a second
-	busytest.Until(s.t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
+	busytest.Until(s.t, "the server", func() bool { // a client that comes before would wait for a second
+		return len(served) > 0 || s.hub.Load() != nil
+	})
 	left := s.joinAll(ctx, cancel, len(s.e.Clients))
 	if err := <-served; err != nil {
 		s.t.Errorf("serve: %v", err)

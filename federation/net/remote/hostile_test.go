@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
@@ -93,7 +92,7 @@ func TestHostileUploads(t *testing.T) {
 		t.Run(say, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, e)
-			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
+			s.set.Quorum, s.set.MaxNorm = 0.7, 1000
 			s.spoil(message.Train, spoil)
 			s.run()
 			if s.shared() != want {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -377,7 +376,7 @@ func TestMessagesWithoutEnd(t *testing.T) {
 		return nil
 	}
 	_, err := l.believe(t, t.TempDir(), 1<<20, logs)
-	if !errors.Is(err, context.Canceled) || grown > 20 {
+	if !errors.Is(err, context.Canceled) || grown > 100 { // a few; with one for each message 1000
 		t.Errorf("%v; %d goroutines more", err, grown)
 	}
 }

@@ -56,14 +56,14 @@ func TestRefusedToJoin(t *testing.T) {
 	if !strings.Contains(s.log.String(), "level=WARN") {
 		t.Error("refusals are no warnings")
 	}
-	second, stop := context.WithCancel(ctx)
-	waits := make(chan error, 1)
-	go func() { waits <- s.join(second, 0) }()
-	busytest.Until(t, "the refusal of a second client 0", func() bool {
-		return strings.Contains(s.log.String(), "another process runs as this client")
+	waits, stop := context.WithCancel(ctx)
+	second := make(chan error, 1)
+	go func() { second <- s.join(waits, 0) }()
+	busytest.Until(t, "a second client 0 that waits", func() bool {
+		return len(second) > 0 || strings.Contains(s.log.String(), "another process runs as this client")
 	})
 	stop()
-	if err := <-waits; !errors.Is(err, context.Canceled) {
+	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("a second client 0: %v", err)
 	}
 	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {
@@ -127,7 +127,7 @@ func TestOtherKey(t *testing.T) {
 	if err := early.Send(nil); err != nil { // only the head of the request
 		t.Fatal(err)
 	}
-	busytest.Delay(200 * time.Millisecond) // the head arrives in most runs
+	busytest.Delay(200 * time.Millisecond) // a head that arrives later is refused for the same reason
 	first.sendJoin(r.joinMessage())
 	if v := next(first, (*protocol.ServerMessage).GetAnswer); !v.Ok {
 		t.Fatal(v)
@@ -140,7 +140,7 @@ func TestOtherKey(t *testing.T) {
 	}
 }
 
-// The stream of a client whose certificate is revoked ends while the others train, and the client with the reason. Its
+// The stream of a client whose certificate is revoked ends during its training, and the client with the reason. Its
 // round goes on without it, and it cannot come back.
 func TestRevokedClient(t *testing.T) {
 	t.Parallel() // it waits
@@ -156,14 +156,13 @@ func TestRevokedClient(t *testing.T) {
 				<-ctx.Done()
 			}}
 		}
-		return training{p, func(context.Context) { <-over }}
+		return training{p, func(context.Context) { <-over }} // the round cannot end before
 	}
 	served, outcome := make(chan error, 1), make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
 	go func() {
-		err := s.join(ctx, 1)
+		outcome <- s.join(ctx, 1)
 		close(over)
-		outcome <- err
 	}()
 	for _, k := range []int{0, 2, 3} {
 		go s.join(ctx, k)
@@ -261,19 +260,15 @@ func TestClientWaitsForAServerThatDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	go func() {
-		for n := 1; ; n++ {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-			if n == 3 { // it came again after pauses
-				cancel()
+		for range 2 {
+			if c, err := l.Accept(); err == nil {
+				c.Close()
 			}
 		}
+		cancel()
 	}()
 	who, err := certs.Identity{}.WithKey("")
 	if err != nil {
