@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
+	"promptfed/runtime/busytest"
 )
 
 // A server on all addresses states an address that another machine can use: never the unspecified one, and a name of
@@ -39,17 +40,26 @@ func TestURL(t *testing.T) {
 		case e.TLS != nil && (host != "host.example" || u.Scheme != "tls"):
 			t.Errorf("%s with a certificate for host.example: %s", listen, u)
 		case e.TLS != nil: // a worker's certificate opens a connection
-			c, err := nats.Connect("tls://localhost:"+u.Port(), nats.Secure(ca.TLS("worker")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Close()
+			connect(t, "tls://localhost:"+u.Port(), nats.Secure(ca.TLS("worker"))).Close()
 		case listen == "127.0.0.1:0" && host != "127.0.0.1":
 			t.Errorf("%s: %s", listen, u)
 		case host == "" || host == "0.0.0.0" || host == "::":
 			t.Errorf("%s: %s", listen, u)
 		}
 	}
+}
+
+// connect connects to a server, which refuses a client that needs seconds for that on a busy machine.
+func connect(t *testing.T, url string, options ...nats.Option) (c *nats.Conn) {
+	t.Helper()
+	busytest.Until(t, "a connection to "+url, func() bool {
+		var err error
+		if c, err = nats.Connect(url, append(options, nats.Timeout(time.Hour))...); err != nil {
+			t.Log(err)
+		}
+		return err == nil
+	})
+	return c
 }
 
 // The name of a user gives no permission without its password, and a taken port is an error that names it. No file is
@@ -61,10 +71,14 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = nats.Connect(s.URL(), nats.UserInfo("promptfed-run", "guess"))
-	if !errors.Is(err, nats.ErrAuthorization) {
-		t.Errorf("%v", err)
-	}
+	busytest.Until(t, "a refusal", func() bool { // the server gives a client two seconds
+		c, err := nats.Connect(s.URL(), nats.UserInfo("promptfed-run", "guess"), nats.Timeout(time.Hour))
+		if err == nil {
+			c.Close()
+			t.Fatal("a guess opens a connection")
+		}
+		return errors.Is(err, nats.ErrAuthorization)
+	})
 	u, err := url.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -113,12 +127,8 @@ func TestRevokedConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := nats.Connect(s.URL(), nats.Secure(conf), nats.NoReconnect(),
-			nats.ClosedHandler(func(*nats.Conn) { closed <- name }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		defer connect(t, s.URL(), nats.Secure(conf), nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { closed <- name })).Close()
 	}
 	err = authority.Replace(dir, signer, []string{"worker"}, nil, time.Hour, func(string, ...any) {})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/busytest"
 )
 
 // Authority is a certificate authority in a folder.
@@ -99,7 +100,7 @@ func (s *SlowLink) carry(to, from net.Conn) {
 	for began, sent := time.Now(), 0; ; {
 		n, err := io.CopyN(to, from, 16<<10)
 		sent += int(n)
-		time.Sleep(time.Until(began.Add(time.Duration(float64(sent) / s.Rate * float64(time.Second)))))
+		busytest.Delay(time.Until(began.Add(time.Duration(float64(sent) / s.Rate * float64(time.Second)))))
 		if before := s.Sum.Add(n) - n; before/s.Every != (before+n)/s.Every {
 			s.Cuts.Add(1)
 			s.mu.Lock()

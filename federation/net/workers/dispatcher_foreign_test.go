@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/wait"
 	"promptfed/federation/net/workers"
 	"promptfed/runtime/busytest"
 )
@@ -33,7 +34,7 @@ func foreign(t testing.TB, address string) *natsserver.Server {
 // elsewhere moves the run and its workers to such a server.
 func (f *farm) elsewhere(ctx context.Context) *natsserver.Server {
 	f.t.Helper()
-	n := foreign(f.t, "127.0.0.1:0")
+	n := foreign(f.t, busytest.Address(f.t, "127.0.0.1"))
 	f.url = n.URL()
 	f.conn = f.dialed(ctx)
 	return n
@@ -108,10 +109,15 @@ func TestDispatcherVanishes(t *testing.T) {
 	if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 		t.Errorf("the worker says %v", err)
 	}
-	c.Close()
-	for name := range js.StreamNames(ctx).Name() {
-		t.Errorf("the stream %s is left", name)
-	}
+	busytest.Until(t, "a server without streams", func() bool {
+		c.Close() // gives up after two seconds
+		list := js.StreamNames(ctx)
+		left := 0
+		for range list.Name() {
+			left++
+		}
+		return left == 0 && list.Err() == nil
+	})
 }
 
 // A run that was cut off, while another run took its queue, ends.
@@ -124,19 +130,15 @@ func TestDispatcherReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		busytest.Delay(100 * time.Millisecond)
+	go wait.Retry(ctx, 10*time.Millisecond, func() (bool, error) { // until the run has a stream
 		s, err := js.Stream(ctx, "promptfed-toy")
-		if err != nil {
-			t.Error(err)
-			return
+		if err == nil {
+			set := s.CachedInfo().Config
+			set.Metadata = map[string]string{"promptfed-run": "another"}
+			_, err = js.UpdateStream(ctx, set)
 		}
-		set := s.CachedInfo().Config
-		set.Metadata = map[string]string{"promptfed-run": "another"}
-		if _, err := js.UpdateStream(ctx, set); err != nil {
-			t.Error(err)
-		}
-	}()
+		return err != nil, err
+	})
 	_, _, _, err = f.run(ctx)
 	if err == nil || !strings.Contains(err.Error(), `another run uses the queue "toy"`) {
 		t.Errorf("%v", err)
@@ -168,8 +170,12 @@ func TestDispatcherStoresOnce(t *testing.T) {
 	f.start(ctx, 0, 1)
 	f.start(ctx, 1, 1)
 	totals := f.same(ctx, want, records)
+	// writes and reads are heard later than the results
+	busytest.Until(t, "two reads or fewer for each of three writes or more", func() bool {
+		return writes.Load() >= 3 && reads.Load() <= 2*writes.Load()
+	})
 	const instructions = 6 // three rounds of training and tests
-	if n := writes.Load(); n < 3 || n > instructions || reads.Load() > 2*n || totals.Jobs <= 2*instructions {
+	if n := writes.Load(); n > instructions || totals.Jobs <= 2*instructions {
 		t.Errorf("%d objects were written and %d read for %d jobs", n, reads.Load(), totals.Jobs)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -44,11 +45,12 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- execute() }()
-			busytest.Until(t, "the job", func() bool {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				return d.jobs == 1
-			})
+			busytest.Delay(500 * time.Millisecond)
+			select {
+			case err := <-ended:
+				t.Fatalf("it ends before: %v", err)
+			default:
+			}
 			full := errors.New("the disk is full")
 			d.fail(full)
 			select {

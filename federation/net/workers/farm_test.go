@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
@@ -20,6 +21,7 @@ import (
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
+	"promptfed/runtime/busytest"
 )
 
 // farm is a run with a queue, and its workers.
@@ -33,7 +35,8 @@ type farm struct {
 	log  *nettest.Logs
 	set  workers.Settings
 	each engine.Settings // of every worker
-	jobs atomic.Int64    // begun by workers
+	jobs atomic.Int64    // begun by workers; a job of one that is silent for seconds is begun again by another
+	kept int             // jobs in the stream of the last run
 	over sync.WaitGroup
 	// around goes around every job on a worker; nil for nothing.
 	around func(worker int, do workers.Executor) workers.Executor
@@ -165,6 +168,16 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	}
 	r, err := engine.Run(ctx, f.e, set)
 	totals = c.Totals()
+	js, e := jetstream.New(f.conn)
+	if e == nil {
+		var s jetstream.Stream
+		if s, e = js.Stream(busytest.Context(f.t), "promptfed-toy"); e == nil {
+			f.kept = int(s.CachedInfo().State.LastSeq)
+		}
+	}
+	if e != nil && err == nil {
+		f.t.Error(e)
+	}
 	c.Close()
 	if err != nil {
 		return "", "", totals, err
