@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-
-	"google.golang.org/protobuf/proto"
 )
 
 const (
-	maxDepth    = 64      // nested function calls
+	maxDepth    = 64      // nested function calls and graphs
 	maxInlined  = 1 << 17 // nodes from function bodies
 	maxRepeated = 1 << 28 // bytes of those nodes
 	maxPrefix   = 256     // bytes of the prefix of names inside a function
 )
+
+// maxGraphs bounds nested graphs: ONNX Runtime infers the types of each level twice as often as of the level around it.
+const maxGraphs = 8
 
 // Opset is the version of the standard operator set of written models.
 const Opset = 18
@@ -27,7 +28,11 @@ func Upgrade(m *ModelProto) error {
 	if version < 7 {
 		return fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
 	}
-	u := &upgrader{model: m, functions: map[string]*FunctionProto{}, taken: map[string]bool{"": true},
+	functions := functionsOf(m)
+	if err := checkExpansion(m, functions, maxDepth); err != nil {
+		return err
+	}
+	u := &upgrader{model: m, functions: functions, taken: map[string]bool{"": true},
 		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
 	for x := range Messages(m) {
 		switch x := x.(type) {
@@ -47,9 +52,6 @@ func Upgrade(m *ModelProto) error {
 				u.taken[name] = true
 			}
 		}
-	}
-	for _, f := range m.Functions {
-		u.functions[functionKey(f.Domain, f.Name, f.Overload)] = f
 	}
 	m.TrainingInfo = nil
 	if err := u.graph(m.Graph, &frame{version: version}); err != nil {
@@ -73,20 +75,16 @@ type upgrader struct {
 	ranks     map[string]int  // of values, from the file
 	done      map[*GraphProto]bool
 	inlined   int // nodes from function bodies
-	repeated  int // bytes of those nodes
 }
 
 // frame resolves names and attributes in a list of nodes: of a graph of the model, or of one call of a function.
 type frame struct {
 	version int64
-	depth   int
 	prefix  string // of names inside, and of the names of nodes
 	// names inside a function, by their names in the body; nil for a graph of the model
 	values map[string]string
 	given  map[string]*AttributeProto // by the caller
 }
-
-func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }
 
 // imports adds operator sets to those of the model, in the later version if the model has the domain.
 func (u *upgrader) imports(list []*OperatorSetIdProto) {
@@ -169,11 +167,6 @@ func (e *NodeError) Unwrap() error { return e.Err }
 func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, error) {
 	if f.values != nil {
 		u.inlined++
-		u.repeated += len(f.prefix) + proto.Size(n)
-		if u.inlined > maxInlined || u.repeated > maxRepeated {
-			return nil, fmt.Errorf("functions make more than %d operators, or %d bytes of them", maxInlined,
-				maxRepeated)
-		}
 		body := n
 		n = ShallowCopy(body)
 		if n.Name != "" {
@@ -187,7 +180,7 @@ func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, 
 			return nil, err
 		}
 	}
-	if fn := u.functions[functionKey(n.Domain, n.OpType, n.Overload)]; fn != nil && len(fn.Node) > 0 {
+	if fn := u.functions[callKey(n.Domain, n.OpType, n.Overload)]; fn != nil && len(fn.Node) > 0 {
 		return u.call(to, n, fn, f)
 	}
 	return u.upgrade(to, n, f.version)
@@ -245,21 +238,11 @@ func (u *upgrader) inner(g *GraphProto, f *frame) error {
 		return nil
 	}
 	u.done[g] = true
-	if f.depth >= maxDepth {
-		return errDeep
-	}
-	inside := *f
-	inside.depth++
-	return u.graph(g, &inside)
+	return u.graph(g, f)
 }
 
-var errDeep = fmt.Errorf("functions are nested more than %d deep, or a function calls itself", maxDepth)
-
 func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
-	if outer.depth >= maxDepth {
-		return nil, errDeep
-	}
-	f := &frame{version: Version(fn.OpsetImport), depth: outer.depth + 1, values: map[string]string{},
+	f := &frame{version: Version(fn.OpsetImport), values: map[string]string{},
 		given: map[string]*AttributeProto{}}
 	if f.version == 0 {
 		f.version = outer.version

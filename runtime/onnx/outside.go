@@ -7,9 +7,6 @@ import (
 	"slices"
 )
 
-// maxGraphs bounds nested graphs: ONNX Runtime infers the types of each level twice as often as of the level around it.
-const maxGraphs = 8
-
 // maxBlock bounds the side of a block, because ONNX Runtime divides by its square, which must not overflow.
 const maxBlock = 1 << 20
 
@@ -41,8 +38,10 @@ func nameSet(names ...string) map[string]bool {
 }
 
 // checkGraphs rejects graphs for which ONNX Runtime is known to read or write outside of its memory, or to end the
-// process: cases that release 1.30.1 fixes, block sizes that it divides by, and operators that towers do not have.
-// Users who run a stranger's model rely on this check, with any installed release.
+// process: cases that release 1.30.1 fixes, block sizes that it divides by, and operators that towers do not have. It
+// also rejects graphs that ONNX Runtime would expand without a bound (see checkExpansion). It holds for any installed
+// release, and knows what malformed lists, not every fault of ONNX Runtime: run a stranger's model as a user that may
+// do little.
 func checkGraphs(m *ModelProto) error {
 	c := &graphChecker{functions: map[string]*FunctionProto{}, types: typeNames(m)}
 	for _, f := range m.Functions {
@@ -52,10 +51,13 @@ func checkGraphs(m *ModelProto) error {
 		}
 		c.functions[key] = f
 	}
+	if err := checkExpansion(m, c.functions, maxGraphs); err != nil {
+		return err
+	}
 	version := Version(m.OpsetImport)
 	for _, t := range m.TrainingInfo {
 		for _, g := range []*GraphProto{t.Initialization, t.Algorithm} {
-			if err := c.part(version, &ModelProto{Graph: g}, g.GetNode()); err != nil {
+			if err := c.part(version, &ModelProto{Graph: g}); err != nil {
 				return err
 			}
 		}
@@ -65,11 +67,11 @@ func checkGraphs(m *ModelProto) error {
 		if own == 0 {
 			own = version
 		}
-		if err := c.part(own, &ModelProto{Functions: []*FunctionProto{f}}, f.Node); err != nil {
+		if err := c.part(own, &ModelProto{Functions: []*FunctionProto{f}}); err != nil {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
 	}
-	return c.part(version, &ModelProto{Graph: m.Graph}, m.Graph.Node)
+	return c.part(version, &ModelProto{Graph: m.Graph})
 }
 
 // graphChecker checks the graphs of one model.
@@ -83,7 +85,7 @@ func callKey(domain, name, overload string) string {
 	if Standard(domain) {
 		domain = ""
 	}
-	return functionKey(domain, name, overload)
+	return domain + ":" + name + ":" + overload
 }
 
 // typeNames returns the attributes that name an element type, and the function attributes that they refer to.
@@ -109,7 +111,7 @@ func typeNames(m *ModelProto) map[string]bool {
 }
 
 // part checks a graph or a function of the model, with operator set version.
-func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) error {
+func (c *graphChecker) part(version int64, of *ModelProto) error {
 	constants := map[*TensorProto]bool{} // initializers and values of Constant nodes
 	packed := map[string]bool{}          // names of those with elements of less than a byte
 	constant := func(name string, t *TensorProto) {
@@ -152,7 +154,7 @@ func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) e
 			return err
 		}
 	}
-	return checkDepth(nodes, 0)
+	return nil
 }
 
 func small(dtype int32) bool {
@@ -244,18 +246,4 @@ func bodyInputs(g *GraphProto) int {
 		sparse[t.GetValues().GetName()] = true
 	}
 	return len(slices.DeleteFunc(Inputs(g), func(v *ValueInfoProto) bool { return sparse[v.Name] }))
-}
-
-func checkDepth(nodes []*NodeProto, level int) error {
-	if level > maxGraphs {
-		return fmt.Errorf("graphs are nested more than %d deep", maxGraphs)
-	}
-	for _, n := range nodes {
-		for _, g := range Subgraphs(n) {
-			if err := checkDepth(g.GetNode(), level+1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
