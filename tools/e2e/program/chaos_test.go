@@ -6,11 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"promptfed/runtime/busytest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/runtime/busytest"
 )
 
 // Processes of a server and its clients are killed with -9 at random until the run completes; the result is that of an
@@ -40,15 +41,16 @@ func TestChaos(t *testing.T) {
 	addr := busytest.Address(t, "127.0.0.1")
 	serve := func(more ...string) *process {
 		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum",
-			"1", "--deadline", "3s"}, more...)...)
+			"1", "--deadline", "1h"}, more...)...)
 	}
 	join := func(k int) *process {
 		return start(t, "join", "https://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition",
 			"--state", at("client", k))
 	}
-	server, list := serve(), make([]*process, clients)
+	server, list, dirs := serve(), make([]*process, clients), []string{at("serve")}
 	for k := range list {
 		list[k] = join(k)
+		dirs = append(dirs, at("client", k))
 	}
 	killed := 0
 	busytest.Until(t, "the end of the run", func() bool {
@@ -59,28 +61,31 @@ func TestChaos(t *testing.T) {
 			if k < clients {
 				p = list[k]
 			}
-			if !p.ended() {
-				p.Process.Kill()
-				<-p.done
+			if !p.ended() && p.killed() {
 				killed++
+				if p == server {
+					server = serve("--resume")
+				} else {
+					list[k] = join(k)
+				}
 			}
 		}
-		if server.ended() && server.err != nil {
-			server = serve("--resume")
-		}
+		over := server.ended()
 		for k, p := range list {
-			if p.ended() && p.err != nil {
-				list[k] = join(k)
+			if server.ended() && missing(p, dirs[k+1]) {
+				server.ends(t)
+				server = serve("--resume")
+			}
+			over = over && p.ended()
+			if p.ended() {
+				p.ends(t)
 			}
 		}
-		return server.ended() && server.err == nil
+		if server.ended() {
+			server.ends(t)
+		}
+		return over || t.Failed()
 	})
-	server.ends(t)
-	dirs := []string{at("serve")}
-	for k := range list {
-		list[k].ends(t)
-		dirs = append(dirs, at("client", k))
-	}
 	t.Logf("%d kills", killed)
 	if !t.Failed() && !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")

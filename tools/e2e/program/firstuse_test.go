@@ -22,8 +22,7 @@ func TestPastedLineGoesOn(t *testing.T) {
 	t.Setenv("PROMPTFED_TRAIN_LR", "0.02")
 	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "it's $HOME")
 	mustRun(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", whole}, more...)...)
-	p := start(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", broken}, more...)...)
-	interrupt(t, p, filepath.Join(broken, "rounds.jsonl"))
+	p := interrupted(t, broken, append([]string{"run", filepath.Join(dir, "small.yaml")}, more...)...)
 	line := regexp.MustCompile(`(?m)^promptfed: stopped; to continue: (.*)$`).FindStringSubmatch(p.said())
 	if line == nil {
 		t.Fatalf("no line to go on in\n%s", p.said())
@@ -51,17 +50,17 @@ func TestPastedLineGoesOn(t *testing.T) {
 	}
 }
 
-// interrupt interrupts a run after a round.
-func interrupt(t *testing.T, p *process, rounds string) {
+// interrupted starts a run in a folder and interrupts it after a round. A run that ends before begins anew.
+func interrupted(t *testing.T, out string, args ...string) *process {
 	t.Helper()
-	busytest.Until(t, "a round", func() bool {
-		info, err := os.Stat(rounds)
-		return p.ended() || err == nil && info.Size() > 0
-	})
-	p.Process.Signal(os.Interrupt)
-	<-p.done
-	if p.err == nil {
-		t.Fatal("it was not interrupted")
+	for {
+		p := start(t, append(args, "--out", out)...)
+		busytest.Until(t, "a round", func() bool { return p.ended() || committed(out) > 0 })
+		p.Process.Signal(os.Interrupt)
+		if <-p.done; p.err != nil {
+			return p
+		}
+		os.RemoveAll(out)
 	}
 }
 
@@ -93,7 +92,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 	if !bytes.Equal(first, read(t, out, "prompts.safetensors")) {
 		t.Error("begun anew, the run ends elsewhere")
 	}
-	p := start(t, "run", config, "--out", out, "--force", "--set", "train.rounds=400")
+	p := start(t, "run", config, "--out", out, "--force", "--set", "train.rounds=1000000")
 	p.says(t, "round 1/")
 	if _, text, code := call("run", config, "--out", out, "--force"); code != 2 || !strings.Contains(text,
 		"another promptfed works in") {

@@ -2,10 +2,11 @@ package program
 
 import (
 	"net"
-	"promptfed/runtime/busytest"
 	"regexp"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/busytest"
 )
 
 // Without certificates every output says that the run is insecure: the log, the terms of join, the status and the last

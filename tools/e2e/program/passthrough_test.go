@@ -51,7 +51,7 @@ func TestRelay(t *testing.T) {
 }
 
 // nginx is a reverse proxy that passes TLS through to the server of the name in the handshake, and closes connections
-// that are idle for 20 seconds. Pings keep the connection of a client that waits for longer. (Debian has no package of
+// that are idle for a minute. Pings keep the connection of a client that waits for longer. (Debian has no package of
 // Envoy.)
 const nginx = `
 load_module %s/ngx_stream_module.so;
@@ -68,7 +68,7 @@ stream {
     listen %s;
     ssl_preread on;
     proxy_pass $server;
-    proxy_timeout 20s;
+    proxy_timeout 60s;
   }
 }
 `
@@ -104,7 +104,7 @@ func TestNginx(t *testing.T) {
 	url := "https://localhost:" + address[strings.LastIndex(address, ":")+1:]
 	first := f.join(0, nil, url, "--tls", f.at("certs"))
 	first.says(t, "joined")
-	busytest.Delay(25 * time.Second) // longer than proxy_timeout
+	busytest.Delay(75 * time.Second) // longer than proxy_timeout
 	second := f.join(1, nil, url, "--tls", f.at("certs"))
 	for _, p := range []*process{server, first, second} {
 		p.ends(t)

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"promptfed/runtime/busytest"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/busytest"
 )
 
 // Under differential privacy server and clients print the protection before they train; nobody can repeat the noise,

@@ -9,10 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"promptfed/runtime/busytest"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"promptfed/runtime/busytest"
 )
 
 // hub is the name of a server that only the proxies of tests know.

@@ -17,6 +17,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/net/remote"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
@@ -56,6 +57,17 @@ func (p *process) says(t *testing.T, text string) {
 		return false
 	})
 }
+
+// killed kills a process with kill -9 and reports whether it ran until then.
+func (p *process) killed() bool {
+	p.Process.Kill()
+	<-p.done
+	return p.err != nil && p.err.Error() == "signal: killed"
+}
+
+// missing reports whether a client runs that does not have the result of its run. The server waits a minute at most for
+// clients that fetch it, and must be started again for a client that comes later.
+func missing(p *process, state string) bool { return !p.ended() && remote.FinishedRun(state) == "" }
 
 // committed counts the rounds of a run folder.
 func committed(dir string) int {
@@ -159,9 +171,10 @@ func serveAndJoin(t *testing.T, more string) {
 		`client-2.pem is the certificate of "client-1", not of client-2`) {
 		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
 	}
-	clients := map[int]*process{}
-	for k := range 4 {
+	clients, dirs := make([]*process, 4), []string{at("serve")}
+	for k := range clients {
 		clients[k] = join(k)
+		dirs = append(dirs, at(fmt.Sprint("client", k)))
 	}
 	busytest.Until(t, "two rounds", func() bool { return server.ended() || committed(at("serve")) >= 2 })
 	server.Process.Kill()
@@ -170,11 +183,22 @@ func serveAndJoin(t *testing.T, more string) {
 	<-clients[1].done
 	server = serve("--resume")
 	clients[1] = join(1)
-	server.ends(t)
-	dirs := []string{at("serve")}
-	for k := range 4 {
-		clients[k].ends(t)
-		dirs = append(dirs, at(fmt.Sprint("client", k)))
+	busytest.Until(t, "the end of the clients", func() bool {
+		over := true
+		for k, p := range clients {
+			if server.ended() && missing(p, dirs[k+1]) {
+				server.ends(t)
+				server = serve("--resume")
+			}
+			over = over && p.ended()
+			if p.ended() {
+				p.ends(t)
+			}
+		}
+		return over || t.Failed()
+	})
+	if !t.Failed() {
+		server.ends(t)
 	}
 	if t.Failed() {
 		return
@@ -197,11 +221,14 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
 	another.says(t, "waiting for clients")
-	if _, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state",
-		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
-		"use another --state") {
-		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
-	}
+	busytest.Until(t, "an answer of the other server", func() bool { // a client waits three seconds for one
+		_, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state", at("client2"))
+		if code != done && code != failed || code == failed && (!strings.Contains(text, "which is over") ||
+			!strings.Contains(text, "use another --state")) {
+			t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
+		}
+		return code != done
+	})
 	another.Process.Kill()
 	image := at("image.png")
 	drawImage(t, image)
