@@ -9,12 +9,13 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"promptfed/runtime/busytest"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"promptfed/runtime/busytest"
 )
 
 // picture is a PNG of one colour.
@@ -59,6 +60,7 @@ func TestServedClassifier(t *testing.T) {
 	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"), "--set", "train.rounds=1", "--set", "eval.every=1")
 	call(t, "export", s.at("run"), "--client", "0", "--out", s.at("c.onnx"))
 	address := busytest.Address(t, "127.0.0.1")
+	t.Setenv("GOGC", "25") // its memory is little more than what it uses
 	p := launch(t, programs.Promptfed, "predict", s.at("c.onnx"), "--listen", address)
 	p.says("until Ctrl-C")
 	ask := func(method, host string, body []byte, headers ...string) (int, string) {
@@ -121,7 +123,7 @@ func TestServedClassifier(t *testing.T) {
 	all.Wait()
 	most := p.mostMemory() - before
 	t.Logf("eight images of 24 Mi pixels at a time: %d MiB", most>>20)
-	if most > 2500<<20 {
+	if most > 2500<<20 { // 1400 usually; eight budgets are more than 8000
 		t.Errorf("eight images at a time took %d MiB", most>>20)
 	}
 	if status, text := ask("POST", address, small); status != 200 {

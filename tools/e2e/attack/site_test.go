@@ -96,10 +96,11 @@ func (p *process) until(what string, happened func() bool) {
 	p.t.Helper()
 	busytest.Until(p.t, what, func() bool {
 		over := p.over()
-		if !happened() && over {
+		did := happened()
+		if !did && over {
 			p.t.Fatalf("%v ended without %s: %v", p.cmd.Args, what, p.err)
 		}
-		return happened()
+		return did
 	})
 }
 
