@@ -59,7 +59,7 @@ func newDocument(path, want string) (document, error) {
 }
 
 // documents returns README.md, the Markdown files of docs/, the module files of its examples, the example of a method
-// in a file, and the budget, which counts the others as they should be.
+// in a file, and in a git checkout the budget, which counts the others as they should be.
 func documents(root string) ([]document, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
@@ -94,8 +94,12 @@ func documents(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
+	out = append(out, example)
+	if _, ok := checks.Tracked(root); !ok { // the budget counts what git tracks
+		return out, nil
+	}
 	budget, err := budgetOf(root, out)
-	return append(out, example, budget), err
+	return append(out, budget), err
 }
 
 // budgetOf returns the budget of the checkout with current documents.
