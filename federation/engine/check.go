@@ -11,31 +11,29 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// check returns an error for an experiment that cannot run, before round 0, and the client that the shared parameters
-// are drawn for.
-func check(e *spec.Experiment, set Settings, participants []message.Participant) (first message.Participant,
-	err error) {
+// check returns an error for an experiment that cannot run, before round 0.
+func check(e *spec.Experiment, set Settings, participants []message.Participant) error {
 	if err := checkPlan(e, len(participants)); err != nil {
-		return first, err
+		return err
 	}
 	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Guard != nil || set.Wrap != nil
 	switch {
 	case set.Terms && set.Guard != nil:
-		return first, errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
+		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
 			"aggregation hides; use only one of the two")
 	case e.Training.Shared && (elsewhere || secure):
-		return first, errors.New("train.optimizer_state: shared passes one optimizer from client to client; run it " +
+		return errors.New("train.optimizer_state: shared passes one optimizer from client to client; run it " +
 			"in one process, without secure aggregation")
 	case e.SimulatedTime != nil && (set.Remote != nil || secure):
-		return first, errors.New("simulated_time: clients on other machines take real time, and secure aggregation " +
+		return errors.New("simulated_time: clients on other machines take real time, and secure aggregation " +
 			"needs the clients that began a round; use it with promptfed run, without secure_aggregation")
 	case e.BatchClients > 1 && elsewhere:
-		return first, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each "+
+		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each "+
 			"client trains alone; set it to 1", e.BatchClients)
 	case set.Remote != nil:
 		return checkParticipants(e, participants)
 	}
-	return participants[0], checkClients(e)
+	return checkClients(e)
 }
 
 func checkPlan(e *spec.Experiment, clients int) error {
@@ -133,23 +131,22 @@ func (s *Server) participants() []message.Participant {
 	return out
 }
 
-// checkParticipants returns an error for clients on other machines that cannot take part together, and the first client
-// that joined.
-func checkParticipants(e *spec.Experiment, participants []message.Participant) (message.Participant, error) {
+// checkParticipants returns an error for clients on other machines that cannot take part together.
+func checkParticipants(e *spec.Experiment, participants []message.Participant) error {
 	if e.Synthetic != nil {
-		return message.Participant{}, errors.New("a server whose clients are on other machines has no images of its " +
-			"own; use promptfed run, or remove the section synthetic")
+		return errors.New("a server whose clients are on other machines has no images of its own; use promptfed run, " +
+			"or remove the section synthetic")
 	}
 	i := slices.IndexFunc(participants, func(m message.Participant) bool { return m.Joined })
 	if i < 0 {
-		return message.Participant{}, errors.New("no client has joined")
+		return errors.New("no client has joined")
 	}
 	for _, m := range participants {
 		if m.Joined {
 			if err := m.CheckAveragedWith(participants[i], e.Method); err != nil {
-				return message.Participant{}, err
+				return err
 			}
 		}
 	}
-	return participants[i], nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,9 +17,10 @@ import (
 // machines, dropInvalid leaves out each reply over which the method fails by itself, and calls the method again, from
 // the same state, with the others. Clients of this process are trusted, so that such an error is one of the program. It
 // is also one of the program if the method fails over all of several replies. A single failing client is left out, and
-// the round has no replies.
-func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(g *method.Global,
-	ups []method.Upload) error) ([]message.Reply, error) {
+// the round has no replies. If the method fails over no single reply, those over which it fails together with the
+// earlier ones are left out.
+func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
+	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if s.Remote == nil {
 		return replies, do(g, message.UploadsOf(replies))
 	}
@@ -27,21 +29,35 @@ func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(
 	if failed == nil {
 		return replies, nil
 	}
-	var good []message.Reply
-	for _, r := range replies {
-		if err := recovered(do, cloneGlobal(before), message.UploadsOf([]message.Reply{r})); err != nil {
-			s.Remote.Rejected(g.Round, r.Client, err)
-			continue
-		}
-		good = append(good, r)
-	}
-	*g = *before
-	if len(good) == len(replies) || len(good) == 0 && len(replies) > 1 {
+	if ctx.Err() != nil || len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
+		*g = *before
 		return nil, failed
 	}
-	if len(good) == 0 {
-		return nil, nil
+	var good []message.Reply
+	keep := func(r message.Reply, with ...message.Reply) {
+		ups := message.UploadsOf(append(with[:len(with):len(with)], r))
+		if err := recovered(do, cloneGlobal(before), ups); err != nil {
+			s.Remote.Rejected(g.Round, r.Client, err)
+		} else {
+			good = append(good, r)
+		}
 	}
+	for _, r := range replies {
+		keep(r)
+	}
+	switch alone := good; {
+	case len(alone) == 0 && len(replies) > 1:
+		return nil, failed
+	case len(alone) == 0:
+		*g = *before
+		return nil, nil
+	case len(alone) == len(replies) || recovered(do, cloneGlobal(before), message.UploadsOf(alone)) != nil:
+		good = nil // each is valid by itself, but not with all others
+		for _, r := range alone {
+			keep(r, good...)
+		}
+	}
+	*g = *before
 	return good, recovered(do, g, message.UploadsOf(good))
 }
 
@@ -87,7 +103,24 @@ func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.G
 			err = fmt.Errorf("the method failed on the uploads: %v", p)
 		}
 	}()
-	return do(g, ups)
+	if err := do(g, ups); err != nil {
+		return err
+	}
+	return checkFinite(g)
+}
+
+// checkFinite returns an error for a state with numbers that are not finite.
+func checkFinite(g *method.Global) error {
+	parts := []tensor.Map{g.Shared, g.Broadcast, g.State}
+	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
+		parts = append(parts, g.PerClient[id])
+	}
+	for _, part := range parts {
+		if err := message.CheckFinite("", part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cloneGlobal copies a state and the tensors in it.

@@ -63,7 +63,7 @@ type Result struct {
 func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
 	s := &Server{Settings: set, Experiment: e}
 	participants := s.participants()
-	first, err := check(e, set, participants)
+	err := check(e, set, participants)
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +101,11 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	if s.Wrap != nil {
 		s.Cohort = s.Wrap(s.Cohort)
 	}
-	if err := s.start(first.Task); err != nil {
+	task, err := s.startWithAny(participants)
+	if err != nil {
 		return nil, err
 	}
-	s.has = record.EvaluableOf(e.Method, first.Task)
+	s.has = record.EvaluableOf(e.Method, task)
 	s.view = s.has.Headline(e.Plan.View, e.Method)
 	if s.journal, err = s.resume(); err != nil {
 		return nil, err

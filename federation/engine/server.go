@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,12 +67,76 @@ func (s *Server) start(task method.ClientSpec) error {
 	return nil
 }
 
+// startWithAny starts the method with the task of the first client that joined. If the method fails over the sizes of a
+// client on another machine, it takes those of the next one.
+func (s *Server) startWithAny(participants []message.Participant) (method.ClientSpec, error) {
+	failed := map[int]error{}
+	var first error
+	for id, p := range participants {
+		if !p.Joined {
+			continue
+		}
+		if s.Remote == nil {
+			return p.Task, s.start(p.Task)
+		}
+		err := recovered(func(*method.Global, []method.Upload) error { return s.start(p.Task) }, &s.Global, nil)
+		if err == nil {
+			for other, why := range failed {
+				s.Remote.Rejected(0, other, why)
+			}
+			return p.Task, nil
+		}
+		if failed[id] = err; first == nil {
+			first = err
+		}
+	}
+	return method.ClientSpec{}, first
+}
+
 // sample draws the clients that train in a round. Sampling adds to privacy only if the draw is secret.
 func (s *Server) sample(round int) []int {
 	if s.ServerNoise != nil {
 		return s.Plan.Sample(s.ServerNoise.Rand("participants", strconv.Itoa(round)))
 	}
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
+}
+
+// hides reports whether the method hides which clients on other machines answered, so that a round without any answer
+// has its noise too, and costs as much.
+func (s *Server) hides() bool {
+	return s.Remote != nil && s.Wrap == nil && method.Any(s.Method, func(p method.Properties) bool {
+		return p.HidesClients
+	})
+}
+
+// drawOthers draws as many others in addition to clients of which no round waits for any, among those that rounds wait
+// for; nil where there is no reason, or nobody else. The sample of differential privacy is never drawn again, and
+// secure aggregation has a session with the clients that began it.
+func (s *Server) drawOthers(drawn []int, again int) []int {
+	if s.Remote == nil || s.Wrap != nil || s.hides() {
+		return nil
+	}
+	var others []int
+	all := s.participants()
+	for _, id := range s.Plan.TrainingClients() {
+		switch {
+		case !all[id].Joined || all[id].Silent:
+		case slices.Contains(drawn, id):
+			return nil
+		default:
+			others = append(others, id)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	r := method.Rand(s.Plan.Seed, "participants", strconv.Itoa(s.Global.Round), "again", strconv.Itoa(again))
+	out := slices.Clone(drawn)
+	for _, i := range r.Perm(len(others))[:min(len(drawn), len(others))] {
+		out = append(out, others[i])
+	}
+	slices.Sort(out)
+	return out
 }
 
 // round runs one round: statistics, training, merge, test.
@@ -85,6 +150,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	g.Compute = func(rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return s.worker.Compute(task, rows, of)
 	}
+	g.Interrupted = ctx.Err
 	if s.ServerNoise != nil {
 		g.Noise = s.ServerNoise.ForRound(g.Round, false)
 	}
@@ -108,7 +174,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		replies, err := s.send(ctx, ask, &rec)
 		clock.lap(&clock.Statistics)
 		if err == nil && len(replies) > 0 {
-			_, err = s.dropInvalid(g, replies, q.Aggregate)
+			_, err = s.dropInvalid(ctx, g, replies, q.Aggregate)
 		}
 		if err != nil {
 			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
@@ -122,10 +188,17 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	instruction.Kind, instruction.Codec = message.Train, s.Method.Codec()
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
-		var err error
 		clock.lap(&clock.Server)
-		if replies, err = s.send(ctx, instruction, &rec); err != nil {
-			return rec, err
+		for again := 0; ; again++ {
+			var err error
+			if replies, err = s.send(ctx, instruction, &rec); err != nil {
+				return rec, err
+			}
+			more := s.drawOthers(instruction.Clients, again)
+			if len(replies) > 0 || more == nil {
+				break
+			}
+			instruction.Clients = more
 		}
 		clock.lap(&clock.Training)
 		replies = s.dropSkipped(replies, &rec)
@@ -142,9 +215,13 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	merged := replies
 	if len(replies) == 1 && replies[0].Sum != nil {
 		merged = s.mergeSum(g, replies[0], &rec)
-	} else if len(replies) > 0 || len(instruction.Clients) == 0 { // if all failed, there is nothing to merge
+	} else if len(replies) > 0 || len(instruction.Clients) == 0 || s.hides() { // else there is nothing to merge
 		var err error
-		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
+		merged, err = s.dropInvalid(ctx, g, replies, s.Method.Merge)
+		if errors.As(err, new(method.TooFewError)) && s.Remote != nil {
+			rec.Warnings, err = append(rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err)), nil
+		}
+		if err != nil {
 			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
@@ -160,14 +237,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	if s.Terms {
 		rec.Terms = record.MeanTerms(merged)
 	}
-	parts := []tensor.Map{g.Shared, g.Broadcast, g.State}
-	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
-		parts = append(parts, g.PerClient[id])
-	}
-	for _, part := range parts {
-		if err := message.CheckFinite("", part); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
-		}
+	if err := checkFinite(g); err != nil {
+		return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 	}
 	if err := s.traceMerge(merged, rec); err != nil {
 		return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
@@ -260,7 +331,36 @@ func (s *Server) joinNew() error {
 			s.statistics = append(s.statistics, q)
 		}
 	}
-	return s.Method.Join(&s.Global, joined)
+	return s.admit(joined)
+}
+
+// admit passes the method clients that joined. If it fails, clients over which it fails stay unknown to it until the
+// next round.
+func (s *Server) admit(joined []int) error {
+	g, before, infos := &s.Global, cloneGlobal(&s.Global), s.Global.Infos
+	join := func(clients ...int) error {
+		return recovered(func(g *method.Global, _ []method.Upload) error { return s.Method.Join(g, clients) }, g, nil)
+	}
+	if join(joined...) == nil {
+		return nil
+	}
+	known := slices.Clone(infos)
+	for _, id := range joined {
+		known[id] = method.ClientInfo{}
+	}
+	*g = *before
+	for _, id := range joined {
+		before = cloneGlobal(g)
+		known[id] = infos[id]
+		g.Infos = known
+		if err := join(id); err != nil {
+			known[id] = method.ClientInfo{}
+			*g = *before
+			s.Remote.Rejected(g.Round, id, err)
+		}
+	}
+	g.Infos, s.known = known, known
+	return nil
 }
 
 // overhead is the cost of clients' turns besides computation, in nanoseconds, summed over turns.

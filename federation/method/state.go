@@ -80,6 +80,8 @@ type Global struct {
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	Noise     Noise              // of differential privacy
 	Draws     *Draws             // where Rand is drawn from, by its methods; nil where nothing is traced
+	// Interrupted returns the reason why the run ends, or nil; nil where nothing ends it. Long computations ask it.
+	Interrupted func() error
 	// Optimize minimises a loss over server-side parameters in place, by some steps of a new optimizer, and returns the
 	// loss after them. The loss reads params with Scope.Param and rows with Scope.Broadcast.
 	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
@@ -105,6 +107,19 @@ type ClientInfo struct {
 	Dim      int    // D, of its features
 	Domain   string // empty where there are none
 }
+
+// Over returns the reason why the run ends, or nil.
+func (g *Global) Over() error {
+	if g.Interrupted == nil {
+		return nil
+	}
+	return g.Interrupted()
+}
+
+// TooFewError reports that a round has too few uploads. It is no error of any of them, and the round changes nothing.
+type TooFewError string
+
+func (e TooFewError) Error() string { return string(e) }
 
 // Rand is method.Rand of the run's seed, whose numbers a trace counts.
 func (g *Global) Rand(path ...string) *rand.Rand { return g.Draws.Counted(Rand(g.Seed, path...)) }

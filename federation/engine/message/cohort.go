@@ -200,6 +200,7 @@ func ParseClientState(m tensor.Map) (ClientState, error) {
 // Participant is a client on another machine as the server knows it.
 type Participant struct {
 	Joined bool              `json:"joined"`
+	Silent bool              `json:"-"`    // it missed so many deadlines that no round waits for it
 	Task   method.ClientSpec `json:"task"` // sizes of its backbone, with Client, Clients and Classes
 	Domain string            `json:"domain,omitempty"`
 	Digest string            `json:"digest,omitempty"` // of the backbone's files; empty where it is not known

@@ -42,6 +42,7 @@ func (h *Server) Participants() []message.Participant {
 	out := make([]message.Participant, len(h.clients))
 	for i, k := range h.clients {
 		out[i] = k.Participant
+		out[i].Silent = k.silent()
 	}
 	return out
 }
@@ -97,8 +98,7 @@ func (h *Server) Load(b []byte) error {
 }
 
 // QuorumSize returns how many of so many clients must answer an instruction: their share quorum, rounded up. With a
-// quorum below 1, all but one are always enough, so that no single client can stop a run: of three with a quorum of
-// 0.8, two.
+// quorum below 1, all but one are always enough: of three with a quorum of 0.8, two.
 func QuorumSize(quorum float64, clients int) int {
 	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
 	if quorum < 1 && clients > 1 {
@@ -111,10 +111,11 @@ func QuorumSize(quorum float64, clients int) int {
 // have answered (see patience), or until the deadline is over and there is a quorum. A client that failed, or whose
 // reply was refused, does not count as asked; with a quorum of 1 it ends the run. Without a quorum Run sends the
 // instruction again to clients without an answer and waits for another deadline; earlier replies still count, since the
-// same instruction has the same answer.
+// same instruction has the same answer. Clients from which no answer is expected lower the quorum (see need), so that
+// Run ends: with the replies that came, or with an error if hardly a client of the run may answer any more.
 //
-// If all clients failed there are no replies and no error. Then replies that are unlikely beside all the others are
-// refused; see limits.
+// If all clients failed, or none is expected to answer, there are no replies and no error. Then replies that are
+// unlikely beside all the others are refused; see limits.
 func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
 	if err != nil {
@@ -148,25 +149,47 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 		}
 		h.mu.Lock()
 		n, need := len(c.got), h.need(c, quorum)
-		over := !late || n >= need || try == tries
+		expected, gone := h.missing(c)
+		err = h.checkAlone(c)
+		over := !late || n >= need || try == tries || len(expected) == 0 && !h.keepsQuorum()
 		if !over {
 			h.totals.Repeats++
 		}
 		h.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
 		if over {
 			return h.replied(c), nil
 		}
 		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", o.Round+1, "kind", o.Kind,
-			"answered", n, "needed", need, "try", try+1)
+			"answered", n, "needed", need, "missing", slices.Concat(expected, gone), "try", try+1)
 	}
 }
 
-// need returns how many of the clients that did not fail must answer; a quorum of 0 needs none.
+// keepsQuorum reports whether the operator asked to wait without end for a quorum.
+func (h *Server) keepsQuorum() bool { return h.set.KeepQuorum || h.set.Quorum == 1 }
+
+// need returns how many of the clients that did not fail must answer; a quorum of 0 needs none. Clients that are not
+// expected to answer do not count as asked, down to Settings.Least, unless the operator asked for the quorum.
 func (h *Server) need(c *collection, quorum float64) int {
 	if quorum == 0 {
 		return 0
 	}
-	return QuorumSize(quorum, len(c.instruction.Clients)-len(c.failed))
+	asked := len(c.instruction.Clients) - len(c.failed)
+	if h.keepsQuorum() {
+		return QuorumSize(quorum, asked)
+	}
+	_, gone := h.missing(c)
+	return max(QuorumSize(quorum, asked-len(gone)), h.least(c))
+}
+
+// least returns the smallest number of answers that an instruction can use.
+func (h *Server) least(c *collection) int {
+	if h.set.Least == 0 {
+		return 0
+	}
+	return QuorumSize(h.set.Least, len(c.instruction.Clients)-len(c.failed))
 }
 
 // attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
@@ -215,7 +238,8 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 			return false, nil
 		}
 	}
-	return len(c.got) >= h.need(c, quorum), nil
+	expected, _ := h.missing(c)
+	return len(c.got) >= h.need(c, quorum) || len(expected) == 0 && !h.keepsQuorum(), nil
 }
 
 // sendAll sends the instruction to the joined clients that do not have it, or with again to all without an answer.

@@ -179,7 +179,7 @@ type clientRecord struct {
 
 	replies, refused int
 	up, down         int64
-	missed           int    // missed deadlines minus answers, from 0 to patience; at patience no round waits for it
+	missed           int    // missed deadlines, each missCost, minus answers, from 0 to patience deadlines; see silent
 	reason           string // why its last reply was refused
 	counted          int    // reduced weight of its last upload, in examples; 0 if it was not reduced
 }

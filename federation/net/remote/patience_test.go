@@ -7,8 +7,9 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// Rounds do not wait for a client that missed three deadlines; the end of the run does. Each answer takes back one
-// deadline, so that one more missed deadline is enough after one answer. Each change is reported once.
+// Rounds do not wait for a client that missed three deadlines; the end of the run does. Ten answers take back one
+// deadline, so that a client which is silent now and then delays one of eleven instructions. Each change is reported
+// once.
 func TestPatience(t *testing.T) {
 	h := newLimited(t, nil)
 	c := &collection{instruction: message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2}},
@@ -29,7 +30,6 @@ func TestPatience(t *testing.T) {
 	step("misses", true)
 	step("answers", true)
 	step("misses", true)
-	step("misses", true)
 	step("misses", false, 0)
 	step("misses", false)
 	if s := h.Status(); !s.Clients[0].Unawaited || s.Clients[1].Unawaited {
@@ -39,10 +39,14 @@ func TestPatience(t *testing.T) {
 	if h.Status().Clients[0].Unawaited {
 		t.Error("the status shows who should train, which is secret")
 	}
+	for range 9 {
+		step("answers", false)
+	}
 	step("answers", true)
 	step("misses", false, 0)
-	step("answers", true)
-	step("answers", true)
+	for n := range 20 {
+		step("answers", n >= 9)
+	}
 	step("misses", true)
 	step("misses", false, 0)
 	if !h.awaited(c, 1) || !h.awaited(c, 2) || h.clients[1].missed+h.clients[2].missed > 0 {

@@ -36,7 +36,11 @@ type Settings struct {
 	Clients  int           // number of clients, 1 to certs.MaxClients
 	Deadline time.Duration // of every instruction; 0 for none
 	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see QuorumSize
-	Config   []byte        // the clients' configuration
+	// KeepQuorum means that the operator asked for the quorum, which silence does not lower. Otherwise Least is the
+	// share of the clients asked below which silence does not lower it; 0 for none.
+	KeepQuorum bool
+	Least      float64
+	Config     []byte // the clients' configuration
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
 	Facts      json.RawMessage // the experiment and the protection of clients, for the status

@@ -83,7 +83,7 @@ func (h *Server) Status() Status {
 		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.left, Seen: -1, Doing: k.doing(),
 			Backbone: k.Participant.Task.Backbone, Domain: k.Participant.Domain, Replies: k.replies, Refused: k.refused,
 			Up: k.up, Down: k.down, Examples: k.Examples, Counted: k.counted, Reason: k.reason,
-			Unawaited: k.missed == patience}
+			Unawaited: k.silent()}
 		if k.session != nil {
 			c.Seen = 0
 		} else if !k.seen.IsZero() {

@@ -48,6 +48,8 @@ type serveFlags struct {
 	log, metrics   string
 	outputs        cli.Outputs
 
+	keepQuorum bool // quorum is given
+
 	norm     float64 // of maxNorm; 0 for auto, -1 for off
 	examples int     // of maxExamples, likewise
 }
@@ -70,7 +72,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
 		"limit")
 	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the instruction "+
-		"is sent again")
+		"is sent again. If it is given, the server waits for it without end")
 	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
 		"number, or than is usual among all clients (auto); off for no limit")
 	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
@@ -87,7 +89,10 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
 		"protected: use 127.0.0.1")
-	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		f.keepQuorum = l.Changed("quorum")
+		return serve(cmd.Context(), args[0], f)
+	}
 	return c
 }
 

@@ -25,7 +25,8 @@ import (
 // settings returns the settings of the server.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (remote.Settings, error) {
 	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
-		Deadline: f.deadline, Quorum: f.quorum, Method: b.Method, RunSpec: b.Engine.RunSpec(), Limit: f.limit,
+		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: b.Method,
+		RunSpec: b.Engine.RunSpec(), Limit: f.limit,
 		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: b.Engine.Secure != "",
 		Privacy: remote.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
 	if !f.insecureDP {
@@ -41,7 +42,8 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	if set.Masked {
 		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; the " +
 			"server drops sums that valid uploads cannot have")
-		if q := b.SecureQuorum(); set.Quorum < q {
+		set.Least = b.SecureQuorum()
+		if q := set.Least; set.Quorum < q {
 			set.Quorum = q
 			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
 		}

@@ -60,7 +60,7 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 	prior := tensor.Map{}
 	if m.Strength > 0 {
 		var err error
-		if prior[ggtpcAxes], prior[ggtpcSizes], err = m.shape(answers); err != nil {
+		if prior[ggtpcAxes], prior[ggtpcSizes], err = m.shape(g, answers); err != nil {
 			return err
 		}
 	}
@@ -153,14 +153,18 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
 }
 
-// shape returns axes [C,K,D] and sizes [C,K]; K is the largest number of axes of a class, and at least 1.
-func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) {
+// shape returns axes [C,K,D] and sizes [C,K]; K is the largest number of axes of a class, and at least 1. It ends
+// between classes if the run ends.
+func (m GGTPC) shape(g *method.Global, answers []moments) (axes, sizes *tensor.Tensor, err error) {
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
 	all := make([]principal, classes)
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))
 	for c := range all {
 		eg.Go(func() (err error) {
+			if err := g.Over(); err != nil {
+				return err
+			}
 			all[c], err = m.axesOf(answers, c)
 			return err
 		})

@@ -153,8 +153,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		arrived += n
 	}
 	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
-		return fmt.Errorf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v", arrived,
-			math.Ceil(least), g.Sampling.Size)
+		return method.TooFewError(fmt.Sprintf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v",
+			arrived, math.Ceil(least), g.Sampling.Size))
 	}
 	short := m.unclipped(g, ups, clip)
 	std := noise * clip
