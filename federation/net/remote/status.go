@@ -50,7 +50,7 @@ type ClientStatus struct {
 	Backbone string  `json:"backbone,omitempty"`
 	Domain   string  `json:"domain,omitempty"`
 	Asked    bool    `json:"asked,omitempty"` // has an instruction
-	// no round waits for it until it answers
+	// no round waits for it; see patience
 	Unawaited bool   `json:"unawaited,omitempty"`
 	Answered  bool   `json:"answered,omitempty"` // and answered it
 	Examples  int    `json:"examples,omitempty"` // its stated number of training examples
