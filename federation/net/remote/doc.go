@@ -8,4 +8,15 @@
 // Every instruction names the client's upload that counted last, and the last one in the server's checkpoint. The
 // client therefore knows which states to keep, and goes back when the server had to: both sides may be killed at any
 // moment. A client that gets an instruction again sends the same reply, which counts once.
+//
+// No member ends, holds or slows a run. Four rules keep that:
+//
+//   - Nothing that a member says is expanded, allocated or computed before its sizes and their product are bounded, and
+//     never under Server.mu or another lock that other members or the status need.
+//   - An error that a member's words can cause belongs to that member: it is refused, named and counted, and the run
+//     goes on, also after --resume.
+//   - Every wait ends: in a smaller quorum, never below the threshold of secure aggregation, or in an error that names
+//     who is missing and after which --resume continues. Only --deadline 0 and an explicit --quorum wait without end.
+//   - What a member claims about itself enters a decision only through something that one of many cannot move beyond a
+//     stated bound, such as a median.
 package remote
