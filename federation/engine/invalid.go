@@ -16,9 +16,9 @@ import (
 // dropInvalid passes replies to the method. If the method returns an error or panics over replies of clients on other
 // machines, dropInvalid leaves out each reply over which the method fails by itself, and calls the method again, from
 // the same state, with the others. Clients of this process are trusted, so that such an error is one of the program. It
-// is also one of the program if the method fails over all of several replies. A single failing client is left out, and
-// the round has no replies. If the method fails over no single reply, those over which it fails together with the
-// earlier ones are left out.
+// is also one of the program if the method fails over each of several replies in maxFailures calls in a row. Earlier,
+// and with a single reply, they are left out, and the round has no replies. If the method fails over no single reply,
+// those over which it fails together with the earlier ones are left out.
 func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
 	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if s.Remote == nil {
@@ -27,6 +27,7 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	before := cloneGlobal(g)
 	failed := recovered(do, g, message.UploadsOf(replies))
 	if failed == nil {
+		s.failures = 0
 		return replies, nil
 	}
 	if ctx.Err() != nil || len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
@@ -46,9 +47,13 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 		keep(r)
 	}
 	switch alone := good; {
-	case len(alone) == 0 && len(replies) > 1:
-		return nil, failed
 	case len(alone) == 0:
+		if len(replies) > 1 {
+			s.failures++
+		}
+		if s.failures == maxFailures {
+			return nil, failed
+		}
 		*g = *before
 		return nil, nil
 	case len(alone) == len(replies) || recovered(do, cloneGlobal(before), message.UploadsOf(alone)) != nil:
@@ -60,6 +65,10 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	*g = *before
 	return good, recovered(do, g, message.UploadsOf(good))
 }
+
+// maxFailures bounds the calls in a row in which a method fails over all replies. Few clients that lie are hardly drawn
+// together, without others, so often.
+const maxFailures = 3
 
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing.

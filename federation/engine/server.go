@@ -40,6 +40,7 @@ type Server struct {
 	pool       *Pool             // of this process, idle where the clients are on other machines
 	has        record.Evaluable
 	view       method.View           // of the headline
+	failures   int                   // calls in a row in which the method failed over all of several replies
 	known      []method.ClientInfo   // the clients that the method knows of
 	statistics []method.Statistic    // of the round
 	simulated  *simulatedtime.Cohort // the same Cohort; nil without simulated time
@@ -49,8 +50,8 @@ type Server struct {
 func (s *Server) start(task method.ClientSpec) error {
 	s.Global = method.Global{Rounds: method.Rounds(s.Plan.Rounds), Clients: s.Plan.Clients,
 		Classes: task.Classes, Seed: s.Plan.Seed,
-		Width: task.Width, Task: task, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
-		Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+		Width: task.Width, Task: task, Infos: s.Plan.Infos, Claimed: s.Remote != nil, Sampling: s.Plan.Sampling(),
+		Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = p.Initial(s.Plan.Seed, -1)

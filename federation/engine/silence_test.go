@@ -212,3 +212,41 @@ func TestErrorsBelongToTheirClient(t *testing.T) {
 		})
 	}
 }
+
+// failsTimes is a method that fails over all uploads in its first calls.
+type failsTimes struct {
+	method.Method
+	left *int
+}
+
+func (m failsTimes) Merge(g *method.Global, ups []method.Upload) error {
+	if *m.left > 0 {
+		return errors.New("these uploads are wrong")
+	}
+	return m.Method.Merge(g, ups)
+}
+
+// A round over whose uploads, one by one, the method fails changes nothing. Three of them in a row end the run.
+func TestMethodFailsOverAllUploads(t *testing.T) {
+	for bad, ends := range map[int]bool{2: false, 3: true} {
+		e, left := toy(t), bad
+		e.Method, e.Plan.Rounds = failsTimes{e.Method, &left}, 4
+		recorder := &rejectionRecorder{remoteClients: newRemoteClients(e)}
+		later := func(record.Record) { left-- }
+		r, err := engine.Run(t.Context(), server(e), engine.Settings{Remote: recorder, OnRound: later})
+		if (err != nil) != ends || ends && !strings.Contains(err.Error(), "round 3, merge: these uploads are wrong") {
+			t.Fatalf("%d rounds: %v", bad, err)
+		}
+		if n := len(recorder.rejected); n != bad*len(e.Clients) {
+			t.Errorf("%d rounds: %d uploads are refused", bad, n)
+		}
+		if ends {
+			continue
+		}
+		for _, rec := range r.Records {
+			if (len(rec.Clients) == 0) != (rec.Round < bad) {
+				t.Errorf("%d rounds: round %d counts %v", bad, rec.Round+1, rec.Clients)
+			}
+		}
+	}
+}

@@ -80,6 +80,9 @@ type Global struct {
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	Noise     Noise              // of differential privacy
 	Draws     *Draws             // where Rand is drawn from, by its methods; nil where nothing is traced
+	// Claimed says that clients on other machines state their Infos, which may be lies. What one of them states is no
+	// reason for an error.
+	Claimed bool
 	// Interrupted returns the reason why the run ends, or nil; nil where nothing ends it. Long computations ask it.
 	Interrupted func() error
 	// Optimize minimises a loss over server-side parameters in place, by some steps of a new optimizer, and returns the

@@ -3,6 +3,7 @@ package averaged
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -158,13 +159,15 @@ func (m FedAPT) Start(g *method.Global) error {
 // Join numbers the domains of clients that joined.
 func (m FedAPT) Join(g *method.Global, _ []int) error { return m.place(g) }
 
-// place numbers the domains of clients without a number, after the domains that have numbers.
+// place numbers the domains of clients without a number, after the domains that have numbers. Where clients claim their
+// domains and there are too many, those of the fewest clients get no number: their clients are placed as clients of no
+// domain.
 func (m FedAPT) place(g *method.Global) error {
 	out, most := tensor.New(g.Clients), m.count(g.Task)
 	for i := range out.Data {
 		out.Data[i] = -1
 	}
-	number, fresh := map[string]int{}, []string{}
+	number, fresh := map[string]int{}, map[string]int{} // clients of each domain without a number
 	if before := g.Broadcast[aptDomains]; before != nil {
 		for k, d := range before.Data {
 			if out.Data[k] = d; d >= 0 {
@@ -175,16 +178,19 @@ func (m FedAPT) place(g *method.Global) error {
 	delete(number, "")
 	for k := range g.Clients {
 		name := g.Info(k).Domain
-		if _, known := number[name]; !known && name != "" && !slices.Contains(fresh, name) {
-			fresh = append(fresh, name)
+		if _, known := number[name]; !known && name != "" {
+			fresh[name]++
 		}
 	}
-	slices.Sort(fresh)
-	old := len(number)
-	for i, name := range fresh {
+	names, old := slices.Sorted(maps.Keys(fresh)), len(number)
+	if m.Domains > 0 && g.Claimed && old+len(names) > most {
+		slices.SortStableFunc(names, func(a, b string) int { return fresh[b] - fresh[a] })
+		names = slices.Sorted(slices.Values(names[:most-old]))
+	}
+	for i, name := range names {
 		number[name] = old + i
 	}
-	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllJoined()) {
+	if n := len(number); m.Domains > 0 && !g.Claimed && (n > most || n > 0 && n < most && g.AllJoined()) {
 		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
 			most)
 	}

@@ -31,22 +31,28 @@ func TestFedAPTDomains(t *testing.T) {
 		start, join []string
 		want        []float32
 		fail        string
+		claimed     bool
 	}{
-		{0, []string{"b", "a", "b"}, nil, []float32{0, 1, 2}, ""},
-		{2, []string{"b", "a", "b"}, nil, []float32{1, 0, 1}, ""},
-		{2, []string{"", "", ""}, nil, []float32{0, 1, 0}, ""},
-		{3, []string{"b", "?", "c"}, []string{"b", "a", "c"}, []float32{0, 2, 1}, ""},
-		{2, []string{"b", "?", "?"}, []string{"b", "b", "a"}, []float32{0, 0, 1}, ""},
-		{2, []string{"a", "b", "c"}, nil, nil, "belong to 3 domains but options.domains is 2; set it to 3"},
-		{4, []string{"a", "b", "c"}, nil, nil, "set it to 3"},
-		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, nil, "set it to 3"},
+		{0, []string{"b", "a", "b"}, nil, []float32{0, 1, 2}, "", false},
+		{2, []string{"b", "a", "b"}, nil, []float32{1, 0, 1}, "", false},
+		{2, []string{"", "", ""}, nil, []float32{0, 1, 0}, "", false},
+		{3, []string{"b", "?", "c"}, []string{"b", "a", "c"}, []float32{0, 2, 1}, "", false},
+		{2, []string{"b", "?", "?"}, []string{"b", "b", "a"}, []float32{0, 0, 1}, "", false},
+		{2, []string{"a", "b", "c"}, nil, nil, "belong to 3 domains but options.domains is 2; set it to 3", false},
+		{4, []string{"a", "b", "c"}, nil, nil, "set it to 3", false},
+		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, nil, "set it to 3", false},
+		// Clients that may lie: domain "0" of one client is none of the two, and client 0 is of 0 mod 2. If a domain is
+		// missing, nothing is wrong; later domains find no number.
+		{2, []string{"0", "b", "b", "a", "a"}, nil, []float32{0, 1, 1, 0, 0}, "", true},
+		{4, []string{"a", "b", "c"}, nil, []float32{0, 1, 2}, "", true},
+		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, []float32{0, 1, 0}, "", true},
 	} {
 		m, err := methods.Build("fedapt", nil, methodtest.Options{"domains": c.domains, "tokens": 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		g := &method.Global{Clients: len(c.start), Task: method.ClientSpec{Clients: len(c.start)}, Width: 1,
-			Infos: infos(c.start...), Broadcast: tensor.Map{}}
+			Infos: infos(c.start...), Broadcast: tensor.Map{}, Claimed: c.claimed}
 		if err = m.Start(g); err == nil && c.join != nil {
 			g.Infos = infos(c.join...)
 			err = m.Join(g, nil)
