@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"image"
+	"io"
 	"math"
 
 	"promptfed/federation/data"
@@ -16,6 +18,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
 	"promptfed/runtime/tensor"
 )
 
@@ -104,6 +107,9 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 func (f *Classifier) Classes() []string { return f.classes }
 
 func (f *Classifier) Close() error { return f.worker.Close() }
+
+// Decode reads an image.
+func (f *Classifier) Decode(r io.Reader) (image.Image, error) { return preprocess.Decode(r) }
 
 // Predict classifies images. Features are computed in full precision, since those of the cache are rounded and exported
 // files do not use it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"io"
 	"slices"
 
 	"promptfed/federation/data"
@@ -51,7 +52,7 @@ func (f *File) Classes() []string { return f.classes }
 
 // Classify returns the probabilities of the classes for one image.
 func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error) {
-	pixels, err := f.pixels(0, img)
+	pixels, err := f.pixels(img)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +60,10 @@ func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error)
 }
 
 // pixels returns one image as often as the file takes at a time: once, except for a fixed batch.
-func (f *File) pixels(_ int, img image.Image) (*tensor.Tensor, error) {
+func (f *File) pixels(img image.Image) (*tensor.Tensor, error) {
 	in := f.session.Inputs()[0]
 	copies := make([]int, max(1, in.Shape[0].Size))
-	if size := img.Bounds().Size(); size.X*size.Y > maxPixels/len(copies) {
+	if size := img.Bounds().Size(); size.X*size.Y > maxBatch/len(copies) {
 		return nil, fmt.Errorf("an image of %d x %d is too large for %s, which computes batches of %d; resize it",
 			size.X, size.Y, f.path, len(copies))
 	}
@@ -77,10 +78,15 @@ func (f *File) run(ctx context.Context, pixels *tensor.Tensor) ([]float32, error
 	return got[ClassifierOutput].Row(0).Data, nil
 }
 
+// Decode reads an image that Fits.
+func (f *File) Decode(r io.Reader) (image.Image, error) { return preprocess.DecodeIf(r, Fits) }
+
+// Predict classifies image files, one at a time.
 func (f *File) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
-	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, f.pixels, func(i int, pixels *tensor.Tensor,
+	asIs := func(_ int, img image.Image) (image.Image, error) { return img, nil } // pixels of one image at a time
+	err = data.Decode(ctx, images, 1, data.Refuse, f.Decode, asIs, func(i int, img image.Image,
 		_ *data.BadImage) error {
-		p, err := f.run(ctx, pixels)
+		p, err := f.Classify(ctx, img)
 		if err != nil {
 			return fmt.Errorf("%s: %w", images[i].Name(), err)
 		}
@@ -90,10 +96,24 @@ func (f *File) Predict(ctx context.Context, images []data.Example) (out []Predic
 	return out, err
 }
 
+// MaxPixels bounds an image that an exported file classifies, which takes some 100 bytes for each pixel.
+const MaxPixels = 24 << 20
+
+// ErrLarge is the error of an image with more than MaxPixels.
+var ErrLarge = fmt.Errorf("an image may have %d pixels", MaxPixels)
+
+// Fits returns an error if an image has more than MaxPixels.
+func Fits(pixels int) error {
+	if pixels > MaxPixels {
+		return fmt.Errorf("%w, this one has %d: scale it down", ErrLarge, pixels)
+	}
+	return nil
+}
+
 // Bounds of the memory that a file can ask for.
 const (
 	maxFixedBatch = 1 << 10
-	maxPixels     = 1 << 27 // of a batch
+	maxBatch      = 1 << 27 // pixels
 )
 
 // notOurs is the error of a file that Export did not write.

@@ -1,12 +1,18 @@
 package inference
 
 import (
+	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/runtime/onnx"
@@ -136,6 +142,24 @@ func TestReadRun(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := readRun(dir); err == nil || !strings.HasSuffix(err.Error(),
 		dir+" must be the folder of a finished run") {
+		t.Error(err)
+	}
+}
+
+// An exported file classifies no image of more than 24 Mi pixels, of which its sizes are enough to refuse it.
+func TestLargeImage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.png")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := image.NewPaletted(image.Rect(0, 0, 4096, 6145), color.Palette{color.Black, color.White})
+	if err := errors.Join(png.Encode(f, large), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = new(File).Predict(t.Context(), []data.Example{{Path: path}})
+	if !errors.Is(err, ErrLarge) || !strings.Contains(err.Error(), "large.png") ||
+		!strings.Contains(err.Error(), "25169920") { // 4096 x 6145
 		t.Error(err)
 	}
 }

@@ -82,6 +82,15 @@ func limits(clients, most int) (unauthenticated, each int, err error) {
 	return unauthenticated, min(maxConnections, max(minConnections, (most-unauthenticated)/users)), nil
 }
 
+// Beside returns the most connections of another server of the process. If open files are limited, they are an eighth
+// of what the limit leaves, and at most half of the reserved files.
+func Beside() int {
+	if most := mostConnections(); most > 0 {
+		return min(reserved/2, max(1, most/8))
+	}
+	return maxUnauthenticated
+}
+
 // Open listens.
 func Open(e Options) (*Listener, error) {
 	l, err := newListener(e)

@@ -122,52 +122,67 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	hostguard.Extend(w)
 	w.Write(now.HTML)
 }
 
 func (s *Server) details(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.current()
-	var body []byte
-	if err == nil {
-		var run page.Run
-		if run, err = s.source.Details(r.URL.Query().Get("run")); err == nil {
-			body, err = now.Details(run)
-		}
-	}
+	body, err := s.detailsOf(r.URL.Query().Get("run"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	hostguard.Extend(w)
 	w.Write(body)
 }
 
-// samples classifies test images of a client, for one request at a time. A request names no file.
+func (s *Server) detailsOf(id string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.source.Details(id)
+	if err != nil {
+		return nil, err
+	}
+	return now.Details(run)
+}
+
+// samples classifies test images of a client, for one request at a time. A request names no file and has no body.
 func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // otherwise the server reads the body before it answers
+		http.Error(w, "this request takes no body: name run, client and view in its address", http.StatusBadRequest)
+		return
+	}
+	hostguard.Extend(w)
 	select {
 	case s.classifies <- struct{}{}:
 		defer func() { <-s.classifies }()
 	case <-r.Context().Done():
 		return
 	}
+	of := r.URL.Query()
 	s.mu.Lock()
-	run, err := s.source.Run(r.FormValue("run"))
+	run, err := s.source.Run(of.Get("run"))
 	s.mu.Unlock()
 	var client int
 	if err == nil {
-		client, err = strconv.Atoi(r.FormValue("client"))
+		client, err = strconv.Atoi(of.Get("client"))
 	}
 	var found *samples.Samples
 	if err == nil {
-		found, err = samples.Of(r.Context(), run, client, r.FormValue("view"))
+		found, err = samples.Of(r.Context(), run, client, of.Get("view"))
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	hostguard.Extend(w)
 	json.NewEncoder(w).Encode(found)
 }
 
@@ -195,6 +210,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	const nothing = ": \n\n"
 	message := nothing
 	for {
+		hostguard.Extend(w)
 		if _, err := io.WriteString(w, message); err != nil || flush.Flush() != nil {
 			return
 		}

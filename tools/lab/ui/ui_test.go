@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -128,6 +130,25 @@ func TestOtherHostsAreRefused(t *testing.T) {
 	}
 	if got, _ := get(t, address+"/samples?run=a&client=0", ""); got != http.StatusMethodNotAllowed {
 		t.Errorf("GET of test images: %d", got)
+	}
+}
+
+// A request with a body that does not arrive is refused, and holds no page.
+func TestStalledBody(t *testing.T) {
+	m := &made{}
+	address := serve(t, m.source())
+	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "POST /samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"+
+		"Content-Type: application/x-www-form-urlencoded\r\n\r\nrun=a")
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "400") {
+		t.Errorf("%q, %v", line, err)
+	}
+	if got, _ := get(t, address, ""); got != http.StatusOK {
+		t.Error(got)
 	}
 }
 

@@ -1,8 +1,8 @@
 package distributed
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -115,12 +114,12 @@ func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err 
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]any{"ok": true, "rounds": m.rounds.Load()})
 	})
-	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), mux), ReadHeaderTimeout: 5 * time.Second}
+	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), mux)); err != nil {
 			log.Error("metrics", "error", err)
 		}
 	}()
 	log.Info("metrics", "url", "http://"+l.Addr().String()+"/metrics")
-	return func() { server.Close() }, nil
+	return stop, nil
 }

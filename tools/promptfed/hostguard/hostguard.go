@@ -1,6 +1,3 @@
-// Package hostguard protects HTTP servers of the program against web pages of other origins: pages whose host name
-// resolves to this machine (DNS rebinding), and pages that let a browser on this machine send requests. It imports only
-// the standard library.
 package hostguard
 
 import (

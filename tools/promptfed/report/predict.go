@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"io/fs"
 	"os"
@@ -21,7 +22,6 @@ import (
 	"promptfed/federation/data/sets/source"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
-	"promptfed/models/preprocess"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -120,7 +120,7 @@ func predict(ctx context.Context, f classifier, images []data.Example) (list []i
 		return list, nil, err
 	}
 	s := data.Set{Test: images}
-	if err := s.DropUnreadable(ctx, 1, data.Skip, preprocess.Decode, nil); err != nil {
+	if err := s.DropUnreadable(ctx, 1, data.Skip, f.Decode, nil); err != nil {
 		return nil, nil, err
 	}
 	var names []string
@@ -178,6 +178,7 @@ func imagesIn(paths []string) ([]string, error) {
 // classifier is a classifier of a run folder or an exported file.
 type classifier interface {
 	Classes() []string
+	Decode(io.Reader) (image.Image, error)
 	Predict(context.Context, []data.Example) ([]inference.Prediction, error)
 	About() ([]inference.Fact, error)
 	Close() error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/ui"
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/serving"
+	"promptfed/tools/promptfed/hostguard"
 )
 
 const (
@@ -51,5 +50,5 @@ func uiCommand() *cobra.Command {
 func serveUI(ctx context.Context, l net.Listener, dirs []string) error {
 	handler := ui.New(report.Live(dirs))
 	go handler.Watch(ctx, uiEvery)
-	return serving.Serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, l)
+	return hostguard.Serve(ctx, l, handler)
 }

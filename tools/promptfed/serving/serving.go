@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -22,12 +23,11 @@ import (
 
 // Limits of requests.
 const (
-	maxBody   = 32 << 20 // bytes of an image file
-	maxBodies = 8 * maxBody
-	maxPixels = 24 << 20         // of one image, and of all images in work together
-	maxWait   = 10 * time.Second // for each part of the budget
-	maxRead   = 30 * time.Second // for reading a request
-	maxRun    = 60 * time.Second // from the first byte of a request to the response
+	maxBody   = 32 << 20            // bytes of an image file
+	maxBodies = 8 * maxBody         // of all files as far as they have arrived
+	maxPixels = inference.MaxPixels // of one image, and of all images in work together
+	maxWait   = 10 * time.Second    // for a part of the budget
+	chunk     = 256 << 10           // bytes of a file that are taken from the budget at a time
 )
 
 // Prediction is the response about one image.
@@ -59,7 +59,8 @@ func Metadata(facts []inference.Fact) map[string]any {
 
 // Handler answers GET / with the metadata of a file, and POST / of an image file with a Prediction. All requests share
 // one budget: maxBodies bytes of files, maxPixels pixels, and one image per core at a time. An image above the limits
-// gets status 413. A request that waits longer than maxWait for its part of the budget gets status 503.
+// gets status 413. A file takes bytes of the budget as they arrive. A request whose bytes find the budget spent, or
+// that waits longer than maxWait for another part of it, gets status 503.
 func Handler(f *inference.File) http.Handler {
 	mux, bodies, pixels := http.NewServeMux(), semaphore.NewWeighted(maxBodies), semaphore.NewWeighted(maxPixels)
 	turns := semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
@@ -70,19 +71,13 @@ func Handler(f *inference.File) http.Handler {
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
 		var held parts
 		defer held.release()
-		size := r.ContentLength
-		if size < 0 {
-			size = maxBody
-		}
 		err := errLong
-		if size <= maxBody {
-			err = held.take(r.Context(), bodies, size)
-		}
 		var img image.Image
-		if err == nil {
-			img, err = preprocess.DecodeIf(http.MaxBytesReader(w, r.Body, maxBody), func(n int) error {
-				if n > maxPixels {
-					return fmt.Errorf("%w, this one has %d: scale it down", errLarge, n)
+		if r.ContentLength <= maxBody {
+			file := &arriving{Reader: http.MaxBytesReader(w, r.Body, maxBody), held: &held, of: bodies}
+			img, err = preprocess.DecodeIf(file, func(n int) error {
+				if err := inference.Fits(n); err != nil {
+					return err
 				}
 				if err := held.take(r.Context(), pixels, int64(n)); err != nil {
 					return err
@@ -106,9 +101,8 @@ func Handler(f *inference.File) http.Handler {
 
 // Errors of requests above the limits.
 var (
-	errLong  = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
-	errLarge = fmt.Errorf("an image may have %d pixels", maxPixels)
-	errBusy  = errors.New("too many requests at a time; try again later")
+	errLong = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
+	errBusy = errors.New("too many requests at a time; try again later")
 )
 
 // parts releases the parts of the budget that a request holds.
@@ -125,6 +119,26 @@ func (p *parts) take(ctx context.Context, of *semaphore.Weighted, n int64) error
 	return nil
 }
 
+// arriving is a file whose bytes are taken from the budget as they arrive. It does not wait for them: requests that
+// hold bytes and wait for more would wait for each other.
+type arriving struct {
+	io.Reader
+	held *parts
+	of   *semaphore.Weighted
+	left int // bytes that are taken and have not arrived
+}
+
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.Reader.Read(b)
+	for a.left -= n; a.left < 0; a.left += chunk {
+		if !a.of.TryAcquire(chunk) {
+			return 0, errBusy
+		}
+		*a.held = append(*a.held, func() { a.of.Release(chunk) })
+	}
+	return n, err
+}
+
 func (p *parts) release() {
 	for _, give := range *p {
 		give()
@@ -137,7 +151,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		status, err = http.StatusRequestEntityTooLarge, errLong
-	case errors.Is(err, errLong), errors.Is(err, errLarge):
+	case errors.Is(err, errLong), errors.Is(err, inference.ErrLarge):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, errBusy):
 		status = http.StatusServiceUnavailable
@@ -163,19 +177,5 @@ func Listen(ctx context.Context, address string, f *inference.File) error {
 		return fmt.Errorf("--listen %s: %w; give HOST:PORT of this machine with a free port", address, err)
 	}
 	fmt.Printf("curl --data-binary @IMAGE http://%s/ (until Ctrl-C)\n", l.Addr())
-	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), Handler(f)),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: maxRead,
-		WriteTimeout: maxRun, IdleTimeout: maxRun, MaxHeaderBytes: 16 << 10}
-	return Serve(ctx, server, l)
-}
-
-// Serve lets a server answer on l until the context ends. The context is that of its requests too.
-func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
-	server.BaseContext = func(net.Listener) context.Context { return ctx }
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), Handler(f)))
 }

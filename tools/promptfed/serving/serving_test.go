@@ -1,15 +1,20 @@
 package serving
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"image"
 	"image/color"
 	"image/png"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -137,6 +142,53 @@ func TestHandler(t *testing.T) {
 		if said, _ := out["error"].(string); status != c.status || !strings.Contains(said, c.word) {
 			t.Errorf("%s %s: %d %q, want %d with %q", c.method, c.path, status, said, c.status, c.word)
 		}
+	}
+}
+
+// Eight requests that announce the largest files and send nothing hold no part of the budget.
+func TestStalledBodies(t *testing.T) {
+	server := httptest.NewServer(Handler(brightness(t)))
+	defer server.Close()
+	for range maxBodies / maxBody {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+			maxBody)
+		line, err := bufio.NewReader(c).ReadString('\n') // the handler reads the body
+		if err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	answer, err := http.Post(server.URL, "", bytes.NewReader(filled(color.RGBA{R: 64})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Error(answer.Status)
+	}
+}
+
+// A file takes chunks of the budget as its bytes arrive, and an error if there are none left.
+func TestArriving(t *testing.T) {
+	budget := semaphore.NewWeighted(2 * chunk)
+	var first, second parts
+	a := &arriving{Reader: io.LimitReader(rand.Reader, 5*chunk), held: &first, of: budget}
+	b := make([]byte, chunk)
+	for range 2 {
+		if _, err := io.ReadFull(a, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.Read(b[:1]); !errors.Is(err, errBusy) {
+		t.Error(err)
+	}
+	first.release()
+	if err := second.take(t.Context(), budget, 2*chunk); err != nil {
+		t.Error(err)
 	}
 }
 
