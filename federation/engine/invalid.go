@@ -14,11 +14,9 @@ import (
 )
 
 // dropInvalid passes replies to the method. If the method returns an error or panics over replies of clients on other
-// machines, dropInvalid leaves out each reply over which the method fails by itself, and calls the method again, from
-// the same state, with the others. Clients of this process are trusted, so that such an error is one of the program. It
-// is also one of the program if the method fails over each of several replies in maxFailures calls in a row. Earlier,
-// and with a single reply, they are left out, and the round has no replies. If the method fails over no single reply,
-// those over which it fails together with the earlier ones are left out.
+// machines, dropInvalid leaves out those that valid does not return, and calls the method again, from the same state,
+// with the others. Clients of this process are trusted, so that such an error is one of the program. It is also one of
+// the program if no reply is valid, of several, in maxFailures calls in a row.
 func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
 	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if s.Remote == nil {
@@ -30,15 +28,54 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 		s.failures = 0
 		return replies, nil
 	}
+	*g = *before
 	if ctx.Err() != nil || len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
-		*g = *before
 		return nil, failed
 	}
-	var good []message.Reply
+	good, err := s.valid(g.Round, replies, failed, func(list []message.Reply) error {
+		if ctx.Err() != nil {
+			return nil // the run ends, and no client is to blame
+		}
+		err := recovered(do, cloneGlobal(before), message.UploadsOf(list))
+		if errors.As(err, new(method.TooFewError)) {
+			return nil
+		}
+		return err
+	}), context.Cause(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(good) > 0:
+		s.failures = 0
+		return good, recovered(do, g, message.UploadsOf(good))
+	case len(replies) > 1:
+		s.failures++
+	}
+	if s.failures == maxFailures {
+		return nil, failed
+	}
+	return nil, nil
+}
+
+// valid returns the replies over which a method does not fail, and refuses the others. failed is its error over all of
+// them, and fails tries some. If there is exactly one without which it does not fail, this one is refused. Otherwise
+// these are refused over which it fails by themselves; if there are none, those over which it fails together with the
+// earlier ones.
+func (s *Server) valid(round int, replies []message.Reply, failed error,
+	fails func([]message.Reply) error) (good []message.Reply) {
+	var culprits []int
+	for i := range replies {
+		if others := slices.Delete(slices.Clone(replies), i, i+1); len(others) > 0 && fails(others) == nil {
+			culprits = append(culprits, i)
+		}
+	}
+	if len(culprits) == 1 {
+		s.Remote.Rejected(round, replies[culprits[0]].Client, failed)
+		return slices.Delete(slices.Clone(replies), culprits[0], culprits[0]+1)
+	}
 	keep := func(r message.Reply, with ...message.Reply) {
-		ups := message.UploadsOf(append(with[:len(with):len(with)], r))
-		if err := recovered(do, cloneGlobal(before), ups); err != nil {
-			s.Remote.Rejected(g.Round, r.Client, err)
+		if err := fails(append(with[:len(with):len(with)], r)); err != nil {
+			s.Remote.Rejected(round, r.Client, err)
 		} else {
 			good = append(good, r)
 		}
@@ -46,24 +83,13 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	for _, r := range replies {
 		keep(r)
 	}
-	switch alone := good; {
-	case len(alone) == 0:
-		if len(replies) > 1 {
-			s.failures++
-		}
-		if s.failures == maxFailures {
-			return nil, failed
-		}
-		*g = *before
-		return nil, nil
-	case len(alone) == len(replies) || recovered(do, cloneGlobal(before), message.UploadsOf(alone)) != nil:
+	if alone := good; len(alone) == len(replies) || len(alone) > 0 && fails(alone) != nil {
 		good = nil // each is valid by itself, but not with all others
 		for _, r := range alone {
 			keep(r, good...)
 		}
 	}
-	*g = *before
-	return good, recovered(do, g, message.UploadsOf(good))
+	return good
 }
 
 // maxFailures bounds the calls in a row in which a method fails over all replies. Few clients that lie are hardly drawn
@@ -132,13 +158,24 @@ func checkFinite(g *method.Global) error {
 	return nil
 }
 
-// cloneGlobal copies a state and the tensors in it.
+// cloneGlobal copies a state and the tensors in it. Tensors that several clients share are copied once.
 func cloneGlobal(g *method.Global) *method.Global {
+	copies := map[*tensor.Tensor]*tensor.Tensor{}
+	clone := func(m tensor.Map) tensor.Map {
+		out := make(tensor.Map, len(m))
+		for name, t := range m {
+			if copies[t] == nil {
+				copies[t] = t.Clone()
+			}
+			out[name] = copies[t]
+		}
+		return out
+	}
 	c := *g
-	c.Shared, c.Broadcast, c.State = g.Shared.Clone(), g.Broadcast.Clone(), g.State.Clone()
+	c.Shared, c.Broadcast, c.State = clone(g.Shared), clone(g.Broadcast), clone(g.State)
 	c.Notes, c.PerClient = maps.Clone(g.Notes), map[int]tensor.Map{}
 	for id, m := range g.PerClient {
-		c.PerClient[id] = m.Clone()
+		c.PerClient[id] = clone(m)
 	}
 	return &c
 }

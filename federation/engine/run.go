@@ -101,11 +101,9 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	if s.Wrap != nil {
 		s.Cohort = s.Wrap(s.Cohort)
 	}
-	task, err := s.startWithAny(participants)
-	if err != nil {
+	if err := s.startWithAny(participants); err != nil {
 		return nil, err
 	}
-	s.has = record.EvaluableOf(e.Method, task)
 	s.view = s.has.Headline(e.Plan.View, e.Method)
 	if s.journal, err = s.resume(); err != nil {
 		return nil, err

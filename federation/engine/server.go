@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,30 +69,62 @@ func (s *Server) start(task method.ClientSpec) error {
 	return nil
 }
 
-// startWithAny starts the method with the task of the first client that joined. If the method fails over the sizes of a
-// client on another machine, it takes those of the next one.
-func (s *Server) startWithAny(participants []message.Participant) (method.ClientSpec, error) {
-	failed := map[int]error{}
-	var first error
+// startWithAny starts the method with the task of the first client that joined, and sets what can be tested. Of clients
+// on other machines it takes the task that most have, since no single one decides what the others get, and the next one
+// if the method fails over it.
+func (s *Server) startWithAny(participants []message.Participant) error {
+	begin := func(task method.ClientSpec) error {
+		if err := s.start(task); err != nil {
+			return err
+		}
+		s.has = record.EvaluableOf(s.Method, task)
+		return nil
+	}
+	alike := map[method.ClientSpec][]int{}
+	kind := func(task method.ClientSpec) method.ClientSpec {
+		task.Client = 0
+		return task
+	}
+	var tasks []method.ClientSpec
 	for id, p := range participants {
 		if !p.Joined {
 			continue
 		}
 		if s.Remote == nil {
-			return p.Task, s.start(p.Task)
+			return begin(p.Task)
 		}
-		err := recovered(func(*method.Global, []method.Upload) error { return s.start(p.Task) }, &s.Global, nil)
-		if err == nil {
-			for other, why := range failed {
-				s.Remote.Rejected(0, other, why)
-			}
-			return p.Task, nil
+		if k := kind(p.Task); alike[k] == nil {
+			tasks = append(tasks, p.Task)
 		}
-		if failed[id] = err; first == nil {
-			first = err
-		}
+		alike[kind(p.Task)] = append(alike[kind(p.Task)], id)
 	}
-	return method.ClientSpec{}, first
+	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return len(alike[kind(b)]) - len(alike[kind(a)]) })
+	scored := func(task method.ClientSpec) bool {
+		return recovered(func(*method.Global, []method.Upload) error {
+			scope := method.NewScope(task, s.Method.Params(task))
+			s.Method.Logits(scope)
+			return scope.Graph().Err()
+		}, &s.Global, nil) == nil
+	}
+	if i := slices.IndexFunc(tasks, scored); i > 0 { // sizes without scores say nothing about what can be tested
+		tasks = append([]method.ClientSpec{tasks[i]}, slices.Delete(tasks, i, i+1)...)
+	}
+	failed := map[int]error{}
+	var first error
+	for _, task := range tasks {
+		err := recovered(func(*method.Global, []method.Upload) error { return begin(task) }, &s.Global, nil)
+		if err == nil {
+			for _, id := range slices.Sorted(maps.Keys(failed)) {
+				s.Remote.Rejected(0, id, failed[id])
+			}
+			return nil
+		}
+		for _, id := range alike[kind(task)] {
+			failed[id] = err
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
 }
 
 // sample draws the clients that train in a round. Sampling adds to privacy only if the draw is secret.
