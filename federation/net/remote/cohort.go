@@ -23,6 +23,7 @@ type collection struct {
 	got         map[int]message.Reply // by client
 	failed      map[int]string        // reason, by client without an answer
 	wake        chan struct{}         // something changed
+	large       int                   // clients whose own tensors are too large
 
 	once   sync.Once
 	common encoded // tensors of all clients
@@ -168,7 +169,7 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 }
 
 // keepsQuorum reports whether the operator asked to wait without end for a quorum.
-func (h *Server) keepsQuorum() bool { return h.set.KeepQuorum || h.set.Quorum == 1 }
+func (h *Server) keepsQuorum() bool { return h.set.KeepQuorum }
 
 // need returns how many of the clients that did not fail must answer; a quorum of 0 needs none. Clients that are not
 // expected to answer do not count as asked, down to Settings.Least, unless the operator asked for the quorum.
@@ -226,7 +227,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if quorum == 1 && len(c.failed) > 0 {
+	if quorum == 1 && h.keepsQuorum() && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
 			c.instruction.Round+1, len(c.failed), len(c.instruction.Clients), k, c.failed[k])

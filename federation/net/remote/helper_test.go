@@ -46,7 +46,7 @@ type site struct {
 
 func newSite(t testing.TB, e *spec.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: protocol.NewID(), log: &nettest.Logs{}}
-	s.set = remote.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Quorum: 1,
+	s.set = remote.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Quorum: 1, KeepQuorum: true,
 		RunSpec: open(e.RunSpec()),
 		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
 	s.set.Listen = busytest.Address(t, "127.0.0.1")

@@ -135,6 +135,9 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 	if err := h.checkFixed(c); err != nil { // the run may have begun since
 		return err
 	}
+	if err := k.changed(c); err != nil && (h.began || h.set.Resume) {
+		return err
+	}
 	why := h.disagrees(client, c)
 	if why != nil && !errors.As(why, new(laterError)) {
 		return why
@@ -161,6 +164,19 @@ func (h *Server) admit(s *session, c protocol.JoinRequest) error {
 	}
 	k.session, k.seen, k.left = s, time.Now(), false
 	return nil
+}
+
+// changed returns an error if a client that takes part says something else of itself than before. What others got
+// depends on it.
+func (k *clientRecord) changed(c protocol.JoinRequest) error {
+	old, now := k.Participant, c.Participant
+	if !old.Joined || old.Task == now.Task && old.Domain == now.Domain && old.Digest == now.Digest &&
+		k.Examples == c.Examples {
+		return nil
+	}
+	return fmt.Errorf("client %d takes part with backbone %s, domain %q and %d examples, and not with others: start "+
+		"it with the bundle and the images of its first start", now.Task.Client, old.Task.Backbone, old.Domain,
+		k.Examples)
 }
 
 // clientRecord is the server's state of a client. Server.mu guards it.

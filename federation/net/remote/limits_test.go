@@ -111,7 +111,7 @@ func TestUsualMoves(t *testing.T) {
 	if kept, _, _ := round(t, h, 4, 0, 0, 0, 0, 5); kept != 5 { // updates of norm 0 do not count for the usual norm
 		t.Errorf("%d kept", kept)
 	}
-	h.set.Quorum = 1
+	h.set.Quorum, h.set.KeepQuorum = 1, true
 	if _, _, err := round(t, h, 5, 1e5, 1, 1); err == nil || !strings.Contains(err.Error(), "--quorum 1") {
 		t.Errorf("with a quorum of 1: %v", err)
 	}

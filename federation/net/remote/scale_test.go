@@ -49,7 +49,7 @@ func TestManyClients(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	ctx := busytest.Context(t)
 	h, err := remote.Open(remote.Settings{Name: "many", Listen: "127.0.0.1:0", ID: protocol.NewID(), Clients: clients,
-		Quorum: 1, RunSpec: open(e.RunSpec()), Method: e.Method})
+		Quorum: 1, KeepQuorum: true, RunSpec: open(e.RunSpec()), Method: e.Method})
 	if err != nil {
 		t.Fatal(err)
 	}

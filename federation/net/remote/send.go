@@ -29,20 +29,13 @@ func (h *Server) encode(o message.Instruction) (encoded, error) {
 }
 
 // tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An
-// error of the tensors for this client alone is its own, if its features are larger than the usual ones.
+// error of the tensors for this client alone is its own.
 func (c *collection) tensors(h *Server, client int) (what encoded, own, err error) {
 	o := c.instruction.ForClient(client)
 	if len(o.PerClient) > 0 {
 		if what, own = h.encode(o); own == nil {
 			return what, nil, nil
 		}
-		h.mu.Lock()
-		usual, _ := h.usualDim()
-		h.mu.Unlock()
-		if h.taskOf(client).Dim <= usual {
-			return what, nil, own
-		}
-		o.PerClient = nil
 	}
 	c.once.Do(func() { c.common, c.err = h.encode(o) })
 	return c.common, own, c.err
@@ -70,6 +63,12 @@ func (h *Server) taskOf(client int) method.ClientSpec {
 // send sends one client its instruction, or records why there is none for it.
 func (h *Server) send(c *collection, client int) error {
 	what, own, err := c.tensors(h, client)
+	if own != nil {
+		c.large++
+	}
+	if c.large > 1 && c.large == len(c.instruction.Clients) { // --largest is too small for this run
+		err = own
+	}
 	if err != nil {
 		return err
 	}

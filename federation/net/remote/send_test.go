@@ -8,26 +8,25 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Tensors for one client that are too large because of its feature dimension belong to this client. Those of a client
-// with the usual dimension, and those for all, end the run: --largest is too small.
+// Tensors for one client that are too large belong to this client, whatever its feature dimension is. Those for all,
+// and those for each of several clients, end the run: --largest is too small.
 func TestTooLargeForOneClient(t *testing.T) {
 	for name, c := range map[string]struct {
-		dim  int
-		ends bool
-		more string // says
+		large []int // clients with large tensors
+		ends  bool
+		more  string // says
 	}{
-		"a client with large features": {9, false, "at most 1000 are possible"},
-		"a usual client":               {3, true, "at most 1000 are possible"},
+		"one":  {[]int{2}, false, "at most 1000 are possible"},
+		"each": {[]int{0, 1, 2}, true, "at most 1000 are possible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLimited(t, nil)
 			h.set.Largest, h.set.Clients = 1000, len(h.clients)
-			for k := range h.clients {
-				h.clients[k].Participant.Task.Dim = 3
-			}
-			h.clients[2].Participant.Task.Dim = c.dim
 			o := message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2}, Total: 5, Shared: tensor.Map{},
-				PerClient: map[int]tensor.Map{2: {"proto": tensor.New(1000)}}}
+				PerClient: map[int]tensor.Map{}}
+			for _, k := range c.large {
+				o.PerClient[k] = tensor.Map{"proto": tensor.New(1000)}
+			}
 			x := &collection{instruction: o, given: map[int]string{}, got: map[int]message.Reply{},
 				failed: map[int]string{}, wake: make(chan struct{}, 1)}
 			h.current = x

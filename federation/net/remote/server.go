@@ -228,7 +228,7 @@ func (h *Server) readMembers() error {
 		key, err := h.identity.VerifierOf(m.Proof, certs.UserOf(k))
 		if err != nil {
 			h.set.Log.Warn("a client must join again", "client", k, "reason", err)
-			m.JoinRequest = protocol.JoinRequest{}
+			m.JoinRequest = protocol.JoinRequest{Proof: m.Proof} // what it took part in stays known
 			continue
 		}
 		m.key = key

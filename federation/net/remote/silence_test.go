@@ -102,7 +102,7 @@ func TestSilenceKeepsTheQuorum(t *testing.T) {
 	for _, quorum := range []float64{0.8, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newLimited(t, nil)
-			h.set.Deadline, h.set.Largest, h.set.Quorum, h.set.KeepQuorum = time.Minute, 1<<20, quorum, quorum < 1
+			h.set.Deadline, h.set.Largest, h.set.Quorum, h.set.KeepQuorum = time.Minute, 1<<20, quorum, true
 			ctx, stop := context.WithCancel(t.Context())
 			go func() {
 				for h.Totals().Repeats < 100 {

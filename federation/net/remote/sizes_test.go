@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/federation/net/protocol"
 )
 
@@ -122,5 +123,33 @@ func TestDimOfTheServersBackbones(t *testing.T) {
 	h.set.Backbones = map[string]spec.OwnBackbone{"big": {Digest: "b", Task: task}}
 	for dim, want := range map[int]string{2560: "in", 2561: "refused"} {
 		h.says(t, 0, request(func(c *protocol.JoinRequest) { c.Participant.Task.Dim = dim }), want)
+	}
+}
+
+// A client that takes part says the same of itself whenever it joins again: what others got depends on it.
+func TestClientStaysWhatItIs(t *testing.T) {
+	h := newLimited(t, nil)
+	k := &h.clients[1]
+	k.Participant.Task = method.ClientSpec{Client: 1, Backbone: "own", Dim: 8}
+	k.Participant.Domain, k.Participant.Digest, k.Examples = "a", "d", 10
+	for i, change := range []func(c *protocol.JoinRequest){
+		func(c *protocol.JoinRequest) {},
+		func(c *protocol.JoinRequest) { c.Numerics = "other machine" },
+		func(c *protocol.JoinRequest) { c.Participant.Task.Dim = 16 },
+		func(c *protocol.JoinRequest) { c.Participant.Task.Backbone = "another" },
+		func(c *protocol.JoinRequest) { c.Participant.Domain = "b" },
+		func(c *protocol.JoinRequest) { c.Participant.Digest = "e" },
+		func(c *protocol.JoinRequest) { c.Examples = 500 },
+	} {
+		c := k.JoinRequest
+		change(&c)
+		if err := k.changed(c); (err == nil) != (i < 2) || err != nil && !strings.Contains(err.Error(),
+			"client 1 takes part with backbone own, domain \"a\" and 10 examples") {
+			t.Errorf("%d: %v", i, err)
+		}
+		if k.Participant.Joined = false; k.changed(c) != nil {
+			t.Errorf("%d: a client that does not take part yet is refused", i)
+		}
+		k.Participant.Joined = true
 	}
 }

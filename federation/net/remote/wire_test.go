@@ -44,7 +44,8 @@ func newRoom(t testing.TB, clients int, change ...func(*remote.Settings)) *room 
 	t.Helper()
 	r := &room{t: t, ca: nettest.NewAuthority(t), logs: &nettest.Logs{}, dir: t.TempDir(),
 		call: map[string]protocol.FederationClient{}, e: nettest.Method("promptfl", nil, nil).Experiment(t)}
-	set := remote.Settings{Name: "toy", Listen: "127.0.0.1:0", ID: protocol.NewID(), Clients: clients, Quorum: 1,
+	set := remote.Settings{Name: "toy", Listen: "127.0.0.1:0", ID: protocol.NewID(), Clients: clients,
+		Quorum: 1, KeepQuorum: true,
 		RunSpec: open(r.e.RunSpec()), Method: r.e.Method, Identity: r.ca.Identity(certs.ServerName),
 		Dir: filepath.Join(r.dir, "hub"), Log: r.logs.Logger()}
 	for _, f := range change {
