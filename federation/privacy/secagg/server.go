@@ -151,6 +151,9 @@ func (s *Server) Join(id int, j Joining) error {
 	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.t.Clients) {
 		return fmt.Errorf("client %d advertised twice, or its number is invalid", id)
 	}
+	if j.Envelope == j.Pair {
+		return fmt.Errorf("client %d has one key for two purposes", id)
+	}
 	for other, o := range s.roster {
 		if j.Envelope == o.Envelope || j.Pair == o.Pair || j.Envelope == o.Pair || j.Pair == o.Envelope {
 			return fmt.Errorf("client %d has a key of client %d", id, other)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A second advertisement of a client is refused, and so is one with a key of another client.
+// A second advertisement of a client is refused, and so is one with a key of another client, or one key for two
+// purposes: the others would refuse the roster.
 func TestTakenKeys(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	k, err := s.clients[0].Advertise()
@@ -25,6 +26,9 @@ func TestTakenKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	twice := own
+	twice.Pair = own.Envelope
+	says(t, s.server.Join(1, twice), "client 1 has one key for two purposes")
 	for _, take := range []func(j *Joining){func(j *Joining) { j.Envelope = k.Envelope },
 		func(j *Joining) { j.Pair = k.Pair }, func(j *Joining) { j.Envelope = k.Pair },
 		func(j *Joining) { j.Pair = k.Envelope }} {

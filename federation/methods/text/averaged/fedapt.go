@@ -185,7 +185,7 @@ func (m FedAPT) place(g *method.Global) error {
 	names, old := slices.Sorted(maps.Keys(fresh)), len(number)
 	if m.Domains > 0 && g.Claimed && old+len(names) > most {
 		slices.SortStableFunc(names, func(a, b string) int { return fresh[b] - fresh[a] })
-		names = slices.Sorted(slices.Values(names[:most-old]))
+		names = slices.Sorted(slices.Values(names[:max(0, most-old)]))
 	}
 	for i, name := range names {
 		number[name] = old + i

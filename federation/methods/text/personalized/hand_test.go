@@ -210,7 +210,8 @@ func TestPowderByHand(t *testing.T) {
 		g.Shared["pool/0"].Data[0] != 5 || g.Shared["pool/1"].Data[0] != 0 {
 		t.Errorf("%v, %v", g.Shared, err)
 	}
-	for _, bad := range []*tensor.Tensor{nil, use(1), use(1, 2, 3), use(1, -1), use(float32(math.NaN()), 1)} {
+	for _, bad := range []*tensor.Tensor{nil, use(1), use(1, 2, 3), use(1, -1), use(2, -1),
+		use(12.5, 12.5), use(0, 0), use(float32(math.NaN()), 1)} {
 		err := m.Merge(g, []method.Upload{up(1, 2, use(1, 0)), up(3, 6, bad)})
 		if err == nil || !strings.Contains(err.Error(), "as powder/use; it must hold 2 numbers of at least 0") {
 			t.Errorf("%v: %v", bad, err)

@@ -2,6 +2,7 @@ package personalized
 
 import (
 	"fmt"
+	"math"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
@@ -97,6 +98,18 @@ func (m Powder) Extras(method.ClientSpec) []method.Extra {
 	return []method.Extra{{Name: powderUse, Shape: []int{m.Prompts}}}
 }
 
+// isShare reports whether numbers are the mean of rows of a softmax.
+func isShare(use []float32) bool {
+	sum := 0.0
+	for _, v := range use {
+		if !(v >= 0) {
+			return false
+		}
+		sum += float64(v)
+	}
+	return math.Abs(sum-1) < 1e-3
+}
+
 func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return m.FedAvg.Merge(g, ups)
@@ -107,9 +120,9 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 		sum, total := make([]float64, g.Shared[name].Len()), 0.0
 		for _, u := range ups {
 			use := u.Extra[powderUse]
-			if use == nil || use.Len() != m.Prompts || !(use.Data[i] >= 0) {
-				return fmt.Errorf("client %d sent %v as %s; it must hold %d numbers of at least 0", u.Client, use,
-					powderUse, m.Prompts)
+			if use == nil || use.Len() != m.Prompts || !isShare(use.Data) {
+				return fmt.Errorf("client %d sent %v as %s; it must hold %d numbers of at least 0 with the sum 1",
+					u.Client, use, powderUse, m.Prompts)
 			}
 			w := float64(u.N) * float64(use.Data[i])
 			total += w

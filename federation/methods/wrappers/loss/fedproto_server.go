@@ -48,7 +48,7 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 			break
 		}
 	}
-	if from[protoMean] == nil {
+	if p := from[protoMean]; p == nil || p.Shape[1] != g.Info(clients[0]).Dim {
 		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
 	}
 	return from[protoMean].Clone(), from[protoN].Clone()

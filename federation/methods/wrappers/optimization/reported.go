@@ -53,8 +53,10 @@ func (r ReportedNumber) numbers(g *method.Global, ups []method.Upload, name stri
 		return out, nil
 	}
 
-	median, low := linalg.Median(slices.Sorted(slices.Values(out))), 0.0
+	sorted := slices.Sorted(slices.Values(out))
+	median, low := sorted[(len(sorted)-1)/2], 0.0 // the lower one: of two numbers, a false one is not half of the mean
 	if least {
+		median = linalg.Median(sorted)
 		low = median / r.Most
 	}
 	bounded := 0.0

@@ -26,7 +26,8 @@ func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reporte
 	return float64(g.Shared["ctx"].Data[0]), err
 }
 
-// A false report of work or loss counts as ten times the median at most. A report that is no number is refused.
+// A false report of work or loss counts as ten times the median at most, of two reports of work as ten times the lower.
+// A report that is no number is refused.
 func TestReportedNumbersAreBounded(t *testing.T) {
 	for wrapper, name := range map[string]string{"fednova": "nova/a", "qffl": "qffl/loss"} {
 		if _, err := mergedReports(t, wrapper, name, nil, 0, 1); err != nil {
@@ -38,9 +39,10 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 		wrapper, name string
 		options       map[string]any
 		reported      []float32
-		want          float64 // from the formulas: Σ a/3; Σ F over Σ (2 + F), with L = 2 and moves of 1
+		want          float64 // from the formulas: the mean of a; Σ F over Σ (2 + F), with L = 2 and moves of 1
 	}{
-		{"fednova", "nova/a", nil, []float32{2, 2, 5}, 3}, {"fednova", "nova/a", nil, []float32{2, 2, 1e9}, 8},
+		{"fednova", "nova/a", nil, []float32{2, 2, 5}, 3}, {"fednova", "nova/a", nil, []float32{2, 1e6}, 11},
+		{"fednova", "nova/a", nil, []float32{2, 2, 1e9}, 8},
 		{"qffl", "qffl/loss", q1, []float32{1, 1, 4}, 6. / 12}, {"qffl", "qffl/loss", q1, []float32{1, 1, 1e9},
 			12. / 18},
 	} {

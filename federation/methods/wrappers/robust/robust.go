@@ -73,7 +73,7 @@ func (m Robust) Start(g *method.Global) error {
 
 func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.enough(len(ups)); err != nil {
-		return err
+		return method.TooFewError(err.Error())
 	}
 	switch m.Kind {
 	case "median":

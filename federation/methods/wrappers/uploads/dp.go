@@ -144,9 +144,9 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	for _, u := range ups {
 		n, longest := 1, clip
 		if m.distributed() {
-			longest = math.Inf(1) // it was clipped before its noise
+			longest = m.longestNoisy(g)
 			if u.Client == method.AggregatedClient {
-				n = u.N
+				n, longest = u.N, math.Inf(1)
 			}
 		}
 		sum.add(g.Shared, u.Shared, longest, float64(n))
@@ -170,6 +170,16 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	m.note(g, arrived, releases)
 	return m.Method.Merge(g, []method.Upload{{Client: method.AggregatedClient, N: max(1, int(g.Sampling.Size)),
 		Shared: sum.from(g.Shared, g.Sampling.Size), Extra: tensor.Map{}}})
+}
+
+// longestNoisy bounds the norm of one client's update with its noise. The noise of d numbers is longer than
+// std (sqrt(d) + 6) with a probability below exp(-18).
+func (m DP) longestNoisy(g *method.Global) float64 {
+	d := 0
+	for _, t := range g.Shared {
+		d += t.Len()
+	}
+	return m.Clip * (1 + m.Noise/math.Sqrt(m.share(g.Sampling))*(math.Sqrt(float64(d))+6))
 }
 
 // dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.

@@ -207,6 +207,34 @@ func TestDPRefusesRounds(t *testing.T) {
 	}
 }
 
+// Where clients add the noise, one upload counts with a norm of at most clip (1 + noise/sqrt(share) (sqrt(d) + 6)):
+// with a clip of 2, noise 1, a share of 5 and 24 numbers that is 2 (1 + (4.899 + 6)/2.2361) = 11.748.
+func TestLyingUploadUnderClientNoise(t *testing.T) {
+	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"where": "client", "clip": 2.0, "noise": 1.0,
+		"least": 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &method.Global{Sampling: method.Sampling{Clients: 100, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(4, 6)},
+		Broadcast: tensor.Map{}, Notes: map[string]float64{}}
+	var ups []method.Upload
+	for k := range 5 {
+		u := method.Upload{Client: k, N: 1, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
+		if k == 0 {
+			for i := range u.Shared["ctx"].Data {
+				u.Shared["ctx"].Data[i] = 9e5
+			}
+		}
+		ups = append(ups, u)
+	}
+	if err := m.Merge(g, ups); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Shared["ctx"].Norm(); math.Abs(got-1.1748) > 1e-3 { // over 10 clients
+		t.Errorf("one upload moved the prompt by %v", got)
+	}
+}
+
 // Of four clients three move by 0.5 and one by 2, with a clip of 1 and a quantile of a half. Three quarters are not
 // clipped, so the clip falls to e^(-0.2/4). With noise 4/20 on the count and 0.3 in all, the updates have 1/√(1/0.3²
 // - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors. Epsilon does not
