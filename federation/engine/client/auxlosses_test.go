@@ -3,7 +3,6 @@ package client_test
 import (
 	"errors"
 	"math"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine/client"
@@ -14,7 +13,7 @@ import (
 )
 
 // besideLoss is a method whose loss is the sum of its prompt, and half the square of the prompt is beside it. Each has
-// a host function of value 0 and gradient 0, except the broken one, which has no gradient.
+// a host function of value 0 and gradient 0. broken names the host function whose gradient fails, or "adjusted".
 type besideLoss struct {
 	countsLocalClasses
 	broken string
@@ -37,7 +36,10 @@ func (m besideLoss) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return ctx.Sum().Add(m.zero(s, "first"))
 }
 
-func (besideLoss) AdjustGradients(l *method.Local, g tensor.Map) error {
+func (m besideLoss) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if m.broken == "adjusted" {
+		return errors.New("not adjusted")
+	}
 	g["ctx"].Axpy(1, l.AuxGradients["square"]["ctx"])
 	return nil
 }
@@ -59,13 +61,14 @@ func TestAuxLossesByHand(t *testing.T) {
 	}
 }
 
-// A gradient that fails ends the turn, whether it is of the loss or of the loss beside it.
+// A gradient that fails ends the turn, whether it is of the loss, of the loss beside it or the adjusted one.
 func TestFailedGradients(t *testing.T) {
-	for _, broken := range []string{"first", "second"} {
+	for broken, says := range map[string]string{"first": "gradient of first: broken",
+		"second": "gradient of second: broken", "adjusted": "not adjusted"} {
 		e := withMethod(besideLoss{broken: broken})
 		_, _, err := newWorker(t, e, client.Settings{}).Execute(t.Context(), e.Clients[0], sentTo(e, message.Train),
 			message.ClientState{})
-		if err == nil || !strings.HasSuffix(err.Error(), "step 0: gradient of "+broken+": broken") {
+		if err == nil || err.Error() != "round 1, client 0: step 0: "+says {
 			t.Errorf("%s: %v", broken, err)
 		}
 	}
