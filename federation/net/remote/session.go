@@ -48,10 +48,10 @@ func (h service) Participate(ctx context.Context,
 	}
 	s := &session{Server: h.Server, client: client, conn: connectionOf(ctx), peer: peer, stream: stream,
 		wake: make(chan struct{}, 1), ended: make(chan error, 1), log: h.set.Log.With("client", client)}
+	defer s.disconnected() // also if the connection ends between its admission and the answer
 	if err := s.receiveJoin(ctx); err != nil {
 		return err
 	}
-	defer s.disconnected()
 	h.changed()
 	received := make(chan error, 1)
 	go func() { received <- s.receiveAll(ctx) }()
@@ -108,9 +108,6 @@ func (s *session) receiveJoin(ctx context.Context) error {
 			err = denied("%s", answer.Reason)
 		}
 		if err != nil || answer.Ok {
-			if err != nil {
-				s.disconnected()
-			}
 			return err
 		}
 	}
