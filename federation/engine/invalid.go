@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,26 +30,33 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 		return replies, nil
 	}
 	*g = *before
-	if ctx.Err() != nil || len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
+	if len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
 		return nil, failed
 	}
-	good, err := s.valid(g.Round, replies, failed, func(list []message.Reply) error {
+
+	good, why := valid(replies, func(list []message.Reply) error {
 		if ctx.Err() != nil {
-			return nil // the run ends, and no client is to blame
+			return ctx.Err()
 		}
 		err := recovered(do, cloneGlobal(before), message.UploadsOf(list))
 		if errors.As(err, new(method.TooFewError)) {
 			return nil
 		}
 		return err
-	}), context.Cause(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(good) > 0:
-		s.failures = 0
-		return good, recovered(do, g, message.UploadsOf(good))
-	case len(replies) > 1:
+	})
+	if ctx.Err() != nil { // the run ends, and no client is to blame
+		return nil, context.Cause(ctx)
+	}
+	for i, r := range replies {
+		if !slices.Contains(good, i) {
+			s.Remote.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
+		}
+	}
+	if len(good) > 0 {
+		s.failures, replies = 0, chosen(replies, good)
+		return replies, recovered(do, g, message.UploadsOf(replies))
+	}
+	if len(replies) > 1 {
 		s.failures++
 	}
 	if s.failures == maxFailures {
@@ -57,39 +65,49 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	return nil, nil
 }
 
-// valid returns the replies over which a method does not fail, and refuses the others. failed is its error over all of
-// them, and fails tries some. If there is exactly one without which it does not fail, this one is refused. Otherwise
-// these are refused over which it fails by themselves; if there are none, those over which it fails together with the
-// earlier ones.
-func (s *Server) valid(round int, replies []message.Reply, failed error,
-	fails func([]message.Reply) error) (good []message.Reply) {
-	var culprits []int
+// valid returns the numbers of the replies over which a method works: those over which it works one by one or, if it
+// fails over these together, all but the only one that does not fit to the others. If there is no such one, those count
+// that fit to the earlier ones. why holds the errors of single replies.
+func valid(replies []message.Reply, try func([]message.Reply) error) (good []int, why map[int]error) {
+	works := func(which []int) bool { return try(chosen(replies, which)) == nil }
+	why = map[int]error{}
+	var all, odd []int
 	for i := range replies {
-		if others := slices.Delete(slices.Clone(replies), i, i+1); len(others) > 0 && fails(others) == nil {
-			culprits = append(culprits, i)
-		}
-	}
-	if len(culprits) == 1 {
-		s.Remote.Rejected(round, replies[culprits[0]].Client, failed)
-		return slices.Delete(slices.Clone(replies), culprits[0], culprits[0]+1)
-	}
-	keep := func(r message.Reply, with ...message.Reply) {
-		if err := fails(append(with[:len(with):len(with)], r)); err != nil {
-			s.Remote.Rejected(round, r.Client, err)
+		all = append(all, i)
+		if err := try(replies[i : i+1]); err != nil {
+			why[i] = err
 		} else {
-			good = append(good, r)
+			good = append(good, i)
 		}
 	}
-	for _, r := range replies {
-		keep(r)
+	if len(good) > 0 && len(good) < len(all) && works(good) {
+		return good, why
 	}
-	if alone := good; len(alone) == len(replies) || len(alone) > 0 && fails(alone) != nil {
-		good = nil // each is valid by itself, but not with all others
-		for _, r := range alone {
-			keep(r, good...)
+
+	for i := 0; i < len(all) && len(all) > 1 && len(odd) < 2; i++ {
+		if works(slices.Delete(slices.Clone(all), i, i+1)) {
+			odd = append(odd, i)
 		}
 	}
-	return good
+	if len(odd) == 1 {
+		return slices.Delete(all, odd[0], odd[0]+1), why
+	}
+
+	var fit []int
+	for _, i := range good {
+		if with := append(fit[:len(fit):len(fit)], i); works(with) {
+			fit = with
+		}
+	}
+	return fit, why
+}
+
+func chosen(replies []message.Reply, which []int) []message.Reply {
+	out := make([]message.Reply, len(which))
+	for i, k := range which {
+		out[i] = replies[k]
+	}
+	return out
 }
 
 // maxFailures bounds the calls in a row in which a method fails over all replies. Few clients that lie are hardly drawn
