@@ -94,6 +94,17 @@ func (s *SlowLink) Start(t testing.TB) (address string) {
 	return l.Addr().String()
 }
 
+// Cut ends all connections.
+func (s *SlowLink) Cut() {
+	s.Cuts.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.Close()
+	}
+	clear(s.open)
+}
+
 func (s *SlowLink) carry(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -102,13 +113,7 @@ func (s *SlowLink) carry(to, from net.Conn) {
 		sent += int(n)
 		busytest.Delay(time.Until(began.Add(time.Duration(float64(sent) / s.Rate * float64(time.Second)))))
 		if before := s.Sum.Add(n) - n; before/s.Every != (before+n)/s.Every {
-			s.Cuts.Add(1)
-			s.mu.Lock()
-			for c := range s.open {
-				c.Close()
-			}
-			clear(s.open)
-			s.mu.Unlock()
+			s.Cut()
 		}
 		if err != nil {
 			return

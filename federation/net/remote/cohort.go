@@ -152,7 +152,7 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 		n, need := len(c.got), h.need(c, quorum)
 		expected, gone := h.missing(c)
 		err = h.checkAlone(c)
-		over := !late || n >= need || try == tries || len(expected) == 0 && !h.keepsQuorum()
+		over := !late || n >= need || try == tries || len(expected) == 0 && !h.set.KeepQuorum
 		if !over {
 			h.totals.Repeats++
 		}
@@ -168,9 +168,6 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 	}
 }
 
-// keepsQuorum reports whether the operator asked to wait without end for a quorum.
-func (h *Server) keepsQuorum() bool { return h.set.KeepQuorum }
-
 // need returns how many of the clients that did not fail must answer; a quorum of 0 needs none. Clients that are not
 // expected to answer do not count as asked, down to Settings.Least, unless the operator asked for the quorum.
 func (h *Server) need(c *collection, quorum float64) int {
@@ -178,7 +175,7 @@ func (h *Server) need(c *collection, quorum float64) int {
 		return 0
 	}
 	asked := len(c.instruction.Clients) - len(c.failed)
-	if h.keepsQuorum() {
+	if h.set.KeepQuorum {
 		return QuorumSize(quorum, asked)
 	}
 	_, gone := h.missing(c)
@@ -227,7 +224,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if quorum == 1 && h.keepsQuorum() && len(c.failed) > 0 {
+	if quorum == 1 && h.set.KeepQuorum && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
 			c.instruction.Round+1, len(c.failed), len(c.instruction.Clients), k, c.failed[k])
@@ -240,7 +237,7 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 		}
 	}
 	expected, _ := h.missing(c)
-	return len(c.got) >= h.need(c, quorum) || len(expected) == 0 && !h.keepsQuorum(), nil
+	return len(c.got) >= h.need(c, quorum) || len(expected) == 0 && !h.set.KeepQuorum, nil
 }
 
 // sendAll sends the instruction to the joined clients that do not have it, or with again to all without an answer.

@@ -110,7 +110,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 		h.mu.Lock()
 		delete(h.trained, r.Client)
 		h.mu.Unlock()
-		if h.set.Quorum == 1 && h.keepsQuorum() {
+		if h.set.Quorum == 1 && h.set.KeepQuorum {
 			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and --quorum 1 needs all: %w",
 				o.Round+1, r.Client, err)
 		}

@@ -72,7 +72,7 @@ func (h *Server) missing(c *collection) (expected, others []int) {
 func (h *Server) checkAlone(c *collection) error {
 	expected, gone := h.missing(c)
 	least := max(1, h.least(c))
-	if len(c.got) >= least || len(expected) > 0 || len(gone) == 0 || h.keepsQuorum() ||
+	if len(c.got) >= least || len(expected) > 0 || len(gone) == 0 || h.set.KeepQuorum ||
 		c.instruction.Kind == protocol.EndKind {
 		return nil
 	}

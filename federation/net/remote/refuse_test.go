@@ -3,8 +3,11 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +108,34 @@ func TestReplacedProcess(t *testing.T) {
 	left()
 	if err := <-replaced; err != nil || s.learned() != want {
 		t.Errorf("%v, or other bytes than in one process", err)
+	}
+}
+
+// A client whose connection ends while the server makes it wait, between its admission and the answer, leaves no
+// session: its next process could never join. Long texts cost so much that the second request waits for its answer.
+func TestConnectionEndsBeforeTheAnswer(t *testing.T) {
+	t.Parallel() // it waits
+	r := newRoom(t, 1)
+	link := &nettest.SlowLink{To: strings.TrimPrefix(r.h.URL(), "https://"), Rate: math.MaxInt32,
+		Every: math.MaxInt64}
+	url := "https://" + link.Start(t)
+	long := func() *protocol.Join {
+		return r.changed(func(c *protocol.JoinRequest) {
+			c.RunSpec.Classes = slices.Clone(c.RunSpec.Classes)
+			for i := range 4000 {
+				c.RunSpec.Classes = append(c.RunSpec.Classes, fmt.Sprintf("%0480d", i))
+			}
+		})
+	}
+	for n := 1; n <= 2; n++ {
+		r.call["client-0"] = nettest.Dial(t, url, "client-0", r.ca.Identity("client-0"), 64<<10)
+		s := r.open(0, true)
+		s.sendJoin(long())
+		busytest.Until(t, fmt.Sprint(n, " admissions"), func() bool {
+			return strings.Count(r.logs.String(), "msg=joined") == n
+		})
+		link.Cut()
+		busytest.Until(t, "the end of the stream", func() bool { return r.h.Status().Clients[0].Doing == "" })
 	}
 }
 

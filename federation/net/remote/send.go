@@ -36,6 +36,7 @@ func (c *collection) tensors(h *Server, client int) (what encoded, own, err erro
 		if what, own = h.encode(o); own == nil {
 			return what, nil, nil
 		}
+		o.PerClient = nil
 	}
 	c.once.Do(func() { c.common, c.err = h.encode(o) })
 	return c.common, own, c.err

@@ -16,8 +16,9 @@ func TestTooLargeForOneClient(t *testing.T) {
 		ends  bool
 		more  string // says
 	}{
-		"one":  {[]int{2}, false, "at most 1000 are possible"},
-		"each": {[]int{0, 1, 2}, true, "at most 1000 are possible"},
+		"last":  {[]int{2}, false, "at most 1000 are possible"},
+		"first": {[]int{0}, false, "at most 1000 are possible"},
+		"each":  {[]int{0, 1, 2}, true, "at most 1000 are possible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLimited(t, nil)
@@ -34,9 +35,9 @@ func TestTooLargeForOneClient(t *testing.T) {
 			if (err != nil) != c.ends || err != nil && !strings.Contains(err.Error(), c.more) {
 				t.Fatal(err)
 			}
-			if !c.ends && (!strings.Contains(x.failed[2], c.more) || len(x.failed) != 1 || !x.waits(0) ||
-				h.clients[2].refused != 1) {
-				t.Errorf("%v, %+v", x.failed, h.clients[2])
+			if liar := c.large[0]; !c.ends && (!strings.Contains(x.failed[liar], c.more) || len(x.failed) != 1 ||
+				!x.waits(1) || h.clients[liar].refused != 1) {
+				t.Errorf("%v, %+v", x.failed, h.clients[liar])
 			}
 		})
 	}

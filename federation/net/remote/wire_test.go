@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
@@ -480,9 +481,9 @@ func TestClientsThatReadNothing(t *testing.T) {
 }
 
 // The server spends a limited number of answers on a client that floods it with invitations, requests to join, fetches
-// and leaves. The rounds of the others go on.
+// and leaves. The rounds of the others go on, at the latest when the deadline of the flooding client is over.
 func TestFloods(t *testing.T) {
-	r := newRoom(t, 2, func(s *remote.Settings) { s.Quorum, s.Limit = 0.5, 1<<10 })
+	r := newRoom(t, 2, func(s *remote.Settings) { s.Quorum, s.Limit, s.Deadline = 0.5, 1<<10, time.Second })
 	honest, liar := r.join(1, true), r.join(0, true)
 	leave := func() {
 		liar.Send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Leave{Leave: &protocol.Leave{}}})
