@@ -51,9 +51,11 @@ func repairHandlers() { C.repair() }
 // forget lets the system drop the pages of a mapped file; a later access reads them again. The system may ignore this.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
 
-// threadTime and processTime return processor time, 0 if the system does not report it.
-func threadTime() time.Duration  { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
-func processTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// threadTime returns the processor time of this thread, 0 if the system does not report it.
+func threadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// ProcessorTime returns the processor time of this process, 0 if the system does not report it.
+func ProcessorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func clock(id int32) time.Duration {
 	var t unix.Timespec

@@ -28,6 +28,6 @@ func repairHandlers() {}
 // forget does nothing on Windows.
 func forget([]byte) {}
 
-// threadTime and processTime return 0: processor time is not measured on Windows.
-func threadTime() time.Duration  { return 0 }
-func processTime() time.Duration { return 0 }
+// threadTime and ProcessorTime return 0: processor time is not measured on Windows.
+func threadTime() time.Duration    { return 0 }
+func ProcessorTime() time.Duration { return 0 }

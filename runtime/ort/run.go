@@ -156,13 +156,10 @@ var inside, insideProcessor atomic.Int64
 // NativeTime returns the time that the runs of all sessions spent inside ONNX Runtime, summed over parallel runs.
 func NativeTime() time.Duration { return time.Duration(inside.Load()) }
 
-// ProcessorTime returns the processor time of this process, 0 if the system does not report it.
-func ProcessorTime() time.Duration { return processTime() }
-
 // GoTime returns the processor time that this process spent outside of runs, for sessions of one thread. It does not
 // count waiting, for example for a core that others use. It is 0 if the system does not report processor time.
 func GoTime() time.Duration {
-	return processTime() - time.Duration(insideProcessor.Load())
+	return ProcessorTime() - time.Duration(insideProcessor.Load())
 }
 
 // options returns run options that stop the run when ctx ends, or nil if the run needs none. release frees them once no

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
@@ -76,5 +77,18 @@ func TestEvaluateTakesTooLong(t *testing.T) {
 	features, err := filepath.Glob(filepath.Join(cache, "*"))
 	if err != nil || len(features) > 0 {
 		t.Errorf("computed %v, %v", features, err)
+	}
+}
+
+// Work stops once it has taken the processor time, also if it began before.
+func TestStopAfter(t *testing.T) {
+	stopped := make(chan struct{})
+	stopAfter(t.Context(), time.Millisecond, func() { close(stopped) })
+	for sum := 0; ; sum++ {
+		select {
+		case <-stopped:
+			return
+		default:
+		}
 	}
 }
