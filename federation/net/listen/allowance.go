@@ -70,6 +70,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	c.allowance.Load().spend(n)
+	if n > 0 && !c.begun {
+		err = c.awaitTurn()
+	}
 	return n, err
 }
 

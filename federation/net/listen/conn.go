@@ -27,6 +27,7 @@ type Conn struct {
 	close     context.CancelFunc
 	allowance atomic.Pointer[allowance] // its own, and after the handshake that of its key
 	waited    time.Duration             // for its allowance
+	begun     bool                      // its handshake got its turn
 }
 
 // unknownClients is the user of all clients whose number the run does not have.
@@ -62,6 +63,18 @@ func (c *Conn) handshake() {
 	case c.l.ready <- t:
 	case <-c.l.stopped.Done():
 		c.Close()
+	}
+}
+
+// awaitTurn waits until the first bytes of a handshake may cost processor time. At most l.unauthenticated connections
+// wait, in the order of their first bytes, so none waits longer than two seconds.
+func (c *Conn) awaitTurn() error {
+	c.begun = true
+	select {
+	case <-c.l.turns:
+		return nil
+	case <-c.closed.Done():
+		return net.ErrClosed
 	}
 }
 

@@ -39,6 +39,7 @@ type Listener struct {
 	each            int // the most connections of one user
 	conf            atomic.Pointer[tls.Config]
 	ready           chan *tls.Conn // connections after their handshake
+	turns           chan struct{}  // each for a handshake
 	stopped         context.Context
 	stop            context.CancelFunc
 
@@ -60,7 +61,9 @@ const (
 	minConnections     = 2                      // likewise, if the process may open few files
 	minUnauthenticated = 32                     // unauthenticated connections
 	maxUnauthenticated = 256
-	reserved           = 80 // files that a run opens besides connections: checkpoints, records, certificates, libraries
+	handshakeBurst     = 1024 // handshakes at once
+	handshakesPerWatch = 50   // and on average: 200 a second
+	reserved           = 80   // files that a run opens besides connections: checkpoints, records, certificates, ...
 )
 
 // evictPause is how long the listener accepts nothing after it evicted a connection. A connection therefore has at
@@ -106,8 +109,9 @@ func Open(e Options) (*Listener, error) {
 
 // newListener returns a Listener that accepts nothing yet.
 func newListener(e Options) (*Listener, error) {
-	l := &Listener{options: e, ready: make(chan *tls.Conn), connections: map[*Conn]bool{},
-		allowances: map[string]*allowance{}}
+	l := &Listener{options: e, ready: make(chan *tls.Conn), turns: make(chan struct{}, handshakeBurst),
+		connections: map[*Conn]bool{}, allowances: map[string]*allowance{}}
+	l.giveTurns(handshakeBurst)
 	conf, err := e.Identity.ServerTLS()
 	if err != nil {
 		return nil, err
@@ -213,9 +217,22 @@ func (l *Listener) evict(user string, limit int) bool {
 	return true
 }
 
-// watch closes the connections of revoked and expired certificates, which TLS does not check again.
+// giveTurns permits n more handshakes, of which at most handshakeBurst are saved.
+func (l *Listener) giveTurns(n int) {
+	for range n {
+		select {
+		case l.turns <- struct{}{}:
+		default:
+			return
+		}
+	}
+}
+
+// watch closes the connections of revoked and expired certificates, which TLS does not check again, and permits
+// handshakes.
 func (l *Listener) watch() {
 	for wait.For(l.stopped, watchTime) == nil {
+		l.giveTurns(handshakesPerWatch)
 		if _, err := l.options.Identity.Revoked.Refresh(); err != nil {
 			l.options.Log.Error("cannot read", "error", err)
 		}

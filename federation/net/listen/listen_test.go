@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -509,6 +510,34 @@ func TestSilentConnections(t *testing.T) {
 			t.Error("a silent connection stays")
 		}
 		text.says(t, "it did not authenticate within 5s")
+	})
+}
+
+// Handshakes beyond the burst wait for their turn, 50 in a quarter of a second, and silent connections take none.
+func TestHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := folder(t, time.Hour, "127.0.0.1")
+		l, _ := openVirtual(t, Options{Identity: identity(t, dir, "server")})
+		time.Sleep(watchTime / 2) // between two watches
+		for range 8 {
+			connect(t, l, "127.0.0.1")
+		}
+		conf := clientTLS(t, identity(t, dir, "client-0"), "client-0")
+		var slow []int
+		for k := 1; k <= 1150; k++ {
+			began := time.Now()
+			c, err := dial(t, l, conf, "127.0.0.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			if time.Since(began) > 0 {
+				slow = append(slow, k)
+			}
+		}
+		if want := []int{1025, 1075, 1125}; !slices.Equal(slow, want) {
+			t.Errorf("handshakes %v wait, want %v", slow, want)
+		}
 	})
 }
 

@@ -285,6 +285,13 @@ var floods = map[string]flood{
 		return a.pour(ctx, 4<<20, 4<<20-1)
 	}},
 	// connections
+	// the attacker's processor time alone, to compare the others with
+	"nothing": {connections: 8, opens: func(ctx context.Context, _ *server) error {
+		begins()
+		for ctx.Err() == nil {
+		}
+		return ctx.Err()
+	}},
 	"silent connections": {connections: 300, opens: func(ctx context.Context, s *server) error {
 		return silent(ctx, s, elsewhere)
 	}},
