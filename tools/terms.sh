@@ -25,7 +25,7 @@ measure() {
 # several SIZE measures the methods whose losses have more than one term, also with earlier defaults.
 several() {
 	measure "$1" FedPHA fedpha
-	measure "$1" "FedPHA, eq9" fedpha --set options.projector=eq9
+	measure "$1" "FedPHA, exact-null" fedpha --set options.projector=exact-null
 	measure "$1" SDFed sdfed
 	measure "$1" FedPGP fedpgp
 	measure "$1" UOPP uopp

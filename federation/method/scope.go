@@ -203,10 +203,11 @@ type (
 	// Words are the embeddings of the words of a text.
 	Words struct{ Text string }
 	// HandTexts are features of hand-written templates; none are that of the experiment. Of is the table of
-	// Scope.TextsOf, nil for none.
+	// Scope.TextsOf, nil for none. Raw is that of Scope.RawTexts.
 	HandTexts struct {
 		Templates []string
 		Of        map[string]string
+		Raw       bool
 	}
 	// PromptedImages are images that go through the image tower with prompts.
 	PromptedImages struct {
@@ -244,6 +245,11 @@ func (s *Scope) Texts(templates ...string) graph.Node {
 	return s.handTexts(HandTexts{Templates: templates})
 }
 
+// RawTexts is Texts with the mean of the features as the text tower returns them, before they are unit.
+func (s *Scope) RawTexts(templates ...string) graph.Node {
+	return s.handTexts(HandTexts{Templates: templates, Raw: true})
+}
+
 func (s *Scope) handTexts(of HandTexts) graph.Node {
 	return s.g.Placeholder(of, graph.Float, []int{s.task.Classes, s.task.Dim})
 }
@@ -254,7 +260,7 @@ func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
 	if of == nil {
 		of = map[string]string{}
 	}
-	return s.handTexts(HandTexts{[]string{template}, of})
+	return s.handTexts(HandTexts{Templates: []string{template}, Of: of})
 }
 
 // Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the

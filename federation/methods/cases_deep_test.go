@@ -115,10 +115,11 @@ var deepCases = []methodtest.Case{
 	{Name: "cocoop", With: []string{"fedprox"}, Options: options{"reduce": 2}, Zero: options{"mu": 0.0}, Alike: true,
 		Names: conditional},
 
-	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0}), Alike: true,
+	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0,
+		"ensemble": []string{"a {}.", "the {}."}}), Alike: true,
 		Names: gaussianMean(everyone)},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "gpa": "none", "image_weight": 0.0,
-		"ensemble": []string{"imagenet-7", "{} texture."}}), Names: methodtest.Names{Shared: []string{"text/prompt",
+		"ensemble": []string{"imagenet-7", "a {} texture."}}), Names: methodtest.Names{Shared: []string{"text/prompt",
 		"image/prompt"}, Reads: []string{"pixels"}}}, {Name: "promptsrc",
 		Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
 		Names:   gaussianMean(methodtest.Names{Shared: []string{"text/prompt", "text/deep"}})},

@@ -92,14 +92,15 @@ var cases = []methodtest.Case{
 	{Name: "coop", Options: options{"tokens": 3, "init_std": 0.4}, Names: alone},
 
 	{Name: "fedpha", Options: pha(nil), Names: two},
-	{Name: "fedpha", Options: pha(options{"projector": "alg1", "pull": "mean", "eot": "longest"}),
+	{Name: "fedpha", Options: pha(options{"projector": "alg1", "pull": "mean", "eot": "longest", "svd_every": "step"}),
 		Names: two},
 	{Name: "fedpha", Options: pha(options{"projector": "def1", "svd_every": "round"}), Names: two},
-	{Name: "fedpha", Options: pha(options{"projector": "exact-null", "projector_grad": "through", "eot": "longest"}),
-		Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "exact-null", "projector_grad": "through", "eot": "longest",
+		"svd_every": "step"}), Names: two},
 	{Name: "fedpha", Options: pha(options{"projector": "code", "projector_grad": "through", "svd_every": "epoch",
 		"pull": "mean"}), Names: two},
-	{Name: "fedpha", Options: pha(options{"projector": "eq9", "projector_grad": "through", "alpha": 0.1}), Names: two,
+	{Name: "fedpha", Options: pha(options{"projector": "eq9", "projector_grad": "through", "alpha": 0.1,
+		"svd_every": "step"}), Names: two,
 		NoDerivative: true},
 
 	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 0, "init_std": 0.4, "disc_lr": 0.5}, Names: appr(0)},
@@ -110,7 +111,7 @@ var cases = []methodtest.Case{
 	{Name: "fedappr", Options: options{"tokens": 2, "lambda_a": 0, "lambda_r": 1, "warmup": 0}, Names: context},
 
 	{Name: "sdfed", Options: options{"init_std": 0.4, "global_tokens": 3, "local_tokens": []int{2, 5, 3}}, Names: two},
-	{Name: "sdfed", Options: options{"init_std": 0.4, "global_tokens": 3, "projector": "eq9", "svd_every": "round"},
+	{Name: "sdfed", Options: options{"init_std": 0.4, "global_tokens": 3, "projector": "eq9", "svd_every": "step"},
 		Names: two},
 
 	{Name: "zeroshot", Options: options{"template": "pets"}},

@@ -94,7 +94,7 @@ func TestFilesAreTheirTwins(t *testing.T) {
 		"fedotp-unrolled": {base: "fedotp", options: with(three, options{"iters": methodtest.UnrolledSteps,
 			"threshold": 0.0})},
 		"fedpha": {base: "fedpha", options: options{"global_tokens": 3, "local_tokens": []int{2}, "ratio": 0.5,
-			"init_std": 0.4}},
+			"init_std": 0.4, "projector": "exact-null", "svd_every": "step"}},
 		"scaffold": {base: "promptfl", with: []string{"scaffold"}, options: with(three, options{"control": "path"}),
 			train: trains(func(o *optim.Config) { o.Momentum, o.WeightDecay = 0, 0 })},
 	} {

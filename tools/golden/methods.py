@@ -89,10 +89,11 @@ def words(sentence):
     return values(9 + sum(sentence.encode()), 0.5, len(sentence.split()), W)
 
 
-def sentences(backbone, template="a photo of a {}.", changes=()):
-    """The toy's features of whole texts, one for each class, unit rows."""
+def sentences(backbone, template="a photo of a {}.", changes=(), raw=False):
+    """The toy's features of whole texts, one for each class, unit rows unless raw."""
     s = torch.stack([values(5 + sum(template.replace("{}", c).encode()), 1, W) for c in CLASSES])
-    return unit(head(torch.tanh(s), changes, backbone, 4, W))
+    features = head(torch.tanh(s), changes, backbone, 4, W)
+    return features if raw else unit(features)
 
 
 def vision(pixels, backbone, tokens=None, deep=(), prompt=None, normed=False, changes=()):

@@ -66,7 +66,7 @@ class PromptSRC(Summed, IVLP):
     def terms(self, env, p):
         o, z = self.o, self.logits(env, p)
         list_ = [t for e in o["ensemble"] for t in (self.selected if e == "imagenet-7" else [e])]
-        hand = unit(sum(sentences(env.backbone, t) for t in list_))
+        hand = unit(sum(sentences(env.backbone, t, raw=True) for t in list_))
         q0, q = (SCALE * env.x @ hand.T).log_softmax(-1), z.log_softmax(-1)
         out = {"cross entropy": F.cross_entropy(z, env.y), "text features": o["text_weight"] * F.l1_loss(self.texts(env, p), hand)}
         if o["vision_depth"]:
@@ -321,7 +321,7 @@ CASES = [
     ("prograd", [], {"tokens": 2, "lambda": 0.8, "tau": 2.0, "variant": "add"}, PLAIN),
     ("cocoop", [], {"reduce": 2}, DASSL, ALIKE),
     ("cocoop", [], {"tokens": 2, "reduce": 1}, PLAIN, ALIKE),
-    ("promptsrc", [], {**SMALL, "vision_tokens": 2}, PLAIN, {**ALIKE, **TERMS}),
+    ("promptsrc", [], {**SMALL, "vision_tokens": 2, "text_weight": 5.0, "image_weight": 2.0}, PLAIN, {**ALIKE, **TERMS}),
     ("promptsrc", [], {"tokens": 2, "depth": 1, "vision_depth": 1, "gpa_mean": 0.6, "gpa_std": 0.6, "ensemble": ["imagenet-7", PETS]}, DASSL),
     ("promptsrc", [], {"depth": 2, "vision_depth": 0, "gpa": "none"}, PLAIN),
     ("plot", [], {"n": 3, "tokens": 2}, PLAIN),

@@ -70,7 +70,7 @@ class CoOp(PromptFL):
 
 class FedPHA(Summed, Method):
     shared, private = ["global"], ["local"]
-    defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "exact-null", "projector_grad": "detach", "svd_every": "step",
+    defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "eq9", "projector_grad": "detach", "svd_every": "round",
                 "pull": "sum-per-class", "eot": "own"}
 
     def init(self, name, client):
@@ -145,8 +145,14 @@ class FedAPPR(Summed, PromptFL):
 class FedProx(Summed, Wrapper):
     defaults = {"mu": 0.5}
 
+    def proximal(self, env, p):
+        return self.o["mu"] / 2 * sum((p[n] - env.received[n]).pow(2).sum() for n in self.shared)
+
+    def loss(self, env, p): # that of appr has parts that are no terms
+        return self.inner.loss(env, p) + self.proximal(env, p)
+
     def terms(self, env, p):
-        return {**self.inner.terms(env, p), "proximal": self.o["mu"] / 2 * sum((p[n] - env.received[n]).pow(2).sum() for n in self.shared)}
+        return {**self.inner.terms(env, p), "proximal": self.proximal(env, p)}
 
 
 METHODS = {"zeroshot": ZeroShot, "promptfl": PromptFL, "coop": CoOp, "fedpha": FedPHA, "fedappr": FedAPPR}
@@ -161,12 +167,13 @@ CASES = [
     ("coop", [], {"tokens": 3}, {**PLAIN, "epochs": 2}),
     ("coop", [], {"tokens": 2, "position": "front"}, DASSL),
     ("fedpha", [], {**PHA, "projector": "eq9"}, PLAIN),
-    ("fedpha", [], {**PHA, "projector": "eq9", "ratio": 0.8, "eot": "longest"}, DASSL),
+    ("fedpha", [], {**PHA, "projector": "eq9", "ratio": 0.8, "eot": "longest", "svd_every": "step"}, DASSL),
     ("fedpha", [], {**PHA, "projector": "alg1"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "code"}, PLAIN),
-    ("fedpha", [], {**PHA, "projector": "code", "projector_grad": "through", "pull": "mean", "eot": "longest"}, DASSL),
+    ("fedpha", [], {**PHA, "projector": "code", "projector_grad": "through", "pull": "mean", "eot": "longest",
+                    "svd_every": "step"}, DASSL),
     ("fedpha", [], PHA, PLAIN),
-    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through"}, PLAIN),
+    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through", "svd_every": "step"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "svd_every": "round", "alpha": 1.7}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "ratio": 0.2, "local_tokens": [3], "alpha": 0.3}, PLAIN),
     ("fedappr", [], APPR, PLAIN),

@@ -199,7 +199,7 @@ class GGTPC(Wrapper):
 
 WRAPPERS = {"ggtpc": GGTPC}
 ALIKE = {"alike": True, "sizes": [13, 9, 10]}
-PHA = {"global_tokens": 3, "local_tokens": [2, 4, 3], "ratio": 0.5, "projector": "exact-null"}
+PHA = {"global_tokens": 3, "local_tokens": [2, 4, 3], "ratio": 0.5, "projector": "exact-null", "svd_every": "step"}
 CASES = [
     ("promptfl", ["ggtpc"], {"tokens": 2, "min_count": 1}, PLAIN),
     ("promptfl", ["ggtpc"], {"tokens": 2, "sampling": "class"}, PLAIN, ALIKE),

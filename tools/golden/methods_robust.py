@@ -77,7 +77,7 @@ class DP(Server):
 WRAPPERS = {"robust": Robust, "dp": DP}
 QUIET = {"noise": 0.0, "clip": 0.02}
 T = {"tokens": 2}
-PHA = {"global_tokens": 2, "local_tokens": [2, 3], "ratio": 0.5, "projector": "exact-null"}
+PHA = {"global_tokens": 2, "local_tokens": [2, 3], "ratio": 0.5, "projector": "exact-null", "svd_every": "step"}
 ALIKE = {"alike": True}
 CASES = [
     ("promptfl", ["robust"], T, PLAIN),

@@ -8,7 +8,7 @@ TERMS = {"terms": True}
 CASES = [(*c, TERMS) for c in [
     ("fedpha", [], {**PHA, "projector": "exact-null"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "eq9", "alpha": 0.3, "pull": "mean"}, DASSL),
-    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through"}, PLAIN),
+    ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through", "svd_every": "step"}, PLAIN),
     ("fedappr", [], {**APPR, "warmup": 0}, DASSL),
     ("fedappr", [], {**APPR, "warmup": 1}, PLAIN),
     ("coop", ["fedproto"], {**T, "lambda": 2.0}, {**PLAIN, "epochs": 2}),

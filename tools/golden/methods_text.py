@@ -8,7 +8,7 @@ from methods_first import FedAPPR, FedPHA, PromptFL
 
 
 class SDFed(FedPHA):
-    defaults = {**FedPHA.defaults, "ratio": 0.6, "alpha": 0.8, "global_tokens": 8, "local_tokens": [8]}
+    defaults = {**FedPHA.defaults, "ratio": 0.6, "alpha": 0.8, "global_tokens": 8, "local_tokens": [8], "projector": "def1"}
 
 
 class FedPGP(Method):
@@ -158,7 +158,7 @@ APPR = {"lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "warmup": 0}
 FEW = {"alike": True, "sizes": [2, 3, 6]}
 CASES = [
     ("sdfed", [], PHA, PLAIN),
-    ("sdfed", [], {**PHA, "projector": "def1"}, PLAIN),
+    ("sdfed", [], {**PHA, "svd_every": "step"}, PLAIN),
     ("sdfed", [], {**PHA, "projector": "eq9", "svd_every": "round"}, DASSL),
     ("fedpgp", [], PGP, PLAIN),
     ("fedpgp", [], {**PGP, "positive": "code", "mu": 0.5, "temp": 0.2}, DASSL),
@@ -177,5 +177,5 @@ CASES = [
     ("fedpha", ["fedopt", "appr"], {**PHA, **APPR, "projector": "exact-null", "kind": "momentum", "disc_steps": 2}, PLAIN),
     ("promptfl", ["appr", "scaffold"], {**APPR, "tokens": 2, "view": "base"}, PLAIN),
     ("pfeddc", ["appr"], {**APPR, "text_tokens": 2, "vision_tokens": 1, "attention": "text"}, PLAIN, {"sizes": [1, 3, 2]}),
-    ("sdfed", ["appr", "fedprox"], {**PHA, **APPR, "mu": 0.3, "lambda_a": 0.0}, PLAIN),
+    ("sdfed", ["appr", "fedprox"], {**PHA, **APPR, "projector": "exact-null", "mu": 0.3, "lambda_a": 0.0}, PLAIN),
 ]

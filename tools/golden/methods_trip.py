@@ -68,7 +68,7 @@ class TRIP(Summed, Method):
         z = self.scores(env, p["experts"], self.o["capacity"])
         out = {"cross entropy": F.cross_entropy(z, env.y)}
         if self.o["alpha"]:
-            t = [sentences(env.backbone, t) for t in self.o["templates"]] or [sentences(env.backbone)]
+            t = [sentences(env.backbone, t, raw=True) for t in self.o["templates"]] or [sentences(env.backbone)]
             q = (SCALE * env.x @ unit(sum(t)).T).softmax(1)
             out["distillation"] = self.o["alpha"] * F.cross_entropy(z, q)
         return out

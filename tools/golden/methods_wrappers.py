@@ -204,7 +204,7 @@ class FedProto(Summed, Wrapper):
 
 WRAPPERS = {"scaffold": SCAFFOLD, "feddyn": FedDyn, "fedopt": FedOpt, "fedntd": FedNTD, "moon": MOON, "fedproto": FedProto}
 TWO = {**PLAIN, "epochs": 2}
-PHA = {"global_tokens": 2, "local_tokens": [2, 3], "ratio": 0.5, "projector": "exact-null"}
+PHA = {"global_tokens": 2, "local_tokens": [2, 3], "ratio": 0.5, "projector": "exact-null", "svd_every": "step"}
 APPR = {"tokens": 2, "lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "warmup": 0}
 OTP = {"tokens": 2, "iters": 20}
 T = {"tokens": 2}

@@ -589,7 +589,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 }
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
-// the features of its texts; of several templates, the unit mean of their unit features.
+// the features of its texts; of several templates, the unit mean of their unit features, or with Raw of those before.
 func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
 	if len(of.Templates) == 0 {
 		of.Templates = []string{c.e.Template}
@@ -623,13 +623,13 @@ func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tenso
 		if err != nil {
 			return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 		}
+		if len(of.Templates) > 1 && !of.Raw {
+			one = one.L2Normalize()
+		}
 		if k == 0 {
 			n = one
 		} else {
-			if k == 1 {
-				n = n.L2Normalize()
-			}
-			n = n.Add(one.L2Normalize())
+			n = n.Add(one)
 		}
 	}
 	// The texts are constants, but ONNX Runtime runs no graph without an input. Without optimisation it does not

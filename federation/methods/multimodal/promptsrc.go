@@ -28,8 +28,8 @@ import (
 //     the public code's; the paper's text has the student's first;
 //   - the paper takes the Gaussian mean over epochs of one training, with (mu, sigma) of (15, 1) for 20 epochs, which
 //     gpa_mean 0.75 and gpa_std 0.05 are; here it is over rounds, on the server (gpa: rounds), or absent (none);
-//   - h_c is the unit mean of the unit features of all templates, the code's of 60 without making them unit; here the
-//     templates are those of option ensemble and data.template.
+//   - h_c is the unit mean of the features of all templates, which are not made unit before, as in the code; its 60
+//     templates are those of option ensemble and data.template here.
 type PromptSRC struct {
 	method.FedAvg
 	prompts.Deep `config:",squash"`
@@ -63,7 +63,7 @@ func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(
 
 func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
-	hand := s.Texts(prompts.Ensemble(m.Ensemble)...)
+	hand := s.RawTexts(prompts.Ensemble(m.Ensemble)...)
 	add := func(name string, weight float64, of func() graph.Node) {
 		if weight > 0 {
 			loss = loss.Add(s.Term(name, of().MulScalar(weight)))

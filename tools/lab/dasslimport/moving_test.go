@@ -63,7 +63,7 @@ func TestImport(t *testing.T) {
 				"train.optimizer_state": "fresh", "eval.last": 5},
 			map[string]any{"global_tokens": 16, "local_tokens": []any{16}, "alpha": 1, "ratio": 0.8,
 				"projector":      "code",
-				"projector_grad": "through", "pull": "mean"},
+				"projector_grad": "through", "pull": "mean", "svd_every": "step"},
 			[]string{"office31.yaml:19 INPUT.TRANSFORMS", "INPUT.INTERPOLATION", "INPUT.PIXEL_STD",
 				"TRAINER.GL_SVDMSE.PREC"}},
 		{[]string{"coop.sh", "coop.yaml"}, []string{"data.views=4"},

@@ -180,7 +180,7 @@ type trainer struct {
 
 var (
 	fedpha = []line{{key: "options.projector", is: "code"}, {key: "options.projector_grad", is: "through"},
-		{key: "options.pull", is: "mean"}}
+		{key: "options.pull", is: "mean"}, {key: "options.svd_every", is: "step"}}
 	trainers = map[string]trainer{
 		"PROMPTFL":  {method: "promptfl"},
 		"PromptFL":  {method: "promptfl"},

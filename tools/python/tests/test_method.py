@@ -24,7 +24,8 @@ TWINS = {
     "fedprox": {"method": "promptfl", "with": ["fedprox"], "options": {**THREE, "mu": 2}},
     "fedotp": {"method": "fedotp", "options": THREE},
     "fedotp-unrolled": {"method": "fedotp", "options": {**THREE, "iters": 8, "threshold": 0}},
-    "fedpha": {"method": "fedpha", "options": {"global_tokens": 3, "local_tokens": [2], "ratio": 0.5, "init_std": 0.4}},
+    "fedpha": {"method": "fedpha", "options": {"global_tokens": 3, "local_tokens": [2], "ratio": 0.5, "init_std": 0.4,
+                                                "projector": "exact-null", "svd_every": "step"}},
     "scaffold": {"method": "promptfl", "with": ["scaffold"], "options": {**THREE, "control": "path"}},
     "kgcoop": {"method": "kgcoop", "options": {**THREE, "lambda": 8, "words": ""}},
 }

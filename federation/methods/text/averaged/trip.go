@@ -22,7 +22,8 @@ import (
 //	P(x) = Σ_e π_e(x) P_e, z_c = s f(x)·t_c(P(x)), π(x) = routing(X, K, capacity), K [E,v] fixed random keys,
 //
 // (package routing), so that the text tower runs over all classes for every image, in training too. With
-// q = softmax(s f(x)·t'_c), t' the mean of the templates' class features, the loss is
+// q = softmax(s f(x)·t'_c), t' the unit mean of the templates' class features, which are not made unit before, the
+// loss is
 //
 //	CE(z, y) - alpha mean_x Σ_c q_c log softmax(z)_c.
 //
@@ -36,7 +37,6 @@ import (
 //     Beta(beta, beta) at (r+1/2)/(R+1), R rounds, in which the first prompts count as round 0's do; ema has a moving
 //     average of a given decay in its place. Clients train from the prompts themselves. All clients are tested with the
 //     same mean, which the server also sends;
-//   - the code takes the mean of features of the teacher before they are made unit; here each is a unit row;
 //   - keys are drawn by the server and sent in every round: orthogonal unit rows, or numbers from a normal or a uniform
 //     distribution. The code also allows keys that are all 0 or all 1, and so equal; there is no such option here.
 //
@@ -134,7 +134,7 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Alpha == 0 {
 		return loss
 	}
-	q := s.Image().MatMulT(s.Texts(prompts.Ensemble(m.Templates)...)).MulScalar(s.Task().Scale).Softmax(-1)
+	q := s.Image().MatMulT(s.RawTexts(prompts.Ensemble(m.Templates)...)).MulScalar(s.Task().Scale).Softmax(-1)
 	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
 }
 

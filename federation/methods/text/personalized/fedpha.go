@@ -23,12 +23,11 @@ import (
 //     reduced SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of
 //     the w directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the
 //     coordinate axes, so that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8
-//     the subspaces kept for two unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore
-//     exact-null, which removes the prompt's own directions and nothing else, and is what eq. 8-10 say the projection
-//     is for;
+//     the subspaces kept for two unrelated prompts overlap by 0.90, by chance it were 0.20). exact-null is ours: it
+//     removes the prompt's own directions and nothing else, which is what eq. 8-10 say the projection is for;
 //   - projector_grad: detach, or through as in the code (the paper is silent);
-//   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
-//     projector is a constant, also with projector_grad: through;
+//   - svd_every: round as section 4.2 and table 3 have it, epoch as the e of algorithm 1 and eq. 4, or step as the code
+//     does; between two decompositions the projector is a constant, also with projector_grad: through;
 //   - pull: sum-per-class is eq. 11 for each class, averaged over classes; mean is the code's mean over all elements;
 //   - eq. 12 is for each class, averaged over classes, as in the code;
 //   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
@@ -39,10 +38,10 @@ type FedPHA struct {
 	Local         []int   `config:"local_tokens" in:"1..tokens" help:"length of the private prompt, or one a client"`
 	Ratio         float64 `config:"ratio" in:"0<..1" help:"rho of eq. 9, share of directions that are removed"`
 	Alpha         float64 `config:"alpha" in:"-1e9.." help:"alpha of eq. 12, margin of the push term"`
-	Projector     string  `config:"projector" in:"exact-null|eq9|alg1|def1|code" help:"what the projection keeps"`
+	Projector     string  `config:"projector" in:"eq9|alg1|def1|exact-null|code" help:"what the projection keeps"`
 	ProjectorGrad string  `config:"projector_grad" in:"detach|through" help:"gradient of the projector"`
 
-	SVDEvery method.Frequency `config:"svd_every" in:"step|epoch|round" help:"how often the projector is computed"`
+	SVDEvery method.Frequency `config:"svd_every" in:"round|epoch|step" help:"how often the projector is computed"`
 
 	Pull string  `config:"pull" in:"sum-per-class|mean" help:"reduction of the pull term: sum-per-class or mean"`
 	EOT  string  `config:"eot" in:"own|longest" help:"position of the end of text: own (of each prompt) or longest"`
@@ -53,8 +52,8 @@ var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA",
 	Paper:   "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025",
 	Default: fedPHA}
 
-var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
-	ProjectorGrad: "detach", SVDEvery: method.EveryStep, Pull: "sum-per-class", EOT: "own", Std: 0.02}
+var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.Eq9,
+	ProjectorGrad: "detach", SVDEvery: method.EveryRound, Pull: "sum-per-class", EOT: "own", Std: 0.02}
 
 func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{

@@ -39,10 +39,15 @@ type Robust struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
 
-	Kind      string  `config:"kind" in:"median|trimmed-mean|krum|multi-krum|geometric-median|norm-clip" help:"rule"`
+	Kind      string  `config:"kind" in:"median|trimmed-mean|krum|multi-krum|geometric-median|norm-clip"`
 	Trim      float64 `config:"trim" in:"0..0.499" help:"share of values that trimmed-mean drops at each end"`
 	Attackers int     `config:"attackers" in:"0..steps" help:"f, attackers per round that krums tolerate"`
 	Clip      float64 `config:"clip" in:"0.." help:"largest norm of an update under norm-clip; 0: no clipping"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (Robust) LongHelp() map[string]string {
+	return map[string]string{"kind": "rule; medians and trimmed-mean count every client once, whatever weighting is"}
 }
 
 var robustDef = layer.Def{Name: "robust", Title: "robust aggregation",
