@@ -181,20 +181,7 @@ func parse(path string, text []byte) (parsed, error) {
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
-	for _, key := range experiment.RemovedKeys() {
-		dropPresent(f.keys, key, key)
-	}
 	return f, nil
-}
-
-// dropPresent drops a removed key from a file where its value is what every run does now; path is the key below m.
-func dropPresent(m map[string]any, path, key string) {
-	first, rest, deeper := strings.Cut(path, ".")
-	if section, ok := m[first].(map[string]any); ok && deeper {
-		dropPresent(section, rest, key)
-	} else if value, ok := m[first]; ok && !deeper && experiment.CheckFormer(key, value) == nil {
-		delete(m, first)
-	}
 }
 
 // unknown returns an error about the first key that a struct does not have.
@@ -234,9 +221,6 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 }
 
 func unknownKey(at, key string, fields map[string]reflect.Type, root reflect.Type) error {
-	if err := experiment.CheckFormer(at+key, nil); err != nil {
-		return err
-	}
 	here := slices.Sorted(maps.Keys(fields))
 	if similar := configtags.Similar(at+key, leaves("", root)); len(similar) > 0 {
 		return fmt.Errorf("unknown key %s: did you mean %s?", at+key, configtags.Alternatives(similar))

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
-	"promptfed/federation/pretrain"
 )
 
 const text = `
@@ -65,25 +64,6 @@ func TestWholeMap(t *testing.T) {
 	}
 }
 
-// The configuration of an earlier release lists removed keys: the value of what every run does now is accepted.
-func TestRemovedKeys(t *testing.T) {
-	c, err := Load(file(t, "runtime: {encode: false, inter_threads: 1, threads: 2}\nsynthetic: {views: 1}"), nil)
-	if err != nil || c.Runtime.Threads != 2 {
-		t.Errorf("%+v, %v", c.Runtime, err)
-	}
-	p := pretrain.Defaults()
-	if err := DecodeFile(&p, file(t, "vocabulary: ''\nmerges: 9"), nil); err != nil || p.Merges != 9 {
-		t.Errorf("%+v, %v", p, err)
-	}
-	err = DecodeFile(&p, file(t, "merges: 9\nvocabulary: merges.txt"), nil)
-	datatest.WantError(t, err, "c.yaml:2", "vocabulary was removed", "bundled backbones", "set merges for their number")
-	err = DecodeFile(&p, file(t, "merges: 9"), []string{"vocabulary=merges.txt"})
-	datatest.WantError(t, err, "vocabulary was removed")
-	t.Setenv("PROMPTFED_RUNTIME_INTER_THREADS", "2")
-	_, err = Load(file(t, "name: x"), nil)
-	datatest.WantError(t, err, "PROMPTFED_RUNTIME_INTER_THREADS", "was removed", "runtime.threads")
-}
-
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -92,16 +72,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{"nam: x", nil, []string{"unknown key nam", "name"}},
 		{"train: {rate: 1}", nil, []string{"unknown key train.rate", "lr"}},
-		{"exam: {sets: [dtd]}", nil, []string{"exam", "now called eval.sets"}},
-		{"data: {drawn: {train: 3}}", nil, []string{"data.drawn is now called data.generator"}},
-		{"synthetic: {drawn: {train: 3}}", nil, []string{"synthetic.drawn is now called synthetic.generator"}},
 		{"backbones: [{image: a, model: b}]", nil, []string{"backbones"}},
 		{"name: {image: [a]}", nil, []string{"name"}},
-		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
-		{"eval: {tensorboard: true}", nil, []string{"eval.tensorboard was removed", "--track tensorboard"}},
-		{"runtime: {encode: true}", nil, []string{"c.yaml:1", "runtime.encode was removed", "serve and join"}},
-		{"name: x", []string{"synthetic.shots=3"}, []string{"--set synthetic.shots=3", "was removed", "no effect"}},
-		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},
 		{"a: [", nil, []string{"c.yaml"}},

@@ -48,11 +48,6 @@ func checkEnvironment() error {
 			return fmt.Errorf("environment variable %s: options cannot be set by variables; use --set options.%s=VALUE",
 				name, strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
-		for _, key := range experiment.RemovedKeys() {
-			if name == variable(key) {
-				return fmt.Errorf("environment variable %s: %w", name, experiment.CheckFormer(key, nil))
-			}
-		}
 		say := "docs/configuration.md lists the keys"
 		if similar := configtags.Similar(own, known); len(similar) > 0 {
 			say = "did you mean " + prefix + configtags.Alternatives(similar) + "?"

@@ -175,9 +175,6 @@ func (c *PaperTable) check(axes []Axis) error {
 	}
 	axis := func(key, name string, also ...string) error {
 		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
-			if err := metrics.CheckRenamed(name); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
 			return fmt.Errorf("%s: unknown axis %q: %s", key, name, configtags.Suggest(name, list, ""))
 		}
 		return nil

@@ -362,8 +362,6 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {rows: [a, domain], columns: [metric], metrics: [last, f1]}", SweepOptions{},
 			[]string{"axes domain and metric", "no number for both"}},
 		{in(axis, "") + "card: {metric: accuraci}", SweepOptions{}, []string{"card.metric", "docs/evaluation.md"}},
-		{in(axis, "") + "card: {metric: 'exam:new'}", SweepOptions{}, []string{"card.metric", "now called set:new"}},
-		{in(axis, "") + "card: {rows: [exam]}", SweepOptions{}, []string{"card.rows", "now called set"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "unknown metric"}},
 		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column or both"}},
 		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default",

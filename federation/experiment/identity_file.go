@@ -20,8 +20,7 @@ func (id Identity) Write(dir string) error {
 // maxIdentity is the size of the largest IdentityFile that is read, in bytes.
 const maxIdentity = 8 << 20
 
-// ReadIdentity reads the identity of a run folder; an error that is fs.ErrNotExist says that it has none. Keys that
-// were renamed since the file was written have their present names.
+// ReadIdentity reads the identity of a run folder; an error that is fs.ErrNotExist says that it has none.
 func ReadIdentity(dir string) (Identity, error) {
 	var id Identity
 	path := filepath.Join(dir, IdentityFile)
@@ -36,7 +35,6 @@ func ReadIdentity(dir string) (Identity, error) {
 		return Identity{}, fmt.Errorf("%s has version %d, this program reads version %d: run the experiment again",
 			path, id.Version, identityVersion)
 	}
-	id.rename()
 	id.hash()
 	return id, nil
 }

@@ -113,11 +113,6 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				if err := readable(k); err != nil {
 					return err
 				}
-				if former, err := checkFormer(key, k, v); err != nil {
-					return err
-				} else if former {
-					continue
-				}
 				if !slices.Contains(stack[i].OptionNames(), k) {
 					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
 						list(stack[i].OptionNames()))
@@ -148,18 +143,9 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			own[takers[0]][key] = options[key]
 		case 0:
 			var known, offered []string
-			former := false
 			for _, e := range stack {
-				was, err := checkFormer(e.Name, key, options[key])
-				if err != nil {
-					return err
-				}
-				former = former || was
 				offered = append(offered, e.OptionNames()...)
 				known = append(known, e.Name+": "+list(e.OptionNames()))
-			}
-			if former {
-				continue
 			}
 			if similar := configtags.Similar(key, offered); len(similar) > 0 {
 				return fmt.Errorf("options.%s: unknown; did you mean %s?", key, configtags.Alternatives(similar))

@@ -80,9 +80,6 @@ func ParseName(full string) (Name, error) {
 	switch {
 	case !ok, n.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
 		d.Argument == PercentPlaceholder && number != nil, DescribeWindow(n.Window) == "", given && window == First:
-		if err := CheckRenamed(text); err != nil {
-			return n, fmt.Errorf("metric %q: %w", full, err)
-		}
 		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
 			"docs/evaluation.md lists all metrics"))
 	}
@@ -97,13 +94,4 @@ func Names() []string {
 		out = append(out, d.Form())
 	}
 	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
-}
-
-// CheckRenamed returns an error with the present name of a metric or an axis whose former name begins with exam; nil of
-// all others.
-func CheckRenamed(name string) error {
-	if now, ok := strings.CutPrefix(name, "exam"); ok && (now == "" || now == "-mean" || now[0] == ':') {
-		return fmt.Errorf("%s is now called set%s", name, now)
-	}
-	return nil
 }

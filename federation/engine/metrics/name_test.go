@@ -47,13 +47,4 @@ func TestParseName(t *testing.T) {
 			t.Errorf("%s: %+v, %v", full, n, err)
 		}
 	}
-	for former, now := range map[string]string{"exam": "set", "exam-mean": "set-mean", "exam:x": "set:x"} {
-		if _, err := ParseName(former); err == nil ||
-			err.Error() != `metric "`+former+`": `+former+" is now called "+now {
-			t.Error(err)
-		}
-	}
-	if err := CheckRenamed("example"); err != nil {
-		t.Error(err)
-	}
 }

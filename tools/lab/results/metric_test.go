@@ -157,9 +157,6 @@ func TestMetricNames(t *testing.T) {
 			t.Errorf("%q: %+v, %v", name, m, err)
 		}
 	}
-	if _, err := ParseMetric("global/exam:new"); err == nil || !strings.Contains(err.Error(), "now called set:new") {
-		t.Errorf("an old name: %v", err)
-	}
 	for _, c := range []struct{ name, in, want string }{{"last10", "domain:Art", "domain:Art@last10"},
 		{"last", "domain:Art", "domain:Art"}, {"bytes", "domain:Art", "domain:Art"}, {"best", "seconds", "seconds"}} {
 		q, arg, _ := strings.Cut(c.in, ":")

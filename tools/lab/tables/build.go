@@ -78,9 +78,6 @@ func (b *builder) readAxes() error {
 		case EvaluationAxis:
 			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
-			if err := metrics.CheckRenamed(name); err != nil {
-				return fmt.Errorf("axis %w", err)
-			}
 			return fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(append(b.axes, DomainAxis,
 				SetAxis, MetricAxis, EvaluationAxis), ", "))
 		}

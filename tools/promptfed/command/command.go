@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"promptfed/federation/configtags"
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/inspect"
@@ -56,8 +58,20 @@ func Root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
 	outputs := report.Outputs()
 	other := machines(outputs)
 	root.AddCommand(slices.Concat(run.Commands(outputs, other), other.Commands, inspect.Commands(),
-		report.Commands(), removedCommands())...)
+		report.Commands())...)
 	complete(root)
 	describe(root)
 	return cli.Chooses(root)
+}
+
+// flagError marks the error of a flag as wrong usage.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return cli.Usage(err)
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return cli.Usagef("%w: %s", err, configtags.Suggest("--"+unknown.GetSpecifiedName(), known,
+		c.CommandPath()+" --help lists all"))
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -108,5 +109,17 @@ func TestJSONTakesNoFile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
+	}
+}
+
+// An unknown flag is wrong usage, and so is any other error of flags.
+func TestFlagError(t *testing.T) {
+	r := Root(distributed.Machines)
+	if err := flagError(r, r.Flags().Parse([]string{"--creds"})); !cli.IsUsage(err) ||
+		!strings.Contains(err.Error(), "unknown flag") {
+		t.Error(err)
+	}
+	if err := flagError(r, errors.New("x")); !cli.IsUsage(err) || err.Error() != "x" {
+		t.Error(err)
 	}
 }
