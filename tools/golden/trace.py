@@ -73,8 +73,9 @@ class Text:
         return F.normalize(torch.stack([self.sequence(torch.cat([e[self.start], ctx, e[ids], e[[0] * after]])) for ids in self.tokens]), dim=-1)
 
     def sentences(self, template=None):
+        """Features before they are unit."""
         ids = self.hand if template is None else self.templates[template]
-        return F.normalize(torch.stack([self.sequence(self.embedding[i]) for i in ids]), dim=-1)
+        return torch.stack([self.sequence(self.embedding[i]) for i in ids])
 
 
 class Method:
@@ -131,8 +132,7 @@ class FedPHA(Method):
             self.check("projector", projector(p["global"].detach(), o["projector"], o["ratio"]), e.step + "draw/projector")
         tg, tl, tp = self.read(e, p["global"]), self.read(e, p["local"]), self.read(e, p["local"] @ q)
         pull = ((tl - tp) ** 2).mean() if o["pull"] == "mean" else ((tl - tp) ** 2).sum(-1).mean()
-        push = (torch.relu(o["alpha"] - (tl - tg).norm()) if o["push"] == "scalar"
-                else torch.relu(o["alpha"] - (tl - tg).norm(dim=-1)).mean())
+        push = torch.relu(o["alpha"] - (tl - tg).norm(dim=-1)).mean()
         fit = lambda x: F.cross_entropy(e.scale * e.image @ x.T, e.label)
         return fit(tl) + fit(tg) + pull + push
 
