@@ -61,9 +61,9 @@ const (
 	minConnections     = 2                      // likewise, if the process may open few files
 	minUnauthenticated = 32                     // unauthenticated connections
 	maxUnauthenticated = 256
-	handshakeBurst     = 1024 // handshakes at once
-	handshakesPerWatch = 50   // and on average: 200 a second
-	reserved           = 80   // files that a run opens besides connections: checkpoints, records, certificates, ...
+	handshakeBurst     = 256 // handshakes at once, in a run of few clients
+	handshakesPerWatch = 50  // and on average: 200 a second
+	reserved           = 80  // files that a run opens besides connections: checkpoints, records, certificates, ...
 )
 
 // evictPause is how long the listener accepts nothing after it evicted a connection. A connection therefore has at
@@ -109,9 +109,10 @@ func Open(e Options) (*Listener, error) {
 
 // newListener returns a Listener that accepts nothing yet.
 func newListener(e Options) (*Listener, error) {
-	l := &Listener{options: e, ready: make(chan *tls.Conn), turns: make(chan struct{}, handshakeBurst),
+	burst := max(handshakeBurst, minConnections*e.Clients) // all clients connect at the start
+	l := &Listener{options: e, ready: make(chan *tls.Conn), turns: make(chan struct{}, burst),
 		connections: map[*Conn]bool{}, allowances: map[string]*allowance{}}
-	l.giveTurns(handshakeBurst)
+	l.giveTurns(burst)
 	conf, err := e.Identity.ServerTLS()
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (l *Listener) evict(user string, limit int) bool {
 	return true
 }
 
-// giveTurns permits n more handshakes, of which at most handshakeBurst are saved.
+// giveTurns permits n more handshakes, of which turns saves a limited number.
 func (l *Listener) giveTurns(n int) {
 	for range n {
 		select {

@@ -524,7 +524,7 @@ func TestHandshakes(t *testing.T) {
 		}
 		conf := clientTLS(t, identity(t, dir, "client-0"), "client-0")
 		var slow []int
-		for k := 1; k <= 1150; k++ {
+		for k := 1; k <= 400; k++ {
 			began := time.Now()
 			c, err := dial(t, l, conf, "127.0.0.1")
 			if err != nil {
@@ -535,7 +535,7 @@ func TestHandshakes(t *testing.T) {
 				slow = append(slow, k)
 			}
 		}
-		if want := []int{1025, 1075, 1125}; !slices.Equal(slow, want) {
+		if want := []int{257, 307, 357}; !slices.Equal(slow, want) {
 			t.Errorf("handshakes %v wait, want %v", slow, want)
 		}
 	})
