@@ -33,7 +33,6 @@ var badFiles = map[string]string{
 	"tab.yaml":     "name: x\n\tmethod: coop\n",
 	"list.yaml":    "- name: x\n",
 	"nested.yaml":  "train: 3\n",
-	"old.yaml":     "exam: {sets: [dtd]}\n",
 	"counts.yaml":  "counts: {}\n",
 	"sweep.yaml":   good + "sweep:\n  axes:\n    - {name: batch, key: train.batch, values: [2, 4]}\n",
 	"axis.yaml":    good + "sweep:\n  axes:\n    - {name: seed, key: seed, values: [2, 4]}\n",
