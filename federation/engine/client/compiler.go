@@ -589,7 +589,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 }
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
-// the features of its texts; of several templates, the unit mean of their unit features, or with Raw of those before.
+// the features of its texts; of several templates, the unit mean of their features, which are unit unless Raw.
 func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
 	if len(of.Templates) == 0 {
 		of.Templates = []string{c.e.Template}

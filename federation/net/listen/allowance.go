@@ -70,7 +70,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	c.allowance.Load().spend(n)
-	if n > 0 && !c.begun {
+	if err == nil && !c.begun {
 		err = c.awaitTurn()
 	}
 	return n, err

@@ -39,7 +39,7 @@ type Listener struct {
 	each            int // the most connections of one user
 	conf            atomic.Pointer[tls.Config]
 	ready           chan *tls.Conn // connections after their handshake
-	turns           chan struct{}  // each for a handshake
+	turns           chan struct{}  // permits of one handshake each
 	stopped         context.Context
 	stop            context.CancelFunc
 

@@ -39,7 +39,7 @@ type FedPHA struct {
 	Ratio         float64 `config:"ratio" in:"0<..1" help:"rho of eq. 9, share of directions that are removed"`
 	Alpha         float64 `config:"alpha" in:"-1e9.." help:"alpha of eq. 12, margin of the push term"`
 	Projector     string  `config:"projector" in:"eq9|alg1|def1|exact-null|code" help:"what the projection keeps"`
-	ProjectorGrad string  `config:"projector_grad" in:"detach|through" help:"gradient of the projector"`
+	ProjectorGrad string  `config:"projector_grad" in:"detach|through" help:"gradient of the projector, where computed"`
 
 	SVDEvery method.Frequency `config:"svd_every" in:"round|epoch|step" help:"how often the projector is computed"`
 

@@ -29,9 +29,9 @@ import (
 //   - a client starts every round from the average;
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the base method's are (view: base);
-//   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator. The server sends the one that it
-//     drew from the first round on and trains it after the first round with it, which therefore has an untrained one,
-//     although section 3.3.3 wants the warm-up to avoid that;
+//   - "t > T0" counts rounds from 1: clients use no discriminator in the first T0 rounds. The server sends it in all
+//     rounds and trains it first at the end of round T0+1. Clients use an untrained one in that round, although section
+//     3.3.3 wants the warm-up to prevent this;
 //   - the pool keeps all past averages.
 //
 // Several shared prompts count as one, token after token. The pool takes the average as the layers inside make it, so a

@@ -47,7 +47,8 @@ type Robust struct {
 
 // LongHelp implements configtags.LongHelp.
 func (Robust) LongHelp() map[string]string {
-	return map[string]string{"kind": "rule; medians and trimmed-mean count every client once, whatever weighting is"}
+	return map[string]string{"kind": "rule (medians and trimmed-mean count every client once, also with weighting: " +
+		"examples)"}
 }
 
 var robustDef = layer.Def{Name: "robust", Title: "robust aggregation",
