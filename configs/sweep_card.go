@@ -47,8 +47,31 @@ type PaperTable struct {
 	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty"`
 	Figures   []Figure `config:"figures" json:"figures,omitempty" help:"what a report draws beside the table"`
 	Wrong     []string `config:"wrong" json:"wrong,omitempty"`
-	Differs   []string `config:"differs" json:"differs,omitempty"`
+	// States lists the keys of the configuration whose values are printed in the paper.
+	States  []string     `config:"states" yaml:",omitempty" json:"states,omitempty" help:"keys that the paper prints"`
+	Differs []Difference `config:"differs" yaml:",omitempty" json:"differs,omitempty"`
+	LeftOut []LeftOut    `config:"left_out" yaml:"left_out,omitempty" json:"left_out,omitempty"`
 }
+
+// Difference is one difference of a file from its paper, in sentences.
+type Difference struct {
+	Paper string   `config:"paper" json:"paper" help:"what the paper says, or that it says nothing"`
+	Here  string   `config:"here" json:"here" help:"what runs here"`
+	Why   string   `config:"why" json:"why" help:"the reason"`
+	Keys  []string `config:"keys" yaml:",omitempty" json:"keys,omitempty" help:"keys of the configuration that make it"`
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("The paper: %s Here: %s Why: %s", d.Paper, d.Here, d.Why)
+}
+
+// LeftOut is a part of a table or a figure that a file does not run.
+type LeftOut struct {
+	What string `config:"what" json:"what" help:"which part"`
+	Why  string `config:"why" json:"why" help:"the reason"`
+}
+
+func (l LeftOut) String() string { return fmt.Sprintf("Left out: %s %s", l.What, l.Why) }
 
 func (PaperTable) LongHelp() map[string]string {
 	return map[string]string{
@@ -59,7 +82,8 @@ func (PaperTable) LongHelp() map[string]string {
 			"the first one in rows",
 		"no_numbers": "why there are no numbers, such as: the figure prints none",
 		"wrong":      "known errors and contradictions of the paper, one sentence each",
-		"differs":    "where this file differs from the paper and why, one sentence each",
+		"differs":    "where this file differs from the paper",
+		"left_out":   "parts of the table or figure that do not run",
 	}
 }
 
@@ -249,6 +273,16 @@ func (c *PaperTable) check(axes []Axis) error {
 			if err := axis(at+k.key, k.name, also...); err != nil {
 				return err
 			}
+		}
+	}
+	for i, d := range c.Differs {
+		if d.Paper == "" || d.Here == "" || d.Why == "" {
+			return fmt.Errorf("card.differs: entry %d: paper, here and why may not be empty", i+1)
+		}
+	}
+	for i, l := range c.LeftOut {
+		if l.What == "" || l.Why == "" {
+			return fmt.Errorf("card.left_out: entry %d: what and why may not be empty", i+1)
 		}
 	}
 	if err := c.Views.check(axes, axis); err != nil {

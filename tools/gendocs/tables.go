@@ -29,7 +29,12 @@ func tables(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	papers, err := paperTables(root)
+	if err != nil {
+		return nil, err
+	}
 	return map[string]string{
+		"papers":           papers,
 		"methods":          methodTable(),
 		"options":          optionTables(),
 		"configuration":    keyTable(experiment.Defaults()),

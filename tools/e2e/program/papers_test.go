@@ -1,6 +1,8 @@
 package program
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,10 @@ import (
 	"testing"
 
 	"promptfed/configs"
+	"promptfed/federation/configtags"
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 )
 
 // papers are the files of configs/papers, one for each table and figure: sweeps, and tables of data-set sizes.
@@ -98,9 +104,8 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// Every run of FedPHA and SDFed in the file of a paper names its projector, because the default of the program differs
-// from the papers'. Beside other methods both projectors run, with their own labels, and printed numbers belong to the
-// paper's projector.
+// Every run of FedPHA and SDFed in the file of a paper names its projector. Beside other methods both projectors run,
+// with their own labels, and printed numbers belong to the paper's projector.
 func TestPapersRunBothProjectors(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -123,6 +128,117 @@ func TestPapersRunBothProjectors(t *testing.T) {
 		if others && len(labels) > 0 && (len(labels) != 2 || labels["exact-null"] == nil) {
 			t.Errorf("%s: methods with projectors %v; want the paper's and exact-null", path, labels)
 		}
+	}
+}
+
+// paperSubject are keys that a file of a paper sets and no paper prints: names, folders, the methods compared.
+var paperSubject = []string{"name", "seed", "method", "with", "data.root", "synthetic.root"}
+
+// Where a file of a paper leaves the defaults of the program, its card says why: the paper prints the value
+// (card.states), a note names the key (card.differs), or the sweep varies it. With -v the test lists all these keys.
+func TestPapersNameTheirSettings(t *testing.T) {
+	sweeps, _ := papers(t)
+	for _, path := range sweeps {
+		s, _ := bothForms(t, path)
+		set := map[string][]string{} // key: its values
+		for _, cell := range s.Cells {
+			if cell.Seed != s.Seeds[0] {
+				continue
+			}
+			for key, value := range changedKeys(t, cell.Config) {
+				if !slices.Contains(set[key], value) {
+					set[key] = append(set[key], value)
+				}
+			}
+		}
+		noted := map[string]bool{}
+		for _, d := range s.Card.Differs {
+			for _, key := range d.Keys {
+				noted[key] = true
+				checkKey(t, path, key)
+			}
+		}
+		for _, key := range s.Card.States {
+			checkKey(t, path, key)
+			if noted[key] {
+				t.Errorf("%s: card.states has %s, which a note names too", path, key)
+			}
+		}
+		var listed strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(set)) {
+			by := "the paper"
+			switch {
+			case slices.Contains(paperSubject, key):
+				continue
+			case noted[key]:
+				by = "a note"
+			case slices.Contains(s.Card.States, key):
+			case slices.ContainsFunc(s.Axes, func(a configs.Axis) bool { return varies(a, key) }):
+				by = "an axis"
+			default:
+				t.Errorf("%s: %s is %v, not the default: name it in card.states if the paper prints it, else in a "+
+					"note of card.differs", path, key, set[key])
+			}
+			fmt.Fprintf(&listed, "\n  %-30s %-10s %.80s", key, by, strings.Join(set[key], " | "))
+		}
+		t.Logf("%s%s", path, listed.String())
+	}
+}
+
+// varies reports whether all points of an axis set the key and no other.
+func varies(a configs.Axis, key string) bool {
+	return !slices.ContainsFunc(a.Points, func(p configs.PointSection) bool {
+		return len(p.Set) != 1 || p.Set[key] == nil
+	})
+}
+
+// changedKeys returns the keys of a configuration that are not the default, with their values. Options of methods and
+// wrappers are options.NAME.
+func changedKeys(t *testing.T, c experiment.Config) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	d := configtags.Flatten(experiment.Defaults())
+	for key, value := range configtags.Flatten(c) {
+		if was, is := fmt.Sprint(d[key]), fmt.Sprint(value); was != is && key != "options" {
+			out[key] = is
+		}
+	}
+	plain, err := methods.Resolve(c.Method, c.With, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := methods.Resolve(c.Method, c.With, c.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addOptions(out, plain.Options, set.Options)
+	return out
+}
+
+func addOptions(out map[string]string, d, c map[string]any) {
+	for name, value := range c {
+		if below, ok := value.(map[string]any); ok {
+			plain, _ := d[name].(map[string]any)
+			addOptions(out, plain, below)
+		} else if was, is := fmt.Sprint(d[name]), fmt.Sprint(value); was != is {
+			out["options."+name] = is
+		}
+	}
+}
+
+// checkKey fails for a key of a note that neither configurations nor methods have.
+func checkKey(t *testing.T, path, key string) {
+	t.Helper()
+	if name, ok := strings.CutPrefix(key, "options."); ok {
+		if !slices.ContainsFunc(methods.Table(), func(d layer.Def) bool {
+			return slices.Contains(d.OptionNames(), name)
+		}) {
+			t.Errorf("%s: the card names %s, which no method has", path, key)
+		}
+		return
+	}
+	if _, ok := configtags.Flatten(experiment.Defaults())[key]; !ok {
+		t.Errorf("%s: the card names %s, which no configuration has", path, key)
 	}
 }
 

@@ -33,8 +33,11 @@ type Report struct {
 type Card struct {
 	Paper, Item, Title string
 	Wrong              []string // known errors in the paper's numbers, a sentence each
-	Differs            []string // differences between configuration and paper, a sentence each
+	Differs            []Difference
 }
+
+// Difference is a difference between paper and configuration, in sentences.
+type Difference struct{ Paper, Here, Why string }
 
 // Table is sortable by any of its columns.
 type Table struct {

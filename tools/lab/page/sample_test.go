@@ -36,9 +36,8 @@ func sample(rounds, clients int) page.Report {
 			"methods with one length, pathological split.",
 			Wrong: []string{"The average of the published row FedPGP does not follow from its entries.",
 				"Prompt lengths of the clients are not stated."},
-			Differs: []string{"Tiny backbones and synthetic images: the numbers show that the configuration runs, " +
-				"not " +
-				"what the paper measures."}},
+			Differs: []page.Difference{{Paper: "Five sets of photographs.", Here: "Tiny backbones, synthetic images.",
+				Why: "The numbers show that the configuration runs."}}},
 		Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"},
 			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round",
 				Unit: "s"}},

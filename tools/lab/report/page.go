@@ -22,7 +22,13 @@ func (r *Report) page() (page.Report, error) {
 	p := page.Report{Title: r.heading, Subtitle: r.subtitle, Notes: r.Notes, Environment: environment()}
 	if plan := r.plan(); plan != nil && plan.Card != nil {
 		c := plan.Card
-		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
+		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong}
+		for _, d := range c.Differs {
+			p.Card.Differs = append(p.Card.Differs, page.Difference{Paper: d.Paper, Here: d.Here, Why: d.Why})
+		}
+		for _, l := range c.LeftOut {
+			p.Card.Differs = append(p.Card.Differs, page.Difference{Paper: l.What, Here: "Left out.", Why: l.Why})
+		}
 	}
 	r.tables(&p)
 	for _, f := range r.figures {

@@ -72,8 +72,11 @@ func (b *builder) finish() {
 		for _, s := range c.Wrong {
 			t.Remarks = append(t.Remarks, "Known errors of the paper: "+s)
 		}
-		for _, s := range c.Differs {
-			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
+		for _, d := range c.Differs {
+			t.Remarks = append(t.Remarks, d.String())
+		}
+		for _, l := range c.LeftOut {
+			t.Remarks = append(t.Remarks, l.String())
 		}
 		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
 			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured in %s.",

@@ -70,7 +70,7 @@ func sweep(t *testing.T, card string) []*results.Group {
 
 const card = `{"paper":"X","item":"Table 1","rows":["method"],"columns":["data"],"metric":"last","average":"both",
 "numbers":{"by":["method","data"],"values":{"P_1":{"cat":[54.5,0.5],"dog":60,"Average":57},"F&2":{"dog":75.25}}},
-"wrong":["The mean of row 2 is off."],"differs":["Fewer rounds."]}`
+"wrong":["The mean of row 2 is off."],"differs":[{"paper":"Fifty rounds.","here":"Ten.","why":"Time."}]}`
 
 func build(t *testing.T, groups []*results.Group, l Layout) *Table {
 	t.Helper()
