@@ -22,6 +22,7 @@ const (
 	DomainAxis   = "domain"  // pseudo-axis whose labels are the domains of the data
 	SetAxis      = "set"     // pseudo-axis whose labels are evaluation sets: other classes, sets or domains
 	MetricAxis   = "metric"  // pseudo-axis whose labels are Card.Metrics
+	ClassPanel   = "class"   // panel of a figure of kind pca: one for each class
 )
 
 const (
@@ -118,7 +119,7 @@ type Figure struct {
 	Y      string `config:"y" json:"y,omitempty" help:"axis"`
 	Z      string `config:"z" json:"z,omitempty" help:"axis"`
 	Line   string `config:"line" json:"line,omitempty" help:"axis with a line for each label"`
-	Panel  string `config:"panel" json:"panel,omitempty" help:"axis with a panel for each label"`
+	Panel  string `config:"panel" json:"panel,omitempty" help:"axis with a panel for each label; for pca also class"`
 	Group  string `config:"group" json:"group,omitempty" help:"for boxes: an axis, domain or backbone"`
 }
 
@@ -261,6 +262,8 @@ func (c *PaperTable) check(axes []Axis) error {
 			switch {
 			case k.key == "group":
 				also = groups[1:]
+			case k.key == "panel" && f.Kind == "pca":
+				also = []string{ClassPanel}
 			case k.key == "x" && f.Kind == CurvesFigure:
 				if err := oneOf(at+k.key, k.name, ProgressAxes...); err != nil {
 					return err

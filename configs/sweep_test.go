@@ -253,6 +253,27 @@ func TestCardMetrics(t *testing.T) {
 	}
 }
 
+// Figures of kind pca may have a panel for each class, others may not. A note says three things.
+func TestCardPanelsAndNotes(t *testing.T) {
+	const note = "paper: Ten., here: Two., why: Time., keys: [train.rounds]"
+	with := func(lines string) string { return strings.Replace(grid, "  numbers:", lines+"\n  numbers:", 1) }
+	s := sweep(t, with("  figures: [{kind: pca, panel: class}]\n  differs: [{"+note+"}]\n  left_out: [{what: a, why: b}]"),
+		SweepOptions{})
+	if got := s.Card.Differs[0].String(); got != "The paper: Ten. Here: Two. Why: Time." {
+		t.Error(got)
+	}
+	for lines, word := range map[string]string{
+		"  figures: [{kind: curves, panel: class}]":  "unknown axis \"class\"",
+		"  differs: [{paper: Ten., here: Two.}]":     "card.differs: entry 1: paper, here and why may not be empty",
+		"  differs: [Two rounds.]":                   "card.differs",
+		"  left_out: [{what: a, why: b}, {what: a}]": "card.left_out: entry 2",
+	} {
+		if _, err := LoadSweep(file(t, with(lines)), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+}
+
 func TestCardNumbers(t *testing.T) {
 	c := sweep(t, grid, SweepOptions{Smoke: true}).Card
 	for _, n := range []struct {

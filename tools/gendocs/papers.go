@@ -20,8 +20,7 @@ var withoutFile = map[string][]configs.LeftOut{
 	"FedPHA (ICML 2025)": {{What: "Figures 1 and 2", Why: "Drawings of the method."},
 		{What: "Table 5", Why: "A list of symbols."},
 		{What: "Trainable start and end tokens (equation 1)", Why: "They are frozen here, as in the public code."}},
-	"pFedDC (arXiv 2506.21144)": {
-		{What: "Figures 1 and 2(b)", Why: "A drawing of the method, and examples of images."}},
+	"pFedDC (arXiv 2506.21144)": {{What: "Figure 1", Why: "A drawing of the method."}},
 	"SDFed (arXiv 2602.08590)": {{What: "Figures 1 and 2", Why: "Drawings of the method."},
 		{What: "Table 8", Why: "A list of symbols."}, {What: "Table 9", Why: "Settings, which Table 4 has."},
 		{What: "Trainable start and end tokens (Table 8)", Why: "Section 3.2 freezes them."},

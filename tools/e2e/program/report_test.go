@@ -148,7 +148,8 @@ const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"]
 {"kind":"curves","line":"method","panel":"x"},{"kind":"shots","x":"x","line":"method","panel":"y"},
 {"kind":"sensitivity","x":"z","metric":"worst"},{"kind":"heatmap","x":"x","y":"y","panel":"z"},
 {"kind":"scatter3","x":"x","y":"y","z":"z"},{"kind":"box","group":"x"},{"kind":"box","group":"domain"},
-{"kind":"box"},{"kind":"strips"},{"kind":"tsne"},{"kind":"pca"},{"kind":"bubbles"},{"kind":"cost"}]}`
+{"kind":"box"},{"kind":"strips"},{"kind":"tsne"},{"kind":"pca"},{"kind":"bubbles"},{"kind":"cost"},
+{"kind":"pca","panel":"class"}]}`
 
 // The report draws every kind of figure of a card. The numbers of the table are worked out by hand: of method A, x 4
 // are the cells 0 to 3 with bases 0.50 to 0.56, so 0.53, and 0.01 or 0.02 for the seed and 0.025 for the mean client:
@@ -172,7 +173,7 @@ func TestReportOfEveryKind(t *testing.T) {
 	}
 	files := []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html"}
 	for i, kind := range []string{"curves", "shots", "sensitivity", "heatmap", "scatter3", "box", "box", "box",
-		"strips", "tsne", "pca", "bubbles", "cost"} {
+		"strips", "tsne", "pca", "bubbles", "cost", "pca"} {
 		files = append(files, fmt.Sprintf("plots/%d-%s.png", i+1, kind), fmt.Sprintf("plots/%d-%s.svg", i+1, kind))
 	}
 	for _, f := range append(files, "plots/significance.svg", "plots/accuracy-bytes.svg") {
@@ -180,9 +181,14 @@ func TestReportOfEveryKind(t *testing.T) {
 			t.Errorf("%s is empty", f)
 		}
 	}
-	// 13 of the card, the accuracy against bytes and the significance, twice each
-	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 30 {
+	// 14 of the card, the accuracy against bytes and the significance, twice each
+	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 32 {
 		t.Errorf("plots %v", list)
+	}
+	for figure, each := range map[string]bool{"plots/11-pca.svg": false, "plots/14-pca.svg": true} {
+		if got := strings.Contains(string(read(t, dir, figure)), "their mean"); got != each {
+			t.Errorf("%s: a panel for each class, with the mean of its images: %v", figure, got)
+		}
 	}
 	var j results.JSON
 	if err := json.Unmarshal(read(t, dir, "report.json"), &j); err != nil {

@@ -135,7 +135,10 @@ func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 // pca maps image features with the class features before and after training, for runs that recorded them
 // (eval.embeddings).
 func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
-	out := figures.PCA{Title: f.Title}
+	out := figures.PCA{Title: f.Title, PerClass: f.Panel == configs.ClassPanel}
+	if out.PerClass {
+		f.Panel = ""
+	}
 	for _, r := range v.mapped(f) {
 		t, info, err := r.tensors(experiment.EmbeddingsFile)
 		if err != nil {
