@@ -3,12 +3,14 @@ package program
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/safetensors"
 )
 
 // promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term with nearly no effect.
@@ -63,6 +65,48 @@ func TestTermsCommand(t *testing.T) {
 	both := mustRun(t, "terms", "--rounds", "1", "--short", "--markdown", conf, conf)
 	if !strings.Contains(both, "| small | pull | all |") || strings.Contains(both, "| local |") {
 		t.Error(both)
+	}
+}
+
+// The norm of theorem 7 comes from the prompts themselves: with all images in one step of plain gradient descent, the
+// server's prompt moves by the rate times the mean gradient over clients, who hold equally many images.
+func TestTermsStationarity(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	const rate = 0.5
+	sets := []string{"--rounds", "2", "--json"}
+	for _, s := range []string{"train.batch=100000", "train.epochs=1", "train.momentum=0", "train.weight_decay=0",
+		fmt.Sprintf("train.lr=%g", rate), "partition.kind=iid", "participation=1"} {
+		sets = append(sets, "--set", s)
+	}
+	conf := filepath.Join(dir, "small.yaml")
+	var out struct {
+		Stationarity []struct {
+			Norms      []float64
+			MeanSquare float64 `json:"mean_square"`
+		}
+	}
+	text, _, code := call(append([]string{"terms", conf}, sets...)...)
+	if err := json.Unmarshal([]byte(text), &out); err != nil || code != done || len(out.Stationarity) != 1 {
+		t.Fatalf("exit %d, %v: %s", code, err, text)
+	}
+	mustRun(t, append([]string{"trace", conf, "--out", filepath.Join(dir, "trace")}, sets...)...)
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, "trace", "trace.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, square := m["init/global"], 0.0
+	for round, got := range out.Stationarity[0].Norms {
+		after := m[fmt.Sprintf("r%d/merged/global", round)]
+		step := after.Clone()
+		step.Axpy(-1, before)
+		if want := step.Norm() / rate; math.Abs(got-want) > 1e-3*want || want == 0 {
+			t.Errorf("round %d: norm %g, want %g", round+1, got, want)
+		}
+		before, square = after, square+got*got/2
+	}
+	if got := out.Stationarity[0]; len(got.Norms) != 2 || math.Abs(got.MeanSquare-square) > 1e-9 {
+		t.Errorf("%+v, want a mean square of %g", got, square)
 	}
 }
 

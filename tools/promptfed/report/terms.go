@@ -38,13 +38,13 @@ func termsCommand() *cobra.Command {
 		}
 		rows := [][]string{{"run", "term", "on", "value first", "last", "gradient first", "last", "relative first",
 			"last"}}
-		out := measuredTerms{Rounds: rounds}
+		out := measuredTerms{Rounds: rounds, Stationarity: []stationarity{}}
 		for _, path := range paths {
 			conf, err := cli.Load(path, sets)
 			if err != nil {
 				return err
 			}
-			measured, err := measureTerms(cmd.Context(), conf.Config, rounds, full)
+			measured, start, err := measureTerms(cmd.Context(), conf.Config, rounds, full)
 			if err != nil && len(paths) > 1 {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
@@ -57,6 +57,9 @@ func termsCommand() *cobra.Command {
 					out.Terms = append(out.Terms, measuredTerm{conf.Name, t.Name, t.Param, t.Rounds[0] + 1, t.Value[0],
 						t.Value[n], t.Norm[0], t.Norm[n], t.Relative[0], t.Relative[n]})
 				}
+			}
+			if start != nil {
+				out.Stationarity = append(out.Stationarity, *start)
 			}
 			out.Notes = append(out.Notes, termNotes(conf.Name, measured)...)
 		}
@@ -79,6 +82,9 @@ func termsCommand() *cobra.Command {
 				"that of all cross entropies together, - if these do not depend on the parameter.\n",
 				layout(rows, texts), rounds)
 		}
+		for _, s := range out.Stationarity {
+			fmt.Fprintln(&text, s)
+		}
 		for _, n := range out.Notes {
 			fmt.Fprintln(&text, "note:", n)
 		}
@@ -91,7 +97,9 @@ func termsCommand() *cobra.Command {
 type measuredTerms struct {
 	Rounds int            `json:"rounds"`
 	Terms  []measuredTerm `json:"terms"`
-	Notes  []string       `json:"notes"`
+	// Stationarity leaves out runs that share nothing.
+	Stationarity []stationarity `json:"stationarity"`
+	Notes        []string       `json:"notes"`
 }
 
 // measuredTerm is a term in its first and in the last round: its value, and the norm of its gradient with respect to a
@@ -109,30 +117,34 @@ type measuredTerm struct {
 	LastRelative  float64 `json:"relative_last"`
 }
 
-// measureTerms runs a configuration in memory for some rounds and measures its terms.
-func measureTerms(ctx context.Context, conf experiment.Config, rounds int, full bool) ([]results.Round, error) {
+// measureTerms runs a configuration in memory for some rounds and measures its terms and its stationarity.
+func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
+	full bool) ([]results.Round, *stationarity, error) {
 	conf.Eval.Terms, conf.Eval.Every, conf.Train.Rounds = true, rounds, rounds
 	d := progress.New(conf)
 	defer d.Close()
 	b, err := cli.Prepare(ctx, conf, d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer b.Close()
 	if full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
-			return nil, fmt.Errorf("no folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+			return nil, nil, fmt.Errorf("no folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
 		}
 		defer os.RemoveAll(dir)
 		if err := bench.FullSize(b.Engine, b.Bundles[0], dir); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	set := b.Settings()
 	set.OnTurn, set.OnRound = d.Turn, d.Round
 	d.Start(rounds, len(b.Engine.Clients))
-	return inMemory(ctx, b, set)
+	start := newStartGradients(b.Engine, rounds)
+	set.Tracer = start
+	measured, err := inMemory(ctx, b, set)
+	return measured, start.result(conf.Name), err
 }
 
 // inMemory runs an experiment without a folder and returns its rounds.
