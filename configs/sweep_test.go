@@ -257,8 +257,8 @@ func TestCardMetrics(t *testing.T) {
 func TestCardPanelsAndNotes(t *testing.T) {
 	const note = "paper: Ten., here: Two., why: Time., keys: [train.rounds]"
 	with := func(lines string) string { return strings.Replace(grid, "  numbers:", lines+"\n  numbers:", 1) }
-	s := sweep(t, with("  figures: [{kind: pca, panel: class}]\n  differs: [{"+note+"}]\n  left_out: [{what: a, why: b}]"),
-		SweepOptions{})
+	s := sweep(t, with("  figures: [{kind: pca, panel: class}]\n  differs: [{"+note+"}]\n"+
+		"  left_out: [{what: a, why: b}]"), SweepOptions{})
 	if got := s.Card.Differs[0].String(); got != "The paper: Ten. Here: Two. Why: Time." {
 		t.Error(got)
 	}
@@ -268,7 +268,8 @@ func TestCardPanelsAndNotes(t *testing.T) {
 		"  differs: [Two rounds.]":                   "card.differs",
 		"  left_out: [{what: a, why: b}, {what: a}]": "card.left_out: entry 2",
 	} {
-		if _, err := LoadSweep(file(t, with(lines)), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
+		_, err := LoadSweep(file(t, with(lines)), SweepOptions{})
+		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
 		}
 	}

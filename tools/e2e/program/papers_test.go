@@ -248,8 +248,8 @@ func TestEveryTableAndFigureHasAFile(t *testing.T) {
 	sweeps, counts := papers(t)
 	all := slices.Sorted(slices.Values(append(sweeps, counts...)))
 	for paper, items := range map[string]string{
-		"fedpha": "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 section-4.1 table-1 table-2 table-3 " +
-			"table-4 table-6 table-7 table-8",
+		"fedpha": "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 section-4.1 table-1 table-2 " +
+			"table-3 table-4 table-6 table-7 table-8",
 		"sdfed": "figure-3 figure-4 figure-5 figure-6 table-1 table-2 table-3 table-4 table-5 table-6 table-7",
 		"fedappr": "figure-1 figure-2 figure-4 figure-s1 figure-s2 table-1 table-2 table-s1 table-s2 table-s3 " +
 			"table-s4 table-s5 table-s6",

@@ -18,7 +18,7 @@ type benchFlags struct {
 	bench.Options
 	backbone                      string
 	experiment, methods, features bool
-	start                         bool
+	start, svd                    bool
 	memory                        float64
 	against, python               string
 	clients                       []int
@@ -45,6 +45,8 @@ func benchCommand() *cobra.Command {
 	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods and --experiment (default 4)")
 	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
 		"instead")
+	c.Flags().BoolVar(&f.svd, "svd", false, "measure the decomposition of a shared prompt, the projection and the "+
+		"aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
 	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
 		"measure the seconds to the first training step")
 	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
@@ -114,6 +116,8 @@ func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
 		return bench.Start(ctx, f.Options)
 	case f.methods:
 		return bench.Methods(ctx, f.Options)
+	case f.svd:
+		return bench.SVD(ctx, f.Options)
 	case f.features:
 		return bench.Features(ctx, f.Options)
 	case f.experiment && len(f.Only) > 1:

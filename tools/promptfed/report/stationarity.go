@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// stationarity has the norm of theorem 7 of SDFed for each round of a run: that of the mean over clients of the gradient
-// of their losses with respect to the shared parameters, at the start of the round.
+// stationarity has the norm of theorem 7 of SDFed for each round of a run: that of the mean over clients of the
+// gradient of their losses with respect to the shared parameters, at the start of the round.
 type stationarity struct {
 	Run   string    `json:"run"`
 	Norms []float64 `json:"norms"`

@@ -131,7 +131,8 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 	if full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
-			return nil, nil, fmt.Errorf("no folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+			return nil, nil, fmt.Errorf("no folder for random weights: %w; set TMPDIR to a folder with room for 200 MB",
+				err)
 		}
 		defer os.RemoveAll(dir)
 		if err := bench.FullSize(b.Engine, b.Bundles[0], dir); err != nil {

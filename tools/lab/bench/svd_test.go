@@ -1,0 +1,27 @@
+package bench
+
+import (
+	"context"
+	"testing"
+
+	"promptfed/federation/methods/parts/projection"
+)
+
+// Every projector has a row for both lengths of prompts, and all three times are measured.
+func TestSVD(t *testing.T) {
+	r, err := SVD(context.Background(), Options{Quick: true, Progress: func(string, int, int) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := r.Tables[0].Rows
+	if want := 2 * len(projection.Kinds()); len(rows) != want {
+		t.Errorf("%d rows, want %d", len(rows), want)
+	}
+	for _, row := range rows {
+		for _, cell := range row[2:] {
+			if n, ok := cell.(Number); !ok || !(n.Value > 0) {
+				t.Errorf("%v", row)
+			}
+		}
+	}
+}
