@@ -162,7 +162,7 @@ func openStore(set Settings) (*state.Store, error) {
 		return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out", set.Dir)
 	}
 	err := os.MkdirAll(dir, 0o700)
-	if err == nil { // states of clients are private, also in a folder that an older release left readable
+	if err == nil { // states of clients are private, also in a folder that somebody made readable
 		err = os.Chmod(dir, 0o700)
 	}
 	if err != nil {

@@ -1,42 +1,35 @@
 package record
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"promptfed/federation/engine/metrics"
 )
 
-// Format is the version of rounds.jsonl and summary.json (docs/formats.md). Files of version 1, which does not say its
-// version, are read too.
+// Format is the version of rounds.jsonl and summary.json (docs/formats.md).
 const Format = 2
 
-// former are the keys of format 1 that have other names now.
-type former struct {
-	Format         int                  `json:"format"`
-	EvaluationSets map[string]SetResult `json:"exams"`
-	Set            string               `json:"exam"`
-}
+// FormatError is the error of a file that another release wrote.
+type FormatError struct{ Format int }
 
-// LaterFormatError is the error of a file that a later release wrote.
-type LaterFormatError struct{ Format int }
-
-func (e LaterFormatError) Error() string {
-	return fmt.Sprintf("it has format %d, this program reads formats up to %d; use a later release of promptfed",
+func (e FormatError) Error() string {
+	return fmt.Sprintf("it has format %d, this program reads format %d; use the release of promptfed that wrote it",
 		e.Format, Format)
 }
 
-// read reads what is written now into a value without methods, and returns the keys of format 1. It refuses later
-// formats.
-func read(b []byte, plain any) (f former, err error) {
-	if err = json.Unmarshal(b, &f); err == nil && f.Format > Format {
-		err = LaterFormatError{f.Format}
+// read reads a value without methods, and refuses other formats.
+func read(b []byte, plain any) error {
+	var f struct {
+		Format int `json:"format"`
 	}
-	if err == nil {
-		err = json.Unmarshal(b, plain)
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
 	}
-	return f, err
+	if f.Format != Format {
+		return FormatError{f.Format}
+	}
+	return json.Unmarshal(b, plain)
 }
 
 // MarshalJSON writes the headline's keys behind the others.
@@ -50,12 +43,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 
 func (r *Record) UnmarshalJSON(b []byte) error {
 	type plain Record
-	old, err := read(b, (*plain)(r))
+	err := read(b, (*plain)(r))
 	if err != nil {
 		return err
-	}
-	if r.EvaluationSets == nil {
-		r.EvaluationSets = old.EvaluationSets
 	}
 	r.Evaluation, err = metrics.ReadEvaluation(b)
 	return err
@@ -72,20 +62,10 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	type plain Summary
-	old, err := read(b, (*plain)(s))
+	err := read(b, (*plain)(s))
 	if err != nil {
 		return err
 	}
-	if s.EvaluationSets == nil {
-		s.EvaluationSets = old.EvaluationSets
-	}
 	s.Evaluation, err = metrics.ReadEvaluation(b)
-	return err
-}
-
-func (u *Unanswered) UnmarshalJSON(b []byte) error {
-	type plain Unanswered
-	old, err := read(b, (*plain)(u))
-	u.Set = cmp.Or(u.Set, old.Set)
 	return err
 }

@@ -72,13 +72,13 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 }
 
 // parseLines returns the records of consecutive rounds, up to the first line that is not a record or has no end. A line
-// of a later format is an error: the rounds behind it exist, and this program cannot read them.
+// of another format is an error: the rounds behind it exist, and this program cannot read them.
 func parseLines(b []byte) (records []Record, err error) {
 	for line := range bytes.Lines(b) {
 		var r Record
 		err := json.Unmarshal(line, &r)
-		if later := (LaterFormatError{}); errors.As(err, &later) {
-			return nil, later
+		if other := (FormatError{}); errors.As(err, &other) {
+			return nil, other
 		}
 		if err != nil || !bytes.HasSuffix(line, []byte("\n")) || r.Round != len(records) {
 			break

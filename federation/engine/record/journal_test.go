@@ -7,7 +7,8 @@ import (
 )
 
 func FuzzJournal(f *testing.F) {
-	line := `{"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,"seconds":1}` + "\n"
+	line := `{"format":2,"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,` +
+		`"seconds":1}` + "\n"
 	f.Add([]byte(line+strings.Replace(line, `"round":0`, `"round":1`, 1)), 2)
 	f.Add([]byte(line[:40]), 0)
 	f.Add([]byte("\n\n{}\nnull\n[1]\n"), 1)
@@ -28,10 +29,11 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// A line of a later format is refused, whatever the checkpoint says: its round must not be dropped or replaced.
-func TestJournalOfALaterFormat(t *testing.T) {
-	line := `{"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,"seconds":1}` + "\n"
-	later := strings.Replace(line, `"round":0`, `"format":9,"round":1`, 1)
+// A line of another format is refused, whatever the checkpoint says: its round must not be dropped or replaced.
+func TestJournalOfAnotherFormat(t *testing.T) {
+	line := `{"format":2,"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,` +
+		`"seconds":1}` + "\n"
+	later := strings.NewReplacer(`"format":2`, `"format":9`, `"round":0`, `"round":1`).Replace(line)
 	for done := range 3 {
 		_, _, err := parseJournal([]byte(line+later), done, Record{Round: done - 1})
 		if err == nil || !strings.Contains(err.Error(), "it has format 9") {

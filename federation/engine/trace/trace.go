@@ -151,9 +151,7 @@ const (
 	TensorsFile = "trace.safetensors"
 )
 
-// Version is that of the trace folder, in trace.json. A trace without a version is of version 1, which has the
-// gradients before clipping as grad/NAME. Version 2 has rR/survey/STATISTIC/cK and .../digest for
-// rR/statistic/STATISTIC/cK and .../aggregate.
+// Version is that of the trace folder, in trace.json.
 const Version = 3
 
 // Info is trace.json: what an outside program needs beside the tensors. Version, Steps and Rounds are filled in by

@@ -81,12 +81,7 @@ func open(dir, authority string, life time.Duration) (*maker, error) {
 
 // authority reads the folder's authority, or makes one.
 func (m *maker) authority() error {
-	cert, old := certFile(m.dir, caName), keyFile(m.dir, caName)
-	if old != m.keyPath && there(old) && !there(m.keyPath) { // written there by an older release
-		if err := os.Rename(old, m.keyPath); err != nil {
-			return fmt.Errorf("cannot move the authority's key: %w; choose another --authority", err)
-		}
-	}
+	cert := certFile(m.dir, caName)
 	switch hasCert, hasKey := there(cert), there(m.keyPath); {
 	case hasCert && !hasKey:
 		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority", cert,

@@ -19,8 +19,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The key of an authority stays when another folder is given it, or an older release left one beside the certificates:
-// without it the first folder's certificates could neither be renewed nor revoked.
+// The key of an authority stays when another folder is given it, or another key lies beside the certificates: without
+// it the first folder's certificates could neither be renewed nor revoked.
 func TestKeyStays(t *testing.T) {
 	root := t.TempDir()
 	dir, other, signer := filepath.Join(root, "one"), filepath.Join(root, "other"), filepath.Join(root, "signer")
@@ -49,23 +49,13 @@ func TestKeyStays(t *testing.T) {
 	}
 }
 
-// The key that an older release left beside the certificates moves to the authority's folder.
-func TestKeyMoves(t *testing.T) {
+// A folder of certificates needs the key that signed them.
+func TestKeyElsewhere(t *testing.T) {
 	dir, signer := t.TempDir(), t.TempDir()
 	if _, err := Make(dir, dir, 1, nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	key := read(t, keyFile(dir, caName))
-	if n, err := Make(dir, signer, 2, nil, time.Hour); err != nil || n != 1 {
-		t.Fatalf("%d more certificates, %v", n, err)
-	}
-	if read(t, keyFile(signer, caName)) != key || there(keyFile(dir, caName)) {
-		t.Error("the key did not move")
-	}
-	if err := os.Remove(keyFile(signer, caName)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Make(dir, signer, 3, nil, time.Hour)
+	_, err := Make(dir, signer, 2, nil, time.Hour)
 	datatest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
 }
 

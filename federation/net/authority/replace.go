@@ -104,8 +104,8 @@ func lists(list *x509.RevocationList, c *x509.Certificate) bool {
 // revoke adds the certificates of a name, or the certificate of a file, to the folder's list.
 func (m *maker) revoke(which []string, say Say) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
-		return fmt.Errorf("%s was made by an older release and may not sign a list of revoked certificates; make a "+
-			"new authority in another folder", certFile(m.dir, caName))
+		return fmt.Errorf("%s may not sign a list of revoked certificates; make a new authority in another folder",
+			certFile(m.dir, caName))
 	}
 	now := time.Now()
 	list, err := m.revoked()

@@ -216,12 +216,6 @@ func (h *Server) readMembers() error {
 		if err != nil {
 			return err
 		}
-		if there && m.Examples > 0 && !h.set.asksExamples() { // written by an older server of this run
-			m.Examples = 0
-			if err := h.writeMember(certs.UserOf(k), m.JoinRequest); err != nil {
-				return err
-			}
-		}
 		if !there || !m.hasRequest() {
 			continue
 		}

@@ -28,7 +28,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-const firstRound = `{"round":0,"loss":1,"tested":true,"view":"global","accuracy":0.5,"per_client":[0.5],` +
+const firstRound = `{"format":2,"round":0,"loss":1,"tested":true,"view":"global","accuracy":0.5,"per_client":[0.5],` +
 	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.5]}},"bytes_up":1,"bytes_down":1,"seconds":1}` + "\n"
 
 // startingIdentity is the identity of an experiment, which a run writes before its first round.
@@ -37,13 +37,13 @@ const startingIdentity = `{"version":1,"seed":0,"values":{}}`
 // states writes run folders in every state, and returns the words that their rows show.
 func states(t *testing.T, root string) map[string]string {
 	for name, files := range map[string][]string{
-		"done":     {"rounds.jsonl", firstRound, "summary.json", `{"rounds":1}`},
+		"done":     {"rounds.jsonl", firstRound, "summary.json", `{"format":2,"rounds":1}`},
 		"running":  {"rounds.jsonl", firstRound},
 		"starting": {"experiment.json", startingIdentity}, // no file of rounds yet
 		"before":   {"rounds.jsonl", ""},
 		"cut":      {"rounds.jsonl", firstRound[:40]},
 		"failed":   {"rounds.jsonl", "", "error.txt", "the disk is full"},
-		"damaged":  {"rounds.jsonl", "\x00{not json\n", "summary.json", `{"rounds":3}`},
+		"damaged":  {"rounds.jsonl", "\x00{not json\n", "summary.json", `{"format":2,"rounds":3}`},
 		"unread":   {"rounds.jsonl", firstRound, "summary.json", "[]"},
 		"clients":  {"rounds.jsonl", "", "clients.json", "null", "terms.json", "{}"},
 	} {
@@ -154,7 +154,7 @@ func TestPageOfAThousandRuns(t *testing.T) {
 		put(t, dir, "config.yaml", fmt.Sprintf("name: run-%03d\nmethod: promptfl\nseed: %d\ntrain: {rounds: 1}\n", i,
 			i))
 		put(t, dir, "rounds.jsonl", firstRound)
-		put(t, dir, "summary.json", `{"rounds":1}`)
+		put(t, dir, "summary.json", `{"format":2,"rounds":1}`)
 	}
 	b := live(t, root, map[string]string{"run-000": "done", "run-399": "done"})
 	if status := b.text("#runs-status"); !strings.Contains(status, "1000 of 1000 runs") {

@@ -173,7 +173,8 @@ func TestServed(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		dirs = append(dirs, filepath.Join(root, name))
 		for file, text := range map[string]string{"config.yaml": "name: " + name + "\nmethod: promptfl\n",
-			"rounds.jsonl": `{"round":0,"loss":1,"parameters_up":3,"parameters_down":4,"seconds":1}` + "\n"} {
+			"rounds.jsonl": `{"format":2,"round":0,"loss":1,"parameters_up":3,"parameters_down":4,"seconds":1}` +
+				"\n"} {
 			if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -202,7 +202,7 @@ func TestCurvesAlong(t *testing.T) {
 		var lines strings.Builder
 		for round := range 4 {
 			e := fmt.Sprintf(`{"accuracy": 0.%d}`, round+1)
-			fmt.Fprintf(&lines, `{"round": %d, "tested": true, "accuracy": 0.%d, "view": "global",
+			fmt.Fprintf(&lines, `{"format":2,"round":%d, "tested": true, "accuracy": 0.%d, "view": "global",
 				"evaluations": {"global": %s}, "bytes_up": %d`, round, round+1, e, []int{400_000, 80_000_000, 0}[i])
 			fmt.Fprintf(&lines, `, "bytes_down": %d`, []int{600_000, 120_000_000, 0}[i])
 			if i < 2 {

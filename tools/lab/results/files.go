@@ -52,8 +52,8 @@ func readJSON[T any](dir, name string, limit int64, check func(*T) error) (*T, e
 	return out, nil
 }
 
-// Clients reads the run's clients.json. It returns nil without an error for folders of older versions, which have no
-// such file. The file is read on demand, because the clients of all runs of a large sweep would not fit into memory.
+// Clients reads the run's clients.json. It returns nil without an error for a run that was stopped before it wrote the
+// file. The file is read on demand, because the clients of all runs of a large sweep would not fit into memory.
 func (r *Run) Clients() (*experiment.Clients, error) {
 	return readJSON(r.Dir, runfolder.ClientsFile, maxClients, func(c *experiment.Clients) error {
 		for i, k := range c.Clients {

@@ -73,7 +73,7 @@ func TestUnknownExperimentsStandAlone(t *testing.T) {
 	for _, seed := range []string{"seed-1", "seed-2"} {
 		at := filepath.Join(dir, "old", seed)
 		put(t, at, "config.yaml", config("old", "promptfl", 1, 1), "rounds.jsonl", lines(both(.5)),
-			"summary.json", `{"rounds":1}`)
+			"summary.json", `{"format":2,"rounds":1}`)
 	}
 	r := load(t, dir)
 	if len(r.Groups) != 2 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "2 runs without experiment.json") {

@@ -31,7 +31,7 @@ func lines(accuracies ...[2]float64) string {
 	var b strings.Builder
 	for i, a := range accuracies {
 		own := map[string]any{"accuracy": (a[0] + a[1]) / 2, "per_client": a[:]}
-		line, _ := json.Marshal(map[string]any{"round": i, "loss": 1, "tested": true, "view": "personal",
+		line, _ := json.Marshal(map[string]any{"format": 2, "round": i, "loss": 1, "tested": true, "view": "personal",
 			"accuracy": own["accuracy"], "per_client": a[:], "evaluations": map[string]any{"personal": own},
 			"bytes_up": 10, "bytes_down": 20, "seconds": 2})
 		fmt.Fprintf(&b, "%s\n", line)
@@ -48,7 +48,7 @@ func config(name, method string, seed, rounds int) string {
 func finished(t *testing.T, dir, name, method string, seed int, accuracies ...[2]float64) {
 	t.Helper()
 	put(t, dir, "config.yaml", config(name, method, seed, len(accuracies)), "rounds.jsonl", lines(accuracies...),
-		"summary.json", fmt.Sprintf(`{"name":%q,"rounds":%d}`, name, len(accuracies)))
+		"summary.json", fmt.Sprintf(`{"format":2,"name":%q,"rounds":%d}`, name, len(accuracies)))
 	identify(t, dir, seed, "method", method, "train.rounds", fmt.Sprint(len(accuracies)))
 }
 
@@ -133,7 +133,7 @@ func TestLoadSweep(t *testing.T) {
 	finished(t, filepath.Join(dir, "old", "seed-1"), "old", "fedpha", 1, [2]float64{.5, .7})
 	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it became a run
 		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+
-			`{"round":1,`)
+			`{"format":2,"round":1,`)
 	identify(t, filepath.Join(dir, "f", "8", "seed-2"), 2, "method", "fedpha", "train.rounds", "1")
 	r := load(t, dir)
 	if len(r.Plans) != 1 || len(r.Of(r.Plans[0])) != 3 || len(r.Of(nil)) != 1 {
@@ -172,7 +172,7 @@ func TestLoadDamaged(t *testing.T) {
 	finished(t, filepath.Join(dir, "short"), "short", "m", 1, [2]float64{.5, .7}, [2]float64{.5, .7})
 	put(t, dir, "short/rounds.jsonl", lines([2]float64{.5, .7})+"{]\n")
 	finished(t, filepath.Join(dir, "sum"), "sum", "m", 2, [2]float64{.5, .7})
-	put(t, dir, "sum/summary.json", `{"rounds": "many"}`)
+	put(t, dir, "sum/summary.json", `{"format":2,"rounds":"many"}`)
 	finished(t, filepath.Join(dir, "conf"), "conf", "m", 3, [2]float64{.5, .7})
 	put(t, dir, "conf/config.yaml", "name: kept\nseed: [\n", "sweep.json", "[]")
 	r := load(t, dir)
@@ -229,9 +229,9 @@ func TestClients(t *testing.T) {
 
 // No content of a run folder makes the reader panic, and all accepted numbers are finite.
 func FuzzRunFolder(f *testing.F) {
-	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"rounds":1}`),
+	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"format":2,"rounds":1}`),
 		[]byte(`{"classes":["a"],"clients":[{"train":[1]}]}`), []byte(plan))
-	f.Add([]byte(`{"round":0,"tested":true,"per_client":[1],"f1":0.5,"exams":{"new":{"accuracy":1}},`+
+	f.Add([]byte(`{"format":2,"round":0,"tested":true,"per_client":[1],"f1":0.5,"sets":{"new":{"accuracy":1}},`+
 		`"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"),
 		[]byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
 	f.Add([]byte("\n\n"), []byte("&a [*a]"), []byte("null"), []byte("null"), []byte("null"))
@@ -281,7 +281,8 @@ func TestLoadLimited(t *testing.T) {
 	for k := range 8 {
 		list = append(list, fmt.Sprintf(`{"client":%d,"refused":%d,"reason":"two\nlines"}`, k, k+1))
 	}
-	put(t, dir, "summary.json", fmt.Sprintf(`{"name":"a","rounds":1,"limited":[%s]}`, strings.Join(list, ",")))
+	put(t, dir, "summary.json", fmt.Sprintf(`{"format":2,"name":"a","rounds":1,"limited":[%s]}`,
+		strings.Join(list, ",")))
 	notes := load(t, dir).Notes
 	if len(notes) != 6 || !strings.Contains(notes[4], "client 4: 5 of its replies were refused (two; lines)") ||
 		!strings.Contains(notes[5], "3 more clients") {

@@ -9,15 +9,15 @@ import (
 
 // sentRounds are four rounds with global accuracies 0.5, 0.7, 0.6 and 0.9, and personal accuracies lower by 0.1. The
 // second round was not tested. Each round sends 100 + 50 bytes and 20 + 10 parameters, and takes 3 simulated seconds.
-const sentRounds = `{"round":0,"tested":true,"view":"global","accuracy":0.5,` +
+const sentRounds = `{"format":2,"round":0,"tested":true,"view":"global","accuracy":0.5,` +
 	`"evaluations":{"global":{"accuracy":0.5},"personal":{"accuracy":0.4}},"bytes_up":100,"bytes_down":50,` +
 	`"parameters_up":20,"parameters_down":10,"simulated":{"seconds":3}}
-{"round":1,"tested":false,"bytes_up":100,"bytes_down":50,"parameters_up":20,"parameters_down":10,"simulated":` +
-	`{"seconds":6}}
-{"round":2,"tested":true,"view":"global","accuracy":0.6,` +
+{"format":2,"round":1,"tested":false,"bytes_up":100,"bytes_down":50,"parameters_up":20,"parameters_down":10,` +
+	`"simulated":{"seconds":6}}
+{"format":2,"round":2,"tested":true,"view":"global","accuracy":0.6,` +
 	`"evaluations":{"global":{"accuracy":0.6},"personal":{"accuracy":0.5}},"bytes_up":100,"bytes_down":50,` +
 	`"parameters_up":20,"parameters_down":10,"simulated":{"seconds":9}}
-{"round":3,"tested":true,"view":"global","accuracy":0.9,` +
+{"format":2,"round":3,"tested":true,"view":"global","accuracy":0.9,` +
 	`"evaluations":{"global":{"accuracy":0.9},"personal":{"accuracy":0.8}},"bytes_up":100,"bytes_down":50,` +
 	`"parameters_up":20,"parameters_down":10,"simulated":{"seconds":12}}
 `

@@ -170,12 +170,13 @@ func TestMetricNames(t *testing.T) {
 func TestRoundsRefused(t *testing.T) {
 	good := lines([2]float64{.1, .2})
 	for _, c := range []struct{ line, say string }{
-		{"nonsense", "not a round"}, {`{"round":2}`, "is round 2, where 1"},
-		{`{"round":1,"accuracy":1.5}`, "accuracy 1.5, which is not between 0 and 1"},
-		{`{"round":1,"tested":true,"accuracy":0.5}`, "run it again"},
-		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`,
-			"impossible"}, {`{"round":1,"notes":{"epsilon":1e300}}`, "impossible note"}, {`{"round":1,"seconds":-1}`,
-			"impossible"},
+		{"nonsense", "not a round"}, {`{"format":2,"round":2}`, "is round 2, where 1"},
+		{`{"format":2,"round":1,"accuracy":1.5}`, "accuracy 1.5, which is not between 0 and 1"},
+		{`{"format":2,"round":1,"tested":true,"accuracy":0.5}`, "without its evaluations"},
+		{`{"format":2,"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"},
+		{`{"format":2,"round":1,"loss":1e300}`, "impossible"},
+		{`{"format":2,"round":1,"notes":{"epsilon":1e300}}`, "impossible note"},
+		{`{"format":2,"round":1,"seconds":-1}`, "impossible"},
 	} {
 		got, err := ReadRounds(strings.NewReader(good + c.line + "\n" + good))
 		if err == nil || len(got) != 1 || !strings.Contains(err.Error(), "line 2 ") || !strings.Contains(err.Error(),

@@ -144,9 +144,7 @@ func parseRound(line []byte, want int) (Round, error) {
 		r.Evaluation = nil
 	}
 	if r.Evaluation != nil && r.Evaluations == (record.Evaluations{}) {
-		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal), as an older version wrote " +
-			"it; " +
-			"run it again")
+		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal)")
 	}
 	return r, nil
 }

@@ -9,7 +9,8 @@ import (
 // answeredLine returns a round that the given clients answered.
 func answeredLine(round int, answered, perClient, sizes string, accuracy, worst float64) string {
 	own := fmt.Sprintf(`"accuracy":%v,"worst":%v,"per_client":%s`, accuracy, worst, perClient)
-	return fmt.Sprintf(`{"round":%d,"tested":true,%s,"evaluations":{"personal":{%s}},"answered":%s,"test_sizes":%s}
+	return fmt.Sprintf(`{"format":2,"round":%d,"tested":true,%s,"evaluations":{"personal":{%s}},"answered":%s,`+
+		`"test_sizes":%s}
 `,
 		round, own, own, answered, sizes)
 }

@@ -9,12 +9,13 @@ import (
 
 // Two rounds of three terms: pull is below 1e-3 on all its parameters in both rounds; push is above in the second;
 // ridge is small beside cross entropy, but alone on its parameter; the correction starts in round 1 and has no value.
-const twoRounds = `{"round":0,"terms":[` +
+const twoRounds = `{"format":2,"round":0,"terms":[` +
 	`{"name":"cross entropy","value":2,"norm":4,"relative":1,"params":{"a":{"norm":4,"relative":1}}},` +
 	`{"name":"pull","value":0.5,"norm":0.001,"relative":0.00025,"params":{"a":{"norm":0.001,"relative":0.00025}}},` +
 	`{"name":"push","value":-1,"norm":0,"relative":0,"params":{"a":{"norm":0,"relative":0}}},` +
 	`{"name":"ridge","value":3,"norm":0.002,"relative":0.0005,"params":{"b":{"norm":0.002,"relative":null}}}]}
-{"round":1,"terms":[{"name":"cross entropy","value":1,"norm":2,"relative":1,"params":{"a":{"norm":2,"relative":1}}},` +
+{"format":2,"round":1,"terms":[` +
+	`{"name":"cross entropy","value":1,"norm":2,"relative":1,"params":{"a":{"norm":2,"relative":1}}},` +
 	`{"name":"pull","value":0.5,"norm":0,"relative":0,"params":{"a":{"norm":0,"relative":0}}},` +
 	`{"name":"push","value":-1,"norm":0.002,"relative":0.001,"params":{"a":{"norm":0.002,"relative":0.001}}},` +
 	`{"name":"ridge","value":3,"norm":0.001,"relative":0.0005,"params":{"b":{"norm":0.001,"relative":null}}},` +
@@ -59,7 +60,7 @@ func TestTermsThatNoRunMeasures(t *testing.T) {
 	for _, terms := range []string{`[{"name":""}]`, `[{"name":"a","norm":-1}]`, `[{"name":"a","value":1e99}]`,
 		`[{"name":"a","params":{"b":{"norm":1,"relative":-2}}}]`, `[{"name":"a","params":{"b":{"norm":1e31}}}]`,
 		`[{"name":"a","params":{"":{"norm":1}}}]`, `[` + strings.Repeat(`{"name":"a"},`, 64) + `{"name":"a"}]`} {
-		rounds, err := ReadRounds(strings.NewReader(`{"round":0,"terms":` + terms + "}\n"))
+		rounds, err := ReadRounds(strings.NewReader(`{"format":2,"round":0,"terms":` + terms + "}\n"))
 		if err == nil || len(rounds) != 0 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60s: %d rounds, %v", terms, len(rounds), err)
 		}

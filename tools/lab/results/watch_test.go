@@ -35,7 +35,7 @@ func TestCacheAndStamp(t *testing.T) {
 			stamp = now
 		}
 	}
-	const line = `{"round":0,"loss":1,"tested":false}` + "\n"
+	const line = `{"format":2,"round":0,"loss":1,"tested":false}` + "\n"
 	write("a/config.yaml", "name: a\nmethod: coop\n")
 	write("a/rounds.jsonl", line)
 	write("b/config.yaml", "name: b\nmethod: coop\n")
@@ -63,7 +63,7 @@ func TestCacheAndStamp(t *testing.T) {
 	if a2, b2 := load(); a2 != a || b2 != b {
 		t.Error("runs were read again though nothing changed")
 	}
-	write("a/rounds.jsonl", line+`{"round":1,"loss":1,"tested":false}`+"\n")
+	write("a/rounds.jsonl", line+`{"format":2,"round":1,"loss":1,"tested":false}`+"\n")
 	changed("a round", true)
 	a3, b3 := load()
 	if a3 == a || b3 != b || len(a3.Rounds) != 2 {

@@ -24,7 +24,7 @@ import (
 )
 
 // everything is a round with every metric, each with a distinct value; completed adds the values of missing metrics.
-const everything = `{"round":0,"loss":1.0625,"tested":true,"view":"global","lr":0.5,` +
+const everything = `{"format":2,"round":0,"loss":1.0625,"tested":true,"view":"global","lr":0.5,` +
 	`"accuracy":0.51,"accuracy_std":0.11,"accuracy_weighted":0.52,"f1":0.53,"worst":0.31,"worst10":0.32,` +
 	`"own_classes":0.71,"ece":0.12,"per_client":[0.5,0.52],"per_domain":{"Art":0.54},"domain_mean":0.55,` +
 	`"domain_std":0.13,"accuracy_global":0.51,"accuracy_personal":0.61,"evaluations":{` +
@@ -71,7 +71,7 @@ func TestOneList(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "one")
 	conf := "name: one\nmethod: promptfl\nseed: 3\ntrain: {rounds: 1}\neval: {target: 50}\n"
 	for name, text := range map[string]string{"config.yaml": conf, "rounds.jsonl": string(everything) + "\n",
-		"summary.json": `{"name":"one","rounds":1}`} {
+		"summary.json": `{"format":2,"name":"one","rounds":1}`} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func serverThatIsDown(t *testing.T) {
 	if len(said) != 1 || strings.Contains(said[0], "\n") || !strings.Contains(said[0], "promptfed runs log "+r.Dir) {
 		t.Errorf("said %q", said)
 	}
-	err = os.WriteFile(filepath.Join(r.Dir, record.SummaryFile), []byte(`{"last": 0.5}`), 0o644)
+	err = os.WriteFile(filepath.Join(r.Dir, record.SummaryFile), []byte(`{"format":2,"last":0.5}`), 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}

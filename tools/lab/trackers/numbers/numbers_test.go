@@ -16,7 +16,8 @@ import (
 )
 
 // A round of rounds.jsonl in which clients 0 and 2 of three answered.
-const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"view":"global",` +
+const round = `{"format":2,"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"view":` +
+	`"global",` +
 	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.25,0.75]}},"answered":[0,2],"unanswered":[1],` +
 	`"sets":{"a.b":{"accuracy":1,"per_client":[1,1,1]}},` +
 	`"validation":{"global":{"accuracy":0.1,"per_client":[0.1]},"clients":[2],"examples":[7]},` +
@@ -75,7 +76,7 @@ func TestWrite(t *testing.T) {
 		}
 		for name, text := range map[string]string{"config.yaml": "name: " + run + "\nmethod: coop\nseed: 7\n" +
 			"data: {set: pacs}\npartition: {clients: 3}\ntrain: {lr: " + lr + "}\nextra: " + run + "\n",
-			"rounds.jsonl": round + "\n", "summary.json": `{"rounds":1,"last":0.5,"best_round":0}`} {
+			"rounds.jsonl": round + "\n", "summary.json": `{"format":2,"rounds":1,"last":0.5,"best_round":0}`} {
 			if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
