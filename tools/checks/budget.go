@@ -31,10 +31,11 @@ var (
 	byHand         = regexp.MustCompile(`(?m)^[0-9]+ seconds of \.ci/run on two idle cores\n`)
 )
 
-// Counts counts the Go code without generated files, the words of documentation outside generated tables, and the keys
-// and method options that these tables list. The files have paths below the repository's root.
+// Counts counts the Go code without generated files, blank lines and comments, the words of documentation outside
+// generated tables, and the keys and method options that these tables list. The files have paths below the root of the
+// repository.
 func Counts(files map[string][]byte) []Count {
-	code, tokens := Count{"lines of Go without tests", 0, 100}, Count{"tokens of Go without tests", 0, 1000}
+	code, tokens := Count{"lines of Go code without tests", 0, 100}, Count{"tokens of Go without tests", 0, 1000}
 	tests, words := Count{"lines of Go tests", 0, 100}, Count{"words of documentation beside generated tables", 0, 100}
 	keys, options := Count{"configuration keys", 0, 1}, Count{"method options", 0, 1}
 	for name, text := range files {
@@ -43,8 +44,9 @@ func Counts(files map[string][]byte) []Count {
 			tests.N += bytes.Count(text, []byte("\n"))
 		case strings.HasSuffix(name, ".go"):
 			if !generatedGo.Match(text) {
-				code.N += bytes.Count(text, []byte("\n"))
-				tokens.N += tokensOf(text)
+				lines, all := codeOf(text)
+				code.N += lines
+				tokens.N += all
 			}
 		case strings.HasSuffix(name, ".md"):
 			for _, t := range generatedTable.FindAllSubmatch(text, -1) {
@@ -61,17 +63,26 @@ func Counts(files map[string][]byte) []Count {
 	return []Count{code, tokens, tests, words, keys, options}
 }
 
-// tokensOf counts the tokens of Go code without comments and without the semicolons that line ends stand for.
-func tokensOf(source []byte) int {
+// codeOf counts the tokens of Go code without comments and without the semicolons that line ends stand for, and the
+// lines with such a token.
+func codeOf(source []byte) (lines, tokens int) {
 	var s scanner.Scanner
-	s.Init(token.NewFileSet().AddFile("", -1, len(source)), source, nil, 0)
-	for n := 0; ; n++ {
-		switch _, t, text := s.Scan(); {
-		case t == token.EOF:
-			return n
-		case t == token.SEMICOLON && text == "\n":
-			n--
+	file := token.NewFileSet().AddFile("", -1, len(source))
+	s.Init(file, source, nil, 0)
+	last := 0 // the last line that is counted
+	for {
+		at, kind, text := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return lines, tokens
+		case kind == token.SEMICOLON && text == "\n":
+			continue
 		}
+		tokens++
+		first := file.Line(at)
+		end := first + strings.Count(text, "\n") // of a raw string
+		lines += end - max(first-1, last)
+		last = end
 	}
 }
 
