@@ -17,7 +17,6 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/pretrain"
 )
 
 // prefix is the prefix of environment variables: PROMPTFED_TRAIN_LR sets train.lr.
@@ -26,10 +25,10 @@ const prefix = "PROMPTFED_"
 // variables lists the names of other variables, without the prefix. A name that ends with _ is a prefix of names.
 var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER", "TEST_"} // TEST_ for tests
 
-// checkEnvironment returns an error about a variable with an unknown name.
-func checkEnvironment() error {
+// checkEnvironment returns an error about a variable that names no key of an experiment and none of out.
+func checkEnvironment(out any) error {
 	var known []string
-	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
+	for _, c := range []any{experiment.Defaults(), out} {
 		for key, value := range configtags.Flatten(c) {
 			if reflect.ValueOf(value).Kind() != reflect.Map {
 				known = append(known, strings.TrimPrefix(variable(key), prefix))

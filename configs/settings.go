@@ -44,7 +44,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	s := settings{path: f.path, foreign: f.foreign, known: configtags.Flatten(out)}
 	s.from = f.origins(s.known, env)
 	if env {
-		if err := checkEnvironment(); err != nil {
+		if err := checkEnvironment(out); err != nil {
 			return s, err
 		}
 	}

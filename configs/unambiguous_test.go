@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"promptfed/federation/experiment"
-	"promptfed/federation/pretrain"
 )
 
 // A file with two readings of a value, or none, is an error that names the place: each of these lines trained with one
@@ -64,14 +63,5 @@ func TestOneWay(t *testing.T) {
 	c, err = Load(file(t, "seed: 0\ntrain: {lr: 0.5, weight_decay: 0}\nname: \"007\""), nil)
 	if err != nil || c.Seed != 0 || c.Name != "007" || c.Train.WeightDecay != 0 {
 		t.Errorf("%v %v %q", err, c.Seed, c.Name)
-	}
-}
-
-// The captions of a source for training backbones are free keys, in which capitals do not count either.
-func TestUnambiguousInLists(t *testing.T) {
-	c := pretrain.Defaults()
-	err := DecodeFile(&c, file(t, "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
-		t.Error(err)
 	}
 }

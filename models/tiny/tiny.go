@@ -3,7 +3,7 @@
 // ratio as the patches of ViT-B/16 and ViT-B/32, and two of CLIP's ResNets, one deeper than the other. Their prompts
 // have the same width, their features different sizes.
 //
-// They were trained by federation/pretrain with the files in configs/pretrain, on images that models/synthetic draws
+// They were trained by tools/lab/pretrain with the files in configs/pretrain, on images that models/synthetic draws
 // and on small samples of PACS, three sets of digits and CIFAR-10. Experiments on these sets must consider the training
 // images:
 //

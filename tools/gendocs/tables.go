@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
-	"promptfed/federation/pretrain"
 	"promptfed/tools/lab/dasslimport"
+	"promptfed/tools/lab/pretrain"
 )
 
 // tables returns all tables by name.

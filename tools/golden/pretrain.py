@@ -1,6 +1,6 @@
 """Golden numbers of one contrastive training step: loss and gradient of every weight of a small CLIP.
 
-Writes federation/pretrain/testdata/step.safetensors, and step-resnet.safetensors with a ResNet as the image tower, whose batch
+Writes tools/lab/pretrain/testdata/step.safetensors, and step-resnet.safetensors with a ResNet as the image tower, whose batch
 normalisations use the batch's own moments, which are written too. The model is written out here in torch operators, in float64, from
 the formulas of Radford et al. 2021 (towers, symmetric loss) and Yang et al. 2022 (several positives per row); weights and
 inputs follow the formulas below, which the Go test repeats.

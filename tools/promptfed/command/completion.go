@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
-	"promptfed/federation/pretrain"
 	"promptfed/runtime/ort"
+	"promptfed/tools/lab/pretrain"
 	"promptfed/tools/promptfed/runfolder"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/pretrain"
+	"promptfed/tools/lab/pretrain"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
 )

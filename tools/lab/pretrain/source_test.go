@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/configs"
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
@@ -219,5 +220,18 @@ func TestBatch(t *testing.T) {
 		if row[0] != int64(tok.SOS()) || row[end] != int64(tok.EOT()) {
 			t.Errorf("caption %d: tokens %v do not end at %d", i, row, end)
 		}
+	}
+}
+
+// The captions of a source are free keys, in which capitals do not count.
+func TestCaptionsAreUnambiguous(t *testing.T) {
+	c, path := Defaults(), filepath.Join(t.TempDir(), "c.yaml")
+	text := "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := configs.DecodeFile(&c, path, nil)
+	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
+		t.Error(err)
 	}
 }
