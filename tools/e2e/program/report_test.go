@@ -216,7 +216,7 @@ func TestReportOfSeveral(t *testing.T) {
 	madeSweep(t, filepath.Join(dir, "grid"), "")
 	madeRun(t, filepath.Join(dir, "single", "seed-1"), 1, .3)
 	madeRun(t, filepath.Join(dir, "single", "seed-2"), 2, .5)
-	save(t, filepath.Join(dir, "single", "seed-2"), record.RoundsFile, []byte("{}\n{\n"))
+	save(t, filepath.Join(dir, "single", "seed-2"), record.RoundsFile, []byte("{\"format\":2}\n{\n"))
 	made, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
 	if err != nil {
 		t.Fatal(err)
