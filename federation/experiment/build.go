@@ -104,12 +104,20 @@ func (b *Built) open(ctx context.Context, progress Progress) (*Built, error) {
 	return b, b.openSynthetic()
 }
 
-// fits returns an error for clients whose prompts do not fit their backbone, before features are computed.
+// fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
+// averaged, before features are computed.
 func (b *Built) fits() error {
-	seen := map[string]bool{}
+	seen, first := map[string]bool{}, message.Participant{}
 	for i, f := range b.Assigned {
+		one := message.Participant{Task: spec.TaskOf(Backbone{f}, i, len(b.Assigned), len(b.Set.Classes))}
+		if i == 0 {
+			first = one
+		}
+		if err := one.CheckAveragedWith(first, b.Method); err != nil {
+			return err
+		}
 		key := f.Name
-		for _, p := range b.Method.Params(spec.TaskOf(Backbone{f}, i, len(b.Assigned), len(b.Set.Classes))) {
+		for _, p := range b.Method.Params(one.Task) {
 			key += fmt.Sprint(" ", p.Name, p.Shape)
 		}
 		if seen[key] {
@@ -173,7 +181,7 @@ func (b *Built) define() error {
 			FineTune: c.Eval.FineTune,
 			Optim:    c.Train.optimizer(), Schedule: c.Train.Schedule,
 			Overrides: c.Train.Each.perClient(c.Partition.Clients),
-			Shared:    c.Train.State == sharedState, Memory: int(c.Train.Memory * (1 << 30))},
+			Shared:    c.Train.State == sharedState, Memory: c.Train.memory()},
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
@@ -304,17 +312,11 @@ func (b *Built) openBackbones(ctx context.Context, progress Progress) error {
 		if b.opened[name] != nil {
 			continue
 		}
-		f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
+		f, err := openBackbone(ctx, c, name, progress)
 		if err != nil {
-			return fmt.Errorf("backbones: %w", err)
+			return err
 		}
-		b.opened[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
-		if f.Sigmoid && f.AssumedScale {
-			return fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
-				"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
-				"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
-		}
-		b.Bundles = append(b.Bundles, f)
+		b.opened[name], b.Bundles = f, append(b.Bundles, f)
 		b.Engine.Digests[f.Name] = f.Digest()
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
@@ -349,6 +351,21 @@ func (b *Built) openBackbones(ctx context.Context, progress Progress) error {
 		}
 	}
 	return nil
+}
+
+// openBackbone opens a backbone for the loss of a configuration.
+func openBackbone(ctx context.Context, c Config, name string, progress Progress) (*bundle.Bundle, error) {
+	f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
+	if err != nil {
+		return nil, fmt.Errorf("backbones: %w", err)
+	}
+	f.Sigmoid = c.Train.Loss == sigmoidLoss
+	if f.Sigmoid && f.AssumedScale {
+		return nil, fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
+			"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
+			"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
+	}
+	return f, nil
 }
 
 // assigned returns the backbones of the first n clients.

@@ -295,6 +295,9 @@ func checkName(name string) error {
 	return nil
 }
 
+// memory returns memory_gb in bytes.
+func (t Train) memory() int { return int(t.Memory * (1 << 30)) }
+
 // lossTerm returns what distinguishes runs with another loss than softmax in the fingerprint, like an option of the
 // method.
 func (t Train) lossTerm() string {

@@ -178,6 +178,26 @@ func TestSweepFolders(t *testing.T) {
 	}
 }
 
+// A sweep with a cell that cannot run, because its prompt is too long for the context, starts nothing. Without this cell
+// it runs.
+func TestSweepRefusesImpossibleCells(t *testing.T) {
+	dir, file := setupSweep(t, 1)
+	text := strings.ReplaceAll(string(read(t, file)), "{name: batch, key: train.batch, values: [4, 6]}",
+		"{name: tokens, points: [{label: few}, {label: many, set: {method: promptfl, options: {tokens: 90}}}]}")
+	text = strings.ReplaceAll(text, "keep: {method: FedPHA, batch: 6}", "keep: {method: FedPHA}")
+	save(t, dir, "impossible.yaml", []byte(text))
+	file, out := filepath.Join(dir, "impossible.yaml"), filepath.Join(dir, "out")
+	_, stderr, code := call("sweep", file, "--smoke", "--out", out)
+	if code != failed || !strings.Contains(stderr, "fedpha/many/seed-3: client 0 on ") || !strings.Contains(stderr,
+		"after a prompt of 90 tokens needs") || !strings.Contains(stderr, "nothing was started") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is there: %v", err)
+	}
+	mustRun(t, "sweep", file, "--smoke", "--out", out, "--keep", "tokens=few")
+}
+
 // A failed cell writes a line into its folder and does not stop the others; --resume tries it again.
 func TestSweepGoesOnAfterFailures(t *testing.T) {
 	dir, file := setupSweep(t, 1)

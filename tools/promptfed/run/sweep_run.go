@@ -36,6 +36,9 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	if err := checkRoots(unfinished(dir, s.Cells)); err != nil {
 		return err
 	}
+	if err := precheck(ctx, unfinished(dir, s.Cells)); err != nil {
+		return err
+	}
 	release, err := claimSweep(s, dir, f.use)
 	if release != nil {
 		defer release()
@@ -173,6 +176,25 @@ func checkRoots(cells []configs.Cell) error {
 	}
 	return cli.Usagef("data.root: %s does not exist, and no cell can run without it: give the folder of the data sets "+
 		"with --set data.root=DIR (docs/datasets.md), or try the grid on drawn images with --smoke", root)
+}
+
+// precheck refuses a sweep with cells that cannot run, in one line for each reason.
+func precheck(ctx context.Context, cells []configs.Cell) error {
+	var p experiment.Prechecker
+	failed := map[string]string{}
+	for _, c := range cells {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.Check(ctx, c.Config); err != nil {
+			failed[c.Folder] = cli.OneLine(err)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s; nothing was started: correct them, or leave them out with --keep or sweep.skip",
+		strings.Join(byReason(failed), "; "))
 }
 
 // run runs cells, up to jobs at a time. After a failed cell it continues; after a full disk it stops.

@@ -1,0 +1,49 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+
+	"promptfed/runtime/ort/orttest"
+)
+
+// A prompt that clients share is refused on backbones of several text widths before an image is read, for a run and for
+// a cell of a sweep. Prompts that stay with their clients are not.
+func TestSharedPromptsOfSeveralWidths(t *testing.T) {
+	const other = "../../models/bundle/exported/testdata/siglip"
+	c := smallConfig("promptfl")
+	c.Backbones, c.Assign, c.Options = append(c.Backbones, other), "cycle", map[string]any{"tokens": 3}
+	_, err := Open(t.Context(), c, nil)
+	orttest.CheckOneLineError(t, "a run", err, "parameter ctx is [3 12]", "it cannot be averaged")
+	var cells Prechecker
+	orttest.CheckOneLineError(t, "a cell", cells.Check(t.Context(), c), "parameter ctx is [3 12]", "it cannot be averaged")
+	c.Method = "coop"
+	if err := cells.Check(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+}
+
+// Cells are refused for prompts that do not fit a text tower and for steps that need too much memory. A set that cannot
+// be opened is left to the run.
+func TestPrechecker(t *testing.T) {
+	var cells Prechecker
+	for _, one := range []struct {
+		set func(*Config)
+		say string
+	}{
+		{func(*Config) {}, ""},
+		{func(c *Config) { c.Options["tokens"] = 90 }, "after a prompt of 90 tokens"},
+		{func(c *Config) { c.Method, c.Options, c.Train.Memory = "fedvpt", nil, 1e-6 }, "train.memory_gb"},
+		{func(c *Config) { c.Data.Set, c.Data.Root = "folder", "none" }, ""},
+	} {
+		c := smallConfig("promptfl")
+		c.Options = map[string]any{"tokens": 3}
+		one.set(&c)
+		for range 2 { // the second answer is that of the first
+			err := cells.Check(t.Context(), c)
+			if one.say == "" && err != nil || one.say != "" && (err == nil || !strings.Contains(err.Error(), one.say)) {
+				t.Errorf("%v, want %q", err, one.say)
+			}
+		}
+	}
+}
