@@ -92,14 +92,27 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 // CheckLength returns an error if a class exceeds the context of the tower with a prompt of the given number of tokens,
 // read after positions behind EOT.
 func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
+	longest := 0 // the class with most tokens
 	for c, ids := range s.IDs {
-		if n := s.begin() + prompt + len(ids) + after; n > a.Context {
-			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of %d "+
-				"tokens needs %d positions, the text tower has %d: shorten the name or the prompt",
-				s.Names[c], len(ids), prompt, n, a.Context)
+		if len(ids) > len(s.IDs[longest]) {
+			longest = c
 		}
 	}
-	return nil
+	if len(s.IDs) == 0 {
+		return nil
+	}
+	name := len(s.IDs[longest])
+	most := a.Context - s.begin() - name - after
+	if prompt <= most {
+		return nil
+	}
+	advice := "shorten the name"
+	if most > 0 {
+		advice = fmt.Sprintf("lower the prompt's tokens to %d, or shorten the name", most)
+	}
+	return fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of %d tokens needs %d "+
+		"positions, the text tower has %d: %s", s.Names[longest], name, prompt, a.Context-most+prompt, a.Context,
+		advice)
 }
 
 func (s *Suffixes) packing(after int) packing {
