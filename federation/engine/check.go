@@ -16,9 +16,9 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 	if err := checkPlan(e, len(participants)); err != nil {
 		return err
 	}
-	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Guard != nil || set.Wrap != nil
+	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Client.Guard != nil || set.Wrap != nil
 	switch {
-	case set.Terms && set.Guard != nil:
+	case set.Client.Terms && set.Client.Guard != nil:
 		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
 			"aggregation hides; use only one of the two")
 	case e.Training.Shared && (elsewhere || secure):
@@ -117,16 +117,16 @@ func CheckClient(e *spec.Experiment, c *spec.Client) error {
 // participants lists all clients as the server knows them.
 func (s *Server) participants() []message.Participant {
 	var out []message.Participant
-	if s.Remote != nil {
-		out = slices.Clone(s.Remote.Participants())
+	if s.settings.Remote != nil {
+		out = slices.Clone(s.settings.Remote.Participants())
 		for i := range out {
-			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(s.Classes)
+			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(s.experiment.Classes)
 		}
 		return out
 	}
-	for _, c := range s.Clients {
-		out = append(out, message.Participant{Joined: true, Task: s.Task(c), Domain: c.Domain,
-			Digest: s.Digests[c.Backbone.Name()]})
+	for _, c := range s.experiment.Clients {
+		out = append(out, message.Participant{Joined: true, Task: s.experiment.Task(c), Domain: c.Domain,
+			Digest: s.experiment.Digests[c.Backbone.Name()]})
 	}
 	return out
 }

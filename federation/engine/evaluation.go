@@ -21,7 +21,7 @@ import (
 )
 
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
-	g, e := &s.Global, s.Evaluate
+	g, e := &s.Global, s.experiment.Evaluate
 	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Participants(),
 		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
 	if e.Validate {
@@ -78,7 +78,7 @@ func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *recor
 	if !s.has.Personal {
 		view = method.GlobalView
 	}
-	for _, steps := range s.Evaluate.NewSteps {
+	for _, steps := range s.experiment.Evaluate.NewSteps {
 		o := test
 		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.Plan.New
 		replies, err := s.Cohort.Run(ctx, o)
@@ -94,7 +94,7 @@ func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *recor
 }
 
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
-	for _, x := range s.EvaluationSets {
+	for _, x := range s.experiment.EvaluationSets {
 		test.Set = x.Name
 		replies, err := s.Cohort.Run(ctx, test)
 		if err != nil {
@@ -113,11 +113,11 @@ func (s *Server) keepConfusion(round int) error {
 	if s.confusion == nil || s.confusion.Round != round {
 		return nil
 	}
-	s.confusion.Classes = s.Classes
-	if s.Dir == "" {
+	s.confusion.Classes = s.experiment.Classes
+	if s.settings.Dir == "" {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(s.Dir, record.ConfusionFile), atomicfile.JSON(s.confusion, ""))
+	return atomicfile.Write(filepath.Join(s.settings.Dir, record.ConfusionFile), atomicfile.JSON(s.confusion, ""))
 }
 
 // bestPrefix and bestSuffix surround the round in the name of the file with the prompts of the best round, in the form
@@ -134,10 +134,10 @@ func bestPath(dir string, round int) string {
 // keepBest writes the prompts of a round that is the best so far, before the round is committed.
 func (s *Server) keepBest(rec record.Record) error {
 	records := append(slices.Clone(s.journal.Records), rec)
-	if !s.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
+	if !s.experiment.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
 		return nil
 	}
-	best, err := s.writePrompts(bestPath(s.Dir, rec.Round))
+	best, err := s.writePrompts(bestPath(s.settings.Dir, rec.Round))
 	s.journal.Best = best
 	return err
 }
@@ -146,11 +146,11 @@ func (s *Server) keepBest(rec record.Record) error {
 // folder.
 func (s *Server) writePrompts(path string) (tensor.Map, error) {
 	participants := s.participants()
-	parts := state.Sections(s.Experiment, &s.Global, s.store, participants)
-	if s.Dir == "" {
+	parts := state.Sections(s.experiment, &s.Global, s.store, participants)
+	if s.settings.Dir == "" {
 		return state.LoadSections(parts)
 	}
-	meta, err := state.Metadata(s.Experiment, participants)
+	meta, err := state.Metadata(s.experiment, participants)
 	if err != nil {
 		return nil, err
 	}
@@ -160,14 +160,14 @@ func (s *Server) writePrompts(path string) (tensor.Map, error) {
 // sweepBest removes the files of earlier best rounds.
 func (s *Server) sweepBest() {
 	best := record.BestVal(s.journal.Records, s.view)
-	if !s.Evaluate.BestVal || s.Dir == "" || best < 0 {
+	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || best < 0 {
 		return
 	}
-	keep := filepath.Base(bestPath(s.Dir, s.journal.Records[best].Round))
-	entries, _ := os.ReadDir(filepath.Join(s.Dir, record.CheckFolder))
+	keep := filepath.Base(bestPath(s.settings.Dir, s.journal.Records[best].Round))
+	entries, _ := os.ReadDir(filepath.Join(s.settings.Dir, record.CheckFolder))
 	for _, f := range entries {
 		if strings.HasPrefix(f.Name(), bestPrefix) && strings.HasSuffix(f.Name(), bestSuffix) && f.Name() != keep {
-			os.Remove(filepath.Join(s.Dir, record.CheckFolder, f.Name()))
+			os.Remove(filepath.Join(s.settings.Dir, record.CheckFolder, f.Name()))
 		}
 	}
 }
@@ -176,14 +176,14 @@ func (s *Server) sweepBest() {
 func (s *Server) checkBest() error {
 	records := s.journal.Records
 	best := record.BestVal(records, s.view)
-	if !s.Evaluate.BestVal || s.Dir == "" || len(records) == 0 {
+	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || len(records) == 0 {
 		return nil
 	}
 	if best < 0 {
 		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
 			"last, or start again in another folder")
 	}
-	_, err := os.Stat(bestPath(s.Dir, records[best].Round))
+	_, err := os.Stat(bestPath(s.settings.Dir, records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
 			"eval.select was not best-val; set it to last, or start again in another folder", records[best].Round+1)

@@ -137,7 +137,7 @@ func (c meanCohort) Run(ctx context.Context, o message.Instruction) ([]message.R
 func TestGuardAndSum(t *testing.T) {
 	for _, encode := range []bool{false, true} {
 		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
-		set := engine.Settings{Settings: client.Settings{Guard: doublingGuard{}}, Encode: encode,
+		set := engine.Settings{Client: client.Settings{Guard: doublingGuard{}}, Encode: encode,
 			Wrap: func(c message.Cohort) message.Cohort { return meanCohort{c} }}
 		sum := mustRun(t, toy(t), set)
 		if len(plain.Prompts) != len(sum.Prompts) {

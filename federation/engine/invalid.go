@@ -20,7 +20,7 @@ import (
 // the program if no reply is valid, of several, in maxFailures calls in a row.
 func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
 	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
-	if s.Remote == nil {
+	if s.settings.Remote == nil {
 		return replies, do(g, message.UploadsOf(replies))
 	}
 	before := cloneGlobal(g)
@@ -49,7 +49,7 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	}
 	for i, r := range replies {
 		if !slices.Contains(good, i) {
-			s.Remote.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
+			s.settings.Remote.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
 		}
 	}
 	if len(good) > 0 {
@@ -117,9 +117,11 @@ const maxFailures = 3
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing.
 func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Record) []message.Reply {
-	before, merge := cloneGlobal(g), s.Method.Merge
-	if s.Remote != nil { // otherwise a panic is one of the program
-		merge = func(g *method.Global, ups []method.Upload) error { return recovered(s.Method.Merge, g, ups) }
+	before, merge := cloneGlobal(g), s.experiment.Method.Merge
+	if s.settings.Remote != nil { // otherwise a panic is one of the program
+		merge = func(g *method.Global, ups []method.Upload) error {
+			return recovered(s.experiment.Method.Merge, g, ups)
+		}
 	}
 	if err := merge(g, message.UploadsOf([]message.Reply{sum})); err != nil {
 		*g = *before
@@ -134,8 +136,8 @@ func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Recor
 func (s *Server) dropSkipped(replies []message.Reply, rec *record.Record) []message.Reply {
 	return slices.DeleteFunc(replies, func(r message.Reply) bool {
 		for _, x := range r.Refused {
-			if s.Remote != nil {
-				s.Remote.Rejected(rec.Round, x.Client, errors.New(x.Reason))
+			if s.settings.Remote != nil {
+				s.settings.Remote.Rejected(rec.Round, x.Client, errors.New(x.Reason))
 			} else {
 				rec.Refused = append(rec.Refused, x)
 			}

@@ -45,7 +45,7 @@ func BenchmarkClients(b *testing.B) {
 			e := wideToy(b, n)
 			for range b.N {
 				began, inside := time.Now(), ort.NativeTime()
-				mustRun(b, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+				mustRun(b, e, engine.Settings{Client: client.Settings{Session: ort.Options{IntraThreads: 1}},
 					Dir: b.TempDir(), Workers: 1})
 				own := time.Since(began) - (ort.NativeTime() - inside)
 				b.ReportMetric(float64(own.Microseconds())/1000/float64(3*n), "own-ms/client")
@@ -60,7 +60,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	peak := func(clients int) uint64 {
 		e := wideToy(t, clients)
 		var most uint64
-		mustRun(t, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+		mustRun(t, e, engine.Settings{Client: client.Settings{Session: ort.Options{IntraThreads: 1}},
 			Dir: t.TempDir(), Workers: 1,
 			OnRound: func(record.Record) {
 				var m runtime.MemStats
@@ -85,7 +85,7 @@ func TestRoundDoesNotGrow(t *testing.T) {
 		e.Plan.Participation = train / float64(clients)
 		e.Plan.Rounds, e.Plan.TestEvery = 6, 100
 		var after []uint64
-		mustRun(t, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+		mustRun(t, e, engine.Settings{Client: client.Settings{Session: ort.Options{IntraThreads: 1}},
 			Dir: t.TempDir(), Workers: 1,
 			OnRound: func(record.Record) {
 				var m runtime.MemStats

@@ -16,10 +16,10 @@ import (
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
 type Pool struct {
-	Settings
-	Worker  *client.Worker
-	Clients []*spec.Client
-	Store   *state.Store
+	Settings Settings
+	Worker   *client.Worker
+	Clients  []*spec.Client
+	Store    *state.Store
 
 	overhead overhead
 }
@@ -34,8 +34,8 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	}
 	replies := make([]message.Reply, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
-	workers := max(1, p.Workers)
-	if o.Kind == message.Train && p.Worker.Training.Shared { // one optimizer, for one client at a time
+	workers := max(1, p.Settings.Workers)
+	if o.Kind == message.Train && p.Worker.Experiment.Training.Shared { // one optimizer, for one client at a time
 		workers = 1
 	}
 	clients := make([]*spec.Client, len(o.Clients))
@@ -63,8 +63,8 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 				}
 				for k, i := range group {
 					replies[i] = got[k]
-					if p.OnTurn != nil {
-						p.OnTurn(o, o.Clients[i])
+					if p.Settings.OnTurn != nil {
+						p.Settings.OnTurn(o, o.Clients[i])
 					}
 				}
 			}
@@ -77,11 +77,11 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 // groups divides the clients of an instruction, by their index, into groups whose turns are computed together. Prefixes
 // of tests that can be computed together are computed here.
 func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error) {
-	if p.Executor == nil {
+	if p.Settings.Executor == nil {
 		if o.Kind == message.Train {
 			return p.Worker.Groups(clients, o.Total)
 		}
-		if err := p.Worker.ComputeAhead(ctx, o, clients, p.Store.Get, max(1, p.Workers)); err != nil {
+		if err := p.Worker.ComputeAhead(ctx, o, clients, p.Store.Get, max(1, p.Settings.Workers)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,7 @@ func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int)
 		j := &jobs[k]
 		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.ForClient(o.Clients[i])
 		replies[k] = message.Reply{Client: j.Client.ID, Down: message.EncodedSize(j.Instruction.Tensors())}
-		if p.Encode {
+		if p.Settings.Encode {
 			began := time.Now()
 			var err error
 			if j.Instruction, err = message.Reencode(j.Instruction); err != nil {
@@ -130,7 +130,7 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	if !o.Kind.Tests() {
 		r.Up = r.UploadSize()
 	}
-	if !p.Encode || len(m) == 0 {
+	if !p.Settings.Encode || len(m) == 0 {
 		return r, nil
 	}
 	defer since(&p.overhead.messages, time.Now())
@@ -145,9 +145,10 @@ func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, 
 	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	first := jobs[0]
 	var err error
-	if p.Executor != nil {
+	if p.Settings.Executor != nil {
 		state := func() (message.ClientState, error) { return p.Store.Get(first.Client.ID) }
-		replies[0], next[0], err = p.Worker.ExecuteRemotely(ctx, p.Executor, first.Client, first.Instruction, state)
+		replies[0], next[0], err = p.Worker.ExecuteRemotely(ctx, p.Settings.Executor, first.Client, first.Instruction,
+			state)
 		return replies, next, err
 	}
 	for k := range jobs {

@@ -32,7 +32,7 @@ func TestFirstStepsInTwoGraphs(t *testing.T) {
 			e := withMethod(m)
 			e.Clients, e.BatchClients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3), batch
 			e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 1e-3}
-			return mustRun(t, e, engine.Settings{Settings: client.Settings{PrefixBytes: prefix}, Workers: workers,
+			return mustRun(t, e, engine.Settings{Client: client.Settings{PrefixBytes: prefix}, Workers: workers,
 				Wrap: methodtest.LoseReplies(func(round, client int) bool { return round == 0 && client == 1 })})
 		}
 		want, first := run(1, 1, -1), run(2, 1, 0)

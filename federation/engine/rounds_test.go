@@ -28,7 +28,7 @@ func TestParticipationTestsAndRates(t *testing.T) {
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 8, 0.5, 3
 	e.Training.Schedule = optim.Schedule{Kind: "step", StepSize: 3, Gamma: 0.5}
 	rec := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	r := mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	seen, times := map[string]bool{}, map[int]int{}
 	for i, rec := range r.Records {
 		if len(rec.Clients) != 2 || !slices.IsSorted(rec.Clients) {
@@ -67,10 +67,10 @@ func TestWhoElseTrainsDoesNotMatter(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
 	all := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: all}})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: all}})
 	e.Plan.Participation = 0.5
 	some := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: some}})
+	r := mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: some}})
 	for _, c := range r.Records[0].Clients {
 		for _, name := range []string{"begin/local", "s0/image", "s0/loss", "upload/global"} {
 			name = fmt.Sprintf("r0/c%d/%s", c, name)
@@ -86,7 +86,7 @@ func TestDropLast(t *testing.T) {
 		e := toy(t)
 		e.Plan.Rounds, e.Training.DropLast, e.Training.Epochs = 1, drop, 2
 		rec := trace.NewRecorder()
-		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+		mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 		steps := map[int]int{}
 		for _, s := range rec.Steps {
 			steps[s.Client]++
@@ -115,7 +115,7 @@ func TestAccuracies(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
 	rec := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}}).Records[1]
+	r := mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}}).Records[1]
 	var per []float64
 	for c := range 4 {
 		logits, labels := rec.Tensors[fmt.Sprintf("r1/c%d/eval/logits", c)],
@@ -166,7 +166,7 @@ func TestWriteTrace(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
 	rec, dir := trace.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 4})
 	info := trace.Info{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
 		Clients: trace.ClientInfos(e)}
 	if err := rec.Write(dir, info); err != nil {
@@ -228,7 +228,7 @@ func TestViews(t *testing.T) {
 	tensor.Map{"x": other}.Scale(-1)
 	f.Views = append(f.Views, spec.InMemory{Tensor: other})
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	count := [2]int{}
 	for s := range 3 {
 		image := rec.Tensors[fmt.Sprintf("r0/c0/s%d/image", s)]
@@ -296,7 +296,7 @@ func TestDrawsFromTheStart(t *testing.T) {
 		has := false
 		e := withMethod(notesDraws{toy(t).Method, &has})
 		e.Plan.Rounds = 1
-		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+		mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 		if traced := rec != nil; has != traced {
 			t.Errorf("traced %v: Draws %v", traced, has)
 		}

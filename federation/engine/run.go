@@ -26,11 +26,11 @@ import (
 
 // Settings decide how a run goes, not what it computes.
 type Settings struct {
-	client.Settings        // of the client side
-	Dir             string // run folder; empty keeps everything in memory
-	Resume          bool
-	Workers         int
-	Encode          bool // send every message through its encoded form
+	Client  client.Settings // of the client side
+	Dir     string          // run folder; empty keeps everything in memory
+	Resume  bool
+	Workers int
+	Encode  bool // send every message through its encoded form
 	// Provider is the provider of sessions, with the reason if it was not the first choice, for the summary; empty
 	// leaves it out.
 	Provider string
@@ -61,7 +61,7 @@ type Result struct {
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
-	s := &Server{Settings: set, Experiment: e}
+	s := &Server{settings: set, experiment: e}
 	participants := s.participants()
 	err := check(e, set, participants)
 	if err != nil {
@@ -77,19 +77,19 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		return nil, err
 	}
 	if set.ServerNoise == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
-		if s.ServerNoise, err = runNoise(set); err != nil {
+		if s.settings.ServerNoise, err = runNoise(set); err != nil {
 			return nil, err
 		}
 	}
-	if s.ServerNoise != nil && s.Remote == nil {
-		s.Noise = s.ServerNoise.Client
+	if s.settings.ServerNoise != nil && s.settings.Remote == nil {
+		s.settings.Client.Noise = s.settings.ServerNoise.Client
 	}
-	s.worker = client.NewWorker(e, s.Settings.Settings)
+	s.worker = client.NewWorker(e, s.settings.Client)
 	defer s.worker.Close()
-	s.pool = &Pool{Settings: s.Settings, Worker: s.worker, Clients: e.Clients, Store: s.store}
+	s.pool = &Pool{Settings: s.settings, Worker: s.worker, Clients: e.Clients, Store: s.store}
 	s.Cohort, s.Plan = s.pool, e.PlanFor(participants)
-	if s.Remote != nil {
-		s.Cohort = s.Remote
+	if s.settings.Remote != nil {
+		s.Cohort = s.settings.Remote
 	}
 	if e.SimulatedTime != nil {
 		s.simulated = simulatedtime.New(s.pool, e.SimulatedTime, s.Plan.TrainingClients(),
@@ -98,8 +98,8 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 			})
 		s.Cohort = s.simulated
 	}
-	if s.Wrap != nil {
-		s.Cohort = s.Wrap(s.Cohort)
+	if s.settings.Wrap != nil {
+		s.Cohort = s.settings.Wrap(s.Cohort)
 	}
 	if err := s.startWithAny(participants); err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 	}
 	for _, line := range s.warnings() {
-		if s.OnWarning != nil {
-			s.OnWarning(line)
+		if s.settings.OnWarning != nil {
+			s.settings.OnWarning(line)
 		}
 	}
 	for _, r := range s.journal.Records {
@@ -147,8 +147,8 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 }
 
 func (s *Server) report(r record.Record) {
-	if s.OnRound != nil {
-		s.OnRound(r)
+	if s.settings.OnRound != nil {
+		s.settings.OnRound(r)
 	}
 }
 
@@ -173,20 +173,20 @@ func openStore(set Settings) (*state.Store, error) {
 
 // warnings lists what is known to be wrong before the first round.
 func (s *Server) warnings() []string {
-	return slices.Concat(s.Warnings, record.ZeroShotWarnings(s.journal.ZeroShot))
+	return slices.Concat(s.experiment.Warnings, record.ZeroShotWarnings(s.journal.ZeroShot))
 }
 
 // resume restores the last committed round, if there is one and Settings.Resume is set.
 func (s *Server) resume() (*record.Journal, error) {
-	if s.Dir == "" {
+	if s.settings.Dir == "" {
 		return &record.Journal{}, nil
 	}
-	dir := filepath.Join(s.Dir, record.CheckFolder)
-	rounds := filepath.Join(s.Dir, record.RoundsFile)
-	if !s.Resume {
+	dir := filepath.Join(s.settings.Dir, record.CheckFolder)
+	rounds := filepath.Join(s.settings.Dir, record.RoundsFile)
+	if !s.settings.Resume {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	for _, where := range []string{s.Dir, dir} { // temporary files of a killed run
+	for _, where := range []string{s.settings.Dir, dir} { // temporary files of a killed run
 		entries, _ := os.ReadDir(where)
 		for _, f := range entries {
 			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
@@ -203,11 +203,11 @@ func (s *Server) resume() (*record.Journal, error) {
 	}
 	if pos.Fingerprint != s.fingerprint {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
-			"partition or training differ); choose another --out", s.Dir)
+			"partition or training differ); choose another --out", s.settings.Dir)
 	}
 	if pos.Planned != 0 && pos.Planned != s.Plan.Rounds {
 		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
-			"now it is %d: set it to %d, or choose another --out", s.MethodName, pos.Planned, s.Plan.Rounds,
+			"now it is %d: set it to %d, or choose another --out", s.experiment.MethodName, pos.Planned, s.Plan.Rounds,
 			pos.Planned)
 	}
 	if pos.Planned != 0 {
@@ -222,8 +222,8 @@ func (s *Server) resume() (*record.Journal, error) {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
 	}
-	if s.Remote != nil {
-		if err := s.Remote.Load(pos.Remote); err != nil {
+	if s.settings.Remote != nil {
+		if err := s.settings.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
 		s.known, s.Global.Infos = pos.Infos, pos.Infos
@@ -239,7 +239,7 @@ func (s *Server) commit(rec record.Record) (err error) {
 	if err := s.keepConfusion(rec.Round); err != nil {
 		return err
 	}
-	if s.Dir == "" {
+	if s.settings.Dir == "" {
 		s.journal.Records = append(s.journal.Records, rec)
 		return nil
 	}
@@ -253,13 +253,13 @@ func (s *Server) commit(rec record.Record) (err error) {
 			return err
 		}
 	}
-	if s.Remote != nil {
-		if pos.Remote, err = s.Remote.Save(); err != nil {
+	if s.settings.Remote != nil {
+		if pos.Remote, err = s.settings.Remote.Save(); err != nil {
 			return err
 		}
 		pos.Infos = s.known
 	}
-	if err := state.SaveCheckpoint(filepath.Join(s.Dir, record.CheckFolder), &s.Global, pos); err != nil {
+	if err := state.SaveCheckpoint(filepath.Join(s.settings.Dir, record.CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
 	s.store.GC()
@@ -275,32 +275,32 @@ func (s *Server) commit(rec record.Record) (err error) {
 func (s *Server) finish() (*Result, error) {
 	r := &Result{Records: s.journal.Records, Summary: record.Summarise(s.journal.Records, s.view)}
 	sum := &r.Summary
-	sum.Choose(r.Records, s.view, s.Evaluate)
+	sum.Choose(r.Records, s.view, s.experiment.Evaluate)
 	sum.ZeroShot, sum.Warnings = s.journal.ZeroShot, s.warnings()
-	sum.Provider, sum.Reproduces = s.Provider, s.Reproduces
-	sum.Name, sum.Method, sum.Reads = s.Name, s.MethodName, s.has.Reads
+	sum.Provider, sum.Reproduces = s.settings.Provider, s.experiment.Reproduces
+	sum.Name, sum.Method, sum.Reads = s.experiment.Name, s.experiment.MethodName, s.has.Reads
 	if a := sum.Attack; a != nil {
 		all := *a
 		all.Clients = s.Plan.Attackers
 		sum.Attack = &all
 	}
-	sum.MethodView = s.has.Headline(record.MethodView, s.Method).String()
-	if s.Dir == "" {
+	sum.MethodView = s.has.Headline(record.MethodView, s.experiment.Method).String()
+	if s.settings.Dir == "" {
 		r.Confusion = s.confusion
-		if r.Prompts = s.journal.Best; s.Evaluate.BestVal {
+		if r.Prompts = s.journal.Best; s.experiment.Evaluate.BestVal {
 			return r, nil
 		}
 	}
 	var err error
-	if s.Evaluate.BestVal {
-		err = takeBest(s.Dir, sum.Selected)
+	if s.experiment.Evaluate.BestVal {
+		err = takeBest(s.settings.Dir, sum.Selected)
 	} else {
-		r.Prompts, err = s.writePrompts(filepath.Join(s.Dir, record.PromptsFile))
+		r.Prompts, err = s.writePrompts(filepath.Join(s.settings.Dir, record.PromptsFile))
 	}
-	if err != nil || s.Dir == "" {
+	if err != nil || s.settings.Dir == "" {
 		return r, err
 	}
-	return r, atomicfile.Write(filepath.Join(s.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
+	return r, atomicfile.Write(filepath.Join(s.settings.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }
 
 // pretrain trains the shared parameters on synthetic images before round 0.
@@ -312,15 +312,15 @@ func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
 		return fmt.Errorf("synthetic images: %w", err)
 	}
 	g.Shared = shared
-	if s.Tracer != nil {
-		trace.TraceAll(s.Tracer, "init", g.Shared)
+	if s.settings.Client.Tracer != nil {
+		trace.TraceAll(s.settings.Client.Tracer, "init", g.Shared)
 	}
 	return nil
 }
 
 // InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
 func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
-	s := &Server{Experiment: e}
+	s := &Server{experiment: e}
 	participants := s.participants()
 	s.Plan = e.PlanFor(participants)
 	if err := s.start(e.Task(e.Clients[0])); err != nil {

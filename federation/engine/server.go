@@ -25,11 +25,11 @@ import (
 
 // Server runs the rounds. It holds no client's object, data or private state.
 type Server struct {
-	Settings
-	*spec.Experiment // its Plan is that below
-	Cohort           message.Cohort
-	Plan             spec.Plan
-	Global           method.Global
+	settings   Settings
+	experiment *spec.Experiment
+	Cohort     message.Cohort
+	Plan       spec.Plan // of the experiment, for the clients that take part
+	Global     method.Global
 
 	fingerprint string // of the experiment, in a run with a folder
 
@@ -51,18 +51,19 @@ type Server struct {
 func (s *Server) start(task method.ClientSpec) error {
 	s.Global = method.Global{Rounds: method.Rounds(s.Plan.Rounds), Clients: s.Plan.Clients,
 		Classes: task.Classes, Seed: s.Plan.Seed,
-		Width: task.Width, Task: task, Infos: s.Plan.Infos, Claimed: s.Remote != nil, Sampling: s.Plan.Sampling(),
-		Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
-	for _, p := range s.Method.Params(task) {
+		Width: task.Width, Task: task, Infos: s.Plan.Infos, Claimed: s.settings.Remote != nil,
+		Sampling: s.Plan.Sampling(),
+		Shared:   tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+	for _, p := range s.experiment.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = p.Initial(s.Plan.Seed, -1)
 		}
 	}
 	s.known = s.Plan.Infos
-	if s.Tracer != nil {
+	if s.settings.Client.Tracer != nil {
 		s.Global.Draws = method.NewDraws(nil)
 	}
-	if err := s.Method.Start(&s.Global); err != nil {
+	if err := s.experiment.Method.Start(&s.Global); err != nil {
 		return err
 	}
 	s.traceStart()
@@ -77,7 +78,7 @@ func (s *Server) startWithAny(participants []message.Participant) error {
 		if err := s.start(task); err != nil {
 			return err
 		}
-		s.has = record.EvaluableOf(s.Method, task)
+		s.has = record.EvaluableOf(s.experiment.Method, task)
 		return nil
 	}
 	alike := map[method.ClientSpec][]int{}
@@ -90,7 +91,7 @@ func (s *Server) startWithAny(participants []message.Participant) error {
 		if !p.Joined {
 			continue
 		}
-		if s.Remote == nil {
+		if s.settings.Remote == nil {
 			return begin(p.Task)
 		}
 		if k := kind(p.Task); alike[k] == nil {
@@ -101,8 +102,8 @@ func (s *Server) startWithAny(participants []message.Participant) error {
 	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return len(alike[kind(b)]) - len(alike[kind(a)]) })
 	scored := func(task method.ClientSpec) bool {
 		return recovered(func(*method.Global, []method.Upload) error {
-			scope := method.NewScope(task, s.Method.Params(task))
-			s.Method.Logits(scope)
+			scope := method.NewScope(task, s.experiment.Method.Params(task))
+			s.experiment.Method.Logits(scope)
 			return scope.Graph().Err()
 		}, &s.Global, nil) == nil
 	}
@@ -115,7 +116,7 @@ func (s *Server) startWithAny(participants []message.Participant) error {
 		err := recovered(func(*method.Global, []method.Upload) error { return begin(task) }, &s.Global, nil)
 		if err == nil {
 			for _, id := range slices.Sorted(maps.Keys(failed)) {
-				s.Remote.Rejected(0, id, failed[id])
+				s.settings.Remote.Rejected(0, id, failed[id])
 			}
 			return nil
 		}
@@ -129,8 +130,8 @@ func (s *Server) startWithAny(participants []message.Participant) error {
 
 // sample draws the clients that train in a round. Sampling adds to privacy only if the draw is secret.
 func (s *Server) sample(round int) []int {
-	if s.ServerNoise != nil {
-		return s.Plan.Sample(s.ServerNoise.Rand("participants", strconv.Itoa(round)))
+	if s.settings.ServerNoise != nil {
+		return s.Plan.Sample(s.settings.ServerNoise.Rand("participants", strconv.Itoa(round)))
 	}
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
@@ -138,7 +139,8 @@ func (s *Server) sample(round int) []int {
 // hides reports whether the method hides which clients on other machines answered, so that a round without any answer
 // has its noise too, and costs as much.
 func (s *Server) hides() bool {
-	return s.Remote != nil && s.Wrap == nil && method.Any(s.Method, func(p method.Properties) bool {
+	open := s.settings.Remote != nil && s.settings.Wrap == nil
+	return open && method.Any(s.experiment.Method, func(p method.Properties) bool {
 		return p.HidesClients
 	})
 }
@@ -147,7 +149,7 @@ func (s *Server) hides() bool {
 // for; nil where there is no reason, or nobody else. The sample of differential privacy is never drawn again, and
 // secure aggregation has a session with the clients that began it.
 func (s *Server) drawOthers(drawn []int, again int) []int {
-	if s.Remote == nil || s.Wrap != nil || s.hides() {
+	if s.settings.Remote == nil || s.settings.Wrap != nil || s.hides() {
 		return nil
 	}
 	var others []int
@@ -185,8 +187,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		return s.worker.Compute(task, rows, of)
 	}
 	g.Interrupted = ctx.Err
-	if s.ServerNoise != nil {
-		g.Noise = s.ServerNoise.ForRound(g.Round, false)
+	if s.settings.ServerNoise != nil {
+		g.Noise = s.settings.ServerNoise.ForRound(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
@@ -213,13 +215,14 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		if err != nil {
 			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
 		}
-		if s.Tracer != nil {
-			traceChanged(s.Tracer, fmt.Sprintf("r%d/statistic/%s/aggregate", g.Round, q.Name), g, down, kept, each)
+		if s.settings.Client.Tracer != nil {
+			at := fmt.Sprintf("r%d/statistic/%s/aggregate", g.Round, q.Name)
+			traceChanged(s.settings.Client.Tracer, at, g, down, kept, each)
 		}
 		instruction.Broadcast, instruction.PerClient = g.Broadcast, g.PerClient
 	}
 
-	instruction.Kind, instruction.Codec = message.Train, s.Method.Codec()
+	instruction.Kind, instruction.Codec = message.Train, s.experiment.Method.Codec()
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
 		clock.lap(&clock.Server)
@@ -251,8 +254,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		merged = s.mergeSum(g, replies[0], &rec)
 	} else if len(replies) > 0 || len(instruction.Clients) == 0 || s.hides() { // else there is nothing to merge
 		var err error
-		merged, err = s.dropInvalid(ctx, g, replies, s.Method.Merge)
-		if errors.As(err, new(method.TooFewError)) && s.Remote != nil {
+		merged, err = s.dropInvalid(ctx, g, replies, s.experiment.Method.Merge)
+		if errors.As(err, new(method.TooFewError)) && s.settings.Remote != nil {
 			rec.Warnings, err = append(rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err)), nil
 		}
 		if err != nil {
@@ -268,7 +271,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		rec.Warnings = append(rec.Warnings, r.Warnings...)
 	}
 	rec.Notes = g.Notes
-	if s.Terms {
+	if s.settings.Client.Terms {
 		rec.Terms = record.MeanTerms(merged)
 	}
 	if err := checkFinite(g); err != nil {
@@ -289,12 +292,12 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		clock.lap(&clock.Evaluation)
 	}
 	rec.AttackedBy(s.Plan.Attackers)
-	if s.Remote != nil {
-		rec.LimitedClients = s.Remote.LimitedClients()
+	if s.settings.Remote != nil {
+		rec.LimitedClients = s.settings.Remote.LimitedClients()
 	}
 	// where epsilon assumes a sample of clients that nobody may know
-	if s.ServerNoise != nil && g.Sampling.Draws() &&
-		method.Any(s.Method, func(p method.Properties) bool { return p.HidesClients }) {
+	if s.settings.ServerNoise != nil && g.Sampling.Draws() &&
+		method.Any(s.experiment.Method, func(p method.Properties) bool { return p.HidesClients }) {
 		rec.HideSample(g.Sampling.Poisson)
 	}
 	clock.end(&rec)
@@ -309,7 +312,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 		return nil, err
 	}
 	// clients on other machines may all have failed, and clients in simulated time may all be late
-	if len(replies) == 0 && s.Remote == nil && s.simulated == nil {
+	if len(replies) == 0 && s.settings.Remote == nil && s.simulated == nil {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer
@@ -334,7 +337,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 
 // updateInfos updates the list of clients on other machines. A client that left stays known.
 func (s *Server) updateInfos() {
-	if s.Remote == nil {
+	if s.settings.Remote == nil {
 		return
 	}
 	now := message.ClientInfos(s.participants())
@@ -356,11 +359,11 @@ func (s *Server) joinNew() error {
 			joined = append(joined, id)
 		}
 	}
-	s.known, s.statistics = s.Global.Infos, s.Method.Statistics(s.Global.Round)
-	if len(joined) == 0 || s.Remote == nil {
+	s.known, s.statistics = s.Global.Infos, s.experiment.Method.Statistics(s.Global.Round)
+	if len(joined) == 0 || s.settings.Remote == nil {
 		return nil
 	}
-	for _, q := range s.Method.Statistics(0) {
+	for _, q := range s.experiment.Method.Statistics(0) {
 		if !slices.ContainsFunc(s.statistics, func(other method.Statistic) bool { return other.Name == q.Name }) {
 			s.statistics = append(s.statistics, q)
 		}
@@ -373,7 +376,9 @@ func (s *Server) joinNew() error {
 func (s *Server) admit(joined []int) error {
 	g, before, infos := &s.Global, cloneGlobal(&s.Global), s.Global.Infos
 	join := func(clients ...int) error {
-		return recovered(func(g *method.Global, _ []method.Upload) error { return s.Method.Join(g, clients) }, g, nil)
+		return recovered(func(g *method.Global, _ []method.Upload) error {
+			return s.experiment.Method.Join(g, clients)
+		}, g, nil)
 	}
 	if join(joined...) == nil {
 		return nil
@@ -390,7 +395,7 @@ func (s *Server) admit(joined []int) error {
 		if err := join(id); err != nil {
 			known[id] = method.ClientInfo{}
 			*g = *before
-			s.Remote.Rejected(g.Round, id, err)
+			s.settings.Remote.Rejected(g.Round, id, err)
 		}
 	}
 	g.Infos, s.known = known, known
@@ -424,7 +429,7 @@ func (p *phaseClock) lap(to *float64) {
 		of *atomic.Int64
 		to *float64
 	}{{&p.pool.overhead.messages, &p.Messages}, {&p.pool.overhead.disk, &p.Disk}} {
-		n := min(seconds, time.Duration(o.of.Swap(0)).Seconds()/float64(max(1, p.pool.Workers)))
+		n := min(seconds, time.Duration(o.of.Swap(0)).Seconds()/float64(max(1, p.pool.Settings.Workers)))
 		*o.to += n
 		seconds -= n
 	}

@@ -46,7 +46,7 @@ func (r unnamedTerm) Loss(s *method.Scope, logits graph.Node) graph.Node {
 func TestTermsByHand(t *testing.T) {
 	e := withMethod(ridge{})
 	e.Clients = methodtest.ClientsOfOneBackbone(4, 4)
-	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}})
+	r := mustRun(t, e, engine.Settings{Client: client.Settings{Terms: true}})
 	norm := method.Draw(e.Plan.Seed, -1, "free", []int{4}, 1).Norm()
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Abs(b) }
 	for i, rec := range r.Records {
@@ -76,7 +76,7 @@ func TestTermsByHand(t *testing.T) {
 // A term reaches the parameters of its formula, although all prompts pass through the text tower together: each of
 // FedPHA's (eq. 11-13) cross entropies reaches one prompt, pull the local one (the projector is a constant), push both.
 func TestTermsReachWhatTheyName(t *testing.T) {
-	terms := mustRun(t, toy(t), engine.Settings{Settings: client.Settings{Terms: true}}).Records[0].Terms
+	terms := mustRun(t, toy(t), engine.Settings{Client: client.Settings{Terms: true}}).Records[0].Terms
 	for i, want := range []string{"local", "global", "local", "global local"} {
 		if got := strings.Join(slices.Sorted(maps.Keys(terms[i].Params)), " "); got != want {
 			t.Errorf("%s reaches %s, want %s", terms[i].Name, got, want)
@@ -96,13 +96,13 @@ func TestTermsAreAskedFor(t *testing.T) {
 	if _, ok := line["terms"]; ok || err != nil {
 		t.Errorf("%s, %v", b, err)
 	}
-	refused(t, withMethod(unnamedTerm{}), engine.Settings{Settings: client.Settings{Terms: true}}, "eval.terms",
+	refused(t, withMethod(unnamedTerm{}), engine.Settings{Client: client.Settings{Terms: true}}, "eval.terms",
 		"parts of the loss have no name",
 		"Scope.Term")
 
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
-	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true}, Dir: dir,
+	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Client: client.Settings{Terms: true}, Dir: dir,
 		OnRound: func(record.Record) { stop() }})
 	if err == nil {
 		t.Fatal("the run was not stopped")
@@ -115,6 +115,6 @@ func TestTermsAreAskedFor(t *testing.T) {
 
 // Behind a guard no terms of single clients are sent.
 func TestTermsOfHiddenClients(t *testing.T) {
-	refused(t, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true, Guard: doublingGuard{}}},
+	refused(t, withMethod(ridge{}), engine.Settings{Client: client.Settings{Terms: true, Guard: doublingGuard{}}},
 		"eval.terms", "secure aggregation")
 }

@@ -12,36 +12,36 @@ import (
 
 // traceStart records the server's first state, with everything that it drew.
 func (s *Server) traceStart() {
-	if s.Tracer == nil {
+	if s.settings.Client.Tracer == nil {
 		return
 	}
 	g := &s.Global
-	trace.TraceAll(s.Tracer, "init", g.Shared)
-	trace.TraceAll(s.Tracer, "start/down", g.Broadcast)
-	trace.TraceAll(s.Tracer, "start/kept", g.State)
+	trace.TraceAll(s.settings.Client.Tracer, "init", g.Shared)
+	trace.TraceAll(s.settings.Client.Tracer, "start/down", g.Broadcast)
+	trace.TraceAll(s.settings.Client.Tracer, "start/kept", g.State)
 	for id, m := range g.PerClient {
-		trace.TraceAll(s.Tracer, fmt.Sprintf("start/c%d/down", id), m)
+		trace.TraceAll(s.settings.Client.Tracer, fmt.Sprintf("start/c%d/down", id), m)
 	}
 }
 
 // recordDraws records the random numbers that the merge of a round draws.
 func (s *Server) recordDraws() {
-	if s.Tracer == nil {
+	if s.settings.Client.Tracer == nil {
 		return
 	}
 	at := fmt.Sprintf("r%d/draw/", s.Global.Round)
-	s.Global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.Tracer.Put(at+name, t) })
+	s.Global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.settings.Client.Tracer.Put(at+name, t) })
 }
 
 func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
-	if s.Tracer == nil {
+	if s.settings.Client.Tracer == nil {
 		return nil
 	}
 	g := &s.Global
 	at := fmt.Sprintf("r%d/", g.Round)
-	trace.TraceAll(s.Tracer, at+"merged", g.Shared)
-	trace.TraceAll(s.Tracer, at+"down", g.Broadcast)
-	trace.TraceAll(s.Tracer, at+"kept", g.State)
+	trace.TraceAll(s.settings.Client.Tracer, at+"merged", g.Shared)
+	trace.TraceAll(s.settings.Client.Tracer, at+"down", g.Broadcast)
+	trace.TraceAll(s.settings.Client.Tracer, at+"kept", g.State)
 	round := trace.RoundRecord{Round: g.Round, Merged: message.ClientsOf(merged)}
 	for _, r := range merged {
 		round.Examples = append(round.Examples, r.Upload.N)
@@ -49,7 +49,7 @@ func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
 	if rec.Simulated != nil {
 		round.Staleness = rec.Simulated.Staleness
 	}
-	s.Tracer.Round(round)
+	s.settings.Client.Tracer.Round(round)
 	if n := g.Draws.Unrecorded(); n > 0 {
 		return fmt.Errorf("the trace lacks %d of the random numbers that the method drew; draw them with Global.Draws",
 			n)

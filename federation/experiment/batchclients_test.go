@@ -143,7 +143,7 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 		var of [2]*engine.Result
 		for i := range of {
 			set := b.Settings()
-			set.PrefixBytes = i - 1
+			set.Client.PrefixBytes = i - 1
 			var err error
 			if of[i], err = engine.Run(context.Background(), b.Engine, set); err != nil {
 				t.Fatal(err)

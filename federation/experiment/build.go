@@ -564,15 +564,15 @@ func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Pro
 
 // Settings returns the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms,
+	s := engine.Settings{Client: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms,
 		Texts: b.keptTexts}, Workers: b.workers(), Provider: b.Provider}
 	switch {
 	case b.guard != nil:
-		s.Guard = b.guard
+		s.Client.Guard = b.guard
 	case b.wrap != nil:
 		s.Wrap = b.wrap
 	case b.aggregation != nil:
-		s.Guard, s.Wrap = b.aggregation.Guard(), b.aggregation.Wrap
+		s.Client.Guard, s.Wrap = b.aggregation.Guard(), b.aggregation.Wrap
 	}
 	if b.Fallback != nil {
 		s.Provider += ": " + b.Fallback.Error()

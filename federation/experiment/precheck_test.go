@@ -16,7 +16,8 @@ func TestSharedPromptsOfSeveralWidths(t *testing.T) {
 	_, err := Open(t.Context(), c, nil)
 	orttest.CheckOneLineError(t, "a run", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	var cells Prechecker
-	orttest.CheckOneLineError(t, "a cell", cells.Check(t.Context(), c), "parameter ctx is [3 12]", "it cannot be averaged")
+	err = cells.Check(t.Context(), c)
+	orttest.CheckOneLineError(t, "a cell", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	c.Method = "coop"
 	if err := cells.Check(t.Context(), c); err != nil {
 		t.Error(err)

@@ -88,14 +88,15 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := b.Settings()
-	if b.Config.Runtime.Provider != ort.Auto || set.Session.Provider != b.Provider || !strings.HasPrefix(set.Provider,
+	session := set.Client.Session
+	if b.Config.Runtime.Provider != ort.Auto || session.Provider != b.Provider || !strings.HasPrefix(set.Provider,
 		b.Provider) {
 		t.Errorf("configuration %q, taken %q, session %q, summary %q", b.Config.Runtime.Provider, b.Provider,
-			set.Session.Provider, set.Provider)
+			set.Client.Session.Provider, set.Provider)
 	}
-	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || set.Session.Devices != 1 ||
+	if b.Provider == ort.CPU && (b.Fallback == nil || session.MemoryLimit != 0 || session.Devices != 1 ||
 		!strings.Contains(set.Provider, "provider cuda is not available")) {
-		t.Errorf("fallback %v, limit %d, %d devices, summary %q", b.Fallback, set.Session.MemoryLimit,
-			set.Session.Devices, set.Provider)
+		t.Errorf("fallback %v, limit %d, %d devices, summary %q", b.Fallback, set.Client.Session.MemoryLimit,
+			set.Client.Session.Devices, set.Provider)
 	}
 }

@@ -18,8 +18,8 @@ func TestTextsAreKept(t *testing.T) {
 		b := open(t, c)
 		defer b.Close()
 		set := b.Settings()
-		set.Texts = func(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor,
-			error) {
+		set.Client.Texts = func(key [sha256.Size]byte, shape []int,
+			compute func() (*tensor.Tensor, error)) (*tensor.Tensor, error) {
 			return b.keptTexts(key, shape, func() (*tensor.Tensor, error) {
 				computed++
 				return compute()

@@ -137,7 +137,7 @@ func TestTRIPFromItsTrace(t *testing.T) {
 	if _, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.", Clients: methodtest.ClientsOfOneBackbone(4, 3), Plan: spec.Plan{Rounds: 1,
 			Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 1, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
-		engine.Settings{Settings: client.Settings{Tracer: rec}}); err != nil {
+		engine.Settings{Client: client.Settings{Tracer: rec}}); err != nil {
 		t.Fatal(err)
 	}
 	different := map[string]bool{}

@@ -101,7 +101,7 @@ func TestTermsWeigh(t *testing.T) {
 			Clients: clients,
 			Plan:    spec.Plan{Rounds: 4, Seed: 5}, Training: spec.Training{Epochs: 2, Batch: 8,
 				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}},
-			engine.Settings{Settings: client.Settings{Terms: true}})
+			engine.Settings{Client: client.Settings{Terms: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,7 +141,7 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 // run runs an experiment with sessions that the runs of the case share, so that each graph is compiled once.
 func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
-	set.Sessions = &c.kept.sessions
+	set.Client.Sessions = &c.kept.sessions
 	return run(t, e, set)
 }
 
@@ -248,7 +248,7 @@ func Run(t *testing.T, c Case) {
 func (c Case) workers(t *testing.T) {
 	one, eight := c.plain(t), engine.Settings{Workers: 8}
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "1 and 8 workers")
-	eight.Session.Bind = true
+	eight.Client.Session.Bind = true
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "runs and bound runs")
 }
 

@@ -69,7 +69,7 @@ func (c Case) gradients(t *testing.T) {
 		Broadcast: g.Broadcast}
 	step := func(params tensor.Map) (float64, tensor.Map) {
 		rec := trace.NewRecorder()
-		w.Tracer, at.first, at.second = rec, here, params
+		w.Settings.Tracer, at.first, at.second = rec, here, params
 		if _, _, err := w.Train(context.Background(), first, order, message.ClientState{Private: private, Own: own,
 			Method: kept}); err != nil {
 			t.Fatal(err)

@@ -158,7 +158,7 @@ func (h HandExample) Check(t *testing.T) {
 		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
 	rec := trace.NewRecorder()
-	run(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	run(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for name, want := range h.Want {
 		name, index, _ := strings.Cut(name, "#")
 		i := 0

@@ -29,8 +29,8 @@ func (c Case) messages(t *testing.T) {
 	var sent []upload
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
-	set := engine.Settings{Settings: client.Settings{Tracer: rec, Sessions: &c.kept.sessions}, Encode: true}
-	set.Executor = Uploads(t, e, set.Settings, func(client int, m []byte) {
+	set := engine.Settings{Client: client.Settings{Tracer: rec, Sessions: &c.kept.sessions}, Encode: true}
+	set.Executor = Uploads(t, e, set.Client, func(client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, upload{client, slices.Clone(m)})

@@ -99,6 +99,6 @@ func Traced(t *testing.T, name string, with []string, o Options, rounds int, tra
 	rec := trace.NewRecorder()
 	run(t, &spec.Experiment{Method: build(t, name, with, o), Classes: Classes, Template: "a photo of a {}.",
 		Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5}, Training: train},
-		engine.Settings{Settings: client.Settings{Tracer: rec}})
+		engine.Settings{Client: client.Settings{Tracer: rec}})
 	return rec.Tensors
 }

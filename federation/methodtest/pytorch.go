@@ -108,7 +108,7 @@ func (c golden) trace(t *testing.T) tensor.Map {
 			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,
 				WeightDecay: c.Train.WeightDecay},
 			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}},
-		engine.Settings{Settings: client.Settings{Tracer: rec, Terms: c.Terms}, Workers: 2})
+		engine.Settings{Client: client.Settings{Tracer: rec, Terms: c.Terms}, Workers: 2})
 	return rec.Tensors
 }
 

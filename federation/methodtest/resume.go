@@ -38,7 +38,7 @@ type interruption func(s *engine.Settings, stop func(), dir string) (repair func
 
 func atStep(n int64) interruption {
 	return func(s *engine.Settings, stop func(), _ string) func() error {
-		s.Tracer = &after{n, stop}
+		s.Client.Tracer = &after{n, stop}
 		return nil
 	}
 }
@@ -111,11 +111,11 @@ func (c Case) resume(t *testing.T) {
 		}
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
-		set := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Workers: 2}
+		set := engine.Settings{Client: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Workers: 2}
 		repair := in.set(&set, stop, dir)
 		_, err := engine.Run(ctx, c.experiment(t), set)
 		stop()
-		if _, steps := set.Tracer.(*after); err == nil && !(steps && c.learnsNothing()) {
+		if _, steps := set.Client.Tracer.(*after); err == nil && !(steps && c.learnsNothing()) {
 			t.Errorf("%s: the run was not broken off", in.name)
 			continue
 		}
@@ -137,7 +137,7 @@ func (c Case) longer(t *testing.T) {
 	whole := short.Plan.Rounds
 	short.Plan.Rounds = whole / 2
 	c.run(t, short, engine.Settings{Dir: dir})
-	set := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Resume: true}
+	set := engine.Settings{Client: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Resume: true}
 	_, err := engine.Run(context.Background(), c.experiment(t), set)
 	if err == nil {
 		c.plain(t).same(t, outcomeIn(t, dir), "with more rounds")
@@ -178,7 +178,7 @@ func (c Case) lost(t *testing.T) {
 	}
 	e.Plan.Rounds = 1
 	none := engine.Settings{Wrap: LoseReplies(func(int, int) bool { return true })}
-	none.Sessions = &c.kept.sessions
+	none.Client.Sessions = &c.kept.sessions
 	if _, err := engine.Run(context.Background(), e, none); err == nil {
 		t.Error("a round without any answer was accepted")
 	}

@@ -20,9 +20,9 @@ import (
 // have their means. Measuring terms changes nothing else, for any number of workers and any form of messages.
 func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
-	r := c.run(t, c.all(t), engine.Settings{Settings: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
+	r := c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
 		Encode: true})
-	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Settings: client.Settings{Terms: true}})),
+	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true}})),
 		"terms in values and in encoded messages")
 	if c.learnsNothing() {
 		return

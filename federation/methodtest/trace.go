@@ -22,7 +22,7 @@ func (c Case) trace(t *testing.T) {
 	e := c.all(t)
 	e.Plan.TestEvery = 1
 	rec := trace.NewRecorder()
-	c.run(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
+	c.run(t, e, engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 4})
 
 	want, may := map[string]bool{}, map[string]bool{}
 	all := func(of map[string]bool) func(at string, names ...string) {

@@ -216,7 +216,7 @@ func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s mes
 	if err != nil {
 		return nil, err
 	}
-	return cached(w.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
+	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
 }
 
 // testKeys identify the class scores of a data set, and the values of the prefix if there is one.

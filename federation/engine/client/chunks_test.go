@@ -96,7 +96,7 @@ func TestClassesInChunksAreTheWhole(t *testing.T) {
 			for _, c := range e.Clients {
 				c.Backbone = b
 			}
-			return mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}}), b.seen
+			return mustRun(t, e, engine.Settings{Client: client.Settings{Terms: true}}), b.seen
 		}
 		perImage := name == "cocoop" || name == "trip"
 		whole, seen := run(0, 1)

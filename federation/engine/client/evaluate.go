@@ -18,20 +18,20 @@ import (
 )
 
 func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
-	if w.Guard != nil {
-		answer, ok, err := w.Guard.Answer(c.ID, o)
+	if w.Settings.Guard != nil {
+		answer, ok, err := w.Settings.Guard.Answer(c.ID, o)
 		if ok || err != nil {
 			return method.Upload{Client: c.ID, N: 1, Extra: answer}, err
 		}
 	}
 	l, _ := w.Begin(c, o, s)
-	q, ok := o.StatisticOf(w.Method)
+	q, ok := o.StatisticOf(w.Experiment.Method)
 	if !ok {
 		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round+1, c.ID,
 			o.Statistic)
 	}
 	answer, err := q.Compute(l)
-	if err == nil && w.Tracer != nil {
+	if err == nil && w.Settings.Tracer != nil {
 		err = w.traceStatistic(c, o, s, answer, l.Draws.Count())
 	}
 	if err != nil {
@@ -52,13 +52,13 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 		return x.evaluate(ctx, c, o, s)
 	}
-	w.beginTests(o.Round)
+	w.caches.beginTests(o.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
 	r := message.Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
 	l, s := w.Begin(c, o, s)
-	r.Untrained = r.Untrained && len(w.Method.Params(l.Task)) > 0
+	r.Untrained = r.Untrained && len(w.Experiment.Method.Params(l.Task)) > 0
 	p, err := w.c.score(c.Backbone, l.Task)
 	if err != nil {
 		return fail(err)
@@ -81,7 +81,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		of := &r.Global
 		if view == method.PersonalView {
 			of = &r.Personal
-			if w.Training.FineTune > 0 {
+			if w.Experiment.Training.FineTune > 0 {
 				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
 					return fail(err)
 				}
@@ -93,7 +93,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		if logits[view], *of, err = score(); err != nil {
 			return fail(err)
 		}
-		if w.Tracer != nil {
+		if w.Settings.Tracer != nil {
 			read[view] = p.valuesWithoutRows(inputsOf(l, s))
 		}
 	}
@@ -101,7 +101,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
 		read[method.PersonalView] = read[method.GlobalView]
 	}
-	if view := has.Headline("", w.Method); w.Tracer != nil {
+	if view := has.Headline("", w.Experiment.Method); w.Settings.Tracer != nil {
 		if err := w.traceTest(c, o, p, l, logits[view], read[view]); err != nil {
 			return fail(err)
 		}
@@ -115,7 +115,7 @@ func (w *Worker) evaluations(has record.Evaluable, p *plan, s message.ClientStat
 	if has.Global {
 		out = append(out, method.GlobalView)
 	}
-	if has.Personal && (!has.Global || w.Training.FineTune > 0 || p.reads(s.Own)) {
+	if has.Personal && (!has.Global || w.Experiment.Training.FineTune > 0 || p.reads(s.Own)) {
 		out = append(out, method.PersonalView)
 	}
 	return out
@@ -127,7 +127,7 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 		return message.Scores{}, nil
 	}
 	silent, other := *w, *c
-	silent.Tracer, other.Test = nil, c.Val
+	silent.Settings.Tracer, other.Test = nil, c.Val
 	r, err := silent.Test(ctx, &other, o, s)
 	if err != nil {
 		err = fmt.Errorf("validation: %w", err)
@@ -141,7 +141,7 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
 	own, s := w.quiet(), message.ClientState{}
 	if o.Steps > 0 {
-		own.Training = own.Training.Steps(c.ID, o.Steps)
+		own.Experiment.Training = own.Experiment.Training.Steps(c.ID, o.Steps)
 		var err error
 		if _, s, err = own.Train(ctx, c, o, s); err != nil {
 			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
@@ -155,8 +155,8 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 // that nobody else sees.
 func (w *Worker) quiet() *Worker {
 	c := *w
-	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
-	c.Noise, c.shared = nil, nil // the parameters stay here
+	c.Settings.Tracer, c.Settings.Guard, c.Settings.Terms, c.Experiment.Training.FineTune = nil, nil, false, 0
+	c.Settings.Noise, c.shared = nil, nil // the parameters stay here
 	return &c
 }
 
@@ -165,7 +165,7 @@ func (w *Worker) quiet() *Worker {
 func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (*method.Local, message.ClientState, error) {
 	own := w.quiet()
-	own.Training = w.Training.Tuning(c.ID)
+	own.Experiment.Training = w.Experiment.Training.Tuning(c.ID)
 	o.Statistic = "fine-tuning" // draws its own random numbers
 	t, err := own.begin(c, o, s)
 	if err == nil {
@@ -180,8 +180,8 @@ func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instru
 
 // setEvaluator is a worker that knows the classes of an evaluation set.
 type setEvaluator struct {
-	*Worker
-	set spec.EvaluationSet
+	worker *Worker
+	set    spec.EvaluationSet
 }
 
 func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEvaluator {
@@ -204,7 +204,7 @@ func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEva
 func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (message.Scores, error) {
 	o.Set = ""
-	scores, err := x.Test(ctx, x.visitor(c), o, s)
+	scores, err := x.worker.Test(ctx, x.visitor(c), o, s)
 	if err != nil {
 		return scores, fmt.Errorf("evaluation set %s: %w", x.set.Name, err)
 	}
@@ -278,7 +278,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			continue
 		}
 		most := slices.Max(slices.Collect(maps.Values(s.class)))
-		classes := len(w.Classes)
+		classes := len(w.Experiment.Classes)
 		mean, _ := metrics.MeanStd(s.mean)
 		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n),
 			Clients: len(s.mean), Mean: mean, Classes: classes,

@@ -24,7 +24,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
-		o.Confusion = o.Confusion && w.Evaluate.Confusion
+		o.Confusion = o.Confusion && w.Experiment.Evaluate.Confusion
 		r.Scores, err = w.Test(ctx, c, o, s)
 	case message.Validate:
 		r.Scores, err = w.validate(ctx, c, o, s)
@@ -61,11 +61,11 @@ type RemoteExecutor interface {
 func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply,
 	*message.ClientState, error) {
-	if w.Guard == nil {
+	if w.Settings.Guard == nil {
 		return by.Execute(ctx, c, o, state)
 	}
 	if o.Kind == message.Compute {
-		if answer, ok, err := w.Guard.Answer(c.ID, o); ok || err != nil {
+		if answer, ok, err := w.Settings.Guard.Answer(c.ID, o); ok || err != nil {
 			return message.Reply{Client: c.ID, Upload: method.Upload{Client: c.ID, N: 1, Extra: answer}}, nil, err
 		}
 	}
@@ -76,7 +76,7 @@ func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec
 	}
 	r, next, err := by.Execute(ctx, c, open, state)
 	if err == nil && o.Kind == message.Train {
-		err = w.Guard.Protect(c.ID, o, &r.Upload, &r.Stats)
+		err = w.Settings.Guard.Protect(c.ID, o, &r.Upload, &r.Stats)
 	}
 	return r, next, err
 }

@@ -5,13 +5,13 @@ func (w *Worker) InitialValues() int { return len(w.initial.at) }
 
 // DropClassFeatures evicts all values of a worker's tests other than class scores.
 func (w *Worker) DropClassFeatures() {
-	for w.values.used.Len() > 0 {
-		w.values.dropLast()
+	for w.caches.values.used.Len() > 0 {
+		w.caches.values.dropLast()
 	}
 }
 
 // ClassFeatures returns how many values of tests other than class scores a worker keeps.
-func (w *Worker) ClassFeatures() int { return len(w.values.at) }
+func (w *Worker) ClassFeatures() int { return len(w.caches.values.at) }
 
 // CheckBatch and Products are for tests in client_test.
 var CheckBatch, Products = checkBatch, products

@@ -36,7 +36,7 @@ func fineTuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*
 	e.Plan.Rounds, e.Plan.Participation, e.Training.FineTune = rounds, share, epochs
 	e.Training.Optim.Momentum = 0.9
 	rec := trace.NewRecorder()
-	return mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}}), rec.Tensors
+	return mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}}), rec.Tensors
 }
 
 // In a federation of one client, fine-tuning for as many epochs as a round has equals the client's next round. The

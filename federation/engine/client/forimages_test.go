@@ -86,7 +86,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 		{"fedmvp", func() *spec.Experiment { return withPatches(t) }, withTokens + 2*plain},
 		{"trip", func() *spec.Experiment { return withRoutedTokens(t) }, 2 * 4 * 4 * 4 * 6},
 	} {
-		whole := mustRun(t, c.make(), engine.Settings{Settings: client.Settings{Terms: true}})
+		whole := mustRun(t, c.make(), engine.Settings{Client: client.Settings{Terms: true}})
 		for _, images := range []int{1, 3} {
 			e := c.make()
 			e.Training.Memory = images*c.bytes + 5
@@ -94,7 +94,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // 3: twice 2
 				t.Errorf("%s says %q %v", c.name, note, err)
 			}
-			got := mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}})
+			got := mustRun(t, e, engine.Settings{Client: client.Settings{Terms: true}})
 			for name, want := range whole.Prompts {
 				if d := got.Prompts[name].Clone(); !d.IsInt() {
 					d.Axpy(-1, want)

@@ -81,9 +81,9 @@ func oneClient(t *testing.T, b *withTower, name string, options map[string]any) 
 // trained returns what a client uploads and keeps after three epochs, its mean loss and its class scores.
 func trained(t *testing.T, w *client.Worker) map[string]tensor.Map {
 	t.Helper()
-	c := w.Clients[0]
+	c := w.Experiment.Clients[0]
 	o := message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
-	for _, p := range w.Method.Params(w.Task(c, 1)) {
+	for _, p := range w.Experiment.Method.Params(w.Task(c, 1)) {
 		if p.Owner == method.Shared {
 			o.Shared[p.Name] = method.Draw(3, 0, p.Name, p.Shape, 0.1)
 		}
@@ -174,14 +174,14 @@ func TestImageValuesAreOfOneTower(t *testing.T) {
 	first := trained(t, w)
 	same := *e.Clients[0]
 	same.Backbone = newTower(towerViT, 2)
-	w.Clients = []*spec.Client{&same}
+	w.Experiment.Clients = []*spec.Client{&same}
 	second := trained(t, w)
 	if n, _ := w.ImageValues(); n != 28 {
 		t.Errorf("two towers: %d values, want 28", n)
 	}
 	alone := client.NewWorker(e, client.Settings{})
 	defer alone.Close()
-	alone.Clients = w.Clients
+	alone.Experiment.Clients = w.Experiment.Clients
 	equal(t, "the second tower", second, trained(t, alone), 0)
 	if slices.Equal(first["loss"]["test"].Data, second["loss"]["test"].Data) {
 		t.Error("two towers have the same scores")

@@ -17,7 +17,7 @@ func TestOverrides(t *testing.T) {
 	e.Plan.Rounds = 1
 	e.Training.Overrides = []spec.Overrides{{}, {Epochs: 2, Batch: 2, Steps: 4}}
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for client, want := range []int{3, 4, 2, 4} {
 		got := 0
 		for rec.Tensors[fmt.Sprintf("r0/c%d/s%d/loss", client, got)] != nil {

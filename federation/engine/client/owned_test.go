@@ -44,7 +44,7 @@ func TestOwnedIsTheClientsOwn(t *testing.T) {
 	e := withMethod(countsLocalClasses{})
 	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for client, want := range map[string]float32{"c0": 4, "c2": 2, "c3": 3} {
 		if got := rec.Tensors["r0/"+client+"/s0/grad/ctx"]; got.Data[0] != want {
 			t.Errorf("%s owns %v classes, expected %v", client, got.Data[0], want)

@@ -331,5 +331,5 @@ func (p *plan) inputsOf(kind string) (out []string) {
 // Reads lists the inputs of spec.LargeInputs that the method reads of a client's images besides their features. clients
 // is the number of clients.
 func (w *Worker) Reads(c *spec.Client, clients int) []string {
-	return spec.Reads(w.Method, w.Task(c, clients))
+	return spec.Reads(w.Experiment.Method, w.Task(c, clients))
 }

@@ -39,7 +39,7 @@ func TestProgramsFollowTheTask(t *testing.T) {
 		e := withMethod(m)
 		e.Clients, e.Plan.Rounds = methodtest.ClientsOfOneBackbone(3, 3, 3, 3), 1
 		rec := trace.NewRecorder()
-		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+		mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 		out := map[string]float64{}
 		for k := range e.Clients {
 			name := fmt.Sprintf("r0/c%d/s0/loss", k)

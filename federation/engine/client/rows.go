@@ -122,7 +122,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 
 // Logits returns the method's class scores with the text and image towers in the graph.
 func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error) {
-	return w.c.lowered(c.Backbone, w.Method.Logits(scope))
+	return w.c.lowered(c.Backbone, w.Experiment.Method.Logits(scope))
 }
 
 // scoredTogether is how many rows ScoreRows scores at a time. Kernels use vectors of at most 16 numbers, so that the

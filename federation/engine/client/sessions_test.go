@@ -17,7 +17,7 @@ func TestSessionsOfTheCaller(t *testing.T) {
 	var sessions ort.Pool
 	want := mustRun(t, toy(t), engine.Settings{}).Prompts
 	for _, bind := range []bool{false, false, true} {
-		set := engine.Settings{Settings: client.Settings{Sessions: &sessions, Session: ort.Options{Bind: bind}}}
+		set := engine.Settings{Client: client.Settings{Sessions: &sessions, Session: ort.Options{Bind: bind}}}
 		if got := mustRun(t, toy(t), set).Prompts; !reflect.DeepEqual(got, want) {
 			t.Errorf("with the caller's sessions, bound %v, it learns something else", bind)
 		}
@@ -25,7 +25,7 @@ func TestSessionsOfTheCaller(t *testing.T) {
 	if err := sessions.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := engine.Run(context.Background(), toy(t), engine.Settings{Settings: client.Settings{Sessions: &sessions}})
+	_, err := engine.Run(context.Background(), toy(t), engine.Settings{Client: client.Settings{Sessions: &sessions}})
 	if !errors.Is(err, ort.ErrClosed) {
 		t.Errorf("with sessions that were closed: %v", err)
 	}

@@ -110,7 +110,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	}
 	traced := t.traceStep(in, grads)
 	if err == nil {
-		err = w.Method.AdjustGradients(l, grads)
+		err = w.Experiment.Method.AdjustGradients(l, grads)
 	}
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ type termMeter struct {
 
 // meter returns a meter for a client's turn; nil if terms are not measured.
 func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
-	if !w.Terms {
+	if !w.Settings.Terms {
 		return nil, nil
 	}
 	p, err := w.c.terms(c.Backbone, task)

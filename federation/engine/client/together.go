@@ -24,7 +24,7 @@ type Job struct {
 // Groups divides clients that are to train, by their index, among calls of TrainTogether: up to Worker.BatchClients
 // clients of one program with about as many steps. The result depends on the experiment and the list only.
 func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
-	if w.BatchClients <= 1 || w.shared != nil {
+	if w.Experiment.BatchClients <= 1 || w.shared != nil {
 		return slices.Collect(slices.Chunk(tensor.Indices(len(clients)), 1)), nil
 	}
 	var out [][]int
@@ -42,12 +42,12 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 		if of[p.number] == nil {
 			programs = append(programs, p.number)
 		}
-		steps[i] = w.Training.StepsOf(c.ID, c.Train.Len())
+		steps[i] = w.Experiment.Training.StepsOf(c.ID, c.Train.Len())
 		of[p.number] = append(of[p.number], i)
 	}
 	for _, p := range programs { // clients that end together are in one group
 		slices.SortStableFunc(of[p], func(i, j int) int { return steps[j] - steps[i] })
-		out = slices.AppendSeq(out, slices.Chunk(of[p], w.BatchClients))
+		out = slices.AppendSeq(out, slices.Chunk(of[p], w.Experiment.BatchClients))
 	}
 	return out, nil
 }
@@ -56,7 +56,7 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 // compiles few graphs.
 func inOneRun[T any](w *Worker, items []T) (runs [][]T) {
 	for len(items) > 0 {
-		n := max(1, w.BatchClients)
+		n := max(1, w.Experiment.BatchClients)
 		if len(items) < n {
 			n = 1 << (bits.Len(uint(len(items))) - 1)
 		}
@@ -76,14 +76,14 @@ type missingPrefix struct {
 // to BatchClients clients in one run, with so many runs at a time. The tests find the values in the cache.
 func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, clients []*spec.Client,
 	state func(client int) (message.ClientState, error), workers int) error {
-	if w.BatchClients <= 1 || o.Kind != message.Test && o.Kind != message.Validate {
+	if w.Experiment.BatchClients <= 1 || o.Kind != message.Test && o.Kind != message.Validate {
 		return nil
 	}
 	x, other := w.evaluators[o.Set]
 	if other {
-		w = x.Worker
+		w = x.worker
 	}
-	w.beginTests(o.Round)
+	w.caches.beginTests(o.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
@@ -103,13 +103,13 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 			}
 			for _, v := range missing {
 				// a value that the cache drops before a test asks for it costs double
-				if seen[v.key] || bytes > w.values.capacity/2 {
+				if seen[v.key] || bytes > w.caches.values.capacity/2 {
 					continue
 				}
 				seen[v.key] = true
 				bytes += v.p.prefix.bytes
 				n := v.p.prefix.number
-				if waiting[n] = append(waiting[n], v); len(waiting[n]) == w.BatchClients {
+				if waiting[n] = append(waiting[n], v); len(waiting[n]) == w.Experiment.BatchClients {
 					run(waiting[n])
 					waiting[n] = nil
 				}
@@ -144,7 +144,7 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 		return nil, err
 	}
 	for _, view := range w.evaluations(w.c.evaluable(l.Task), p, s) {
-		if view == method.PersonalView && w.Training.FineTune > 0 {
+		if view == method.PersonalView && w.Experiment.Training.FineTune > 0 {
 			break // its parameters are not there yet
 		}
 		l := *l
@@ -156,10 +156,10 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 		if scores, v.key, err = p.testKeys(v.in, rows); err != nil {
 			return nil, err
 		}
-		if _, done := w.tested.find(scores); done {
+		if _, done := w.caches.tested.find(scores); done {
 			continue
 		}
-		if _, done := w.values.find(v.key); done {
+		if _, done := w.caches.values.find(v.key); done {
 			continue
 		}
 		if err := v.in.computeHosts(p.prefix); err != nil {
@@ -177,7 +177,7 @@ func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) er
 	}
 	outs, err := values[0].p.runPrefix(ctx, ins...)
 	for i := 0; i < len(values) && err == nil; i++ {
-		_, err = cached(w.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
+		_, err = cached(w.caches.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestPromptsInOnePass(t *testing.T) {
 	}
 	for bytes, want := range map[int][]int{-1: {1, 1, 2, 4, 4}, 0: {1, 1, 1, 2, 4, 4}} {
 		got = nil
-		mustRun(t, e, engine.Settings{Settings: client.Settings{PrefixBytes: bytes}, Workers: 1})
+		mustRun(t, e, engine.Settings{Client: client.Settings{PrefixBytes: bytes}, Workers: 1})
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("graphs of %v prompts, want %v", got, want)
 		}

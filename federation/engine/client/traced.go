@@ -82,7 +82,7 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
 func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *method.Local, logits *tensor.Tensor,
 	read tensor.Map) error {
-	tr := trace.NewClient(w.Tracer, o.Round, c.ID)
+	tr := trace.NewClient(w.Settings.Tracer, o.Round, c.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
@@ -96,7 +96,7 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
 		tr.Put("eval/"+name, rows[name])
 	}
-	if !spec.UsesMemory(w.Method, l.Task) {
+	if !spec.UsesMemory(w.Experiment.Method, l.Task) {
 		return nil
 	}
 	m, err := l.Memory()
@@ -120,7 +120,7 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 			"the rows once", drawn, l.Draws.Count())
 	}
 	at := fmt.Sprintf("r%d/statistic/%s/c%d", o.Round, o.Statistic, c.ID)
-	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
-	trace.TraceAll(w.Tracer, at, answer)
+	trace.TraceAll(w.Settings.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	trace.TraceAll(w.Settings.Tracer, at, answer)
 	return nil
 }

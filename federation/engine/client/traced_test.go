@@ -29,7 +29,7 @@ func TestTracedGradientIsTheOptimizers(t *testing.T) {
 		ClipValue: most}
 	e.Plan.Rounds = 2
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	clipped := 0
 	velocity := map[string][]float64{}
 	for _, s := range rec.Steps {
@@ -92,7 +92,7 @@ func sharedToy(t testing.TB) *spec.Experiment {
 // have private prompts of two tokens and the others of four, so there are two buffers.
 func TestSharedOptimizerGoesRound(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, sharedToy(t), engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
+	mustRun(t, sharedToy(t), engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 4})
 	steps := slices.Clone(rec.Steps)
 	slices.SortFunc(steps, func(a, b trace.StepRecord) int {
 		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step
@@ -128,7 +128,7 @@ func TestSharedOptimizerGoesRound(t *testing.T) {
 // One optimizer that passes from client to client has its buffers in the trace of the turn that receives it.
 func TestTracedOptimizerState(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, sharedToy(t), engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, sharedToy(t), engine.Settings{Client: client.Settings{Tracer: rec}})
 	if rec.Tensors["r0/c0/optimizer/momentum/b/global"] != nil {
 		t.Error("the first turn takes over buffers")
 	}
@@ -193,7 +193,7 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 		e := toy(t)
 		e.Method = untracedDraws{e.Method, place}
 		rec := trace.NewRecorder()
-		_, err := engine.Run(t.Context(), e, engine.Settings{Settings: client.Settings{Tracer: rec}})
+		_, err := engine.Run(t.Context(), e, engine.Settings{Client: client.Settings{Tracer: rec}})
 		if complete := place == "recorded" || place == "nowhere"; complete != (err == nil) {
 			t.Errorf("%s: %v", place, err)
 		} else if err != nil && !strings.Contains(err.Error(), "the trace lacks") {
@@ -207,7 +207,7 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 	plain, traced := untracedDraws{toy(t).Method, "recorded"}, t.TempDir()
 	e := toy(t)
 	e.Method = plain
-	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: trace.NewRecorder()}, Dir: traced})
+	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: trace.NewRecorder()}, Dir: traced})
 	quiet := t.TempDir()
 	mustRun(t, e, engine.Settings{Dir: quiet})
 	if prompts(t, traced) != prompts(t, quiet) {

@@ -44,26 +44,26 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if err != nil {
 		return nil, err
 	}
-	rate, err := w.Training.Schedule.New(w.Training.Optim.LR)
+	rate, err := w.Experiment.Training.Schedule.New(w.Experiment.Training.Optim.LR)
 	if err != nil {
 		return nil, err
 	}
 	l.LR = rate(o.Round)
-	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.NewClient(w.Tracer, o.Round, c.ID), hostValues: callbackValues{},
-		held: ort.Values{}, epoch: -1}
+	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.NewClient(w.Settings.Tracer, o.Round, c.ID),
+		hostValues: callbackValues{}, held: ort.Values{}, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
 	sent := maps.Clone(l.Broadcast)
 	t.recordDraws("")
-	if err := w.Method.Begin(l); err != nil {
+	if err := w.Experiment.Method.Begin(l); err != nil {
 		return nil, err
 	}
 	t.traceBegin(sent)
 	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.params) == 0 {
 		return t, err
 	}
-	t.pace, t.maxSteps = w.Training.Of(c.ID)
-	if t.opt, err = optim.New(w.Training.Optim); err != nil {
+	t.pace, t.maxSteps = w.Experiment.Training.Of(c.ID)
+	if t.opt, err = optim.New(w.Experiment.Training.Optim); err != nil {
 		return nil, err
 	}
 	if err := w.shared.load(t.opt, parameters(l)); err != nil {
@@ -104,11 +104,11 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	}
 	l.Data = t.c.Train
 	up = method.Upload{Client: t.c.ID, N: t.c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}
-	if err = w.Method.Finish(l, &up); err != nil {
+	if err = w.Experiment.Method.Finish(l, &up); err != nil {
 		return up, s, stats, err
 	}
-	w.Attack.Upload(t.o.Round, l.Received, &up, l.Draws)
-	if codec := w.Method.Codec(); codec != nil {
+	w.Experiment.Attack.Upload(t.o.Round, l.Received, &up, l.Draws)
+	if codec := w.Experiment.Method.Codec(); codec != nil {
 		if err = codec.Pack(l, &up); err != nil {
 			return up, s, stats, err
 		}
@@ -118,8 +118,8 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 		return up, s, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this turn; "+
 			"draw them with Local.Draws", n)
 	}
-	if w.Guard != nil {
-		err = w.Guard.Protect(t.c.ID, t.o, &up, &stats)
+	if w.Settings.Guard != nil {
+		err = w.Settings.Guard.Protect(t.c.ID, t.o, &up, &stats)
 	}
 	own := l.Own
 	if own == nil {
@@ -176,9 +176,10 @@ func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instructio
 // and dropped. Nothing is merged, so the server's other state is as the method starts it.
 func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
-	first.Tracer, first.Terms, first.pretrains, first.Attack, first.shared = nil, false, true, attack.Attack{}, nil
-	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
-	first.Training.Schedule = optim.Schedule{Kind: "constant"}
+	first.Settings.Tracer, first.Settings.Terms, first.shared = nil, false, nil
+	first.pretrains, first.Experiment.Attack = true, attack.Attack{}
+	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = of.Epochs, nil
+	first.Experiment.Training.Schedule = optim.Schedule{Kind: "constant"}
 	r, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
 	if err != nil {
 		return nil, err

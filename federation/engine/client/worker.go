@@ -24,11 +24,11 @@ import (
 // Worker executes instructions for clients. It is the same code behind every Cohort, and safe for concurrent use.
 // NewWorker returns one.
 type Worker struct {
-	spec.Experiment // the clients of it are passed with each call
-	Settings
+	Experiment spec.Experiment // the clients of it are passed with each call
+	Settings   Settings
 
-	c *compiler
-	caches
+	c          *compiler
+	caches     caches
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
@@ -82,13 +82,13 @@ func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
 func (w *Worker) Close() error {
 	err := w.c.close()
 	for _, x := range w.evaluators {
-		err = errors.Join(err, x.Close())
+		err = errors.Join(err, x.worker.Close())
 	}
 	return err
 }
 
 func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
-	return spec.TaskOf(c.Backbone, c.ID, clients, len(w.Classes))
+	return spec.TaskOf(c.Backbone, c.ID, clients, len(w.Experiment.Classes))
 }
 
 // Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn
@@ -100,17 +100,17 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if s.Private == nil {
 		s.Private = tensor.Map{}
 	}
-	for _, p := range w.Method.Params(task) {
+	for _, p := range w.Experiment.Method.Params(task) {
 		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = p.Initial(w.Plan.Seed, c.ID)
+			s.Private[p.Name] = p.Initial(w.Experiment.Plan.Seed, c.ID)
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
 		Shared: maps.Clone(o.Shared), Private: s.Private.Clone(), State: s.Method.Clone(),
-		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Training.Optim,
-		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Plan.Seed, "round",
+		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Experiment.Training.Optim,
+		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
-	if w.Tracer != nil {
+	if w.Settings.Tracer != nil {
 		l.Draws = method.NewDraws(nil)
 		l.Rand = l.Draws.Counted(l.Rand)
 	}
@@ -124,22 +124,23 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if c.Train != nil {
 		l.LocalClasses = c.Classes()
 	}
-	plan := w.Plan
+	plan := w.Experiment.Plan
 	plan.Clients = o.Total
 	l.Sampling = plan.Sampling()
 	refuse := func(why error) method.Noise {
 		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
 	}
 	switch {
-	case w.Noise == nil && method.Any(w.Method, func(p method.Properties) bool { return p.SecretNoise }):
+	case w.Settings.Noise == nil && method.Any(w.Experiment.Method,
+		func(p method.Properties) bool { return p.SecretNoise }):
 		l.Noise = refuse(errNoSecret)
-	case w.Noise == nil:
+	case w.Settings.Noise == nil:
 	case o.Round >= plan.Rounds:
 		l.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
 	default:
-		l.Noise = w.Noise(c.ID).ForRound(o.Round, true)
+		l.Noise = w.Settings.Noise(c.ID).ForRound(o.Round, true)
 	}
-	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Plan.Seed) })
+	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Experiment.Plan.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(c, l, s, of)
 	}

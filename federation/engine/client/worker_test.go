@@ -208,7 +208,7 @@ func (x *recordedExecutor) Execute(_ context.Context, c *spec.Client, o message.
 func TestExecuteRemotely(t *testing.T) {
 	e := build(t, "promptfl", nil, nil)
 	w, x, c := newWorker(t, e, client.Settings{}), &recordedExecutor{}, e.Clients[1]
-	w.Guard = fakeGuard{}
+	w.Settings.Guard = fakeGuard{}
 	of := func(v float32) tensor.Map { return tensor.Map{"a": tensor.Scalar(v), "guard/b": tensor.Scalar(v)} }
 	o := message.Instruction{Kind: message.Train, Broadcast: of(1), PerClient: map[int]tensor.Map{1: of(2)},
 		Guarded: tensor.Specs{{}}}
@@ -244,7 +244,7 @@ func TestExecuteRemotely(t *testing.T) {
 	if r, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil); err == nil || r.Upload.Extra != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	w.Guard, o.Round = nil, 0
+	w.Settings.Guard, o.Round = nil, 0
 	if _, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil); err != nil ||
 		len(x.got[len(x.got)-1].Guarded) != 1 {
 		t.Errorf("without a guard: %v", err)

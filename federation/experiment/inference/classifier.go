@@ -50,7 +50,7 @@ func scoresOf(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map)
 	if g.local, g.state, err = learned(w, c, clients, prompts); err != nil {
 		return g, err
 	}
-	g.scope = method.NewScope(g.local.Task, w.Method.Params(g.local.Task))
+	g.scope = method.NewScope(g.local.Task, w.Experiment.Method.Params(g.local.Task))
 	g.scores, err = w.Logits(c, g.scope)
 	return g, err
 }
@@ -121,7 +121,8 @@ func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 // Accuracy returns a client's accuracy in a round, tested with the parameters that its method's paper tests, as Predict
 // uses them. False if the round does not have it.
 func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
-	e := r.Evaluations.Of(record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(record.MethodView, w.Method))
+	m := w.Experiment.Method
+	e := r.Evaluations.Of(record.EvaluableOf(m, w.Task(c, clients)).Headline(record.MethodView, m))
 	at := c.ID
 	if len(r.Answered) > 0 {
 		at = slices.Index(r.Answered, c.ID)
@@ -136,7 +137,7 @@ func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (f
 func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
 	error) {
 	shared, s := state.ClientParams(prompts, c.ID)
-	for _, p := range w.Method.Params(w.Task(c, clients)) {
+	for _, p := range w.Experiment.Method.Params(w.Task(c, clients)) {
 		t := shared[p.Name]
 		if p.Owner == method.Private {
 			t = s.Private[p.Name]
@@ -152,7 +153,7 @@ func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) 
 	}
 	l, s := w.Begin(c, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
 		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(c.ID))}, s)
-	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
+	if w.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}
 	return l, s, nil

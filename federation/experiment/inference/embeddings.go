@@ -18,7 +18,7 @@ import (
 // first client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
 // classes.
 func WriteEmbeddings(ctx context.Context, b *experiment.Built, dir string, progress experiment.Progress) error {
-	w := client.NewWorker(b.Engine, b.Settings().Settings)
+	w := client.NewWorker(b.Engine, b.Settings().Client)
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {

@@ -99,7 +99,7 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	}
 	e := &spec.Experiment{Method: evaluated{m, choice.view()}, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = client.NewWorker(e, (&experiment.Built{Config: c}).Settings().Settings)
+	f.worker = client.NewWorker(e, (&experiment.Built{Config: c}).Settings().Client)
 	return f, nil
 }
 

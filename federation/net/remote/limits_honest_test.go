@@ -115,7 +115,7 @@ func TestHonestUploads(t *testing.T) {
 						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
-				runHonest(t, e, engine.Settings{Settings: client.Settings{Terms: true, Sessions: &sessions}})
+				runHonest(t, e, engine.Settings{Client: client.Settings{Terms: true, Sessions: &sessions}})
 			})
 		}
 		if err := sessions.Close(); err != nil {

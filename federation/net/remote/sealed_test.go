@@ -41,7 +41,7 @@ func TestSealedSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			sealed, err := engine.Run(context.Background(), e,
-				engine.Settings{Settings: client.Settings{Guard: layer.Guard()},
+				engine.Settings{Client: client.Settings{Guard: layer.Guard()},
 					Wrap: layer.Wrap})
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Settings: client.Settings{Guard: layer.Guard()},
+	r, err := engine.Run(context.Background(), e, engine.Settings{Client: client.Settings{Guard: layer.Guard()},
 		Wrap: layer.Wrap})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // through encoded messages and over the network. A client that measures nothing is left out.
 func TestTermsTravel(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,16 +25,16 @@ func TestTermsTravel(t *testing.T) {
 		t.Fatalf("%d terms, want those of fedpha and scaffold's correction", n)
 	}
 	looped, err := engine.Run(context.Background(), s.Experiment(t),
-		engine.Settings{Settings: client.Settings{Terms: true}, Encode: true})
+		engine.Settings{Client: client.Settings{Terms: true}, Encode: true})
 	if err != nil || nettest.WithoutTimes(t, looped.Records) != want {
 		t.Errorf("through messages, %v", err)
 	}
 
-	measure := func(_ *remote.Settings, set *engine.Settings) { set.Terms = true }
+	measure := func(_ *remote.Settings, set *engine.Settings) { set.Client.Terms = true }
 	for _, silent := range []int{-1, 2} {
 		site := newSite(t, s.Experiment(t))
 		site.each = func(client int, _ *protocol.JoinRequest, l *remote.LocalExecutor) {
-			l.Worker.Terms = client != silent
+			l.Worker.Settings.Terms = client != silent
 		}
 		site.run(measure)
 		if t.Failed() {

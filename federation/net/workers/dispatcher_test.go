@@ -313,17 +313,17 @@ func TestDispatcherKiller(t *testing.T) {
 // The clients' measurements of the terms of their losses are those of one process.
 func TestDispatcherGivesTerms(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := nettest.WithoutTimes(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
-	f.each.Terms = true
+	f.each.Client.Terms = true
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	f.start(ctx, 0, 2)
-	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {
+	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Client.Terms = true }); err != nil || got != want {
 		t.Errorf("on a worker, %v\n%s\n%s", err, got, want)
 	}
 }

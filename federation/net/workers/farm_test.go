@@ -85,7 +85,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int,
 	if err != nil {
 		return err
 	}
-	w := client.NewWorker(f.e, f.each.Settings)
+	w := client.NewWorker(f.e, f.each.Client)
 	defer w.Close()
 	job := func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 		*message.ClientState, error) {

@@ -32,7 +32,7 @@ func (s *session) work(ctx context.Context) error {
 		case s.conn.IsClosed():
 			return err
 		case err != nil: // the heartbeats find out whether the run is over
-			s.Log.Debug("no job", "error", err)
+			s.worker.Log.Debug("no job", "error", err)
 			if err := wait.For(ctx, retryInterval); err != nil {
 				return err
 			}
@@ -100,7 +100,8 @@ func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte,
 		r.Tensors, inline, err = s.tensors.put(ctx, body, false)
 	}
 	if err != nil {
-		s.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error", err)
+		s.worker.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error",
+			err)
 		r.Error = fmt.Sprintf("worker %s: %v", s.info.Host, err)
 	}
 	return r, inline, ctx.Err()

@@ -68,7 +68,7 @@ func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (
 
 // Run executes jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
 func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Info, do Executor) error {
-	s := &session{Worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
+	s := &session{worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
 	s.info.Run, s.info.Worker = inv.Run, rand.Text()
 	var err error
 	if s.tensors, err = newTensorStore(nc, s.queue, 0); err != nil {
@@ -109,7 +109,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info In
 
 // session is a worker's part in a run.
 type session struct {
-	Worker
+	worker  Worker
 	queue   queue
 	conn    *nats.Conn
 	info    Info
@@ -121,7 +121,7 @@ type session struct {
 // join asks the run to admit the worker, until the run answers or another run owns the queue. A run that is away for
 // Idle ends the worker.
 func (s *session) join(ctx context.Context) error {
-	a, err := s.ask(ctx, s.conn, joinSubject, s.info)
+	a, err := s.worker.ask(ctx, s.conn, joinSubject, s.info)
 	switch {
 	case err != nil:
 		return err
@@ -150,6 +150,6 @@ func (s *session) heartbeats(ctx context.Context) error {
 func (s *session) leave() {
 	s.info.Leaves = true
 	if _, err := request(context.Background(), s.conn, s.queue.subject(joinSubject), s.info, time.Second); err != nil {
-		s.Log.Debug("the run does not know that this worker leaves", "error", err)
+		s.worker.Log.Debug("the run does not know that this worker leaves", "error", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestGuardGivesOneVector(t *testing.T) {
 	e.Plan.Rounds = 1
 	guard := l.Guard()
 	set := over(l, false)
-	set.Guard = guard
+	set.Client.Guard = guard
 	var train message.Instruction
 	var sent tensor.Map
 	set.Wrap = func(c message.Cohort) message.Cohort {

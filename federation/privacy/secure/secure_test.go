@@ -44,7 +44,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 }
 
 func over(l *secure.Aggregation, encode bool) engine.Settings {
-	return engine.Settings{Settings: client.Settings{Guard: l.Guard()}, Workers: 2, Encode: encode, Wrap: l.Wrap}
+	return engine.Settings{Client: client.Settings{Guard: l.Guard()}, Workers: 2, Encode: encode, Wrap: l.Wrap}
 }
 
 func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {

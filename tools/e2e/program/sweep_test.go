@@ -178,8 +178,8 @@ func TestSweepFolders(t *testing.T) {
 	}
 }
 
-// A sweep with a cell that cannot run, because its prompt is too long for the context, starts nothing. Without this cell
-// it runs.
+// A sweep with a cell that cannot run, because its prompt is too long for the context, starts nothing. Without this
+// cell it runs.
 func TestSweepRefusesImpossibleCells(t *testing.T) {
 	dir, file := setupSweep(t, 1)
 	text := strings.ReplaceAll(string(read(t, file)), "{name: batch, key: train.batch, values: [4, 6]}",

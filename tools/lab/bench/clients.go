@@ -53,7 +53,7 @@ func (o Options) clients(ctx context.Context, t *tower, set classSet, counts []i
 		if open.err != nil {
 			return open.err
 		}
-		s.worker.BatchClients = k
+		s.worker.Experiment.BatchClients = k
 		jobs := s.jobs(t, k)
 		change, err := s.together(ctx, jobs)
 		if err != nil {

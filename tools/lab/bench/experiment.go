@@ -149,7 +149,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 	var measured [][]float64 // the phases of each round after the first, and their sum
 	var published publishedCost
 	trained, largest, began := 0, int64(0), time.Now()
-	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.Session},
+	_, err = engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.Session},
 		Dir: filepath.Join(dir, "run"), Workers: o.Workers, Encode: true,
 		OnRound: func(rec record.Record) {
 			seconds := time.Since(began).Seconds()

@@ -62,7 +62,7 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 	var first float64
 	var seconds, rest, processor []float64
 	native, outside, memory := ort.NativeTime(), ort.GoTime(), int64(0)
-	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.session(1)}, Dir: dir, Workers: 1,
+	_, err = engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir, Workers: 1,
 		Encode: true, OnRound: func(rec record.Record) {
 			took, inside, beside := time.Since(began), ort.NativeTime()-native, ort.GoTime()-outside
 			switch rec.Round + 1 {

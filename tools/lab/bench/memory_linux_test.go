@@ -65,7 +65,7 @@ func TestStepMemory(t *testing.T) {
 			}
 			resetPeak()
 		}
-		if _, err = engine.Run(t.Context(), e, engine.Settings{Workers: 1, OnTurn: trained, Settings: client.Settings{
+		if _, err = engine.Run(t.Context(), e, engine.Settings{Workers: 1, OnTurn: trained, Client: client.Settings{
 			PrefixBytes: -1, Session: ort.Options{IntraThreads: 2, Prepack: true}}}); err != nil {
 			t.Fatal(err)
 		}

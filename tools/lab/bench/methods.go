@@ -157,7 +157,7 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		}
 		last = time.Now()
 	}
-	_, err = engine.Run(enough, e, engine.Settings{Settings: client.Settings{Session: session, PrefixBytes: -1},
+	_, err = engine.Run(enough, e, engine.Settings{Client: client.Settings{Session: session, PrefixBytes: -1},
 		Workers: o.Workers, OnTurn: timed})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return nil, 0, errors.Join(unheld, err)

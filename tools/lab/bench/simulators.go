@@ -170,7 +170,7 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 	if err != nil {
 		return 0, err
 	}
-	r, err := engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.session(1)}, Workers: o.Workers})
+	r, err := engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.session(1)}, Workers: o.Workers})
 	if err != nil {
 		return 0, err
 	}

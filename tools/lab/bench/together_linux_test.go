@@ -59,7 +59,7 @@ func TestTogether(t *testing.T) {
 			if i >= len(sizes) {
 				w = *first
 			}
-			w.BatchClients = k
+			w.Experiment.BatchClients = k
 			runs = append(runs, func(ctx context.Context) error {
 				order := s.order // with a prompt that no step has used yet
 				order.Shared = order.Shared.Clone().Scale(1 + 1e-6*float64(made.Add(1)))

@@ -129,7 +129,7 @@ func (o Options) simulate(ctx context.Context, e *spec.Experiment, dir string, e
 		case <-ctx.Done():
 		}
 	}
-	set := engine.Settings{Settings: client.Settings{Session: o.session(1)}, Dir: dir, Workers: o.Workers,
+	set := engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir, Workers: o.Workers,
 		OnRound: func(record.Record) {
 			if left--; left == 0 {
 				s.done <- nil

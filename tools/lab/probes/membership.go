@@ -58,11 +58,11 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 	}
 	rec := trace.NewRecorder()
 	set := p.Settings()
-	set.Tracer = rec
+	set.Client.Tracer = rec
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return area, err
 	}
-	w := client.NewWorker(e, p.Settings().Settings)
+	w := client.NewWorker(e, p.Settings().Client)
 	defer w.Close()
 	others := p.pool.Pick(left)
 	for at, round := range []int{0, rounds - 1} {

@@ -224,9 +224,9 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 		if err != nil {
 			return nil, nil, err
 		}
-		set.Noise = func(int) *noise.Noise { return own }
+		set.Client.Noise = func(int) *noise.Noise { return own }
 	}
-	worker := client.NewWorker(b.Engine, set.Settings)
+	worker := client.NewWorker(b.Engine, set.Client)
 	release = func() {
 		printSummary()
 		worker.Close()

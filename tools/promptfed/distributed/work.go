@@ -168,7 +168,7 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	}
 	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
 	set := b.Settings()
-	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Settings)}
+	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Client)}
 	t.info.Host, t.info.Jobs = hostName(), set.Workers
 	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
 		t.close()

@@ -143,7 +143,7 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 	set.OnTurn, set.OnRound = d.Turn, d.Round
 	d.Start(rounds, len(b.Engine.Clients))
 	start := newStartGradients(b.Engine, rounds)
-	set.Tracer = start
+	set.Client.Tracer = start
 	measured, err := inMemory(ctx, b, set)
 	return measured, start.result(conf.Name), err
 }

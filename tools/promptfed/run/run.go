@@ -344,7 +344,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		finish.Round()
 	}
 	if set.Workers = cmp.Or(t.workers, set.Workers); t.beside {
-		set.Session.Runs = 0
+		set.Client.Session.Runs = 0
 	}
 	if t.cluster != nil {
 		done, err := t.cluster.Spread(ctx, b, &set)

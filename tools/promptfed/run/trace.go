@@ -45,7 +45,7 @@ func traceCommand() *cobra.Command {
 			}
 			rec := trace.NewRecorder()
 			set := b.Settings()
-			set.Tracer, set.OnTurn, set.OnRound, set.OnWarning = rec, d.Turn, d.Round, d.Warn
+			set.Client.Tracer, set.OnTurn, set.OnRound, set.OnWarning = rec, d.Turn, d.Round, d.Warn
 			d.Start(rounds, len(b.Parts))
 			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
 				return err

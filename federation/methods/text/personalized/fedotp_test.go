@@ -44,7 +44,7 @@ func TestFedOTPGrouping(t *testing.T) {
 		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.", Clients: clients,
 			Plan: spec.Plan{Rounds: 1, TestEvery: 1, Seed: 1}, Training: spec.Training{Epochs: 1, Batch: 4,
-				Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Settings: client.Settings{Tracer: rec}})
+				Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Client: client.Settings{Tracer: rec}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func traced(t *testing.T, name string, with []string, o methodtest.Options) *tra
 		Template: "a photo of a {}.",
 		Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
 		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}},
-		engine.Settings{Settings: client.Settings{Tracer: rec}})
+		engine.Settings{Client: client.Settings{Tracer: rec}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestDiscriminatorLearns(t *testing.T) {
 		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: movesPrompts{m},
 			Classes: methodtest.Classes, Template: "a {}.",
 			Clients: clients, Plan: spec.Plan{Rounds: 5, Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 2,
-				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Settings: client.Settings{Tracer: rec}})
+				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Client: client.Settings{Tracer: rec}})
 		if err != nil {
 			t.Fatal(err)
 		}

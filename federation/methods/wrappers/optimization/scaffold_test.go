@@ -30,7 +30,7 @@ func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 			Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
 				Momentum: momentum}}},
-			engine.Settings{Settings: client.Settings{Tracer: rec}})
+			engine.Settings{Client: client.Settings{Tracer: rec}})
 		if err != nil {
 			t.Fatal(err)
 		}
