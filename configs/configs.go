@@ -92,12 +92,12 @@ func (l Loaded) Empty() bool { return len(l.settings.from) == 0 }
 
 // Changed reports whether the command line or the environment sets a key.
 func (l Loaded) Changed(key string) bool {
-	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
+	return l.settings.from[key].typed != ""
 }
 
 // WithOrigin adds the origin of a value to an error about its key. It returns other errors unchanged.
 func (l Loaded) WithOrigin(err error) error {
-	if err == nil || l.settings.keyOf(err) == "" {
+	if err == nil || configtags.KeyOf(err) == "" {
 		return err
 	}
 	return l.settings.blame(err)
@@ -193,7 +193,7 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		f, ok := fields[key]
 		if !ok {
-			return &keyError{at + key, unknownKey(at, key, fields, root)}
+			return &configtags.KeyError{Key: at + key, Err: unknownKey(at, key, fields, root)}
 		}
 		values := []any{m[key]}
 		names := []string{at + key}
@@ -209,8 +209,8 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 		for i, value := range values {
 			sub, isMap := value.(map[string]any)
 			if !isMap {
-				return &keyError{names[i], fmt.Errorf("%s: expected keys below it: %s", names[i],
-					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))}
+				return configtags.KeyErrorf(names[i], "expected keys below it: %s",
+					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
 			}
 			if err := unknownBelow(names[i]+".", sub, f, root); err != nil {
 				return err

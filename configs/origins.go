@@ -58,102 +58,101 @@ func checkEnvironment(out any) error {
 
 func variable(key string) string { return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
 
-type keyError struct {
-	key string
-	err error
+// origin is where a value comes from; the zero value is a point of a sweep.
+type origin struct {
+	typed string // the flag or the variable, with its value
+	file  string
+	line  int
 }
 
-func (e *keyError) Error() string { return e.err.Error() }
-func (e *keyError) Unwrap() error { return e.err }
+func (o origin) String() string {
+	switch {
+	case o.typed != "":
+		return o.typed
+	case o.line == 0:
+		return o.file
+	case o.file == "":
+		return "line " + strconv.Itoa(o.line)
+	}
+	return o.file + ":" + strconv.Itoa(o.line)
+}
 
-// leading returns the key at the start of a message.
-var leading = regexp.MustCompile(`^([a-z][a-z0-9_]*(?:\.[a-z0-9_-]+|\[\d+\])*)(?:\.?:| is | of )`)
+// placedError is an error whose text names the origins of values.
+type placedError struct {
+	error
+	at []origin
+}
 
-// ofOption returns the method and the option in a message of methods.Build.
-var ofOption = regexp.MustCompile(`^([a-z0-9_-]+): option ([a-z0-9_]+) `)
+func (e *placedError) Unwrap() error { return e.error }
+
+// placed adds an origin to an error.
+func placed(o origin, err error) error {
+	return &placedError{fmt.Errorf("%s: %w", o, err), []origin{o}}
+}
+
+// inFile reports whether an error names a file.
+func inFile(err error) bool {
+	p := (*placedError)(nil)
+	return errors.As(err, &p) && slices.ContainsFunc(p.at, func(o origin) bool { return o.file != "" })
+}
 
 // blame adds the origin of the value to each part of an error: a flag, a variable, or a line of the file. The result is
 // one line.
 func (s settings) blame(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.As(err, new(*placedError)) {
+		return err
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []string
-		for _, e := range many.Unwrap() {
-			if e = s.blame(e); e != nil {
-				all = append(all, oneLine(e))
-			}
+	many, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		if o := s.originOf(configtags.KeyOf(err)); o != (origin{}) {
+			return placed(o, err)
 		}
-		return errors.New(strings.Join(all, "; "))
+		return err
 	}
-	return fmt.Errorf("%s%w", s.origin(s.keyOf(err), oneLine(err)), err)
-}
-
-// keyOf returns the key of an error, or "".
-func (s settings) keyOf(err error) string {
-	text := oneLine(err)
-	if k := (*keyError)(nil); errors.As(err, &k) {
-		return k.key
-	} else if m := leading.FindStringSubmatch(text); m != nil && (s.section(m[1]) || s.reaches(m[1])) {
-		return m[1]
-	} else if m := ofOption.FindStringSubmatch(text); m != nil && s.from["options."+m[2]] != "" {
-		return "options." + m[2]
-	} else if m != nil {
-		return "options." + m[1] + "." + m[2]
-	}
-	return ""
-}
-
-// reaches reports whether a key is known, or below a known key with free keys.
-func (s settings) reaches(key string) bool {
-	for k := key; k != ""; k = above(k) {
-		if _, ok := s.known[k]; ok {
-			return true
+	all := &placedError{}
+	var texts []string
+	for _, e := range many.Unwrap() {
+		e = s.blame(e)
+		texts = append(texts, oneLine(e))
+		if p := (*placedError)(nil); errors.As(e, &p) {
+			all.at = append(all.at, p.at...)
 		}
 	}
-	return false
+	all.error = errors.New(strings.Join(texts, "; "))
+	return all
 }
 
 // above returns the key above a key, or the list that contains it, or "" for a top-level key.
 func above(key string) string { return key[:max(0, strings.LastIndexAny(key, ".["))] }
 
-// origin returns the origin of the value of a key, with a separator. For a section, it returns the origin of the value
-// that the text names.
-func (s settings) origin(key, text string) string {
-	if key != "" && s.section(key) {
-		for _, word := range regexp.MustCompile(`[a-z][a-z0-9_]+`).FindAllString(strings.TrimPrefix(text, key), -1) {
-			if s.from[key+"."+word] != "" {
-				key += "." + word
-				break
-			}
-		}
-		if s.section(key) {
-			key = cmp.Or(s.changed(key), key)
-		}
+// short returns the key of an option without its method or wrapper, which a configuration may leave out.
+func short(key string) string {
+	if part := strings.Split(key, "."); len(part) == 3 && part[0] == "options" {
+		return part[0] + "." + part[2]
 	}
-	if part := strings.Split(key, "."); len(part) == 3 && part[0] == "options" && s.from[key] == "" &&
-		s.from["options."+part[2]] != "" { // option of a wrapper, with the short name of the wrapper
-		key = "options." + part[2]
+	return key
+}
+
+// originOf returns the origin of the value of a key; for a section, that of the only key that was changed in it.
+func (s settings) originOf(key string) origin {
+	if s.section(key) {
+		key = cmp.Or(s.changed(key), key)
 	}
 	for k := key; k != ""; k = above(k) {
-		if from, ok := s.from[k]; ok && from == "" {
-			break // set by a sweep
-		} else if ok {
-			return from + ": "
+		for _, one := range []string{k, short(k)} {
+			if from, ok := s.from[one]; ok {
+				return cmp.Or(from, origin{file: s.path})
+			}
 		}
 	}
-	if s.path == "" {
-		return ""
-	}
-	return s.path + ": "
+	return origin{file: s.path}
 }
 
 // changed returns the only key of a section that a flag or a variable set. It returns "" for none or several.
 func (s settings) changed(section string) string {
 	one := ""
 	for key, from := range s.from {
-		if !below(key, section) || !strings.HasPrefix(from, "--set ") && !strings.HasPrefix(from, prefix) {
+		if !below(key, section) || from.typed == "" {
 			continue
 		}
 		if one != "" {
@@ -164,25 +163,18 @@ func (s settings) changed(section string) string {
 	return one
 }
 
-func (f parsed) place(line int) string {
-	if f.path == "" {
-		return "line " + strconv.Itoa(line)
-	}
-	return f.path + ":" + strconv.Itoa(line)
-}
-
 // origins returns the origins of all keys: places in the file, and the variables that override them.
-func (f parsed) origins(known map[string]any, env bool) map[string]string {
-	out := map[string]string{}
+func (f parsed) origins(known map[string]any, env bool) map[string]origin {
+	out := map[string]origin{}
 	for key, line := range f.lines {
-		out[key] = f.place(line)
+		out[key] = origin{file: f.path, line: line}
 	}
 	if !env {
 		return out
 	}
 	for key, value := range known {
 		if text, ok := os.LookupEnv(variable(key)); ok && text != "" && reflect.ValueOf(value).Kind() != reflect.Map {
-			out[key] = variable(key) + "=" + text
+			out[key] = origin{typed: variable(key) + "=" + text}
 		}
 	}
 	return out
@@ -206,7 +198,7 @@ func decodeErrors(err error) error {
 			default:
 				text = oneLine(e.Unwrap())
 			}
-			all = append(all, &keyError{key, fmt.Errorf("%s: %s", key, text)})
+			all = append(all, configtags.KeyErrorf(key, "%s", text))
 		case interface{ Unwrap() []error }:
 			for _, one := range e.Unwrap() {
 				walk(one)
@@ -273,8 +265,8 @@ func (f *parsed) scan(text []byte, out any) error {
 		switch n.Kind {
 		case yaml.ScalarNode:
 			if n.Style == 0 && ambiguous.MatchString(n.Value) {
-				return fmt.Errorf("%s: %s begins with 0 and can be read in several ways; write the number without it, "+
-					"or a text in quotes", f.place(n.Line), n.Value)
+				return placed(origin{file: f.path, line: n.Line}, fmt.Errorf("%s begins with 0 and can be read in "+
+					"several ways; write the number without it, or a text in quotes", n.Value))
 			}
 		case yaml.SequenceNode:
 			for i, item := range n.Content {
@@ -289,8 +281,8 @@ func (f *parsed) scan(text []byte, out any) error {
 				key, fold := n.Content[i], fold && !(at == "" && slices.Contains(exactKeys, n.Content[i].Value))
 				path := strings.TrimPrefix(at+"."+strings.ToLower(key.Value), ".")
 				if had := first[path]; fold && had != nil && key.Value != "<<" {
-					return fmt.Errorf("%s: the key %s is given twice, as %s in line %d too; keep one of the two",
-						f.place(key.Line), path, had.Value, had.Line)
+					return placed(origin{file: f.path, line: key.Line}, fmt.Errorf("the key %s is given twice, as %s "+
+						"in line %d too; keep one of the two", path, had.Value, had.Line))
 				}
 				first[path], f.lines[path] = key, key.Line
 				if err := walk(path, n.Content[i+1], fold); err != nil {
@@ -301,12 +293,10 @@ func (f *parsed) scan(text []byte, out any) error {
 		return nil
 	}
 	if err := walk("", root.Content[0], true); err != nil {
-		return &placedError{err}
+		return err
 	}
 	return root.Decode(out)
 }
-
-type placedError struct{ error }
 
 // withValues refuses keys of a struct without a value, which would keep their defaults. A section or a map with free
 // keys may be empty, for example if all its lines are comments.
@@ -320,8 +310,8 @@ func withValues(at string, m map[string]any, t reflect.Type) error {
 		below, isMap := m[key].(map[string]any)
 		isSection := field.Kind() == reflect.Struct || field.Kind() == reflect.Map
 		if m[key] == nil && !isSection {
-			return &keyError{strings.ToLower(at + key), fmt.Errorf("%s has no value; give one or remove the line",
-				at+key)}
+			return &configtags.KeyError{Key: strings.ToLower(at + key), Err: fmt.Errorf("%s has no value; give one or "+
+				"remove the line", at+key)}
 		}
 		if field.Kind() == reflect.Struct && isMap {
 			if err := withValues(at+key+".", below, field); err != nil {

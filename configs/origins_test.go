@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,15 @@ func TestBlame(t *testing.T) {
 		{"", "", nil, []string{"with=[fedprox]", "options.mu=high"}, "--set options.mu=high: options.fedprox.mu: "},
 		{"", "", nil, []string{"with=[fedprox]", "options.mu=-1"}, "--set options.mu=-1: fedprox: option mu"},
 		{"", "", nil, []string{"train.lr="}, "--set train.lr=: the value is missing"},
+		{"", "", nil, []string{"seed=2", "train.momentum=-1"}, "--set train.momentum=-1: train: optim: sgd: momentum"},
+		{"", "", nil, []string{"train.schedule={kind: step}"},
+			"--set train.schedule={kind: step}: train.schedule: optim: schedule step has step_size 0"},
+		{"", "", nil, []string{"options.fedpha.init_std=x"}, "--set options.fedpha.init_std=x: options.init_std: "},
+		{"", "", nil, []string{"options.local_tokens=[x]"},
+			"--set options.local_tokens=[x]: options.local_tokens[0]: "},
+		{"lr: 0.1", "schedule:\n    gamma: -1", nil, nil, ":6: train.schedule: optim: gamma is -1"},
+		{"", "", nil, []string{"synthetic={set: folder}"}, "--set synthetic={set: folder}: synthetic: data.root: "},
+		{"data:", "synthetic:\n  set: folder\n  root: x\n  layout: y\ndata:", nil, nil, ":10: synthetic: data.layout"},
 	} {
 		t.Run(c.begins, func(t *testing.T) {
 			for _, e := range c.env {
@@ -64,6 +75,24 @@ func TestBlame(t *testing.T) {
 				t.Errorf("%v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+// An origin is added once, and to errors with a key alone.
+func TestWithOrigin(t *testing.T) {
+	l, err := Open(file(t, three), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := l.WithOrigin(fmt.Errorf("client 0: %w", configtags.KeyErrorf("train.lr", "too large")))
+	if want := l.settings.path + ":5: client 0: train.lr: too large"; once.Error() != want {
+		t.Errorf("%v\nwant %s", once, want)
+	}
+	if again := l.WithOrigin(fmt.Errorf("run: %w", once)); again.Error() != "run: "+once.Error() {
+		t.Error(again)
+	}
+	if other := errors.New("train.lr: too large"); l.WithOrigin(other) != other {
+		t.Errorf("%v has no key", l.WithOrigin(other))
 	}
 }
 

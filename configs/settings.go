@@ -27,13 +27,13 @@ type settings struct {
 	foreign bool           // as parsed.foreign
 	known   map[string]any // by dotted key, as from Flatten
 	all     map[string]any
-	from    map[string]string // by dotted key: a flag, a variable or a line of the file; empty for values of a sweep
+	from    map[string]origin // by dotted key
 }
 
 type change struct {
 	key   string
 	value any
-	from  string // flag; empty for a change of a sweep
+	from  origin
 }
 
 // layered merges the defaults in out, a file and, if env is set, the environment.
@@ -55,7 +55,8 @@ func layered(out any, f parsed, env bool) (settings, error) {
 				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
 					"promptfed partition %[1]s", f.path)
 			}
-			return s, s.blame(&keyError{strings.ToLower(key), unknownKey("", key, fields, reflect.TypeOf(out).Elem())})
+			return s, s.blame(&configtags.KeyError{Key: strings.ToLower(key), Err: unknownKey("", key, fields,
+				reflect.TypeOf(out).Elem())})
 		}
 	}
 	if err := withValues("", f.keys, reflect.TypeOf(out).Elem()); err != nil {
@@ -97,7 +98,7 @@ func (s settings) parse(sets []string) ([]change, error) {
 				"shell", set, key)
 		}
 		for _, c := range s.changes(key, value) {
-			c.from = "--set " + set
+			c.from = origin{typed: "--set " + set}
 			out = append(out, c)
 		}
 	}
@@ -159,7 +160,7 @@ func (s settings) section(key string) bool {
 func (s settings) with(changes []change) (settings, error) {
 	s.all, s.from = plain(s.all).(map[string]any), maps.Clone(s.from)
 	for _, c := range changes {
-		maps.DeleteFunc(s.from, func(key, _ string) bool { return below(key, c.key) })
+		maps.DeleteFunc(s.from, func(key string, _ origin) bool { return below(key, c.key) })
 		s.from[c.key] = c.from
 		key, places, isPlace := inList(c.key)
 		path := strings.Split(key, ".")

@@ -116,7 +116,7 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 	s, err := expand(base, sections, o)
-	if err != nil && !strings.Contains(err.Error(), path) {
+	if err != nil && !inFile(err) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	if err != nil {

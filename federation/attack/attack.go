@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -74,8 +73,8 @@ func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
 	out := slices.Compact(slices.Sorted(slices.Values(c.Clients)))
 	for _, id := range out {
 		if !slices.Contains(training, id) {
-			return nil, fmt.Errorf("attack.clients: client %d does not train; %d clients train, numbered from 0", id,
-				len(training))
+			return nil, configtags.KeyErrorf("attack.clients", "client %d does not train; %d clients train, numbered "+
+				"from 0", id, len(training))
 		}
 	}
 	if len(c.Clients) > 0 {

@@ -16,16 +16,16 @@ func Check(at string, section any) error {
 	var errs []error
 	keys := Keys(reflect.ValueOf(section))
 	for _, k := range keys {
-		errs = append(errs, k.Check(at+k.Name+":", keys, nil))
+		errs = append(errs, k.Check(at+k.Name, at+k.Name+":", keys, nil))
 	}
 	return errors.Join(errs...)
 }
 
 // Check returns an error for a value that the key's tag "in" does not allow: words "a|b", a range "0..1", or numbers
 // and ranges, as "0|1..10". A bound is a number, a name of bounds, or the name of one of the other keys; "0<..1" leaves
-// out 0, and "0.." has no upper bound unless bounds has one without a name. Each entry of a list must be allowed. is
-// begins the error, before the value.
-func (k Key) Check(is string, keys []Key, bounds map[string]float64) error {
+// out 0, and "0.." has no upper bound unless bounds has one without a name. Each entry of a list must be allowed. The
+// error is a KeyError of key, whose text begins with is, before the value.
+func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error {
 	in, ok := k.Field.Tag.Lookup("in")
 	if !ok {
 		return nil
@@ -35,7 +35,7 @@ func (k Key) Check(is string, keys []Key, bounds map[string]float64) error {
 	case reflect.Slice:
 		for i := range v.Len() {
 			k.Value = v.Index(i)
-			if err := k.Check(is, keys, bounds); err != nil {
+			if err := k.Check(key, is, keys, bounds); err != nil {
 				return err
 			}
 		}
@@ -44,7 +44,7 @@ func (k Key) Check(is string, keys []Key, bounds map[string]float64) error {
 		if slices.Contains(parts, v.String()) {
 			return nil
 		}
-		return fmt.Errorf("%s %q; %s", is, v.String(), Suggest(v.String(), parts, ""))
+		return &KeyError{key, fmt.Errorf("%s %q; %s", is, v.String(), Suggest(v.String(), parts, ""))}
 	}
 	var texts []string
 	for _, p := range parts {
@@ -68,7 +68,7 @@ func (k Key) Check(is string, keys []Key, bounds map[string]float64) error {
 			texts = append(texts, fmt.Sprintf("be %v", k.like(from)))
 		}
 	}
-	return fmt.Errorf("%s %v; it must %s", is, v.Interface(), strings.Join(texts, " or "))
+	return &KeyError{key, fmt.Errorf("%s %v; it must %s", is, v.Interface(), strings.Join(texts, " or "))}
 }
 
 // bound returns the number of a bound.

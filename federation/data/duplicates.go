@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"promptfed/federation/configtags"
 )
 
 // The values of data.duplicates: what happens to images that occur in a set more than once.
@@ -98,8 +100,8 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
 			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
-				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q without training images: all %d are "+
-					"also in test or val", s.Classes[k], had[k])
+				return d, nil, configtags.KeyErrorf("data.duplicates", "drop leaves class %q without training "+
+					"images: all %d are also in test or val", s.Classes[k], had[k])
 			}
 		}
 		*sp.Examples = kept

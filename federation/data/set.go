@@ -195,7 +195,7 @@ func OneOf(key, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is not known: %s", key, value, configtags.Suggest(value, known, ""))
+	return configtags.KeyErrorf(key, "%q is not known: %s", value, configtags.Suggest(value, known, ""))
 }
 
 // Need returns an error unless a condition holds. The first error of several conditions is cmp.Or of them.

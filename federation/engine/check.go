@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -19,17 +20,18 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Client.Guard != nil || set.Wrap != nil
 	switch {
 	case set.Client.Terms && set.Client.Guard != nil:
-		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
-			"aggregation hides; use only one of the two")
+		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
+			"secure aggregation hides; use only one of the two")
 	case e.Training.Shared && (elsewhere || secure):
-		return errors.New("train.optimizer_state: shared passes one optimizer from client to client; run it " +
-			"in one process, without secure aggregation")
+		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
+			"it in one process, without secure aggregation")
 	case e.SimulatedTime != nil && (set.Remote != nil || secure):
-		return errors.New("simulated_time: clients on other machines take real time, and secure aggregation " +
-			"needs the clients that began a round; use it with promptfed run, without secure_aggregation")
+		return &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: clients on other " +
+			"machines take real time, and secure aggregation needs the clients that began a round; use it with " +
+			"promptfed run, without secure_aggregation")}
 	case e.BatchClients > 1 && elsewhere:
-		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each "+
-			"client trains alone; set it to 1", e.BatchClients)
+		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
+			"each client trains alone; set it to 1", e.BatchClients)
 	case set.Remote != nil:
 		return checkParticipants(e, participants)
 	}
@@ -45,7 +47,8 @@ func checkPlan(e *spec.Experiment, clients int) error {
 			e.Plan.Rounds, e.Training.Epochs, e.Training.Batch)
 	}
 	if p := e.Plan.Participation; !(p >= 0 && p <= 1) {
-		return fmt.Errorf("participation is %v; it must be above 0 and at most 1 (0 counts as 1)", p)
+		return &configtags.KeyError{Key: "participation", Err: fmt.Errorf("participation is %v; it must be above 0 "+
+			"and at most 1 (0 counts as 1)", p)}
 	}
 	for _, id := range e.Plan.Trainers {
 		if id < 0 || id >= clients {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"promptfed/federation/attack"
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/engine/metrics"
@@ -33,8 +33,8 @@ func (c Config) noAttack() error {
 	if !c.Attack.Enabled() {
 		return nil
 	}
-	return errors.New("attack: attacks are simulated by promptfed run only (also with --cluster), not by serve and " +
-		"join; set attack.kind: none")
+	return &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: attacks are simulated by promptfed run " +
+		"only (also with --cluster), not by serve and join; set attack.kind: none")}
 }
 
 // openAttack draws the attackers among the clients that train.
@@ -44,8 +44,8 @@ func (b *Built) openAttack() error {
 		return nil
 	}
 	if b.Config.Train.Centralised {
-		return errors.New("attack: train.centralised has one client, which would be the only attacker; use only one " +
-			"of the two")
+		return &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: train.centralised has one client, " +
+			"which would be the only attacker; use only one of the two")}
 	}
 	may := b.Engine.Plan.Trainers
 	if len(may) == 0 {
@@ -69,8 +69,8 @@ func (b *Built) openTriggered() error {
 		return nil
 	}
 	if c.Target < 0 || c.Target >= len(b.Set.Classes) {
-		return fmt.Errorf("attack.target: %d is not one of the %d classes, which are numbered from 0", c.Target,
-			len(b.Set.Classes))
+		return configtags.KeyErrorf("attack.target", "%d is not one of the %d classes, which are numbered from 0",
+			c.Target, len(b.Set.Classes))
 	}
 	with := evaluationSet{name: metrics.TriggeredSet, classes: b.Set.Classes}
 	without := evaluationSet{name: metrics.UntriggeredSet, classes: b.Set.Classes}
@@ -83,7 +83,8 @@ func (b *Built) openTriggered() error {
 		without.examples = append(without.examples, e)
 	}
 	if len(with.examples) == 0 {
-		return errors.New("attack: backdoor: all test images are of the class attack.target; choose another")
+		return &configtags.KeyError{Key: "attack.target", Err: errors.New("attack: backdoor: all test images are of " +
+			"the class attack.target; choose another")}
 	}
 	b.evaluationSets = append(b.evaluationSets, with, without)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/data/partition"
@@ -161,15 +162,15 @@ func (b *Built) define() error {
 	b.Method, b.Config.Options = stack.Method, stack.Options
 	b.Info.Notes = append(b.Info.Notes, methods.Notes(b.Method)...)
 	if c.Sampling == poisson && !methods.HidesClients(b.Method) {
-		return errors.New("sampling: poisson may draw no client, and the mean of no upload is undefined; set " +
-			"sampling: fixed, or add dp to with")
+		return configtags.KeyErrorf("sampling", "poisson may draw no client, and the mean of no upload is undefined; "+
+			"set sampling: fixed, or add dp to with")
 	}
 	if c.Train.State == sharedState && methods.HidesClients(b.Method) {
-		return errors.New("train.optimizer_state: shared carries gradients of one client into the upload of another, " +
-			"which differential privacy does not account for; set it to fresh")
+		return configtags.KeyErrorf("train.optimizer_state", "shared carries gradients of one client into the upload "+
+			"of another, which differential privacy does not account for; set it to fresh")
 	}
 	if b.options, err = json.Marshal(methods.ShortOptions(b.Config.Options)); err != nil {
-		return fmt.Errorf("options: %w", err)
+		return configtags.KeyErrorf("options", "%w", err)
 	}
 	b.Engine = &spec.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"),
@@ -195,8 +196,8 @@ func (b *Built) define() error {
 		return err
 	}
 	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.Enabled()) {
-		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
-			"aggregation and differential privacy hide; use only one of the two")
+		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
+			"secure aggregation and differential privacy hide; use only one of the two")
 	}
 	b.describePrivacy()
 	if err := b.simulateTime(); err != nil {
@@ -258,8 +259,8 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		return nil, err
 	}
 	if whole.Pool == nil && len(whole.Train) == 0 {
-		return nil, fmt.Errorf("data.set: %s has test images only: name it under eval.sets, or set data.split: "+
-			"pooled to divide its images into training and test", c.Set)
+		return nil, configtags.KeyErrorf("data.set", "%s has test images only: name it under eval.sets, or set "+
+			"data.split: pooled to divide its images into training and test", c.Set)
 	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
@@ -357,7 +358,7 @@ func (b *Built) openBackbones(ctx context.Context, progress Progress) error {
 func openBackbone(ctx context.Context, c Config, name string, progress Progress) (*bundle.Bundle, error) {
 	f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
 	if err != nil {
-		return nil, fmt.Errorf("backbones: %w", err)
+		return nil, configtags.KeyErrorf("backbones", "%w", err)
 	}
 	f.Sigmoid = c.Train.Loss == sigmoidLoss
 	if f.Sigmoid && f.AssumedScale {
@@ -607,11 +608,12 @@ func (b *Built) simulateTime() error {
 	c := b.Config
 	if k := c.SimulatedTime.FedBuff.Buffer; k > 0 {
 		if err := methods.CheckBuffered(b.Method); err != nil {
-			return fmt.Errorf("simulated_time.fedbuff: %w", err)
+			return &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: fmt.Errorf(
+				"simulated_time.fedbuff: %w", err)}
 		}
 		if n := int(b.sampling().Size); k > n {
-			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients train at "+
-				"the same time; set %d or fewer, or raise participation", k, n, n)
+			return configtags.KeyErrorf("simulated_time.fedbuff.buffer", "%d uploads never accumulate where %d "+
+				"clients train at the same time; set %d or fewer, or raise participation", k, n, n)
 		}
 	}
 	var err error

@@ -225,12 +225,12 @@ const (
 // InOneProcess refuses a configuration whose clients must train in one process.
 func (c Config) InOneProcess() error {
 	if c.Train.State == sharedState {
-		return errors.New("train.optimizer_state: shared passes one optimizer from client to client; run this " +
-			"experiment in one process, or set it to fresh")
+		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
+			"this experiment in one process, or set it to fresh")
 	}
 	if n := c.Runtime.BatchClients; n > 1 {
-		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each client "+
-			"trains alone; set it to 1", n)
+		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
+			"each client trains alone; set it to 1", n)
 	}
 	return nil
 }
@@ -247,33 +247,42 @@ func (c Config) Check() error {
 // commands that use a finished run.
 func (c Config) CheckWithoutData() error {
 	var errs []error
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
 	if err := checkName(c.Name); err != nil {
-		bad("name: %w", err)
+		bad("name", "%w", err)
 	}
 	if len(c.Backbones) == 0 {
-		bad("backbones: empty; name at least one, see promptfed list backbones")
+		bad("backbones", "empty; name at least one, see promptfed list backbones")
 	}
 	errs = append(errs, configtags.Check("", c), configtags.Check("data.", c.Data), c.checkEval(),
 		configtags.Check("partition.", c.Partition), configtags.Check("train.", c.Train),
 		configtags.Check("train.each.", c.Train.Each))
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
-		bad("data.template: %q has no {} for the class name", c.Data.Template)
+		bad("data.template", "%q has no {} for the class name", c.Data.Template)
 	}
 	_, wrong := optim.New(c.Train.optimizer())
 	if wrong != nil {
-		bad("train: %w", wrong)
+		errs = append(errs, ofOptim("train", wrong))
 	}
 	if c.Train.State == sharedState && c.SecureAggregation.Enabled() {
-		bad("train.optimizer_state: shared passes traces of one client's gradients to the next client, which secure " +
-			"aggregation is to prevent; use only one of the two")
+		bad("train.optimizer_state", "shared passes traces of one client's gradients to the next client, which "+
+			"secure aggregation is to prevent; use only one of the two")
 	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
-		bad("train.schedule: %w", err)
+		errs = append(errs, ofOptim("train.schedule", err))
 	}
 	errs = append(errs, c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
+}
+
+// ofOptim adds the section to an error of package optim.
+func ofOptim(section string, err error) error {
+	key := section
+	if s := (*optim.SettingError)(nil); errors.As(err, &s) {
+		key += "." + s.Key
+	}
+	return &configtags.KeyError{Key: key, Err: fmt.Errorf("%s: %w", section, err)}
 }
 
 // longestName bounds names of runs, in bytes: a file system takes 255 for a folder, and some files are named after the
@@ -326,17 +335,17 @@ func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}
 	if t.Enabled() && c.SecureAggregation.Enabled() {
-		errs = append(errs, errors.New("simulated_time: secure aggregation needs all clients that began a round, "+
-			"however late; use only one of the two"))
+		errs = append(errs, &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: " +
+			"secure aggregation needs all clients that began a round, however late; use only one of the two")})
 	}
 	if t.FedBuff.Buffer > 0 {
 		if c.Sampling == poisson {
-			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time, none is drawn for a "+
-				"round; set sampling: fixed"))
+			errs = append(errs, &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: errors.New(
+				"simulated_time.fedbuff: clients train all the time, none is drawn for a round; set sampling: fixed")})
 		}
 		if c.Train.State == sharedState {
-			errs = append(errs, errors.New("simulated_time.fedbuff: clients train at the same time; set "+
-				"train.optimizer_state: fresh"))
+			errs = append(errs, &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: errors.New(
+				"simulated_time.fedbuff: clients train at the same time; set train.optimizer_state: fresh")})
 		}
 	}
 	return errors.Join(errs...)

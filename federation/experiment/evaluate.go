@@ -21,29 +21,29 @@ import (
 func (c Config) checkEval() error {
 	e := c.Eval
 	errs := []error{configtags.Check("eval.", e)}
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
 	if c.validated() && !e.Validate {
-		bad("eval.validate: eval.select: best-val and train.patience need the validation accuracy; set it to true")
+		bad("eval.validate", "eval.select: best-val and train.patience need the validation accuracy; set it to true")
 	}
 	if e.SetsEvery < 0 || e.Every > 0 && e.SetsEvery%e.Every != 0 {
-		bad("eval.sets_every: %d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
+		bad("eval.sets_every", "%d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
 			e.SetsEvery, e.Every)
 	}
 	if n := e.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
-		bad("eval.new_clients: %d of %d clients; it must be at least 0, and one client must train", n,
+		bad("eval.new_clients", "%d of %d clients; it must be at least 0, and one client must train", n,
 			c.Partition.Clients)
 	}
 	if e.NewClients > 0 && c.Train.Centralised {
-		bad("eval.new_clients: with train.centralised one client trains on all data, so that no client is new; use " +
+		bad("eval.new_clients", "with train.centralised one client trains on all data, so that no client is new; use "+
 			"only one of the two")
 	}
 	for i, k := range e.NewSteps {
 		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
-			bad("eval.new_steps: %d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
+			bad("eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
 		}
 	}
 	if e.NewClients > 0 && len(e.NewSteps) == 0 {
-		bad("eval.new_steps: empty; give numbers of steps, such as [0, 10]")
+		bad("eval.new_steps", "empty; give numbers of steps, such as [0, 10]")
 	}
 	return errors.Join(errs...)
 }
@@ -179,10 +179,10 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 		c.Generator.Classes = nil
 		s, err := b.openImages(c)
 		if err != nil {
-			return fmt.Errorf("eval.sets: %w", err)
+			return configtags.KeyErrorf("eval.sets", "%w", err)
 		}
 		if err := b.dropUnreadable(ctx, s, progress); err != nil {
-			return fmt.Errorf("eval.sets: %s: %w", name, err)
+			return configtags.KeyErrorf("eval.sets", "%s: %w", name, err)
 		}
 		p, err := newEvaluationSet(name, s)
 		if err != nil {

@@ -105,7 +105,7 @@ func (b *Built) Identity(ctx context.Context, progress Progress) (Identity, erro
 	if len(b.synthetic) > 0 {
 		digest, err := b.digestOfImages(ctx, b.synthetic, b.classNames, progress)
 		if err != nil {
-			return id, fmt.Errorf("synthetic: %w", err)
+			return id, ofSynthetic(err)
 		}
 		id.put("synthetic.data", digest, "")
 		id.put("synthetic.epochs", strconv.Itoa(b.Config.Synthetic.Epochs), "")

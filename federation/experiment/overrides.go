@@ -1,9 +1,9 @@
 package experiment
 
 import (
-	"errors"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 )
@@ -42,10 +42,10 @@ func (b *Built) centralise() error {
 	}
 	switch {
 	case len(b.Bundles) > 1:
-		return errors.New("train.centralised: one model cannot have several backbones; name only one")
+		return configtags.KeyErrorf("train.centralised", "one model cannot have several backbones; name only one")
 	case b.Method.View() != method.GlobalView || b.hasPrivatePrompts():
-		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one " +
-			"client trains; use a method that tests the server's prompts, such as promptfl")
+		return configtags.KeyErrorf("train.centralised", "this method tests every client with prompts of its own, "+
+			"but only one client trains; use a method that tests the server's prompts, such as promptfl")
 	}
 	var everything []int
 	for _, p := range b.Parts {

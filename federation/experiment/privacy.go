@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/privacy/secure"
@@ -25,20 +26,20 @@ func (b *Built) openSecureAggregation() error {
 	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
 	switch {
 	case err != nil:
-		return fmt.Errorf("secure_aggregation: the server gets only sums of uploads, but %w", err)
+		return configtags.KeyErrorf("secure_aggregation", "the server gets only sums of uploads, but %w", err)
 	case len(asked) > 0 && c.Statistics != "clear":
-		return fmt.Errorf("secure_aggregation: clients answer the statistics %s, and the server would see each "+
-			"single answer; set secure_aggregation.statistics: clear to allow it, or turn secure aggregation off",
-			strings.Join(asked, ", "))
+		return configtags.KeyErrorf("secure_aggregation", "clients answer the statistics %s, and the server would "+
+			"see each single answer; set secure_aggregation.statistics: clear to allow it, or turn secure "+
+			"aggregation off", strings.Join(asked, ", "))
 	case b.Config.Train.Centralised:
-		return fmt.Errorf("secure_aggregation: train.centralised has one client, so that a sum would be its upload; " +
-			"use only one of the two")
+		return configtags.KeyErrorf("secure_aggregation", "train.centralised has one client, so that a sum would be "+
+			"its upload; use only one of the two")
 	case b.Config.Sampling == poisson:
-		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that " +
-			"clients cannot check how many are in a sum; set sampling: fixed")
+		return configtags.KeyErrorf("secure_aggregation", "sampling: poisson draws any number of clients for a "+
+			"round, so that clients cannot check how many are in a sum; set sampling: fixed")
 	case p*float64(n) < 1.5:
-		return fmt.Errorf("secure_aggregation: a round has one of %d clients, so that a sum would be its upload; "+
-			"raise participation, which is %v", n, p)
+		return configtags.KeyErrorf("secure_aggregation", "a round has one of %d clients, so that a sum would be its "+
+			"upload; raise participation, which is %v", n, p)
 	}
 	if b.aggregation, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/spec"
@@ -37,19 +38,20 @@ func OpenServer(c Config) (*Built, error) {
 	}
 	switch {
 	case c.Reproduce != Defaults().Reproduce:
-		return nil, errors.New("reproduce: clients on other machines have labels and class names of their own; use " +
-			"promptfed run")
+		return nil, configtags.KeyErrorf("reproduce", "clients on other machines have labels and class names of "+
+			"their own; use promptfed run")
 	case c.Train.Centralised:
-		return nil, errors.New("train.centralised: clients on other machines keep their examples; use promptfed run")
+		return nil, configtags.KeyErrorf("train.centralised", "clients on other machines keep their examples; use "+
+			"promptfed run")
 	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
-		return nil, errors.New("synthetic: a server whose clients are on other machines has no images of its own; " +
-			"use promptfed run")
+		return nil, configtags.KeyErrorf("synthetic", "a server whose clients are on other machines has no images of "+
+			"its own; use promptfed run")
 	case b.Engine.Evaluate.BestVal:
-		return nil, errors.New("eval.select: best-val: clients on other machines keep what they learned last, not " +
-			"what they had in the best round; set it to last (train.patience stops near the best round)")
+		return nil, configtags.KeyErrorf("eval.select", "best-val: clients on other machines keep what they learned "+
+			"last, not what they had in the best round; set it to last (train.patience stops near the best round)")
 	case c.Eval.Embeddings > 0:
-		return nil, errors.New("eval.embeddings: a server whose clients are on other machines has no images; set it " +
-			"to 0")
+		return nil, configtags.KeyErrorf("eval.embeddings", "a server whose clients are on other machines has no "+
+			"images; set it to 0")
 	}
 	b.acrossMachines()
 	return b, nil

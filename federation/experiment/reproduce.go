@@ -37,8 +37,8 @@ const (
 func (r Reproduce) check(d Data) error {
 	err := configtags.Check("reproduce.", r)
 	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
-		return errors.Join(err, errors.New("reproduce.labels: misaligned is a defect of sets with lists of their own "+
-			"for every split; set data.split to given and data.val_share to 0"))
+		return errors.Join(err, configtags.KeyErrorf("reproduce.labels", "misaligned is a defect of sets with lists "+
+			"of their own for every split; set data.split to given and data.val_share to 0"))
 	}
 	return err
 }

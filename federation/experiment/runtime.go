@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"strconv"
 
@@ -59,21 +58,21 @@ func named(choice string) string {
 
 func (r Runtime) check() error {
 	errs := []error{configtags.Check("runtime.", r)}
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("runtime."+format, a...)) }
+	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
 	if r.Provider == ort.CPU && r.MemoryLimit != 0 {
-		bad("memory_limit: %d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
+		bad("runtime.memory_limit", "%d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
 			r.MemoryLimit)
 	}
 	if r.Provider == ort.CPU && r.Devices > 1 {
-		bad("devices: %d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
+		bad("runtime.devices", "%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
 	}
-	for _, k := range [][2]string{{"prepack", r.Prepack}, {"spinning", r.Spinning}} {
+	for _, k := range [][2]string{{"runtime.prepack", r.Prepack}, {"runtime.spinning", r.Spinning}} {
 		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {
-			bad("%s: %q is not known; use auto, true or false", k[0], k[1])
+			bad(k[0], "%q is not known; use auto, true or false", k[1])
 		}
 	}
 	if _, err := ort.ParseOptLevel(r.Optimization); err != nil {
-		bad("optimization: %w", err)
+		bad("runtime.optimization", "%w", err)
 	}
 	return errors.Join(errs...)
 }

@@ -29,9 +29,21 @@ func (s Synthetic) check() error {
 		return err
 	}
 	if err := sets.Validate(s.Config); err != nil {
-		return fmt.Errorf("synthetic: %w", err)
+		return ofSynthetic(err)
 	}
 	return nil
+}
+
+// ofSynthetic adds the section to an error of package sets, whose keys are those of the section data.
+func ofSynthetic(err error) error {
+	key := "synthetic"
+	switch own, ok := strings.CutPrefix(configtags.KeyOf(err), "data."); {
+	case own == "root": // it is missing, and the set needs it
+		key += ".set"
+	case ok:
+		key += "." + own
+	}
+	return &configtags.KeyError{Key: key, Err: fmt.Errorf("synthetic: %w", err)}
 }
 
 // openSynthetic opens the server's own images and gives them the labels of the experiment.
@@ -46,7 +58,7 @@ func (b *Built) openSynthetic() error {
 	}
 	set, err := sets.Open(c.Config)
 	if err != nil {
-		return fmt.Errorf("synthetic: %w", err)
+		return ofSynthetic(err)
 	}
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
 	number := map[string][]int{} // of the classes that are called so, capitals and underscores apart
@@ -59,18 +71,19 @@ func (b *Built) openSynthetic() error {
 		switch same := number[plain(name)]; {
 		case e.Label >= 0:
 		case len(same) == 0:
-			return fmt.Errorf("synthetic: class %q is not one of the experiment's; rename its folder, or remove it",
-				name)
+			return configtags.KeyErrorf("synthetic", "class %q is not one of the experiment's; rename its folder, or "+
+				"remove it", name)
 		case len(same) > 1:
-			return fmt.Errorf("synthetic: class %q may be %q or %q of the experiment; rename its folder", name,
-				b.Set.Classes[same[0]], b.Set.Classes[same[1]])
+			return configtags.KeyErrorf("synthetic", "class %q may be %q or %q of the experiment; rename its folder",
+				name, b.Set.Classes[same[0]], b.Set.Classes[same[1]])
 		default:
 			e.Label = same[0]
 		}
 		b.synthetic = append(b.synthetic, e)
 	}
 	if len(b.synthetic) == 0 {
-		return errors.New("synthetic: the set has no images to train on")
+		return &configtags.KeyError{Key: "synthetic.set", Err: errors.New("synthetic: the set has no images to train " +
+			"on")}
 	}
 	for _, note := range set.Notes {
 		b.Info.Notes = append(b.Info.Notes, "synthetic: "+note)

@@ -36,15 +36,24 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 	out := Stack{Options: resolved(defs, layers)}
 	for i, l := range layers {
 		if out.Method, err = build(defs[i], l, out.Method); err != nil {
-			return Stack{}, fmt.Errorf("%s: %w", defs[i].Name, err)
+			return Stack{}, ofLayer(defs[i].Name, err)
 		}
 		if i < len(layers)-1 && method.PropertiesOf(out.Method).Outermost {
 			return Stack{},
-				fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
-					defs[i].Name, defs[i+1].Name)
+				configtags.KeyErrorf("with", "%s must be the last wrapper; %s outside it would see the unprotected "+
+					"uploads", defs[i].Name, defs[i+1].Name)
 		}
 	}
 	return out, nil
+}
+
+// ofLayer adds the name of a layer to an error, and to the key of an option in it.
+func ofLayer(name string, err error) error {
+	named := fmt.Errorf("%s: %w", name, err)
+	if option := configtags.KeyOf(err); option != "" {
+		return &configtags.KeyError{Key: "options." + name + "." + option, Err: named}
+	}
+	return named
 }
 
 // build makes one layer around inner.
@@ -134,16 +143,16 @@ func decoded(name string, with []string, options map[string]any) (stack []layer.
 		d, err := Find(n)
 		switch {
 		case err != nil && i == 0:
-			return nil, nil, fmt.Errorf("method: %w", err)
+			return nil, nil, configtags.KeyErrorf("method", "%w", err)
 		case err != nil:
-			return nil, nil, fmt.Errorf("with: %w", err)
+			return nil, nil, configtags.KeyErrorf("with", "%w", err)
 		case i == 0 && d.Wrapper():
-			return nil, nil, fmt.Errorf("method: %s is a wrapper; list it under with: and choose a base method "+
-				"(promptfed list methods)", n)
+			return nil, nil, configtags.KeyErrorf("method", "%s is a wrapper; list it under with: and choose a base "+
+				"method (promptfed list methods)", n)
 		case i > 0 && !d.Wrapper():
-			return nil, nil, fmt.Errorf("with: %s is not a wrapper (promptfed list wrappers)", n)
+			return nil, nil, configtags.KeyErrorf("with", "%s is not a wrapper (promptfed list wrappers)", n)
 		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == n }):
-			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
+			return nil, nil, configtags.KeyErrorf("with", "%s is listed twice", n)
 		}
 		stack, layers = append(stack, d), append(layers, d.New())
 	}

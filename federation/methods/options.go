@@ -73,13 +73,17 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 		if below {
 			value = nested[k.Name]
 		}
+		key := "options." + k.Name
+		if below {
+			key = "options." + name + "." + k.Name
+		}
 		path, ok := value.(string)
 		if f := layer.File(path); !ok || f == "" || f == builtin || f.Embedded() {
 			continue
 		}
 		content, err := read(path)
 		if err != nil {
-			return nil, fmt.Errorf("options.%s: %w", k.Name, err)
+			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("options.%s: %w", k.Name, err)}
 		}
 		options = maps.Clone(options)
 		at := options
@@ -103,10 +107,11 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 		if err := readable(key); err != nil {
 			return err
 		}
+		at := "options." + key
 		if i := slices.IndexFunc(stack, func(d layer.Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
-				return fmt.Errorf("options.%s: expected options of %s below it, such as %s", key, key,
+				return configtags.KeyErrorf(at, "expected options of %s below it, such as %s", key,
 					strings.Join(stack[i].OptionNames(), ", "))
 			}
 			for k, v := range nested {
@@ -114,18 +119,18 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 					return err
 				}
 				if !slices.Contains(stack[i].OptionNames(), k) {
-					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
+					return configtags.KeyErrorf(at+"."+k, "unknown; the options of %s are %s", key,
 						list(stack[i].OptionNames()))
 				}
 				if v == nil {
-					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)
+					return noValue(at + "." + k)
 				}
 				own[i][k] = v
 			}
 			continue
 		}
 		if options[key] == nil {
-			return fmt.Errorf("options.%s has no value; give one or remove the line", key)
+			return noValue(at)
 		}
 		var takers []int
 		for i, e := range stack {
@@ -137,8 +142,8 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 		case 1:
 			name := stack[takers[0]].Name
 			if nested, _ := options[name].(map[string]any); nested[key] != nil {
-				return fmt.Errorf("options.%[1]s and options.%[2]s.%[1]s are the same option; give it once, as "+
-					"options.%[2]s.%[1]s", key, name)
+				return &configtags.KeyError{Key: at, Err: fmt.Errorf("options.%[1]s and options.%[2]s.%[1]s are the "+
+					"same option; give it once, as options.%[2]s.%[1]s", key, name)}
 			}
 			own[takers[0]][key] = options[key]
 		case 0:
@@ -148,12 +153,12 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				known = append(known, e.Name+": "+list(e.OptionNames()))
 			}
 			if similar := configtags.Similar(key, offered); len(similar) > 0 {
-				return fmt.Errorf("options.%s: unknown; did you mean %s?", key, configtags.Alternatives(similar))
+				return configtags.KeyErrorf(at, "unknown; did you mean %s?", configtags.Alternatives(similar))
 			}
-			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
+			return configtags.KeyErrorf(at, "unknown; known options are %s", strings.Join(known, "; "))
 		default:
-			return fmt.Errorf("options.%s: more than one method or wrapper has it; write it under a name, such as "+
-				"options.%s.%s", key, stack[takers[0]].Name, key)
+			return configtags.KeyErrorf(at, "more than one method or wrapper has it; write it under a name, such as "+
+				"options.%s.%s", stack[takers[0]].Name, key)
 		}
 	}
 	for i, l := range layers {
@@ -164,23 +169,29 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			err = d.Decode(own[i])
 		}
 		if err != nil {
-			at := "options."
-			if i > 0 {
-				at += stack[i].Name + "."
+			full := "options." + stack[i].Name
+			at := full + "."
+			if i == 0 {
+				at = "options."
 			}
 			if wrong := (*mapstructure.DecodeError)(nil); errors.As(err, &wrong) {
-				return fmt.Errorf("%s%s: %s", at, wrong.Name(), oneLine(wrong.Unwrap()))
+				return &configtags.KeyError{Key: full + "." + wrong.Name(),
+					Err: fmt.Errorf("%s%s: %s", at, wrong.Name(), oneLine(wrong.Unwrap()))}
 			}
-			return fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))
+			return &configtags.KeyError{Key: full, Err: fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))}
 		}
 	}
 	return nil
 }
 
+func noValue(key string) error {
+	return &configtags.KeyError{Key: key, Err: fmt.Errorf("%s has no value; give one or remove the line", key)}
+}
+
 // readable returns an error for a key that would break a one-line message.
 func readable(key string) error {
 	if strconv.Quote(key) != `"`+key+`"` {
-		return fmt.Errorf("options: %.60q is not an option's name", key)
+		return configtags.KeyErrorf("options", "%.60q is not an option's name", key)
 	}
 	return nil
 }

@@ -2,10 +2,20 @@ package optim
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 )
+
+// SettingError is an error about one setting of a Config or a Schedule.
+type SettingError struct {
+	Key string // of the setting in a configuration
+	Err error
+}
+
+func (e *SettingError) Error() string { return e.Err.Error() }
+func (e *SettingError) Unwrap() error { return e.Err }
+
+func wrong(key, format string, a ...any) error { return &SettingError{key, fmt.Errorf(format, a...)} }
 
 func (c Config) check() error {
 	for _, f := range []struct {
@@ -18,22 +28,25 @@ func (c Config) check() error {
 		{"clip_norm", c.ClipNorm, math.Inf(1)}, {"clip_value", c.ClipValue, math.Inf(1)},
 	} {
 		if !(f.value >= 0 && f.value < f.below) {
-			return fmt.Errorf("%s is %v; it must lie in [0, %v)", f.key, f.value, f.below)
+			return wrong(f.key, "%s is %v; it must lie in [0, %v)", f.key, f.value, f.below)
 		}
 	}
 	if !finite(c.Dampening) {
-		return fmt.Errorf("dampening is %v; it must be finite", c.Dampening)
+		return wrong("dampening", "dampening is %v; it must be finite", c.Dampening)
 	}
 	return nil
 }
 
 // sgd is torch.optim.SGD.
 func sgd(c Config) ([]Transform, error) {
-	if c.Beta1 != 0 || c.Beta2 != 0 || c.Eps != 0 {
-		return nil, errors.New("beta1, beta2 and eps belong to adam and adamw; remove them")
+	for i, value := range []float64{c.Beta1, c.Beta2, c.Eps} {
+		if value != 0 {
+			key := []string{"beta1", "beta2", "eps"}[i]
+			return nil, wrong(key, "beta1, beta2 and eps belong to adam and adamw; remove them")
+		}
 	}
 	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
-		return nil, errors.New("nesterov needs a momentum above 0 and dampening 0")
+		return nil, wrong("nesterov", "nesterov needs a momentum above 0 and dampening 0")
 	}
 	var parts []Transform
 	if c.WeightDecay != 0 {
@@ -49,7 +62,7 @@ func sgd(c Config) ([]Transform, error) {
 func adam(decoupled bool) func(Config) ([]Transform, error) {
 	return func(c Config) ([]Transform, error) {
 		if c.Momentum != 0 || c.Dampening != 0 || c.Nesterov {
-			return nil, errors.New("momentum, dampening and nesterov belong to sgd; remove them")
+			return nil, wrong("optimizer", "momentum, dampening and nesterov belong to sgd; remove them")
 		}
 		step := ScaleByAdam(cmp.Or(c.Beta1, .9), cmp.Or(c.Beta2, .999), cmp.Or(c.Eps, 1e-8))
 		switch decay := AddDecayedWeights(c.WeightDecay); {

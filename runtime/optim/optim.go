@@ -46,7 +46,7 @@ type Optimizer struct {
 func New(cfg Config) (*Optimizer, error) {
 	build, ok := builders[cfg.Name]
 	if !ok {
-		return nil, fmt.Errorf("optim: unknown optimizer %q; known: %s", cfg.Name, strings.Join(Names(), ", "))
+		return nil, wrong("optimizer", "optim: unknown optimizer %q; known: %s", cfg.Name, strings.Join(Names(), ", "))
 	}
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)

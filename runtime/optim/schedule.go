@@ -2,7 +2,6 @@ package optim
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -35,20 +34,21 @@ var schedules = map[string]func(s Schedule, base float64) (Rate, error){
 func (s Schedule) New(base float64) (Rate, error) {
 	build, ok := schedules[cmp.Or(s.Kind, "constant")]
 	if !ok {
-		return nil, fmt.Errorf("optim: unknown schedule %q; known: %s", s.Kind,
+		return nil, wrong("kind", "optim: unknown schedule %q; known: %s", s.Kind,
 			strings.Join(slices.Sorted(maps.Keys(schedules)), ", "))
 	}
 	// constant keeps WarmupLR (ConstantWarmupScheduler of Dassl, used by CoOp), linear rises from WarmupLR to the base
 	// rate, WarmupLR + (base-WarmupLR) t/Warmup (torch's LinearLR)
 	if warmups := []string{"", "constant", "linear"}; !slices.Contains(warmups, s.WarmupKind) {
-		return nil, fmt.Errorf("optim: unknown warm-up %q; known: %s", s.WarmupKind, strings.Join(warmups[1:], ", "))
+		return nil, wrong("warmup_kind", "optim: unknown warm-up %q; known: %s", s.WarmupKind,
+			strings.Join(warmups[1:], ", "))
 	}
 	for _, f := range []struct {
 		key   string
 		value float64
 	}{{"lr", base}, {"gamma", s.Gamma}, {"min_lr", s.MinLR}, {"warmup", float64(s.Warmup)}, {"warmup_lr", s.WarmupLR}} {
 		if !finite(f.value) || f.value < 0 {
-			return nil, fmt.Errorf("optim: %s is %v; it must be finite and not negative", f.key, f.value)
+			return nil, wrong(f.key, "optim: %s is %v; it must be finite and not negative", f.key, f.value)
 		}
 	}
 	then, err := build(s, base)
@@ -67,10 +67,22 @@ func (s Schedule) New(base float64) (Rate, error) {
 	}, nil
 }
 
+// checkLength checks a length that a kind of schedule needs. Where no length is given, the kind is to blame.
+func checkLength(kind, key string, length int) error {
+	blamed := key
+	if length == 0 {
+		blamed = "kind"
+	}
+	if length < 1 {
+		return wrong(blamed, "optim: schedule %s has %s %d; it must be 1 or more", kind, key, length)
+	}
+	return nil
+}
+
 // stepRate is torch's StepLR: base gamma^floor(t/step_size).
 func stepRate(s Schedule, base float64) (Rate, error) {
-	if s.StepSize < 1 {
-		return nil, fmt.Errorf("optim: schedule step has step_size %d; it must be 1 or more", s.StepSize)
+	if err := checkLength("step", "step_size", s.StepSize); err != nil {
+		return nil, err
 	}
 	gamma := cmp.Or(s.Gamma, .1)
 	return func(t int) float64 { return base * math.Pow(gamma, float64(t/s.StepSize)) }, nil
@@ -79,8 +91,8 @@ func stepRate(s Schedule, base float64) (Rate, error) {
 // cosineRate is torch's CosineAnnealingLR (Loshchilov and Hutter 2017, Eq. 5): min + (base-min)(1+cos(pi t/t_max))/2;
 // like there, it rises again after t_max.
 func cosineRate(s Schedule, base float64) (Rate, error) {
-	if s.TMax < 1 {
-		return nil, fmt.Errorf("optim: schedule cosine has t_max %d; it must be 1 or more", s.TMax)
+	if err := checkLength("cosine", "t_max", s.TMax); err != nil {
+		return nil, err
 	}
 	return func(t int) float64 {
 		return s.MinLR + (base-s.MinLR)*(1+math.Cos(math.Pi*float64(t)/float64(s.TMax)))/2

@@ -70,7 +70,7 @@ func BusyTests(file string, source []byte) ([]string, error) {
 	})
 }
 
-// called names a function of another package that is called; "" for others.
+// called names a function of another package or a method that is called, as time.Now or .Now; "" for others.
 func called(call *ast.CallExpr) string {
 	s, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -79,7 +79,7 @@ func called(call *ast.CallExpr) string {
 	if id, ok := s.X.(*ast.Ident); ok {
 		return id.Name + "." + s.Sel.Name
 	}
-	return ""
+	return "." + s.Sel.Name
 }
 
 func isNow(e ast.Expr) bool {

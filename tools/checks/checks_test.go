@@ -84,6 +84,17 @@ func TestOneReaderOfExternalData(t *testing.T) {
 	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
 }
 
+func TestNoTextOfAnErrorIsSearched(t *testing.T) {
+	noType := []string{"federation/net/remote/link.go", "federation/net/certs/explain.go"} // alerts of crypto/tls
+	forTests := []string{"federation/data/datatest", "federation/methodtest", "runtime/ort/orttest"}
+	eachGoFile(t, append(noType, forTests...), func(file string, source []byte) ([]string, error) {
+		if strings.HasSuffix(file, "_test.go") {
+			return nil, nil
+		}
+		return ErrorTexts(file, source)
+	})
+}
+
 func TestNoTestDependsOnTheMachine(t *testing.T) {
 	eachGoFile(t, []string{"runtime/busytest"}, BusyTests)
 }

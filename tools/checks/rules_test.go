@@ -204,6 +204,24 @@ func TestExternalReadersRule(t *testing.T) {
 	}
 }
 
+func TestErrorTextsRule(t *testing.T) {
+	for body, want := range map[string]string{
+		`_ = strings.Contains(err.Error(), "x")`:          "x.go:2:16: strings.Contains searches the text",
+		`_, text, _ := strings.Cut((e.Err.Error()), "x")`: "Cut searches",
+		`_ = pattern.FindStringSubmatch(err.Error())`:     "FindStringSubmatch searches",
+		`_ = strings.TrimPrefix("x", err.Error())`:        "TrimPrefix searches",
+		`_ = strings.Split(err.Error(), "x")`:             "",
+		`_ = strings.Contains(text, "x")`:                 "",
+		`http.Error(w, err.Error(), 500)`:                 "",
+	} {
+		bad, err := ErrorTexts("x.go", []byte("package x\nfunc f() { "+body+" }"))
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
+	}
+}
+
 func TestPlacesRule(t *testing.T) {
 	expect(t, Places([]string{"go.mod", ".ci/run", "models/clip/clip.go", "docs/formats.md"}), "")
 	expect(t, Places([]string{"internal/x.go"}), "internal/x.go")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 )
 
@@ -67,8 +68,8 @@ func check(p Config, s *data.Set) (Kind, error) {
 		examples += len(*sp.Examples)
 		for _, e := range *sp.Examples {
 			if e.Label < 0 || e.Label >= len(s.Classes) {
-				return kind, fmt.Errorf("partition: %s has label %d, but the set has %d classes", e.Name(), e.Label,
-					len(s.Classes))
+				return kind, configtags.KeyErrorf("partition", "%s has label %d, but the set has %d classes", e.Name(),
+					e.Label, len(s.Classes))
 			}
 		}
 	}
@@ -76,31 +77,33 @@ func check(p Config, s *data.Set) (Kind, error) {
 	is := func(kinds ...string) bool { return slices.Contains(kinds, p.Kind) }
 	classes := len(s.Classes)
 	if err := cmp.Or(
-		data.Need(p.Clients >= 1, "partition.clients: %d: it must be at least 1", p.Clients),
-		data.Need(p.Clients <= examples, "partition.clients: %d clients for %d examples: lower partition.clients",
-			p.Clients, examples),
-		data.Need(p.MinSize >= 0, "partition.min_size: %d is negative: it must be at least 0", p.MinSize),
-		data.Need(!kind.dirichlet || positive(p.Beta), "partition.beta: %g: it must be above 0, such as 0.5", p.Beta),
-		data.Need(!kind.domains || len(s.Domains) > 0, "partition.kind: %s needs a set with domains, but %s has none: "+
-			"use iid, pathological or dirichlet", p.Kind, s.Name),
-		data.Need(!is("labeluni", "classes") || p.Classes >= 1 && p.Classes <= classes, "partition.classes: %d "+
-			"classes per client, but the set has %d: set 1 to %d", p.Classes, classes, classes),
-		data.Need(!is("pathological") || p.Repeat >= 0 && p.Repeat < 1, "partition.repeat: %g: it must be at least 0 "+
-			"and below 1, such as 0.1", p.Repeat),
-		data.Need(!is("pachinko") || positive(p.FineBeta), "partition.fine_beta: %g: it must be above 0, such as 10",
-			p.FineBeta),
-		data.Need(!is("pachinko") || len(s.Coarse) == classes, "partition.kind: pachinko needs a set with "+
+		configtags.Need(p.Clients >= 1, "partition.clients", "%d: it must be at least 1", p.Clients),
+		configtags.Need(p.Clients <= examples, "partition.clients", "%d clients for %d examples: lower "+
+			"partition.clients", p.Clients, examples),
+		configtags.Need(p.MinSize >= 0, "partition.min_size", "%d is negative: it must be at least 0", p.MinSize),
+		configtags.Need(!kind.dirichlet || positive(p.Beta), "partition.beta", "%g: it must be above 0, such as 0.5",
+			p.Beta),
+		configtags.Need(!kind.domains || len(s.Domains) > 0, "partition.kind", "%s needs a set with domains, but %s "+
+			"has none: use iid, pathological or dirichlet", p.Kind, s.Name),
+		configtags.Need(!is("labeluni", "classes") || p.Classes >= 1 && p.Classes <= classes, "partition.classes",
+			"%d classes per client, but the set has %d: set 1 to %d", p.Classes, classes, classes),
+		configtags.Need(!is("pathological") || p.Repeat >= 0 && p.Repeat < 1, "partition.repeat", "%g: it must be at "+
+			"least 0 and below 1, such as 0.1", p.Repeat),
+		configtags.Need(!is("pachinko") || positive(p.FineBeta), "partition.fine_beta", "%g: it must be above 0, "+
+			"such as 10", p.FineBeta),
+		configtags.Need(!is("pachinko") || len(s.Coarse) == classes, "partition.kind", "pachinko needs a set with "+
 			"superclasses, such as CIFAR-100, but %s has none: use dirichlet", s.Name),
-		data.Need(!is("sample") || p.Share > 0 && p.Share <= 1, "partition.share: %g: it must be above 0 and at most "+
-			"1, such as 0.1", p.Share),
-		data.Need(!p.Code || kind.published != nil, "partition.code: no public code is known for kind %s: set it to "+
-			"false", p.Kind),
+		configtags.Need(!is("sample") || p.Share > 0 && p.Share <= 1, "partition.share", "%g: it must be above 0 and "+
+			"at most 1, such as 0.1", p.Share),
+		configtags.Need(!p.Code || kind.published != nil, "partition.code", "no public code is known for kind %s: "+
+			"set it to false", p.Kind),
 		checkLeaveOut(p, s)); err != nil || !is("pachinko") {
 		return kind, err
 	}
 	for i, c := range s.Coarse {
 		if c < 0 || c >= len(s.Superclasses) {
-			return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c, len(s.Superclasses))
+			return kind, configtags.KeyErrorf("partition", "class %s has superclass %d of %d", s.Classes[i], c,
+				len(s.Superclasses))
 		}
 	}
 	return kind, nil

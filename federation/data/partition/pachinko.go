@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
 )
@@ -128,7 +129,7 @@ func codePachinko(j *job) ([]Client, error) {
 	seed := j.seedOr(pachinkoSeed)
 	weights, err := pyrand.NewNumPy(seed)
 	if err != nil {
-		return nil, fmt.Errorf("partition.code: %w", err)
+		return nil, configtags.KeyErrorf("partition.code", "%w", err)
 	}
 	t := &tree{job: j, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int, len(j.set.Classes)),
 		fine: map[int][]int{}}

@@ -1,8 +1,7 @@
 package partition
 
 import (
-	"fmt"
-
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
 )
@@ -24,7 +23,7 @@ func (j *job) seedOr(seed uint64) uint64 {
 func (j *job) numpy() (*pyrand.NumPy, error) {
 	n, err := pyrand.NewNumPy(j.seed)
 	if err != nil {
-		return nil, fmt.Errorf("partition.code: %w: set partition.seed", err)
+		return nil, configtags.KeyErrorf("partition.code", "%w: set partition.seed", err)
 	}
 	return n, nil
 }

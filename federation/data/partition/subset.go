@@ -1,10 +1,10 @@
 package partition
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 )
 
@@ -22,7 +22,8 @@ func classRange(n int, part string) (from, to int, err error) {
 		from = (n + 1) / 2
 	}
 	if from >= to {
-		return 0, 0, fmt.Errorf("data.classes: %d classes leave none for the part %q: set it to all", n, part)
+		return 0, 0, configtags.KeyErrorf("data.classes", "%d classes leave none for the part %q: set it to all", n,
+			part)
 	}
 	return from, to, nil
 }
@@ -71,15 +72,15 @@ func (p Config) keptDomains(s *data.Set) []int {
 func checkLeaveOut(p Config, s *data.Set) error {
 	for _, name := range p.LeaveOut {
 		if len(s.Domains) == 0 {
-			return fmt.Errorf("partition.leave_out: %q: the set %s has no domains", name, s.Name)
+			return configtags.KeyErrorf("partition.leave_out", "%q: the set %s has no domains", name, s.Name)
 		}
 		if !slices.Contains(s.Domains, name) {
-			return fmt.Errorf("partition.leave_out: %q is not a domain of %s: its domains are %s", name, s.Name,
-				strings.Join(s.Domains, ", "))
+			return configtags.KeyErrorf("partition.leave_out", "%q is not a domain of %s: its domains are %s", name,
+				s.Name, strings.Join(s.Domains, ", "))
 		}
 	}
 	if len(p.keptDomains(s)) == 0 {
-		return fmt.Errorf("partition.leave_out: no domain is left for the clients: hold out fewer of %s",
+		return configtags.KeyErrorf("partition.leave_out", "no domain is left for the clients: hold out fewer of %s",
 			strings.Join(s.Domains, ", "))
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 )
 
@@ -17,12 +18,12 @@ const MaxValidationShare = 0.5
 // one client may train on an example that another uses for validation.
 func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
 	if err := cmp.Or(
-		data.Need(share > 0 && share <= MaxValidationShare, "data.val_share: %v; it must be above 0 and at most %v",
-			share, MaxValidationShare),
-		data.Need(s.Pool == nil, "data.val_share: a pooled set is cut 60/20/20 and already has validation data; "+
-			"remove it, or set data.split: given"),
-		data.Need(len(s.Val) == 0, "data.val_share: the set already has %d validation images; remove it to use those",
-			len(s.Val))); err != nil {
+		configtags.Need(share > 0 && share <= MaxValidationShare, "data.val_share", "%v; it must be above 0 and at "+
+			"most %v", share, MaxValidationShare),
+		configtags.Need(s.Pool == nil, "data.val_share", "a pooled set is cut 60/20/20 and already has validation "+
+			"data; remove it, or set data.split: given"),
+		configtags.Need(len(s.Val) == 0, "data.val_share", "the set already has %d validation images; remove it to "+
+			"use those", len(s.Val))); err != nil {
 		return err
 	}
 	labels := data.Labels(s.Train)

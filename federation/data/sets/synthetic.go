@@ -5,6 +5,7 @@ import (
 	"image"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/models/synthetic"
 )
@@ -25,9 +26,12 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 	if o.Train == 0 && o.Val == 0 && o.Test == 0 {
 		o.Train, o.Test = d.Train, d.Test
 	}
-	if o.Train < 1 || o.Test < 1 || o.Val < 0 {
-		return nil, fmt.Errorf("data.generator: train %d, val %d, test %d: train and test need at least 1 image per "+
-			"class and domain", o.Train, o.Val, o.Test)
+	for i, short := range []bool{o.Train < 1, o.Val < 0, o.Test < 1} {
+		if short {
+			key := "data.generator." + []string{"train", "val", "test"}[i]
+			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: train %d, val %d, test %d: "+
+				"train and test need at least 1 image per class and domain", o.Train, o.Val, o.Test)}
+		}
 	}
 	s := &data.Set{Layout: "made on the fly", Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
 	if len(s.Classes) == 0 {
@@ -36,9 +40,11 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 	if len(s.Domains) == 0 {
 		s.Domains = synthetic.Domains()
 	}
-	for _, list := range [][]string{s.Classes, s.Domains} {
+	for i, list := range [][]string{s.Classes, s.Domains} {
 		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
-			return nil, fmt.Errorf("data.generator: a name occurs twice in %q: list every class and domain once", list)
+			key := "data.generator." + []string{"classes", "domains"}[i]
+			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: a name occurs twice in %q: "+
+				"list every class and domain once", list)}
 		}
 	}
 	style := synthetic.Level(o.Difficulty)
@@ -53,7 +59,7 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 					sample, err := synthetic.New(class, domain, data.NewRand(cfg.Seed, "drawn/"+split.name, i).Uint64(),
 						style)
 					if err != nil {
-						return nil, fmt.Errorf("data.generator: %w", err)
+						return nil, configtags.KeyErrorf("data.generator", "%w", err)
 					}
 					*split.to = append(*split.to, data.Example{
 						ID:    fmt.Sprintf("drawn/%s/%s/%s/%04d", split.name, domain, class, i),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
@@ -198,7 +199,7 @@ func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) 
 	}
 	p, err := w.c.terms(c.Backbone, task)
 	if err != nil {
-		return nil, fmt.Errorf("eval.terms: %w", err)
+		return nil, configtags.KeyErrorf("eval.terms", "%w", err)
 	}
 	return &termMeter{p: p, tr: tr}, nil
 }
@@ -211,7 +212,7 @@ func (m *termMeter) step(ctx context.Context, p *program, in inputs, grads tenso
 	m.old = grads.Clone()
 	outs, err := m.p.execute(ctx, in)
 	if err != nil {
-		return fmt.Errorf("eval.terms: %w", err)
+		return configtags.KeyErrorf("eval.terms", "%w", err)
 	}
 	out := outs[0]
 	var fits []tensor.Map

@@ -3,7 +3,6 @@ package simulatedtime
 import (
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -79,21 +78,22 @@ func (c Config) Enabled() bool { return c.Speeds != None }
 func (c Config) Check() error {
 	const section = "simulated_time."
 	errs := []error{configtags.Check(section, c), configtags.Check(section+"fedbuff.", c.FedBuff)}
+	bad := func(key, format string, a ...any) {
+		errs = append(errs, configtags.KeyErrorf(section+key, format, a...))
+	}
 	switch {
 	case !(c.Step > 0) || math.IsInf(c.Step, 0):
-		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))
+		bad("step_seconds", "%v; it must be above 0", c.Step)
 	case c.Speeds == uniform && c.Spread >= 1:
-		errs = append(errs, fmt.Errorf("%sspread: %v; it must be below 1 with speeds: uniform", section, c.Spread))
+		bad("spread", "%v; it must be below 1 with speeds: uniform", c.Spread)
 	case c.Speeds == lognormal && c.Spread > 10: // seconds would leave the range of numbers
-		errs = append(errs, fmt.Errorf("%sspread: %v; it must be at most 10 with speeds: lognormal", section, c.Spread))
+		bad("spread", "%v; it must be at most 10 with speeds: lognormal", c.Spread)
 	case (c.Speeds == fromFile) != (c.File != ""):
-		errs = append(errs, errors.New(section+"file: it belongs to speeds: file; set both or neither"))
+		bad("file", "it belongs to speeds: file; set both or neither")
 	case !c.Enabled() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
-		errs = append(errs, errors.New(section+"speeds: none simulates no time; deadlines and FedBuff need "+
-			"lognormal, uniform, constant or file"))
+		bad("speeds", "none simulates no time; deadlines and FedBuff need lognormal, uniform, constant or file")
 	case c.Deadline > 0 && c.FedBuff.Buffer > 0:
-		errs = append(errs, errors.New(section+"deadline: FedBuff has no rounds that could end; set only one of the "+
-			"two"))
+		bad("deadline", "FedBuff has no rounds that could end; set only one of the two")
 	}
 	return errors.Join(errs...)
 }
@@ -127,16 +127,16 @@ func (c Config) speeds(n int, seed uint64) ([]Speed, error) {
 func readSpeeds(path string, n int) ([]Speed, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("simulated_time.file: %w", err)
+		return nil, configtags.KeyErrorf("simulated_time.file", "%w", err)
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(transform.NewReader(f, unicode.BOMOverride(transform.Nop))).ReadAll()
 	if err != nil {
-		return nil, fmt.Errorf("simulated_time.file: %s: %w", path, err)
+		return nil, configtags.KeyErrorf("simulated_time.file", "%s: %w", path, err)
 	}
 	const head = "client,step_seconds,bandwidth"
 	if len(rows) == 0 || strings.Join(rows[0], ",") != head {
-		return nil, fmt.Errorf("simulated_time.file: %s: its first line must be %s", path, head)
+		return nil, configtags.KeyErrorf("simulated_time.file", "%s: its first line must be %s", path, head)
 	}
 	out := make([]Speed, n)
 	for i, row := range rows[1:] {
@@ -144,20 +144,21 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		step, err2 := strconv.ParseFloat(row[1], 64)
 		width, err3 := strconv.ParseFloat(row[2], 64)
 		if errors.Join(err, err2, err3) != nil || id < 0 || !(step > 0) || !(width >= 0) || math.IsInf(step+width, 0) {
-			return nil, fmt.Errorf("simulated_time.file: %s: line %d: expected a client number from 0, seconds above "+
-				"0 and bytes per second of at least 0", path, i+2)
+			return nil, configtags.KeyErrorf("simulated_time.file", "%s: line %d: expected a client number from 0, "+
+				"seconds above 0 and bytes per second of at least 0", path, i+2)
 		}
 		if id >= n {
 			continue // the file is for a larger federation
 		}
 		if out[id].Step > 0 {
-			return nil, fmt.Errorf("simulated_time.file: %s: line %d: client %d is listed twice", path, i+2, id)
+			return nil, configtags.KeyErrorf("simulated_time.file", "%s: line %d: client %d is listed twice", path, i+2,
+				id)
 		}
 		out[id] = Speed{step, width}
 	}
 	for id, s := range out {
 		if s.Step == 0 {
-			return nil, fmt.Errorf("simulated_time.file: %s has no line for client %d of %d", path, id, n)
+			return nil, configtags.KeyErrorf("simulated_time.file", "%s has no line for client %d of %d", path, id, n)
 		}
 	}
 	return out, nil

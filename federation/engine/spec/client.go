@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -55,7 +56,8 @@ type Synthetic struct {
 // Check returns an error for data that cannot be used.
 func (s *Synthetic) Check(classes int) error {
 	if s.Epochs < 1 {
-		return fmt.Errorf("synthetic.epochs is %d; it must be 1 or more", s.Epochs)
+		return &configtags.KeyError{Key: "synthetic.epochs", Err: fmt.Errorf("synthetic.epochs is %d; it must be 1 or "+
+			"more", s.Epochs)}
 	}
 	if s.Data.Len() == 0 {
 		return errors.New("the synthetic set has no images")

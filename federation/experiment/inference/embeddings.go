@@ -2,10 +2,10 @@ package inference
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/state"
@@ -48,7 +48,7 @@ func WriteEmbeddings(ctx context.Context, b *experiment.Built, dir string, progr
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
 			t, err := TextFeatures(w, ctx, c, len(b.Engine.Clients), prompts)
 			if err != nil {
-				return fmt.Errorf("eval.embeddings: %w; set it to 0 for this method", err)
+				return configtags.KeyErrorf("eval.embeddings", "%w; set it to 0 for this method", err)
 			}
 			out[f.Name+"/text/"+name] = t
 		}

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// at names the file in errors.
-func (m ONNX) at() string { return m.name + ": " }
+// at names the file in errors; open checks a file without its name.
+func (m ONNX) at() string { return strings.TrimPrefix(m.name+": ", ": ") }
 
 // Properties states what the server needs: the mean, where the file declares it and computes nothing else.
 func (m ONNX) Properties() method.Properties {

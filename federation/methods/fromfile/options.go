@@ -3,11 +3,11 @@ package fromfile
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	_ "embed"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
@@ -39,12 +39,12 @@ func (m *ONNX) Build() (method.Method, error) {
 	name, content, err := Example, example, error(nil)
 	if m.File != Example {
 		if name, content, err = m.File.Content(); err != nil {
-			return nil, fmt.Errorf("option file: %w", err)
+			return nil, check.OptionErrorf("file", ": %w", err)
 		}
 	}
 	m.name = name
-	if m.file, err = open(name, content); err != nil {
-		return nil, fmt.Errorf("option file is %s: %w", name, err)
+	if m.file, err = open(content); err != nil {
+		return nil, check.OptionErrorf("file", " is %s: %w", name, err)
 	}
 	return *m, nil
 }
@@ -63,8 +63,7 @@ func (m ONNX) check() error {
 		sized := m
 		sized.Tokens, sized.Private = t.tokens, []int{t.tokens}
 		if err := sized.checkFor(spec); err != nil {
-			return fmt.Errorf("with T %d, w %d, D %d, C %d: %s", t.tokens, spec.Width, spec.Dim, spec.Classes,
-				strings.TrimPrefix(err.Error(), m.at()))
+			return fmt.Errorf("with T %d, w %d, D %d, C %d: %w", t.tokens, spec.Width, spec.Dim, spec.Classes, err)
 		}
 	}
 	return nil

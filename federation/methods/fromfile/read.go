@@ -40,8 +40,14 @@ var checked struct {
 	files map[string]*file
 }
 
-// open returns the checked method of a file's content; name stands for the file in errors.
-func open(name string, content []byte) (*file, error) {
+// Check checks the content of a method's file.
+func Check(content []byte) error {
+	_, err := open(content)
+	return err
+}
+
+// open returns the checked method of a file's content.
+func open(content []byte) (*file, error) {
 	digest := layer.Digest(content)
 	checked.Lock()
 	defer checked.Unlock()
@@ -50,7 +56,7 @@ func open(name string, content []byte) (*file, error) {
 	}
 	f, err := read(content)
 	if err == nil {
-		err = ONNX{name: name, file: f}.check()
+		err = ONNX{file: f}.check()
 	}
 	if err != nil {
 		return nil, err

@@ -66,8 +66,8 @@ func (m FedMVP) Check() (err error) {
 	n := -1
 	for class, list := range m.Attributes {
 		if n >= 0 && len(list) != n || len(list) == 0 {
-			err = check.Join(err, fmt.Errorf("option attributes has %d for class %q and %d for another; give all "+
-				"classes the same number, 1 or more", len(list), class, max(n, 0)))
+			err = check.Join(err, check.OptionErrorf("attributes", " has %d for class %q and %d for another; give "+
+				"all classes the same number, 1 or more", len(list), class, max(n, 0)))
 			break
 		}
 		n = len(list)

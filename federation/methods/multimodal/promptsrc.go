@@ -1,7 +1,6 @@
 package multimodal
 
 import (
-	"fmt"
 	"math"
 	"strings"
 
@@ -51,7 +50,7 @@ var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC",
 func (m PromptSRC) Check() (err error) {
 	for _, t := range prompts.Ensemble(m.Ensemble) {
 		if !strings.Contains(t, "{}") {
-			err = check.Join(err, fmt.Errorf("option ensemble: %q must contain {} for the class", t))
+			err = check.Join(err, check.OptionErrorf("ensemble", ": %q must contain {} for the class", t))
 		}
 	}
 	return err

@@ -46,16 +46,17 @@ func (c Config) Enabled() bool { return c.Threshold != 0 }
 // Check reports invalid settings.
 func (c Config) Check() error {
 	errs := []error{configtags.Check("secure_aggregation.", c)}
-	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
+	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
 	if c.Enabled() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
-		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: with half of the "+
-			"clients a server could open the sums of two halves", c.Threshold)
+		bad("secure_aggregation.threshold", "%v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: "+
+			"with half of the clients a server could open the sums of two halves", c.Threshold)
 	}
 	if c.Least < 0 || c.Least == 1 {
-		bad("least: %d; it must be 2 or more, or 0 for no groups: the sum of one client is its upload", c.Least)
+		bad("secure_aggregation.least", "%d; it must be 2 or more, or 0 for no groups: the sum of one client is its "+
+			"upload", c.Least)
 	}
 	if c.Statistics != "" && c.Statistics != "refuse" && c.Statistics != "clear" {
-		bad("statistics: %q; it must be refuse or clear", c.Statistics)
+		bad("secure_aggregation.statistics", "%q; it must be refuse or clear", c.Statistics)
 	}
 	return errors.Join(errs...)
 }
@@ -89,13 +90,13 @@ func New(c Config, weighting string, extras []string, clients, round int) (*Aggr
 			weighting)
 	}
 	if clients < 2 || round < 2 || round > clients {
-		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; there must be 2 or more, since the "+
-			"sum of one is its upload", round, clients)
+		return nil, configtags.KeyErrorf("secure_aggregation", "%d of %d clients in a round; there must be 2 or "+
+			"more, since the sum of one is its upload", round, clients)
 	}
 	if c.Enabled() && c.Least > 0 && round < 2*l.groupSize() {
-		return nil, fmt.Errorf("secure_aggregation.least: %d; the %d clients of a round cannot be split into groups "+
-			"of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups", c.Least, round,
-			l.groupSize(), c.Threshold)
+		return nil, configtags.KeyErrorf("secure_aggregation.least", "%d; the %d clients of a round cannot be split "+
+			"into groups of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups",
+			c.Least, round, l.groupSize(), c.Threshold)
 	}
 	var err error
 	l.ring, err = l.smallestRing()
@@ -142,8 +143,8 @@ func (l *Aggregation) maxWeight() int {
 func (l *Aggregation) smallestRing() (secagg.Ring, error) {
 	most := float64(l.maxInteger()) * float64(l.maxWeight()) * float64(l.clients)
 	if most >= math.MaxInt64 {
-		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+
-			"bits; lower bits or examples", l.clients, l.maxWeight())
+		return secagg.Ring{}, configtags.KeyErrorf("secure_aggregation", "sums of %d clients with %d examples do not "+
+			"fit 64 bits; lower bits or examples", l.clients, l.maxWeight())
 	}
 	return secagg.SmallestRing(uint64(l.maxInteger()) * uint64(l.maxWeight()) * uint64(l.clients))
 }

@@ -95,10 +95,11 @@ func explain(err error) error {
 
 // oneLine writes an error of another package on one line.
 func oneLine(err error) error {
-	if !strings.Contains(err.Error(), "\n") {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if text == err.Error() {
 		return err
 	}
-	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+	return errors.New(text)
 }
 
 // conversion is one run of Convert.

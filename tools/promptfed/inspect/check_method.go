@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,10 +21,12 @@ func (c *checks) method(path string) (is bool, err error) {
 	if err != nil || !fromfile.Is(content) {
 		return false, err
 	}
+	if err := fromfile.Check(content); err != nil {
+		return true, fmt.Errorf("%s: %w", path, err)
+	}
 	m, err := methods.Build("onnx", nil, map[string]any{"file": string(layer.EmbedFile(filepath.Base(path), content))})
 	if err != nil {
-		_, text, _ := strings.Cut(err.Error(), "option file is "+filepath.Base(path)+": ")
-		return true, fmt.Errorf("%s: %s", path, cmp.Or(text, err.Error()))
+		return true, fmt.Errorf("%s: %w", path, err)
 	}
 	c.add(checkDone{What: "method with the loss " + strings.Join(method.TermNames(m), " + "), OK: true})
 	return true, nil

@@ -2,11 +2,10 @@ package source
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 )
 
@@ -84,14 +83,14 @@ func (c Config) CheckSet(kinds []Kind) error {
 	c = c.filled()
 	switch {
 	case c.Set == "drawn":
-		return errors.New("data.set: drawn is now called synthetic")
+		return configtags.KeyErrorf("data.set", "drawn is now called synthetic")
 	case c.Set == "" && c.Root != "":
-		return fmt.Errorf("data.set: missing, but data.root is %s: set data.set to folder for folders of images, "+
-			"or another of promptfed list datasets", c.Root)
+		return configtags.KeyErrorf("data.set", "missing, but data.root is %s: set data.set to folder for folders of "+
+			"images, or another of promptfed list datasets", c.Root)
 	case c.Set == "":
-		return errors.New("data.set: missing; name the images: data.set with data.root (promptfed list datasets), or " +
-			"data.set: synthetic for images that the program draws; promptfed init FOLDER writes a configuration, " +
-			"and promptfed run --images FOLDER needs none")
+		return configtags.KeyErrorf("data.set", "missing; name the images: data.set with data.root (promptfed list "+
+			"datasets), or data.set: synthetic for images that the program draws; promptfed init FOLDER writes a "+
+			"configuration, and promptfed run --images FOLDER needs none")
 	}
 	var names, layouts []string
 	for _, k := range kinds {
@@ -100,10 +99,13 @@ func (c Config) CheckSet(kinds []Kind) error {
 			layouts = append([]string{"auto"}, k.Layouts...)
 		}
 	}
-	return cmp.Or(data.OneOf("data.set", c.Set, names...),
-		data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...),
-		data.Need(c.Set == "synthetic" || c.Root != "",
-			"data.root: set %q needs the folder that holds it: set data.root", c.Set))
+	layout := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...)
+	if layout != nil {
+		layout = &configtags.KeyError{Key: "data.layout", Err: layout}
+	}
+	return cmp.Or(data.OneOf("data.set", c.Set, names...), layout,
+		configtags.Need(c.Set == "synthetic" || c.Root != "", "data.root", "set %q needs the folder that holds it: "+
+			"set data.root", c.Set))
 }
 
 // CheckOptions checks the keys that apply to every set. Empty strings mean the defaults.
@@ -147,14 +149,14 @@ func rename(s *data.Set, names map[string]string) error {
 			delete(to, key)
 		}
 		if s.Classes[i] == "" || seen[s.Classes[i]] {
-			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or used twice: give every class "+
-				"its own name", c, s.Classes[i])
+			return configtags.KeyErrorf("data.class_names", "class %q becomes %q, which is empty or used twice: give "+
+				"every class its own name", c, s.Classes[i])
 		}
 		seen[s.Classes[i]] = true
 	}
 	if len(to) > 0 {
-		return fmt.Errorf("data.class_names: the set has no class %q: its classes are %s", SortedKeys(to)[0],
-			strings.Join(s.Classes, ", "))
+		return configtags.KeyErrorf("data.class_names", "the set has no class %q: its classes are %s",
+			SortedKeys(to)[0], strings.Join(s.Classes, ", "))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"fmt"
 	"reflect"
 
 	"promptfed/federation/configtags"
@@ -22,9 +21,9 @@ func checkOptions(v reflect.Value) error {
 	var err error
 	for _, k := range keys {
 		if k.Value.Kind() == reflect.Slice && k.Value.Len() == 0 && k.Field.Tag.Get("in") != "" {
-			err = check.Join(err, fmt.Errorf("option %s is empty; give at least one value", k.Name))
+			err = check.Join(err, check.OptionErrorf(k.Name, " is empty; give at least one value"))
 		}
-		err = check.Join(err, k.Check("option "+k.Name+" is", keys, bounds))
+		err = check.Join(err, k.Check(k.Name, "option "+k.Name+" is", keys, bounds))
 	}
 	return check.Join(err, checkers(v, map[string]bool{}))
 }

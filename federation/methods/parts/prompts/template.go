@@ -1,10 +1,10 @@
 package prompts
 
 import (
-	"fmt"
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 )
 
@@ -27,7 +27,7 @@ func (Template) LongHelp() map[string]string {
 // Check reports a text without a place for the class.
 func (t Template) Check() error {
 	if t.Template != "auto" && Templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
-		return fmt.Errorf("option template is %q; it must contain {} for the class", t.Template)
+		return check.OptionErrorf("template", " is %q; it must contain {} for the class", t.Template)
 	}
 	return nil
 }

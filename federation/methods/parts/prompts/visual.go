@@ -1,9 +1,8 @@
 package prompts
 
 import (
-	"fmt"
-
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
 	"promptfed/runtime/graph"
 )
 
@@ -68,7 +67,7 @@ func (v Visual) Logits(s *method.Scope) graph.Node {
 // OnlyTokens returns an error for prompts of pixels.
 func (v Visual) OnlyTokens() error {
 	if v.Kind == "pixels" {
-		return fmt.Errorf("option vision is pixels; this method needs prompt tokens: set it to shallow or deep")
+		return check.OptionErrorf("vision", " is pixels; this method needs prompt tokens: set it to shallow or deep")
 	}
 	return nil
 }

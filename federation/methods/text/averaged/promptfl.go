@@ -1,10 +1,9 @@
 package averaged
 
 import (
-	"errors"
-
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/tensor"
@@ -34,7 +33,7 @@ var promptFL = PromptFL{ClassContext: prompts.ClassContext{Context: prompts.Defa
 
 func (m PromptFL) Check() error {
 	if m.ClassAverage == "owners" && !m.ClassSpecific {
-		return errors.New("option class_average: owners needs class_specific: true")
+		return check.OptionErrorf("class_average", ": owners needs class_specific: true")
 	}
 	return nil
 }

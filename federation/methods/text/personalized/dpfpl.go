@@ -1,7 +1,6 @@
 package personalized
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -82,7 +81,7 @@ var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", Traffic: layer.PromptTr
 
 func (m DPFPL) Check() error {
 	if m.Std == 0 {
-		return errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0")
+		return check.OptionErrorf("init_std", " is 0; a local prompt of zeros has no factors: set it above 0")
 	}
 	return check.Clipped(m.Clip, m.Noise)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/tensor"
 )
@@ -57,17 +58,18 @@ func (s Split) matches(params []method.Param) error {
 	}
 	for _, at := range s.Private {
 		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
-			return fmt.Errorf("option private names %.60q; the base method shares %s", at, layer.Enumerate(shared))
+			return check.OptionErrorf("private", " names %.60q; the base method shares %s", at, layer.Enumerate(shared))
 		}
 	}
 	switch left := slices.DeleteFunc(slices.Clone(shared), s.keeps); {
 	case len(shared) == 0:
 		return errors.New("the base method shares nothing; remove it")
 	case len(s.Private) == 0:
-		return fmt.Errorf("option private is empty; name what stays on clients, some of %s", layer.Enumerate(shared))
+		return check.OptionErrorf("private", " is empty; name what stays on clients, some of %s",
+			layer.Enumerate(shared))
 	case len(left) == 0:
-		return fmt.Errorf("option private leaves nothing of %s to share; keep a part shared, or use a base method "+
-			"that trains each client alone", layer.Enumerate(shared))
+		return check.OptionErrorf("private", " leaves nothing of %s to share; keep a part shared, or use a base "+
+			"method that trains each client alone", layer.Enumerate(shared))
 	}
 	return nil
 }

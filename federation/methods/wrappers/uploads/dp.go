@@ -71,7 +71,7 @@ var dpDef = layer.Def{Name: "dp", Title: "DP-FedAvg",
 
 func (m DP) Check() error {
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
-		return errors.New("option adapt moves a clip that the server applies; set where: server and a first clip")
+		return check.OptionErrorf("adapt", " moves a clip that the server applies; set where: server and a first clip")
 	}
 	return check.Clipped(m.Clip, m.Noise)
 }

@@ -1,0 +1,28 @@
+package configtags
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+)
+
+func TestKeyOf(t *testing.T) {
+	lr := KeyErrorf("train.lr", "%v: %w", 3, io.EOF)
+	for want, err := range map[string]error{
+		"":           io.EOF,
+		"train.lr":   fmt.Errorf("client 0: %w", errors.Join(io.EOF, lr)),
+		"train":      KeyErrorf("train", "%w", lr),
+		"train.each": Need(false, "train.each", "%d entries", 2),
+	} {
+		if got := KeyOf(err); got != want {
+			t.Errorf("%v is about %q, want %q", err, got, want)
+		}
+	}
+	if lr.Error() != "train.lr: 3: EOF" || !errors.Is(lr, io.EOF) {
+		t.Error(lr)
+	}
+	if err := Need(true, "train.lr", "too large"); err != nil {
+		t.Error(err)
+	}
+}
