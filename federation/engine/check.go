@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/runtime/optim"
 )
 
@@ -69,7 +68,7 @@ func checkClients(e *spec.Experiment) error {
 			return err
 		}
 	}
-	first := map[string]string{}
+	shared := message.SharedShapes{}
 	backbones := map[string]spec.Backbone{}
 	for i, c := range e.Clients {
 		if c.ID != i {
@@ -83,15 +82,8 @@ func checkClients(e *spec.Experiment) error {
 		if err := CheckClient(e, c); err != nil {
 			return err
 		}
-		for _, p := range e.Method.Params(e.Task(c)) {
-			if p.Owner != method.Shared {
-				continue
-			}
-			here := fmt.Sprint(p.Shape)
-			if shape, ok := first[p.Name]; ok && shape != here {
-				return message.Incompatible(p.Name, here, c.ID, c.Backbone.Name(), shape+" on others")
-			}
-			first[p.Name] = here
+		if err := shared.Add(e.Method, e.Task(c)); err != nil {
+			return err
 		}
 	}
 	return e.CheckEvaluationSets()

@@ -99,7 +99,7 @@ func (b *Built) open(ctx context.Context, progress Progress) (*Built, error) {
 	if err := b.openRun(ctx, progress); err != nil {
 		return nil, err
 	}
-	if err := b.fits(); err != nil {
+	if err := fits(b.Engine, b.Assigned); err != nil {
 		return nil, err
 	}
 	return b, b.openSynthetic()
@@ -107,25 +107,22 @@ func (b *Built) open(ctx context.Context, progress Progress) (*Built, error) {
 
 // fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
 // averaged, before features are computed.
-func (b *Built) fits() error {
-	seen, first := map[string]bool{}, message.Participant{}
-	for i, f := range b.Assigned {
-		one := message.Participant{Task: spec.TaskOf(Backbone{f}, i, len(b.Assigned), len(b.Set.Classes))}
-		if i == 0 {
-			first = one
-		}
-		if err := one.CheckAveragedWith(first, b.Method); err != nil {
-			return err
-		}
+func fits(e *spec.Experiment, assigned []*bundle.Bundle) error {
+	seen, shared := map[string]bool{}, message.SharedShapes{}
+	for i, f := range assigned {
+		task := spec.TaskOf(Backbone{f}, i, len(assigned), len(e.Classes))
 		key := f.Name
-		for _, p := range b.Method.Params(one.Task) {
+		for _, p := range e.Method.Params(task) {
 			key += fmt.Sprint(" ", p.Name, p.Shape)
 		}
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
-		if err := client.CheckGraphs(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
+		if err := shared.Add(e.Method, task); err != nil {
+			return err
+		}
+		if err := client.CheckGraphs(e, Backbone{f}, i, len(assigned)); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -16,17 +15,17 @@ import (
 
 // Prechecker refuses configurations that cannot run, before any of them reads an image: prompts that do not fit a
 // backbone together with the names of the classes, shared parameters of several shapes, towers that a method lacks, and
-// steps that need more memory than train.memory_gb. It opens every set and every backbone once.
+// steps that need more memory than train.memory_gb. It opens every set and every backbone once. The zero value is
+// ready.
 type Prechecker struct {
-	Progress Progress // may be nil
-
-	sets      map[string]*data.Set // nil for a set that cannot be opened, which its run says
+	sets      map[string]*data.Set // nil for a set that cannot be opened
 	backbones map[string]*bundle.Bundle
 	errs      map[string]error // by what decides about them
 }
 
-// Check returns the error of a configuration whose keys have been checked.
-func (p *Prechecker) Check(ctx context.Context, c Config) error {
+// Check returns the error of a configuration whose keys have been checked. It leaves sets and backbones that cannot be
+// opened, or are not downloaded yet, to the run.
+func (p *Prechecker) Check(c Config) error {
 	if p.errs == nil {
 		p.sets, p.backbones, p.errs = map[string]*data.Set{}, map[string]*bundle.Bundle{}, map[string]error{}
 	}
@@ -34,16 +33,51 @@ func (p *Prechecker) Check(ctx context.Context, c Config) error {
 	if set == nil {
 		return nil
 	}
-	key := fmt.Sprint(c.Method, c.With, c.Options, c.Backbones, c.Assign, c.Partition.Clients, c.Train.Batch,
+	var assigned []*bundle.Bundle
+	names := c.assigned(c.Partition.Clients)
+	for _, name := range names {
+		f := p.backbone(c, name)
+		if f == nil {
+			return nil
+		}
+		assigned = append(assigned, f)
+	}
+	key := fmt.Sprint(c.Method, c.With, c.Options, names, c.Runtime.Models, c.Runtime.Provider, c.Train.Batch,
 		c.Train.Loss, c.Train.Memory, c.Data)
 	err, done := p.errs[key]
 	if !done {
-		err = p.check(ctx, c, set)
+		err = precheck(c, set, assigned)
 		p.errs[key] = err
 	}
 	return err
 }
 
+func precheck(c Config, set *data.Set, assigned []*bundle.Bundle) error {
+	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+	if err != nil {
+		return err
+	}
+	e := &spec.Experiment{Method: stack.Method, Classes: set.Classes, Template: c.Data.Template,
+		Training: spec.Training{Batch: c.Train.Batch, Memory: c.Train.memory()}}
+	if e.Template == autoTemplate {
+		e.Template = set.Template
+	}
+	if err := fits(e, assigned); err != nil {
+		return err
+	}
+	kernels := c.Runtime.Session().WithProvider().Provider == ort.CPU
+	for i, f := range assigned {
+		if slices.Index(assigned, f) < i {
+			continue
+		}
+		if _, err := e.MemoryNote(Backbone{f}, kernels); err != nil {
+			return fmt.Errorf("backbone %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// set returns the classes of a configuration's data; nil where they cannot be opened.
 func (p *Prechecker) set(c Config) *data.Set {
 	key := fmt.Sprint(c.Data)
 	s, done := p.sets[key]
@@ -56,48 +90,15 @@ func (p *Prechecker) set(c Config) *data.Set {
 	return s
 }
 
-func (p *Prechecker) check(ctx context.Context, c Config, set *data.Set) error {
-	stack, err := methods.Resolve(c.Method, c.With, c.Options)
-	if err != nil {
-		return err
-	}
-	b := &Built{Config: c, Set: set, Method: stack.Method}
-	b.Engine = &spec.Experiment{Method: b.Method, Classes: set.Classes, Template: c.Data.Template,
-		Training: spec.Training{Batch: c.Train.Batch, Memory: c.Train.memory()}}
-	if c.Data.Template == autoTemplate {
-		b.Engine.Template = set.Template
-	}
-	kernels := c.Runtime.Session().WithProvider().Provider == ort.CPU
-	for _, name := range c.assigned(c.Partition.Clients) {
-		f, err := p.backbone(ctx, c, name)
-		if err != nil {
-			return err
-		}
-		b.Assigned = append(b.Assigned, f)
-	}
-	if err := b.fits(); err != nil {
-		return err
-	}
-	for i, f := range b.Assigned {
-		if slices.Index(b.Assigned, f) < i {
-			continue
-		}
-		if _, err := b.Engine.MemoryNote(Backbone{f}, kernels); err != nil {
-			return fmt.Errorf("backbone %s: %w", f.Name, err)
-		}
-	}
-	return nil
-}
-
-// backbone opens a backbone for the loss of a configuration.
-func (p *Prechecker) backbone(ctx context.Context, c Config, name string) (*bundle.Bundle, error) {
-	key := name + " " + c.Train.Loss
-	if p.backbones[key] == nil {
-		f, err := openBackbone(ctx, c, name, p.Progress)
-		if err != nil {
-			return nil, err
+// backbone returns a backbone for the loss of a configuration; nil where it cannot be opened here.
+func (p *Prechecker) backbone(c Config, name string) *bundle.Bundle {
+	key := fmt.Sprint(name, c.Runtime.Models, c.Train.Loss)
+	f, done := p.backbones[key]
+	if !done {
+		if f, _ = bundle.Find(name, c.Runtime.Models); f != nil {
+			f.Sigmoid = c.Train.Loss == sigmoidLoss
 		}
 		p.backbones[key] = f
 	}
-	return p.backbones[key], nil
+	return f
 }

@@ -16,10 +16,10 @@ func TestSharedPromptsOfSeveralWidths(t *testing.T) {
 	_, err := Open(t.Context(), c, nil)
 	orttest.CheckOneLineError(t, "a run", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	var cells Prechecker
-	err = cells.Check(t.Context(), c)
+	err = cells.Check(c)
 	orttest.CheckOneLineError(t, "a cell", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	c.Method = "coop"
-	if err := cells.Check(t.Context(), c); err != nil {
+	if err := cells.Check(c); err != nil {
 		t.Error(err)
 	}
 }
@@ -41,7 +41,7 @@ func TestPrechecker(t *testing.T) {
 		c.Options = map[string]any{"tokens": 3}
 		one.set(&c)
 		for range 2 { // the second answer is that of the first
-			err := cells.Check(t.Context(), c)
+			err := cells.Check(c)
 			if one.say == "" && err != nil || one.say != "" && (err == nil || !strings.Contains(err.Error(), one.say)) {
 				t.Errorf("%v, want %q", err, one.say)
 			}

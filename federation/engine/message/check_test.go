@@ -253,6 +253,35 @@ func TestParticipants(t *testing.T) {
 	}
 }
 
+// visionMethod has a shared prompt of the image tower where there is one.
+type visionMethod struct{ ctxMethod }
+
+func (m visionMethod) Params(t method.ClientSpec) []method.Param {
+	if t.Dim == 0 {
+		return m.ctxMethod.Params(t)
+	}
+	return append(m.ctxMethod.Params(t), method.Param{Name: "vision", Shape: []int{t.Dim}})
+}
+
+// Clients are compared by the shared parameters that they have in common, whoever had one first; a client on another
+// machine needs all of them.
+func TestSharedShapes(t *testing.T) {
+	shared, without := SharedShapes{}, method.ClientSpec{Width: 4}
+	for client, dim := range []int{0, 3, 3, 0} {
+		if err := shared.Add(visionMethod{}, method.ClientSpec{Client: client, Width: 4, Dim: dim}); err != nil {
+			t.Error(err)
+		}
+	}
+	last := method.ClientSpec{Client: 4, Backbone: "b", Width: 4, Dim: 5}
+	if err := shared.Add(visionMethod{}, last); err == nil || !strings.HasPrefix(err.Error(),
+		"parameter vision is [5] on client 4 (backbone b) and [3] on client 1 ") {
+		t.Error(err)
+	}
+	if err := (Participant{Task: last}).CheckAveragedWith(Participant{Task: without}, visionMethod{}); err == nil {
+		t.Error("a client with a parameter that the others lack is accepted")
+	}
+}
+
 func TestClientStateTravels(t *testing.T) {
 	s := ClientState{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
 		Method: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}

@@ -209,29 +209,49 @@ type Participant struct {
 // CheckAveragedWith returns the reason why a client cannot be averaged with another: a shared parameter of another
 // shape. Both tasks must name the same numbers of clients and classes.
 func (m Participant) CheckAveragedWith(other Participant, of method.Method) error {
-	first := map[string]string{}
-	for _, p := range of.Params(other.Task) {
-		if p.Owner == method.Shared {
-			first[p.Name] = fmt.Sprint(p.Shape)
-		}
+	shared := SharedShapes{}
+	if err := shared.Add(of, other.Task); err != nil {
+		return err
 	}
 	for _, p := range of.Params(m.Task) {
+		if _, ok := shared[p.Name]; p.Owner == method.Shared && !ok {
+			return incompatible(p.Name, sharedShape{fmt.Sprint(p.Shape), m.Task}, sharedShape{task: other.Task})
+		}
+	}
+	return shared.Add(of, m.Task)
+}
+
+// SharedShapes has by name the shape of each shared parameter, and the task of the client that had it first.
+type SharedShapes map[string]sharedShape
+
+type sharedShape struct {
+	shape string
+	task  method.ClientSpec
+}
+
+// Add compares the shared parameters of one more client with those of others that have them too: what is averaged needs
+// one shape.
+func (s SharedShapes) Add(m method.Method, task method.ClientSpec) error {
+	for _, p := range m.Params(task) {
 		if p.Owner != method.Shared {
 			continue
 		}
-		if shape, here := first[p.Name], fmt.Sprint(p.Shape); shape != here {
-			return Incompatible(p.Name, here, m.Task.Client, m.Task.Backbone,
-				fmt.Sprintf("%s on client %d (backbone %s)",
-					shape, other.Task.Client, other.Task.Backbone))
+		first, ok := s[p.Name]
+		here := sharedShape{fmt.Sprint(p.Shape), task}
+		if ok && first.shape != here.shape {
+			return incompatible(p.Name, here, first)
+		}
+		if !ok {
+			s[p.Name] = here
 		}
 	}
 	return nil
 }
 
-func Incompatible(param, shape string, client int, backbone, others string) error {
-	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones "+
-		"with the same text width, and with the same image tower where its prompts are shared",
-		param, shape, client, backbone, others)
+func incompatible(param string, here, first sharedShape) error {
+	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s on client %d (backbone %s); it cannot be "+
+		"averaged: use backbones with the same text width, and with the same image tower where its prompts are shared",
+		param, here.shape, here.task.Client, here.task.Backbone, first.shape, first.task.Client, first.task.Backbone)
 }
 
 // ClientInfos returns the clients as methods know them.

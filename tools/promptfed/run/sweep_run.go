@@ -36,7 +36,8 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	if err := checkRoots(unfinished(dir, s.Cells)); err != nil {
 		return err
 	}
-	if err := precheck(ctx, unfinished(dir, s.Cells)); err != nil {
+	mine := f.array.Cells(s.Cells)
+	if err := precheck(ctx, unfinished(dir, mine)); err != nil {
 		return err
 	}
 	release, err := claimSweep(s, dir, f.use)
@@ -46,7 +47,6 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	if err != nil {
 		return err
 	}
-	mine := f.array.Cells(s.Cells)
 	todo := unfinished(dir, mine)
 	if others != nil {
 		f.jobs = 1
@@ -183,10 +183,10 @@ func precheck(ctx context.Context, cells []configs.Cell) error {
 	var p experiment.Prechecker
 	failed := map[string]string{}
 	for _, c := range cells {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return cli.Stopped(ctx)
 		}
-		if err := p.Check(ctx, c.Config); err != nil {
+		if err := p.Check(c.Config); err != nil {
 			failed[c.Folder] = cli.OneLine(err)
 		}
 	}
