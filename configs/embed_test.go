@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 )
@@ -40,7 +39,7 @@ func TestFilesOfOptions(t *testing.T) {
 		}
 		c, err = ParseText("the run's configuration", text)
 		if err == nil {
-			c, err = experiment.CheckInvitation(c)
+			c, err = c.CheckInvitation()
 		}
 		if files := methods.Files(c.Options); err != nil || len(files) != 1 || files[0].String() != name {
 			t.Errorf("the configuration again: %v, %v", files, err)
@@ -49,8 +48,8 @@ func TestFilesOfOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, invited := experiment.CheckInvitation(c)
-		_, shared := experiment.CheckShared(c)
+		_, invited := c.CheckInvitation()
+		_, shared := c.CheckShared()
 		for _, err := range []error{invited, shared} {
 			if err == nil || !strings.Contains(err.Error(), "must hold its files") {
 				t.Errorf("a path of another machine: %v", err)

@@ -34,12 +34,12 @@ func TestReadAlike(t *testing.T) {
 // Class names in a language that the vocabulary hardly knows are named before training.
 func TestSpelledClasses(t *testing.T) {
 	b := open(t, smallConfig("promptfl"))
-	got, err := spelledClasses(b.Bundles[0], []string{"cat", "猫", "dog", "собака"})
+	got, err := spelledClasses(b.Task.Backbones.Distinct[0], []string{"cat", "猫", "dog", "собака"})
 	if err != nil || len(got) != 1 || !strings.Contains(got[0], "2 class names") || !strings.HasSuffix(got[0],
 		"hardly knows them: 猫, собака; data.class_names gives them names that it knows, such as English ones") {
 		t.Errorf("notes %q, %v", got, err)
 	}
-	if got, err := spelledClasses(b.Bundles[0], []string{"cat", "dog"}); len(got) != 0 || err != nil {
+	if got, err := spelledClasses(b.Task.Backbones.Distinct[0], []string{"cat", "dog"}); len(got) != 0 || err != nil {
 		t.Errorf("notes %q, %v", got, err)
 	}
 }

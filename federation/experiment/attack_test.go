@@ -49,19 +49,19 @@ func TestLabelNoise(t *testing.T) {
 	clean := open(t, c)
 	c.Data.LabelNoise = data.LabelNoise{Kind: data.Symmetric, Rate: 0.4, Clients: 1, Among: "all"}
 	noisy := open(t, c)
-	for i, now := range noisy.Engine.Clients {
-		was := clean.Engine.Clients[i]
+	for i, now := range noisy.Experiment.Clients {
+		was := clean.Experiment.Clients[i]
 		a, rows := labelsOf(t, was.Train)
 		b, same := labelsOf(t, now.Train)
 		if differ(a, b) != 3 || differ(rows, same) != 0 || differ(was.Test.Labels(), now.Test.Labels()) != 0 {
 			t.Errorf("client %d has the labels %v, without noise %v", i, b, a)
 		}
-		if info := noisy.Clients().Clients[i]; info.Noisy != 3 ||
-			!slices.Equal(info.Train, clean.Clients().Clients[i].Train) {
+		if info := noisy.Task.Clients().Clients[i]; info.Noisy != 3 ||
+			!slices.Equal(info.Train, clean.Task.Clients().Clients[i].Train) {
 			t.Errorf("clients.json: %+v", info)
 		}
 	}
-	if clean.Engine.Fingerprint() == noisy.Engine.Fingerprint() {
+	if clean.Experiment.Fingerprint() == noisy.Experiment.Fingerprint() {
 		t.Error("the fingerprint does not tell of noise")
 	}
 	c.Data.LabelNoise.Rate = 1
@@ -72,24 +72,22 @@ func TestLabelNoise(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Data.LabelNoise.Kind = data.PairFlip
-	b, err := OpenClient(t.Context(), c, ClientPlace{Client: 1, Of: 3}, nil)
+	b, err := opened(OpenClient(t.Context(), c, ClientPlace{Client: 1, Of: 3}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Features(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	for i, y := range b.Engine.Clients[0].Train.Labels() {
-		if e := b.Set.Train[b.trainedOn(0)[i]]; y != int64(e.Label) {
+	for i, y := range b.Experiment.Clients[0].Train.Labels() {
+		if e := b.Task.Data.Set.Train[b.Task.Data.trainedOn(0)[i]]; y != int64(e.Label) {
 			t.Fatalf("example %d has the label %d, and %d in its folder", i, y, e.Label)
 		}
 	}
-	if !slices.ContainsFunc(b.Info.Notes, func(s string) bool { return strings.HasPrefix(s, "data.label_noise") }) {
-		t.Errorf("notes %q", b.Info.Notes)
+	said := func(note string) bool { return strings.HasPrefix(note, "data.label_noise") }
+	if !slices.ContainsFunc(b.Task.Info.Notes, said) {
+		t.Errorf("notes %q", b.Task.Info.Notes)
 	}
 	c.Attack.Kind = attack.SignFlip
 	for _, open := range []func() error{
-		func() error { _, err := OpenServer(c); return err },
+		func() error { _, err := OpenServer(c, false); return err },
 		func() error {
 			_, err := OpenClient(t.Context(), c, ClientPlace{Of: 3, Partition: true}, nil)
 			return err
@@ -99,7 +97,7 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if invited, err := CheckInvitation(c); err != nil || invited.Attack.Enabled() {
+	if invited, err := c.CheckInvitation(); err != nil || invited.Attack.Enabled() {
 		t.Errorf("%v, %+v", err, invited.Attack)
 	}
 }
@@ -119,9 +117,9 @@ func TestAttack(t *testing.T) {
 		}
 		c.Attack.Clients = []int{1}
 		b := open(t, c)
-		for i, client := range b.Engine.Clients {
+		for i, client := range b.Experiment.Clients {
 			for k, y := range client.Train.Labels() {
-				want := plain.Engine.Clients[i].Train.Labels()[k]
+				want := plain.Experiment.Clients[i].Train.Labels()[k]
 				if i == 1 && kind == attack.LabelFlip {
 					want = 3 - want
 				}
@@ -130,13 +128,13 @@ func TestAttack(t *testing.T) {
 				}
 			}
 		}
-		if list := b.Clients().Clients; list[0].Attacker || !list[1].Attacker {
+		if list := b.Task.Clients().Clients; list[0].Attacker || !list[1].Attacker {
 			t.Errorf("clients.json: %+v", list)
 		}
 		r := finish(t, b)
 		encoded := b.Settings()
 		encoded.Encode = true
-		again, err := engine.Run(t.Context(), b.Engine, encoded)
+		again, err := engine.Run(t.Context(), b.Experiment, encoded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,9 +167,9 @@ func TestBackdoor(t *testing.T) {
 	c.Attack = attack.Config{Kind: attack.Backdoor, Clients: []int{2}, Strength: 3, Target: 1, Poison: 0.5,
 		Trigger: 0.4}
 	b := open(t, c)
-	for i := range b.Engine.Clients {
-		was, rows := labelsOf(t, plain.Engine.Clients[i].Train)
-		now, poisoned := labelsOf(t, b.Engine.Clients[i].Train)
+	for i := range b.Experiment.Clients {
+		was, rows := labelsOf(t, plain.Experiment.Clients[i].Train)
+		now, poisoned := labelsOf(t, b.Experiment.Clients[i].Train)
 		changed, others := 0, 0
 		for k := range was {
 			if was[k] != 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
@@ -61,15 +62,16 @@ func findBackbone(ctx context.Context, name, models string, progress Progress) (
 		progress(FetchPrefix+what, int(at), int(parts))
 	})
 	if err != nil {
-		return nil, FetchError{err}
+		return nil, MachineError{err}
 	}
 	return bundle.Find(name, models)
 }
 
-// FetchError is the error of a backbone that cannot be fetched; the configuration may be right.
-type FetchError struct{ error }
+// MachineError is the error of a machine that cannot do what a configuration asks for, such as fetching a backbone or
+// using a device. The configuration may be right.
+type MachineError struct{ error }
 
-func (e FetchError) Unwrap() error { return e.error }
+func (e MachineError) Unwrap() error { return e.error }
 
 // FetchPrefix begins the names of work whose progress counts MiB.
 const FetchPrefix = "backbone: "
@@ -163,39 +165,57 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	return out, err
 }
 
-// readAlike returns lines about classes whose names have the same tokens for a backbone, such as names that differ in
-// capitals or in letters that its vocabulary lacks: no text distinguishes them.
-func (b *Built) readAlike(f *bundle.Bundle) (notes []string, err error) {
-	lists := [][]string{b.Set.Classes}
-	for _, p := range b.evaluationSets {
-		lists = append(lists, p.classes)
-	}
-	said := map[string]bool{}
-	for _, classes := range lists {
-		tokens, err := f.ClassTokens(classes)
-		if err != nil {
-			return nil, err
-		}
-		first := map[string]string{}
-		for i, ids := range tokens {
-			key := fmt.Sprint(ids)
-			had, ok := first[key]
-			if !ok {
-				first[key] = classes[i]
-				continue
-			}
-			line := fmt.Sprintf("%s reads the classes %q and %q as the same tokens, so that no prompt tells them "+
-				"apart; data.class_names gives them other names", f.Name, had, classes[i])
-			if !said[line] {
-				said[line], notes = true, append(notes, line)
-			}
-		}
-	}
-	if n := len(notes) - mostAlike; n > 0 {
-		notes = append(notes[:mostAlike], fmt.Sprintf("%s reads %s more alike", f.Name, CountInWords(n, "class")))
-	}
-	return notes, nil
+// Backbones are the backbones of an experiment, and who has which.
+type Backbones struct {
+	Distinct []*bundle.Bundle // in the order of Config.Backbones
+	Assigned []*bundle.Bundle // of each client
+
+	named []*bundle.Bundle // of each entry of Config.Backbones
 }
 
-// mostAlike bounds the lines of readAlike for one backbone.
-const mostAlike = 5
+// OpenBackbones opens the backbones of a configuration and assigns them to clients. It runs none.
+func OpenBackbones(ctx context.Context, c Config, clients int, progress Progress) (*Backbones, error) {
+	b, byName := &Backbones{}, map[string]*bundle.Bundle{}
+	for _, name := range c.Backbones {
+		if byName[name] == nil {
+			f, err := openBackbone(ctx, c, name, progress)
+			if err != nil {
+				return nil, err
+			}
+			byName[name], b.Distinct = f, append(b.Distinct, f)
+		}
+		b.named = append(b.named, byName[name])
+	}
+	for _, name := range c.assigned(clients) {
+		b.Assigned = append(b.Assigned, byName[name])
+	}
+	return b, nil
+}
+
+// openBackbone opens a backbone for the loss of a configuration.
+func openBackbone(ctx context.Context, c Config, name string, progress Progress) (*bundle.Bundle, error) {
+	f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
+	if err != nil {
+		return nil, configtags.KeyErrorf("backbones", "%w", err)
+	}
+	f.Sigmoid = c.Train.Loss == sigmoidLoss
+	if f.Sigmoid && f.AssumedScale {
+		return nil, fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
+			"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
+			"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
+	}
+	return f, nil
+}
+
+// assigned returns the backbones of the first n clients.
+func (c Config) assigned(n int) []string {
+	out, r := make([]string, n), method.Rand(c.Seed, "backbones")
+	for i := range out {
+		k := i % len(c.Backbones)
+		if c.Assign == "random" {
+			k = r.IntN(len(c.Backbones))
+		}
+		out[i] = c.Backbones[k]
+	}
+	return out
+}

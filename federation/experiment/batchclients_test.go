@@ -67,10 +67,10 @@ func TestBatchClients(t *testing.T) {
 			c.Data.Generator.Train, c.Train.Batch = 8, 4
 			c.Runtime.Workers = 1
 			lost := func(round, client int) bool { return round == 0 && client == 1 }
-			finish := func(b *Built) *engine.Result {
+			finish := func(b *Federation) *engine.Result {
 				set := b.Settings()
 				set.Wrap = methodtest.LoseReplies(lost)
-				r, err := engine.Run(context.Background(), b.Engine, set)
+				r, err := engine.Run(context.Background(), b.Experiment, set)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -113,11 +113,11 @@ func TestBatchClients(t *testing.T) {
 					stop()
 				}
 			}
-			if _, err := engine.Run(ctx, b.Engine, set); err == nil {
+			if _, err := engine.Run(ctx, b.Experiment, set); err == nil {
 				t.Fatal("the run was not broken off")
 			}
 			set.OnTurn, set.Resume = nil, true
-			r, err := engine.Run(context.Background(), b.Engine, set)
+			r, err := engine.Run(context.Background(), b.Experiment, set)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,8 +125,8 @@ func TestBatchClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			same("resumed", r)
-			b.Engine.BatchClients = 2
-			_, err = engine.Run(context.Background(), b.Engine, set)
+			b.Experiment.BatchClients = 2
+			_, err = engine.Run(context.Background(), b.Experiment, set)
 			datatest.WantError(t, err, "another experiment")
 		})
 	}
@@ -145,7 +145,7 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 			set := b.Settings()
 			set.Client.PrefixBytes = i - 1
 			var err error
-			if of[i], err = engine.Run(context.Background(), b.Engine, set); err != nil {
+			if of[i], err = engine.Run(context.Background(), b.Experiment, set); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -179,14 +179,14 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	}
 	c := smallConfig("promptfl")
 	c.Runtime.BatchClients = 2
-	_, err := OpenServer(c)
+	_, err := OpenServer(c, false)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	_, err = OpenClient(context.Background(), c, ClientPlace{Of: 3}, nil)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()
 	set.Executor = remoteOnly{}
-	_, err = engine.Run(context.Background(), b.Engine, set)
+	_, err = engine.Run(context.Background(), b.Experiment, set)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 }
 

@@ -13,7 +13,7 @@ import (
 // TestClassNotes: notes name the classes without images on a client, one line for each kind. Class a has a training and
 // a test image, b a training image, c a test image, d none.
 func TestClassNotes(t *testing.T) {
-	b := &Built{Set: &data.Set{Classes: []string{"a", "b", "c", "d"}, Train: []data.Example{{Label: 0}, {Label: 1},
+	b := &Data{Set: &data.Set{Classes: []string{"a", "b", "c", "d"}, Train: []data.Example{{Label: 0}, {Label: 1},
 		{Label: 3}}, Test: []data.Example{{Label: 2}, {Label: 0}}},
 		Parts: []partition.Client{{Train: []int{0}, Test: []int{1}}, {Train: []int{1}, Test: []int{0}}}}
 	want := []string{"no client has images of 1 class: d", "no client has training images of 1 class: c",

@@ -15,14 +15,11 @@ import (
 func compatibility(t *testing.T, c Config) spec.Compatibility {
 	t.Helper()
 	c.Data.Root = ""
-	c, err := CheckShared(c)
+	c, err := c.CheckShared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := OpenWorker(context.Background(), c, nil)
-	if err == nil {
-		err = b.Features(context.Background(), nil)
-	}
+	b, err := opened(OpenWorker(t.Context(), c, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,16 +39,16 @@ func TestCompatibility(t *testing.T) {
 	c.Synthetic.Generator = sets.Generator{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
 	c.SecureAggregation.Threshold = 0.6
 	run := open(t, c)
-	if run.Engine.Synthetic == nil || run.Engine.Secure == "" {
+	if run.Experiment.Synthetic == nil || run.Experiment.Secure == "" {
 		t.Fatal("the run has no images of its own, or no secure aggregation")
 	}
 	want, err := run.Compatibility(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache := func(c *Config) { c.Runtime.Cache = run.Config.Runtime.Cache }
-	plain := run.Shared()
-	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
+	cache := func(c *Config) { c.Runtime.Cache = run.Task.Protocol.Config.Runtime.Cache }
+	plain := run.Task.Protocol.Config.Shared()
+	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Task.Protocol.Config.Runtime.Cache))
 	if err := want.Mismatch(compatibility(t, plain)); err != nil {
 		t.Error(err)
 	}
@@ -61,7 +58,7 @@ func TestCompatibility(t *testing.T) {
 		"training: ":            func(c *Config) { c.Train.LR = 1 },
 		"method: ":              func(c *Config) { c.With = []string{"fedprox"} },
 	} {
-		other := run.Shared()
+		other := run.Task.Protocol.Config.Shared()
 		cache(&other)
 		change(&other)
 		if err := want.Mismatch(compatibility(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
@@ -69,7 +66,7 @@ func TestCompatibility(t *testing.T) {
 		}
 	}
 	plain.Backbones = []string{"../" + plain.Backbones[0]}
-	if _, err := CheckShared(plain); err == nil || !strings.Contains(err.Error(), "path") {
+	if _, err := plain.CheckShared(); err == nil || !strings.Contains(err.Error(), "path") {
 		t.Errorf("%v", err)
 	}
 }
@@ -80,11 +77,11 @@ func TestCompatibilityOfSimulatedTime(t *testing.T) {
 	c.SimulatedTime.Speeds, c.SimulatedTime.FedBuff.Buffer = "lognormal", 2
 	run := open(t, c)
 	want, err := run.Compatibility(context.Background())
-	if err != nil || run.Engine.SimulatedTime == nil || run.Shared().SimulatedTime.Enabled() {
-		t.Fatalf("%v; %v", err, run.Shared().SimulatedTime)
+	if err != nil || run.Experiment.SimulatedTime == nil || run.Task.Protocol.Config.Shared().SimulatedTime.Enabled() {
+		t.Fatalf("%v; %v", err, run.Task.Protocol.Config.Shared().SimulatedTime)
 	}
-	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
-	if err := want.Mismatch(compatibility(t, run.Shared())); err != nil {
+	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Task.Protocol.Config.Runtime.Cache))
+	if err := want.Mismatch(compatibility(t, run.Task.Protocol.Config.Shared())); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simulatedtime"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/optim"
 )
@@ -26,7 +27,7 @@ type Config struct {
 	Method        string           `config:"method" help:"base method, see promptfed list methods"`
 	With          []string         `config:"with" help:"wrappers, from inner to outer"`
 	Options       map[string]any   `config:"options" help:"options of the method and its wrappers"`
-	Data          Data             `config:"data"`
+	Data          DataSection      `config:"data"`
 	Synthetic     Synthetic        `config:"synthetic"`
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
@@ -54,7 +55,8 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
-type Data struct {
+// DataSection is the section data.
+type DataSection struct {
 	sets.Config `config:",squash"`
 	Shots       int             `config:"shots" in:"0.." help:"training examples per class and client; 0: all"`
 	Views       int             `config:"views" in:"0.."`
@@ -66,7 +68,7 @@ type Data struct {
 	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
 
-func (Data) LongHelp() map[string]string {
+func (DataSection) LongHelp() map[string]string {
 	return map[string]string{
 		"classes": "classes to train on: all, base (the first half, as in CoOp) or new (the second half); with base " +
 			"and new both halves are evaluation sets (docs/evaluation.md)",
@@ -194,7 +196,7 @@ func (Eval) LongHelp() map[string]string {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data: Data{Config: sets.Defaults(), Views: 1, Classes: allClasses,
+		Data: DataSection{Config: sets.Defaults(), Views: 1, Classes: allClasses,
 			Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate,
 			LabelNoise: data.NoLabelNoise()},
 		Synthetic: Synthetic{Config: sets.Defaults(), Epochs: 10},
@@ -349,4 +351,30 @@ func (c Config) checkSimulatedTime() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Overrides is the section train.each: lists with an entry for each client, repeated if there are more clients; empty
+// for equal clients.
+type Overrides struct {
+	Epochs []int `config:"epochs" in:"1.." help:"epochs of each client, in place of train.epochs"`
+	Batch  []int `config:"batch" in:"1.." help:"batch of each client, in place of train.batch"`
+	Steps  []int `config:"steps" in:"0.." help:"most steps of each client in a round; 0: no limit"`
+}
+
+// perClient returns the entries as the engine repeats them.
+func (e Overrides) perClient(clients int) []spec.Overrides {
+	if len(e.Epochs)+len(e.Batch)+len(e.Steps) == 0 {
+		return nil
+	}
+	at := func(list []int, i int) int {
+		if len(list) == 0 {
+			return 0
+		}
+		return list[i%len(list)]
+	}
+	out := make([]spec.Overrides, clients)
+	for i := range out {
+		out[i] = spec.Overrides{Epochs: at(e.Epochs, i), Batch: at(e.Batch, i), Steps: at(e.Steps, i)}
+	}
+	return out
 }

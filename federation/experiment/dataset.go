@@ -3,8 +3,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -122,37 +120,37 @@ func shortList(names []string) string {
 }
 
 // contentsOf returns the content hashes of some images, with the feature cache as their store.
-func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
-	dir, err := FeatureCache(b.Config.Runtime.Cache)
+func (d *Data) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
+	dir, err := d.config.Runtime.FeatureCache()
 	if err != nil { // no place to remember it
 		dir = ""
 	}
-	return data.Cache{Dir: dir}.ContentHashes(ctx, list, b.workers(), progress.of("reading images"))
+	return data.Cache{Dir: dir}.ContentHashes(ctx, list, d.workers(), progress.of("reading images"))
 }
 
 // findDuplicates compares the images of a set and treats duplicates as data.duplicates says.
-func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
+func (d *Data) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
 	var list []data.Example
 	for _, sp := range s.Splits() {
 		list = append(list, *sp.Examples...)
 	}
-	contents, err := b.contentsOf(ctx, list, progress)
+	contents, err := d.contentsOf(ctx, list, progress)
 	if err != nil {
 		return err
 	}
 	pooled := s.Pool != nil
-	policy := b.Config.Data.Duplicates
-	if b.duplicates, contents, err = s.FindDuplicates(contents, policy); err != nil {
+	policy := d.config.Data.Duplicates
+	if d.duplicates, contents, err = s.FindDuplicates(contents, policy); err != nil {
 		return err
 	}
-	b.keepContents(s, contents)
-	for k, line := range b.duplicates.Lines(pooled) {
+	d.keepContents(s, contents)
+	for k, line := range d.duplicates.Lines(pooled) {
 		if k == 0 {
-			line += " (such as " + b.duplicates.Example + ")"
+			line += " (such as " + d.duplicates.Example + ")"
 		}
 		s.Notes = append(s.Notes, line)
 	}
-	switch d := b.duplicates; {
+	switch d := d.duplicates; {
 	case d.Dropped > 0:
 		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
 	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
@@ -163,29 +161,29 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 }
 
 // keepContents keeps the contents of all images of the set, and their digest.
-func (b *Built) keepContents(s *data.Set, contents []data.ContentHash) {
+func (d *Data) keepContents(s *data.Set, contents []data.ContentHash) {
 	var all images
-	b.contents = map[string]data.ContentHash{}
+	d.contents = map[string]data.ContentHash{}
 	for _, sp := range s.Splits() {
 		n := len(*sp.Examples)
 		all.add(*sp.Examples, contents[:n], sp.Name, s.Classes, s.Domains)
 		for i, e := range *sp.Examples {
-			b.contents[e.ID] = contents[i]
+			d.contents[e.ID] = contents[i]
 		}
 		contents = contents[n:]
 	}
-	b.DataDigest = all.String()
+	d.Digest = all.String()
 }
 
 // countShared counts equal images of the clients' lists.
-func (b *Built) countShared() SharedImages {
+func (d *Data) countShared() SharedImages {
 	var out SharedImages
 	trained := map[data.ContentHash]map[int]string{} // by client, the example
-	lists := make([][3][]data.Example, len(b.Parts))
-	for k, p := range b.Parts {
-		lists[k][0], lists[k][1], lists[k][2] = p.Of(b.Set)
+	lists := make([][3][]data.Example, len(d.Parts))
+	for k, p := range d.Parts {
+		lists[k][0], lists[k][1], lists[k][2] = p.Of(d.Set)
 		for _, e := range lists[k][0] {
-			if c, ok := b.contents[e.ID]; ok {
+			if c, ok := d.contents[e.ID]; ok {
 				if trained[c] == nil {
 					trained[c] = map[int]string{}
 				}
@@ -193,9 +191,9 @@ func (b *Built) countShared() SharedImages {
 			}
 		}
 	}
-	for k := range b.Parts {
+	for k := range d.Parts {
 		for _, e := range lists[k][2] {
-			if c, ok := b.contents[e.ID]; ok && trained[c][k] != "" {
+			if c, ok := d.contents[e.ID]; ok && trained[c][k] != "" {
 				out.OwnTest++
 			}
 		}
@@ -213,35 +211,35 @@ func (b *Built) countShared() SharedImages {
 }
 
 // describeData fills in DataInfo after all data is open and partitioned.
-func (b *Built) describeData() {
-	b.Info = describe(b.withoutValidation(), b.duplicates)
-	for _, p := range b.evaluationSets {
-		b.Info.EvaluationSets = append(b.Info.EvaluationSets, EvaluationSetInfo{p.name, len(p.examples),
+func (d *Data) describeData() {
+	d.Info = describe(d.withoutValidation(), d.duplicates)
+	for _, p := range d.evaluationSets {
+		d.Info.EvaluationSets = append(d.Info.EvaluationSets, EvaluationSetInfo{p.name, len(p.examples),
 			len(p.classes)})
 		for _, note := range p.notes {
-			b.Info.Notes = append(b.Info.Notes, p.name+": "+note)
+			d.Info.Notes = append(d.Info.Notes, p.name+": "+note)
 		}
 	}
-	b.Info.Notes = append(b.Info.Notes, b.classNotes()...)
-	b.Info.Clients = b.countShared()
-	if n := b.Info.Clients.OwnTest; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, CountInWords(n,
+	d.Info.Notes = append(d.Info.Notes, d.classNotes()...)
+	d.Info.Clients = d.countShared()
+	if n := d.Info.Clients.OwnTest; n > 0 {
+		d.Info.Notes = append(d.Info.Notes, CountInWords(n,
 			"test image")+" of clients equal to training images of the "+
 			"same client")
 	}
-	if n := b.Info.Clients.Across; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, CountInWords(n, "image")+" that several clients train on")
+	if n := d.Info.Clients.Across; n > 0 {
+		d.Info.Notes = append(d.Info.Notes, CountInWords(n, "image")+" that several clients train on")
 	}
 }
 
 // withoutValidation returns the set without the training examples that data.val_share made validation data and that
 // nobody trains on.
-func (b *Built) withoutValidation() *data.Set {
-	if b.Config.Data.ValShare == 0 {
-		return b.Set
+func (d *Data) withoutValidation() *data.Set {
+	if d.config.Data.ValShare == 0 {
+		return d.Set
 	}
-	s, trained, moved := *b.Set, map[int]bool{}, map[string]bool{}
-	for _, p := range b.Parts {
+	s, trained, moved := *d.Set, map[int]bool{}, map[string]bool{}
+	for _, p := range d.Parts {
 		for _, i := range p.Train {
 			trained[i] = true
 		}
@@ -250,7 +248,7 @@ func (b *Built) withoutValidation() *data.Set {
 		moved[e.ID] = true
 	}
 	s.Train = nil
-	for i, e := range b.Set.Train {
+	for i, e := range d.Set.Train {
 		if trained[i] || !moved[e.ID] {
 			s.Train = append(s.Train, e)
 		}
@@ -258,36 +256,24 @@ func (b *Built) withoutValidation() *data.Set {
 	return &s
 }
 
-// FeatureCache returns the folder of the feature cache: that of runtime.cache, or one of the user's.
-func FeatureCache(dir string) (string, error) {
-	if dir != "" {
-		return dir, nil
-	}
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
-	}
-	return filepath.Join(user, "promptfed", "features"), nil
-}
-
 // classNotes returns notes on classes that clients cannot be tested on, or cannot learn, because images are missing:
 // one line of each kind. A single client need not have images of every class.
-func (b *Built) classNotes() []string {
-	train, test := make([]int, len(b.Set.Classes)), make([]int, len(b.Set.Classes))
+func (d *Data) classNotes() []string {
+	train, test := make([]int, len(d.Set.Classes)), make([]int, len(d.Set.Classes))
 	count := func(counts []int, list []data.Example) {
 		for _, e := range list {
 			counts[e.Label]++
 		}
 	}
-	for _, p := range b.Parts {
-		trained, _, tested := p.Of(b.Set)
+	for _, p := range d.Parts {
+		trained, _, tested := p.Of(d.Set)
 		count(train, trained)
 		count(test, tested)
 	}
 	var neither, untrained, untested []string
-	for k, name := range b.Set.Classes {
+	for k, name := range d.Set.Classes {
 		switch {
-		case train[k]+test[k] == 0 && b.of == 0:
+		case train[k]+test[k] == 0 && d.of == 0:
 			neither = append(neither, name)
 		case train[k]+test[k] == 0:
 		case train[k] == 0:

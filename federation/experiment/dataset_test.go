@@ -130,7 +130,7 @@ func TestDuplicatesOfClients(t *testing.T) {
 }
 
 // sharedByHand counts the equal images of twins by their names.
-func sharedByHand(b *Built) SharedImages {
+func sharedByHand(b *Data) SharedImages {
 	var out SharedImages
 	image := func(id string) string { return strings.Replace(id, "val/cat/", "train/cat/", 1) }
 	twin := func(id string) bool {
@@ -179,7 +179,7 @@ func TestDataDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.DataDigest
+		return b.Digest
 	}
 	root, copied := datatest.Tree(t, list...), t.TempDir()
 	if err := os.CopyFS(copied, os.DirFS(root)); err != nil {

@@ -1,4 +1,4 @@
-// Package experiment turns a configuration into a running federation: it opens the data and the backbones, partitions
-// the examples among clients, computes features and builds the method. It may import the rest of federation except
-// transport, and the bundles of models.
+// Package experiment makes a federation of a configuration, in stages: Data (set and partition), Backbones, Protocol
+// (what all machines have in common), Task (what was checked without an image) and Federation (with features). It may
+// import the rest of federation except transport, and the bundles of models.
 package experiment

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
-	"promptfed/federation/data/features"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/models/preprocess"
 )
 
 // checkEval returns an error for a mistake in the section eval.
@@ -54,31 +54,22 @@ const maxNewSteps = 100_000
 func (c Config) validated() bool { return c.Eval.Select == BestVal || c.Train.Patience > 0 }
 
 // split partitions the examples, and takes validation data from training data if the configuration says so.
-func (b *Built) split(p partition.Config) (err error) {
-	c := b.Config
-	if b.Parts, err = partition.Split(p, b.Set, c.Data.Shots, c.Seed); err != nil {
+func (d *Data) split(p partition.Config) (err error) {
+	c := d.config
+	if d.Parts, err = partition.Split(p, d.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
-	if n := c.Eval.NewClients; n > 0 && n < len(b.Parts) {
-		b.Parts = holdOutClients(b.Parts, n, c.Seed)
+	if n := c.Eval.NewClients; n > 0 && n < len(d.Parts) {
+		d.Parts = holdOutClients(d.Parts, n, c.Seed)
 	}
 	if c.Data.ValShare > 0 {
-		set := *b.Set
-		if err := partition.CutValidation(&set, b.Parts, c.Data.ValShare, c.Seed); err != nil {
+		set := *d.Set
+		if err := partition.CutValidation(&set, d.Parts, c.Data.ValShare, c.Seed); err != nil {
 			return err
 		}
-		b.Set = &set
+		d.Set = &set
 	}
 	return nil
-}
-
-// validating reports whether clients are tested on validation data; wanting it without having any is an error.
-func (b *Built) validating() (bool, error) {
-	some := slices.ContainsFunc(b.Parts, func(c partition.Client) bool { return len(c.Val) > 0 })
-	if b.Config.validated() && !some {
-		return false, record.ErrNoValidation
-	}
-	return b.Config.Eval.Validate && some, nil
 }
 
 // Evaluation returns the engine's plan of tests.
@@ -86,12 +77,6 @@ func (c Config) Evaluation() record.TestPlan {
 	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal, Patience: c.Train.Patience,
 		SetsEvery: c.Eval.SetsEvery,
 		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
-}
-
-// acrossMachines makes it the evaluation of a server and clients on other machines: counts of classes are sent only on
-// request, and accuracies are what clients claim.
-func (b *Built) acrossMachines() {
-	b.Engine.Evaluate.Confusion, b.Engine.Evaluate.Claimed = b.Config.Eval.Confusion == everyone, true
 }
 
 // holdOutClients draws n of the parts by the seed and moves them behind the others, each group in its order, so that
@@ -129,20 +114,20 @@ func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
 }
 
 // testedImages returns the test images of all clients, in the order of the set.
-func (b *Built) testedImages() []data.Example {
+func (d *Data) testedImages() []data.Example {
 	var all []int
-	for _, p := range b.Parts {
+	for _, p := range d.Parts {
 		all = append(all, p.Test...)
 	}
 	slices.Sort(all)
-	return data.Pick(b.testList(), slices.Compact(all))
+	return data.Pick(d.testList(), slices.Compact(all))
 }
 
 // openEvaluationSets opens the data of every evaluation set: the classes of the whole set that data.classes leaves out,
 // with all test images of the base classes (record.BaseToNew); the domains that partition.leave_out leaves out, with
 // all their images; and other sets.
-func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
-	if part, other := b.Config.Data.Classes, map[string]string{metrics.BaseSet: metrics.NewSet,
+func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
+	if part, other := d.config.Data.Classes, map[string]string{metrics.BaseSet: metrics.NewSet,
 		metrics.NewSet: metrics.BaseSet}; part != allClasses {
 		half, err := partition.ClassSubset(whole, other[part])
 		if err != nil {
@@ -153,35 +138,35 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 			return err
 		}
 		if part == metrics.BaseSet {
-			b.evaluationSets = append(b.evaluationSets, evaluationSet{name: part, classes: b.Set.Classes,
-				examples: b.testedImages()})
+			d.evaluationSets = append(d.evaluationSets, evaluationSet{name: part, classes: d.Set.Classes,
+				examples: d.testedImages()})
 		}
-		b.evaluationSets = append(b.evaluationSets, p)
+		d.evaluationSets = append(d.evaluationSets, p)
 	}
-	left, err := partition.LeftOut(b.Config.Partition, b.Set)
+	left, err := partition.LeftOut(d.config.Partition, d.Set)
 	if err != nil {
 		return err
 	}
-	for _, d := range left {
-		train, val, test := d.Of(b.Set)
-		p := evaluationSet{name: d.Domain, classes: b.Set.Classes, examples: slices.Concat(train, val, test)}
+	for _, domain := range left {
+		train, val, test := domain.Of(d.Set)
+		p := evaluationSet{name: domain.Domain, classes: d.Set.Classes, examples: slices.Concat(train, val, test)}
 		if len(p.examples) == 0 {
-			return fmt.Errorf("evaluation set %s: the domain has no images", d.Domain)
+			return fmt.Errorf("evaluation set %s: the domain has no images", domain.Domain)
 		}
-		b.evaluationSets = append(b.evaluationSets, p)
+		d.evaluationSets = append(d.evaluationSets, p)
 	}
-	for _, name := range b.Config.Eval.Sets {
-		c := b.Config.Data.Config
+	for _, name := range d.config.Eval.Sets {
+		c := d.config.Data.Config
 		c.Set, c.Split, c.ClassNames, c.Layout = name, "given", nil, sets.Defaults().Layout
-		if b.Config.Eval.SetsRoot != "" {
-			c.Root = b.Config.Eval.SetsRoot
+		if d.config.Eval.SetsRoot != "" {
+			c.Root = d.config.Eval.SetsRoot
 		}
 		c.Generator.Classes = nil
-		s, err := b.openImages(c)
+		s, err := d.openImages(c)
 		if err != nil {
 			return configtags.KeyErrorf("eval.sets", "%w", err)
 		}
-		if err := b.dropUnreadable(ctx, s, progress); err != nil {
+		if err := d.dropUnreadable(ctx, s, progress); err != nil {
 			return configtags.KeyErrorf("eval.sets", "%s: %w", name, err)
 		}
 		p, err := newEvaluationSet(name, s)
@@ -189,26 +174,37 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 			return err
 		}
 		p.template, p.notes, p.other = s.Template, s.Notes, true
-		b.evaluationSets = append(b.evaluationSets, p)
+		d.evaluationSets = append(d.evaluationSets, p)
 	}
 	return nil
 }
 
-func (b *Built) evaluationFeatures(ctx context.Context, x features.Extractor) error {
-	b.Engine.EvaluationSets = nil
-	for _, p := range b.evaluationSets {
-		e := spec.EvaluationSet{Name: p.name, Template: p.template, Test: map[string]*spec.Features{}}
-		if !slices.Equal(p.classes, b.Set.Classes) {
-			e.Classes = p.classes
-		}
-		for _, f := range b.Bundles {
-			rows, err := b.featuresOf(ctx, x, f, p.examples, 1)
-			if err != nil {
-				return fmt.Errorf("evaluation set %s: %w", p.name, err)
-			}
-			e.Test[f.Name] = rows
-		}
-		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, e)
+// openTriggered adds two evaluation sets, of all test images of other classes than the backdoor's target. One has the
+// trigger and the target for its labels, so that its accuracy is the attack's success rate. The other has the same
+// images without the trigger.
+func (d *Data) openTriggered() error {
+	c := d.config.Attack
+	if c.Kind != attack.Backdoor {
+		return nil
 	}
+	if c.Target < 0 || c.Target >= len(d.Set.Classes) {
+		return configtags.KeyErrorf("attack.target", "%d is not one of the %d classes, which are numbered from 0",
+			c.Target, len(d.Set.Classes))
+	}
+	with := evaluationSet{name: metrics.TriggeredSet, classes: d.Set.Classes}
+	without := evaluationSet{name: metrics.UntriggeredSet, classes: d.Set.Classes}
+	for _, e := range d.testedImages() {
+		if e.Label == c.Target {
+			continue
+		}
+		with.examples = append(with.examples, c.Triggered(e, preprocess.Decode))
+		e.Label = c.Target
+		without.examples = append(without.examples, e)
+	}
+	if len(with.examples) == 0 {
+		return &configtags.KeyError{Key: "attack.target", Err: errors.New("attack: backdoor: all test images are of " +
+			"the class attack.target; choose another")}
+	}
+	d.evaluationSets = append(d.evaluationSets, with, without)
 	return nil
 }

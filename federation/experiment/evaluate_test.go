@@ -32,8 +32,8 @@ func TestValidationData(t *testing.T) {
 			t.Fatalf("%s: %+v", name, r.Summary)
 		}
 		n, trained := 0, 0
-		for i, p := range b.Parts {
-			train, val, test := p.Of(b.Set)
+		for i, p := range b.Task.Data.Parts {
+			train, val, test := p.Of(b.Task.Data.Set)
 			n, trained = n+len(val), trained+len(train)
 			if got := r.Records[0].Validation.Examples[i]; got != len(val) || got == 0 {
 				t.Errorf("%s: client %d was validated on %d images and has %d", name, i, got, len(val))
@@ -45,7 +45,7 @@ func TestValidationData(t *testing.T) {
 				}
 				ids[e.ID] = true
 			}
-			if b.Engine.Clients[i].Val.Len() != len(val) || b.Clients().Clients[i].Val == nil {
+			if b.Experiment.Clients[i].Val.Len() != len(val) || b.Task.Clients().Clients[i].Val == nil {
 				t.Errorf("%s: client %d", name, i)
 			}
 		}
@@ -53,17 +53,13 @@ func TestValidationData(t *testing.T) {
 			t.Errorf("%s: %d validation images, want %d", name, n, want)
 		}
 		// Every image is dealt here, so the printed sizes must be those of the clients together.
-		if sp := b.Info.Splits; sp[0].Name == "train" && (sp[0].Images != trained || sp[1].Images != n) {
+		if sp := b.Task.Info.Splits; sp[0].Name == "train" && (sp[0].Images != trained || sp[1].Images != n) {
 			t.Errorf("%s: clients train on %d images and are validated on %d, the sizes are %+v", name, trained, n, sp)
 		}
 	}
 	none := smallConfig("promptfl")
 	none.Eval.Select = BestVal
-	b, err := Open(context.Background(), none, nil)
-	if err == nil {
-		err = b.Features(context.Background(), nil)
-	}
-	if !errors.Is(err, record.ErrNoValidation) {
+	if _, err := opened(Open(t.Context(), none, nil)); !errors.Is(err, record.ErrNoValidation) {
 		t.Errorf("nobody has validation data: %v", err)
 	}
 	c := smallConfig("promptfl")
@@ -91,25 +87,25 @@ func TestNeverTrain(t *testing.T) {
 		}
 	}
 	for _, steps := range []string{"0", "2"} {
-		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Parts[3].Test) ||
+		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Task.Data.Parts[3].Test) ||
 			len(x.Evaluation.PerClient) != 1 {
 			t.Errorf("after %s steps: %+v", steps, x)
 		}
 	}
-	info := b.Clients()
+	info := b.Task.Clients()
 	if len(info.Known()) != 3 || !info.Clients[3].New || info.Clients[0].New {
 		t.Errorf("%+v", info)
 	}
 	same := 0
-	for _, p := range b.Parts { // the same parts in another order
-		for _, q := range other.Parts {
+	for _, p := range b.Task.Data.Parts { // the same parts in another order
+		for _, q := range other.Task.Data.Parts {
 			if slices.Equal(p.Train, q.Train) && slices.Equal(p.Test, q.Test) {
 				same++
 			}
 		}
 	}
-	if len(b.Parts) != 4 || same != 4 {
-		t.Errorf("%d of %d parts are those of the partition", same, len(b.Parts))
+	if len(b.Task.Data.Parts) != 4 || same != 4 {
+		t.Errorf("%d of %d parts are those of the partition", same, len(b.Task.Data.Parts))
 	}
 	c.Eval.NewClients = 4
 	refuses(t, c, "eval.new_clients", "one client must train")
@@ -124,13 +120,13 @@ func TestNeverTrain(t *testing.T) {
 func TestEvaluationElsewhere(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Eval.Select = BestVal
-	if _, err := OpenServer(c); err == nil {
+	if _, err := OpenServer(c, false); err == nil {
 		t.Error("the best round's parameters are not here, and that is accepted")
 	}
 	for confusion, want := range map[string]bool{localOnly: false, everyone: true, nobody: false} {
 		c := smallConfig("promptfl")
 		c.Eval.Confusion = confusion
-		server, err := OpenServer(c)
+		server, err := OpenServer(c, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,13 +135,13 @@ func TestEvaluationElsewhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if server.Engine.Evaluate.Confusion != want || client.Engine.Evaluate.Confusion != want {
-				t.Errorf("%s: server %v, client %v", confusion, server.Engine.Evaluate.Confusion,
-					client.Engine.Evaluate.Confusion)
+			if server.Experiment.Evaluate.Confusion != want || client.Experiment.Evaluate.Confusion != want {
+				t.Errorf("%s: server %v, client %v", confusion, server.Experiment.Evaluate.Confusion,
+					client.Experiment.Evaluate.Confusion)
 			}
 		}
-		if here := open(t, c); here.Engine.Evaluate.Confusion != (confusion != nobody) {
-			t.Errorf("%s: %v in one process", confusion, here.Engine.Evaluate.Confusion)
+		if here := open(t, c); here.Experiment.Evaluate.Confusion != (confusion != nobody) {
+			t.Errorf("%s: %v in one process", confusion, here.Experiment.Evaluate.Confusion)
 		}
 	}
 }
@@ -186,10 +182,7 @@ func TestOpenValidation(t *testing.T) {
 			}
 		}
 	}
-	b, err := OpenValidation(context.Background(), c, nil)
-	if err == nil {
-		err = b.Features(context.Background(), nil)
-	}
+	b, err := opened(OpenValidation(t.Context(), c, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,15 +190,13 @@ func TestOpenValidation(t *testing.T) {
 	if r.Validation != nil || len(r.Evaluation.PerClient) != 3 || r.EvaluationSets["folder"].Examples != 16 {
 		t.Errorf("%+v", r)
 	}
-	for _, e := range slices.Concat(b.Set.Train, b.Set.Val, b.Set.Test, b.evaluationSets[0].examples) {
+	d := b.Task.Data
+	for _, e := range slices.Concat(d.Set.Train, d.Set.Val, d.Set.Test, d.evaluationSets[0].examples) {
 		if strings.Contains(e.ID, "test/") {
 			t.Errorf("the experiment has %s", e.ID)
 		}
 	}
-	if b, err = Open(context.Background(), c, nil); err == nil {
-		err = b.Features(context.Background(), nil)
-	}
-	if err == nil {
+	if _, err = opened(Open(t.Context(), c, nil)); err == nil {
 		t.Error("Open reads no test image")
 	}
 	c.Data.Split = "pooled"

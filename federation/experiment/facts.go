@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
@@ -18,12 +17,12 @@ type Link struct {
 	Insecure bool // noise comes from the run's seed (--insecure-dp)
 }
 
-// factSource is an experiment without data, as its facts need it.
+// factSource is a protocol as its facts need it.
 type factSource struct {
-	*Built
-	Link
-	dp      uploads.DP
-	private bool
+	protocol *Protocol
+	link     Link
+	dp       uploads.DP
+	private  bool
 }
 
 // factTable lists every fact: the names that a requirement may have besides keys of the configuration.
@@ -31,22 +30,22 @@ var factTable = []struct {
 	name, help string
 	value      func(o factSource) any
 }{
-	{"method", "the method", func(o factSource) any { return o.Config.Method }},
-	{"with", "its wrappers, inner to outer", func(o factSource) any { return slices.Clone(o.Config.With) }},
+	{"method", "the method", func(o factSource) any { return o.protocol.Config.Method }},
+	{"with", "its wrappers, inner to outer", func(o factSource) any { return slices.Clone(o.protocol.Config.With) }},
 	{"rounds", "number of rounds",
-		func(o factSource) any { return o.Engine.Plan.Rounds }},
-	{"clients", "number of clients", func(o factSource) any { return o.Config.Partition.Clients }},
+		func(o factSource) any { return o.protocol.Experiment.Plan.Rounds }},
+	{"clients", "number of clients", func(o factSource) any { return o.protocol.Config.Partition.Clients }},
 	{"clients_per_round", "number of clients that train in a round, or on average", func(o factSource) any {
-		return o.sampling().Size
+		return o.protocol.sampling().Size
 	}},
 	{"sampling", "how the clients of a round are drawn: fixed or poisson",
-		func(o factSource) any { return o.Config.Sampling }},
+		func(o factSource) any { return o.protocol.Config.Sampling }},
 	{"shares_examples", "the server learns a client's number of training examples",
-		func(o factSource) any { return o.SharesExamples() }},
+		func(o factSource) any { return o.protocol.SharesExamples() }},
 	{"statistics", "statistics rounds: what clients compute for the server from their data before they train",
-		func(o factSource) any { return methods.StatisticNames(o.Method) }},
+		func(o factSource) any { return methods.StatisticNames(o.protocol.Experiment.Method) }},
 	{"extras", "what the server needs from a client beside the mean of parameters, in words", func(o factSource) any {
-		_, beside, err := methods.AveragedUploads(o.Method)
+		_, beside, err := methods.AveragedUploads(o.protocol.Experiment.Method)
 		switch {
 		case o.private: // or it would have been refused
 		case err != nil:
@@ -57,23 +56,23 @@ var factTable = []struct {
 		return nil
 	}},
 	{"tests", "rounds between tests; in each the server learns how well the client's own images are classified",
-		func(o factSource) any { return o.Config.Eval.Every }},
+		func(o factSource) any { return o.protocol.Config.Eval.Every }},
 	{"tests.confusion", "tests also send a confusion matrix, as counts", func(o factSource) any {
-		return o.Config.Eval.Confusion == everyone
+		return o.protocol.Config.Eval.Confusion == everyone
 	}},
 	{"tls", "messages are encrypted, and server and clients authenticate with certificates",
-		func(o factSource) any { return o.TLS }},
+		func(o factSource) any { return o.link.TLS }},
 	{"secure_aggregation", "the server learns only sums of uploads",
-		func(o factSource) any { return o.aggregation != nil }},
+		func(o factSource) any { return o.protocol.Aggregation != nil }},
 	{"secure_aggregation.threshold", "smallest share of its clients that a sum must hold", func(o factSource) any {
-		return ifOn(o.aggregation != nil, o.Config.SecureAggregation.Threshold)
+		return ifOn(o.protocol.Aggregation != nil, o.protocol.Config.SecureAggregation.Threshold)
 	}},
 	{"secure_aggregation.least", "smallest number of clients in any sum", func(o factSource) any {
-		return ifOn(o.aggregation != nil, o.leastInSum())
+		return ifOn(o.protocol.Aggregation != nil, o.leastInSum())
 	}},
 	{"secure_aggregation.bound", "how far a single client that lies can move a number of the mean, as the sum shows " +
 		"no more than that it is possible", func(o factSource) any {
-		return ifOn(o.aggregation != nil, o.Config.SecureAggregation.Clip)
+		return ifOn(o.protocol.Aggregation != nil, o.protocol.Config.SecureAggregation.Clip)
 	}},
 	{"dp", "differential privacy of clients", func(o factSource) any { return o.private }},
 	{"dp.where", "who clips and adds the noise: server or client", func(o factSource) any {
@@ -85,7 +84,7 @@ var factTable = []struct {
 	}},
 	{"dp.delta", "delta of the epsilons", func(o factSource) any { return ifOn(o.private, o.dp.Delta) }},
 	{"dp.secret", "noise comes from secrets of the side that adds it, not from the run's seed",
-		func(o factSource) any { return ifOn(o.private, !o.Insecure) }},
+		func(o factSource) any { return ifOn(o.private, !o.link.Insecure) }},
 	{"dp.epsilon", "epsilon after all rounds, against those who see the shared parameters but not who trained when",
 		func(o factSource) any {
 			sampled, _ := o.epsilons()
@@ -98,17 +97,17 @@ var factTable = []struct {
 	}},
 	{"dp.epsilon_local", "epsilon of a client that trains in every round, against those who see what it keeps; " +
 		"infinite where its steps are not limited", func(o factSource) any {
-		e, on := methods.EpsilonLocal(o.Method, o.Engine.Plan.Rounds)
-		if o.Insecure {
+		e, on := methods.EpsilonLocal(o.protocol.Experiment.Method, o.protocol.Experiment.Plan.Rounds)
+		if o.link.Insecure {
 			e = math.Inf(1)
 		}
 		return ifOn(on, e)
 	}},
 	{"dp.epsilon_server", "epsilon against the server; infinite with where: server", func(o factSource) any {
-		if !o.private || o.Insecure {
+		if !o.private || o.link.Insecure {
 			return ifOn(o.private, math.Inf(1))
 		}
-		return o.dp.Against(o.sampling(), o.Engine.Plan.Rounds, o.leastInSum())
+		return o.dp.Against(o.protocol.sampling(), o.protocol.Experiment.Plan.Rounds, o.leastInSum())
 	}},
 }
 
@@ -122,33 +121,33 @@ func ifOn(on bool, value any) any {
 
 // epsilons returns the epsilons that a client knows before the first round.
 func (o factSource) epsilons() (sampled, unsampled float64) {
-	if o.Insecure {
+	if o.link.Insecure {
 		return math.Inf(1), math.Inf(1)
 	}
-	return o.dp.Promised(o.sampling(), o.Engine.Plan.Rounds)
+	return o.dp.Promised(o.protocol.sampling(), o.protocol.Experiment.Plan.Rounds)
 }
 
 // leastInSum returns the least number of uploads in a sum that the server sees.
 func (o factSource) leastInSum() int {
-	if o.aggregation == nil {
+	if o.protocol.Aggregation == nil {
 		return 1
 	}
-	return o.aggregation.Guarantees().Least
+	return o.protocol.Aggregation.Guarantees().Least
 }
 
 // Facts returns the facts of a configuration across machines, without data. Every number in them is computed here, from
 // the configuration.
 func (c Config) Facts(l Link) (facts.Facts, error) {
 	c.Data.Config = sets.Defaults()
-	b := &Built{Config: c, Set: &data.Set{}}
 	if err := c.CheckWithoutData(); err != nil {
 		return nil, err
 	}
-	if err := b.define(); err != nil {
+	p, err := newProtocol(c, members{clients: c.Partition.Clients})
+	if err != nil {
 		return nil, err
 	}
-	o := factSource{Built: b, Link: l}
-	o.dp, o.private = methods.DPLayer(b.Method)
+	o := factSource{protocol: p, link: l}
+	o.dp, o.private = methods.DPLayer(p.Experiment.Method)
 	out := AllFacts()
 	for i, f := range factTable {
 		out[i].Value = f.value(o)

@@ -3,30 +3,27 @@ package experiment
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"image/color"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment/identity"
 )
 
 // configured returns the part of an identity that follows from a configuration alone.
-func configured(t *testing.T, c Config) Identity {
+func configured(t *testing.T, c Config) identity.Identity {
 	t.Helper()
-	id, err := (&Built{Config: c, Engine: &spec.Experiment{}}).ofConfig()
+	v, err := (&Protocol{Config: c, Experiment: &spec.Experiment{}}).values()
 	if err != nil {
 		t.Fatal(err)
 	}
-	id.hash()
-	return id
+	return identity.Of(c.Seed, v)
 }
 
 // allSectionsOn returns a configuration with every section on.
@@ -98,7 +95,7 @@ func TestEveryKeyIdentifies(t *testing.T) {
 		t.Fatalf("%d keys were changed and put back", len(seen))
 	}
 	for key := range unidentifying {
-		of := func(k string) bool { return within(k, []string{key}) }
+		of := func(k string) bool { return identity.Within(k, []string{key}) }
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), of) {
 			t.Errorf("unidentifying lists %s, which is no key", key)
 		}
@@ -113,10 +110,10 @@ func TestSpellingDoesNotIdentify(t *testing.T) {
 	if configured(t, a).Fingerprint != configured(t, b).Fingerprint {
 		t.Error("values of sections that are off count")
 	}
-	opened := func(options map[string]any) Identity {
+	opened := func(options map[string]any) identity.Identity {
 		c := smallConfig("promptfl")
 		c.With, c.Options = []string{"fedprox"}, options
-		return identityOf(t, open(t, c))
+		return identityOf(t, open(t, c).Task)
 	}
 	plain := opened(nil)
 	mu := json.Number(plain.Values["options.fedprox.mu"])
@@ -132,7 +129,7 @@ func TestSpellingDoesNotIdentify(t *testing.T) {
 	}
 }
 
-func identityOf(t *testing.T, b *Built) Identity {
+func identityOf(t *testing.T, b *Task) identity.Identity {
 	t.Helper()
 	id, err := b.Identity(context.Background(), nil)
 	if err != nil {
@@ -167,7 +164,7 @@ func TestIdentityOfContents(t *testing.T) {
 		}
 	}
 	fill(root, "", 0)
-	of := func(change func(*Config)) Identity {
+	of := func(change func(*Config)) identity.Identity {
 		c := smallConfig("promptfl")
 		c.Data.Set, c.Data.Root, c.Partition.Clients = "folder", root, 2
 		change(&c)
@@ -200,7 +197,7 @@ func TestIdentityOfContents(t *testing.T) {
 		"partition.kind": func(c *Config) { c.Partition.Kind = "dirichlet" },
 	} {
 		got := of(change)
-		named := func(d Difference) bool { return d.Key == key }
+		named := func(d identity.Difference) bool { return d.Key == key }
 		if got.Same(want) || !slices.ContainsFunc(want.Differences(got), named) {
 			t.Errorf("%s: %v", key, want.Differences(got))
 		}
@@ -208,98 +205,5 @@ func TestIdentityOfContents(t *testing.T) {
 		if (got.Evaluation != want.Evaluation) != tested {
 			t.Errorf("%s: another evaluation: %v, want %v", key, !tested, tested)
 		}
-	}
-}
-
-// A run resumes with more rounds, and with fewer than planned if no finished round is lost. Any other changed value is
-// refused with its key. Keys have their present names. A folder without an identity is refused.
-func TestContinue(t *testing.T) {
-	dir := t.TempDir()
-	c := allSectionsOn()
-	c.Train.Rounds = 5
-	was := configured(t, c)
-	now := func(change func(*Config)) error {
-		c := c
-		change(&c)
-		return configured(t, c).Continue(dir, 3)
-	}
-	if err := now(func(*Config) {}); err == nil || !strings.Contains(err.Error(), IdentityFile) {
-		t.Errorf("without a file: %v", err)
-	}
-	if err := was.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	for what, change := range map[string]func(*Config){
-		"":                func(*Config) {},
-		"more rounds":     func(c *Config) { c.Train.Rounds = 9 },
-		"as many as done": func(c *Config) { c.Train.Rounds = 3 },
-		"has 3 finished rounds, but train.rounds is 2": func(c *Config) { c.Train.Rounds = 2 },
-		"train.lr is 0.002 there, 5 now":               func(c *Config) { c.Train.LR = 5 },
-		"method is promptfl there, fedpgp now":         func(c *Config) { c.Method = "fedpgp" },
-		"holds seed 1, this is seed 2":                 func(c *Config) { c.Seed = 2 },
-	} {
-		err := now(change)
-		if allowed := !strings.Contains(what, "there") && !strings.Contains(what, "is"); allowed != (err == nil) ||
-			err != nil && !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	// The last round of a run is tested for any eval.every. A longer run would not have tested it.
-	c.Eval.Every = 2
-	if err := configured(t, c).Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	c.Train.Rounds = 7
-	const leave = "leave train.rounds at 5"
-	if err := configured(t, c).Continue(dir, 5); err == nil || !strings.Contains(err.Error(), leave) {
-		t.Errorf("after a test between: %v", err)
-	}
-	if err := configured(t, c).Continue(dir, 4); err != nil {
-		t.Errorf("before the last round: %v", err)
-	}
-	c.Train.Rounds = 3
-	if err := configured(t, c).Continue(dir, 3); err == nil || !strings.Contains(err.Error(), leave) {
-		t.Errorf("ended at a round without a test: %v", err)
-	}
-	c.Train.Rounds, c.Eval.Every = 5, 1
-	if err := was.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := configured(t, c).CheckSeeds(t.TempDir()); err != nil {
-		t.Errorf("beside nothing: %v", err)
-	}
-	other := c
-	other.Train.Rounds, other.Seed = 9, 7
-	const differ = "train.rounds is 5 there, 9 now"
-	if err := configured(t, other).CheckSeeds(dir); err == nil || !strings.Contains(err.Error(), differ) {
-		t.Errorf("beside other rounds: %v", err)
-	}
-	other.Train.Rounds = 5
-	if err := configured(t, other).CheckSeeds(dir); err != nil {
-		t.Errorf("beside another seed: %v", err)
-	}
-
-	old := was
-	old.Version++
-	if err := old.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := now(func(*Config) {}); err == nil || !strings.Contains(err.Error(), "version 2") {
-		t.Errorf("another version: %v", err)
-	}
-	if _, err := ReadIdentity(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder without one: %v", err)
-	}
-}
-
-// Runs on unknown data are never the same experiment.
-func TestUnknownIsNotTheSame(t *testing.T) {
-	id := configured(t, Defaults())
-	if !id.Same(id) {
-		t.Error("an identity differs from itself")
-	}
-	id.Unknown = []string{"data"}
-	if id.Same(id) || configured(t, Defaults()).Same(id) {
-		t.Error("unknown data is taken for the same data")
 	}
 }

@@ -20,7 +20,7 @@ func TestFourLayouts(t *testing.T) {
 	c.Partition.Clients, c.Participation, c.Train.Rounds = 4, 1, 3
 	b := open(t, c)
 	used := map[string]bool{}
-	for _, k := range b.Engine.Clients {
+	for _, k := range b.Experiment.Clients {
 		used[k.Backbone.Name()] = true
 	}
 	if len(used) != 4 {
@@ -31,7 +31,7 @@ func TestFourLayouts(t *testing.T) {
 	if len(last.Clients) != 4 || math.IsNaN(last.Loss) || !(last.Loss < r.Records[1].Loss) {
 		t.Errorf("%d clients, loss %g, in the first round %g", len(last.Clients), last.Loss, r.Records[1].Loss)
 	}
-	want := []int{3, b.Engine.Clients[0].Backbone.Task().Width}
+	want := []int{3, b.Experiment.Clients[0].Backbone.Task().Width}
 	if ctx := r.Prompts["shared/ctx"]; ctx == nil || !slices.Equal(ctx.Shape, want) {
 		t.Errorf("the prompt is %v, want %v", ctx, want)
 	}

@@ -22,63 +22,46 @@ type ClientPlace struct {
 	Client, Of int
 	// Partition gives the client its part of the configuration's data, as in a run in one process; otherwise all of the
 	// data is the client's own.
-	Partition bool
-	Domain    string   // of the client, for reports; of a partition's client, its own
-	Classes   []string // of the experiment, where they are known; the client's data may have fewer
+	Partition   bool
+	Domain      string   // of the client, for reports; of a partition's client, its own
+	Classes     []string // of the experiment, where they are known; the client's data may have fewer
+	SeededNoise bool     // both sides agreed to noise from the run's seed (--insecure-dp)
 }
 
+// alone reports whether the data of no other client are here.
+func (p ClientPlace) alone() bool { return p.Of > 0 && !p.Partition }
+
 // OpenClient is Open for one client of an experiment whose server is on another machine.
-func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Built, error) {
+func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Task, error) {
 	if err := errors.Join(c.InOneProcess(), c.noAttack()); err != nil {
 		return nil, err
 	}
-	if p.Partition {
-		b, err := Open(ctx, c, progress)
-		if err == nil && len(b.Parts) != p.Of {
-			err = fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
-				"that the server was started with", len(b.Parts), p.Of)
-		}
-		if err == nil {
-			b.acrossMachines()
-		}
-		return b, err
-	}
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	c.Backbones, c.Assign = c.assigned(p.Client + 1)[p.Client:], "cycle"
-	b := &Built{Config: c, of: p.Of}
-	if err := b.openOwn(ctx, p, progress); err != nil {
-		return nil, err
-	}
-	if err := b.define(); err != nil {
-		return nil, err
-	}
-	b.acrossMachines()
-	return b, b.openBackbones(ctx, progress)
+	return openTask(ctx, c, opening{role: remoteSide, place: p}, progress)
 }
 
 // openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.
-func (b *Built) openOwn(ctx context.Context, p ClientPlace, progress Progress) error {
-	whole, err := b.openSet(ctx, p.Classes, progress)
+func openOwn(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Data, error) {
+	c.Backbones, c.Assign = c.assigned(p.Client + 1)[p.Client:], "cycle"
+	d := &Data{config: c, of: p.Of}
+	whole, err := d.openSet(ctx, p.Classes, progress)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err = b.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
-		return err
+	if err = d.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
+		return nil, err
 	}
-	b.Parts[0].Domain = p.Domain
-	b.Config.Partition = partition.Defaults()
-	b.Config.Partition.Clients = p.Of
-	if err := b.openEvaluationSets(ctx, whole, progress); err != nil {
-		return err
+	d.Parts[0].Domain = p.Domain
+	d.config.Partition = partition.Defaults()
+	d.config.Partition.Clients = p.Of
+	if err := d.openEvaluationSets(ctx, whole, progress); err != nil {
+		return nil, err
 	}
-	b.describeData()
-	if b.Config.Data.LabelNoise.Enabled() {
-		b.Info.Notes = append(b.Info.Notes, "data.label_noise: it changes the labels of simulated clients only, not "+
+	d.describeData()
+	if d.config.Data.LabelNoise.Enabled() {
+		d.Info.Notes = append(d.Info.Notes, "data.label_noise: it changes the labels of simulated clients only, not "+
 			"those of this client; set data.label_noise.kind: none")
 	}
-	return nil
+	return d, nil
 }
 
 // relabel changes the labels of a set to those of an experiment, whose classes must include those of the set.
@@ -99,7 +82,7 @@ func relabel(s *data.Set, classes []string) error {
 	return nil
 }
 
-// Participant is the client of this machine, after Features.
+// Participant is the client of this machine.
 type Participant struct {
 	Client   *spec.Client
 	Task     method.ClientSpec
@@ -107,31 +90,30 @@ type Participant struct {
 	Tokens   string // digest of the text tokens of all classes
 }
 
-// Participant returns the client of a place, after Features.
-func (b *Built) Participant(p ClientPlace) (*Participant, error) {
-	i := b.index(p)
-	c := *b.Engine.Clients[i]
-	c.ID = p.Client
-	if err := engine.CheckClient(b.Engine, &c); err != nil {
+// Participant returns the client of a task of OpenClient.
+func (f *Federation) Participant() (*Participant, error) {
+	t := f.Task
+	c := *f.Experiment.Clients[t.own()]
+	c.ID = t.place.Client
+	if err := engine.CheckClient(f.Experiment, &c); err != nil {
 		return nil, err
 	}
-	if err := b.Engine.CheckEvaluationSets(); err != nil {
+	if err := f.Experiment.CheckEvaluationSets(); err != nil {
 		return nil, err
 	}
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	out := &Participant{Client: &c, Task: task, Backbone: b.Assigned[i].Digest()}
-	var err error
-	out.Tokens, err = tokens(b.Assigned[i], b.Engine.Classes, b.Engine.Template)
-	return out, err
+	b := t.Backbones.Assigned[t.own()]
+	words, err := tokens(b, f.Experiment.Classes, f.Experiment.Template)
+	return &Participant{Client: &c, Task: task, Backbone: b.Digest(), Tokens: words}, err
 }
 
-// Shares returns the parameters that a client of a place uploads in every round, and Keeps those that stay with it, by
-// the sizes of its backbone; it needs no features.
-func (b *Built) Shares(p ClientPlace) (shares, keeps []method.Param) {
-	i := b.index(p)
-	t := spec.TaskOf(Backbone{b.Assigned[i]}, p.Client, p.Of, len(b.Engine.Classes))
-	for _, x := range b.Method.Params(t) {
+// Shares returns the parameters that the client of OpenClient uploads in every round, and those that stay with it, by
+// the sizes of its backbone.
+func (t *Task) Shares() (shares, keeps []method.Param) {
+	b := Backbone{t.Backbones.Assigned[t.own()]}
+	task := spec.TaskOf(b, t.place.Client, t.place.Of, len(t.Experiment.Classes))
+	for _, x := range t.Experiment.Method.Params(task) {
 		if x.Owner == method.Shared {
 			shares = append(shares, x)
 		} else {
@@ -141,16 +123,15 @@ func (b *Built) Shares(p ClientPlace) (shares, keeps []method.Param) {
 	return shares, keeps
 }
 
-// Counts returns how many examples the client of a place trains and is tested on.
-func (b *Built) Counts(p ClientPlace) (train, test int) {
-	i := b.index(p)
-	return len(b.trainedOn(i)), len(b.Parts[i].Test)
+// Counts returns how many examples the client of OpenClient trains and is tested on.
+func (t *Task) Counts() (train, test int) {
+	return len(t.Data.trainedOn(t.own())), len(t.Data.Parts[t.own()].Test)
 }
 
-// index returns the index of a place's client among the clients on this machine.
-func (b *Built) index(p ClientPlace) int {
-	if p.Partition {
-		return p.Client
+// own returns the index of the client of OpenClient among the clients of the data.
+func (t *Task) own() int {
+	if t.place.Partition {
+		return t.place.Client
 	}
 	return 0
 }
@@ -197,20 +178,17 @@ func (c Clients) Known() []ClientInfo {
 	return slices.DeleteFunc(slices.Clone(c.Clients), func(k ClientInfo) bool { return k.New })
 }
 
-func (b *Built) Clients() Clients {
-	out := Clients{Classes: b.Set.Classes}
-	for i, p := range b.Parts {
-		p.Train = b.trainedOn(i)
-		train, val, test := p.Of(b.Set)
-		c := ClientInfo{Domain: p.Domain, Train: b.Set.Counts(train), Val: b.Set.Counts(val), Test: b.Set.Counts(test)}
-		if i < len(b.Assigned) {
-			c.Backbone = b.Assigned[i].Name
-		}
-		_, c.Noisy = b.labels(i)
-		if b.Engine != nil {
-			c.New = slices.Contains(b.Engine.Plan.New, i)
-			c.Attacker = b.Engine.Attack.IsAttacker(i)
-		}
+// Clients describes the clients of the task.
+func (t *Task) Clients() Clients {
+	set := t.Data.Set
+	out := Clients{Classes: set.Classes}
+	for i, p := range t.Data.Parts {
+		p.Train = t.Data.trainedOn(i)
+		train, val, test := p.Of(set)
+		c := ClientInfo{Backbone: t.Backbones.Assigned[i].Name, Domain: p.Domain, Train: set.Counts(train),
+			Val: set.Counts(val), Test: set.Counts(test), New: slices.Contains(t.Experiment.Plan.New, i),
+			Attacker: t.Experiment.Attack.IsAttacker(i)}
+		_, c.Noisy = t.Data.labels(i)
 		out.Clients = append(out.Clients, c)
 	}
 	return out

@@ -7,10 +7,8 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
-	"promptfed/runtime/ort"
 )
 
 // Prechecker refuses configurations that cannot run, before any of them reads an image: prompts that do not fit a
@@ -57,21 +55,19 @@ func precheck(c Config, set *data.Set, assigned []*bundle.Bundle) error {
 	if err != nil {
 		return err
 	}
-	e := &spec.Experiment{Method: stack.Method, Classes: set.Classes, Template: c.Data.Template,
-		Training: spec.Training{Batch: c.Train.Batch, Memory: c.Train.memory()}}
+	e := c.experiment(stack.Method, set.Classes)
 	if e.Template == autoTemplate {
 		e.Template = set.Template
 	}
-	if err := fits(e, assigned); err != nil {
+	if err := fits(e, assigned, ClientPlace{}); err != nil {
 		return err
 	}
-	kernels := c.Runtime.Session().WithProvider().Provider == ort.CPU
 	for i, f := range assigned {
 		if slices.Index(assigned, f) < i {
 			continue
 		}
-		if _, err := e.MemoryNote(Backbone{f}, kernels); err != nil {
-			return fmt.Errorf("backbone %s: %w", f.Name, err)
+		if _, err := memoryNote(e, f, c); err != nil {
+			return err
 		}
 	}
 	return nil

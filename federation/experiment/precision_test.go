@@ -16,8 +16,8 @@ func TestPrecision(t *testing.T) {
 	c.Data.Precision = data.Float
 	float := open(t, c)
 	defer float.Close()
-	if half.Engine.Fingerprint() == float.Engine.Fingerprint() ||
-		half.Engine.RunSpec().Mismatch(float.Engine.RunSpec()) == nil {
+	if half.Experiment.Fingerprint() == float.Experiment.Fingerprint() ||
+		half.Experiment.RunSpec().Mismatch(float.Experiment.RunSpec()) == nil {
 		t.Error("the fingerprint or the terms do not tell them apart")
 	}
 	a, b := finish(t, half), finish(t, float)

@@ -48,7 +48,8 @@ func TestSecureAggregation(t *testing.T) {
 	if plain.Records[0].BytesUp >= sum.Records[0].BytesUp || plain.Records[0].Loss == sum.Records[0].Loss {
 		t.Errorf("%+v and %+v", plain.Records[0], sum.Records[0])
 	}
-	if with, without := b.Engine.Fingerprint(), open(t, smallConfig("promptfl")).Engine.Fingerprint(); with == without {
+	bare := open(t, smallConfig("promptfl"))
+	if with, without := b.Experiment.Fingerprint(), bare.Experiment.Fingerprint(); with == without {
 		t.Error("the fingerprint does not tell of secure aggregation")
 	}
 	c.SecureAggregation.Threshold = 0.4
@@ -92,10 +93,10 @@ func TestSecureAggregation(t *testing.T) {
 func TestSharedOptimizerIsRefused(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Train.State = "shared"
-	if b := open(t, c); !b.Engine.Training.Shared {
+	if b := open(t, c); !b.Experiment.Training.Shared {
 		t.Error("train.optimizer_state does not reach the engine")
 	}
-	_, err := OpenServer(c)
+	_, err := OpenServer(c, false)
 	datatest.WantError(t, err, "train.optimizer_state", "one process")
 	private := c
 	private.With, private.Options = []string{"dp"}, map[string]any{"noise": 1.0}

@@ -34,21 +34,26 @@ var cache string // of features, one for all tests
 
 func TestMain(m *testing.M) { datatest.Main(m, &cache) }
 
-func open(t *testing.T, c Config) *Built {
+func open(t *testing.T, c Config) *Federation {
 	t.Helper()
-	b, err := Open(context.Background(), c, nil)
-	if err == nil {
-		err = b.Features(context.Background(), nil)
-	}
+	f, err := opened(Open(t.Context(), c, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return f
 }
 
-func finish(t *testing.T, b *Built) *engine.Result {
+// opened computes the features of a task.
+func opened(t *Task, err error) (*Federation, error) {
+	if err != nil {
+		return nil, err
+	}
+	return Federate(context.Background(), t, nil)
+}
+
+func finish(t *testing.T, b *Federation) *engine.Result {
 	t.Helper()
-	r, err := engine.Run(context.Background(), b.Engine, b.Settings())
+	r, err := engine.Run(context.Background(), b.Experiment, b.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +78,9 @@ func TestCentralised(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Train.Centralised = true
 	b := open(t, c)
-	if got := len(b.Clients().Clients[0].Train); got != 4 || len(b.trainedOn(0)) != 24 || len(b.trainedOn(1)) != 8 {
-		t.Errorf("client 0 trains on %d examples of %d classes, client 1 has %d", len(b.trainedOn(0)), got,
-			len(b.trainedOn(1)))
+	first, second := len(b.Task.Data.trainedOn(0)), len(b.Task.Data.trainedOn(1))
+	if got := len(b.Task.Clients().Clients[0].Train); got != 4 || first != 24 || second != 8 {
+		t.Errorf("client 0 trains on %d examples of %d classes, client 1 has %d", first, got, second)
 	}
 	all := finish(t, b)
 	for _, r := range all.Records {
@@ -108,13 +113,13 @@ func TestOtherSets(t *testing.T) {
 	c.Train.Rounds = 1
 	c.Eval.Sets = []string{"synthetic"}
 	b := open(t, c)
-	if len(b.Engine.EvaluationSets) != 1 || len(b.Engine.EvaluationSets[0].Classes) <= 4 {
-		t.Fatalf("%d evaluation sets, %d classes", len(b.Engine.EvaluationSets),
-			len(b.Engine.EvaluationSets[0].Classes))
+	if len(b.Experiment.EvaluationSets) != 1 || len(b.Experiment.EvaluationSets[0].Classes) <= 4 {
+		t.Fatalf("%d evaluation sets, %d classes", len(b.Experiment.EvaluationSets),
+			len(b.Experiment.EvaluationSets[0].Classes))
 	}
 	g := finish(t, b).Summary.EvaluationSets["synthetic"]
-	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Evaluation.Accuracy() <= 0 ||
-		g.Evaluation.Accuracy() != *g.Global {
+	want := 2 * 2 * len(b.Experiment.EvaluationSets[0].Classes)
+	if g.Examples != want || g.Evaluation.Accuracy() <= 0 || g.Evaluation.Accuracy() != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
 	c.Eval.Sets = []string{"atlantis"}
@@ -134,7 +139,7 @@ func TestTestOnlySet(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Train.Rounds, c.Eval.Sets, c.Eval.SetsRoot = 1, []string{"imagenet-r"}, root
 	b := open(t, c)
-	if e := b.Engine.EvaluationSets[0]; !slices.Equal(e.Classes, []string{"class 1", "class 3"}) ||
+	if e := b.Experiment.EvaluationSets[0]; !slices.Equal(e.Classes, []string{"class 1", "class 3"}) ||
 		e.Test["tiny-vit-b16"].Len() != 3 {
 		t.Errorf("%q, %d images", e.Classes, e.Test["tiny-vit-b16"].Len())
 	}
@@ -150,11 +155,10 @@ func TestBaseToNew(t *testing.T) {
 	c.Data.Generator.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
-	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.EvaluationSets) != 2 ||
-		b.Engine.EvaluationSets[0].Name != "base" || b.Engine.EvaluationSets[0].Classes != nil ||
-		!slices.Equal(b.Engine.EvaluationSets[1].Classes,
-			[]string{"house", "fish"}) {
-		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.EvaluationSets)
+	classes, other := b.Experiment.Classes, b.Experiment.EvaluationSets
+	if !slices.Equal(classes, []string{"circle", "square", "star"}) || len(other) != 2 || other[0].Name != "base" ||
+		other[0].Classes != nil || !slices.Equal(other[1].Classes, []string{"house", "fish"}) {
+		t.Fatalf("%v, %+v", classes, other)
 	}
 	s := finish(t, b).Summary
 	g, base := s.EvaluationSets["new"], s.EvaluationSets["base"]
@@ -181,8 +185,8 @@ func TestBaseToNew(t *testing.T) {
 	}
 	c.Method = "pfedprompt"
 	b = open(t, c)
-	if _, err := engine.Run(context.Background(), b.Engine, b.Settings()); err == nil || !strings.Contains(err.Error(),
-		"evaluation set new") {
+	_, err := engine.Run(context.Background(), b.Experiment, b.Settings())
+	if err == nil || !strings.Contains(err.Error(), "evaluation set new") {
 		t.Errorf("a method that classifies with its own examples was examined on other classes: %v", err)
 	}
 }
@@ -194,8 +198,8 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	c.Train.Rounds = 1
 	b := open(t, c)
 	r := finish(t, b)
-	if len(b.Parts) != 1 || b.Parts[0].Domain != "cartoon" || len(b.trainedOn(0)) != 12 {
-		t.Errorf("%+v", b.Parts)
+	if len(b.Task.Data.Parts) != 1 || b.Task.Data.Parts[0].Domain != "cartoon" || len(b.Task.Data.trainedOn(0)) != 12 {
+		t.Errorf("%+v", b.Task.Data.Parts)
 	}
 	if g := r.Summary.EvaluationSets["photo"]; g.Examples != 4*(3+2) {
 		t.Errorf("%+v", g)
@@ -217,9 +221,9 @@ func TestBrokenImagesOfEvaluationSets(t *testing.T) {
 	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}
 	b := open(t, c)
 	for i, want := range []int{1, 1, 2} { // ant alone, bee alone, then both classes
-		rows := b.Engine.EvaluationSets[i].Test["tiny-vit-b16"]
+		rows := b.Experiment.EvaluationSets[i].Test["tiny-vit-b16"]
 		if rows.Len() != want {
-			t.Errorf("evaluation set %s has %d images, want %d", b.Engine.EvaluationSets[i].Name, rows.Len(), want)
+			t.Errorf("evaluation set %s has %d images, want %d", b.Experiment.EvaluationSets[i].Name, rows.Len(), want)
 		}
 	}
 }

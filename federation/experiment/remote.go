@@ -18,19 +18,19 @@ import (
 	"promptfed/runtime/version"
 )
 
-// OpenServer is Open for a server whose clients are on other machines: it has no data, no backbone and no classes. The
-// caller fills in the engine's classes, template and evaluation sets after clients sent them.
-func OpenServer(c Config) (*Built, error) {
+// OpenServer returns the protocol of a server whose clients are on other machines: it has no data, no backbone, and no
+// classes before RunsAs.
+func OpenServer(c Config, seededNoise bool) (*Protocol, error) {
 	c.Data.Config = sets.Defaults() // it names no files
 	c.Eval.SetsRoot = ""
 	if err := errors.Join(c.CheckWithoutData(), c.noAttack()); err != nil {
 		return nil, err
 	}
-	b := &Built{Config: c, Set: &data.Set{}}
 	if c.Data.Template == autoTemplate {
-		b.Config.Data.Template = ""
+		c.Data.Template = ""
 	}
-	if err := b.define(); err != nil {
+	p, err := newProtocol(c, members{role: remoteSide, clients: c.Partition.Clients, seededNoise: seededNoise})
+	if err != nil {
 		return nil, err
 	}
 	if err := c.InOneProcess(); err != nil {
@@ -43,43 +43,32 @@ func OpenServer(c Config) (*Built, error) {
 	case c.Train.Centralised:
 		return nil, configtags.KeyErrorf("train.centralised", "clients on other machines keep their examples; use "+
 			"promptfed run")
-	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
+	case c.Synthetic.Set != "" || methods.NeedsSynthetic(p.Experiment.Method):
 		return nil, configtags.KeyErrorf("synthetic", "a server whose clients are on other machines has no images of "+
 			"its own; use promptfed run")
-	case b.Engine.Evaluate.BestVal:
+	case p.Experiment.Evaluate.BestVal:
 		return nil, configtags.KeyErrorf("eval.select", "best-val: clients on other machines keep what they learned "+
 			"last, not what they had in the best round; set it to last (train.patience stops near the best round)")
 	case c.Eval.Embeddings > 0:
 		return nil, configtags.KeyErrorf("eval.embeddings", "a server whose clients are on other machines has no "+
 			"images; set it to 0")
 	}
-	b.acrossMachines()
-	return b, nil
-}
-
-// SetRunSpec fills in what the clients of a server agreed on.
-func (b *Built) SetRunSpec(t spec.RunSpec) {
-	b.Set.Classes, b.Engine.Classes = t.Classes, t.Classes
-	b.Config.Data.Template, b.Engine.Template = t.Template, t.Template
-	b.Engine.EvaluationSets = nil
-	for _, name := range t.EvaluationSets {
-		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, spec.EvaluationSet{Name: name})
-	}
+	return p, nil
 }
 
 // OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the
 // others.
-func (b *Built) OwnBackbones() (own []spec.OwnBackbone, others []string) {
-	for i, name := range b.Config.Backbones {
-		if slices.Contains(b.Config.Backbones[:i], name) {
+func (c Config) OwnBackbones() (own []spec.OwnBackbone, others []string) {
+	for i, name := range c.Backbones {
+		if slices.Contains(c.Backbones[:i], name) {
 			continue
 		}
-		f, err := bundle.Find(name, b.Config.Runtime.Models)
+		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
 			others = append(others, bundle.ShortName(name))
 			continue
 		}
-		f.Sigmoid = b.Config.Train.Loss == sigmoidLoss
+		f.Sigmoid = c.Train.Loss == sigmoidLoss
 		o := spec.OwnBackbone{Dir: f.Dir, Task: Backbone{f}.Task(), Digest: f.Digest(),
 			Tokens: func(classes []string, template string) (string, error) { return tokens(f, classes, template) }}
 		o.Task.Backbone = f.Name
@@ -90,8 +79,7 @@ func (b *Built) OwnBackbones() (own []spec.OwnBackbone, others []string) {
 
 // Invitation returns a server's configuration for clients: without data, folders and machine. Of backbones it has only
 // the names.
-func (b *Built) Invitation() Config {
-	c := b.Config
+func (c Config) Invitation() Config {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot = d.Runtime, d.Synthetic, ""
 	if c.Data.Template == "" {
@@ -102,7 +90,7 @@ func (b *Built) Invitation() Config {
 }
 
 // CheckInvitation returns a configuration from another machine in which nothing names a file of this machine.
-func CheckInvitation(c Config) (Config, error) {
+func (c Config) CheckInvitation() (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
 	c.Data.Config, c.Eval.Embeddings, c.Attack = d.Data.Config, 0, d.Attack
@@ -123,8 +111,7 @@ func (c Config) namesNoFile() error {
 
 // Shared returns a run's configuration for its workers: the same experiment, without folders, machine and
 // settings of the run alone. Of backbones it has only the names.
-func (b *Built) Shared() Config {
-	c := b.Config
+func (c Config) Shared() Config {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
 	c.SimulatedTime = d.SimulatedTime
@@ -152,68 +139,68 @@ func (c Config) pathAmongBackbones() string {
 }
 
 // CheckShared returns a configuration of another machine's run in which nothing names a file of this machine.
-func CheckShared(c Config) (Config, error) {
+func (c Config) CheckShared() (Config, error) {
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the run names the backbone %s, which is a path; a worker accepts names only", name)
 	}
-	return (&Built{Config: c}).Shared(), c.namesNoFile()
+	return c.Shared(), c.namesNoFile()
 }
 
 // OpenWorker is Open for a machine that runs clients of a simulation on another machine. The server's own images and
 // secure aggregation stay on that machine.
-func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
+func OpenWorker(ctx context.Context, c Config, progress Progress) (*Task, error) {
 	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
-	b := &Built{Config: c}
-	return b, b.openRun(ctx, progress)
+	return openTask(ctx, c, opening{role: workerSide}, progress)
 }
 
-// Compatibility returns what workers must have in common with this experiment, after Features.
-func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
-	e := *b.Engine
-	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
+// Compatibility returns what workers must have in common with this experiment.
+func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, error) {
+	t, e := f.Task, *f.Experiment
+	c, d := t.Protocol.Config, t.Data
+	e.Options, e.Secure = t.Protocol.options+c.Train.lossTerm()+c.attackTerm(), ""
 	e.SimulatedTime = nil // the server's affair, as secure aggregation
 	out := spec.Compatibility{Program: version.String(), Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{}}
 	var err error
-	if out.Numerics, err = b.Numerics(); err != nil {
+	if out.Numerics, err = t.Runtime.Session().Fingerprint(); err != nil {
 		return out, err
 	}
-	for _, f := range b.Bundles {
-		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
+	for _, b := range t.Backbones.Distinct {
+		text, err := tokens(b, e.Classes, e.Template)
 		if err != nil {
 			return out, err
 		}
-		out.Digests["backbone "+f.Name] = f.Digest()
-		out.Digests["text tokens of "+f.Name] = text
+		out.Digests["backbone "+b.Name] = b.Digest()
+		out.Digests["text tokens of "+b.Name] = text
 	}
-	lists := map[string][]data.Example{"training data": b.trainList(), "test data": b.testList()}
-	if list := b.valList(); len(list) > 0 {
+	lists := map[string][]data.Example{"training data": d.trainList(), "test data": d.testList()}
+	if list := d.valList(); len(list) > 0 {
 		lists["validation data"] = list
 	}
-	for _, p := range b.evaluationSets {
-		if !p.other {
-			lists["evaluation set "+p.name] = p.examples
+	for _, s := range d.evaluationSets {
+		if !s.other {
+			lists["evaluation set "+s.name] = s.examples
 			continue
 		}
-		contents, err := b.contentsOf(ctx, p.examples, nil)
+		contents, err := d.contentsOf(ctx, s.examples, nil)
 		if err != nil {
-			return out, fmt.Errorf("evaluation set %s: %w", p.name, err)
+			return out, fmt.Errorf("evaluation set %s: %w", s.name, err)
 		}
-		out.Digests["evaluation set "+p.name] = inOrder(p.examples, contents)
+		out.Digests["evaluation set "+s.name] = inOrder(s.examples, contents)
 	}
 	for what, list := range lists {
 		contents := make([]data.ContentHash, len(list))
 		for i, e := range list {
-			contents[i] = b.contents[e.ID]
+			contents[i] = d.contents[e.ID]
 		}
 		out.Digests[what] = inOrder(list, contents)
 	}
 	h := sha256.New()
-	for i, p := range b.Parts {
-		fmt.Fprintln(h, i, p.Domain, b.trainedOn(i), p.Val, p.Test, b.Assigned[i].Name)
+	for i, p := range d.Parts {
+		fmt.Fprintln(h, i, p.Domain, d.trainedOn(i), p.Val, p.Test, t.Backbones.Assigned[i].Name)
 	}
-	for _, p := range b.evaluationSets {
-		fmt.Fprintf(h, "%q %q %q\n", p.name, p.classes, p.template)
+	for _, s := range d.evaluationSets {
+		fmt.Fprintf(h, "%q %q %q\n", s.name, s.classes, s.template)
 	}
 	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))
 	return out, nil
@@ -227,12 +214,4 @@ func inOrder(list []data.Example, contents []data.ContentHash) string {
 		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, contents[i])
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Client returns a client of the experiment by its number, after Features.
-func (b *Built) Client(id int) (*spec.Client, error) {
-	if id < 0 || id >= len(b.Engine.Clients) {
-		return nil, fmt.Errorf("client %d does not exist; there are %d clients", id, len(b.Engine.Clients))
-	}
-	return b.Engine.Clients[id], nil
 }

@@ -34,7 +34,7 @@ const (
 	shuffled   = "shuffled"
 )
 
-func (r Reproduce) check(d Data) error {
+func (r Reproduce) check(d DataSection) error {
 	err := configtags.Check("reproduce.", r)
 	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
 		return errors.Join(err, configtags.KeyErrorf("reproduce.labels", "misaligned is a defect of sets with lists "+

@@ -77,16 +77,17 @@ func TestReproduce(t *testing.T) {
 	c.Reproduce.Labels = misaligned
 	wrong := open(t, c)
 	right, total := 0, 0
-	for k := range plain.Parts {
-		was, _, _ := plain.Parts[k].Of(plain.Set)
-		is, _, _ := wrong.Parts[k].Of(wrong.Set)
-		if len(was) != len(is) || fmt.Sprint(plain.Set.Counts(was)) != fmt.Sprint(wrong.Set.Counts(is)) {
+	for k := range plain.Task.Data.Parts {
+		was, _, _ := plain.Task.Data.Parts[k].Of(plain.Task.Data.Set)
+		is, _, _ := wrong.Task.Data.Parts[k].Of(wrong.Task.Data.Set)
+		counts := func(f *Federation, list []data.Example) string { return fmt.Sprint(f.Task.Data.Set.Counts(list)) }
+		if len(was) != len(is) || counts(plain, was) != counts(wrong, is) {
 			t.Errorf("client %d has other numbers of labels", k)
 		}
 		for _, e := range is {
 			total++
-			if i := slices.IndexFunc(plain.Set.Train,
-				func(x data.Example) bool { return x.ID == e.ID }); plain.Set.Train[i].Label == e.Label {
+			if i := slices.IndexFunc(plain.Task.Data.Set.Train,
+				func(x data.Example) bool { return x.ID == e.ID }); plain.Task.Data.Set.Train[i].Label == e.Label {
 				right++
 			}
 		}
@@ -99,13 +100,13 @@ func TestReproduce(t *testing.T) {
 	if r := finish(t, wrong).Summary.Reproduces; !slices.Equal(r, []string{defect}) {
 		t.Errorf("the summary says %q", r)
 	}
-	if !slices.ContainsFunc(wrong.Set.Notes, func(n string) bool { return strings.Contains(n, defect) }) {
-		t.Errorf("the notes are %q", wrong.Set.Notes)
+	if !slices.ContainsFunc(wrong.Task.Data.Set.Notes, func(n string) bool { return strings.Contains(n, defect) }) {
+		t.Errorf("the notes are %q", wrong.Task.Data.Set.Notes)
 	}
-	if r := finish(t, plain).Summary.Reproduces; r != nil || len(plain.Set.Notes) > 0 {
-		t.Errorf("a plain run says %q, %q", r, plain.Set.Notes)
+	if r := finish(t, plain).Summary.Reproduces; r != nil || len(plain.Task.Data.Set.Notes) > 0 {
+		t.Errorf("a plain run says %q, %q", r, plain.Task.Data.Set.Notes)
 	}
-	if plain.Engine.Fingerprint() == wrong.Engine.Fingerprint() {
+	if plain.Experiment.Fingerprint() == wrong.Experiment.Fingerprint() {
 		t.Error("a run could be resumed with its labels misaligned")
 	}
 
@@ -114,13 +115,13 @@ func TestReproduce(t *testing.T) {
 	for seed := range uint64(4) {
 		c.Seed = seed
 		names := open(t, c)
-		orders[fmt.Sprint(names.Engine.Classes)] = true
-		sorted := slices.Sorted(slices.Values(names.Engine.Classes))
-		if want := slices.Sorted(slices.Values(plain.Engine.Classes)); !slices.Equal(sorted, want) {
-			t.Errorf("classes are %q", names.Engine.Classes)
+		orders[fmt.Sprint(names.Experiment.Classes)] = true
+		sorted := slices.Sorted(slices.Values(names.Experiment.Classes))
+		if want := slices.Sorted(slices.Values(plain.Experiment.Classes)); !slices.Equal(sorted, want) {
+			t.Errorf("classes are %q", names.Experiment.Classes)
 		}
-		for i, e := range names.Set.Train {
-			if e.Label != plain.Set.Train[i].Label {
+		for i, e := range names.Task.Data.Set.Train {
+			if e.Label != plain.Task.Data.Set.Train[i].Label {
 				t.Fatalf("image %s has another label", e.ID)
 			}
 		}
@@ -140,7 +141,7 @@ func TestReproduceIsChecked(t *testing.T) {
 	refuses(t, c, "reproduce.labels", "data.val_share")
 	c = smallConfig("promptfl")
 	c.Reproduce.ClassNames = shuffled
-	if _, err := OpenServer(c); err == nil || !strings.Contains(err.Error(), "reproduce") {
+	if _, err := OpenServer(c, false); err == nil || !strings.Contains(err.Error(), "reproduce") {
 		t.Errorf("a server of clients elsewhere: %v", err)
 	}
 	c.Reproduce, c.With = Defaults().Reproduce, []string{"fedprox"}

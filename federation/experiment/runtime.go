@@ -2,6 +2,9 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 
@@ -9,8 +12,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Runtime is the section runtime. Nothing in it changes a result beyond rounding; Built.Numerics holds what changes
-// rounding.
+// Runtime is the section runtime. Nothing in it changes a result beyond rounding; numerics.Fingerprint holds what
+// changes rounding.
 type Runtime struct {
 	Provider     string `config:"provider" in:"cpu|cuda|auto" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
 	Device       int    `config:"device" in:"0.." help:"number of the first CUDA device"`
@@ -109,4 +112,16 @@ func (r Runtime) Session() ort.Options {
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
 		IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
+}
+
+// FeatureCache returns the folder of the feature cache: that of runtime.cache, or one of the user's.
+func (r Runtime) FeatureCache() (string, error) {
+	if r.Cache != "" {
+		return r.Cache, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
+	}
+	return filepath.Join(user, "promptfed", "features"), nil
 }

@@ -81,20 +81,16 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 	c.Runtime.Provider, c.Runtime.MemoryLimit, c.Runtime.Devices = ort.Auto, 1<<30, 2
 	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
-	if err == nil {
-		err = b.ChooseProvider()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := b.Settings()
+	set, taken, configured := (&Federation{Task: b}).Settings(), b.Runtime.Provider, b.Protocol.Config.Runtime.Provider
 	session := set.Client.Session
-	if b.Config.Runtime.Provider != ort.Auto || session.Provider != b.Provider || !strings.HasPrefix(set.Provider,
-		b.Provider) {
-		t.Errorf("configuration %q, taken %q, session %q, summary %q", b.Config.Runtime.Provider, b.Provider,
-			set.Client.Session.Provider, set.Provider)
+	if configured != ort.Auto || session.Provider != taken || !strings.HasPrefix(set.Provider, taken) {
+		t.Errorf("configuration %q, taken %q, session %q, summary %q", configured, taken, session.Provider,
+			set.Provider)
 	}
-	if b.Provider == ort.CPU && (b.Fallback == nil || session.MemoryLimit != 0 || session.Devices != 1 ||
+	if taken == ort.CPU && (b.Fallback == nil || session.MemoryLimit != 0 || session.Devices != 1 ||
 		!strings.Contains(set.Provider, "provider cuda is not available")) {
 		t.Errorf("fallback %v, limit %d, %d devices, summary %q", b.Fallback, set.Client.Session.MemoryLimit,
 			set.Client.Session.Devices, set.Provider)

@@ -23,7 +23,7 @@ func TestSigLIP(t *testing.T) {
 		c.Backbones, c.Train.Loss, c.Train.Rounds, c.Data.Template = []string{dir}, loss, 3, "a {}"
 		c.Options = map[string]any{"tokens": 3}
 		b := open(t, c)
-		prints[b.Engine.Fingerprint()+b.Engine.RunSpec().String()] = true
+		prints[b.Experiment.Fingerprint()+b.Experiment.RunSpec().String()] = true
 		r := finish(t, b)
 		return r.Records[1].Loss, r.Records[len(r.Records)-1].Loss
 	}

@@ -42,8 +42,8 @@ func TestSyntheticSection(t *testing.T) {
 		t.Fatal("no synthetic images")
 	}
 	for _, e := range b.synthetic {
-		if b.Set.Classes[e.Label] != "square" {
-			t.Errorf("%s has label %d, %s", e.ID, e.Label, b.Set.Classes[e.Label])
+		if b.Data.Set.Classes[e.Label] != "square" {
+			t.Errorf("%s has label %d, %s", e.ID, e.Label, b.Data.Set.Classes[e.Label])
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestSyntheticClasses(t *testing.T) {
 		"test/x/1.png", "test/y/1.png", "test/z/1.png")
 	c.Data.ClassNames = map[string]string{"x": "A", "y": "a", "z": "hen house"}
 	c.Partition.Clients, c.Partition.Kind = 1, "iid"
-	own := func(class string) (*Built, error) {
+	own := func(class string) (*Task, error) {
 		c.Synthetic.Set, c.Synthetic.Root = "folder", datatest.Tree(t, "train/"+class+"/1.png", "test/"+class+"/1.png")
 		return Open(t.Context(), c, nil)
 	}

@@ -20,12 +20,12 @@ func TestTextsAreKept(t *testing.T) {
 		set := b.Settings()
 		set.Client.Texts = func(key [sha256.Size]byte, shape []int,
 			compute func() (*tensor.Tensor, error)) (*tensor.Tensor, error) {
-			return b.keptTexts(key, shape, func() (*tensor.Tensor, error) {
+			return b.Task.Runtime.keptTexts(key, shape, func() (*tensor.Tensor, error) {
 				computed++
 				return compute()
 			})
 		}
-		r, err := engine.Run(context.Background(), b.Engine, set)
+		r, err := engine.Run(context.Background(), b.Experiment, set)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,23 +16,24 @@ const layout = "a class is the sequence [sos, prompt, tokens], an sos of -1 bein
 	"[sos, ..., eot]; a sequence is read at its last position, the end of text, or as text.pool of the bundle says; " +
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
-// Trace returns the description of the run for trace.json; features must have been computed.
-func (b *Built) Trace(config any) (trace.Info, error) {
-	info := trace.Info{Config: config, Classes: b.Set.Classes, Layout: layout, Clients: trace.ClientInfos(b.Engine),
+// Trace returns the description of the run for trace.json.
+func (f *Federation) Trace(config any) (trace.Info, error) {
+	e := f.Experiment
+	info := trace.Info{Config: config, Classes: e.Classes, Layout: layout, Clients: trace.ClientInfos(e),
 		Words: tensor.Map{}}
-	for i, f := range b.Bundles {
-		tok, err := f.Tokenizer()
+	for i, b := range f.Task.Backbones.Distinct {
+		tok, err := b.Tokenizer()
 		if err != nil {
 			return info, err
 		}
-		t := trace.Bundle{Name: f.Name, Digest: f.Digest(), Folder: f.WeightsDir(), LogitScale: f.LogitScale,
-			LogitBias: f.LogitBias, Sigmoid: f.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(), Context: f.Text.Context,
-			Text: f.Text}
-		if t.Tokens, err = f.ClassTokens(b.Set.Classes); err != nil {
+		t := trace.Bundle{Name: b.Name, Digest: b.Digest(), Folder: b.WeightsDir(), LogitScale: b.LogitScale,
+			LogitBias: b.LogitBias, Sigmoid: b.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(), Context: b.Text.Context,
+			Text: b.Text}
+		if t.Tokens, err = b.ClassTokens(e.Classes); err != nil {
 			return info, err
 		}
 		whole := func(template string) (out [][]int, err error) {
-			for _, c := range b.Set.Classes {
+			for _, c := range e.Classes {
 				ids, err := tok.Encode(spec.Sentence(template, c))
 				if err != nil {
 					return nil, err
@@ -44,13 +45,13 @@ func (b *Built) Trace(config any) (trace.Info, error) {
 			}
 			return out, nil
 		}
-		if t.HandTokens, err = whole(b.Config.Data.Template); err != nil {
+		if t.HandTokens, err = whole(e.Template); err != nil {
 			return info, err
 		}
 		if t.NameTokens, err = whole("{}"); err != nil {
 			return info, err
 		}
-		for _, template := range b.Engine.Templates(b.Engine.Clients[0].Backbone) {
+		for _, template := range e.Templates(e.Clients[0].Backbone) {
 			if template == "{}" {
 				continue
 			}
@@ -68,7 +69,7 @@ func (b *Built) Trace(config any) (trace.Info, error) {
 			if t.Words[text], err = tok.Encode(text); err != nil {
 				return info, err
 			}
-			if info.Words[fmt.Sprint(i, "/", text)], err = f.Words(text); err != nil {
+			if info.Words[fmt.Sprint(i, "/", text)], err = b.Words(text); err != nil {
 				return info, err
 			}
 		}

@@ -27,7 +27,7 @@ func TestTraceHasTheWordsOfAnOffset(t *testing.T) {
 	if !slices.Equal(ids, []int{320, 1125, 539, 320}) {
 		t.Errorf("the ids of %q are %v", words, ids)
 	}
-	rows, err := b.Bundles[0].Embed(ids)
+	rows, err := b.Task.Backbones.Distinct[0].Embed(ids)
 	if err != nil {
 		t.Fatal(err)
 	}

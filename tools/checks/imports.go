@@ -67,6 +67,7 @@ var banned = []struct {
 	{"configs", true, []string{"github.com/nats-io"}},
 	{"federation/net", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 	{"federation/experiment/facts", true, []string{Module + "/federation/engine"}},
+	{"federation/experiment/identity", true, []string{Module + "/federation"}},
 	{"federation/net/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/net/listen", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/net/remote", true, []string{"github.com/nats-io"}},

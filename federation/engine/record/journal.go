@@ -111,4 +111,7 @@ const (
 	SummaryFile = "summary.json"
 	PromptsFile = "prompts.safetensors"
 	CheckFolder = "checkpoint"
+	// EmbeddingsFile holds by backbone B the features of some test images, B/image [N,D] with B/label [N], and those of
+	// the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are unit rows.
+	EmbeddingsFile = "embeddings.safetensors"
 )

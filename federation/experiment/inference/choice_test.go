@@ -42,7 +42,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 			if slices.Equal(last.Global.PerClient, last.Personal.PerClient) {
 				t.Fatalf("both evaluations gave %v: this is no test of what is exported", last.Global.PerClient)
 			}
-			for k, part := range b.Parts {
+			for k, part := range b.Data.Parts {
 				choices := map[Choice]float64{{Client: k}: last.Personal.PerClient[k],
 					{Client: k, Global: true}: last.Global.PerClient[k]}
 				if c.forEverybody {
@@ -54,10 +54,10 @@ func TestExportIsTheRunsTest(t *testing.T) {
 					if _, err := f.Export(t.Context(), PixelsUint8, path); err != nil {
 						t.Fatal(err)
 					}
-					file, got := predictionsOf(t, path, pick(b.Set.Test, part.Test))
+					file, got := predictionsOf(t, path, pick(b.Data.Set.Test, part.Test))
 					right := 0
 					for i, at := range part.Test {
-						if got[i].Ranked()[0] == b.Set.Test[at].Label {
+						if got[i].Ranked()[0] == b.Data.Set.Test[at].Label {
 							right++
 						}
 					}

@@ -8,36 +8,38 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
-// WriteEmbeddings writes experiment.EmbeddingsFile into the folder of a finished run; class features are those that the
+// WriteEmbeddings writes record.EmbeddingsFile into the folder of a finished run; class features are those that the
 // first client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
 // classes.
-func WriteEmbeddings(ctx context.Context, b *experiment.Built, dir string, progress experiment.Progress) error {
-	w := client.NewWorker(b.Engine, b.Settings().Client)
+func WriteEmbeddings(ctx context.Context, f *experiment.Federation, dir string, progress experiment.Progress) error {
+	e := f.Experiment
+	w := client.NewWorker(e, f.Settings().Client)
 	defer w.Close()
 	out := tensor.Map{}
-	for _, f := range b.Bundles {
-		rows, err := b.TestFeatures(ctx, f, progress)
+	for _, b := range f.Task.Backbones.Distinct {
+		rows, err := f.TestFeatures(ctx, b, progress)
 		if err != nil {
 			return err
 		}
-		some := rows.Pick(spread(rows.Class, len(b.Set.Classes), b.Config.Eval.Embeddings))
+		some := rows.Pick(spread(rows.Class, len(e.Classes), f.Task.Protocol.Config.Eval.Embeddings))
 		image, err := some.Views[0].Read(some.At)
 		if err != nil {
 			return err
 		}
-		out[f.Name+"/image"], out[f.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
-		i := slices.Index(b.Assigned, f)
+		out[b.Name+"/image"], out[b.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
+		i := slices.Index(f.Task.Backbones.Assigned, b)
 		if i < 0 {
 			continue
 		}
-		c := b.Engine.Clients[i]
-		untrained, err := engine.InitialParams(b.Engine, c)
+		c := e.Clients[i]
+		untrained, err := engine.InitialParams(e, c)
 		if err != nil {
 			return err
 		}
@@ -46,14 +48,14 @@ func WriteEmbeddings(ctx context.Context, b *experiment.Built, dir string, progr
 			return err
 		}
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := TextFeatures(w, ctx, c, len(b.Engine.Clients), prompts)
+			t, err := TextFeatures(w, ctx, c, len(e.Clients), prompts)
 			if err != nil {
 				return configtags.KeyErrorf("eval.embeddings", "%w; set it to 0 for this method", err)
 			}
-			out[f.Name+"/text/"+name] = t
+			out[b.Name+"/text/"+name] = t
 		}
 	}
-	return safetensors.WriteFile(filepath.Join(dir, experiment.EmbeddingsFile), out, nil)
+	return safetensors.WriteFile(filepath.Join(dir, record.EmbeddingsFile), out, nil)
 }
 
 // spread picks up to n examples, the same number of every class as far as there are any, the first ones of each;

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -22,23 +23,24 @@ func TestEmbeddings(t *testing.T) {
 		Domains: []string{"cartoon", "photo"}, Train: 3, Test: 2, Size: 32}
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
 	c.Runtime.Cache = t.TempDir()
-	b, err := experiment.Open(t.Context(), c, nil)
-	if err == nil {
-		err = b.Features(t.Context(), nil)
+	task, err := experiment.Open(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	b, err := experiment.Federate(t.Context(), task, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	set := b.Settings()
 	set.Dir = t.TempDir()
-	if _, err := engine.Run(t.Context(), b.Engine, set); err != nil {
+	if _, err := engine.Run(t.Context(), b.Experiment, set); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteEmbeddings(t.Context(), b, set.Dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := safetensors.ReadFile(filepath.Join(set.Dir, experiment.EmbeddingsFile))
+	m, _, err := safetensors.ReadFile(filepath.Join(set.Dir, record.EmbeddingsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,19 +61,20 @@ func trainedWith(t *testing.T, method string, change func(*experiment.Config), w
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	change(&c)
-	b, err := experiment.Open(context.Background(), c, nil)
-	if err == nil {
-		err = b.Features(context.Background(), nil)
+	task, err := experiment.Open(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	b, err := experiment.Federate(t.Context(), task, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := b.Settings()
 	set.Dir = t.TempDir()
-	if _, err := engine.Run(context.Background(), b.Engine, set); err != nil {
+	if _, err := engine.Run(context.Background(), b.Experiment, set); err != nil {
 		t.Fatal(err)
 	}
-	return b.Config, set.Dir
+	return b.Task.Protocol.Config, set.Dir
 }
 
 var cache string // of features, one for all tests

@@ -53,7 +53,7 @@ type Classifier struct {
 // DataSet names data: empty where it is not known.
 type DataSet struct {
 	Name   string
-	Digest string // experiment.Built.DataDigest
+	Digest string // experiment.Data.Digest
 }
 
 // Open reads one classifier of the run in dir; the caller closes it.
@@ -99,7 +99,7 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	}
 	e := &spec.Experiment{Method: evaluated{m, choice.view()}, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = client.NewWorker(e, (&experiment.Built{Config: c}).Settings().Client)
+	f.worker = client.NewWorker(e, c.Settings().Client)
 	return f, nil
 }
 
@@ -114,11 +114,11 @@ func (f *Classifier) Decode(r io.Reader) (image.Image, error) { return preproces
 // Predict classifies images. Features are computed in full precision, since those of the cache are rounded and exported
 // files do not use it.
 func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
-	b := &experiment.Built{Config: f.config}
-	if err := b.ChooseProvider(); err != nil {
+	c := f.config
+	if _, err := c.Runtime.ChooseProvider(); err != nil {
 		return nil, err
 	}
-	x, err := b.Extractor(nil)
+	x, err := c.Extractor(nil)
 	if err != nil {
 		return nil, err
 	}

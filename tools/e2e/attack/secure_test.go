@@ -43,7 +43,7 @@ runtime: {cache: DIR/cache, workers: 1}
 type lyingServer struct {
 	*server
 	hub    *remote.Server
-	built  *experiment.Built
+	run    *experiment.Protocol
 	guards map[int]message.Guard
 	victim *process
 	heard  proctest.Output // the log of the server
@@ -65,7 +65,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.built, err = experiment.OpenServer(conf); err != nil {
+	if s.run, err = experiment.OpenServer(conf, false); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&s.heard, nil))
@@ -75,9 +75,9 @@ func newLyingServer(t *testing.T) *lyingServer {
 		t.Fatal(err)
 	}
 	set := remote.Settings{Listen: s.address, ID: protocol.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
-		RunSpec: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
+		RunSpec: s.run.Experiment.RunSpec(), Method: s.run.Experiment.Method, Identity: who,
 		Masked: true, Log: log}
-	if set.Config, err = configs.YAML(s.built.Invitation()); err != nil {
+	if set.Config, err = configs.YAML(s.run.Config.Invitation()); err != nil {
 		t.Fatal(err)
 	}
 	if s.hub, err = remote.Open(set); err != nil {
@@ -94,9 +94,9 @@ func newLyingServer(t *testing.T) *lyingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.built.SetRunSpec(terms)
+	s.run = s.run.RunsAs(terms)
 	s.order = message.Instruction{Kind: message.Train, Total: 5, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
-	for _, p := range s.built.Method.Params(s.hub.Participants()[0].Task) {
+	for _, p := range s.run.Experiment.Method.Params(s.hub.Participants()[0].Task) {
 		if p.Owner == method.Shared {
 			s.order.Shared[p.Name] = method.Draw(1, 0, p.Name, p.Shape, p.Std)
 		}
@@ -124,7 +124,8 @@ func (s *lyingServer) honest(k int, with *tls.Config) {
 	dir := s.t.TempDir()
 	signs, err := who.Signatures(dir)
 	if err == nil {
-		s.guards[k], err = s.built.JoinSecure(k, secure.Side{Run: s.hub.Status().Run, Dir: dir, Who: signs})
+		s.guards[k], err = s.run.Aggregation.GuardAt(k, secure.Side{Run: s.hub.Status().Run, Dir: dir, Who: signs,
+			Agreed: s.run.Experiment.RunSpec().String()})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -166,8 +167,8 @@ func (s *lyingServer) Accept(int, []int) error { return nil }
 // round lets clients train in a new session, as a server does that forgot all earlier sessions.
 func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
 	s.t.Helper()
-	conf := s.built.Config.SecureAggregation
-	weighting, beside, err := methods.AveragedUploads(s.built.Method)
+	conf := s.run.Config.SecureAggregation
+	weighting, beside, err := methods.AveragedUploads(s.run.Experiment.Method)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := secure.Side{Run: s.hub.Status().Run, Agreed: s.built.Engine.RunSpec().String()}
+	p := secure.Side{Run: s.hub.Status().Run, Agreed: s.run.Experiment.RunSpec().String()}
 	if p.Who, err = s.hub.Signatures(); err != nil {
 		s.t.Fatal(err)
 	}

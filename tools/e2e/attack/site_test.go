@@ -145,9 +145,9 @@ type server struct {
 	address string // HOST:PORT
 	terms   spec.RunSpec
 	rounds  int
-	plain   bool              // without certificates
-	args    []string          // of the process
-	secure  *experiment.Built // of clients under secure aggregation; nil for none
+	plain   bool                 // without certificates
+	args    []string             // of the process
+	secure  *experiment.Protocol // of clients under secure aggregation; nil for none
 	guards  sync.Mutex
 	held    atomic.Int64 // clients of this process answer so many rounds; 0 for all
 }
@@ -204,20 +204,14 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := experiment.OpenServer(conf)
+	p, err := experiment.OpenServer(conf, slices.Contains(flags, "--insecure-dp"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(flags, "--insecure-dp") {
-		if err := b.InsecureDP(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.terms = b.Engine.RunSpec()
+	s.terms = p.Experiment.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	if conf.SecureAggregation.Enabled() {
-		b.SetRunSpec(s.terms)
-		s.secure = b
+		s.secure = p.RunsAs(s.terms)
 	}
 	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
@@ -476,7 +470,8 @@ func (s *server) join(ctx context.Context, p part) error {
 func (s *server) guardOf(client int, p secure.Side) (message.Guard, error) {
 	s.guards.Lock()
 	defer s.guards.Unlock()
-	return s.secure.JoinSecure(client, p)
+	p.Agreed = s.secure.Experiment.RunSpec().String()
+	return s.secure.Aggregation.GuardAt(client, p)
 }
 
 // joins starts clients, which must end successfully.

@@ -102,11 +102,11 @@ func (s *scale) start() *process {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	b, err := experiment.OpenServer(conf)
+	p, err := experiment.OpenServer(conf, false)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.terms = b.Engine.RunSpec()
+	s.terms = p.Experiment.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	s.proxy = newProxy(s.t, s.address, 1)
 	return s.serve()

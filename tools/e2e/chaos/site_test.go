@@ -242,26 +242,24 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		s.t.Fatal(err)
 	}
 	ctx := context.Background()
-	b, err := experiment.Open(ctx, conf, nil)
+	task, err := experiment.Open(ctx, conf, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer b.Close()
-	if err := b.ChooseProvider(); err != nil {
+	f, err := experiment.Federate(ctx, task, nil)
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := b.Features(ctx, nil); err != nil {
-		s.t.Fatal(err)
-	}
+	defer f.Close()
 	counted := map[[2]int]bool{}
 	for _, r := range records {
 		for _, k := range r.Clients {
 			counted[[2]int{r.Round, k}] = true
 		}
 	}
-	set := b.Settings()
+	set := f.Settings()
 	set.Wrap = methodtest.LoseReplies(func(round, client int) bool { return !counted[[2]int{round, client}] })
-	r, err := engine.Run(ctx, b.Engine, set)
+	r, err := engine.Run(ctx, f.Experiment, set)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -120,7 +121,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	save(t, dir, record.RoundsFile, text)
 	save(t, dir, runfolder.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
-	id := experiment.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
+	id := identity.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
 	if err := id.Write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	side := &tensor.Tensor{Shape: []int{2, 3}, Data: []float32{1, 0, 0, 0, 1, 0}}
 	features := tensor.Map{"small/image": image, "small/label": {Shape: []int{4}, Ints: []int64{0, 0, 1, 1}},
 		"small/text/start": side, "small/text/end": side}
-	for name, m := range map[string]tensor.Map{record.PromptsFile: prompts, experiment.EmbeddingsFile: features} {
+	for name, m := range map[string]tensor.Map{record.PromptsFile: prompts, record.EmbeddingsFile: features} {
 		if err := safetensors.WriteFile(filepath.Join(dir, name), m, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		return err
 	}
 	rec := trace.NewRecorder()
-	set := p.Settings()
+	set := p.source.Settings()
 	set.Client.Tracer = rec
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	if err != nil {
 		return nil, err
 	}
-	w := client.NewWorker(e, p.Settings().Client)
+	w := client.NewWorker(e, p.source.Settings().Client)
 	defer w.Close()
 	task := w.Task(e.Clients[0], 1)
 	v := &victim{classes: len(e.Classes), dim: task.Dim}

@@ -28,7 +28,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer p.source.Close()
 	if err := p.membership(ctx); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ const clients = 10
 
 // probe is a pool of images with a frozen backbone.
 type probe struct {
-	*experiment.Built
+	source  *experiment.Federation
 	pool    *spec.Features
 	victims map[uint64]*victim // by seed, which determines the server's first prompt
 }
@@ -55,18 +55,19 @@ func open(ctx context.Context, perClass int) (*probe, error) {
 	c.Data.Generator = sets.Generator{Classes: classes, Domains: []string{"neon"}, Train: perClass, Test: 2,
 		Difficulty: 0.35}
 	c.Partition.Clients = 1
-	b, err := experiment.Open(ctx, c, nil)
-	if err == nil {
-		err = b.Features(ctx, nil)
-	}
+	t, err := experiment.Open(ctx, c, nil)
 	if err != nil {
 		return nil, err
 	}
-	pool, ok := b.Engine.Clients[0].Train.(*spec.Features)
-	if !ok {
-		return nil, fmt.Errorf("the training data are %T", b.Engine.Clients[0].Train)
+	f, err := experiment.Federate(ctx, t, nil)
+	if err != nil {
+		return nil, err
 	}
-	return &probe{b, pool, map[uint64]*victim{}}, nil
+	pool, ok := f.Experiment.Clients[0].Train.(*spec.Features)
+	if !ok {
+		return nil, fmt.Errorf("the training data are %T", f.Experiment.Clients[0].Train)
+	}
+	return &probe{f, pool, map[uint64]*victim{}}, nil
 }
 
 // protection is the defence between a client and the server.
@@ -103,10 +104,11 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Trai
 	if err != nil {
 		return nil, err
 	}
-	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.Engine.Classes,
-		Template: p.Engine.Template, Training: t, Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
+	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.source.Experiment.Classes,
+		Template: p.source.Experiment.Template, Training: t,
+		Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
 	for i, rows := range train {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.Engine.Clients[0].Backbone,
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.source.Experiment.Clients[0].Backbone,
 			Train: p.pool.Pick(rows), Test: p.pool.Pick(rows)})
 	}
 	return e, nil
@@ -127,12 +129,12 @@ func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
 	}
 	dealt = make([][]int, clients)
 	for k := range dealt {
-		for _, c := range r.Perm(len(p.Engine.Classes))[:classes] {
+		for _, c := range r.Perm(len(p.source.Experiment.Classes))[:classes] {
 			y := int64(c)
 			dealt[k], of[y] = append(dealt[k], of[y][:n]...), of[y][n:]
 		}
 	}
-	for c := range p.Engine.Classes {
+	for c := range p.source.Experiment.Classes {
 		left = append(left, of[int64(c)]...)
 	}
 	return dealt, left

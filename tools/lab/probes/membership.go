@@ -27,7 +27,7 @@ var seeds = []uint64{1, 2, 3}
 func (p *probe) membership(ctx context.Context) error {
 	const rounds = 10
 	fmt.Printf("Membership: area under the ROC curve, 0.5 is chance; %d clients with 2 images of each of %d "+
-		"classes.\n\n", clients, len(p.Engine.Classes))
+		"classes.\n\n", clients, len(p.source.Experiment.Classes))
 	fmt.Printf("| protection | round 1 | round %d |\n|:--- | ---:| ---:|\n", rounds)
 	for _, s := range protections {
 		var first, last []float64
@@ -51,18 +51,18 @@ func meanStd(v []float64) string {
 
 // members runs a federation and returns the areas in its first and last round, means over clients.
 func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds int) (area [2]float64, err error) {
-	dealt, left := p.deal(seed, len(p.Engine.Classes), 2)
+	dealt, left := p.deal(seed, len(p.source.Experiment.Classes), 2)
 	e, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
 	if err != nil {
 		return area, err
 	}
 	rec := trace.NewRecorder()
-	set := p.Settings()
+	set := p.source.Settings()
 	set.Client.Tracer = rec
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return area, err
 	}
-	w := client.NewWorker(e, p.Settings().Client)
+	w := client.NewWorker(e, p.source.Settings().Client)
 	defer w.Close()
 	others := p.pool.Pick(left)
 	for at, round := range []int{0, rounds - 1} {

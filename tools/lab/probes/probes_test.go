@@ -32,7 +32,7 @@ func TestInversion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	defer p.source.Close()
 	var one, mean found
 	if err := p.invert(t.Context(), protections[0], 1, 1, &one); err != nil {
 		t.Fatal(err)

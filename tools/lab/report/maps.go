@@ -140,7 +140,7 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 		f.Panel = ""
 	}
 	for _, r := range v.mapped(f) {
-		t, info, err := r.tensors(experiment.EmbeddingsFile)
+		t, info, err := r.tensors(record.EmbeddingsFile)
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
 				len(label.Ints) != image.Shape[0] {
 				return nil, fmt.Errorf("%s: %s has no labels or texts beside it",
-					filepath.Join(r.run.Dir, experiment.EmbeddingsFile), name)
+					filepath.Join(r.run.Dir, record.EmbeddingsFile), name)
 			}
 			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start),
 				After: matrix(end)}

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -128,13 +129,13 @@ func folderOf(g *Group) string {
 // train.lr=0.1"; empty if unknown.
 func differing(groups []*Group) []string {
 	out := make([]string, len(groups))
-	var known []*experiment.Identity
+	var known []*identity.Identity
 	for _, g := range groups {
 		if id := g.identity(); id != nil {
 			known = append(known, id)
 		}
 	}
-	keys := experiment.CommonKeys(experiment.DifferingKeys(known), known)
+	keys := identity.CommonKeys(identity.DifferingKeys(known), known)
 	if slices.Contains(keys, "method") || slices.Contains(keys, "with") { // different methods have different options
 		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "options.") })
 	}
@@ -167,7 +168,7 @@ func rankOfKey(key string) int {
 }
 
 // identity returns the identity of the group's runs; nil if unknown.
-func (g *Group) identity() *experiment.Identity {
+func (g *Group) identity() *identity.Identity {
 	for _, r := range g.Runs {
 		if r.Identity != nil {
 			return r.Identity
@@ -225,7 +226,7 @@ func (p *planned) group(roots []string) (apart []*Run) {
 func (p *planned) separate(g *Group) (apart []*Run) {
 	count := map[string]int{}
 	most := ""
-	var kept *experiment.Identity // of the majority
+	var kept *identity.Identity // of the majority
 	for _, r := range g.Runs {
 		if r.Identity == nil && r.State != Done && r.State != Unfinished {
 			continue // none of these runs is averaged
@@ -243,7 +244,7 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 		apart = append(apart, r)
 		why := "one of the two does not say which experiment it is"
 		if kept != nil && r.Identity != nil {
-			why = strings.Join(experiment.DifferingKeys([]*experiment.Identity{kept, r.Identity}), ", ") + " differ"
+			why = strings.Join(identity.DifferingKeys([]*identity.Identity{kept, r.Identity}), ", ") + " differ"
 		}
 		p.notes = append(p.notes, fmt.Sprintf("%s is another experiment than the other seeds of its cell (%s): it is "+
 			"shown on its own", r.Dir, why))
@@ -293,7 +294,7 @@ func unidentified(groups []*Group) []string {
 	}
 	return []string{fmt.Sprintf("%s without %s, such as %s: each stands alone, since nothing says whether they are "+
 		"seeds of one experiment; run them again to have them averaged", experiment.CountInWords(len(dirs), "run"),
-		experiment.IdentityFile, slices.Min(dirs))}
+		identity.File, slices.Min(dirs))}
 }
 
 // ReproducedDefects returns a sentence for captions about known defects of published code that finished runs reproduced

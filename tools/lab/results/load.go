@@ -11,13 +11,13 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/tools/promptfed/runfolder"
 )
 
 // Load reads all runs in and below some folders. A folder with a config.yaml, and an experiment.json or a rounds.jsonl,
 // is a run. Its labels come from the nearest sweep.json at or above it, or from its name if there is none. Exactly the
-// runs of one experiment (experiment.Identity) form a group, in any folders. Missing or failed cells of a sweep are
+// runs of one experiment (identity.Identity) form a group, in any folders. Missing or failed cells of a sweep are
 // groups too. Unreadable content becomes a note. Finding no run is an error.
 func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs) }
 
@@ -53,7 +53,7 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 	out.Notes = append(oncePerWarning(append(out.Notes, loose.notes...)), unidentified(out.Groups)...)
 	if len(out.Groups) == 0 {
 		return nil, fmt.Errorf("%w in %s: a run folder has %s, and %s or %s", ErrNoRuns, strings.Join(dirs, ", "),
-			runfolder.ConfigFile, experiment.IdentityFile, record.RoundsFile)
+			runfolder.ConfigFile, identity.File, record.RoundsFile)
 	}
 	return out, nil
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"promptfed/federation/experiment/identity"
 	"slices"
 	"strings"
 	"testing"
-
-	"promptfed/federation/experiment"
 )
 
 // put writes files below a folder: name, text, name, text.
@@ -55,7 +54,7 @@ func finished(t *testing.T, dir, name, method string, seed int, accuracies ...[2
 // identify writes the experiment's identity of a run folder, with the given keys and values.
 func identify(t *testing.T, dir string, seed int, values ...string) {
 	t.Helper()
-	id := experiment.Identity{Version: 1, Seed: uint64(seed), Values: map[string]string{"numerics": "1"}}
+	id := identity.Identity{Version: 1, Seed: uint64(seed), Values: map[string]string{"numerics": "1"}}
 	for i := 0; i < len(values); i += 2 {
 		id.Values[values[i]] = values[i+1]
 	}

@@ -12,7 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 )
 
 // Results is the content of some folders.
@@ -67,14 +67,14 @@ type Run struct {
 	Method    string // with its wrappers, joined by " + "
 	Seed      uint64
 	State     State
-	Reason    string               // reason of a state other than done, one line
-	Config    string               // content of config.yaml
-	Identity  *experiment.Identity // identity of its experiment; nil if unknown
-	Execution map[string]string    // circumstances of the execution by kind: commit, provider and so on
-	Planned   int                  // rounds in the configuration; 0 if unknown
-	EvalLast  int                  // eval.last of the configuration; 0 if unknown
-	BestVal   bool                 // eval.select of the configuration is best-val
-	Target    float64              // eval.target of the configuration, in percent; 0 for none
+	Reason    string             // reason of a state other than done, one line
+	Config    string             // content of config.yaml
+	Identity  *identity.Identity // identity of its experiment; nil if unknown
+	Execution map[string]string  // circumstances of the execution by kind: commit, provider and so on
+	Planned   int                // rounds in the configuration; 0 if unknown
+	EvalLast  int                // eval.last of the configuration; 0 if unknown
+	BestVal   bool               // eval.select of the configuration is best-val
+	Target    float64            // eval.target of the configuration, in percent; 0 for none
 	Rounds    []Round
 	Summary   record.Summary // of a finished run
 	View      string         // headline evaluation of Rounds; empty if unknown

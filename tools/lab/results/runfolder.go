@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -37,7 +37,7 @@ type written struct {
 // joins a server's run has neither rounds nor an identity and is not a run.
 func isRun(dir string) bool {
 	return isFile(dir, runfolder.ConfigFile) &&
-		(isFile(dir, experiment.IdentityFile) || isFile(dir, record.RoundsFile))
+		(isFile(dir, identity.File) || isFile(dir, record.RoundsFile))
 }
 
 func isFile(dir, name string) bool {
@@ -62,7 +62,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	}
 
 	note(named(runfolder.ConfigFile, run.readConfig()))
-	note(named(experiment.IdentityFile, run.readIdentity()))
+	note(named(identity.File, run.readIdentity()))
 	var err error
 	run.Execution, err = readExecution(dir)
 	note(err)
@@ -149,7 +149,7 @@ func (r *Run) readConfig() error {
 // readIdentity reads the identity of the run's experiment. A run without it is compared with nothing.
 func (r *Run) readIdentity() error {
 	r.TestData = r.Dir
-	id, err := experiment.ReadIdentity(r.Dir)
+	id, err := identity.Read(r.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

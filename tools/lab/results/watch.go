@@ -10,7 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -43,7 +43,7 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 }
 
 // watched are the files of a run folder that affect its results.
-var watched = []string{runfolder.ConfigFile, experiment.IdentityFile, runfolder.ProvenanceFile, record.RoundsFile,
+var watched = []string{runfolder.ConfigFile, identity.File, runfolder.ProvenanceFile, record.RoundsFile,
 	record.SummaryFile, runfolder.ErrorFile, TagsFile, runfolder.ClientsFile, record.ConfusionFile}
 
 func stampRun(h hash.Hash64, dir string) {

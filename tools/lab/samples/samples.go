@@ -120,9 +120,9 @@ func testImages(ctx context.Context, dir string, conf experiment.Config, client 
 	if err != nil {
 		return nil, nil, fmt.Errorf("the images of this run cannot be read here: %w", err)
 	}
-	if p.Data.Digest != b.DataDigest {
+	if p.Data.Digest != b.Digest {
 		return nil, nil, fmt.Errorf("the images of this run are no longer here: %s has others (digest %.12s, the "+
-			"run's is %.12s)", cmp.Or(conf.Data.Root, conf.Data.Set), b.DataDigest, p.Data.Digest)
+			"run's is %.12s)", cmp.Or(conf.Data.Root, conf.Data.Set), b.Digest, p.Data.Digest)
 	}
 	if client < 0 || client >= len(b.Parts) {
 		return nil, nil, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", client, len(b.Parts)-1)

@@ -68,31 +68,28 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 }
 
 // Prepare opens an experiment and computes its features.
-func Prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
-	b, err := Open(ctx, conf, m)
+func Prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Federation, error) {
+	t, err := Open(ctx, conf, m)
 	if err != nil {
 		return nil, err
 	}
-	return b, ComputeFeatures(ctx, b, m)
+	return Federate(ctx, t, m)
 }
 
-// Open opens an experiment: its data, backbones and provider.
-func Open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
-	b, err := experiment.Open(ctx, conf, m.Work)
+// Open opens the task of an experiment.
+func Open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Task, error) {
+	t, err := experiment.Open(ctx, conf, m.Work)
 	if err != nil {
 		return nil, AsUsage(err)
 	}
-	if err := b.ChooseProvider(); err != nil {
-		return nil, err
-	}
-	m.Opened(b)
-	return b, nil
+	m.Opened(t)
+	return t, nil
 }
 
-// ComputeFeatures computes the features of an opened experiment.
-func ComputeFeatures(ctx context.Context, b *experiment.Built, m progress.Monitor) error {
-	defer m.Features(b)()
-	return b.Features(ctx, m.Work)
+// Federate computes the features of a task.
+func Federate(ctx context.Context, t *experiment.Task, m progress.Monitor) (*experiment.Federation, error) {
+	defer m.Features(t)()
+	return experiment.Federate(ctx, t, m.Work)
 }
 
 // OnlyRuntime refuses changes of keys that are not below runtime.

@@ -48,11 +48,11 @@ func IsUsage(err error) bool {
 	return errors.As(err, new(usageError)) || errors.As(err, new(runfolder.Occupied))
 }
 
-// AsUsage marks an error of a configuration as wrong usage. Errors of files, downloads and cancelled contexts stay as
-// they are.
+// AsUsage marks an error of a configuration as wrong usage. Errors of files, of this machine and of cancelled contexts
+// stay as they are.
 func AsUsage(err error) error {
 	var p *fs.PathError
-	if errors.As(err, &p) || errors.As(err, new(experiment.FetchError)) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &p) || errors.As(err, new(experiment.MachineError)) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return Usage(err)

@@ -28,7 +28,7 @@ type Machines struct {
 // Cluster is a connection to a NATS server on which runs find workers.
 type Cluster interface {
 	// Spread lets workers train and test the clients of an experiment; done ends their queue.
-	Spread(ctx context.Context, b *experiment.Built, set *engine.Settings) (done func(), err error)
+	Spread(ctx context.Context, f *experiment.Federation, set *engine.Settings) (done func(), err error)
 	// Close closes the connection and stops a server of this process.
 	Close()
 }

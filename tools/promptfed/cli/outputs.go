@@ -22,7 +22,7 @@ type Outputs struct {
 	CheckTrackers func(names []string) error
 	// OpenTrackers begins to send a run in the folder dir to the named trackers and to those of its configuration. If a
 	// tracker fails, the run continues without it, and warn gets a line about it.
-	OpenTrackers func(names []string, dir string, b *experiment.Built, warn func(string)) (Tracker, error)
+	OpenTrackers func(names []string, dir string, t *experiment.Task, warn func(string)) (Tracker, error)
 }
 
 // Tracker receives the rounds of a run. Close receives the error with which the run ended.

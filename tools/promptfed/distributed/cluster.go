@@ -89,15 +89,16 @@ func (c *cluster) embed(f cli.ClusterFlags, address string) error {
 
 func (c *cluster) Close() { c.stop() }
 
-func (c *cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.Settings) (done func(), err error) {
-	if err := b.Config.InOneProcess(); err != nil {
+func (c *cluster) Spread(ctx context.Context, f *experiment.Federation, set *engine.Settings) (done func(), err error) {
+	conf := f.Task.Protocol.Config
+	if err := conf.InOneProcess(); err != nil {
 		return nil, cli.Usage(err)
 	}
-	text, err := configs.YAML(b.Shared())
+	text, err := configs.YAML(conf.Shared())
 	if err != nil {
 		return nil, err
 	}
-	compatibility, err := b.Compatibility(ctx)
+	compatibility, err := f.Compatibility(ctx)
 	if err != nil {
 		return nil, err
 	}

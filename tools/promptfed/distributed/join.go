@@ -179,58 +179,62 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	d := progress.New(conf)
 	defer d.Close()
 	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
-		Classes: inv.Classes}
-	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
+		Classes: inv.Classes, SeededNoise: f.insecureDP && inv.InsecureDP}
+	t, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
 		return nil, nil, cli.AsUsage(err)
 	}
-	release := func() { b.Close() }
+	private := t.Protocol.Private()
+	if err := f.checkNoise(private, inv, log); err != nil {
+		return nil, nil, err
+	}
+	terms, own := f.terms(t, facts, inv)
+	if err := f.consent().take(ctx, terms, own); err != nil {
+		return nil, nil, err
+	}
+	d.Opened(t)
+	x, err := cli.Federate(ctx, t, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	release := func() { x.Close() }
 	defer func() {
 		if err != nil {
 			release()
 		}
 	}()
-	if err := f.checkNoise(b, inv, log); err != nil {
-		return nil, nil, err
-	}
-	terms, own := f.terms(b, place, facts, inv)
-	if err := f.consent().take(ctx, terms, own); err != nil {
-		return nil, nil, err
-	}
-	if err := computeFeatures(ctx, b, d); err != nil {
-		return nil, nil, err
-	}
-	p, err := b.Participant(place)
+	p, err := x.Participant()
 	if err != nil {
 		return nil, nil, err
 	}
-	computed, err := b.Numerics()
+	computed, err := t.Runtime.Session().Fingerprint()
 	if err != nil {
 		return nil, nil, err
 	}
-	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
+	request := protocol.JoinRequest{RunSpec: x.Experiment.RunSpec(), Participant: message.Participant{Task: p.Task,
 		Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens, Numerics: computed.Digest()}
-	if b.SharesExamples() {
+	if t.Protocol.SharesExamples() {
 		request.Examples = p.Client.Train.Len()
 	}
-	printSummary, err := f.joinSecure(b, conf, inv)
+	guard, printSummary, err := f.joinSecure(x, conf, inv)
 	if err != nil {
 		return nil, nil, err
 	}
-	set := b.Settings()
-	if b.Private() && !f.insecureDP {
+	set := x.Settings().Client
+	set.Guard = guard
+	if private && !f.insecureDP {
 		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run)
 		if err != nil {
 			return nil, nil, err
 		}
-		set.Client.Noise = func(int) *noise.Noise { return own }
+		set.Noise = func(int) *noise.Noise { return own }
 	}
-	worker := client.NewWorker(b.Engine, set.Client)
+	worker := client.NewWorker(x.Experiment, set)
 	release = func() {
 		printSummary()
 		worker.Close()
-		b.Close()
+		x.Close()
 	}
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
@@ -239,36 +243,28 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 			}
 		}
 	}
-	executor := remote.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
+	executor := remote.LocalExecutor{Worker: worker, Experiment: x.Experiment, Client: p.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	if a, err = remote.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
-	err = errors.Join(cli.WriteConfig(f.state, b.Config), cli.WriteInfo(f.state, runfolder.DataFile, b.Info))
+	resolved := t.Protocol.Config
+	err = errors.Join(cli.WriteConfig(f.state, resolved), cli.WriteInfo(f.state, runfolder.DataFile, t.Info))
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), &runfolder.Clock{Start: began})
+	end, err := runfolder.Begin(ctx, f.state, resolved, t, &runfolder.Clock{Start: began})
 	return a, func(failed error) error {
 		release()
 		return end(failed)
 	}, err
 }
 
-// computeFeatures chooses the provider of an opened experiment and computes its features.
-func computeFeatures(ctx context.Context, b *experiment.Built, d *progress.Display) error {
-	if err := b.ChooseProvider(); err != nil {
-		return err
-	}
-	d.Opened(b)
-	return b.Features(ctx, d.Work)
-}
-
 // checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on
 // both sides, the noise comes from the seed.
-func (f joinFlags) checkNoise(b *experiment.Built, inv *remote.Invitation, log *slog.Logger) error {
+func (f joinFlags) checkNoise(private bool, inv *remote.Invitation, log *slog.Logger) error {
 	switch {
-	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
+	case !private || !inv.InsecureDP && !f.insecureDP:
 		return nil
 	case !f.insecureDP:
 		return errors.New("the server draws the noise of differential privacy from the seed, which everybody knows, " +
@@ -277,7 +273,7 @@ func (f joinFlags) checkNoise(b *experiment.Built, inv *remote.Invitation, log *
 		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
 	}
 	log.Warn(seededNoise)
-	return b.InsecureDP()
+	return nil
 }
 
 // configuration returns the configuration of the server, changed by that of this client.
@@ -296,7 +292,7 @@ func (f joinFlags) configuration(inv *remote.Invitation) (experiment.Config, err
 	}
 	conf, err = configs.ParseText(path, inv.Config)
 	if err == nil {
-		conf, err = experiment.CheckInvitation(conf)
+		conf, err = conf.CheckInvitation()
 	}
 	if err != nil {
 		return conf, fmt.Errorf("the server's configuration: %w", err)

@@ -95,9 +95,8 @@ func runTerms(f facts.Facts) []joinTerm {
 }
 
 // terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
-func (f joinFlags) terms(b *experiment.Built, p experiment.ClientPlace, facts facts.Facts,
-	inv *remote.Invitation) (terms, own []joinTerm) {
-	shares, keeps := b.Shares(p)
+func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *remote.Invitation) (terms, own []joinTerm) {
+	shares, keeps := t.Shares()
 	var leaves, stays []string
 	bytes := 0
 	for _, x := range shares {
@@ -116,15 +115,15 @@ func (f joinFlags) terms(b *experiment.Built, p experiment.ClientPlace, facts fa
 		up = fmt.Sprintf("%s: %d bytes a round, before secure aggregation", strings.Join(leaves, ", "), bytes)
 	}
 	once := "names of classes, backbone and domain, digests of the backbone"
-	if b.SharesExamples() {
+	if t.Protocol.SharesExamples() {
 		once += ", number of training examples"
 	}
 	terms = append([]joinTerm{{"run", "that of " + inv.Server()}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
-	train, test := b.Counts(p)
+	train, test := t.Counts()
 	return terms, []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
-		len(b.Engine.Classes))}}
+		len(t.Experiment.Classes))}}
 }
 
 // joinTable returns a table of terms, one per row.

@@ -1,43 +1,56 @@
 package distributed
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/remote"
 	"promptfed/federation/privacy/secure"
 )
 
-// serveSecure starts or resumes the server side of secure aggregation, if the run uses it.
-func serveSecure(h *remote.Server, set remote.Settings, b *experiment.Built) error {
+// serveSecure starts or resumes the server side of secure aggregation; wrap is nil if the run does not use it.
+func serveSecure(h *remote.Server, set remote.Settings, p *experiment.Protocol) (
+	wrap func(message.Cohort) message.Cohort, err error) {
 	who, err := h.Signatures()
-	if err != nil {
-		return err
+	if err != nil || p.Aggregation == nil {
+		return nil, err
 	}
-	return b.ServeSecure(secure.Side{Run: set.ID, Dir: set.Dir, Who: who, MaxNorm: set.MaxNorm})
+	return p.Aggregation.WrapAt(secure.Side{Run: set.ID, Dir: set.Dir, Who: who, MaxNorm: set.MaxNorm,
+		Agreed: p.Experiment.RunSpec().String()})
 }
 
-// joinSecure prepares the client side of secure aggregation, if the run uses it. printSummary prints a summary of the
-// sums that this client took part in.
-func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config,
-	inv *remote.Invitation) (printSummary func(), err error) {
+// joinSecure prepares the client side of secure aggregation; the guard is nil if the run does not use it. printSummary
+// prints a summary of the sums that this client took part in.
+func (f joinFlags) joinSecure(x *experiment.Federation, conf experiment.Config, inv *remote.Invitation) (
+	guard message.Guard, printSummary func(), err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.Enabled() && n != inv.Clients {
-		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
+		return nil, nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
 			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
 	}
 	who, err := inv.Signatures(f.state)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	guard, err := b.JoinSecure(f.client, secure.Side{Run: inv.Run, Dir: f.state, Who: who})
-	if err != nil || guard == nil {
-		return func() {}, err
+	a := x.Task.Protocol.Aggregation
+	if a == nil {
+		if secure.HasJoined(f.state) {
+			err = errors.New("the server has turned off secure aggregation, under which this client took part in its " +
+				"run; if that is intended, use another --state")
+		}
+		return nil, func() {}, err
 	}
-	return func() { fmt.Print(f.summary(guard.Summary(f.client), who.Certified())) }, nil
+	own, err := a.GuardAt(f.client, secure.Side{Run: inv.Run, Dir: f.state, Who: who,
+		Agreed: x.Experiment.RunSpec().String()})
+	if err != nil {
+		return nil, nil, err
+	}
+	return own, func() { fmt.Print(f.summary(own.Summary(f.client), who.Certified())) }, nil
 }
 
 // summary describes the sums that this client took part in.

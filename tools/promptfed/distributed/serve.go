@@ -170,14 +170,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	f.clients = cmp.Or(f.clients, conf.Partition.Clients)
 	f.wait = cmp.Or(f.wait, f.clients)
 	conf.Partition.Clients = f.clients
-	b, err := experiment.OpenServer(conf)
+	p, err := experiment.OpenServer(conf, f.insecureDP)
 	if err != nil {
 		return cli.AsUsage(err)
 	}
 	if f.insecureDP {
-		if err := b.InsecureDP(); err != nil {
-			return cli.Usage(err)
-		}
 		log.Warn(seededNoise)
 	}
 	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
@@ -191,7 +188,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer release()
-	set, err := f.settings(dir, b, log)
+	set, err := f.settings(dir, p, log)
 	if err != nil {
 		return err
 	}
@@ -224,7 +221,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		m.round(r)
 		d.Round(r)
 	}
-	if err := f.train(ctx, h, set, b, dir, d, round, log); err != nil {
+	if err := f.train(ctx, h, set, p, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
@@ -240,28 +237,29 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.Settings, b *experiment.Built,
+func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.Settings, p *experiment.Protocol,
 	dir string, d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
 		return err
 	}
-	b.SetRunSpec(terms)
-	if err := serveSecure(h, served, b); err != nil {
+	p = p.RunsAs(terms)
+	wrap, err := serveSecure(h, served, p)
+	if err != nil {
 		return err
 	}
-	id, err := b.ServerIdentity()
+	id, err := p.Identity()
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
 	}
 	if err == nil {
-		err = errors.Join(cli.WriteConfig(dir, b.Config), id.Write(dir))
+		err = errors.Join(cli.WriteConfig(dir, p.Config), id.Write(dir))
 	}
 	if err != nil {
 		return err
 	}
-	end, err := runfolder.Begin(ctx, dir, b, nil, &runfolder.Clock{Start: time.Now()})
+	end, err := runfolder.Begin(ctx, dir, p.Config, nil, &runfolder.Clock{Start: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -270,16 +268,16 @@ func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.S
 			err = e
 		}
 	}()
-	set := b.Settings()
-	set.Dir, set.Resume, set.Remote = dir, f.resume, h
+	set := p.Config.Settings()
+	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, h, wrap
 	set.OnRound, set.OnWarning = round, d.Warn
-	if b.Private() && !f.insecureDP {
+	if p.Private() && !f.insecureDP {
 		if set.ServerNoise, err = noise.Open(filepath.Join(served.Dir, noiseFile), served.ID); err != nil {
 			return err
 		}
 	}
-	d.Start(b.Config.Train.Rounds, f.clients)
-	r, err := engine.Run(ctx, b.Engine, set)
+	d.Start(p.Config.Train.Rounds, f.clients)
+	r, err := engine.Run(ctx, p.Experiment, set)
 	if err != nil {
 		return err
 	}

@@ -23,32 +23,32 @@ import (
 )
 
 // settings returns the settings of the server.
-func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (remote.Settings, error) {
-	set := remote.Settings{Name: b.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
-		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: b.Method,
-		RunSpec: b.Engine.RunSpec(), Limit: f.limit,
-		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: b.Engine.Secure != "",
-		Privacy: remote.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
+func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logger) (remote.Settings, error) {
+	set := remote.Settings{Name: p.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
+		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: p.Experiment.Method,
+		RunSpec: p.Experiment.RunSpec(), Limit: f.limit,
+		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: p.Aggregation != nil,
+		Privacy: remote.Privacy{Clients: methods.HidesClients(p.Experiment.Method)}, Log: log}
 	if !f.insecureDP {
-		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
+		set.Privacy.Sample, set.Privacy.Size = p.SampleCounts()
 	}
 	var err error
 	if set.Token, err = f.link.Token(); err != nil {
 		return set, err
 	}
-	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
+	if set.Rate, err = p.Config.Train.Schedule.New(p.Config.Train.LR); err != nil {
 		return set, err
 	}
 	if set.Masked {
 		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; the " +
 			"server drops sums that valid uploads cannot have")
-		set.Least = b.SecureQuorum()
+		set.Least = p.Aggregation.Guarantees().Quorum()
 		if q := set.Least; set.Quorum < q {
 			set.Quorum = q
 			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
 		}
 	}
-	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
+	if set.Config, err = configs.YAML(p.Config.Invitation()); err != nil {
 		return set, err
 	}
 	if f.classes != "" {
@@ -56,7 +56,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 			return set, err
 		}
 	}
-	own, others := b.OwnBackbones()
+	own, others := p.Config.OwnBackbones()
 	set.Backbones = map[string]spec.OwnBackbone{}
 	for _, o := range own {
 		set.Backbones[o.Task.Backbone] = o
@@ -69,14 +69,14 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	if set.Identity, err = certificate(f.link, certs.ServerName); err != nil {
 		return set, err
 	}
-	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
+	facts, err := p.Config.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
 	if err != nil {
 		return set, err
 	}
 	if set.Facts, err = json.Marshal(facts); err != nil {
 		return set, err
 	}
-	set.InsecureDP = f.insecureDP && b.Private()
+	set.InsecureDP = f.insecureDP && p.Private()
 	set.Dir = filepath.Join(dir, runfolder.ServerFolder)
 	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
 	return set, err

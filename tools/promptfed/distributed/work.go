@@ -112,23 +112,23 @@ func work(ctx context.Context, url string, f workOptions) error {
 
 // task is an experiment that this machine works for.
 type task struct {
-	config []byte
-	built  *experiment.Built
-	worker *client.Worker
-	info   workers.Info
+	config     []byte
+	federation *experiment.Federation
+	worker     *client.Worker
+	info       workers.Info
 }
 
 func (t *task) close() {
 	if t != nil {
 		t.worker.Close()
-		t.built.Close()
+		t.federation.Close()
 	}
 }
 
 // job executes an instruction for a client.
 func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	c, err := t.built.Client(client)
+	c, err := t.federation.Client(client)
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
@@ -139,7 +139,7 @@ func (t *task) job(ctx context.Context, client int, o message.Instruction, s mes
 func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) {
 	conf, err := configs.ParseText("the run's configuration", config)
 	if err == nil {
-		conf, err = experiment.CheckShared(conf)
+		conf, err = conf.CheckShared()
 	}
 	if err != nil {
 		return nil, err
@@ -157,20 +157,21 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return nil, cli.Usage(err)
 	}
+	conf.Runtime.Workers = cmp.Or(f.jobs, conf.Runtime.Workers)
 	d := progress.New(conf)
 	defer d.Close()
-	b, err := experiment.OpenWorker(ctx, conf, d.Work)
+	opened, err := experiment.OpenWorker(ctx, conf, d.Work)
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
-	if err := computeFeatures(ctx, b, d); err != nil {
+	x, err := cli.Federate(ctx, opened, d)
+	if err != nil {
 		return nil, err
 	}
-	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
-	set := b.Settings()
-	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Client)}
+	set := x.Settings()
+	t := &task{config: config, federation: x, worker: client.NewWorker(x.Experiment, set.Client)}
 	t.info.Host, t.info.Jobs = hostName(), set.Workers
-	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
+	if t.info.Compatibility, err = x.Compatibility(ctx); err != nil {
 		t.close()
 		return nil, err
 	}

@@ -193,7 +193,7 @@ func foldersOf(models string) (list []modelDir) {
 }
 
 func cacheOf(folder string) (c featureCache) {
-	dir, err := experiment.FeatureCache(folder)
+	dir, err := experiment.Runtime{Cache: folder}.FeatureCache()
 	if err != nil {
 		return featureCache{Problem: err.Error()}
 	}

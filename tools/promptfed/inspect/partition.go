@@ -19,12 +19,12 @@ func partitionCommand() *cobra.Command {
 		"paper prints"
 	c := cli.Configured("partition", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
-		b, err := experiment.OpenData(cmd.Context(), conf, d.Work)
+		x, err := experiment.OpenData(cmd.Context(), conf, d.Work)
 		if err != nil {
 			return cli.AsUsage(err)
 		}
-		d.Opened(b)
-		return result.Print(partition.FileOf(b.Set, b.Parts), partition.Table(b.Set, b.Parts))
+		d.OpenedData(x)
+		return result.Print(partition.FileOf(x.Set, x.Parts), partition.Table(x.Set, x.Parts))
 	})
 	result = cli.AddJSON(c, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
 		Value: comparedCounts{}})
@@ -57,17 +57,17 @@ func featuresCommand() *cobra.Command {
 	var result *cli.Printer
 	c := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
-		b, err := cli.Prepare(cmd.Context(), conf, d)
+		f, err := cli.Prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err
 		}
-		defer b.Close()
+		defer f.Close()
 		var names []string
-		for _, f := range b.Bundles {
-			names = append(names, f.Name)
+		for _, b := range f.Task.Backbones.Distinct {
+			names = append(names, b.Name)
 		}
 		n := 0
-		for _, s := range b.Set.Splits() {
+		for _, s := range f.Task.Data.Set.Splits() {
 			n += len(*s.Examples)
 		}
 		return result.Print(cached{n, names}, fmt.Sprintf("features of %d images by %s are in the cache\n", n,

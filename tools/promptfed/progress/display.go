@@ -12,6 +12,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"promptfed/federation/data"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
@@ -21,9 +22,9 @@ import (
 // Monitor receives the progress of a run. Its methods may be called from any goroutine.
 type Monitor interface {
 	Work(what string, done, total int) // preparation in images, such as the features of a bundle
-	Opened(b *experiment.Built)
+	Opened(t *experiment.Task)
 	Warn(line string)
-	Features(b *experiment.Built) (done func()) // may wait before the features are computed
+	Features(t *experiment.Task) (done func()) // may wait before the features are computed
 	Start(rounds, clients int)
 	Turn(o message.Instruction, client int)
 	Round(r record.Record)
@@ -150,7 +151,7 @@ func (d *Display) end() {
 	d.what = ""
 }
 
-func (d *Display) Features(*experiment.Built) func() { return func() {} }
+func (d *Display) Features(*experiment.Task) func() { return func() {} }
 
 // Start begins the rounds.
 func (d *Display) Start(rounds, clients int) {
@@ -231,12 +232,12 @@ func accuracyOf(r record.Record) string {
 }
 
 // Opened prints the description of the data, and the memory and disk space that its features need.
-func (d *Display) Opened(b *experiment.Built) {
-	needs, err := b.Storage(context.Background())
+func (d *Display) Opened(t *experiment.Task) {
+	needs, err := t.Storage(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	for _, line := range opened(b) {
+	for _, line := range opened(t) {
 		d.say("%s", line)
 	}
 	if err == nil && needs.Large() { // the computation of features reports an error
@@ -244,23 +245,38 @@ func (d *Display) Opened(b *experiment.Built) {
 	}
 }
 
-// opened describes the data of an experiment in lines: its sizes, notes about it, the unreadable images that it leaves
-// out, and why provider auto chose the CPU.
-func opened(b *experiment.Built) []string {
+// OpenedData prints the description of data without a task.
+func (d *Display) OpenedData(x *experiment.Data) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	for _, line := range described(x.Info, x.Set) {
+		d.say("%s", line)
+	}
+}
+
+// opened describes the data of an experiment, and why provider auto chose the CPU.
+func opened(t *experiment.Task) []string {
+	lines := described(t.Info, t.Data.Set)
+	if t.Fallback != nil {
+		lines = append(lines, fallback(t.Fallback))
+	}
+	return lines
+}
+
+// described describes data in lines: sizes, notes, and the unreadable images that are left out.
+func described(info experiment.DataInfo, set *data.Set) []string {
 	const most = 5 // images with a line each
-	lines := b.Info.Lines()
-	for _, note := range b.Info.Notes {
+	lines := info.Lines()
+	for _, note := range info.Notes {
 		lines = append(lines, "note: "+note)
 	}
-	list := b.Set.Skipped
+	list := set.Skipped
 	for _, s := range list[:min(most, len(list))] {
 		lines = append(lines, fmt.Sprintf("left out %s: %s", s.Name, s.Reason))
 	}
 	if len(list) > 0 {
 		lines = append(lines, fmt.Sprintf("%d images left out (data.corrupt: skip)", len(list)))
-	}
-	if b.Fallback != nil {
-		lines = append(lines, fallback(b.Fallback))
 	}
 	return lines
 }

@@ -12,19 +12,19 @@ import (
 // the features from the cache.
 type FeatureLocks struct{ locks sync.Map }
 
-// Lock locks the features of an experiment until unlock is called. It takes locks in a fixed order, which excludes
-// deadlocks.
-func (t *FeatureLocks) Lock(b *experiment.Built) (unlock func()) {
+// Lock locks the features of a task until unlock is called. It takes locks in a fixed order, which excludes deadlocks.
+func (l *FeatureLocks) Lock(t *experiment.Task) (unlock func()) {
 	var keys []string
-	for _, f := range b.Bundles {
-		keys = append(keys, fmt.Sprintf("%s %+v %d", f.Name, b.Config.Data.Config, b.Config.Data.Views))
+	d := t.Protocol.Config.Data
+	for _, f := range t.Backbones.Distinct {
+		keys = append(keys, fmt.Sprintf("%s %+v %d", f.Name, d.Config, d.Views))
 	}
 	slices.Sort(keys)
 	var held []*sync.Mutex
 	for _, key := range keys {
-		l, _ := t.locks.LoadOrStore(key, new(sync.Mutex))
-		held = append(held, l.(*sync.Mutex))
-		l.(*sync.Mutex).Lock()
+		lock, _ := l.locks.LoadOrStore(key, new(sync.Mutex))
+		held = append(held, lock.(*sync.Mutex))
+		lock.(*sync.Mutex).Lock()
 	}
 	return func() {
 		for _, l := range held {

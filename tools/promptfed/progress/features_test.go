@@ -13,19 +13,18 @@ import (
 // Runs that need features of the same set and backbone run one after the other, whatever the order of their backbones.
 // Other runs do not wait.
 func TestFeatureLocks(t *testing.T) {
-	built := func(set string, shots int, backbones ...string) *experiment.Built {
-		b := &experiment.Built{Config: experiment.Defaults()}
-		b.Config.Data.Set, b.Config.Data.Shots = set, shots
+	task := func(set string, shots int, backbones ...string) *experiment.Task {
+		c, b := experiment.Defaults(), &experiment.Backbones{}
+		c.Data.Set, c.Data.Shots = set, shots
 		for _, name := range backbones {
-			b.Bundles = append(b.Bundles, &bundle.Bundle{Name: name})
+			b.Distinct = append(b.Distinct, &bundle.Bundle{Name: name})
 		}
-		return b
+		return &experiment.Task{Protocol: &experiment.Protocol{Config: c}, Backbones: b}
 	}
 	var all FeatureLocks
 	var inside atomic.Int32
 	var group sync.WaitGroup
-	for _, b := range []*experiment.Built{built("pacs", 0, "a", "b"), built("pacs", 4, "b", "a"), built("pacs", 0,
-		"b")} {
+	for _, b := range []*experiment.Task{task("pacs", 0, "a", "b"), task("pacs", 4, "b", "a"), task("pacs", 0, "b")} {
 		group.Go(func() {
 			for range 200 {
 				done := all.Lock(b)
@@ -39,8 +38,8 @@ func TestFeatureLocks(t *testing.T) {
 		})
 	}
 	group.Wait()
-	done := all.Lock(built("pacs", 0, "a"))
-	all.Lock(built("pacs", 0, "b"))()
-	all.Lock(built("digits", 0, "a"))()
+	done := all.Lock(task("pacs", 0, "a"))
+	all.Lock(task("pacs", 0, "b"))()
+	all.Lock(task("digits", 0, "a"))()
 	done()
 }

@@ -153,9 +153,9 @@ func (c *Cell) Work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
-func (c *Cell) Opened(b *experiment.Built) {
+func (c *Cell) Opened(t *experiment.Task) {
 	c.locked(func() {
-		for _, line := range opened(b) {
+		for _, line := range opened(t) {
 			c.all.once("%s", line)
 		}
 	})
@@ -165,9 +165,9 @@ func (c *Cell) Warn(line string) {
 	c.locked(func() { c.all.once("warning: %s", line) })
 }
 
-func (c *Cell) Features(b *experiment.Built) func() {
+func (c *Cell) Features(t *experiment.Task) func() {
 	c.locked(func() { c.at = "waiting for features" })
-	return c.wait.Lock(b)
+	return c.wait.Lock(t)
 }
 
 func (c *Cell) Start(rounds, clients int) {

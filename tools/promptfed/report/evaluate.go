@@ -159,15 +159,15 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 		if _, err := e.open(ctx, c, e.file); err != nil {
 			return out, cli.AsUsage(err)
 		}
-		b, err := e.open(ctx, c, fromfile.Example)
+		t, err := e.open(ctx, c, fromfile.Example)
 		if err != nil {
 			return out, err
 		}
-		id, err := b.Identity(ctx, nil)
+		id, err := t.Identity(ctx, nil)
 		if err != nil {
 			return out, err
 		}
-		numbers, err := b.Numerics()
+		numbers, err := t.Runtime.Session().Fingerprint()
 		if err != nil {
 			return out, err
 		}
@@ -206,34 +206,32 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 }
 
 // open opens a cell with a method, without test images.
-func (e evaluator) open(ctx context.Context, c configs.Cell, file layer.File) (*experiment.Built, error) {
+func (e evaluator) open(ctx context.Context, c configs.Cell, file layer.File) (*experiment.Task, error) {
 	c.Config.Runtime, c.Config.Options = e.machine, map[string]any{"file": string(file)}
-	b, err := experiment.OpenValidation(ctx, c.Config, nil)
+	t, err := experiment.OpenValidation(ctx, c.Config, nil)
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := b.StepBytes()
+	bytes, err := t.StepBytes()
 	if err == nil && bytes > maxStepBytes {
 		err = fmt.Errorf("on task %s its scores and loss have values of %.1f GiB; at most %d GiB are allowed",
 			c.Labels["task"], bytes/(1<<30), maxStepBytes>>30)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return b, b.ChooseProvider()
+	return t, err
 }
 
 // run runs a cell with a method, in memory.
 func (e evaluator) run(ctx context.Context, c configs.Cell, file layer.File) ([]results.Round, error) {
-	b, err := e.open(ctx, c, file)
-	if err == nil {
-		err = b.Features(ctx, nil)
-	}
+	t, err := e.open(ctx, c, file)
 	if err != nil {
 		return nil, err
 	}
-	defer b.Close()
-	return inMemory(ctx, b, b.Settings())
+	f, err := experiment.Federate(ctx, t, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return inMemory(ctx, f, f.Settings())
 }
 
 func (e evaluation) text() string {

@@ -30,7 +30,7 @@ func TestProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, sp := range b.Set.Splits() {
+		for _, sp := range b.Data.Set.Splits() {
 			for _, x := range *sp.Examples {
 				if part, _, _ := strings.Cut(strings.TrimPrefix(x.ID, "drawn/"), "/"); part != map[string]string{
 					"train": "train", "test": "val"}[sp.Name] {
@@ -38,7 +38,7 @@ func TestProtocol(t *testing.T) {
 				}
 			}
 		}
-		for i, p := range b.Parts {
+		for i, p := range b.Data.Parts {
 			if len(p.Train) < 10 || len(p.Test) < 50 || len(p.Val) > 0 {
 				t.Errorf("%s: client %d has %d, %d and %d images", c.Labels["task"], i, len(p.Train), len(p.Val),
 					len(p.Test))

@@ -20,12 +20,12 @@ func Outputs() cli.Outputs {
 	}
 }
 
-func openTrackers(names []string, dir string, b *experiment.Built, warn func(string)) (cli.Tracker, error) {
-	conf := b.Config
+func openTrackers(names []string, dir string, t *experiment.Task, warn func(string)) (cli.Tracker, error) {
+	conf := t.Protocol.Config
 	text, err := configs.YAML(conf)
 	if err != nil {
 		return nil, err
 	}
 	return trackers.Open(names, trackers.Run{Dir: dir, Name: conf.Name, Method: conf.Method, Seed: conf.Seed,
-		Config: text, Digest: b.DataDigest}, warn)
+		Config: text, Digest: t.Data.Digest}, warn)
 }

@@ -123,11 +123,11 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 	conf.Eval.Terms, conf.Eval.Every, conf.Train.Rounds = true, rounds, rounds
 	d := progress.New(conf)
 	defer d.Close()
-	b, err := cli.Prepare(ctx, conf, d)
+	f, err := cli.Prepare(ctx, conf, d)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer b.Close()
+	defer f.Close()
 	if full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
@@ -135,22 +135,22 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 				err)
 		}
 		defer os.RemoveAll(dir)
-		if err := bench.FullSize(b.Engine, b.Bundles[0], dir); err != nil {
+		if err := bench.FullSize(f.Experiment, f.Task.Backbones.Distinct[0], dir); err != nil {
 			return nil, nil, err
 		}
 	}
-	set := b.Settings()
+	set := f.Settings()
 	set.OnTurn, set.OnRound = d.Turn, d.Round
-	d.Start(rounds, len(b.Engine.Clients))
-	start := newStartGradients(b.Engine, rounds)
+	d.Start(rounds, len(f.Experiment.Clients))
+	start := newStartGradients(f.Experiment, rounds)
 	set.Client.Tracer = start
-	measured, err := inMemory(ctx, b, set)
+	measured, err := inMemory(ctx, f, set)
 	return measured, start.result(conf.Name), err
 }
 
 // inMemory runs an experiment without a folder and returns its rounds.
-func inMemory(ctx context.Context, b *experiment.Built, set engine.Settings) (out []results.Round, err error) {
-	r, err := engine.Run(ctx, b.Engine, set)
+func inMemory(ctx context.Context, f *experiment.Federation, set engine.Settings) (out []results.Round, err error) {
+	r, err := engine.Run(ctx, f.Experiment, set)
 	if err != nil {
 		return nil, err
 	}

@@ -285,29 +285,31 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
-	b, err := cli.Open(ctx, conf, m)
+	task, err := cli.Open(ctx, conf, m)
 	if err != nil {
 		return nil, err
 	}
 	clock.Ended(runfolder.OpenedPart)
-	id, err := b.Identity(ctx, m.Work)
+	id, err := task.Identity(ctx, m.Work)
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, use)
-	}
-	if err == nil {
-		err = cli.ComputeFeatures(ctx, b, m)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer b.Close()
+	f, err := cli.Federate(ctx, task, m)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	clock.Ended(runfolder.FeaturesPart)
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	end, err := runfolder.Begin(ctx, dir, b, runfolder.DataOf(b), clock)
+	resolved := task.Protocol.Config
+	end, err := runfolder.Begin(ctx, dir, resolved, task, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -316,12 +318,12 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	if err := errors.Join(cli.WriteConfig(dir, b.Config), id.Write(dir),
-		cli.WriteInfo(dir, runfolder.ClientsFile, b.Clients()),
-		cli.WriteInfo(dir, runfolder.DataFile, b.Info)); err != nil {
+	if err := errors.Join(cli.WriteConfig(dir, resolved), id.Write(dir),
+		cli.WriteInfo(dir, runfolder.ClientsFile, task.Clients()),
+		cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
 		return nil, err
 	}
-	log, err := t.outputs.OpenTrackers(t.log, dir, b, m.Warn)
+	log, err := t.outputs.OpenTrackers(t.log, dir, task, m.Warn)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +332,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	set, finish := b.Settings(), signals.FromContext(ctx)
+	set, finish := f.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, m.Warn
 	set.OnTurn = func(o message.Instruction, client int) {
 		if o.Kind == message.Train {
@@ -347,20 +349,20 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		set.Client.Session.Runs = 0
 	}
 	if t.cluster != nil {
-		done, err := t.cluster.Spread(ctx, b, &set)
+		done, err := t.cluster.Spread(ctx, f, &set)
 		if err != nil {
 			return nil, err
 		}
 		defer done()
 	}
 	clock.Ended(runfolder.FolderPart)
-	m.Start(conf.Train.Rounds, len(b.Parts))
+	m.Start(conf.Train.Rounds, len(f.Experiment.Clients))
 	defer finish.Begin()()
-	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
+	if r, err = engine.Run(ctx, f.Experiment, set); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := inference.WriteEmbeddings(ctx, b, dir, m.Work); err != nil {
+		if err := inference.WriteEmbeddings(ctx, f, dir, m.Work); err != nil {
 			return nil, err
 		}
 	}

@@ -105,5 +105,5 @@ func finished(dir string, conf experiment.Config) bool {
 		return err == nil
 	}
 	return there(record.SummaryFile) && !there(runfolder.ErrorFile) && (conf.Eval.Embeddings == 0 ||
-		there(experiment.EmbeddingsFile))
+		there(record.EmbeddingsFile))
 }

@@ -30,24 +30,24 @@ func traceCommand() *cobra.Command {
 				return cli.Needed("trace", "--out DIR and --rounds of 1 or more")
 			}
 			conf.Train.Rounds = rounds
-			b, err := cli.Prepare(cmd.Context(), conf, d)
+			f, err := cli.Prepare(cmd.Context(), conf, d)
 			if err != nil {
 				return err
 			}
-			defer b.Close()
-			resolved, err := configs.ToMap(b.Config)
+			defer f.Close()
+			resolved, err := configs.ToMap(f.Task.Protocol.Config)
 			if err != nil {
 				return err
 			}
-			about, err := b.Trace(resolved)
+			about, err := f.Trace(resolved)
 			if err != nil {
 				return err
 			}
 			rec := trace.NewRecorder()
-			set := b.Settings()
+			set := f.Settings()
 			set.Client.Tracer, set.OnTurn, set.OnRound, set.OnWarning = rec, d.Turn, d.Round, d.Warn
-			d.Start(rounds, len(b.Parts))
-			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
+			d.Start(rounds, len(f.Experiment.Clients))
+			if _, err := engine.Run(cmd.Context(), f.Experiment, set); err != nil {
 				return err
 			}
 			if err := rec.Write(out, about); err != nil {

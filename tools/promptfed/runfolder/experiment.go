@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 )
 
 // CheckExperiment checks that a folder holds no other experiment if the run resumes it, and that the folders of other
 // seeds, which reports group with it, hold no other experiment. An error names the keys that differ.
-func CheckExperiment(dir string, id experiment.Identity, use Use) error {
+func CheckExperiment(dir string, id identity.Identity, use Use) error {
 	there, err := begun(dir)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ type Provenance struct {
 type Data struct {
 	Set     string         `json:"set"`
 	Root    string         `json:"root,omitempty"` // absolute
-	Digest  string         `json:"digest"`         // see experiment.Built.DataDigest
+	Digest  string         `json:"digest"`         // see experiment.Data.Digest
 	Classes int            `json:"classes"`
 	Domains int            `json:"domains"`
 	Images  map[string]int `json:"images"` // by split
@@ -71,14 +71,14 @@ type Call struct {
 	Finished  bool               `json:"finished"` // whether the run ended without an error
 }
 
-// DataOf returns the description of the data of an experiment.
-func DataOf(b *experiment.Built) *Data {
-	d := &Data{Set: b.Info.Set, Digest: b.DataDigest, Classes: b.Info.Classes, Domains: len(b.Info.Domains),
-		Images: map[string]int{}, Clients: len(b.Parts)}
-	if root := b.Config.Data.Root; root != "" && d.Set != "synthetic" {
+// dataOf returns the description of the data of a task.
+func dataOf(t *experiment.Task) *Data {
+	d := &Data{Set: t.Info.Set, Digest: t.Data.Digest, Classes: t.Info.Classes, Domains: len(t.Info.Domains),
+		Images: map[string]int{}, Clients: len(t.Data.Parts)}
+	if root := t.Protocol.Config.Data.Root; root != "" && d.Set != "synthetic" {
 		d.Root, _ = filepath.Abs(root)
 	}
-	for _, s := range b.Info.Splits {
+	for _, s := range t.Info.Splits {
 		d.Images[s.Name] = s.Images
 	}
 	return d
@@ -134,22 +134,17 @@ func (c *Clock) Ended(part string) {
 
 func (c *Clock) seconds() float64 { return math.Round(1000*time.Since(c.Start).Seconds()) / 1000 }
 
-// Begin adds the current call to ProvenanceFile. end records the duration of the call and whether it failed.
-func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, clock *Clock) (end func(error) error,
-	err error) {
-	c := b.Config
+// Begin adds the current call to ProvenanceFile. end records the duration of the call and whether it failed. The task
+// is nil on a server whose clients are on other machines.
+func Begin(ctx context.Context, dir string, c experiment.Config, t *experiment.Task, clock *Clock) (
+	end func(error) error, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
 	p, err := ReadProvenance(dir)
 	if err != nil {
 		return nil, err
 	}
-	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
-	p.Backbones = nil
-	for _, f := range b.Bundles {
-		if f.Origin.Source != "" {
-			p.Backbones = append(p.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
-		}
-	}
+	p.Seeds = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}
+	p.Data, p.Backbones = nil, nil
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Start: clock.Start.UTC().Truncate(time.Millisecond)}
@@ -158,8 +153,16 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, clock 
 	if _, v, err := ort.Library(); err == nil {
 		call.ONNX = v
 	}
-	if n, err := b.Numerics(); err == nil && d != nil {
-		call.Numerics = &n
+	if t != nil {
+		p.Data = dataOf(t)
+		for _, f := range t.Backbones.Distinct {
+			if f.Origin.Source != "" {
+				p.Backbones = append(p.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
+			}
+		}
+		if n, err := t.Runtime.Session().Fingerprint(); err == nil {
+			call.Numerics = &n
+		}
 	}
 	p.Calls = append(p.Calls, call)
 	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }

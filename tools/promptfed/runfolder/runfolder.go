@@ -13,7 +13,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 )
 
 // Use says how a run uses a folder that already holds a run.
@@ -41,8 +41,8 @@ const (
 )
 
 // files are the files and folders that runs, servers and reports write.
-var files = []string{ConfigFile, experiment.IdentityFile, ClientsFile, DataFile, ErrorFile, record.RoundsFile,
-	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
+var files = []string{ConfigFile, identity.File, ClientsFile, DataFile, ErrorFile, record.RoundsFile,
+	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, record.EmbeddingsFile,
 	ProvenanceFile, ServerFolder, TensorBoardFolder, MLflowFile, "secagg.jsonl", "tables.md", "tables.tex",
 	"tables.csv", "report.json", "report.html", "plots"}
 

@@ -164,12 +164,13 @@ func provenance(t *testing.T) {
 		"--token=abc"})
 	conf := experiment.Defaults()
 	conf.Seed = 5
-	built := &experiment.Built{Config: conf}
-	data, clock := &Data{Set: "synthetic", Digest: "d"}, &Clock{Start: time.Now().Add(-2 * time.Second)}
-	if _, err := Begin(ctx, dir, built, data, &Clock{Start: time.Now()}); err != nil { // killed
+	task := &experiment.Task{Data: &experiment.Data{Digest: "d"}, Info: experiment.DataInfo{Set: "synthetic"},
+		Protocol: &experiment.Protocol{Config: conf}, Backbones: &experiment.Backbones{}, Runtime: conf.Runtime}
+	clock := &Clock{Start: time.Now().Add(-2 * time.Second)}
+	if _, err := Begin(ctx, dir, conf, task, &Clock{Start: time.Now()}); err != nil { // killed
 		t.Fatal(err)
 	}
-	end, err := Begin(ctx, dir, built, data, clock)
+	end, err := Begin(ctx, dir, conf, task, clock)
 	if err != nil {
 		t.Fatal(err)
 	}

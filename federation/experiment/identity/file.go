@@ -1,4 +1,4 @@
-package experiment
+package identity
 
 import (
 	"encoding/json"
@@ -14,29 +14,28 @@ import (
 )
 
 func (id Identity) Write(dir string) error {
-	return atomicfile.Write(filepath.Join(dir, IdentityFile), atomicfile.JSON(id, "  "))
+	return atomicfile.Write(filepath.Join(dir, File), atomicfile.JSON(id, "  "))
 }
 
-// maxIdentity is the size of the largest IdentityFile that is read, in bytes.
-const maxIdentity = 8 << 20
+// maxSize is the size of the largest File that is read, in bytes.
+const maxSize = 8 << 20
 
-// ReadIdentity reads the identity of a run folder; an error that is fs.ErrNotExist says that it has none.
-func ReadIdentity(dir string) (Identity, error) {
+// Read reads the identity of a run folder; an error that is fs.ErrNotExist says that it has none.
+func Read(dir string) (Identity, error) {
 	var id Identity
-	path := filepath.Join(dir, IdentityFile)
-	text, err := atomicfile.ReadAtMost(path, maxIdentity)
+	path := filepath.Join(dir, File)
+	text, err := atomicfile.ReadAtMost(path, maxSize)
 	if err != nil {
 		return id, err
 	}
 	if err := json.Unmarshal(text, &id); err != nil {
 		return Identity{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if id.Version != identityVersion || len(id.Values) == 0 {
+	if id.Version != version || len(id.Values) == 0 {
 		return Identity{}, fmt.Errorf("%s has version %d, this program reads version %d: run the experiment again",
-			path, id.Version, identityVersion)
+			path, id.Version, version)
 	}
-	id.hash()
-	return id, nil
+	return Of(id.Seed, Values{id.Values, id.Shown}, id.Unknown...), nil
 }
 
 // Same reports whether two runs belong to one experiment, so that they may differ in the seed alone.
@@ -160,10 +159,10 @@ func listed(there, now Identity, list []Difference) string {
 // run was to have are allowed, and as many or fewer as long as no finished round is lost. done is the number of
 // finished rounds.
 func (id Identity) Continue(dir string, done int) error {
-	there, err := ReadIdentity(dir)
+	there, err := Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: %s has no %s, so nothing says which experiment it holds: use --force to "+
-			"start over, or another --out", dir, IdentityFile)
+			"start over, or another --out", dir, File)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot resume: %w", err)
@@ -209,7 +208,7 @@ func (id Identity) number(key string) int {
 // CheckSeeds refuses a run among seeds of another experiment, and names the keys: seeds stand beside each other in one
 // table.
 func (id Identity) CheckSeeds(dir string) error {
-	there, err := ReadIdentity(dir)
+	there, err := Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,0 +1,251 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/spec"
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+	"promptfed/runtime/tensor"
+)
+
+// Federation is a task with the features of all images: the engine can run it. The caller closes it.
+type Federation struct {
+	Task       *Task
+	Experiment *spec.Experiment
+
+	mapped []io.Closer // files of the feature cache
+}
+
+// Federate computes the features of every client.
+func Federate(ctx context.Context, t *Task, progress Progress) (f *Federation, err error) {
+	e := *t.Experiment
+	f = &Federation{Task: t, Experiment: &e}
+	defer func() {
+		if err != nil {
+			err = t.Data.Set.AllUnreadable(ctx, t.Runtime.workers(), preprocess.Decode, errors.Join(err, f.Close()))
+			f = nil
+		}
+	}()
+	x, err := t.here().Extractor(progress)
+	if err != nil {
+		return f, err
+	}
+	validating, err := t.Data.validating()
+	if err != nil {
+		return f, err
+	}
+	if _, err := x.Storage(ctx, t.requests(validating)); err != nil {
+		return f, err
+	}
+	e.Clients = make([]*spec.Client, len(t.Data.Parts))
+	for _, b := range t.Backbones.Distinct {
+		if err := f.addClients(ctx, x, b, validating); err != nil {
+			return f, err
+		}
+	}
+	if len(t.synthetic) > 0 {
+		b := t.Backbones.Distinct[0]
+		rows, err := f.features(ctx, x, b, t.synthetic, 1)
+		if err != nil {
+			return f, err
+		}
+		e.Synthetic = &spec.Synthetic{Backbone: Backbone{b}, Data: rows, Epochs: t.Protocol.Config.Synthetic.Epochs}
+	}
+	return f, f.addEvaluationSets(ctx, x)
+}
+
+// addClients adds the clients of a backbone.
+func (f *Federation) addClients(ctx context.Context, x features.Extractor, b *bundle.Bundle, validating bool) error {
+	d := f.Task.Data
+	train, err := f.features(ctx, x, b, d.trainList(), f.Task.Protocol.Config.Data.Views)
+	if err != nil {
+		return err
+	}
+	test, err := f.features(ctx, x, b, d.testList(), 1)
+	if err != nil {
+		return err
+	}
+	var val *spec.Features
+	if validating {
+		if val, err = f.features(ctx, x, b, d.valList(), 1); err != nil {
+			return err
+		}
+	}
+	for i, part := range d.Parts {
+		if f.Task.Backbones.Assigned[i] != b {
+			continue
+		}
+		own, err := f.training(ctx, x, b, train, i)
+		if err != nil {
+			return err
+		}
+		c := &spec.Client{ID: i, Backbone: Backbone{b}, Domain: part.Domain, Train: own, Test: test.Pick(part.Test)}
+		if validating {
+			c.Val = val.Pick(part.Val)
+		}
+		f.Experiment.Clients[i] = c
+	}
+	return nil
+}
+
+// training returns the training data of a client: its part of the features of all training examples, with the labels
+// and the images after label noise and an attack.
+func (f *Federation) training(ctx context.Context, x features.Extractor, b *bundle.Bundle, all *spec.Features,
+	client int) (*spec.Features, error) {
+	d := f.Task.Data
+	out := all.Pick(d.trainedOn(client))
+	out.Class, _ = d.labels(client)
+	out.Class = f.Experiment.Attack.Labels(client, out.Class, len(d.Set.Classes))
+	list, at := f.Task.poisoned(client)
+	if len(list) == 0 {
+		return out, nil
+	}
+	poison, err := f.features(ctx, x, b, list, f.Task.Protocol.Config.Data.Views)
+	if err != nil {
+		return nil, err
+	}
+	return out.Replace(at, poison), nil
+}
+
+func (f *Federation) addEvaluationSets(ctx context.Context, x features.Extractor) error {
+	for _, s := range f.Task.Data.evaluationSets {
+		e := spec.EvaluationSet{Name: s.name, Template: s.template, Test: map[string]*spec.Features{}}
+		if !slices.Equal(s.classes, f.Experiment.Classes) {
+			e.Classes = s.classes
+		}
+		for _, b := range f.Task.Backbones.Distinct {
+			rows, err := f.features(ctx, x, b, s.examples, 1)
+			if err != nil {
+				return fmt.Errorf("evaluation set %s: %w", s.name, err)
+			}
+			e.Test[b.Name] = rows
+		}
+		f.Experiment.EvaluationSets = append(f.Experiment.EvaluationSets, e)
+	}
+	return nil
+}
+
+// features computes the inputs that the method reads of a list of images.
+func (f *Federation) features(ctx context.Context, x features.Extractor, b *bundle.Bundle, list []data.Example,
+	views int) (*spec.Features, error) {
+	out := &spec.Features{}
+	for _, y := range data.Labels(list) {
+		out.Class = append(out.Class, int64(y))
+	}
+	for _, r := range f.Task.requestsOf(b, list, views) {
+		views, err := x.Rows(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		var rows []spec.RowReader
+		for _, v := range views {
+			rows = append(rows, v)
+			f.mapped = append(f.mapped, v)
+		}
+		out.Add(r.What, rows)
+	}
+	return out, nil
+}
+
+// Close releases the files of the feature cache. The clients cannot be used any more.
+func (f *Federation) Close() error {
+	var errs []error
+	for _, m := range f.mapped {
+		errs = append(errs, m.Close())
+	}
+	f.mapped = nil
+	return errors.Join(errs...)
+}
+
+// TestFeatures computes the inputs that the method reads of the test images, by one backbone.
+func (f *Federation) TestFeatures(ctx context.Context, b *bundle.Bundle, progress Progress) (*spec.Features, error) {
+	x, err := f.Task.here().Extractor(progress)
+	if err != nil {
+		return nil, err
+	}
+	return f.features(ctx, x, b, f.Task.Data.testList(), 1)
+}
+
+// Client returns a client by its number.
+func (f *Federation) Client(id int) (*spec.Client, error) {
+	if id < 0 || id >= len(f.Experiment.Clients) {
+		return nil, fmt.Errorf("client %d does not exist; there are %d clients", id, len(f.Experiment.Clients))
+	}
+	return f.Experiment.Clients[id], nil
+}
+
+// Settings returns the engine's settings of a run in this process; the caller adds folder, tracing and progress.
+func (f *Federation) Settings() engine.Settings {
+	s := f.Task.here().Settings()
+	s.Provider = f.Task.Runtime.Provider
+	if why := f.Task.Fallback; why != nil {
+		s.Provider += ": " + why.Error()
+	}
+	if a := f.Task.Protocol.Aggregation; a != nil {
+		s.Client.Guard, s.Wrap = a.Guard(), a.Wrap
+	}
+	return s
+}
+
+// Settings returns the engine's settings of a configuration.
+func (c Config) Settings() engine.Settings {
+	return engine.Settings{Workers: c.Runtime.workers(), Client: client.Settings{Session: c.Runtime.Session(),
+		Terms: c.Eval.Terms, Texts: c.Runtime.keptTexts}}
+}
+
+// keptTexts keeps features of hand-written texts in the feature cache (client.Settings.Texts).
+func (r Runtime) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor,
+	error) {
+	dir, err := r.FeatureCache()
+	if err != nil {
+		return nil, err
+	}
+	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if len(m.Missing()) == 0 {
+		return m.Read(tensor.Indices(shape[0]))
+	}
+	t, err := compute()
+	if err == nil && t.NonFinite() < 0 {
+		_ = m.Append(t) // the next run computes them again where the folder cannot be written
+	}
+	return t, err
+}
+
+// Extractor computes features as a configuration says.
+func (c Config) Extractor(progress Progress) (features.Extractor, error) {
+	dir, err := c.Runtime.FeatureCache()
+	if err != nil {
+		return features.Extractor{}, err
+	}
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: c.Data.Precision}, Session: c.Runtime.Session(),
+		Workers: c.Runtime.workers(), Seed: c.Seed}
+	if progress != nil {
+		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
+	}
+	return x, nil
+}
+
+// Progress is called during long work.
+type Progress func(what string, done, total int)
+
+// of returns the progress of one thing; nil for a nil Progress.
+func (p Progress) of(what string) func(done, total int) {
+	if p == nil {
+		return nil
+	}
+	return func(done, total int) { p(what, done, total) }
+}

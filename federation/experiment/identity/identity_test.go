@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// planned is a run of five rounds.
+var planned = map[string]any{roundsKey: 5, everyKey: 1, "train.lr": 0.002, "method": "promptfl"}
+
+// with returns the identity of planned with changed values.
+func with(t *testing.T, seed uint64, change map[string]any) Identity {
+	t.Helper()
+	all, v := maps.Clone(planned), NewValues()
+	maps.Copy(all, change)
+	for key, value := range all {
+		if err := v.PutJSON(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Of(seed, v)
+}
+
+// A run resumes with more rounds, and with fewer than planned if no finished round is lost. Any other changed value is
+// refused with its key. A folder without an identity is refused.
+func TestContinue(t *testing.T) {
+	dir := t.TempDir()
+	wants := func(err error, words string) {
+		t.Helper()
+		if words == "" && err != nil || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%v, want %q", err, words)
+		}
+	}
+	write := func(id Identity) {
+		t.Helper()
+		if err := id.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was := with(t, 1, nil)
+	wants(was.Continue(dir, 3), File)
+	write(was)
+	for _, c := range []struct {
+		seed   uint64
+		change map[string]any
+		words  string
+	}{
+		{1, nil, ""},
+		{1, map[string]any{roundsKey: 9}, ""},
+		{1, map[string]any{roundsKey: 3}, ""},
+		{1, map[string]any{roundsKey: 2}, "has 3 finished rounds, but train.rounds is 2"},
+		{1, map[string]any{"train.lr": 5}, "train.lr is 0.002 there, 5 now"},
+		{1, map[string]any{"method": "fedpgp"}, "method is promptfl there, fedpgp now"},
+		{2, nil, "holds seed 1, this is seed 2"},
+	} {
+		wants(with(t, c.seed, c.change).Continue(dir, 3), c.words)
+	}
+	// The last round of a run is tested for any eval.every. A longer run would not have tested it.
+	const leave = "leave train.rounds at 5"
+	write(with(t, 1, map[string]any{everyKey: 2}))
+	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 7}).Continue(dir, 5), leave)
+	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 7}).Continue(dir, 4), "")
+	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 3}).Continue(dir, 3), leave)
+
+	write(was)
+	wants(was.CheckSeeds(t.TempDir()), "")
+	wants(with(t, 7, map[string]any{roundsKey: 9}).CheckSeeds(dir), "train.rounds is 5 there, 9 now")
+	wants(with(t, 7, nil).CheckSeeds(dir), "")
+
+	old := was
+	old.Version++
+	write(old)
+	wants(was.Continue(dir, 3), "version 2")
+	if _, err := Read(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder without one: %v", err)
+	}
+}
+
+// Runs on unknown data are never the same experiment.
+func TestUnknownIsNotTheSame(t *testing.T) {
+	id := with(t, 1, nil)
+	if !id.Same(id) {
+		t.Error("an identity differs from itself")
+	}
+	id.Unknown = []string{"data"}
+	if id.Same(id) || with(t, 1, nil).Same(id) {
+		t.Error("unknown data is taken for the same data")
+	}
+}

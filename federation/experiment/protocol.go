@@ -1,0 +1,193 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/attack"
+	"promptfed/federation/configtags"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/tensor"
+)
+
+// Protocol is what all machines of an experiment have in common: the method, the plan of rounds and tests, and the
+// protection of clients. It needs neither images nor backbones.
+type Protocol struct {
+	Config     Config           // with every option of the method
+	Experiment *spec.Experiment // without clients, backbones and evaluation sets
+	// Aggregation is that of secure aggregation; nil for none.
+	Aggregation *secure.Aggregation
+
+	clients int
+	options string // of the method, in JSON
+}
+
+// role says which sides of an experiment are in this process.
+type role int
+
+const (
+	wholeRun   role = iota // the server and its clients
+	workerSide             // clients of a run whose server is in another process
+	remoteSide             // the server or one client, whose other sides are on machines of others
+)
+
+// members says who takes part in an experiment.
+type members struct {
+	role        role
+	clients     int
+	classes     []string // empty on a server before clients have joined
+	seededNoise bool     // both sides agreed to noise from the run's seed (--insecure-dp)
+}
+
+// newProtocol refuses what a method, its plan or its protection forbids.
+func newProtocol(c Config, who members) (*Protocol, error) {
+	c.Runtime.Prepack, c.Runtime.Spinning = named(c.Runtime.Prepack), named(c.Runtime.Spinning)
+	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+	if err != nil {
+		return nil, err
+	}
+	m := stack.Method
+	c.Options = stack.Options
+
+	options, err := json.Marshal(methods.ShortOptions(c.Options))
+	if err != nil {
+		return nil, configtags.KeyErrorf("options", "%w", err)
+	}
+	e := c.experiment(m, who.classes)
+	e.Options = string(options) + c.Train.lossTerm() + c.attackTerm()
+	p := &Protocol{Config: c, Experiment: e, clients: who.clients, options: string(options)}
+	if who.role == remoteSide { // clients send counts of classes only on request, and accuracies are what they claim
+		e.Evaluate.Confusion, e.Evaluate.Claimed = c.Eval.Confusion == everyone, true
+	}
+	if e.Attack, err = c.attackers(e.Plan.Trainers, who.clients); err != nil {
+		return nil, err
+	}
+	e.Plan.Attackers = e.Attack.Attackers
+	if err := c.checkPrivacy(m); err != nil {
+		return nil, err
+	}
+	if who.role == wholeRun && c.Synthetic.Set == "" && methods.NeedsSynthetic(m) {
+		return nil, errors.New("the method needs images of the server's own: give them in the section synthetic, " +
+			"such as synthetic: {set: folder, root: IMAGES}")
+	}
+	if e.Privacy, err = p.privacy(who.seededNoise); err != nil {
+		return nil, err
+	}
+	if err := p.checkFedBuff(); err != nil {
+		return nil, err
+	}
+	if e.SimulatedTime, err = c.SimulatedTime.Plan(p.clients, c.Seed); err != nil {
+		return nil, err
+	}
+	return p, p.openSecureAggregation()
+}
+
+// experiment returns the engine's experiment as far as the configuration alone decides on it.
+func (c Config) experiment(m method.Method, classes []string) *spec.Experiment {
+	e := &spec.Experiment{
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Reproduces: c.Reproduces(),
+		Method: m, Classes: classes, Template: c.Data.Template, Precision: c.Data.Precision,
+		BatchClients: c.Runtime.BatchClients,
+		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
+			FineTune: c.Eval.FineTune, Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
+			Overrides: c.Train.Each.perClient(c.Partition.Clients), Shared: c.Train.State == sharedState,
+			Memory: c.Train.memory()},
+		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
+			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
+		Evaluate: c.Evaluation(),
+		Warnings: slices.Concat(methods.InactiveTerms(m, c.Train.Rounds), c.Train.neverReached()),
+	}
+	if c.Eval.NewClients > 0 { // the last ones, where holdOutClients puts those that it draws
+		all, n := tensor.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
+		e.Plan.Trainers, e.Plan.New = all[:n], all[n:]
+	}
+	return e
+}
+
+// attackTerm returns what distinguishes attacked runs in the fingerprint, like an option of the method.
+func (c Config) attackTerm() string {
+	if !c.Attack.Enabled() {
+		return ""
+	}
+	text, err := json.Marshal(c.Attack)
+	if err != nil { // of numbers and texts there is none
+		panic(err)
+	}
+	return " attack=" + string(text)
+}
+
+// noAttack refuses an attack by real clients.
+func (c Config) noAttack() error {
+	if !c.Attack.Enabled() {
+		return nil
+	}
+	return &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: attacks are simulated by promptfed run " +
+		"only (also with --cluster), not by serve and join; set attack.kind: none")}
+}
+
+// attackers draws the attackers among the clients that train: those of a list, or all.
+func (c Config) attackers(trainers []int, clients int) (attack.Attack, error) {
+	if !c.Attack.Enabled() {
+		return attack.Attack{}, nil
+	}
+	if c.Train.Centralised {
+		return attack.Attack{}, &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: train.centralised " +
+			"has one client, which would be the only attacker; use only one of the two")}
+	}
+	if len(trainers) == 0 {
+		trainers = tensor.Indices(clients)
+	}
+	drawn, err := c.Attack.Attackers(trainers, c.Seed)
+	return attack.Attack{Config: c.Attack, Attackers: drawn, Seed: c.Seed}, err
+}
+
+// checkPrivacy refuses settings that undo the protection of clients.
+func (c Config) checkPrivacy(m method.Method) error {
+	hides := methods.HidesClients(m)
+	switch {
+	case c.Sampling == poisson && !hides:
+		return configtags.KeyErrorf("sampling", "poisson may draw no client, and the mean of no upload is undefined; "+
+			"set sampling: fixed, or add dp to with")
+	case c.Train.State == sharedState && hides:
+		return configtags.KeyErrorf("train.optimizer_state", "shared carries gradients of one client into the upload "+
+			"of another, which differential privacy does not account for; set it to fresh")
+	case c.Eval.Terms && (hides || c.SecureAggregation.Enabled()):
+		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
+			"secure aggregation and differential privacy hide; use only one of the two")
+	}
+	return nil
+}
+
+// checkFedBuff refuses buffered aggregation that the method or the number of clients does not allow.
+func (p *Protocol) checkFedBuff() error {
+	const key = "simulated_time.fedbuff.buffer"
+	k := p.Config.SimulatedTime.FedBuff.Buffer
+	if k == 0 {
+		return nil
+	}
+	if err := methods.CheckBuffered(p.Experiment.Method); err != nil {
+		return &configtags.KeyError{Key: key, Err: fmt.Errorf("simulated_time.fedbuff: %w", err)}
+	}
+	if n := int(p.sampling().Size); k > n {
+		return configtags.KeyErrorf(key, "%d uploads never accumulate where %d clients train at the same time; set %d "+
+			"or fewer, or raise participation", k, n, n)
+	}
+	return nil
+}
+
+// RunsAs returns the protocol with what the clients of a server agreed on.
+func (p Protocol) RunsAs(agreed spec.RunSpec) *Protocol {
+	e := *p.Experiment
+	e.Classes, e.Template, e.EvaluationSets = agreed.Classes, agreed.Template, nil
+	for _, name := range agreed.EvaluationSets {
+		e.EvaluationSets = append(e.EvaluationSets, spec.EvaluationSet{Name: name})
+	}
+	p.Config.Data.Template, p.Experiment = agreed.Template, &e
+	return &p
+}

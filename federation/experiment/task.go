@@ -1,0 +1,307 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/attack"
+	"promptfed/federation/configtags"
+	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+	"promptfed/runtime/ort"
+)
+
+// Task is an experiment that this machine can run: it has been checked as far as no image is needed.
+type Task struct {
+	Protocol   *Protocol
+	Data       *Data
+	Backbones  *Backbones
+	Experiment *spec.Experiment // of Protocol, with what data and backbones add; Federate adds the clients
+	Info       DataInfo         // of Data, with notes about method and backbones
+	// Runtime is the section runtime with the provider that it chose; Fallback is why auto chose the CPU.
+	Runtime  Runtime
+	Fallback error
+
+	place     ClientPlace    // of the one client that is here; zero for an experiment in one process
+	synthetic []data.Example // of the server's own
+}
+
+// Open opens the experiment of a configuration, with all of its clients, and chooses the provider. It computes no
+// features.
+func Open(ctx context.Context, c Config, progress Progress) (*Task, error) {
+	return openTask(ctx, c, opening{}, progress)
+}
+
+// OpenValidation is Open with the validation images of every set in place of its test images, which nothing reads: what
+// compares methods in order to choose one must not know the test images.
+func OpenValidation(ctx context.Context, c Config, progress Progress) (*Task, error) {
+	return openTask(ctx, c, opening{validation: true}, progress)
+}
+
+// opening says which part of an experiment a task has.
+type opening struct {
+	role       role
+	place      ClientPlace // of the one client that is here; zero for all clients
+	validation bool        // validation images stand in place of test images
+}
+
+func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Task, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	c.Runtime.Session().Preload() // while the data are opened
+	d, err := o.openData(ctx, c, progress)
+	if err != nil {
+		return nil, err
+	}
+	place := o.place
+	if n := d.clients(); place.Of > 0 && place.Of != n {
+		return nil, fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
+			"that the server was started with", n, place.Of)
+	}
+	p, err := newProtocol(d.config, members{role: o.role, clients: d.clients(), classes: d.Set.Classes,
+		seededNoise: place.SeededNoise})
+	if err != nil {
+		return nil, err
+	}
+	b, err := OpenBackbones(ctx, p.Config, len(d.Parts), progress)
+	if err != nil {
+		return nil, err
+	}
+	e := *p.Experiment
+	e.Digests = map[string]string{}
+	for _, f := range b.Distinct {
+		e.Digests[f.Name] = f.Digest()
+	}
+	t := &Task{Protocol: p, Data: d, Backbones: b, Experiment: &e, Info: d.Info, Runtime: p.Config.Runtime,
+		place: place}
+	if err := t.describe(); err != nil {
+		return nil, err
+	}
+	if err := t.centralise(); err != nil {
+		return nil, err
+	}
+	if err := fits(&e, b.Assigned, place); err != nil {
+		return nil, err
+	}
+	if err := t.openSynthetic(); err != nil {
+		return nil, err
+	}
+	if t.Fallback, err = t.Runtime.ChooseProvider(); err != nil {
+		return nil, MachineError{err}
+	}
+	return t, nil
+}
+
+func (o opening) openData(ctx context.Context, c Config, progress Progress) (*Data, error) {
+	if o.place.alone() {
+		return openOwn(ctx, c, o.place, progress)
+	}
+	return openData(ctx, c, o.validation, progress)
+}
+
+// describe adds notes about the method and the backbones. A backbone whose steps need more memory than
+// train.memory_gb is an error.
+func (t *Task) describe() error {
+	c, e := t.Protocol.Config, t.Experiment
+	notes := append(slices.Clone(t.Info.Notes), methods.Notes(e.Method)...)
+	if line := toys(t.Backbones.Distinct); line != "" {
+		notes = append(notes, line)
+	}
+	lists := [][]string{e.Classes}
+	for _, s := range t.Data.evaluationSets {
+		lists = append(lists, s.classes)
+	}
+	for _, f := range t.Backbones.Distinct {
+		if f.Origin.Source != "" {
+			notes = append(notes, f.Name+": "+f.Origin.String())
+		}
+		memory, err := memoryNote(e, f, c)
+		if err != nil {
+			return err
+		}
+		if memory != "" {
+			notes = append(notes, f.Name+": "+memory)
+		}
+		alike, err := alikeNotes(f, lists)
+		if err != nil {
+			return err
+		}
+		spelled, err := spelledClasses(f, e.Classes)
+		if err != nil {
+			return err
+		}
+		notes = append(append(notes, alike...), spelled...)
+		if why := e.NotBatchable(Backbone{f}); why != "" {
+			notes = append(notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
+				c.Runtime.BatchClients, why))
+		}
+	}
+	t.Info.Notes = notes
+	return nil
+}
+
+// memoryNote returns a note on steps that are computed in parts; steps that need more than train.memory_gb are an
+// error.
+func memoryNote(e *spec.Experiment, f *bundle.Bundle, c Config) (string, error) {
+	note, err := e.MemoryNote(Backbone{f}, c.Runtime.Session().WithProvider().Provider == ort.CPU)
+	if err != nil {
+		return "", fmt.Errorf("backbone %s: %w", f.Name, err)
+	}
+	return note, nil
+}
+
+// centralise lets client 0 alone train, on the examples of all clients: the upper bound without federation. All clients
+// are still tested on their own test examples, with its parameters.
+func (t *Task) centralise() error {
+	if !t.Protocol.Config.Train.Centralised {
+		return nil
+	}
+	if len(t.Backbones.Distinct) > 1 {
+		return configtags.KeyErrorf("train.centralised", "one model cannot have several backbones; name only one")
+	}
+	m := t.Experiment.Method
+	task := spec.TaskOf(Backbone{t.Backbones.Distinct[0]}, 0, len(t.Data.Parts), len(t.Experiment.Classes))
+	private := func(p method.Param) bool { return p.Owner == method.Private }
+	if m.View() != method.GlobalView || slices.ContainsFunc(m.Params(task), private) {
+		return configtags.KeyErrorf("train.centralised", "this method tests every client with prompts of its own, "+
+			"but only one client trains; use a method that tests the server's prompts, such as promptfl")
+	}
+	t.Experiment.Plan.Trainers = []int{0}
+	return nil
+}
+
+// fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
+// averaged. place is that of the one client that is here.
+func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace) error {
+	seen, shared := map[string]bool{}, message.SharedShapes{}
+	for i, f := range assigned {
+		id, clients := i, len(assigned)
+		if place.alone() {
+			id, clients = place.Client, place.Of
+		}
+		task := spec.TaskOf(Backbone{f}, id, clients, len(e.Classes))
+		key := f.Name
+		for _, p := range e.Method.Params(task) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := shared.Add(e.Method, task); err != nil {
+			return err
+		}
+		if err := client.CheckGraphs(e, Backbone{f}, id, clients); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSynthetic opens the server's own images, if the configuration has any.
+func (t *Task) openSynthetic() (err error) {
+	c := t.Protocol.Config.Synthetic
+	if c.Set == "" {
+		return nil
+	}
+	var notes []string
+	if t.synthetic, notes, err = openSynthetic(c, t.Experiment.Classes); err != nil {
+		return err
+	}
+	t.Info.Notes = append(t.Info.Notes, notes...)
+	t.Experiment.Options += data.Digest(t.synthetic) + fmt.Sprint(c.Epochs)
+	return nil
+}
+
+// StepBytes returns the memory of all values of a client's largest training step or test, without gradients, before
+// anything is computed.
+func (t *Task) StepBytes() (most float64, err error) {
+	for i, f := range t.Backbones.Assigned {
+		rows := max(t.Experiment.Training.Batch, len(t.Data.Parts[i].Test))
+		n, err := client.StepBytes(t.Experiment, Backbone{f}, i, len(t.Backbones.Assigned), rows)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}
+
+// here returns the configuration with the provider that this machine uses.
+func (t *Task) here() Config {
+	c := t.Protocol.Config
+	c.Runtime = t.Runtime
+	return c
+}
+
+// Storage returns what Federate will write, and an error if there is no room for it.
+func (t *Task) Storage(ctx context.Context) (features.Storage, error) {
+	x, err := t.here().Extractor(nil)
+	if err != nil {
+		return features.Storage{}, err
+	}
+	validating, err := t.Data.validating()
+	if err != nil {
+		return features.Storage{}, err
+	}
+	return x.Storage(ctx, t.requests(validating))
+}
+
+func (t *Task) requests(validating bool) (out []features.Request) {
+	add := func(f *bundle.Bundle, list []data.Example, views int) {
+		out = append(out, t.requestsOf(f, list, views)...)
+	}
+	views := t.Protocol.Config.Data.Views
+	for _, f := range t.Backbones.Distinct {
+		add(f, t.Data.trainList(), views)
+		add(f, t.Data.testList(), 1)
+		if validating {
+			add(f, t.Data.valList(), 1)
+		}
+		for _, s := range t.Data.evaluationSets {
+			add(f, s.examples, 1)
+		}
+		for i := range t.Data.Parts {
+			if list, _ := t.poisoned(i); t.Backbones.Assigned[i] == f && len(list) > 0 {
+				add(f, list, views)
+			}
+		}
+	}
+	if len(t.synthetic) > 0 {
+		add(t.Backbones.Distinct[0], t.synthetic, 1)
+	}
+	return out
+}
+
+// poisoned returns the examples with the trigger that a client of a backdoor trains on, and the indices of its own
+// examples that they replace.
+func (t *Task) poisoned(client int) (list []data.Example, at []int) {
+	by := t.Experiment.Attack
+	if by.Kind != attack.Backdoor {
+		return nil, nil
+	}
+	labels, _ := t.Data.labels(client)
+	at = by.Poisoned(client, labels)
+	for _, i := range at {
+		e := t.Data.trainList()[t.Data.trainedOn(client)[i]]
+		list = append(list, by.Triggered(e, preprocess.Decode))
+	}
+	return list, at
+}
+
+// requestsOf lists the inputs that the method reads of a list of images.
+func (t *Task) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
+	for _, what := range append(t.Experiment.Reads(Backbone{f}), method.ImageInput) {
+		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
+	}
+	return out
+}
