@@ -21,13 +21,13 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build program release wheel python reproduce library library-cuda browser check static tests vet \
+.PHONY: help run smoke methods pitfalls terms test test-cuda build release wheel python reproduce library library-cuda browser check static tests vet \
 	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: program ## train the demo's methods on synthetic images, print their table, write runs/demo
+run: build ## train the demo's methods on synthetic images, print their table, write runs/demo
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
@@ -63,11 +63,8 @@ test: library browser ## run all tests
 	go test -timeout $(TESTTIME) $(ABREAST) $(TESTED)
 	@echo "make test: all packages passed"
 
-build: program ## build bin/promptfed and bin/promptfed-net, with the ONNX Runtime library beside them
-	@$(BUILD) ./tools/promptfed-net
-
-# Builds what one machine needs. The library is fetched meanwhile.
-program:
+# The library is fetched meanwhile.
+build: ## build bin/promptfed, with the ONNX Runtime library beside it
 	@echo "building bin/promptfed: about a minute on two cores if Go's build cache is empty, else seconds"
 	@tools/fetch-onnxruntime.sh & fetch=$$!; $(BUILD) ./tools/promptfed; built=$$?; wait $$fetch && exit $$built
 
@@ -180,7 +177,7 @@ build/towers: tools/golden/architectures.txt
 	python3 -m venv build/towers && build/towers/bin/pip install --quiet -r $< && touch build/towers
 
 # FLAGS="-data DIR -models DIR -smoke", or names of files, run something else: go run ./tools/lab/reproduce -h
-reproduce: program ## run published zero-shot accuracies and a table of each paper (docs/papers.md), or list the downloads they need
+reproduce: build ## run published zero-shot accuracies and a table of each paper (docs/papers.md), or list the downloads they need
 	@go run ./tools/lab/reproduce $(FLAGS)
 
 clean: ## remove bin/, build/ and runs/

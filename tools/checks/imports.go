@@ -32,16 +32,12 @@ var reserved = []struct {
 // federation get reports and trackers from the program (cli.Outputs) and do not depend on this code.
 var lab = []string{Module + "/tools/lab", "gonum.org/v1/plot"}
 
-// network is the code that promptfed leaves to promptfed-net: its compilation takes a quarter of the time of make run.
-var network = []string{"github.com/nats-io", "connectrpc.com/connect", "github.com/prometheus"}
-
 // banned lists packages that a folder must not import.
 var banned = []struct {
 	folder  string
 	through bool // also forbids indirect imports
 	paths   []string
 }{
-	{"tools/promptfed/command", true, network},
 	{"tools/promptfed/run", true, lab},
 	{"tools/promptfed/distributed", true, lab},
 	{"tools/promptfed/cli", true, lab},

@@ -58,8 +58,6 @@ func TestImportRules(t *testing.T) {
 			Imports: []string{ours("tools/lab/report")}}, "nothing under tools/promptfed/run may"},
 		{"a server reaches the lab", Package{ImportPath: ours("tools/promptfed/distributed"),
 			Deps: []string{ours("tools/lab/tables")}}, "nothing under tools/promptfed/distributed may"},
-		{"promptfed reaches NATS", Package{ImportPath: ours("tools/promptfed/command"),
-			Deps: []string{"github.com/nats-io/nats.go"}}, "nothing under tools/promptfed/command may"},
 		{"a run reaches plots", Package{ImportPath: ours("tools/promptfed/run"),
 			Deps: []string{"gonum.org/v1/plot"}}, "nothing under tools/promptfed/run may"},
 		{"a test of e2e", Package{ImportPath: ours("tools/e2e/chaos"),

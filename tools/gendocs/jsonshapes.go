@@ -12,7 +12,6 @@ import (
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // printed is what some commands print with --json.
@@ -48,7 +47,7 @@ func jsonTable() string {
 			walk(sub)
 		}
 	}
-	walk(command.Root(distributed.Machines))
+	walk(command.Root())
 	add(report.JSONFile, results.JSON{}, "")
 	return table(rows, func(p printed) []string { return []string{strings.Join(p.by, ", "), code(p.shape)} }, "command",
 		"prints")

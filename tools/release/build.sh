@@ -51,7 +51,7 @@ for platform in $platforms; do
 	mkdir -p "$folder"
 	echo "release: $platform"
 	CC=$cc go build -trimpath -buildvcs=false -ldflags "-s -w -X promptfed/runtime/version.stamp=$commit" -o "$folder/" \
-		./tools/promptfed ./tools/promptfed-net
+		./tools/promptfed
 	ONNXRUNTIME_LIB='' tools/fetch-onnxruntime.sh "$folder" "$fetch" >/dev/null
 	cp README.md LICENSE "$folder/"
 	licences "$folder/licences"
@@ -59,7 +59,7 @@ for platform in $platforms; do
 	cp "$kits/release-kit/ziglang/LICENSE" "$folder/licences/zig/"
 	git archive HEAD -- ':(glob)configs/**/*.yaml' | tar -x -C "$folder"
 	exe=; [ "$GOOS" = windows ] && exe=.exe
-	GOOS='' GOARCH='' go run "$bom" bin -json -licenses -noserial -notimestamp -output "$out/$name.cdx.json" "$folder/promptfed-net$exe" 2>"$work/bom.log" ||
+	GOOS='' GOARCH='' go run "$bom" bin -json -licenses -noserial -notimestamp -output "$out/$name.cdx.json" "$folder/promptfed$exe" 2>"$work/bom.log" ||
 		{ cat "$work/bom.log" >&2; fail "the bill of materials of $platform failed"; }
 	complete "$out/$name.cdx.json"
 	chmod -R u=rwX,go=rX "$folder" # not those of this checkout and of Go's module cache

@@ -27,11 +27,11 @@ kit() {
 	cp "$2" "$to/requirements.txt"
 }
 
-# Copies the licences of all modules that the programs link, of Go, of ONNX Runtime and of the charts on the page:
+# Copies the licences of all modules that the program links, of Go, of ONNX Runtime and of the charts on the page:
 # licences FOLDER
 licences() {
 	local to=$1 module dir file
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./tools/promptfed-net | sort -u |
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./tools/promptfed | sort -u |
 		while read -r module dir; do
 			mkdir -p "$to/$module"
 			for file in "$dir"/[Ll][Ii][Cc][Ee][Nn][CcSs][Ee]* "$dir"/COPYING* "$dir"/NOTICE* "$dir"/PATENTS*; do

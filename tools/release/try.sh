@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the archives in build/release, or those in the arguments, each unpacked into an empty folder with an empty cache: the
-# version, doctor, a small run, its report, and promptfed-net. linux/arm64 runs under QEMU's user emulation (Debian's
+# version, doctor, a small run, its report, and status. linux/arm64 runs under QEMU's user emulation (Debian's
 # qemu-user, libc6-arm64-cross and libstdc++6-arm64-cross), windows/amd64 under Wine (Debian's wine64). An archive whose
 # emulator is missing is named as not tried. With --tests first, the tests of runtime/ run on linux/arm64 too.
 set -euo pipefail
@@ -65,15 +65,10 @@ for archive in "$@"; do
 	fi
 	export XDG_CACHE_HOME=$folder/cache
 	for words in --version doctor "$run" "report one" "status https://127.0.0.1:9"; do
-		code=0 program=promptfed said=
-		case $words in
-		status*)
-			said="cannot connect" # there is no server
-			[ "$start" = "" ] || [ -n "$exe" ] || program=promptfed-net # QEMU starts no other program
-			;;
-		esac
+		code=0 said=
+		case $words in status*) said="cannot connect" ;; esac # there is no server
 		# shellcheck disable=SC2086
-		$start ./$program$exe $words >log 2>&1 || code=$?
+		$start ./promptfed$exe $words >log 2>&1 || code=$?
 		if [ -z "$said" ] && [ $code = 0 ] || [ -n "$said" ] && grep -q "$said" log; then
 			echo "$name: ${words%% *} passed: $(grep -v DXGI log | tail -n 1)"
 		else

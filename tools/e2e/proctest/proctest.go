@@ -14,8 +14,8 @@ import (
 // Programs are the path of promptfed, and the folder in which it and the other programs of tests are.
 type Programs struct{ Promptfed, Dir string }
 
-// Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. promptfed and
-// promptfed-net are copies of those in bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same
+// Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. promptfed is
+// a copy of that in bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same
 // state, or else are built. others are the packages of other programs that the tests start.
 func Main(m *testing.M, p *Programs, others ...string) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
@@ -24,17 +24,15 @@ func Main(m *testing.M, p *Programs, others ...string) {
 	}
 	*p = Programs{filepath.Join(dir, "promptfed"), dir}
 	if made := os.Getenv("PROMPTFED_TEST_SMOKE"); made != "" {
-		for _, name := range []string{"promptfed", "promptfed-net"} {
-			b, err := os.ReadFile(filepath.Join(made, "bin", name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(dir, name), b, 0o755)
-			}
-			if err != nil {
-				panic(err)
-			}
+		b, err := os.ReadFile(filepath.Join(made, "bin", "promptfed"))
+		if err == nil {
+			err = os.WriteFile(p.Promptfed, b, 0o755)
+		}
+		if err != nil {
+			panic(err)
 		}
 	} else {
-		others = append(others, "promptfed/tools/promptfed", "promptfed/tools/promptfed-net")
+		others = append(others, "promptfed/tools/promptfed")
 	}
 	if len(others) > 0 {
 		build := append([]string{"build", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator)}, others...)

@@ -21,7 +21,6 @@ import (
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // variant is a good model with one changed field.
@@ -182,7 +181,7 @@ func quiet(t *testing.T, dir string, args []string) (code int, text string) {
 	out, was := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = null, errs
 	defer func() { os.Stdout, os.Stderr = out, was }()
-	code = command.Execute(busytest.Context(t), distributed.Machines, args)
+	code = command.Execute(busytest.Context(t), args)
 	b, err := os.ReadFile(errs.Name())
 	if err != nil {
 		t.Fatal(err)

@@ -38,12 +38,12 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	for _, here := range []string{"missing for results", "missing for several machines", "missing for every run"} {
+	for _, here := range []string{"missing for results", "missing for every run"} {
 		if strings.Contains(out, here) {
 			t.Errorf("%q is in\n%s", here, out)
 		}
 	}
-	alone := filepath.Join(t.TempDir(), "promptfed") // without promptfed-net and bundles
+	alone := filepath.Join(t.TempDir(), "promptfed") // without bundles
 	if err := os.Link(programs.Promptfed, alone); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, lone)
 	}
-	for _, want := range []string{"missing for several machines ", "missing for results ", "a folder with image sets",
+	for _, want := range []string{"missing for results ", "a folder with image sets",
 		"promptfed pull clip-vit-base-patch16"} {
 		if !strings.Contains(string(lone), want) {
 			t.Errorf("%q is not in\n%s", want, lone)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // import writes a configuration. With --strict it writes nothing if a setting has no equivalent.
@@ -27,7 +26,7 @@ func TestImport(t *testing.T) {
 		{append([]string{"import", "--out", out}, coop...), usage, true}, // exists already
 		{append([]string{"import", "--force", "--out", out}, coop...), done, true},
 	} {
-		if code := command.Execute(context.Background(), distributed.Machines, c.args); code != c.code {
+		if code := command.Execute(context.Background(), c.args); code != c.code {
 			t.Errorf("%v ends with %d, want %d", c.args, code, c.code)
 		}
 		if _, err := os.Stat(out); (err == nil) != c.file {

@@ -20,7 +20,6 @@ import (
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // shapes collects the keys of JSON values, with the types of their values.
@@ -197,7 +196,7 @@ func TestJSON(t *testing.T) {
 			collect(sub)
 		}
 	}
-	collect(command.Root(distributed.Machines))
+	collect(command.Root())
 	hub := hubtest.New(t, "../../../models/bundle/converted/testdata/huggingface")
 	env := []string{"HF_ENDPOINT=" + hub.Hub.URL, "HOME=" + f.dir, "XDG_CACHE_HOME=" + f.at("caches")}
 	for _, name := range []string{"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE"} {

@@ -14,7 +14,6 @@ import (
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/ui"
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // TestSamples trains a run on generated images, of which each of two clients tests more than a page classifies. The
@@ -31,7 +30,7 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"run", conf, "--out", run, "--quiet"}
-	if code := command.Execute(t.Context(), distributed.Machines, args); code != 0 {
+	if code := command.Execute(t.Context(), args); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	if html, err := os.ReadFile(filepath.Join(run, "report.html")); err != nil || bytes.Contains(html,

@@ -21,7 +21,6 @@ import (
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/samples"
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
 var cache string
@@ -84,7 +83,7 @@ func trained(t *testing.T) (results.Run, string) {
 		t.Fatal(err)
 	}
 	args := []string{"run", conf, "--out", out, "--quiet"}
-	if code := command.Execute(t.Context(), distributed.Machines, args); code != 0 {
+	if code := command.Execute(t.Context(), args); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	all, err := results.Load(out)

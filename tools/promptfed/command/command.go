@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/inspect"
 	"promptfed/tools/promptfed/report"
 	"promptfed/tools/promptfed/run"
@@ -20,20 +21,19 @@ import (
 	"promptfed/tools/promptfed/signals"
 )
 
-// Main runs promptfed with the arguments of the process, and exits. Machines returns the commands across machines:
-// distributed.Machines for the whole program, or Handover.
-func Main(machines func(cli.Outputs) cli.Machines) {
+// Main runs promptfed with the arguments of the process, and exits.
+func Main() {
 	ctx, stop := signals.Context(context.Background())
 	ctx = runfolder.WithCommandLine(ctx, os.Args)
-	code := Execute(ctx, machines, os.Args[1:])
+	code := Execute(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
 // Execute runs promptfed with arguments and returns its exit code: 0 for success, else cli.ExitCode. It prints the
 // error of the command as one line.
-func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args []string) int {
-	root := Root(machines)
+func Execute(ctx context.Context, args []string) int {
+	root := Root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -47,7 +47,7 @@ func Execute(ctx context.Context, machines func(cli.Outputs) cli.Machines, args 
 }
 
 // Root returns the program with all its commands.
-func Root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
+func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,
@@ -56,8 +56,7 @@ func Root(machines func(cli.Outputs) cli.Machines) *cobra.Command {
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	outputs := report.Outputs()
-	other := machines(outputs)
-	root.AddCommand(slices.Concat(run.Commands(outputs, other), other.Commands, inspect.Commands(),
+	root.AddCommand(slices.Concat(run.Commands(outputs), distributed.Commands(outputs), inspect.Commands(),
 		report.Commands())...)
 	complete(root)
 	describe(root)

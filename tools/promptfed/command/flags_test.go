@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"promptfed/tools/promptfed/cli"
-	"promptfed/tools/promptfed/distributed"
 )
 
 // walk calls f for every command that users see.
@@ -50,7 +49,7 @@ var meanings = map[string]string{
 // A flag name has one type and one meaning in all commands: one help text, or one line of the table above.
 func TestFlagsMeanOneThing(t *testing.T) {
 	kinds, helps := map[string]map[string][]string{}, map[string]map[string]bool{}
-	walk(Root(distributed.Machines), func(c *cobra.Command) {
+	walk(Root(), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if kinds[f.Name] == nil {
 				kinds[f.Name], helps[f.Name] = map[string][]string{}, map[string]bool{}
@@ -81,7 +80,7 @@ var silent = []string{"ui", "serve", "join", "work", "help", "completion bash", 
 
 // Every command that prints a result has --json, and states what it prints.
 func TestJSONFlag(t *testing.T) {
-	r := Root(distributed.Machines)
+	r := Root()
 	r.InitDefaultCompletionCmd()
 	r.InitDefaultHelpCmd()
 	walk(r, func(c *cobra.Command) {
@@ -100,7 +99,7 @@ func TestJSONTakesNoFile(t *testing.T) {
 	for line, want := range map[string]string{"bench --json x.json": "--json > x.json",
 		"partition mine.yaml --json parts.json": "--json > parts.json",
 		"bench --json=x.json":                   "--json > x.json"} {
-		c, args, err := Root(distributed.Machines).Find(strings.Fields(line))
+		c, args, err := Root().Find(strings.Fields(line))
 		if err == nil {
 			if err = c.ParseFlags(args); err == nil {
 				err = c.Args(c, c.Flags().Args())
@@ -114,7 +113,7 @@ func TestJSONTakesNoFile(t *testing.T) {
 
 // An unknown flag is wrong usage, and so is any other error of flags.
 func TestFlagError(t *testing.T) {
-	r := Root(distributed.Machines)
+	r := Root()
 	if err := flagError(r, r.Flags().Parse([]string{"--creds"})); !cli.IsUsage(err) ||
 		!strings.Contains(err.Error(), "unknown flag") {
 		t.Error(err)

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/tools/promptfed/distributed"
-
 	"github.com/spf13/cobra"
 )
 
@@ -13,7 +11,7 @@ import (
 // name in the tables is that of a command.
 func TestExamples(t *testing.T) {
 	known := map[string]bool{}
-	walk(Root(distributed.Machines), func(c *cobra.Command) {
+	walk(Root(), func(c *cobra.Command) {
 		if c.Parent() != nil && c.Parent().Parent() == nil && c.GroupID == "" {
 			t.Errorf("%s is in no group", c.CommandPath())
 		}
@@ -30,7 +28,7 @@ func TestExamples(t *testing.T) {
 			_, line, _ = strings.Cut(line, "promptfed ") // behind srun
 			line, _, _ = strings.Cut(line, " | ")
 			line, _, _ = strings.Cut(line, " > ")
-			fresh := Root(distributed.Machines)
+			fresh := Root()
 			at, args, err := fresh.Find(strings.Fields(line))
 			if err == nil && at.CommandPath() != c.CommandPath() {
 				t.Errorf("%q is an example of %s", line, at.CommandPath())
@@ -53,7 +51,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, name := range strings.Fields(g.commands) {
-			if c, _, err := Root(distributed.Machines).Find([]string{name}); name != "help" && name != "completion" &&
+			if c, _, err := Root().Find([]string{name}); name != "help" && name != "completion" &&
 				(err != nil || c.Name() != name) {
 				t.Errorf("there is no command %s", name)
 			}

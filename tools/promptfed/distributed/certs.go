@@ -49,9 +49,10 @@ func (f certsFlags) say(format string, a ...any) {
 
 func certsCommand() *cobra.Command {
 	var f certsFlags
-	c := cli.NewMachineCommand("certs", " DIR --request NAME [--host NAME ...] | certs DIR --approve FILE "+
+	c := &cobra.Command{Use: "certs DIR --request NAME [--host NAME ...] | certs DIR --approve FILE " +
 		"[--host NAME ...] | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME]",
-		cli.Exactly(1))
+		Args:  cli.Exactly(1),
+		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
 	l := c.Flags()
 	l.StringVar(&f.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it has "+
 		"none, and the signing request DIR/NAME.csr; the key stays on this machine")

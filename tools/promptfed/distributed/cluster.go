@@ -18,16 +18,16 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// cluster is a connection to a NATS server on which runs find workers.
-type cluster struct {
+// Cluster is a connection to a NATS server on which runs find workers.
+type Cluster struct {
 	nc    *nats.Conn
 	queue string
 	log   *slog.Logger
 	stop  func()
 }
 
-// openCluster connects to the NATS server of --cluster, or starts it.
-func openCluster(ctx context.Context, f cli.ClusterFlags) (cli.Cluster, error) {
+// OpenCluster connects to the NATS server of --cluster, or starts it.
+func OpenCluster(ctx context.Context, f cli.ClusterFlags) (*Cluster, error) {
 	if err := workers.CheckQueue(f.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
@@ -35,7 +35,7 @@ func openCluster(ctx context.Context, f cli.ClusterFlags) (cli.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{queue: f.Queue, log: log}
+	c := &Cluster{queue: f.Queue, log: log}
 	if address, ok := strings.CutPrefix(f.URL, cli.ListenScheme); ok {
 		return c, c.embed(f, address)
 	}
@@ -51,7 +51,7 @@ func openCluster(ctx context.Context, f cli.ClusterFlags) (cli.Cluster, error) {
 }
 
 // embed starts a NATS server in this process.
-func (c *cluster) embed(f cli.ClusterFlags, address string) error {
+func (c *Cluster) embed(f cli.ClusterFlags, address string) error {
 	token, err := f.Token()
 	if err != nil {
 		return err
@@ -87,9 +87,11 @@ func (c *cluster) embed(f cli.ClusterFlags, address string) error {
 	return nil
 }
 
-func (c *cluster) Close() { c.stop() }
+// Close closes the connection and stops a server of this process.
+func (c *Cluster) Close() { c.stop() }
 
-func (c *cluster) Spread(ctx context.Context, f *experiment.Federation, set *engine.Settings) (done func(), err error) {
+// Spread lets workers train and test the clients of an experiment; done ends their queue.
+func (c *Cluster) Spread(ctx context.Context, f *experiment.Federation, set *engine.Settings) (done func(), err error) {
 	conf := f.Task.Protocol.Config
 	if err := conf.InOneProcess(); err != nil {
 		return nil, cli.Usage(err)

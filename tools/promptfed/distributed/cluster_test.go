@@ -18,7 +18,7 @@ func TestClusterIsClosed(t *testing.T) {
 		address = strings.TrimPrefix(at, "nats://")
 		return os.ErrPermission
 	}
-	if _, err := openCluster(t.Context(), f); !errors.Is(err, os.ErrPermission) {
+	if _, err := OpenCluster(t.Context(), f); !errors.Is(err, os.ErrPermission) {
 		t.Fatal(err)
 	}
 	if c, err := net.Dial("tcp", address); err == nil {

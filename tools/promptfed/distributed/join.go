@@ -52,8 +52,10 @@ type joinFlags struct {
 
 func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
-	c := cli.NewMachineCommand("join", " URL --client K [--config CONFIG] [--set data.set=folder --set "+
-		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", oneURL)
+	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
+		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", Args: oneURL,
+		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
+			"connections"}
 	l := c.Flags()
 	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
 	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+

@@ -56,8 +56,9 @@ type serveFlags struct {
 
 func serveCommand(o cli.Outputs) *cobra.Command {
 	f := serveFlags{outputs: o}
-	c := cli.NewMachineCommand("serve", " CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] "+
-		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", cli.Exactly(1))
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] " +
+		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
+		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")

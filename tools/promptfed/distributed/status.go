@@ -23,7 +23,8 @@ import (
 
 func statusCommand() *cobra.Command {
 	var access cli.Access
-	c := cli.NewMachineCommand("status", " URL [--tls DIR] [--token SECRET]", oneURL)
+	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]", Args: oneURL,
+		Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated live on a terminal"}
 	result := cli.AddJSON(c, cli.Shape{Value: remote.Status{}})
 	access.Add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes "+
 		"it")

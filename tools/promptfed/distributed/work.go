@@ -38,8 +38,10 @@ type workOptions struct {
 
 func workCommand() *cobra.Command {
 	var f workOptions
-	c := cli.NewMachineCommand("work", " URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] "+
-		"[--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", cli.Exactly(1))
+	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] " +
+		"[--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
+		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
+			"stopped"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
 		"runtime.provider=cuda; the other keys come from the run")
@@ -56,6 +58,12 @@ func workCommand() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// Work trains clients of the runs on the NATS server at url, until none needed workers for idle. The folders of data
+// and the runtime come from here.
+func Work(ctx context.Context, url string, q cli.QueueOptions, idle time.Duration, here experiment.Config) error {
+	return work(ctx, url, workOptions{QueueOptions: q, log: "text", idle: idle, here: &here})
 }
 
 // work trains clients of the runs on the NATS server at url, one run after the other.

@@ -1,11 +1,8 @@
 package inspect
 
 import (
-	"os"
 	"slices"
 	"strings"
-
-	"promptfed/tools/promptfed/cli"
 )
 
 // missing is what a purpose lacks on this machine.
@@ -34,11 +31,5 @@ func (m *machine) needs() {
 	if l := m.Library; l != nil && l.Fallback != "" {
 		add("CUDA", "provider cuda does not run here", "provider auto above says why; docs/performance.md says "+
 			"what a GPU needs")
-	}
-	if path, err := cli.WholeProgram(); err == nil {
-		if _, err := os.Stat(path); err != nil {
-			add("several machines", "promptfed-net beside promptfed", "take it from the archive of the release; in a "+
-				"checkout, make build")
-		}
 	}
 }

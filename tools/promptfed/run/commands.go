@@ -7,6 +7,6 @@ import (
 )
 
 // Commands returns the commands of the group.
-func Commands(o cli.Outputs, m cli.Machines) []*cobra.Command {
-	return []*cobra.Command{initCommand(), runCommand(o, m), sweepCommand(o, m), launchCommand(o, m), traceCommand()}
+func Commands(o cli.Outputs) []*cobra.Command {
+	return []*cobra.Command{initCommand(), runCommand(o), sweepCommand(o), launchCommand(o), traceCommand()}
 }

@@ -22,6 +22,7 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/signals"
 )
 
@@ -33,8 +34,8 @@ type launchFlags struct {
 	idle   time.Duration
 }
 
-func launchCommand(o cli.Outputs, m cli.Machines) *cobra.Command {
-	f := launchFlags{run: flags{outputs: o, machines: m}, member: fromSlurm(os.Getenv)}
+func launchCommand(o cli.Outputs) *cobra.Command {
+	f := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
 	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
 		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
 		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
@@ -176,7 +177,7 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 			}
 		}
 	}()
-	err = f.run.machines.Work(ctx, at.URL, f.queue(), f.idle, here)
+	err = distributed.Work(ctx, at.URL, f.queue(), f.idle, here)
 	if ctx.Err() != nil {
 		return nil
 	}

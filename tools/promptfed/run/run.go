@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
 	"promptfed/tools/promptfed/quickstart"
 	"promptfed/tools/promptfed/runfolder"
@@ -41,15 +42,14 @@ type flags struct {
 	view            cli.View
 	result          *cli.Printer
 	outputs         cli.Outputs
-	machines        cli.Machines
 }
 
 // openCluster connects to the NATS server of --cluster. It returns nil without that flag. The caller calls close.
-func (f *flags) openCluster(ctx context.Context) (c cli.Cluster, close func(), err error) {
+func (f *flags) openCluster(ctx context.Context) (c *distributed.Cluster, close func(), err error) {
 	if f.cluster.URL == "" {
 		return nil, func() {}, nil
 	}
-	if c, err = f.machines.OpenCluster(ctx, f.cluster); err != nil {
+	if c, err = distributed.OpenCluster(ctx, f.cluster); err != nil {
 		return nil, nil, err
 	}
 	return c, c.Close, nil
@@ -104,8 +104,8 @@ func (f *flags) check() error {
 	return nil
 }
 
-func runCommand(o cli.Outputs, m cli.Machines) *cobra.Command {
-	f := flags{outputs: o, machines: m}
+func runCommand(o cli.Outputs) *cobra.Command {
+	f := flags{outputs: o}
 	c := &cobra.Command{
 		Use: "run CONFIG...|--images FOLDER [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] " +
 			"[--resume] [--force]",
@@ -256,7 +256,7 @@ func (f flags) run(ctx context.Context, args []string) error {
 }
 
 // one trains in a run folder.
-func (f flags) one(ctx context.Context, conf experiment.Config, dir string, others cli.Cluster,
+func (f flags) one(ctx context.Context, conf experiment.Config, dir string, others *distributed.Cluster,
 	series *progress.Series) error {
 	d := series.New(conf)
 	defer d.Close()
@@ -273,10 +273,10 @@ type training struct {
 	dir     string
 	use     runfolder.Use
 	outputs cli.Outputs
-	log     []string    // names of trackers
-	workers int         // number of clients that train at a time; 0 for that of the configuration
-	beside  bool        // whether other runs share the processors
-	cluster cli.Cluster // machines that train the clients; nil for this process
+	log     []string             // names of trackers
+	workers int                  // number of clients that train at a time; 0 for that of the configuration
+	beside  bool                 // whether other runs share the processors
+	cluster *distributed.Cluster // machines that train the clients; nil for this process
 }
 
 // run runs an experiment in its folder.

@@ -15,8 +15,8 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-func sweepCommand(o cli.Outputs, m cli.Machines) *cobra.Command {
-	f := flags{outputs: o, machines: m}
+func sweepCommand(o cli.Outputs) *cobra.Command {
+	f := flags{outputs: o}
 	c := &cobra.Command{
 		Use: "sweep FILE [--smoke] [--set key=value] [--grid key=value,value] [--keep axis=label,label] " +
 			"[--seeds 1,2] [--jobs N] [--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",

@@ -21,6 +21,7 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -135,7 +136,7 @@ type sweepRun struct {
 	dir      string
 	log      []string
 	workers  int
-	cluster  cli.Cluster
+	cluster  *distributed.Cluster
 	outputs  cli.Outputs
 	show     *progress.Sweep
 	features progress.FeatureLocks

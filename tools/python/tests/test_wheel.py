@@ -23,7 +23,7 @@ def test_contents(wheel):
     with zipfile.ZipFile(wheel) as z:
         names = [n.split("/", 1)[1] for n in z.namelist() if ".data/" in n or ".dist-info/" in n]
     licences = [n for n in names if n.startswith("licenses/")]
-    assert {"scripts/promptfed", "scripts/promptfed-net", "licenses/LICENSE"} <= set(names)
+    assert {"scripts/promptfed", "licenses/LICENSE"} <= set(names)
     assert any(n.endswith("onnxruntime/ThirdPartyNotices.txt") for n in licences) and len(licences) > 50
     assert wheel.name.split("-")[2:4] == ["py3", "none"] and "linux_" in wheel.name or "macosx_" in wheel.name
 
@@ -47,6 +47,6 @@ def test_in_an_empty_environment(wheel, tmp_path):
                 "--set", "partition.kind=iid", "--set", "backbones=[tiny-vit-b32]", "--set", "data.generator.train=8",
                 "--set", "data.generator.test=4", "--set", "data.generator.classes=[circle,square,star,house]")
     assert "written to one" in said and (tmp_path / "one/summary.json").exists()
-    assert "cannot connect" in call("status", "https://127.0.0.1:9", code=1)  # promptfed-net beside it
+    assert "cannot connect" in call("status", "https://127.0.0.1:9", code=1)
     left = subprocess.run([*pip, "uninstall", "--quiet", "--yes", "promptfed"], check=True)
     assert left.returncode == 0 and not program.exists() and not (tmp_path / "venv/lib/promptfed").exists()

@@ -5,7 +5,6 @@ import (
 	_ "example.com/taskres"
 
 	"promptfed/tools/promptfed/command"
-	"promptfed/tools/promptfed/distributed"
 )
 
-func main() { command.Main(distributed.Machines) }
+func main() { command.Main() }
