@@ -1,6 +1,7 @@
 package methodtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,7 +20,7 @@ import (
 // uploads alone, as from secure aggregation, has the same result, and clients upload nothing else. A stack that needs
 // more has a one-line reason.
 func (c Case) Aggregation(t *testing.T) {
-	c.keep(t)
+	c.kept = cmp.Or(c.kept, new(kept))
 	e := c.all(t)
 	weighting, beside, err := methods.AveragedUploads(e.Method)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/optim"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 )
 
@@ -45,22 +44,8 @@ type Case struct {
 
 // kept holds results that the tests of one case share.
 type kept struct {
-	sessions ort.Pool
-	plain    *outcome
-	all      *engine.Result
-}
-
-// keep sets kept until the test ends.
-func (c *Case) keep(t *testing.T) {
-	if c.kept != nil {
-		return
-	}
-	c.kept = &kept{}
-	t.Cleanup(func() {
-		if err := c.kept.sessions.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	plain *outcome
+	all   *engine.Result
 }
 
 // Names are the names of a method's tensors in a trace.
@@ -141,7 +126,6 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 // run runs an experiment with sessions that the runs of the case share, so that each graph is compiled once.
 func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
-	set.Client.Sessions = &c.kept.sessions
 	return run(t, e, set)
 }
 
@@ -229,7 +213,7 @@ func (o outcome) same(t *testing.T, other outcome, what string) {
 
 // Run runs the suite.
 func Run(t *testing.T, c Case) {
-	c.keep(t)
+	c.kept = new(kept)
 	t.Run("gradients", c.gradients)
 	t.Run("zero", c.zero)
 	t.Run("workers", c.workers)

@@ -30,7 +30,7 @@ func (c Case) gradients(t *testing.T) {
 	e.Method = at
 	e.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
 	first := e.Clients[1]
-	w := client.NewWorker(e, client.Settings{Sessions: &c.kept.sessions})
+	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 
 	task := first.Backbone.Task()

@@ -29,7 +29,7 @@ func (c Case) messages(t *testing.T) {
 	var sent []upload
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
-	set := engine.Settings{Client: client.Settings{Tracer: rec, Sessions: &c.kept.sessions}, Encode: true}
+	set := engine.Settings{Client: client.Settings{Tracer: rec}, Encode: true}
 	set.Executor = Uploads(t, e, set.Client, func(client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()

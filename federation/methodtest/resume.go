@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/trace"
@@ -111,7 +110,7 @@ func (c Case) resume(t *testing.T) {
 		}
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
-		set := engine.Settings{Client: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Workers: 2}
+		set := engine.Settings{Dir: dir, Workers: 2}
 		repair := in.set(&set, stop, dir)
 		_, err := engine.Run(ctx, c.experiment(t), set)
 		stop()
@@ -137,7 +136,7 @@ func (c Case) longer(t *testing.T) {
 	whole := short.Plan.Rounds
 	short.Plan.Rounds = whole / 2
 	c.run(t, short, engine.Settings{Dir: dir})
-	set := engine.Settings{Client: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Resume: true}
+	set := engine.Settings{Dir: dir, Resume: true}
 	_, err := engine.Run(context.Background(), c.experiment(t), set)
 	if err == nil {
 		c.plain(t).same(t, outcomeIn(t, dir), "with more rounds")
@@ -178,7 +177,6 @@ func (c Case) lost(t *testing.T) {
 	}
 	e.Plan.Rounds = 1
 	none := engine.Settings{Wrap: LoseReplies(func(int, int) bool { return true })}
-	none.Client.Sessions = &c.kept.sessions
 	if _, err := engine.Run(context.Background(), e, none); err == nil {
 		t.Error("a round without any answer was accepted")
 	}

@@ -15,33 +15,58 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// graphCache holds the graphs of NewCachedSession: those of open sessions, and some that were closed last.
+// graphCache holds the compiled graphs of a process: those of open sessions of NewCachedSession, and those that were
+// closed last.
 var graphCache = struct {
 	sync.Mutex
-	of        map[[sha256.Size]byte]*cachedGraph
+	graphs    map[[sha256.Size]byte]*cachedGraph
 	idle      list.List // of *cachedGraph without open sessions, the one that was closed last in front
 	idleBytes int
-}{of: map[[sha256.Size]byte]*cachedGraph{}}
+	weights   map[string]idleWeights // of idle graphs
+	counts    CacheCounts
+}{graphs: map[[sha256.Size]byte]*cachedGraph{}, weights: map[string]idleWeights{}}
 
-// maxIdleBytes bounds the memory of graphs without open sessions: some 120 of a method's small graphs. One of them has
-// graphBytes beside its constants, measured with 250 of them.
-const (
-	maxIdleBytes = 64 << 20
-	graphBytes   = 512 << 10
-)
+// idleWeights are weights that idle graphs share.
+type idleWeights struct{ graphs, bytes int }
+
+// maxIdleBytes bounds the memory of graphs without open sessions: the text towers of four backbones of ViT-B/16's size
+// with their graphs, or 3,000 graphs of toys.
+var maxIdleBytes = 1536 << 20
+
+// graphBytes is the memory of a small graph beside its constants, measured with 250 graphs.
+const graphBytes = 512 << 10
+
+// CacheCounts says what the cache of compiled graphs has done in this process.
+type CacheCounts struct {
+	Compiled  int `json:"compiled"`   // sessions of NewCachedSession with a graph of their own
+	Reused    int `json:"reused"`     // sessions that share the graph of another one
+	Dropped   int `json:"dropped"`    // graphs without open sessions that gave place to others
+	IdleBytes int `json:"idle_bytes"` // of graphs without open sessions, estimated
+}
+
+// Cached returns the counts of the cache of compiled graphs.
+func Cached() CacheCounts {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	c := graphCache.counts
+	c.IdleBytes = graphCache.idleBytes
+	return c
+}
 
 // cachedGraph is a compiled graph that equal sessions share.
 type cachedGraph struct {
 	key     [sha256.Size]byte
 	compile func() ([]*replica, error) // once
 	bytes   int                        // of memory, estimated; if above maxIdleBytes, it is freed with its last session
+	weights string                     // names the weights that it shares with other graphs
+	shared  int                        // bytes of these weights
 	users   int
 	at      *list.Element // in graphCache.idle
 }
 
 // NewCachedSession is NewSession for a graph that callers open again and again: sessions share one compiled graph if
-// they have the same model, options and files of weights. Some small graphs stay compiled after Close, so that the next
-// run of a program with many runs finds them.
+// they have the same model, options and files of weights. Graphs stay compiled after Close within a bound of memory, so
+// that the next run of a program with many runs finds them.
 func NewCachedSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	s, o, err := newSession(model, o)
 	if err != nil {
@@ -83,7 +108,7 @@ func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(h.Sum(nil)), true
 }
 
-// idleBytes estimates the memory of the compiled program: graph and constants, and packed or copied weights.
+// idleBytes estimates the memory of the compiled program: graph and constants.
 func (p *program) idleBytes(o Options) int {
 	if o.Provider != CPU || o.IntraThreads > 1 { // a device's memory and threads are for open sessions
 		return math.MaxInt
@@ -91,27 +116,31 @@ func (p *program) idleBytes(o Options) int {
 	if runtime.GOOS == "windows" && len(p.files) > 0 { // nobody can remove a mapped file there
 		return math.MaxInt
 	}
-	n := graphBytes + 2*len(p.model)
-	for _, w := range p.external {
-		n += int(w.at.Length)
-	}
-	return n
+	return graphBytes + 2*len(p.model)
 }
 
 // acquire returns the graph of a key for one more session, which calls release or fail once.
 func acquire(key [sha256.Size]byte, p *program, o Options) *cachedGraph {
 	graphCache.Lock()
 	defer graphCache.Unlock()
-	g := graphCache.of[key]
+	g := graphCache.graphs[key]
 	if g == nil {
 		g = &cachedGraph{key: key, bytes: p.idleBytes(o), compile: sync.OnceValues(func() ([]*replica, error) {
 			return p.compile(o)
 		})}
-		graphCache.of[key] = g
+		for _, w := range p.external {
+			g.shared += int(w.at.Length)
+		}
+		if g.shared > 0 {
+			g.weights = fmt.Sprintf("%q %v", p.weights, o.Prepack)
+		}
+		graphCache.graphs[key] = g
+		graphCache.counts.Compiled++
+	} else {
+		graphCache.counts.Reused++
 	}
 	if g.at != nil {
-		graphCache.idle.Remove(g.at)
-		g.at, graphCache.idleBytes = nil, graphCache.idleBytes-g.bytes
+		g.leaveIdle()
 	}
 	g.users++
 	return g
@@ -121,8 +150,8 @@ func acquire(key [sha256.Size]byte, p *program, o Options) *cachedGraph {
 func (g *cachedGraph) fail() {
 	graphCache.Lock()
 	defer graphCache.Unlock()
-	if graphCache.of[g.key] == g {
-		delete(graphCache.of, g.key)
+	if graphCache.graphs[g.key] == g {
+		delete(graphCache.graphs, g.key)
 	}
 }
 
@@ -136,23 +165,49 @@ func (g *cachedGraph) release() (unused []*replica) {
 	if g.bytes > maxIdleBytes {
 		return g.drop()
 	}
-	g.at, graphCache.idleBytes = graphCache.idle.PushFront(g), graphCache.idleBytes+g.bytes
+	g.becomeIdle()
 	for graphCache.idleBytes > maxIdleBytes {
 		unused = append(unused, dropLast()...)
 	}
 	return unused
 }
 
+// becomeIdle counts a graph without users, and its weights unless another idle graph has them. The caller holds the
+// lock.
+func (g *cachedGraph) becomeIdle() {
+	g.at, graphCache.idleBytes = graphCache.idle.PushFront(g), graphCache.idleBytes+g.bytes
+	w := graphCache.weights[g.weights]
+	if w.graphs++; w.graphs == 1 {
+		w.bytes = g.shared
+		graphCache.idleBytes += w.bytes
+	}
+	graphCache.weights[g.weights] = w
+}
+
+// leaveIdle undoes becomeIdle. The caller holds the lock.
+func (g *cachedGraph) leaveIdle() {
+	graphCache.idle.Remove(g.at)
+	g.at, graphCache.idleBytes = nil, graphCache.idleBytes-g.bytes
+	w := graphCache.weights[g.weights]
+	if w.graphs--; w.graphs > 0 {
+		graphCache.weights[g.weights] = w
+		return
+	}
+	graphCache.idleBytes -= w.bytes
+	delete(graphCache.weights, g.weights)
+}
+
 // dropLast drops the graph that was closed first. The caller holds the lock.
 func dropLast() []*replica {
-	last := graphCache.idle.Remove(graphCache.idle.Back()).(*cachedGraph)
-	graphCache.idleBytes -= last.bytes
+	last := graphCache.idle.Back().Value.(*cachedGraph)
+	last.leaveIdle()
+	graphCache.counts.Dropped++
 	return last.drop()
 }
 
 // drop takes a graph without users out of the table and returns what has to be closed. The caller holds the lock.
 func (g *cachedGraph) drop() []*replica {
-	delete(graphCache.of, g.key)
+	delete(graphCache.graphs, g.key)
 	all, _ := g.compile()
 	return all
 }

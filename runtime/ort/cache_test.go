@@ -49,9 +49,9 @@ func dropIdle(t testing.TB) {
 
 // newGraphs returns by how many the cached graphs grow during f.
 func newGraphs(f func()) int {
-	before, _ := ort.Cached()
+	before, _ := ort.CachedGraphs()
 	f()
-	after, _ := ort.Cached()
+	after, _ := ort.CachedGraphs()
 	return after - before
 }
 
@@ -171,13 +171,17 @@ func TestCachedSessionsReadTheirWeights(t *testing.T) {
 
 // Graphs without sessions are bounded in number and size; threads and memory of a device are not kept at all.
 func TestIdleGraphsAreBounded(t *testing.T) {
-	for i := range ort.MaxIdle + 20 {
+	const most = 40
+	dropIdle(t)
+	defer ort.BoundIdle(most)()
+	dropped := ort.Cached().Dropped
+	for i := range most + 20 {
 		closeSession(t, openCached(t, scaled(t, float32(2000+i)), ort.Options{}))
 	}
-	if _, idle := ort.Cached(); idle < ort.MaxIdle*9/10 || idle > ort.MaxIdle {
-		t.Errorf("%d graphs are idle, at most %d are wanted", idle, ort.MaxIdle)
+	if _, idle := ort.CachedGraphs(); idle < most*9/10 || idle > most || ort.Cached().Dropped-dropped < 20 {
+		t.Errorf("%d graphs are idle, at most %d are wanted; %+v", idle, most, ort.Cached())
 	}
-	all, idle := ort.Cached()
+	all, idle := ort.CachedGraphs()
 	if n := newGraphs(func() { // the first ones were closed
 		closeSession(t, openCached(t, scaled(t, 2000), ort.Options{}))
 	}); n != 0 {
@@ -188,8 +192,31 @@ func TestIdleGraphsAreBounded(t *testing.T) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).constant("W", w, int64(len(w)/2), 2)
 	large := b.node("ReduceSum", []string{"W"}, "s").node("Mul", []string{"x", "s"}, "y").out("y", f32, dims{"B", 2})
 	closeSession(t, openCached(t, large.model(t), ort.Options{}))
-	if nowAll, nowIdle := ort.Cached(); nowAll != all || nowIdle != idle {
+	if nowAll, nowIdle := ort.CachedGraphs(); nowAll != all || nowIdle != idle {
 		t.Errorf("%d graphs, %d of them idle, became %d and %d", all, idle, nowAll, nowIdle)
+	}
+}
+
+// The weights that idle graphs share count once.
+func TestIdleWeightsCountOnce(t *testing.T) {
+	dropIdle(t)
+	o := ort.Options{WeightsDir: t.TempDir()}
+	path := filepath.Join(o.WeightsDir, "w")
+	offset := safetensors(t, path, 1, weights)
+	orttest.Settle(t, path)
+	model := externalLinear(t, "w", offset, 24) // of 24 bytes
+	var idle []int
+	for _, level := range []ort.OptLevel{ort.OptAll, ort.OptNone} {
+		o.OptLevel = level
+		closeSession(t, openCached(t, model, o))
+		idle = append(idle, ort.Cached().IdleBytes)
+	}
+	if first, second := idle[0], idle[1]-idle[0]; first-second != 24 {
+		t.Errorf("the first graph counts %d bytes, and the second %d", first, second)
+	}
+	dropIdle(t)
+	if left := ort.Cached().IdleBytes; left != 0 {
+		t.Errorf("%d bytes are left of no graph", left)
 	}
 }
 

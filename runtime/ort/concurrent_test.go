@@ -2,7 +2,6 @@ package ort_test
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,76 +72,5 @@ func TestCloseDuringRuns(t *testing.T) {
 	all.Wait()
 	if ran.Load() < 8 {
 		t.Errorf("only %d runs before Close", ran.Load())
-	}
-}
-
-func TestPool(t *testing.T) {
-	var p ort.Pool
-	var built atomic.Int64
-	release := make(chan struct{})
-	got := make([]*ort.Session, 16)
-	var all sync.WaitGroup
-	for g := range got {
-		all.Go(func() {
-			s, err := p.Get(fmt.Sprint("key", g%2), func() (*ort.Session, error) {
-				built.Add(1)
-				<-release
-				return ort.NewSession(linear(t), ort.Options{})
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			got[g] = s
-		})
-	}
-	close(release)
-	all.Wait()
-	if built.Load() != 2 || got[0] == got[1] {
-		t.Errorf("%d sessions built for 2 keys", built.Load())
-	}
-	for g := range got {
-		if got[g] != got[g%2] {
-			t.Errorf("goroutine %d has another session", g)
-		}
-	}
-	failure := errors.New("no such graph")
-	if _, err := p.Get("bad", func() (*ort.Session, error) { return nil, failure }); !errors.Is(err, failure) {
-		t.Errorf("failed build gave %v", err)
-	}
-	if s, err := p.Get("bad", func() (*ort.Session, error) {
-		return ort.NewSession(linear(t),
-			ort.Options{})
-	}); err != nil || s == nil {
-		t.Errorf("build after a failure gave %v", err)
-	}
-	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := got[0].Run(t.Context(), tensor.Map{"x": tensor.New(1, 2)}); !errors.Is(err, ort.ErrClosed) {
-		t.Errorf("session after the pool's close: %v", err)
-	}
-	if _, err := p.Get("key0", nil); !errors.Is(err, ort.ErrClosed) {
-		t.Errorf("Get after Close: %v", err)
-	}
-}
-
-// A build that ends after the pool was closed must not leave a session behind.
-func TestPoolClosedDuringBuild(t *testing.T) {
-	var p ort.Pool
-	var s *ort.Session
-	_, err := p.Get("late", func() (*ort.Session, error) {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		s = open(t, linear(t), ort.Options{})
-		return s, nil
-	})
-	if !errors.Is(err, ort.ErrClosed) {
-		t.Errorf("Get gave %v", err)
-	}
-	if _, err := s.Run(t.Context(), tensor.Map{"x": tensor.New(1, 2)}); !errors.Is(err, ort.ErrClosed) {
-		t.Errorf("the late session gave %v", err)
 	}
 }

@@ -43,14 +43,20 @@ func (s *Session) Pick(runs int) (devices []int) {
 	return devices
 }
 
-// MaxIdle is how many graphs of closed cached sessions stay compiled, at most.
-const MaxIdle = maxIdleBytes / graphBytes
-
-// Cached counts the graphs of cached sessions, and those without an open session.
-func Cached() (all, idle int) {
+// BoundIdle sets how many small graphs of closed cached sessions stay compiled, until undo is called.
+func BoundIdle(graphs int) (undo func()) {
 	graphCache.Lock()
 	defer graphCache.Unlock()
-	return len(graphCache.of), graphCache.idle.Len()
+	was := maxIdleBytes
+	maxIdleBytes = graphs * graphBytes
+	return func() { maxIdleBytes = was }
+}
+
+// CachedGraphs counts the graphs of cached sessions, and those without an open session.
+func CachedGraphs() (all, idle int) {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	return len(graphCache.graphs), graphCache.idle.Len()
 }
 
 // DropIdle closes the graphs without an open session.

@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ErrClosed is wrapped by the error of Run on a closed session and of Get on a closed pool.
+// ErrClosed is wrapped by the error of Run on a closed session.
 var ErrClosed = errors.New("already closed")
 
 // Session is a compiled graph. All methods are safe for concurrent use.
@@ -166,11 +166,11 @@ func (s *Session) Outputs() []ValueInfo { return slices.Clone(s.outputs) }
 func (s *Session) Provider() string { return s.provider }
 
 // Close waits for the runs in flight and frees the session. A second Close does nothing.
-func (s *Session) Close() error { return closeSessions(s) }
+func (s *Session) Close() error { return CloseAll(s) }
 
-// closeSessions closes sessions and then trims memory once for all of them, because trimming takes longer than freeing
-// a small session.
-func closeSessions(all ...*Session) error {
+// CloseAll closes sessions and then trims memory once for all of them, because trimming takes longer than freeing a
+// small session.
+func CloseAll(all ...*Session) error {
 	var errs []error
 	open := false
 	for _, s := range all {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -28,30 +27,32 @@ type compiler struct {
 	e       *spec.Experiment
 	options ort.Options
 	texts   KeptTexts
-	pool    *ort.Pool
-	own     bool // the worker closes pool
 	weights onnx.WeightFiles
 	caches
 	initial       *valueCache // of plan.initial
 	evaluables    sync.Map    // record.Evaluable by ClientSpec
 	leastProducts float64
 
-	mu       sync.Mutex
-	plans    map[planKey]*plan
-	compiled map[string]*plan // by backbone and graph
-	handMu   sync.Mutex
-	hands    map[string]*tensor.Tensor
+	mu     sync.Mutex
+	plans  map[any]*plan // by planKey and by graphKey
+	handMu sync.Mutex
+	hands  map[string]*tensor.Tensor
+	openMu sync.Mutex
+	open   []*ort.Session
 }
 
+// planKey names the plan of a client.
 type planKey struct {
 	kind, backbone string
 	task           method.ClientSpec
 }
 
+// graphKey names the plan of all clients with the same nodes.
+type graphKey string
+
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, texts: set.Texts, pool: cmp.Or(set.Sessions, new(ort.Pool)),
-		own: set.Sessions == nil, caches: k, initial: initial, leastProducts: leastProducts,
-		plans: map[planKey]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
+	return &compiler{e: e, options: set.Session, texts: set.Texts, caches: k, initial: initial,
+		leastProducts: leastProducts, plans: map[any]*plan{}, hands: map[string]*tensor.Tensor{}}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -65,10 +66,9 @@ func (c *compiler) evaluable(task method.ClientSpec) record.Evaluable {
 }
 
 func (c *compiler) close() error {
-	if !c.own {
-		return nil
-	}
-	return c.pool.Close()
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	return ort.CloseAll(c.open...)
 }
 
 // step compiles the loss and its gradients with respect to every parameter.
@@ -338,7 +338,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	for _, h := range s.Hosts() {
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
 	}
-	p, ok := c.compiled[same]
+	p, ok := c.plans[graphKey(same)]
 	if !ok {
 		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
 		if err != nil {
@@ -354,7 +354,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		if p.initial != nil {
 			p.initial.maxRows = p.maxRows
 		}
-		c.compiled[same] = p
+		c.plans[graphKey(same)] = p
 	}
 	return p.of(s), nil
 }
@@ -506,23 +506,24 @@ func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error)
 	}, func(s *method.Scope, terms []graph.Output) (*plan, error) { return c.gradients(b, s, terms) })
 }
 
-// session compiles outputs once per key.
-func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Output, error)) (*ort.Session, error) {
+// session compiles outputs. Equal graphs of a process are compiled once.
+func (c *compiler) session(b spec.Backbone, out []graph.Output) (*ort.Session, error) {
 	o := c.options
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	return c.pool.Get(fmt.Sprintf("%s %+v", key, o), func() (*ort.Session, error) {
-		out, err := build()
-		if err != nil {
-			return nil, err
-		}
-		model, err := c.model(o.WeightsDir, out...)
-		if err != nil {
-			return nil, err
-		}
-		return ort.NewCachedSession(model, o)
-	})
+	model, err := c.model(o.WeightsDir, out...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ort.NewCachedSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	c.open = append(c.open, s)
+	return s, nil
 }
 
 // model writes outputs as a model. Their weights lie in dir and must not have changed since earlier models.
@@ -544,21 +545,20 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 
 // program is compile, but the session is made on first use.
 func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	sum, err := graph.Signature(out...)
-	if err != nil {
-		return nil, err
-	}
-	one := sync.OnceValues(func() (*ort.Session, error) {
-		return c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
-	})
 	p := &program{number: lastProgram.Add(1)}
+	var made sync.Map // by number of clients
 	p.session = func(clients int) (*ort.Session, error) {
-		if clients == 1 {
-			return one()
-		}
-		return c.session(fmt.Sprint(p.number, " of ", clients), b, func() ([]graph.Output, error) {
-			return p.several(clients)
-		})
+		once, _ := made.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
+			if clients == 1 {
+				return c.session(b, out)
+			}
+			all, err := p.several(clients)
+			if err != nil {
+				return nil, err
+			}
+			return c.session(b, all)
+		}))
+		return once.(func() (*ort.Session, error))()
 	}
 	for _, o := range out {
 		size := 4

@@ -38,12 +38,9 @@ type Worker struct {
 // Settings decide how a worker runs, not what it computes.
 type Settings struct {
 	Session ort.Options
-	// Sessions are compiled graphs that other workers use too, of this run or of others; the caller closes them. Nil
-	// for the worker's own. Workers whose graphs and options are equal share them.
-	Sessions *ort.Pool
-	Tracer   trace.Tracer  // nil for none
-	Guard    message.Guard // nil for none
-	Terms    bool          // measure each term of the loss, for the records; it changes nothing that is trained
+	Tracer  trace.Tracer  // nil for none
+	Guard   message.Guard // nil for none
+	Terms   bool          // measure each term of the loss, for the records; it changes nothing that is trained
 	// Noise is the source of a client's noise of differential privacy; nil for the seed, as in a simulation.
 	Noise func(client int) *noise.Noise
 	Texts KeptTexts // features of hand-written texts; nil computes them in every process

@@ -19,7 +19,6 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/protocol"
 	"promptfed/runtime/optim"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -94,7 +93,6 @@ func runHonest(t *testing.T, e *spec.Experiment, set engine.Settings) {
 // train in a round, and with a learning rate that starts at a hundredth of its later value.
 func TestHonestUploads(t *testing.T) {
 	for _, entry := range methods.Table() {
-		var sessions ort.Pool // of both runs, which have the same graphs
 		for _, participation := range []float64{1, 0.5} {
 			t.Run(fmt.Sprint(entry.Name, " ", participation), func(t *testing.T) {
 				stack := []string{entry.Name}
@@ -115,11 +113,8 @@ func TestHonestUploads(t *testing.T) {
 						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
-				runHonest(t, e, engine.Settings{Client: client.Settings{Terms: true, Sessions: &sessions}})
+				runHonest(t, e, engine.Settings{Client: client.Settings{Terms: true}})
 			})
-		}
-		if err := sessions.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"promptfed/runtime/ort"
 	"strings"
 	"text/tabwriter"
 )
@@ -13,6 +14,8 @@ type Report struct {
 	Title   string   `json:"title"`
 	Tables  []Table  `json:"tables"`
 	Targets []Target `json:"targets,omitempty"`
+	// Graphs counts what this process compiled.
+	Graphs ort.CacheCounts `json:"graphs"`
 }
 
 // Table is a table of a report. A cell is a text, a whole number, a Timing or a Number.
@@ -93,5 +96,8 @@ func (r Report) Text() string {
 			fmt.Fprintln(&b, n)
 		}
 	}
+	g := r.Graphs
+	fmt.Fprintf(&b, "\ngraphs: %d compiled, %d reused, %d dropped for room; %d MB without a session\n", g.Compiled,
+		g.Reused, g.Dropped, megabytes(int64(g.IdleBytes)))
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/ort"
 	"promptfed/tools/lab/bench"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -94,6 +95,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	r.Graphs = ort.Cached()
 	return f.result.Print(r, r.Text())
 }
 
