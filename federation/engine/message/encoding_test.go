@@ -34,14 +34,14 @@ func TestReadsUploads(t *testing.T) {
 		says string
 	}{
 		{Instruction{Kind: Train}, plain, 3, ""},
-		{Instruction{Kind: Train}, packed, 0, "outside of [shared extra terms statistics]"},
+		{Instruction{Kind: Train}, packed, 0, "outside of [shared extra statistics]"},
 		{Instruction{Kind: Train, Codec: halfCodec{}}, packed, 6, ""},
-		{Instruction{Kind: Train, Codec: halfCodec{}}, plain, 0, "outside of [packed extra terms statistics]"},
+		{Instruction{Kind: Train, Codec: halfCodec{}}, plain, 0, "outside of [packed extra statistics]"},
 		{Instruction{Kind: Train, Codec: halfCodec{}}, tensor.Map{}, 0, "the compressed upload: there is no p"},
 		{Instruction{Kind: Train, Codec: halfCodec{}}, tensor.Map{"packed/p": tensor.Scalar(float32(math.Inf(1)))}, 0,
 			"compressed upload"},
 		{Instruction{Kind: Compute, Codec: halfCodec{}}, plain, 3, ""},
-		{Instruction{Kind: Compute, Codec: halfCodec{}}, packed, 0, "outside of [shared extra terms statistics]"},
+		{Instruction{Kind: Compute, Codec: halfCodec{}}, packed, 0, "outside of [shared extra statistics]"},
 	} {
 		got, err := c.o.WithReplyTensors(Reply{}, c.m)
 		switch {

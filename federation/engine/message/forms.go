@@ -11,8 +11,8 @@ import (
 )
 
 // ReplySpecs returns the forms of all tensors that a client's reply to the instruction can have. They follow from the
-// instruction, the method, the terms of its loss (method.TermNames), and the client's task.
-func (o Instruction) ReplySpecs(of method.Method, terms []string, task method.ClientSpec) tensor.Specs {
+// instruction, the method, and the client's task.
+func (o Instruction) ReplySpecs(of method.Method, task method.ClientSpec) tensor.Specs {
 	if o.Guarded != nil {
 		return o.Guarded.WithPrefix(extraPart)
 	}
@@ -29,7 +29,6 @@ func (o Instruction) ReplySpecs(of method.Method, terms []string, task method.Cl
 		} else {
 			out = append(out, tensor.SpecsOf(o.Shared).WithPrefix(sharedPart)...)
 		}
-		out = append(out, termForms(terms, of.Params(task)).WithPrefix(termsPart)...)
 	}
 	return out
 }
@@ -39,19 +38,6 @@ func formsOf(declared []method.Extra) tensor.Specs {
 	out := make(tensor.Specs, len(declared))
 	for i, x := range declared {
 		out[i] = tensor.Spec{Name: x.Name, Shape: x.Shape}
-	}
-	return out
-}
-
-// termForms returns the forms of LossTerms.tensors, which clients measure where their configuration asks for them.
-func termForms(terms []string, params []method.Param) tensor.Specs {
-	var out tensor.Specs
-	for i, name := range slices.Concat([]string{fitName}, terms, []string{Correction}) {
-		at := termAt(i, name)
-		out = append(out, tensor.Spec{Name: at, Int: true, Shape: []int{min(i, 1) + 1}, Optional: true})
-		for _, p := range params {
-			out = append(out, tensor.Spec{Name: at + "/" + p.Name, Int: true, Shape: []int{1}, Optional: true})
-		}
 	}
 	return out
 }

@@ -13,22 +13,19 @@ import (
 )
 
 // The instruction alone determines the possible contents of a reply. The expected lists are written by hand: for
-// PromptFL's two parameters with one term of the loss and the extra uploads of a wrapper, for GGTPC's answers for two
-// classes in three dimensions, and for the other kinds.
+// PromptFL's parameter and the extra uploads of a wrapper, for GGTPC's answers for two classes in three dimensions, and
+// for the other kinds.
 func TestForms(t *testing.T) {
 	task := method.ClientSpec{Classes: 2, Clients: 3, Width: 4, Dim: 3, Scale: 1}
 	sent := tensor.Map{"ctx": tensor.New(2, 4)}
 	statistic := message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}
-	const terms = " terms/000/fit int64[1]? terms/000/fit/ctx int64[1]?" +
-		" terms/001/cross_entropy int64[2]? terms/001/cross_entropy/ctx int64[1]?" +
-		" terms/002/correction int64[2]? terms/002/correction/ctx int64[1]?"
 	for _, c := range []struct {
 		with    string
 		options map[string]any
 		o       message.Instruction
 		want    string
 	}{
-		{"", nil, message.Instruction{Kind: message.Train}, "shared/ctx float32[2 4]" + terms},
+		{"", nil, message.Instruction{Kind: message.Train}, "shared/ctx float32[2 4]"},
 		{"", nil, message.Instruction{Kind: message.Train, Guarded: tensor.Specs{{Name: "guard/x", Int: true,
 			Shape: []int{9}}}},
 			"extra/guard/x int64[9]"},
@@ -40,12 +37,12 @@ func TestForms(t *testing.T) {
 		{"ggtpc", map[string]any{"stats": "lowrank", "rank": 9}, statistic,
 			"extra/n float32[2 1] extra/mean float32[2 3] extra/factors float32[<=6 3]"},
 		{"fednova", nil, message.Instruction{Kind: message.Train},
-			"extra/nova/a float32[1] shared/ctx float32[2 4]" + terms},
+			"extra/nova/a float32[1] shared/ctx float32[2 4]"},
 		{"compress", map[string]any{"share": 0.25}, message.Instruction{Kind: message.Train}, // 2 of 8 numbers
-			"packed/values float32[2] packed/bits int64[1]" + terms},
+			"packed/values float32[2] packed/bits int64[1]"},
 		{"compress", map[string]any{"kind": "quantise", "bucket": 3}, message.Instruction{Kind: message.Compute}, ""},
 		{"compress", map[string]any{"kind": "quantise", "bucket": 3}, message.Instruction{Kind: message.Train},
-			"packed/values float32[3] packed/bits int64[1]" + terms},
+			"packed/values float32[3] packed/bits int64[1]"},
 		{"", nil, message.Instruction{Kind: message.Test}, ""},
 		{"", nil, message.Instruction{Kind: message.Test, Confusion: true},
 			"statistics/global/confusion int64[<=4 3]? statistics/personal/confusion int64[<=4 3]?"},
@@ -62,7 +59,7 @@ func TestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.o.Shared, c.o.Codec = sent, m.Codec()
-		forms := c.o.ReplySpecs(m, method.TermNames(m), task)
+		forms := c.o.ReplySpecs(m, task)
 		got := ""
 		for i, f := range forms {
 			got += fmt.Sprint(" "[:min(i, 1)], f.Name, " ", f, map[bool]string{true: "?"}[f.Optional])
@@ -106,8 +103,7 @@ func TestTermsOfAnyTask(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.ReplySpecs(m, names,
-			absurd))
+		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.ReplySpecs(m, absurd))
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
 			t.Errorf("%s: %d bytes of memory", e.Name, used)

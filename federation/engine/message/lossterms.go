@@ -1,13 +1,11 @@
 package message
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
+	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
 
@@ -15,20 +13,20 @@ import (
 // update.
 type LossTerms struct {
 	// CrossEntropy are the lengths of the gradient of all terms together that fit labels.
-	CrossEntropy Norms
-	Terms        []TermStats
+	CrossEntropy Norms       `json:"fit"`
+	Terms        []TermStats `json:"terms"`
 }
 
 type TermStats struct {
-	Name  string
-	Value float64 // as it enters the loss; 0 of Correction
+	Name  string  `json:"name"`
+	Value float64 `json:"value"` // as it enters the loss; 0 of Correction
 	Norms         // of its own gradient
 }
 
 // Norms are Euclidean lengths of a gradient.
 type Norms struct {
-	All float64            // on all parameters together
-	On  map[string]float64 // on each that it reaches, by name
+	All float64            `json:"all"` // on all parameters together
+	On  map[string]float64 `json:"on"`  // on each that it reaches, by name
 }
 
 // Add adds a times other lengths.
@@ -82,91 +80,44 @@ func NormsOf(grads ...tensor.Map) Norms {
 	return out
 }
 
-// tensors are the bits of float64 numbers: NUMBER/NAME holds the length on all parameters and the value,
-// NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.
-func (t *LossTerms) tensors() tensor.Map {
-	out := tensor.Map{}
+// CheckTerms refuses measurements that nobody asked for: of other terms than the first of names and Correction, in
+// their order, or on other parameters.
+func (o Instruction) CheckTerms(t *LossTerms, names []string, params []method.Param) error {
 	if t == nil {
-		return out
+		return nil
 	}
-	put := func(i int, name string, n Norms, values ...float64) {
-		at := termAt(i, name)
-		out[at] = bitsOf(append([]float64{n.All}, values...)...)
+	names = append(slices.Clone(names), Correction)
+	if o.Kind != Train || o.Guarded != nil || len(t.Terms) > len(names) {
+		return fmt.Errorf("%d measured loss terms were not asked for", len(t.Terms))
+	}
+	check := func(name string, n Norms) error {
 		for param, v := range n.On {
-			out[at+"/"+param] = bitsOf(v)
+			known := slices.ContainsFunc(params, func(p method.Param) bool { return p.Name == param })
+			if !known || !(v >= 0 && v <= maxTerm) {
+				return fmt.Errorf("loss term %q: invalid gradient %v on %.50q", name, v, param)
+			}
 		}
+		if !(n.All >= 0 && n.All <= maxTerm) {
+			return fmt.Errorf("loss term %q: invalid gradient %v", name, n.All)
+		}
+		return nil
 	}
-	put(0, fitName, t.CrossEntropy)
+	if err := check("cross entropy", t.CrossEntropy); err != nil {
+		return err
+	}
 	for i, term := range t.Terms {
-		put(i+1, term.Name, term.Norms, term.Value)
-	}
-	return out
-}
-
-// fitName stands for CrossEntropy.
-const fitName = "fit"
-
-func termAt(number int, name string) string {
-	return fmt.Sprintf("%03d/%s", number, strings.ReplaceAll(name, " ", "_"))
-}
-
-func bitsOf(v ...float64) *tensor.Tensor {
-	out := make([]int64, len(v))
-	for i, x := range v {
-		out[i] = int64(math.Float64bits(x))
-	}
-	return tensor.OfInts(out, len(v))
-}
-
-// lossTermsOf reads what tensors gave; nil where there is nothing.
-func lossTermsOf(m tensor.Map) (*LossTerms, error) {
-	if len(m) == 0 {
-		return nil, nil
-	}
-	out := &LossTerms{}
-	for _, at := range m.Names() { // sorted: a term comes before its parameters
-		number, rest, _ := strings.Cut(at, "/")
-		name, param, onOne := strings.Cut(rest, "/")
-		k, err := strconv.Atoi(number)
-		v := make([]float64, len(m[at].Ints))
-		for i, bits := range m[at].Ints {
-			v[i] = math.Float64frombits(uint64(bits))
+		if term.Name != names[i] || !(math.Abs(term.Value) <= maxTerm) {
+			return fmt.Errorf("%.50q with value %v is not loss term %q", term.Name, term.Value, names[i])
 		}
-		bad := func(x float64) bool { return !(math.Abs(x) <= maxTerm) }
-		want := 1
-		if !onOne && k > 0 {
-			want = 2
-		}
-		if err != nil || k < 0 || k > maxTerms || len(v) != want || slices.ContainsFunc(v, bad) || v[0] < 0 {
-			return nil, fmt.Errorf("%.100q is not a valid measurement of a loss term: %v", at, v)
-		}
-		n := &out.CrossEntropy
-		if k > 0 {
-			if !onOne && k == len(out.Terms)+1 {
-				out.Terms = append(out.Terms, TermStats{Name: strings.ReplaceAll(name, "_", " "), Value: v[1]})
-			}
-			if k != len(out.Terms) {
-				return nil, errors.New("the terms of the loss are not numbered in order")
-			}
-			n = &out.Terms[k-1].Norms
-		}
-		if n.On == nil {
-			n.On = map[string]float64{}
-		}
-		if onOne {
-			n.On[param] = v[0]
-		} else {
-			n.All = v[0]
+		if err := check(term.Name, term.Norms); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // Correction is the name of what a method's AdjustGradients adds to the gradients of the loss, which is no term of it.
 const Correction = "correction"
 
-// maxTerms and maxTerm bound what a client may report: how many terms, and their values and lengths.
-const (
-	maxTerms = 64
-	maxTerm  = 1e12
-)
+// maxTerm bounds values and lengths that a client may report.
+const maxTerm = 1e12

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"encoding/json"
 	"math"
 	"reflect"
 	"strings"
@@ -31,44 +32,46 @@ func measured() *LossTerms {
 		{Correction, 0, Norms{7, map[string]float64{"ctx": 7}}}}}
 }
 
-// Measurements of clients travel exactly, and their names are valid in messages.
+// Measurements of clients travel exactly.
 func TestTermsTravelExactly(t *testing.T) {
-	r := Reply{Client: 1, Stats: Stats{Terms: measured()},
-		Upload: method.Upload{Shared: tensor.Map{"ctx": tensor.New(2)}}}
-	m, err := RoundTrip(r.Tensors())
+	text, err := json.Marshal(measured())
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Instruction{}.WithReplyTensors(Reply{Client: 1}, m)
-	if err != nil || !reflect.DeepEqual(back.Stats.Terms, measured()) || len(back.Upload.Shared) != 1 ||
-		len(back.Upload.Extra) != 0 {
-		t.Errorf("%+v, %v", back.Stats.Terms, err)
-	}
-	for name := range m {
-		if strings.ContainsAny(name, " ") {
-			t.Errorf("a tensor is called %q", name)
-		}
-	}
-	if n := (Reply{Upload: r.Upload}).UploadSize(); r.UploadSize() != n {
-		t.Errorf("the upload has %d bytes with measurements and %d without", r.UploadSize(), n)
+	var back *LossTerms
+	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, measured()) {
+		t.Errorf("%+v, %v", back, err)
 	}
 }
 
+// Measurements are accepted of the terms of the loss only, in their order, with lengths from 0 to 1e12.
 func TestTermsThatAreNone(t *testing.T) {
-	one, two := bitsOf(1), bitsOf(1, 2)
-	for what, m := range map[string]tensor.Map{
-		"float32": {"001/pull": tensor.New(2)}, "short": {"001/pull": one}, "long": {"001/pull/ctx": two},
-		"gap":       {"002/pull": two},
-		"no number": {"pull": two}, "negative": {"001/pull": bitsOf(-1, 2)},
-		"NaN":     {"001/pull": bitsOf(1, math.NaN())},
-		"no term": {"001/pull/ctx": one}, "many": {"999/pull": two}, "value of all": {"000/fit": two},
-		"below": {"-01/pull": two}, "large": {"001/pull": bitsOf(1, 1.1e12)},
-		"negative on one": {"000/fit/ctx": bitsOf(-1)},
-		"infinite":        {"001/pull": bitsOf(math.Inf(1), 0)},
+	names, params := []string{"cross entropy local", "not-true distillation"}, []method.Param{{Name: "ctx"},
+		{Name: "text/shared"}}
+	train := Instruction{Kind: Train}
+	for what, change := range map[string]func(o *Instruction, t *LossTerms){
+		"":                        func(*Instruction, *LossTerms) {},
+		"not asked for":           func(o *Instruction, _ *LossTerms) { o.Kind = Compute },
+		"not asked for ":          func(o *Instruction, _ *LossTerms) { o.Guarded = tensor.Specs{} },
+		"not asked for  ":         func(_ *Instruction, t *LossTerms) { t.Terms = append(t.Terms, t.Terms...) },
+		"is not loss term":        func(_ *Instruction, t *LossTerms) { t.Terms = t.Terms[1:] },
+		"is not loss term ":       func(_ *Instruction, t *LossTerms) { t.Terms[0].Value = math.NaN() },
+		"is not loss term  ":      func(_ *Instruction, t *LossTerms) { t.Terms[0].Value = -1.1e12 },
+		"invalid gradient -1":     func(_ *Instruction, t *LossTerms) { t.CrossEntropy.All = -1 },
+		"invalid gradient NaN":    func(_ *Instruction, t *LossTerms) { t.Terms[1].All = math.NaN() },
+		"invalid gradient +Inf":   func(_ *Instruction, t *LossTerms) { t.Terms[0].On["ctx"] = math.Inf(1) },
+		`invalid gradient 1 on "`: func(_ *Instruction, t *LossTerms) { t.Terms[0].On["other"] = 1 },
 	} {
-		if got, err := lossTermsOf(m); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %+v, %v", what, got, err)
+		o, terms := train, measured()
+		change(&o, terms)
+		err := o.CheckTerms(terms, names, params)
+		if what == "" && err != nil || what != "" && (err == nil ||
+			!strings.Contains(err.Error(), strings.TrimRight(what, " ")) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: %v", what, err)
 		}
+	}
+	if err := (Instruction{Kind: Test}).CheckTerms(nil, nil, nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -82,22 +85,5 @@ func TestTermsAdd(t *testing.T) {
 		{"pull", 4, Norms{4, map[string]float64{"a": 4, "b": .5}}}, {"push", 4, Norms{5, map[string]float64{}}}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
-// A reply may have 64 terms with values and lengths up to 1e12.
-func TestMostTerms(t *testing.T) {
-	m := tensor.Map{"000/fit": bitsOf(0)}
-	for k := 1; k <= maxTerms; k++ {
-		m[termAt(k, "a term")] = bitsOf(maxTerm, -maxTerm)
-	}
-	got, err := lossTermsOf(m)
-	if err != nil || len(got.Terms) != maxTerms || got.Terms[63].Value != -maxTerm || got.Terms[0].Name != "a term" {
-		t.Error(got, err)
-	}
-	m[termAt(maxTerms+1, "a term")] = bitsOf(0, 0)
-	if _, err := lossTermsOf(m); err == nil ||
-		err.Error() != `"065/a_term" is not a valid measurement of a loss term: [0 0]` {
-		t.Error(err)
 	}
 }

@@ -159,7 +159,7 @@ func (o Instruction) WithTensors(m tensor.Map) (Instruction, error) {
 
 // Tensors returns the tensors of a reply, which are sent beside its header.
 func (r Reply) Tensors() tensor.Map {
-	return UploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors()).Put(statisticsPart, r.Scores.tables())
+	return UploadTensors(r.Upload).Put(statisticsPart, r.Scores.tables())
 }
 
 // UploadSize is the size in bytes of the encoded upload, without statistics and measurements.
@@ -171,14 +171,11 @@ func (o Instruction) WithReplyTensors(r Reply, m tensor.Map) (Reply, error) {
 	if compressed {
 		parameters = packedPart
 	}
-	err := onlyUnder(m, parameters, extraPart, termsPart, statisticsPart)
+	err := onlyUnder(m, parameters, extraPart, statisticsPart)
 	if err == nil {
 		err = r.Scores.addTables(m.WithoutPrefix(statisticsPart))
 	}
 	if err != nil {
-		return r, err
-	}
-	if r.Stats.Terms, err = lossTermsOf(m.WithoutPrefix(termsPart)); err != nil {
 		return r, err
 	}
 	r.Upload.Shared, r.Upload.Extra = m.WithoutPrefix(parameters), m.WithoutPrefix(extraPart)
@@ -210,7 +207,6 @@ const (
 	extraPart  = "extra"
 	downPart   = "down"
 	eachPart   = "each"
-	termsPart  = "terms"
 
 	statisticsPart = "statistics"
 )

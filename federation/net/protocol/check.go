@@ -17,9 +17,10 @@ import (
 
 // Limits of messages.
 const (
-	MaxExamples = 1 << 53 // of a client; larger numbers have no exact float64
-	MaxText     = 500     // bytes of a text from the other side
-	MaxScores   = 16 << 10
+	MaxExamples = 1 << 53   // of a client; larger numbers have no exact float64
+	MaxText     = 500       // bytes of a text from the other side
+	MaxScores   = 16 << 10  // bytes of statistics of a test
+	MaxTerms    = 256 << 10 // bytes of measurements of loss terms
 	// MaxControl is the largest size of a message without its tensors, in bytes. A request to join lists the classes.
 	MaxControl = 4 << 20
 
@@ -66,6 +67,8 @@ func CheckReply(r *Reply) error {
 		return fmt.Errorf("invalid counts: %d examples, %d steps", r.Examples, r.Steps)
 	case len(r.Scores) > MaxScores:
 		return fmt.Errorf("%d bytes of statistics; at most %d are allowed", len(r.Scores), MaxScores)
+	case len(r.Terms) > MaxTerms:
+		return fmt.Errorf("%d bytes of loss terms; at most %d are allowed", len(r.Terms), MaxTerms)
 	}
 	return checkContent(r.Content)
 }
@@ -85,6 +88,11 @@ func (c *Content) Inline() bool { return uint64(len(c.GetBody())) == c.GetSize()
 func (r *Reply) Message(client int) (message.Reply, error) {
 	out := message.Reply{Client: client, Stats: message.Stats{Loss: r.Loss, Steps: int(r.Steps)}}
 	out.Upload.Client, out.Upload.N = client, int(r.Examples)
+	if len(r.Terms) > 0 {
+		if err := DecodeStrict(r.Terms, &out.Stats.Terms); err != nil {
+			return out, fmt.Errorf("the terms of the loss: %w", err)
+		}
+	}
 	if len(r.Scores) == 0 {
 		return out, nil
 	}

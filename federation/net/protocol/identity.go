@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same one.
-const Version = 8
+const Version = 9
 
 // EndKind is the kind of the instruction after the last round. The other kinds are those of message.Instruction.
 const EndKind = "end"

@@ -819,8 +819,10 @@ type Reply struct {
 	Loss     float64 `protobuf:"fixed64,5,opt,name=loss,proto3"`
 	Steps    int64   `protobuf:"varint,6,opt,name=steps,proto3"`
 	// sufficient statistics of a test, JSON
-	Scores        []byte   `protobuf:"bytes,7,opt,name=scores,proto3"`
-	Content       *Content `protobuf:"bytes,8,opt,name=content,proto3"`
+	Scores  []byte   `protobuf:"bytes,7,opt,name=scores,proto3"`
+	Content *Content `protobuf:"bytes,8,opt,name=content,proto3"`
+	// measurements of the terms of the loss, JSON
+	Terms         []byte `protobuf:"bytes,9,opt,name=terms,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,6 +909,13 @@ func (x *Reply) GetScores() []byte {
 func (x *Reply) GetContent() *Content {
 	if x != nil {
 		return x.Content
+	}
+	return nil
+}
+
+func (x *Reply) GetTerms() []byte {
+	if x != nil {
+		return x.Terms
 	}
 	return nil
 }
@@ -1258,7 +1267,7 @@ const file_promptfed_proto_rawDesc = "" +
 	"\x05total\x18\f \x01(\x03R\x05total\x12\x1a\n" +
 	"\baccepted\x18\r \x01(\tR\baccepted\x12\x12\n" +
 	"\x04safe\x18\x0e \x01(\tR\x04safe\x12,\n" +
-	"\acontent\x18\x0f \x01(\v2\x12.promptfed.ContentR\acontent\"\xd3\x01\n" +
+	"\acontent\x18\x0f \x01(\v2\x12.promptfed.ContentR\acontent\"\xe9\x01\n" +
 	"\x05Reply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\tR\aattempt\x12\x14\n" +
@@ -1267,7 +1276,8 @@ const file_promptfed_proto_rawDesc = "" +
 	"\x04loss\x18\x05 \x01(\x01R\x04loss\x12\x14\n" +
 	"\x05steps\x18\x06 \x01(\x03R\x05steps\x12\x16\n" +
 	"\x06scores\x18\a \x01(\fR\x06scores\x12,\n" +
-	"\acontent\x18\b \x01(\v2\x12.promptfed.ContentR\acontent\"1\n" +
+	"\acontent\x18\b \x01(\v2\x12.promptfed.ContentR\acontent\x12\x14\n" +
+	"\x05terms\x18\t \x01(\fR\x05terms\"1\n" +
 	"\x05Fetch\x12\x10\n" +
 	"\x03sum\x18\x01 \x01(\tR\x03sum\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\"E\n" +
@@ -1384,4 +1394,4 @@ func file_promptfed_proto_init() {
 	file_promptfed_proto_depIdxs = nil
 }
 
-// SHA-256 of promptfed.proto: 90930fd4e819d991cf5336dbb9ce02fbfd81d0d0545c9bf51fad9c7de4fe4c97
+// SHA-256 of promptfed.proto: ed147f702a30c704e8974c26639c923782f9128b4b8327705cf07307dcf944b1

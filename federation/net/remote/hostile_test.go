@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/remote"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -79,13 +80,16 @@ func TestHostileUploads(t *testing.T) {
 		"must be float32[3 6]": func(r *message.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
-		"shared/more":             func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
-		"shared/../../x":          func(r *message.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
+		"at most 152 are accepted": func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
+		"a header of 136 bytes": func(r *message.Reply) {
+			r.Upload.Shared = tensor.Map{"global": tensor.New(1), "more": tensor.New(1)}
+		},
+		"shared/global is missing": func(r *message.Reply) {
+			r.Upload.Shared = tensor.Map{"../../x": tensor.New(1)}
+		},
 		"it must count 1 or more": func(r *message.Reply) { r.Upload.N = 0 },
 		"shared/global is int64": func(r *message.Reply) {
-			g := r.Upload.Shared["global"]
-			g.Ints,
-				g.Data = make([]int64, g.Len()), nil
+			r.Upload.Shared["global"] = tensor.OfInts(make([]int64, 9), 3, 3)
 		},
 		"the client joined with 5": func(r *message.Reply) { r.Upload.N = 1000 },
 	} {
@@ -129,11 +133,11 @@ func TestHostileExtras(t *testing.T) {
 		}},
 		{"extra/proto/mean is missing", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
 		{"extra/n is missing", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"extra/proto/more", proto, message.Train, func(r *message.Reply) {
-			r.Upload.Extra["proto/more"] = tensor.New(1)
+		{"a header of 280 bytes", proto, message.Train, func(r *message.Reply) {
+			r.Upload.Extra["proto/mean"], r.Upload.Extra["proto/more"] = tensor.New(1), tensor.New(1)
 		}},
-		{"extra/more", nettest.FedPHA, message.Train, func(r *message.Reply) {
-			r.Upload.Extra["more"] = tensor.New(1)
+		{"a header of 128 bytes", nettest.FedPHA, message.Train, func(r *message.Reply) {
+			r.Upload.Shared, r.Upload.Extra["more"] = tensor.Map{"global": tensor.New(1)}, tensor.New(1)
 		}},
 		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
 		{"counts 0.5 examples", proto, message.Train, put("proto/n", 0.5)},
@@ -145,7 +149,7 @@ func TestHostileExtras(t *testing.T) {
 		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
 		{"loss 1e+300 is invalid", nettest.FedPHA, message.Train,
 			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
-		{"terms/001/more", nettest.FedPHA, message.Train, func(r *message.Reply) {
+		{`with value 0 is not loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
 		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},
@@ -175,4 +179,24 @@ func TestHostileExtras(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Settings.Largest bounds uploads below what the method's may have: FedNova's have a number more than the instruction.
+func TestLargestUpload(t *testing.T) {
+	t.Parallel()
+	e := nettest.Method("promptfl", []string{"fednova"}, nil).Experiment(t)
+	e.Plan.Participation, e.Plan.Rounds = 1, 1
+	s := newSite(t, e)
+	s.set.Largest = 480 // an instruction has 464 bytes, an upload 532
+	ctx, cancel := context.WithCancel(busytest.Context(t))
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.serve(ctx, false) }()
+	busytest.Until(t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
+	left := s.joinAll(ctx, cancel, len(e.Clients))
+	if err := <-served; err == nil || !strings.Contains(err.Error(), "532 bytes of tensors; at most 480 are accepted") {
+		t.Errorf("serve: %v", err)
+	}
+	cancel()
+	left()
 }

@@ -380,8 +380,8 @@ func TestMessagesWithoutEnd(t *testing.T) {
 // with the reason in printable text.
 func TestLyingInvitations(t *testing.T) {
 	for say, lie := range map[string]func(v *protocol.Invitation){
-		"the server uses protocol version 7, this program version 8; use the same": func(v *protocol.Invitation) {
-			v.Version = 7
+		"the server uses protocol version 8, this program version 9; use the same": func(v *protocol.Invitation) {
+			v.Version = 8
 		},
 		"the server's invitation is invalid":         func(v *protocol.Invitation) { v.Run = "../../x" },
 		"the server's invitation is invalid\x00":     func(v *protocol.Invitation) { v.InlineLimit = 0 },

@@ -23,6 +23,9 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client i
 		err = o.Check(answer)
 	}
 	if err == nil {
+		err = o.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method.Params(h.taskOf(client)))
+	}
+	if err == nil {
 		err = h.checkReply(o, answer)
 	}
 	return answer, err

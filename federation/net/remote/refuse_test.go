@@ -337,8 +337,8 @@ func TestCheckURL(t *testing.T) {
 // A client of another version learns the server's version; it then refuses the server in its own words.
 func TestVersions(t *testing.T) {
 	r := newRoom(t, 1)
-	v, err := r.dial("client-0").Invite(busytest.Context(t), &protocol.InvitationRequest{Version: 7})
-	if err != nil || v.Version != protocol.Version || protocol.Version != 8 || v.Config != nil {
+	v, err := r.dial("client-0").Invite(busytest.Context(t), &protocol.InvitationRequest{Version: 8})
+	if err != nil || v.Version != protocol.Version || protocol.Version != 9 || v.Config != nil {
 		t.Errorf("%v, %v", v, err)
 	}
 }

@@ -49,7 +49,7 @@ func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, m
 			err = fmt.Errorf("the method cannot use its backbone: %v", p)
 		}
 	}()
-	forms = o.ReplySpecs(h.set.Method, h.terms, h.taskOf(client))
+	forms = o.ReplySpecs(h.set.Method, h.taskOf(client))
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
 }

@@ -278,7 +278,7 @@ const (
 // to join costs as much as that: the server has it in memory as a whole.
 func (s *session) costOf(m *protocol.ClientMessage) int {
 	cost := messageCost
-	if protobuf.Size(m) > s.set.Limit+chunkSize+2*protocol.MaxScores {
+	if protobuf.Size(m) > s.set.Limit+chunkSize+2*protocol.MaxScores+protocol.MaxTerms {
 		cost = questionCost
 	}
 	switch m.Kind.(type) {

@@ -197,6 +197,8 @@ func (c *Client) replyTo(t *task, out message.Reply, failed error) result {
 		tensors = out.Tensors()
 		if message.Kind(t.Kind).Tests() {
 			r.Scores, err = json.Marshal(out.Scores)
+		} else if out.Stats.Terms != nil {
+			r.Terms, err = json.Marshal(out.Stats.Terms)
 		}
 	}
 	body, e := message.EncodeTensors(tensors)

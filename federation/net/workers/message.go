@@ -116,7 +116,7 @@ func encodeResult(r message.Reply, next *message.ClientState) (message.Reply, []
 	}
 	b, err := message.EncodeTensors(m)
 	header := message.Reply{Client: r.Client, Upload: method.Upload{Client: r.Upload.Client, N: r.Upload.N},
-		Stats: message.Stats{Loss: r.Stats.Loss, Steps: r.Stats.Steps}, Scores: r.Scores}
+		Stats: r.Stats, Scores: r.Scores}
 	return header, b, err
 }
 

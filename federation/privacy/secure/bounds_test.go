@@ -21,7 +21,7 @@ func (c sizeChecker) Run(ctx context.Context, o message.Instruction) ([]message.
 		if o.Kind.Tests() {
 			break
 		}
-		forms := o.ReplySpecs(nil, nil, method.ClientSpec{})
+		forms := o.ReplySpecs(nil, method.ClientSpec{})
 		b, err := message.EncodeTensors(r.Tensors())
 		if err == nil {
 			_, err = message.DecodeTensorsAs(b, forms)
