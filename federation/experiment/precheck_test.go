@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/methods"
 	"promptfed/runtime/ort/orttest"
 )
 
@@ -45,6 +46,28 @@ func TestPrechecker(t *testing.T) {
 			if one.say == "" && err != nil || one.say != "" && (err == nil || !strings.Contains(err.Error(), one.say)) {
 				t.Errorf("%v, want %q", err, one.say)
 			}
+		}
+	}
+}
+
+// Every method opens on a ResNet and on an exported model, or says in one line what it needs.
+func TestMethodsOnOtherTowers(t *testing.T) {
+	for _, backbone := range []string{"tiny-rn50", "../../models/bundle/exported/testdata/siglip"} {
+		refused := 0
+		for _, e := range methods.Table() {
+			c := smallConfig(e.Name)
+			if e.Wrapper() {
+				c.Method, c.With = "promptfl", []string{e.Name}
+			}
+			c.Backbones = []string{backbone}
+			if _, err := Open(t.Context(), c, nil); err != nil {
+				if refused++; strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s on %s: %v", e.Name, backbone, err)
+				}
+			}
+		}
+		if refused == 0 {
+			t.Errorf("no method needs a tower that %s lacks", backbone)
 		}
 	}
 }

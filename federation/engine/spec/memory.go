@@ -151,6 +151,9 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 		s.Graph().UseKernels()
 	}
 	logits, loss := e.onePass(s)
+	if err := s.Graph().Err(); err != nil {
+		return "", err
+	}
 	m, err := MemoryOf(b, e.Classes, e.Training.Memory, logits, loss)
 	if err != nil {
 		return "", err
