@@ -61,5 +61,5 @@ func alikeNotes(f *bundle.Bundle, lists [][]string) (notes []string, err error) 
 	return notes, nil
 }
 
-// mostAlike bounds the lines of readAlike for one backbone.
+// mostAlike bounds the lines of alikeNotes for one backbone.
 const mostAlike = 5

@@ -21,7 +21,7 @@ func TestClassNotes(t *testing.T) {
 	if got := b.classNotes(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	b.of = 3 // one client of three, whose images need not cover all classes
+	b.total = 3 // one client of three, whose images need not cover all classes
 	if got := b.classNotes(); !slices.Equal(got, want[1:]) {
 		t.Errorf("one client: %q", got)
 	}

@@ -29,7 +29,7 @@ type Data struct {
 	classNames     []string                    // of the set, as it has them: reproduce.class_names does not change them
 	evaluationSets []evaluationSet
 	pooled         []int // training examples of client 0 where it trains on all
-	of             int   // clients of the experiment, where only one is here; 0 elsewhere
+	total          int   // clients of the experiment, where only one is here; 0 elsewhere
 	validation     bool  // validation images stand in place of test images
 }
 
@@ -133,7 +133,7 @@ func (d *Data) testList() []data.Example  { return d.Set.PoolOr(d.Set.Test) }
 func (d *Data) workers() int { return d.config.Runtime.workers() }
 
 // clients returns how many clients the experiment has.
-func (d *Data) clients() int { return cmp.Or(d.of, len(d.Parts)) }
+func (d *Data) clients() int { return cmp.Or(d.total, len(d.Parts)) }
 
 // trainedOn returns the training examples of a client, as indices of trainList.
 func (d *Data) trainedOn(client int) []int {
@@ -149,7 +149,7 @@ func (d *Data) labels(client int) (labels []int64, wrong int) {
 		labels = append(labels, int64(d.trainList()[i].Label))
 	}
 	noise := d.config.Data.LabelNoise
-	if d.of > 0 || !noise.Noisy(len(d.Parts), d.config.Seed)[client] {
+	if d.total > 0 || !noise.Noisy(len(d.Parts), d.config.Seed)[client] {
 		return labels, 0
 	}
 	return noise.Apply(labels, len(d.Set.Classes), d.config.Seed, client)

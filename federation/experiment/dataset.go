@@ -273,7 +273,7 @@ func (d *Data) classNotes() []string {
 	var neither, untrained, untested []string
 	for k, name := range d.Set.Classes {
 		switch {
-		case train[k]+test[k] == 0 && d.of == 0:
+		case train[k]+test[k] == 0 && d.total == 0:
 			neither = append(neither, name)
 		case train[k]+test[k] == 0:
 		case train[k] == 0:

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
-	"promptfed/runtime/tensor"
 )
 
 // Federation is a task with the features of all images: the engine can run it. The caller closes it.
@@ -27,41 +25,46 @@ type Federation struct {
 }
 
 // Federate computes the features of every client.
-func Federate(ctx context.Context, t *Task, progress Progress) (f *Federation, err error) {
+func Federate(ctx context.Context, t *Task, progress Progress) (*Federation, error) {
 	e := *t.Experiment
-	f = &Federation{Task: t, Experiment: &e}
-	defer func() {
-		if err != nil {
-			err = t.Data.Set.AllUnreadable(ctx, t.Runtime.workers(), preprocess.Decode, errors.Join(err, f.Close()))
-			f = nil
-		}
-	}()
+	f := &Federation{Task: t, Experiment: &e}
+	if err := f.compute(ctx, progress); err != nil {
+		f.Close()
+		return nil, t.Data.Set.AllUnreadable(ctx, t.Runtime.workers(), preprocess.Decode, err)
+	}
+	return f, nil
+}
+
+// compute adds what has features to the experiment: clients, the server's own images and evaluation sets.
+func (f *Federation) compute(ctx context.Context, progress Progress) error {
+	t := f.Task
 	x, err := t.here().Extractor(progress)
 	if err != nil {
-		return f, err
+		return err
 	}
 	validating, err := t.Data.validating()
 	if err != nil {
-		return f, err
+		return err
 	}
 	if _, err := x.Storage(ctx, t.requests(validating)); err != nil {
-		return f, err
+		return err
 	}
-	e.Clients = make([]*spec.Client, len(t.Data.Parts))
+	f.Experiment.Clients = make([]*spec.Client, len(t.Data.Parts))
 	for _, b := range t.Backbones.Distinct {
 		if err := f.addClients(ctx, x, b, validating); err != nil {
-			return f, err
+			return err
 		}
 	}
 	if len(t.synthetic) > 0 {
 		b := t.Backbones.Distinct[0]
 		rows, err := f.features(ctx, x, b, t.synthetic, 1)
 		if err != nil {
-			return f, err
+			return err
 		}
-		e.Synthetic = &spec.Synthetic{Backbone: Backbone{b}, Data: rows, Epochs: t.Protocol.Config.Synthetic.Epochs}
+		f.Experiment.Synthetic = &spec.Synthetic{Backbone: Backbone{b}, Data: rows,
+			Epochs: t.Protocol.Config.Synthetic.Epochs}
 	}
-	return f, f.addEvaluationSets(ctx, x)
+	return f.addEvaluationSets(ctx, x)
 }
 
 // addClients adds the clients of a backbone.
@@ -201,28 +204,6 @@ func (f *Federation) Settings() engine.Settings {
 func (c Config) Settings() engine.Settings {
 	return engine.Settings{Workers: c.Runtime.workers(), Client: client.Settings{Session: c.Runtime.Session(),
 		Terms: c.Eval.Terms, Texts: c.Runtime.keptTexts}}
-}
-
-// keptTexts keeps features of hand-written texts in the feature cache (client.Settings.Texts).
-func (r Runtime) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor,
-	error) {
-	dir, err := r.FeatureCache()
-	if err != nil {
-		return nil, err
-	}
-	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	if len(m.Missing()) == 0 {
-		return m.Read(tensor.Indices(shape[0]))
-	}
-	t, err := compute()
-	if err == nil && t.NonFinite() < 0 {
-		_ = m.Append(t) // the next run computes them again where the folder cannot be written
-	}
-	return t, err
 }
 
 // Extractor computes features as a configuration says.

@@ -42,7 +42,7 @@ func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress)
 // openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.
 func openOwn(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Data, error) {
 	c.Backbones, c.Assign = c.assigned(p.Client + 1)[p.Client:], "cycle"
-	d := &Data{config: c, of: p.Of}
+	d := &Data{config: c, total: p.Of}
 	whole, err := d.openSet(ctx, p.Classes, progress)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,9 @@ import (
 	"strconv"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/data"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
 )
 
 // Runtime is the section runtime. Nothing in it changes a result beyond rounding; numerics.Fingerprint holds what
@@ -124,4 +127,26 @@ func (r Runtime) FeatureCache() (string, error) {
 		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
 	}
 	return filepath.Join(user, "promptfed", "features"), nil
+}
+
+// keptTexts keeps features of hand-written texts in the feature cache (client.Settings.Texts).
+func (r Runtime) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor,
+	error) {
+	dir, err := r.FeatureCache()
+	if err != nil {
+		return nil, err
+	}
+	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if len(m.Missing()) == 0 {
+		return m.Read(tensor.Indices(shape[0]))
+	}
+	t, err := compute()
+	if err == nil && t.NonFinite() < 0 {
+		_ = m.Append(t) // the next run computes them again where the folder cannot be written
+	}
+	return t, err
 }

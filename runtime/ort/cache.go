@@ -26,7 +26,8 @@ var graphCache = struct {
 	counts    CacheCounts
 }{graphs: map[[sha256.Size]byte]*cachedGraph{}, weights: map[string]idleWeights{}}
 
-// idleWeights are weights that idle graphs share.
+// idleWeights says how many idle graphs share weights, and the bytes of those that one of them read: the most that any
+// of them did.
 type idleWeights struct{ graphs, bytes int }
 
 // maxIdleBytes bounds the memory of graphs without open sessions: the text towers of four backbones of ViT-B/16's size
@@ -75,6 +76,9 @@ func NewCachedSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	o.Spinning, o.Runs = o.spins(), 0
 	key, ok := s.program.key(o)
 	if !ok {
+		graphCache.Lock()
+		graphCache.counts.Compiled++
+		graphCache.Unlock()
 		if s.replicas, err = s.program.compile(o); err != nil {
 			return nil, err
 		}
@@ -172,16 +176,13 @@ func (g *cachedGraph) release() (unused []*replica) {
 	return unused
 }
 
-// becomeIdle counts a graph without users, and its weights unless another idle graph has them. The caller holds the
-// lock.
+// becomeIdle counts a graph without users, and of its weights what no other idle graph has. The caller holds the lock.
 func (g *cachedGraph) becomeIdle() {
 	g.at, graphCache.idleBytes = graphCache.idle.PushFront(g), graphCache.idleBytes+g.bytes
 	w := graphCache.weights[g.weights]
-	if w.graphs++; w.graphs == 1 {
-		w.bytes = g.shared
-		graphCache.idleBytes += w.bytes
-	}
-	graphCache.weights[g.weights] = w
+	more := max(0, g.shared-w.bytes)
+	graphCache.idleBytes += more
+	graphCache.weights[g.weights] = idleWeights{w.graphs + 1, w.bytes + more}
 }
 
 // leaveIdle undoes becomeIdle. The caller holds the lock.

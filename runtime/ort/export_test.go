@@ -49,7 +49,11 @@ func BoundIdle(graphs int) (undo func()) {
 	defer graphCache.Unlock()
 	was := maxIdleBytes
 	maxIdleBytes = graphs * graphBytes
-	return func() { maxIdleBytes = was }
+	return func() {
+		graphCache.Lock()
+		defer graphCache.Unlock()
+		maxIdleBytes = was
+	}
 }
 
 // CachedGraphs counts the graphs of cached sessions, and those without an open session.

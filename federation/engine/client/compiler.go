@@ -34,7 +34,8 @@ type compiler struct {
 	leastProducts float64
 
 	mu     sync.Mutex
-	plans  map[any]*plan // by planKey and by graphKey
+	plans  map[planKey]*plan
+	equal  map[string]*plan // by what plans of equal graphs have in common
 	handMu sync.Mutex
 	hands  map[string]*tensor.Tensor
 	openMu sync.Mutex
@@ -47,12 +48,10 @@ type planKey struct {
 	task           method.ClientSpec
 }
 
-// graphKey names the plan of all clients with the same nodes.
-type graphKey string
-
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
 	return &compiler{e: e, options: set.Session, texts: set.Texts, caches: k, initial: initial,
-		leastProducts: leastProducts, plans: map[any]*plan{}, hands: map[string]*tensor.Tensor{}}
+		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
+		hands: map[string]*tensor.Tensor{}}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -83,9 +82,7 @@ func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) 
 		if out, p.images, err = c.withoutImageParts(b, s, nodesOf(losses), out); err != nil {
 			return nil, err
 		}
-		if p.program, err = c.program(b, s, out); err != nil {
-			return nil, err
-		}
+		p.program = c.program(b, s, out)
 		p.images.read(p.program)
 		p.several = func(clients int) ([]graph.Output, error) {
 			s := c.scope(task)
@@ -148,9 +145,9 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.
 			return nil, nil
 		}
 	}
-	prefix, err := c.program(b, s, fixed)
-	if err != nil || prefix.bytes > c.initial.capacity/2 {
-		return nil, err
+	prefix := c.program(b, s, fixed)
+	if prefix.bytes > c.initial.capacity/2 {
+		return nil, nil
 	}
 	var other errgroup.Group
 	other.Go(func() error {
@@ -338,7 +335,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	for _, h := range s.Hosts() {
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
 	}
-	p, ok := c.plans[graphKey(same)]
+	p, ok := c.equal[same]
 	if !ok {
 		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
 		if err != nil {
@@ -354,7 +351,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		if p.initial != nil {
 			p.initial.maxRows = p.maxRows
 		}
-		c.plans[graphKey(same)] = p
+		c.equal[same] = p
 	}
 	return p.of(s), nil
 }
@@ -536,29 +533,31 @@ func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, err
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	p, err := c.program(b, s, out)
-	if err == nil {
-		_, err = p.session(1)
-	}
+	p := c.program(b, s, out)
+	_, err := p.session(1)
 	return p, err
 }
 
 // program is compile, but the session is made on first use.
-func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) *program {
 	p := &program{number: lastProgram.Add(1)}
-	var made sync.Map // by number of clients
+	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(b, out) })
+	var together sync.Map // by number of clients
 	p.session = func(clients int) (*ort.Session, error) {
-		once, _ := made.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
-			if clients == 1 {
-				return c.session(b, out)
-			}
-			all, err := p.several(clients)
-			if err != nil {
-				return nil, err
-			}
-			return c.session(b, all)
-		}))
-		return once.(func() (*ort.Session, error))()
+		if clients == 1 {
+			return one()
+		}
+		session, ok := together.Load(clients)
+		if !ok {
+			session, _ = together.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
+				all, err := p.several(clients)
+				if err != nil {
+					return nil, err
+				}
+				return c.session(b, all)
+			}))
+		}
+		return session.(func() (*ort.Session, error))()
 	}
 	for _, o := range out {
 		size := 4
@@ -585,7 +584,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 		}
 	}
 	p.hosts = p.hostsOf(s)
-	return p, nil
+	return p
 }
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,

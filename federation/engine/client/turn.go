@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 
 	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
@@ -101,6 +102,9 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 		w.shared.keep(t.opt, parameters(l))
 		t.opt.Reset()
 		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}
+		if err = stats.Terms.Within(math.MaxFloat64); err != nil {
+			return up, s, stats, err
+		}
 	}
 	l.Data = t.c.Train
 	up = method.Upload{Client: t.c.ID, N: t.c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}

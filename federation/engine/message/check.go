@@ -12,6 +12,12 @@ import (
 // Check returns the reason why a reply cannot count: an upload with other names or shapes than the instruction's
 // parameters, values that are not finite, or impossible counts. The layer that opens a Guard's tensors checks these.
 func (o Instruction) Check(r Reply) error {
+	if t := r.Stats.Terms; t != nil && len(t.Terms) > maxTerms {
+		return fmt.Errorf("%d loss terms are measured; at most %d are accepted", len(t.Terms), maxTerms)
+	}
+	if err := r.Stats.Terms.Within(maxTerm); err != nil {
+		return err
+	}
 	switch o.Kind {
 	case Train:
 		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {

@@ -2,6 +2,7 @@ package message
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -80,9 +81,39 @@ func NormsOf(grads ...tensor.Map) Norms {
 	return out
 }
 
+// norms are the lengths of all measurements.
+func (t *LossTerms) norms() []Norms {
+	all := []Norms{t.CrossEntropy}
+	for _, term := range t.Terms {
+		all = append(all, term.Norms)
+	}
+	return all
+}
+
+// Within returns an error for a value beyond a limit, for a length below 0, and for one that is no number. No
+// measurements are within every limit.
+func (t *LossTerms) Within(limit float64) error {
+	if t == nil {
+		return nil
+	}
+	for _, term := range t.Terms {
+		if !(math.Abs(term.Value) <= limit) {
+			return fmt.Errorf("the loss term %.50q has the value %v", term.Name, term.Value)
+		}
+	}
+	for _, n := range t.norms() {
+		for _, v := range append(slices.Collect(maps.Values(n.On)), n.All) {
+			if !(v >= 0 && v <= limit) {
+				return fmt.Errorf("the gradient of a loss term has the length %v", v)
+			}
+		}
+	}
+	return nil
+}
+
 // CheckTerms refuses measurements that nobody asked for: of other terms than the first of names and Correction, in
 // their order, or on other parameters.
-func (o Instruction) CheckTerms(t *LossTerms, names []string, params []method.Param) error {
+func (o Instruction) CheckTerms(t *LossTerms, names []string, of method.Method, task method.ClientSpec) error {
 	if t == nil {
 		return nil
 	}
@@ -90,27 +121,17 @@ func (o Instruction) CheckTerms(t *LossTerms, names []string, params []method.Pa
 	if o.Kind != Train || o.Guarded != nil || len(t.Terms) > len(names) {
 		return fmt.Errorf("%d measured loss terms were not asked for", len(t.Terms))
 	}
-	check := func(name string, n Norms) error {
-		for param, v := range n.On {
-			known := slices.ContainsFunc(params, func(p method.Param) bool { return p.Name == param })
-			if !known || !(v >= 0 && v <= maxTerm) {
-				return fmt.Errorf("loss term %q: invalid gradient %v on %.50q", name, v, param)
-			}
-		}
-		if !(n.All >= 0 && n.All <= maxTerm) {
-			return fmt.Errorf("loss term %q: invalid gradient %v", name, n.All)
-		}
-		return nil
-	}
-	if err := check("cross entropy", t.CrossEntropy); err != nil {
-		return err
-	}
 	for i, term := range t.Terms {
-		if term.Name != names[i] || !(math.Abs(term.Value) <= maxTerm) {
-			return fmt.Errorf("%.50q with value %v is not loss term %q", term.Name, term.Value, names[i])
+		if term.Name != names[i] {
+			return fmt.Errorf("%.50q is not the loss term %q", term.Name, names[i])
 		}
-		if err := check(term.Name, term.Norms); err != nil {
-			return err
+	}
+	params := of.Params(task)
+	for _, n := range t.norms() {
+		for name := range n.On {
+			if !slices.ContainsFunc(params, func(p method.Param) bool { return p.Name == name }) {
+				return fmt.Errorf("a loss term has a gradient on %.50q, which is no parameter", name)
+			}
 		}
 	}
 	return nil
@@ -119,5 +140,8 @@ func (o Instruction) CheckTerms(t *LossTerms, names []string, params []method.Pa
 // Correction is the name of what a method's AdjustGradients adds to the gradients of the loss, which is no term of it.
 const Correction = "correction"
 
-// maxTerm bounds values and lengths that a client may report.
-const maxTerm = 1e12
+// maxTerms and maxTerm bound what a client may report: how many terms, and their values and lengths.
+const (
+	maxTerms = 64
+	maxTerm  = 1e12
+)

@@ -27,7 +27,7 @@ func TestNormsOfSums(t *testing.T) {
 
 func measured() *LossTerms {
 	return &LossTerms{CrossEntropy: Norms{0.1, map[string]float64{"ctx": 0.1}}, Terms: []TermStats{
-		{"cross entropy local", 1.0 / 3, Norms{math.Pi, map[string]float64{"ctx": 1e-300, "text/shared": 3}}},
+		{"cross entropy local", 1.0 / 3, Norms{math.Pi, map[string]float64{"ctx": 1e-300}}},
 		{"not-true distillation", -2, Norms{0, map[string]float64{}}},
 		{Correction, 0, Norms{7, map[string]float64{"ctx": 7}}}}}
 }
@@ -44,33 +44,66 @@ func TestTermsTravelExactly(t *testing.T) {
 	}
 }
 
-// Measurements are accepted of the terms of the loss only, in their order, with lengths from 0 to 1e12.
+// Measurements are accepted of the terms of the loss only, in their order, and on parameters that the client has.
 func TestTermsThatAreNone(t *testing.T) {
-	names, params := []string{"cross entropy local", "not-true distillation"}, []method.Param{{Name: "ctx"},
-		{Name: "text/shared"}}
-	train := Instruction{Kind: Train}
-	for what, change := range map[string]func(o *Instruction, t *LossTerms){
-		"":                        func(*Instruction, *LossTerms) {},
-		"not asked for":           func(o *Instruction, _ *LossTerms) { o.Kind = Compute },
-		"not asked for ":          func(o *Instruction, _ *LossTerms) { o.Guarded = tensor.Specs{} },
-		"not asked for  ":         func(_ *Instruction, t *LossTerms) { t.Terms = append(t.Terms, t.Terms...) },
-		"is not loss term":        func(_ *Instruction, t *LossTerms) { t.Terms = t.Terms[1:] },
-		"is not loss term ":       func(_ *Instruction, t *LossTerms) { t.Terms[0].Value = math.NaN() },
-		"is not loss term  ":      func(_ *Instruction, t *LossTerms) { t.Terms[0].Value = -1.1e12 },
-		"invalid gradient -1":     func(_ *Instruction, t *LossTerms) { t.CrossEntropy.All = -1 },
-		"invalid gradient NaN":    func(_ *Instruction, t *LossTerms) { t.Terms[1].All = math.NaN() },
-		"invalid gradient +Inf":   func(_ *Instruction, t *LossTerms) { t.Terms[0].On["ctx"] = math.Inf(1) },
-		`invalid gradient 1 on "`: func(_ *Instruction, t *LossTerms) { t.Terms[0].On["other"] = 1 },
+	names, task := []string{"cross entropy local", "not-true distillation"}, method.ClientSpec{Width: 4}
+	for _, c := range []struct {
+		change func(o *Instruction, t *LossTerms)
+		says   string
+	}{
+		{func(*Instruction, *LossTerms) {}, ""},
+		{func(_ *Instruction, t *LossTerms) { t.Terms = t.Terms[:1] }, ""},
+		{func(o *Instruction, _ *LossTerms) { o.Kind = Compute }, "not asked for"},
+		{func(o *Instruction, _ *LossTerms) { o.Guarded = tensor.Specs{} }, "not asked for"},
+		{func(_ *Instruction, t *LossTerms) { t.Terms = append(t.Terms, t.Terms...) }, "not asked for"},
+		{func(_ *Instruction, t *LossTerms) { t.Terms = t.Terms[1:] }, "is not the loss term"},
+		{func(_ *Instruction, t *LossTerms) { t.Terms[0].On["other"] = 1 }, `"other", which is no parameter`},
+		{func(_ *Instruction, t *LossTerms) { t.CrossEntropy.On["other"] = 1 }, `"other", which is no parameter`},
 	} {
-		o, terms := train, measured()
-		change(&o, terms)
-		err := o.CheckTerms(terms, names, params)
-		if what == "" && err != nil || what != "" && (err == nil ||
-			!strings.Contains(err.Error(), strings.TrimRight(what, " ")) || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%q: %v", what, err)
+		o, terms := Instruction{Kind: Train}, measured()
+		c.change(&o, terms)
+		err := o.CheckTerms(terms, names, ctxMethod{}, task)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
-	if err := (Instruction{Kind: Test}).CheckTerms(nil, nil, nil); err != nil {
+	if err := (Instruction{Kind: Test}).CheckTerms(nil, nil, nil, task); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reply may have 64 terms with values and lengths up to 1e12, whoever sends it.
+func TestMostTerms(t *testing.T) {
+	shared := tensor.Map{"ctx": tensor.New(2)}
+	good := func() Reply {
+		terms := &LossTerms{}
+		for range 64 {
+			terms.Terms = append(terms.Terms, TermStats{Value: -1e12, Norms: Norms{All: 1e12,
+				On: map[string]float64{"ctx": 0}}})
+		}
+		return Reply{Upload: method.Upload{N: 1, Shared: shared}, Stats: Stats{Terms: terms}}
+	}
+	o := Instruction{Kind: Train, Shared: shared}
+	for what, spoil := range map[string]func(t *LossTerms){
+		"":                  func(*LossTerms) {},
+		"65 terms":          func(t *LossTerms) { t.Terms = append(t.Terms, TermStats{}) },
+		"a large value":     func(t *LossTerms) { t.Terms[63].Value = 1.1e12 },
+		"no number":         func(t *LossTerms) { t.Terms[0].Value = math.NaN() },
+		"a large length":    func(t *LossTerms) { t.Terms[63].All = 1.1e12 },
+		"a negative length": func(t *LossTerms) { t.CrossEntropy.All = -1 },
+		"an infinite length": func(t *LossTerms) {
+			t.CrossEntropy.On = map[string]float64{"ctx": math.Inf(1)}
+		},
+		"no length": func(t *LossTerms) { t.Terms[5].On["ctx"] = math.NaN() },
+	} {
+		r := good()
+		spoil(r.Stats.Terms)
+		if err := o.Check(r); (err == nil) != (what == "") || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var none *LossTerms
+	if err := none.Within(0); err != nil {
 		t.Error(err)
 	}
 }

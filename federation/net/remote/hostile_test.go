@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
@@ -80,8 +81,10 @@ func TestHostileUploads(t *testing.T) {
 		"must be float32[3 6]": func(r *message.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
+		// 8, that header and 18 numbers of 4 bytes
 		"at most 152 are accepted": func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
-		"a header of 136 bytes": func(r *message.Reply) {
+		// {"shared/global":{"dtype":"F32","shape":[3,6],"data_offsets":[0,72]}} has 69 bytes, and is padded
+		"at most 72 are accepted": func(r *message.Reply) {
 			r.Upload.Shared = tensor.Map{"global": tensor.New(1), "more": tensor.New(1)}
 		},
 		"shared/global is missing": func(r *message.Reply) {
@@ -133,10 +136,10 @@ func TestHostileExtras(t *testing.T) {
 		}},
 		{"extra/proto/mean is missing", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
 		{"extra/n is missing", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"a header of 280 bytes", proto, message.Train, func(r *message.Reply) {
+		{"a header of", proto, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["proto/mean"], r.Upload.Extra["proto/more"] = tensor.New(1), tensor.New(1)
 		}},
-		{"a header of 128 bytes", nettest.FedPHA, message.Train, func(r *message.Reply) {
+		{"at most 72 are accepted", nettest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Upload.Shared, r.Upload.Extra["more"] = tensor.Map{"global": tensor.New(1)}, tensor.New(1)
 		}},
 		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
@@ -149,7 +152,7 @@ func TestHostileExtras(t *testing.T) {
 		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
 		{"loss 1e+300 is invalid", nettest.FedPHA, message.Train,
 			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
-		{`with value 0 is not loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
+		{`is not the loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
 		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},
@@ -187,14 +190,19 @@ func TestLargestUpload(t *testing.T) {
 	e := nettest.Method("promptfl", []string{"fednova"}, nil).Experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
 	s := newSite(t, e)
-	s.set.Largest = 480 // an instruction has 464 bytes, an upload 532
+	sent := tensor.Map{}
+	for _, p := range e.Method.Params(e.Task(e.Clients[0])) {
+		sent["shared/"+p.Name] = tensor.New(p.Shape...)
+	}
+	s.set.Largest = message.EncodedSize(sent) // that of an instruction; an upload's header names another tensor
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
 	busytest.Until(t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
 	left := s.joinAll(ctx, cancel, len(e.Clients))
-	if err := <-served; err == nil || !strings.Contains(err.Error(), "532 bytes of tensors; at most 480 are accepted") {
+	want := fmt.Sprintf("at most %d are accepted", s.set.Largest)
+	if err := <-served; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("serve: %v", err)
 	}
 	cancel()

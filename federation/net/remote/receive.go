@@ -23,7 +23,7 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client i
 		err = o.Check(answer)
 	}
 	if err == nil {
-		err = o.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method.Params(h.taskOf(client)))
+		err = o.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method, h.taskOf(client))
 	}
 	if err == nil {
 		err = h.checkReply(o, answer)

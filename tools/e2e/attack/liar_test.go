@@ -55,13 +55,12 @@ func TestLies(t *testing.T) {
 		{"an update with a norm of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"changed the parameters by the norm 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
-		// 4*512*4 bytes of ctx, and a header of 8 and 72
-		{"8340 bytes of tensors; at most 8272 are accepted",
+		// 8 bytes, 4*512*4 of ctx, and {"shared/ctx":{"dtype":"F32","shape":[4,512],"data_offsets":[0,8192]}}, which is
+		// padded to 72
+		{"at most 8272 are accepted",
 			func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
-		{"8348 bytes of tensors; at most 8272 are accepted",
-			func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
-		{"4202656 bytes of tensors; at most 8272 are accepted",
-			func(r *message.Reply) { r.Upload.Shared["more"] = tensor.New(1 << 20) }, nil},
+		{"at most 8272 are accepted", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
+		{"at most 8272 are accepted", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.New(1 << 20) }, nil},
 	} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()

@@ -29,6 +29,9 @@ func TestRunOnACluster(t *testing.T) {
 	run.says(t, "start workers with")
 	wrong := work("--set", "train.lr=0.5")
 	<-wrong.done
+	if !strings.Contains(wrong.said(), ": data: synthetic") { // what it works on
+		t.Errorf("a worker does not describe its data: %s", wrong.said())
+	}
 	if !strings.Contains(wrong.said(), "training: the server has") || wrong.ProcessState.ExitCode() != failed ||
 		!strings.Contains(run.said(), "a worker is refused") {
 		t.Errorf("%s", wrong.said())

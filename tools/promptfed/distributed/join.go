@@ -182,48 +182,48 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	defer d.Close()
 	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: inv.Classes, SeededNoise: f.insecureDP && inv.InsecureDP}
-	t, err := experiment.OpenClient(ctx, conf, place, d.Work)
+	task, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
 		return nil, nil, cli.AsUsage(err)
 	}
-	private := t.Protocol.Private()
+	private := task.Protocol.Private()
 	if err := f.checkNoise(private, inv, log); err != nil {
 		return nil, nil, err
 	}
-	terms, own := f.terms(t, facts, inv)
+	terms, own := f.terms(task, facts, inv)
 	if err := f.consent().take(ctx, terms, own); err != nil {
 		return nil, nil, err
 	}
-	d.Opened(t)
-	x, err := cli.Federate(ctx, t, d)
+	d.Opened(task)
+	federation, err := cli.Federate(ctx, task, d)
 	if err != nil {
 		return nil, nil, err
 	}
-	release := func() { x.Close() }
+	release := func() { federation.Close() }
 	defer func() {
 		if err != nil {
 			release()
 		}
 	}()
-	p, err := x.Participant()
+	p, err := federation.Participant()
 	if err != nil {
 		return nil, nil, err
 	}
-	computed, err := t.Runtime.Session().Fingerprint()
+	computed, err := task.Runtime.Session().Fingerprint()
 	if err != nil {
 		return nil, nil, err
 	}
-	request := protocol.JoinRequest{RunSpec: x.Experiment.RunSpec(), Participant: message.Participant{Task: p.Task,
-		Domain: p.Client.Domain},
-		Backbone: p.Backbone, Tokens: p.Tokens, Numerics: computed.Digest()}
-	if t.Protocol.SharesExamples() {
+	request := protocol.JoinRequest{RunSpec: federation.Experiment.RunSpec(),
+		Participant: message.Participant{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
+		Numerics: computed.Digest()}
+	if task.Protocol.SharesExamples() {
 		request.Examples = p.Client.Train.Len()
 	}
-	guard, printSummary, err := f.joinSecure(x, conf, inv)
+	guard, printSummary, err := f.joinSecure(federation, conf, inv)
 	if err != nil {
 		return nil, nil, err
 	}
-	set := x.Settings().Client
+	set := federation.Settings().Client
 	set.Guard = guard
 	if private && !f.insecureDP {
 		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run)
@@ -232,11 +232,11 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 		}
 		set.Noise = func(int) *noise.Noise { return own }
 	}
-	worker := client.NewWorker(x.Experiment, set)
+	worker := client.NewWorker(federation.Experiment, set)
 	release = func() {
 		printSummary()
 		worker.Close()
-		x.Close()
+		federation.Close()
 	}
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
@@ -245,17 +245,17 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 			}
 		}
 	}
-	executor := remote.LocalExecutor{Worker: worker, Experiment: x.Experiment, Client: p.Client,
+	executor := remote.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: p.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	if a, err = remote.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
-	resolved := t.Protocol.Config
-	err = errors.Join(cli.WriteConfig(f.state, resolved), cli.WriteInfo(f.state, runfolder.DataFile, t.Info))
+	resolved := task.Protocol.Config
+	err = errors.Join(cli.WriteConfig(f.state, resolved), cli.WriteInfo(f.state, runfolder.DataFile, task.Info))
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := runfolder.Begin(ctx, f.state, resolved, t, &runfolder.Clock{Start: began})
+	end, err := runfolder.Begin(ctx, f.state, resolved, task, &runfolder.Clock{Start: began})
 	return a, func(failed error) error {
 		release()
 		return end(failed)

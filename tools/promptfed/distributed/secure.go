@@ -27,7 +27,7 @@ func serveSecure(h *remote.Server, set remote.Settings, p *experiment.Protocol) 
 
 // joinSecure prepares the client side of secure aggregation; the guard is nil if the run does not use it. printSummary
 // prints a summary of the sums that this client took part in.
-func (f joinFlags) joinSecure(x *experiment.Federation, conf experiment.Config, inv *remote.Invitation) (
+func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment.Config, inv *remote.Invitation) (
 	guard message.Guard, printSummary func(), err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.Enabled() && n != inv.Clients {
 		return nil, nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
@@ -37,7 +37,7 @@ func (f joinFlags) joinSecure(x *experiment.Federation, conf experiment.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	a := x.Task.Protocol.Aggregation
+	a := federation.Task.Protocol.Aggregation
 	if a == nil {
 		if secure.HasJoined(f.state) {
 			err = errors.New("the server has turned off secure aggregation, under which this client took part in its " +
@@ -46,7 +46,7 @@ func (f joinFlags) joinSecure(x *experiment.Federation, conf experiment.Config, 
 		return nil, func() {}, err
 	}
 	own, err := a.GuardAt(f.client, secure.Side{Run: inv.Run, Dir: f.state, Who: who,
-		Agreed: x.Experiment.RunSpec().String()})
+		Agreed: federation.Experiment.RunSpec().String()})
 	if err != nil {
 		return nil, nil, err
 	}

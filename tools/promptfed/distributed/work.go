@@ -172,14 +172,15 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
-	x, err := cli.Federate(ctx, opened, d)
+	d.Opened(opened)
+	federation, err := cli.Federate(ctx, opened, d)
 	if err != nil {
 		return nil, err
 	}
-	set := x.Settings()
-	t := &task{config: config, federation: x, worker: client.NewWorker(x.Experiment, set.Client)}
+	set := federation.Settings()
+	t := &task{config: config, federation: federation, worker: client.NewWorker(federation.Experiment, set.Client)}
 	t.info.Host, t.info.Jobs = hostName(), set.Workers
-	if t.info.Compatibility, err = x.Compatibility(ctx); err != nil {
+	if t.info.Compatibility, err = federation.Compatibility(ctx); err != nil {
 		t.close()
 		return nil, err
 	}

@@ -297,11 +297,11 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if err != nil {
 		return nil, err
 	}
-	f, err := cli.Federate(ctx, task, m)
+	federation, err := cli.Federate(ctx, task, m)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer federation.Close()
 	clock.Ended(runfolder.FeaturesPart)
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {
@@ -332,7 +332,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	set, finish := f.Settings(), signals.FromContext(ctx)
+	set, finish := federation.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, m.Warn
 	set.OnTurn = func(o message.Instruction, client int) {
 		if o.Kind == message.Train {
@@ -349,20 +349,20 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		set.Client.Session.Runs = 0
 	}
 	if t.cluster != nil {
-		done, err := t.cluster.Spread(ctx, f, &set)
+		done, err := t.cluster.Spread(ctx, federation, &set)
 		if err != nil {
 			return nil, err
 		}
 		defer done()
 	}
 	clock.Ended(runfolder.FolderPart)
-	m.Start(conf.Train.Rounds, len(f.Experiment.Clients))
+	m.Start(conf.Train.Rounds, len(federation.Experiment.Clients))
 	defer finish.Begin()()
-	if r, err = engine.Run(ctx, f.Experiment, set); err != nil {
+	if r, err = engine.Run(ctx, federation.Experiment, set); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := inference.WriteEmbeddings(ctx, f, dir, m.Work); err != nil {
+		if err := inference.WriteEmbeddings(ctx, federation, dir, m.Work); err != nil {
 			return nil, err
 		}
 	}
