@@ -45,17 +45,15 @@ func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 	return m, nil
 }
 
-// shapeOf returns the shape of a shard.
-func (m *Matrix) shapeOf(i int) []int {
-	shape := slices.Clone(m.Shape)
-	shape[0] = min(m.per, shape[0]-i*m.per)
-	return shape
-}
+// rowsOf and shapeOf return the number of rows and the shape of a shard.
+func (m *Matrix) rowsOf(i int) int { return min(m.per, m.Shape[0]-i*m.per) }
+
+func (m *Matrix) shapeOf(i int) []int { return append([]int{m.rowsOf(i)}, m.Shape[1:]...) }
 
 // Missing returns the maximal ranges of rows [from,to) that no shard holds.
 func (m *Matrix) Missing() (ranges [][2]int) {
 	for i, s := range m.shards {
-		from, to := i*m.per, i*m.per+m.shapeOf(i)[0]
+		from, to := i*m.per, i*m.per+m.rowsOf(i)
 		switch last := len(ranges) - 1; {
 		case s != nil:
 		case last >= 0 && ranges[last][1] == from:
@@ -67,18 +65,21 @@ func (m *Matrix) Missing() (ranges [][2]int) {
 	return ranges
 }
 
-// Append adds the next of the missing rows, which must lie in one shard. It rounds them to the cache's precision in
-// place, so use them after this call, not before. Elements must be finite, also in half precision. A shard appears in
-// the cache with its last row.
+// Append adds the next of the missing rows. It rounds them to the cache's precision in place, so use them after this
+// call, not before. Elements must be finite, also in half precision. A shard appears in the cache with its last row.
 func (m *Matrix) Append(rows *tensor.Tensor) error {
-	i := slices.Index(m.shards, nil)
-	if i < 0 {
-		return fmt.Errorf("feature cache: rows %v do not fit: %v is complete", rows.Shape, m.Shape)
+	left := 0
+	for i, s := range m.shards {
+		if s == nil {
+			left += m.rowsOf(i)
+		}
 	}
-	shape := m.shapeOf(i)
-	left := tensor.Size(shape) - len(m.next)
-	if len(rows.Shape) != len(shape) || !slices.Equal(rows.Shape[1:], shape[1:]) || len(rows.Data) > left {
-		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, shape)
+	switch {
+	case left == 0:
+		return fmt.Errorf("feature cache: rows %v do not fit: %v is complete", rows.Shape, m.Shape)
+	case len(rows.Shape) != len(m.Shape) || !slices.Equal(rows.Shape[1:], m.Shape[1:]) ||
+		len(m.next)+len(rows.Data) > left*tensor.Size(m.Shape[1:]):
+		return fmt.Errorf("feature cache: rows %v do not fit into the %d that %v lacks", rows.Shape, left, m.Shape)
 	}
 	if m.cache.Precision == Float {
 		if i := rows.NonFinite(); i >= 0 {
@@ -87,16 +88,29 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	} else if err := RoundHalf(rows); err != nil {
 		return fmt.Errorf("feature cache: %w", err)
 	}
-	if m.next = append(slices.Grow(m.next, left), rows.Data...); len(rows.Data) < left {
-		return nil
+	for more := rows.Data; len(more) > 0; {
+		i := slices.Index(m.shards, nil)
+		size := tensor.Size(m.shapeOf(i))
+		n := min(len(more), size-len(m.next))
+		m.next, more = append(slices.Grow(m.next, size-len(m.next)), more[:n]...), more[n:]
+		if len(m.next) < size {
+			return nil
+		}
+		if err := m.finish(i); err != nil {
+			return err
+		}
 	}
-	path, key, whole := m.cache.path(m.key, i), m.key.shard(i), tensor.Of(m.next, shape...)
+	return nil
+}
+
+// finish writes a shard, whose rows are complete, and opens it.
+func (m *Matrix) finish(i int) (err error) {
+	path, key, whole := m.cache.path(m.key, i), m.key.shard(i), tensor.Of(m.next, m.shapeOf(i)...)
 	m.next = nil
 	if err := m.cache.write(path, key, whole); err != nil {
 		return fmt.Errorf("feature cache: cannot write %s: %w: choose another folder", path, err)
 	}
-	var err error
-	if m.shards[i], err = m.cache.open(path, key, shape); err == nil && m.shards[i] == nil {
+	if m.shards[i], err = m.cache.open(path, key, whole.Shape); err == nil && m.shards[i] == nil {
 		err = fmt.Errorf("feature cache: %s was written but cannot be read back", path)
 	}
 	return err
