@@ -19,11 +19,14 @@ const cropTries = 10
 // aspect ratio 3:4 to 4:3, resized to the square with the bicubic filter, and mirrored half of the time (torchvision's
 // RandomResizedCrop and RandomHorizontalFlip). Equal images and states of rng give equal bytes.
 func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
-	src := rasterOf(img)
+	return p.Normalise(p.Levels(img, rng))
+}
+
+func (p Preprocess) augmented(src *raster, rng *rand.Rand) []byte {
 	b := randomBox(src.w, src.h, rng.Float64)
 	flip := rng.Float64() < 0.5
 	p.Resize = Bicubic
-	return p.normalised(src, b, p.whole(), flip)
+	return p.levels(src, b, p.whole(), flip)
 }
 
 // whole returns the frame of a box that fills the model's input.

@@ -42,8 +42,23 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	pixels = g.Apply(graph.Standard, "Slice", nil, pixels, top, down[len(down)-1].end, g.Ints(2))
 	columns := across.resample(pixels, g.Ints(0)).Transpose(0, 1, 3, 2)
 	rgb := down.resample(columns, top).Transpose(0, 1, 3, 2).Cast(graph.Float)
+	return p.normalised(rgb).Reshape(-1, 3, p.Size, p.Size)
+}
+
+// normalised scales and normalises float32 levels [B,3,H,W] with the same rounding as Normalise.
+func (p Preprocess) normalised(levels graph.Node) graph.Node {
+	g := levels.Graph()
 	mean, std := g.Const(tensor.Of(p.Mean[:], 3, 1, 1)), g.Const(tensor.Of(p.Std[:], 3, 1, 1))
-	return rgb.Div(g.Scalar(255)).Sub(mean).Div(std).Reshape(-1, 3, p.Size, p.Size)
+	return levels.Div(g.Scalar(255)).Sub(mean).Div(std)
+}
+
+// Unpack adds the inverse of Pack to the graph of packed, float32 [B,1,Size,Size], and returns the tower's input
+// [B,3,Size,Size], which equals Pixels bit for bit. Every number before the division by 255 is a whole one below 2^24,
+// so these operators must compute in float32 where the rest of a graph computes in less.
+func (p Preprocess) Unpack(packed graph.Node) graph.Node {
+	g := packed.Graph()
+	shifted := whole(packed.Mul(g.Const(tensor.Of([]float32{1.0 / (1 << 16), 1.0 / (1 << 8), 1}, 3, 1, 1))))
+	return p.normalised(shifted.Sub(whole(shifted.MulScalar(1.0 / 256)).MulScalar(256)))
 }
 
 // axis is one axis of a resampling inside a graph, split into bands. An output pixel depends on a few input pixels

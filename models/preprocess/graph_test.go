@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"promptfed/runtime/graph"
@@ -107,6 +108,37 @@ func TestGraph(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// By hand: red 1, green 2 and blue 3 are 65536 + 512 + 3, and white is 2^24 - 1. What Unpack makes of packed levels
+// equals Pixels bit for bit, with every level of every colour beside others.
+func TestUnpack(t *testing.T) {
+	if got := Pack([]byte{1, 2, 3, 255, 255, 255, 0, 0, 0}); !slices.Equal(got, []float32{66051, 16777215, 0}) {
+		t.Error(got)
+	}
+	p := CLIP(64)
+	g, side := graph.New(), graph.StaticDim(p.Size)
+	packed := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(1), side, side})
+	model, err := graph.Model(graph.Output{Name: "out", Node: p.Unpack(packed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var feeds, want []float32
+	for i := range 3 {
+		m := noise(p.Size, p.Size, rand.New(rand.NewPCG(1, uint64(i))))
+		for v := range 256 {
+			copy(m.pix[3*v:], []byte{byte(v), byte(v + 85*i), byte(7 * v)})
+		}
+		feeds, want = append(feeds, Pack(p.Levels(m, nil))...), append(want, p.Pixels(m)...)
+	}
+	out, err := ort.RunOnce(t.Context(), model, ort.Options{}, tensor.Map{"pixels": tensor.Of(feeds, 3, 1, p.Size,
+		p.Size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out["out"]; !slices.Equal(got.Shape, []int{3, 3, p.Size, p.Size}) || !slices.Equal(got.Data, want) {
+		t.Errorf("other pixels, %v", got)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"image"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 )
 
@@ -83,8 +85,15 @@ func (p Preprocess) Validate() error {
 
 // Pixels returns the tower's input, [3,Size,Size] row by row; p must be valid. An image without pixels, which Decode
 // never returns, counts as black. Pixels is safe for concurrent use.
-func (p Preprocess) Pixels(img image.Image) []float32 {
+func (p Preprocess) Pixels(img image.Image) []float32 { return p.Normalise(p.Levels(img, nil)) }
+
+// Levels returns the levels of red, green and blue of the tower's input, [Size,Size,3]: those of Pixels, or those of
+// Augment if rng is not nil.
+func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 	src := rasterOf(img)
+	if rng != nil {
+		return p.augmented(src, rng)
+	}
 	width, height := p.Size, p.Size
 	switch {
 	case p.Crop:
@@ -92,7 +101,7 @@ func (p Preprocess) Pixels(img image.Image) []float32 {
 	case p.Longest:
 		width, height = longerSide(src.w, src.h, p.Size)
 	}
-	return p.normalised(src, box{0, 0, src.w, src.h}, frame{
+	return p.levels(src, box{0, 0, src.w, src.h}, frame{
 		width: width, height: height,
 		left: max(0, centre(width, p.Size)), top: max(0, centre(height, p.Size)), size: p.Size, fill: p.Fill,
 	}, false)
@@ -128,31 +137,49 @@ func centre(side, size int) int { return int(math.RoundToEven(float64(side-size)
 
 var planes = sync.Pool{New: func() any { return new(scratch) }}
 
-// normalised resamples the frame f of b and returns it scaled, normalised and by channel, mirrored left to right if
-// flip is set.
-func (p Preprocess) normalised(src *raster, b box, f frame, flip bool) []float32 {
+// levels resamples the frame f of b, mirrored left to right if flip is set.
+func (p Preprocess) levels(src *raster, b box, f frame, flip bool) []byte {
 	s := planes.Get().(*scratch)
 	defer planes.Put(s)
-	rgb := s.resample(src, b, f, filters[p.Resize])
+	out := slices.Clone(s.resample(src, b, f, filters[p.Resize]))
+	if flip {
+		for line := range slices.Chunk(out, 3*p.Size) {
+			for x := range p.Size / 2 {
+				left, right := line[3*x:][:3], line[3*(p.Size-1-x):][:3]
+				for c := range left {
+					left[c], right[c] = right[c], left[c]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Normalise returns levels [Size,Size,3] scaled, normalised and by channel: [3,Size,Size].
+func (p Preprocess) Normalise(levels []byte) []float32 {
 	var table [3][256]float32
 	for c := range 3 {
 		for v := range 256 {
 			table[c][v] = (float32(v)/255 - p.Mean[c]) / p.Std[c]
 		}
 	}
-	n := p.Size
-	out := make([]float32, 3*n*n)
-	for y := range n {
-		for x := range n {
-			from := 3 * (y*n + x)
-			to := y*n + x
-			if flip {
-				to = y*n + n - 1 - x
-			}
-			for c := range 3 {
-				out[c*n*n+to] = table[c][rgb[from+c]]
-			}
-		}
+	out := make([]float32, len(levels))
+	n := len(levels) / 3
+	red, green, blue := out[:n], out[n:][:n], out[2*n:]
+	for i := range n {
+		v := levels[3*i:][:3]
+		red[i], green[i], blue[i] = table[0][v[0]], table[1][v[1]], table[2][v[2]]
+	}
+	return out
+}
+
+// Pack returns levels [Size,Size,3] with one number for each pixel, [Size,Size]: red times 65,536, green times 256 and
+// blue, added. A float32 holds this sum exactly. Unpack undoes it inside a graph.
+func Pack(levels []byte) []float32 {
+	out := make([]float32, len(levels)/3)
+	for i := range out {
+		v := levels[3*i:][:3]
+		out[i] = float32(int32(v[0])<<16 | int32(v[1])<<8 | int32(v[2]))
 	}
 	return out
 }
