@@ -103,6 +103,20 @@ func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
 	return 4 * rows * (layers*kept + 2*width + 2*units)
 }
 
+// FeatureBytes returns about how much memory the features of an image take at a time: the working memory of a block and
+// the scores of its heads twice, or of a ResNet four times the output of its stem. It is 0 if the architecture is
+// unknown.
+func (a VisionArch) FeatureBytes() int {
+	switch {
+	case a.Width == 0 || a.Patch == 0:
+		return 0
+	case a.ResNet():
+		return 4 * 4 * a.stem() * (a.Image / 2) * (a.Image / 2)
+	}
+	rows := a.Tokens()
+	return BlocksStepBytes(rows, a.Width, a.Units(), 1, false) + 2*4*a.Heads*rows*rows
+}
+
 // StepBytes returns about how much memory a training step takes for a prompt of all classes, or where each image has
 // its own prompt for one image. With promptfed's kernels a row keeps as much as in BlocksStepBytes, and where attention
 // is no single operator also keys and values by head and the weights twice. Without them it keeps all values, and as

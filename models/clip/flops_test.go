@@ -64,3 +64,48 @@ func TestVisionFLOPs(t *testing.T) {
 		t.Errorf("ViT-B/16 takes %g GMAC; 17.6 are published, with the last block for all patches", f)
 	}
 }
+
+// FeatureBytes covers the values that are needed at the same time where operators run in the graph's order, each into
+// new memory, and is at most three times as much.
+func TestFeatureBytes(t *testing.T) {
+	for _, a := range []clip.VisionArch{clip.VisionB32, clip.VisionB16, clip.VisionL14, clip.RN50} {
+		shapes, g := stored(a), graph.New()
+		w := onDisk{size: shapes, at: map[string]int64{}}
+		for name := range shapes {
+			w.at[name] = int64(len(w.at)) << 30
+		}
+		image, _ := clip.Vision{VisionArch: a}.Features(g, w, g.Input("pixels", graph.Float, graph.Static(1, 3, a.Image,
+			a.Image)))
+		order := graph.Reachable(image)
+		last := map[graph.Node]int{}
+		for i, op := range order {
+			for _, in := range op.In {
+				last[in] = i
+			}
+		}
+		now, most := 0, 0
+		size := func(n graph.Node) int {
+			if len(graph.Inputs(n)) == 0 { // a constant
+				return 0
+			}
+			return 4 * n.Shape().Size().N
+		}
+		for i, op := range order {
+			for _, out := range op.Out {
+				now += size(out)
+			}
+			most = max(most, now)
+			for in, end := range last {
+				if end == i {
+					now -= size(in)
+				}
+			}
+		}
+		if got := a.FeatureBytes(); got < most || got > 3*most {
+			t.Errorf("%+v: %d bytes, of which the graph needs %d", a, got, most)
+		}
+	}
+	if n := (clip.VisionArch{Image: 224, EmbedDim: 512}).FeatureBytes(); n != 0 {
+		t.Errorf("an unknown architecture takes %d bytes", n)
+	}
+}

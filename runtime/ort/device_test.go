@@ -61,6 +61,19 @@ func TestRunsSpreadOverDevices(t *testing.T) {
 	}
 }
 
+// The free memory is that of a GPU: between none and 1 TB. On the CPU, also in place of devices, it is unknown.
+func TestFreeMemory(t *testing.T) {
+	for _, o := range []ort.Options{{}, {Provider: ort.CPU}, {Provider: ort.CPU, Bind: true, Devices: 2}} {
+		s := open(t, linear(t), o)
+		if n := s.FreeMemory(); (n > 0) != (s.Provider() == ort.CUDA) || n > 1e12 {
+			t.Errorf("%+v: %d bytes are free", o, n)
+		}
+		if o.OnDevice() != (o.Bind || s.Provider() == ort.CUDA) {
+			t.Errorf("%+v: on a device: %v", o, o.OnDevice())
+		}
+	}
+}
+
 // Every operator of a graph runs on the CPU. The two products of [1,2] by W become one by common subexpression
 // elimination. Without the option nothing is recorded.
 func TestPlacement(t *testing.T) {
