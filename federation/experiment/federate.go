@@ -20,6 +20,7 @@ import (
 type Federation struct {
 	Task       *Task
 	Experiment *spec.Experiment
+	Rates      features.Rates // of the features that were not in the cache
 
 	mapped []io.Closer // files of the feature cache
 }
@@ -36,12 +37,14 @@ func Federate(ctx context.Context, t *Task, progress Progress) (*Federation, err
 }
 
 // compute adds what has features to the experiment: clients, the server's own images and evaluation sets.
-func (f *Federation) compute(ctx context.Context, progress Progress) error {
+func (f *Federation) compute(ctx context.Context, progress Progress) (err error) {
 	t := f.Task
 	x, err := t.here().Extractor(progress)
 	if err != nil {
 		return err
 	}
+	x.Sessions, x.Rates = &features.Sessions{}, &f.Rates
+	defer func() { err = errors.Join(err, x.Sessions.Close()) }()
 	validating, err := t.Data.validating()
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ type Runtime struct {
 
 func (Runtime) LongHelp() map[string]string {
 	return map[string]string{
-		"workers": "clients that train, or batches of images that are encoded, at the same time; 0: one per core",
+		"workers": "clients that train, batches of images that are encoded, or on a GPU images that are decoded, at " +
+			"the same time; 0: one per core",
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
 			"the experiment, since it changes rounding",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",

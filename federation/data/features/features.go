@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"time"
 
 	"promptfed/federation/data"
 	"promptfed/federation/method"
@@ -23,18 +24,19 @@ import (
 type Extractor struct {
 	Cache   data.Cache
 	Session ort.Options // execution provider, device and graph optimization
-	Workers int         // batches that are decoded and encoded at the same time
+	Workers int         // batches that are decoded and encoded at the same time; on a device images that are decoded
 	Seed    uint64      // of augmented views
 	// Progress is called with the number of finished images of one bundle, list and view; it may be nil.
 	Progress func(bundle string, done, total int)
+	// Sessions, which may be nil, keeps the sessions of image towers for later lists of images.
+	Sessions *Sessions
+	// Rates, which may be nil, adds up what the computations took.
+	Rates *Rates
 }
 
-// Images per call of the encoder, unless the encoder was exported for another number. On the CPU a call has one thread
-// and several calls run at the same time; on a GPU one call has to be large.
-const (
-	BatchOnCPU    = 8
-	batchOnDevice = 32
-)
+// BatchOnCPU is the number of images per call of the encoder on the CPU, where a call has one thread and several calls
+// run at the same time, unless the encoder was exported for another number.
+const BatchOnCPU = 8
 
 // session returns the options of the encoders' sessions. Splitting work among threads changes the last bits of
 // features, so a call has one thread, whatever Session says.
@@ -90,82 +92,149 @@ func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.Co
 type encoder struct {
 	Extractor
 	Request
-	session *ort.Session // nil for pixels, which pass through no tower
-	done    int          // number of images, for Progress
+	*tower
+	decoding, encoding meter
+}
+
+// batch is consecutive images of one view, and where their features go.
+type batch struct {
+	list   []data.Example
+	view   int
+	before int // images of the view that are finished before, for Progress
+	to     func(*tensor.Tensor) error
 }
 
 // outputs maps the inputs of methods to the outputs of an image tower.
 var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput,
 	method.TokensInput: bundle.TokensOutput}
 
-func (x Extractor) open(r Request) (*encoder, error) {
-	e := &encoder{Extractor: x, Request: r}
-	if r.What == method.PixelsInput {
-		return e, nil
+// compute passes the requested features of all work on, in order and one batch at a time.
+func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
+	images := 0
+	for _, w := range work {
+		images += len(w.list)
 	}
-	tower := r.Bundle.ImageModel
-	if r.What == method.TokensInput {
-		tower = r.Bundle.TokensModel
+	if images == 0 {
+		return nil
 	}
-	model, err := tower()
+	e, closed, err := x.encoder(r, images)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	o := x.session()
-	o.WeightsDir, o.Outputs = r.Bundle.WeightsDir(), []string{outputs[r.What]}
-	if e.session, err = ort.NewSession(model, o); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", r.Bundle.Name, err)
-	}
-	return e, nil
-}
-
-func (e *encoder) close() {
-	if e.session != nil {
-		e.session.Close()
-	}
-}
-
-// each passes the requested features of one view of some images to a function, in order and one batch at a time.
-func (e *encoder) each(ctx context.Context, list []data.Example, view int, to func(*tensor.Tensor) error) error {
-	batches := slices.Collect(slices.Chunk(list, e.batch(e.Request)))
-	return data.ParallelInOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor, error) {
-		pixels, err := e.pixels(ctx, batches[i], view)
-		if err != nil {
-			return nil, err
+	defer closed()
+	var batches []batch
+	for _, w := range work {
+		for list := range slices.Chunk(w.list, e.size) {
+			batches = append(batches, batch{list, w.view, w.before, w.to})
+			w.before += len(list)
 		}
-		return e.encode(ctx, pixels, len(batches[i]))
-	}, func(_ int, t *tensor.Tensor) error {
-		for range t.Shape[0] {
-			if e.done++; e.Progress != nil {
-				e.Progress(e.Bundle.Name, e.done, len(e.List))
+	}
+	began := time.Now()
+	if e.packed {
+		err = e.onDevice(ctx, batches, e.fill)
+	} else {
+		err = data.ParallelInOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor,
+			error) {
+			pixels, err := e.pixels(ctx, batches[i:i+1], 1)
+			if err != nil {
+				return nil, err
+			}
+			return e.encode(ctx, pixels, len(batches[i].list))
+		}, e.finish(batches))
+	}
+	if err == nil && e.compiled != nil && e.Rates != nil {
+		e.Rates.Images += images
+		e.Rates.Took += time.Since(began)
+		e.Rates.Decoding += e.decoding.busy
+		e.Rates.Encoding += e.encoding.busy
+	}
+	return err
+}
+
+// encoder returns the encoder for a number of images, and a function that ends its use.
+func (x Extractor) encoder(r Request, images int) (e *encoder, closed func(), err error) {
+	x.Workers = max(1, x.Workers)
+	e = &encoder{Extractor: x, Request: r, decoding: meter{lanes: x.Workers}, encoding: meter{lanes: x.Workers}}
+	if r.What == method.PixelsInput {
+		e.tower = &tower{size: x.batch(r)}
+		return e, func() {}, nil
+	}
+	e.tower, closed, err = x.Sessions.tower(r, func() (*tower, error) { return x.compile(r, images) })
+	if err == nil && e.packed {
+		e.encoding.lanes = e.devices()
+	}
+	return e, closed, err
+}
+
+// finish returns a function that passes on the features of a batch.
+func (e *encoder) finish(batches []batch) func(i int, t *tensor.Tensor) error {
+	return func(i int, t *tensor.Tensor) error {
+		b := batches[i]
+		for k := range b.list {
+			if e.Progress != nil {
+				e.Progress(e.Bundle.Name, b.before+k+1, len(e.List))
 			}
 		}
-		return to(t)
+		return b.to(t)
+	}
+}
+
+// pixels returns the images of one batch, [B,3,S,S], or packed [B,1,S,S]; if the batch is not full, the rest is zero.
+func (e *encoder) pixels(ctx context.Context, one []batch, workers int) (*tensor.Tensor, error) {
+	out, i := tensor.New(e.pixelShape()...), 0
+	return out, e.decode(ctx, one, workers, func(p []float32) error {
+		copy(out.Row(i).Data, p)
+		i++
+		return nil
 	})
 }
 
-// pixels returns a view of a batch of images, [B,3,S,S]; if the batch is not full, the rest is zero.
-func (e *encoder) pixels(ctx context.Context, list []data.Example, view int) (*tensor.Tensor, error) {
-	size := e.Bundle.Preprocess.Size
-	out := tensor.New(e.batch(e.Request), 3, size, size)
-	prepare := func(i int, img image.Image) ([]float32, error) {
-		if view == 0 {
-			return e.Bundle.Preprocess.Pixels(img), nil
-		}
-		return e.Bundle.Preprocess.Augment(img, e.rand(list[i], view)), nil
+func (e *encoder) pixelShape() []int {
+	side, planes := e.Bundle.Preprocess.Size, 3
+	if e.packed {
+		planes = 1
 	}
-	return out, data.Decode(ctx, list, 1, data.Refuse, preprocess.Decode, prepare, func(i int, p []float32,
+	return []int{e.size, planes, side, side}
+}
+
+// decode passes the pixels of the images of batches to a function, in order.
+func (e *encoder) decode(ctx context.Context, batches []batch, workers int, to func(p []float32) error) error {
+	var list []data.Example
+	var views []int
+	for _, b := range batches {
+		for _, example := range b.list {
+			measured := example
+			measured.Load = func() (image.Image, error) {
+				defer e.decoding.begin()()
+				return example.Image(preprocess.Decode)
+			}
+			list, views = append(list, measured), append(views, b.view)
+		}
+	}
+	prepare := func(i int, img image.Image) ([]float32, error) {
+		defer e.decoding.begin()()
+		var rng *rand.Rand
+		if views[i] > 0 {
+			rng = e.rand(list[i], views[i])
+		}
+		levels := e.Bundle.Preprocess.Levels(img, rng)
+		if e.packed {
+			return preprocess.Pack(levels), nil
+		}
+		return e.Bundle.Preprocess.Normalise(levels), nil
+	}
+	return data.Decode(ctx, list, workers, data.Refuse, preprocess.Decode, prepare, func(_ int, p []float32,
 		_ *data.BadImage) error {
-		copy(out.Row(i).Data, p)
-		return nil
+		return to(p)
 	})
 }
 
 // encode returns the requested features of the first n images of a batch.
 func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.Tensor, error) {
+	defer e.encoding.begin()()
 	t := p
-	if e.session != nil {
-		got, err := e.session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, outputs[e.What])
+	if e.compiled != nil {
+		got, err := e.compiled.Run(ctx, tensor.Map{bundle.PixelsInput: p}, outputs[e.What])
 		if err != nil {
 			return nil, err
 		}
@@ -231,22 +300,39 @@ func (r Rows) Close() error { return r.rows.Close() }
 // tokens [N,T,v] after the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision.
 // Rows that the cache lacks are computed and written in shards, so a stopped process keeps its finished shards. The
 // caller closes the matrices.
-func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
+func (x Extractor) Rows(ctx context.Context, r Request) (out []Rows, err error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	var out []Rows
-	for _, view := range r.views() {
-		rows, err := x.view(ctx, r, view)
+	defer func() {
 		if err != nil {
 			for _, r := range out {
 				r.Close()
 			}
-			return nil, err
+			out = nil
 		}
-		out = append(out, rows)
+	}()
+	var work []batch
+	for _, view := range r.views() {
+		source, err := x.source(ctx, r, view)
+		if err != nil {
+			return out, err
+		}
+		m, err := x.Cache.Matrix(source.Key(), r.shape(), x.shard(r))
+		if err != nil {
+			return out, err
+		}
+		out = append(out, Rows{rows: m, unit: r.unit() && x.Cache.Precision != data.Float})
+		missing, done := m.Missing(), len(r.List)
+		for _, rows := range missing {
+			done -= rows[1] - rows[0]
+		}
+		for _, rows := range missing {
+			work = append(work, batch{r.List[rows[0]:rows[1]], view, done, m.Append})
+			done += rows[1] - rows[0]
+		}
 	}
-	return out, nil
+	return out, x.compute(ctx, r, work)
 }
 
 func (r Request) check() error {
@@ -291,74 +377,31 @@ func (r Request) unit() bool { return r.What == method.ImageInput || r.What == m
 // shardRows is about how many images a shard holds, and so how much work a killed process loses at most.
 const shardRows = 64
 
-// batch returns the number of images of a batch.
+// batch returns the number of images of a batch; 0 on a device, where rows are equal up to rounding and memory decides.
 func (x Extractor) batch(r Request) int {
-	usual := BatchOnCPU
-	if x.Session.WithProvider().Provider != ort.CPU {
-		usual = batchOnDevice
+	switch {
+	case r.What == method.PixelsInput:
+		return BatchOnCPU
+	case x.Session.OnDevice():
+		return 0
 	}
-	if r.What == method.PixelsInput {
-		return usual
-	}
-	return cmp.Or(r.Bundle.Batch(), usual)
+	return cmp.Or(r.Bundle.Batch(), BatchOnCPU)
 }
 
-// shard returns how many images a shard holds: whole batches, so that in an interrupted run an image still passes
-// through the tower with the same other images.
-func (x Extractor) shard(r Request) int { return max(1, shardRows/x.batch(r)) * x.batch(r) }
-
-// view returns the matrix of one view after it computed the rows that the cache lacks.
-func (x Extractor) view(ctx context.Context, r Request, view int) (Rows, error) {
-	source, err := x.source(ctx, r, view)
-	if err != nil {
-		return Rows{}, err
-	}
-	m, err := x.Cache.Matrix(source.Key(), r.shape(), x.shard(r))
-	if err != nil {
-		return Rows{}, err
-	}
-	if err := x.fill(ctx, r, view, m); err != nil {
-		m.Close()
-		return Rows{}, err
-	}
-	return Rows{rows: m, unit: r.unit() && x.Cache.Precision != data.Float}, nil
-}
-
-// fill computes the missing rows of a matrix.
-func (x Extractor) fill(ctx context.Context, r Request, view int, m *data.Matrix) error {
-	missing := m.Missing()
-	if len(missing) == 0 {
-		return nil
-	}
-	e, err := x.open(r)
-	if err != nil {
-		return err
-	}
-	defer e.close()
-	e.done = len(r.List)
-	for _, rows := range missing {
-		e.done -= rows[1] - rows[0]
-	}
-	for _, rows := range missing {
-		if err := e.each(ctx, r.List[rows[0]:rows[1]], view, m.Append); err != nil {
-			return err
-		}
-	}
-	return nil
+// shard returns how many images a shard holds: on the CPU whole batches, so that in an interrupted run an image still
+// passes through the tower with the same other images.
+func (x Extractor) shard(r Request) int {
+	whole := max(1, x.batch(r))
+	return max(1, shardRows/whole) * whole
 }
 
 // Compute returns the features that Rows returns for the plain preprocessing, but in full precision, in memory and
 // without the cache, for images that are used once.
 func (x Extractor) Compute(ctx context.Context, r Request) (*tensor.Tensor, error) {
-	e, err := x.open(r)
-	if err != nil {
-		return nil, err
-	}
-	defer e.close()
 	out := &tensor.Tensor{Shape: append([]int{0}, r.shape()[1:]...)}
-	return out, e.each(ctx, r.List, 0, func(t *tensor.Tensor) error {
+	return out, x.compute(ctx, r, []batch{{r.List, 0, 0, func(t *tensor.Tensor) error {
 		out.Data = append(out.Data, t.Data...)
 		out.Shape[0] += t.Shape[0]
 		return nil
-	})
+	}}})
 }

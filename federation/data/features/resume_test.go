@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/ort"
 )
 
 // shardsIn reads the shards of a feature cache by their paths.
@@ -40,36 +41,44 @@ func shardsIn(t *testing.T, dir string) map[string]string {
 }
 
 // TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
-// run begins with the first missing image, and with the first image for another kind of features.
+// run begins with the first missing image, and with the first image for another kind of features. On a device, batches
+// of 128 images fill two shards, and the one with image 140 is complete.
 func TestStopped(t *testing.T) {
-	b, list, dir := small(t), images(t, 200), t.TempDir()
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	begun := 0
-	x := features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2, Progress: func(_ string, done, total int) {
-		if begun == 0 {
-			begun = done
+	b, list := small(t), images(t, 400)
+	for name, c := range map[string]struct {
+		session ort.Options
+		shards  int
+	}{"host": {ort.Options{Provider: ort.CPU}, 2}, "device": {bound(1), 4}, "devices": {bound(2), 4}} {
+		dir := t.TempDir()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		begun := 0
+		x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: c.session, Workers: 2,
+			Progress: func(_ string, done, total int) {
+				if begun == 0 {
+					begun = done
+				}
+				if done == 140 {
+					stop()
+				}
+			}}
+		r := features.Request{Bundle: b, List: list, What: method.ImageInput}
+		if _, err := x.Rows(ctx, r); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: stopped with %v", name, err)
 		}
-		if done == 140 {
-			stop()
+		if n := len(shardsIn(t, dir)); n != c.shards || begun != 1 {
+			t.Errorf("%s: %d shards are left, and images from number %d on were computed", name, n, begun)
 		}
-	}}
-	r := features.Request{Bundle: b, List: list, What: method.ImageInput}
-	if _, err := x.Rows(ctx, r); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped with %v", err)
-	}
-	if n := len(shardsIn(t, dir)); n != 2 || begun != 1 {
-		t.Errorf("%d shards are left, and images from number %d on were computed", n, begun)
-	}
-	begun = 0
-	extract(t, x, b, list, 1)
-	if begun != 129 {
-		t.Errorf("the next run begins with image %d, want 129", begun)
-	}
-	whole := t.TempDir()
-	extract(t, features.Extractor{Cache: data.Cache{Dir: whole}}, b, list, 1)
-	if !maps.Equal(shardsIn(t, dir), shardsIn(t, whole)) {
-		t.Error("a run that was stopped leaves other bytes")
+		begun = 0
+		extract(t, x, b, list, 1)
+		if begun != 64*c.shards+1 {
+			t.Errorf("%s: the next run begins with image %d", name, begun)
+		}
+		whole := t.TempDir()
+		extract(t, features.Extractor{Cache: data.Cache{Dir: whole}, Session: c.session}, b, list, 1)
+		if !maps.Equal(shardsIn(t, dir), shardsIn(t, whole)) {
+			t.Errorf("%s: a run that was stopped leaves other bytes", name)
+		}
 	}
 }
 

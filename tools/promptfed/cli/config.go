@@ -89,7 +89,11 @@ func Open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*exp
 // Federate computes the features of a task.
 func Federate(ctx context.Context, t *experiment.Task, m progress.Monitor) (*experiment.Federation, error) {
 	defer m.Features(t)()
-	return experiment.Federate(ctx, t, m.Work)
+	f, err := experiment.Federate(ctx, t, m.Work)
+	if err == nil && f.Rates.Long() {
+		m.Note(f.Rates.String())
+	}
+	return f, err
 }
 
 // OnlyRuntime refuses changes of keys that are not below runtime.

@@ -23,6 +23,7 @@ import (
 type Monitor interface {
 	Work(what string, done, total int) // preparation in images, such as the features of a bundle
 	Opened(t *experiment.Task)
+	Note(line string)
 	Warn(line string)
 	Features(t *experiment.Task) (done func()) // may wait before the features are computed
 	Start(rounds, clients int)
@@ -283,6 +284,14 @@ func described(info experiment.DataInfo, set *data.Set) []string {
 
 func fallback(why error) string {
 	return fmt.Sprintf("runs on the CPU (runtime.provider: auto): %v", why)
+}
+
+// Note prints a line.
+func (d *Display) Note(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	d.say("%s", line)
 }
 
 // Warn prints a warning.

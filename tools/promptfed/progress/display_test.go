@@ -48,10 +48,12 @@ func TestLines(t *testing.T) {
 		d.spoke = time.Now().Add(-2 * pause)
 		d.Turn(message.Instruction{Kind: message.Train, Round: 8, Clients: []int{0, 1, 2}}, 1)
 		d.Round(record.Record{Round: 8})
+		d.Note("decoding bounds the rate")
 		d.Close()
 	})
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) != 10 || !strings.HasPrefix(lines[8], "small, seed 7: round 9/10, client 2/3") ||
+	if len(lines) != 11 || lines[10] != "small, seed 7: decoding bounds the rate" ||
+		!strings.HasPrefix(lines[8], "small, seed 7: round 9/10, client 2/3") ||
 		!strings.HasPrefix(lines[9], "small, seed 7: round 9/10, ") || !strings.HasSuffix(lines[9], ", about 1s left") {
 		t.Errorf("%q", lines)
 	}

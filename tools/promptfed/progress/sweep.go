@@ -161,6 +161,10 @@ func (c *Cell) Opened(t *experiment.Task) {
 	})
 }
 
+func (c *Cell) Note(line string) {
+	c.locked(func() { c.all.once("%s: %s", c.folder, line) })
+}
+
 func (c *Cell) Warn(line string) {
 	c.locked(func() { c.all.once("warning: %s", line) })
 }
