@@ -309,3 +309,37 @@ func BenchmarkStep(b *testing.B) {
 		})
 	}
 }
+
+// A device's table has a row for each tower and precision, with rates of batches of 128 images (the CPU stands in for a
+// device whose memory is unknown).
+func TestDeviceFeatures(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	was := pictureSizes
+	defer func() { pictureSizes = was }()
+	pictureSizes = [][2]int{{40, 40}, {60, 32}}
+	o := Options{Quick: true, Session: ort.Options{Provider: ort.CPU, Bind: true, Devices: 2},
+		Progress: func(string, int, int) {}}
+	r, err := o.deviceFeatures(t.Context(), nil, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]clip.VisionArch{
+		"vit": {Width: 32, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16},
+		"rn":  {Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, EmbedDim: 8}} {
+		r.Tables[0].Rows = nil
+		if err := o.deviceTower(t.Context(), name, v, 2, &r.Tables[0]); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Tables[0].Rows; len(got) != 1 || got[0][0] != name || got[0][1] != "float32" || got[0][2] != 128 {
+			t.Errorf("%v", got)
+		}
+		for _, c := range r.Tables[0].Columns[3:] {
+			if v := cell(t, r, 0, 0, c); !(v > 0) || math.IsInf(v, 0) {
+				t.Errorf("%s: %s is %v", name, c, v)
+			}
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "promptfed*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -1,16 +1,25 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"image"
+	"image/jpeg"
+	"math"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 
+	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/models/preprocess"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -28,11 +37,19 @@ func (o Options) firstThreads() int {
 
 // Features measures full-size image towers with random weights in the way that image features are computed: parallel
 // calls of one thread, each with a batch of images, through the tower up to the image feature. These calls take turns
-// with a bare matrix product. Quick measures RN50 and ViT-B/32 only.
+// with a bare matrix product. On a device it measures what a run does there: from pixels in memory, and from image
+// files. Quick measures RN50 and ViT-B/32 only.
 func Features(ctx context.Context, o Options) (r Report, err error) {
 	threads := o.firstThreads()
 	if o, _, err = o.complete(); err != nil {
 		return r, err
+	}
+	names := []string{"rn50", "vit-b32", "rn101", "vit-b16"}
+	if o.Quick {
+		names = names[:2]
+	}
+	if o.Session.OnDevice() {
+		return o.deviceFeatures(ctx, names, threads)
 	}
 	o.Session.Prepack = false
 	r.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by side, "+
@@ -41,10 +58,6 @@ func Features(ctx context.Context, o Options) (r Report, err error) {
 		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
 		Notes: []string{"of GEMM is the rate of products and convolutions beside that of a product of two matrices " +
 			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
-	names := []string{"rn50", "vit-b32", "rn101", "vit-b16"}
-	if o.Quick {
-		names = names[:2]
-	}
 	for _, name := range names {
 		ofGEMM, err := o.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
 		if err != nil {
@@ -54,6 +67,133 @@ func Features(ctx context.Context, o Options) (r Report, err error) {
 	}
 	r.Tables = []Table{results}
 	return r, nil
+}
+
+// pictureSizes are the sizes of the image files that a device's features are measured with.
+var pictureSizes = [][2]int{{256, 256}, {500, 375}}
+
+// deviceFeatures is Features on a device, where so many cores decode.
+func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) (r Report, err error) {
+	r.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
+		max(1, o.Session.Devices), o.Session.WithProvider().Provider, cores, platform())
+	results := Table{Columns: []string{"image tower", "precision", "images a call", "images/s"},
+		Notes: []string{"images/s from packed pixels in memory, with their copy to the device; from JPEG files with " +
+			"reading, decoding and preprocessing, as in a run; decoded is the rate if encoding took no time"}}
+	for _, size := range pictureSizes {
+		column := fmt.Sprintf("JPEG %d x %d", size[0], size[1])
+		results.Columns = append(results.Columns, "from "+column, column+" decoded")
+	}
+	for _, name := range names {
+		if err := o.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
+			return r, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	r.Tables = []Table{results}
+	return r, nil
+}
+
+// deviceTower measures the features of a tower in each precision.
+func (o Options) deviceTower(ctx context.Context, name string, v clip.VisionArch, cores int, results *Table) (
+	err error) {
+	dir, remove, err := scratch("600 MB")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	w := stored{}
+	if err := w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers); err != nil {
+		return err
+	}
+	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: v,
+		Text: clip.TextArch{EmbedDim: v.EmbedDim}, Preprocess: preprocess.CLIP(v.Image),
+		Towers: random{vision: clip.Vision{VisionArch: v}, weights: w}}}
+	for _, in := range []struct {
+		precision string
+		session   ort.Options
+	}{{"float32", o.Session}} {
+		x := features.Extractor{Session: in.session, Workers: cores, Sessions: &features.Sessions{}}
+		err := o.deviceRates(ctx, in.precision, x, r, dir, results)
+		if err := errors.Join(err, x.Sessions.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deviceRates measures the features of a request's tower with one session.
+func (o Options) deviceRates(ctx context.Context, precision string, x features.Extractor, r features.Request,
+	dir string, results *Table) error {
+	const calls = 4
+	var lists [][]data.Example
+	for _, size := range pictureSizes {
+		list, err := pictures(dir, size[0], size[1])
+		if err != nil {
+			return err
+		}
+		lists = append(lists, list)
+	}
+	r.List = lists[0]
+	images, again, err := x.FromMemory(ctx, r)
+	if err != nil {
+		return err
+	}
+	memory := &contestant{what: "features from memory", slow: true, run: func(ctx context.Context) error {
+		return again(ctx, 2*calls)
+	}}
+	all, rates := []*contestant{memory}, make([]features.Rates, len(lists))
+	for i, list := range lists {
+		x.Rates, r.List = &rates[i], list[:calls*images]
+		all = append(all, &contestant{what: "features from JPEG files", slow: true, run: computing(x, r)})
+	}
+	rounds := featureRounds
+	if o.Quick {
+		rounds = 3
+	}
+	if err := o.interleave(ctx, "features of "+r.Bundle.Name+", "+precision, rounds, 1, all...); err != nil {
+		return err
+	}
+	row := []any{r.Bundle.Name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
+	for i, c := range all[1:] {
+		row = append(row, tenths(float64(calls*images)/median(c.seconds)),
+			tenths(float64(rates[i].Images)/rates[i].Decoding.Seconds()))
+	}
+	results.add(row...)
+	return nil
+}
+
+func computing(x features.Extractor, r features.Request) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := x.Compute(ctx, r)
+		return err
+	}
+}
+
+// pictures writes JPEG files of one size, waves under noise, and returns a long list of them.
+func pictures(dir string, width, height int) ([]data.Example, error) {
+	const files, list = 32, 1024
+	var paths []string
+	for i := range files {
+		rng := method.Rand(seed, "picture", strconv.Itoa(i))
+		img := image.NewRGBA(image.Rect(0, 0, width, height))
+		for at := 0; at < len(img.Pix); at += 4 {
+			x, y := float64(at/4%width), float64(at/4/width)
+			wave := 100*math.Sin(x/float64(7+i)) + 100*math.Cos(y/float64(9+i))
+			for c := range 3 {
+				img.Pix[at+c] = byte(max(0, min(255, 128+wave/float64(1+c)+12*rng.NormFloat64())))
+			}
+			img.Pix[at+3] = 255
+		}
+		paths = append(paths, filepath.Join(dir, fmt.Sprintf("%dx%d-%02d.jpg", width, height, i)))
+		var raw bytes.Buffer
+		err := jpeg.Encode(&raw, img, &jpeg.Options{Quality: 90})
+		if err == nil {
+			err = os.WriteFile(paths[i], raw.Bytes(), 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return data.Files(slices.Repeat(paths, list/files))
 }
 
 // pixelsThrough returns runs of so many images through an image tower.

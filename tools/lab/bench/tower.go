@@ -149,6 +149,8 @@ func (r random) Tokens() int {
 
 func (random) TakesPromptTokens() bool { return true }
 
+func (random) Batch() int { return 0 }
+
 // initial returns the mean and the standard deviation of a tensor's initial values, for a tower of the given width and
 // number of blocks, as CLIP's training draws them (Radford et al. 2021, initialize_parameters of the published code). A
 // ResNet has no blocks.

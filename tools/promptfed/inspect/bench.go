@@ -45,7 +45,7 @@ func benchCommand() *cobra.Command {
 		"wrapper instead")
 	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods and --experiment (default 4)")
 	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
-		"instead")
+		"instead, on a GPU also from JPEG files")
 	c.Flags().BoolVar(&f.svd, "svd", false, "measure the decomposition of a shared prompt, the projection and the "+
 		"aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
 	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
