@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
@@ -151,7 +150,7 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	if len(b) != int(n)*width {
 		return nil, false
 	}
-	var out []Dim
+	out := make([]Dim, 0, n)
 	for ; len(b) > 0; b = b[width:] {
 		switch width {
 		case 1:
@@ -162,7 +161,7 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 			out = append(out, StaticDim(int(binary.LittleEndian.Uint64(b))))
 		}
 	}
-	return slices.Clip(out), out != nil
+	return out, true
 }
 
 // IsScalar reports whether the literal is a single inline number or boolean with value v.
