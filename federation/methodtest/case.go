@@ -232,7 +232,7 @@ func Run(t *testing.T, c Case) {
 func (c Case) workers(t *testing.T) {
 	one, eight := c.plain(t), engine.Settings{Workers: 8}
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "1 and 8 workers")
-	eight.Client.Session.Bind = true
+	eight.Client.Session.Bind, eight.Client.Session.FixSizes = true, true
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "runs and bound runs")
 }
 

@@ -43,6 +43,33 @@ type CacheCounts struct {
 	Reused    int `json:"reused"`     // sessions that share the graph of another one
 	Dropped   int `json:"dropped"`    // graphs without open sessions that gave place to others
 	IdleBytes int `json:"idle_bytes"` // of graphs without open sessions, estimated
+
+	Captured int    `json:"captured,omitempty"`        // graphs of fixed sizes that a device replays
+	Refused  int    `json:"capture_refused,omitempty"` // graphs of fixed sizes that a device runs operator by operator
+	Why      string `json:"why_refused,omitempty"`     // the reason for the first of these
+}
+
+// Refusal says why a device runs graphs of fixed sizes operator by operator; "" if it captured all of them.
+func (c CacheCounts) Refusal() string {
+	if c.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d graphs run operator by operator on the device, because it could not capture them: %s",
+		c.Refused, c.Captured+c.Refused, c.Why)
+}
+
+// noteCapture counts a graph of fixed sizes; err is the reason if it is not captured.
+func noteCapture(err error) {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	c := &graphCache.counts
+	if err == nil {
+		c.Captured++
+		return
+	}
+	if c.Refused++; c.Refused == 1 {
+		c.Why = oneLine(err)
+	}
 }
 
 // Cached returns the counts of the cache of compiled graphs.

@@ -6,69 +6,13 @@ package ort
 static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no own arena; default memory
 	return ((void *(*)(const char *, int, int, int, void **))t[CreateMemoryInfo])(name, 0, device, 0, out);
 }
-
-// freeMemory asks CUDA's driver, through the functions that driverFunctions names, for the free bytes of a device.
-static int64_t freeMemory(void *const *f, int device) {
-	int place = 0, failed;
-	size_t free = 0, total = 0;
-	void *context = NULL;
-	if (((int (*)(unsigned))f[0])(0) || ((int (*)(int *, int))f[1])(&place, device)) return -1;
-	if (((int (*)(void **, int))f[2])(&context, place)) return -1;
-	failed = ((int (*)(void *))f[3])(context);
-	if (!failed) {
-		failed = ((int (*)(size_t *, size_t *))f[4])(&free, &total);
-		((int (*)(void **))f[5])(&context);
-	}
-	((int (*)(int))f[6])(place);
-	return failed ? -1 : (int64_t)free;
-}
 */
 import "C"
 
 import (
-	"context"
-	"runtime"
 	"sync"
 	"unsafe"
 )
-
-// OnDevice reports whether runs of a session with these options take place on a device, or as if on one (Bind).
-func (o Options) OnDevice() bool { return o.WithProvider().onDevice() }
-
-// driverFunctions are functions of CUDA's driver, whose devices have the same numbers as the provider's. The context
-// that they retain for a device is the one that the provider uses.
-var driverFunctions = []string{"cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-	"cuMemGetInfo_v2", "cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"}
-
-// FreeMemory returns the free bytes of the device that the session runs on, the fewest of several, or a negative number
-// if they are unknown, as on the CPU.
-func (s *Session) FreeMemory() int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.provider != CUDA {
-		return -1
-	}
-	library := map[bool]string{true: "nvcuda.dll", false: "libcuda.so.1"}[runtime.GOOS == "windows"]
-	var functions []unsafe.Pointer
-	for _, name := range driverFunctions {
-		f, err := symbol(library, name)
-		if err != nil {
-			return -1
-		}
-		functions = append(functions, f)
-	}
-	least := int64(-1)
-	for i, r := range s.replicas {
-		_ = r.threads.do(context.Background(), func() error {
-			free := int64(C.freeMemory(unsafe.SliceData(functions), C.int(r.device)))
-			if i == 0 || free < least {
-				least = free
-			}
-			return nil
-		})
-	}
-	return least
-}
 
 // uploader copies float32 tensors into the memory of the device of its session.
 type uploader struct {

@@ -73,3 +73,8 @@ func DropIdle() error {
 	}
 	return closeReplicas(all)
 }
+
+// SizesWithGraphs returns the number of sizes that have a graph of their own, and HasGraphFor whether some have.
+func (s *Session) SizesWithGraphs() int { return s.fixed.full }
+
+func (s *Session) HasGraphFor(key string) bool { return len(s.fixed.sizes[key].lanes) > 0 }

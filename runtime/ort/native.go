@@ -80,6 +80,10 @@ static const char *compilerC(void) {
 #endif
 }
 
+static void *setProvider(table t, void *options, const char *key, void *value) {
+	return ((void *(*)(void *, const char *, void *))t[UpdateCUDAProviderOptionsWithValue])(options, key, value);
+}
+
 static void *addRunEntry(table t, void *options, const char *key, const char *value) {
 	return ((void *(*)(void *, const char *, const char *))t[AddRunConfigEntry])(options, key, value);
 }
@@ -223,6 +227,13 @@ func (a *api) set(o *binding.RunOptions, key, value string) error {
 	defer C.free(unsafe.Pointer(k))
 	defer C.free(unsafe.Pointer(v))
 	return a.failed(C.addRunEntry(a.table, handle(o), k, v))
+}
+
+// setStream makes a CUDA provider compute in a stream.
+func (a *api) setStream(o *binding.CUDAProviderOptions, stream unsafe.Pointer) error {
+	key := C.CString("user_compute_stream")
+	defer C.free(unsafe.Pointer(key))
+	return a.failed(C.setProvider(a.table, handle(o), key, stream))
 }
 
 // handle returns ONNX Runtime's object of options of the binding, which has no function for it.

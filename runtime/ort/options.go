@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
 
@@ -94,9 +95,20 @@ type Options struct {
 	// not need; it cannot do so for outputs that a Run omits. An empty list keeps all outputs.
 	Outputs []string
 
+	// FixSizes compiles the graph again for sizes of its inputs that come again, so that no operator computes sizes
+	// (see graph.FixSizes). The values are the same, to the last bit. On CUDA it is always so, unless AnySizes is set,
+	// and the device captures the graph of such sizes and replays it where it can.
+	FixSizes bool
+	// AnySizes runs all sizes in one graph on CUDA, for comparison.
+	AnySizes bool
+
 	// Bind treats the CPU as a device like a GPU: weights are copied to its memory, and runs bind Values there. Tests
 	// use it to run the code for GPUs without a GPU; on the CPU it saves nothing.
 	Bind bool
+
+	capture bool           // the graph has fixed sizes and is captured
+	lane    int            // number of the graph among equal ones that run side by side
+	stream  unsafe.Pointer // of CUDA, for a captured graph
 }
 
 // WithProvider returns options with a provider: DefaultProvider if none is named.
@@ -107,6 +119,9 @@ func (o Options) WithProvider() Options {
 
 // onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
 func (o Options) onDevice() bool { return o.Provider == CUDA || o.Bind }
+
+// OnDevice reports whether runs of a session with these options take place on a device, or as if on one (Bind).
+func (o Options) OnDevice() bool { return o.WithProvider().onDevice() }
 
 func (o Options) check() error {
 	switch o.Provider {
@@ -263,7 +278,16 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 	if o.MemoryLimit > 0 {
 		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
 	}
-	if err = cuda.Update(settings); err == nil {
+	if o.capture {
+		settings["enable_cuda_graph"] = "1"
+	}
+	if err = cuda.Update(settings); err == nil && o.stream != nil {
+		var a *api
+		if a, err = native(); err == nil {
+			err = a.setStream(cuda, o.stream)
+		}
+	}
+	if err == nil {
 		err = so.AppendExecutionProviderCUDA(cuda)
 	}
 	if err != nil {

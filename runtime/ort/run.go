@@ -32,6 +32,11 @@ func (s *Session) RunWith(ctx context.Context, inputs tensor.Map, held Values) (
 }
 
 func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outputs []string) (tensor.Map, error) {
+	s, done, err := s.forSizes(inputs, held)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	want, err := s.choose(outputs)
 	if err != nil {
 		return nil, err
@@ -50,7 +55,7 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	return out, nil
 }
 
-// RunKeep is RunWith that keeps the outputs on the device that computed them.
+// RunKeep is RunWith that keeps the outputs on the device that computed them, each in memory of its own.
 func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
 	c := call{stay: true}
 	defer c.release()
@@ -93,7 +98,13 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	on, done := s.pick()
 	defer done()
 	c.on, c.stay = on, c.stay && on.uploader != nil
-	err := on.threads.do(ctx, func() error { return s.computeOn(ctx, c, inputs, held) })
+	var err error
+	if on.captured != nil {
+		err = on.captured.run(ctx, s, c, inputs, held)
+	} else {
+		err = on.threads.do(ctx, func() error { return s.computeOn(ctx, c, inputs, held) })
+	}
+	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
 	if err != nil && ctx.Err() != nil {
 		return s.errorf("the run was stopped: %w", context.Cause(ctx))
 	}
@@ -116,14 +127,9 @@ func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, hel
 	if err != nil {
 		return s.errorf("run options: %s", oneLine(err))
 	}
-	runtime.LockOSThread() // to measure the time of this thread
-	began := time.Now()
-	before := threadTime()
+	done := measured()
 	err = c.on.run(options, c.inputs, c.outputs, c.memory)
-	inside.Add(int64(time.Since(began)))
-	insideProcessor.Add(int64(threadTime() - before))
-	runtime.UnlockOSThread()
-	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
+	done()
 	release()
 	if err != nil {
 		return s.errorf("run: %s", oneLine(err))
@@ -148,6 +154,17 @@ func (s *Session) choose(names []string) ([]int, error) {
 		want = append(want, i)
 	}
 	return want, nil
+}
+
+// measured adds the time until done is called to that inside ONNX Runtime.
+func measured() (done func()) {
+	runtime.LockOSThread() // to measure the time of this thread
+	began, before := time.Now(), threadTime()
+	return func() {
+		inside.Add(int64(time.Since(began)))
+		insideProcessor.Add(int64(threadTime() - before))
+		runtime.UnlockOSThread()
+	}
 }
 
 // Nanoseconds inside ONNX Runtime, by the clock and of processor time.
@@ -198,6 +215,14 @@ type slot struct {
 	stays bool // it may stay on a device, because it is an output of the graph itself
 }
 
+// tensor returns memory for an output of fixed size.
+func (s slot) tensor() *tensor.Tensor {
+	if s.ints {
+		return tensor.OfInts(make([]int64, tensor.Size(s.shape)), s.shape...)
+	}
+	return tensor.Reuse(s.shape...)
+}
+
 func (p *program) slots() []slot {
 	slots := make([]slot, len(p.nativeOutputs))
 	for i, r := range p.results {
@@ -240,11 +265,7 @@ func (c *call) addOutput(s slot) (err error) {
 	var v unsafe.Pointer
 	var t *tensor.Tensor
 	if s.fixed && !c.stay {
-		if s.ints {
-			t = tensor.OfInts(make([]int64, tensor.Size(s.shape)), s.shape...)
-		} else {
-			t = tensor.Reuse(s.shape...)
-		}
+		t = s.tensor()
 		v, err = c.wrap(t)
 	}
 	c.made, c.outputs = append(c.made, t), append(c.outputs, v)

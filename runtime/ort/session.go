@@ -24,6 +24,7 @@ type Session struct {
 	provider string
 	slots    []slot
 	cached   *cachedGraph // owns the replicas of a session of NewCachedSession, else nil
+	fixed    *fixedSizes  // nil without graphs of fixed sizes
 
 	mu       sync.RWMutex // read-locked by every run, locked by Close
 	replicas []*replica   // one for each device; nil after Close
@@ -34,13 +35,14 @@ type replica struct {
 	*executable
 	device   int
 	threads  *threads  // nil on the CPU
+	captured *captured // nil unless the graph has fixed sizes and runs on a device
 	held     *sharer   // nil without shared weights
 	uploader *uploader // nil unless the device has its own memory
 }
 
-// NewSession compiles an ONNX model, which it neither changes nor keeps. It fails if inputs or outputs are not tensors
-// of numbers or bool, if external data are missing, cut short or outside of Options.WeightsDir, if the provider is not
-// available, and if ONNX Runtime rejects the graph.
+// NewSession compiles an ONNX model, which it does not change and keeps only for graphs of fixed sizes. It fails if
+// inputs or outputs are not tensors of numbers or bool, if external data are missing, cut short or outside of
+// Options.WeightsDir, if the provider is not available, and if ONNX Runtime rejects the graph.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	s, o, err := newSession(model, o)
 	if err != nil {
@@ -72,7 +74,13 @@ func newSession(model *onnx.ModelProto, o Options) (*Session, Options, error) {
 	if err := start(o.Provider != CPU); err != nil {
 		return nil, o, err
 	}
-	return &Session{program: p, provider: o.Provider, slots: p.slots()}, o, nil
+	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
+	if o.FixSizes || o.Provider == CUDA && !o.capture && !o.AnySizes {
+		s.fixed = &fixedSizes{model: model, options: o, sizes: map[string]*sizedGraph{}}
+		s.fixed.options.FixSizes, s.fixed.options.capture = false, o.onDevice()
+		o.FixSizes = false
+	}
+	return s, o, nil
 }
 
 // Open compiles the ONNX file at path. Options.WeightsDir defaults to the file's folder.
@@ -108,9 +116,38 @@ func (p *program) compile(o Options) (all []*replica, err error) {
 	return all, nil
 }
 
+// replica compiles the program for one device: as a captured graph if the options ask for one and the device can.
 func (p *program) replica(o Options) (*replica, error) {
-	r := &replica{device: o.Device, threads: openThreads(o)}
-	if err := r.threads.do(context.Background(), func() error { return r.create(p, o) }); err != nil {
+	if !o.capture {
+		return p.open(o)
+	}
+	err := p.errorf("the size of an input or output depends on values")
+	if p.fixedSizes() {
+		var r *replica
+		if r, err = p.open(o); err == nil {
+			noteCapture(nil)
+			return r, nil
+		}
+	}
+	noteCapture(err)
+	o.capture = false
+	return p.open(o)
+}
+
+func (p *program) open(o Options) (r *replica, err error) {
+	r = &replica{device: o.Device, threads: openThreads(o)}
+	if o.capture {
+		if r.captured, err = newCaptured(o); err == nil {
+			o.stream = r.captured.stream
+		}
+	}
+	if err == nil {
+		err = r.threads.do(context.Background(), func() error { return r.create(p, o) })
+	}
+	if err == nil && o.capture {
+		err = r.capture(p)
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
@@ -143,10 +180,15 @@ func (r *replica) compile(p *program, options *binding.SessionOptions, container
 
 func (r *replica) close() error {
 	defer r.threads.close()
-	return r.threads.do(context.Background(), func() error {
+	var errs []error
+	if c := r.captured; c != nil && c.executable != nil {
+		errs = append(errs, c.own.do(context.Background(), c.release))
+	}
+	errs = append(errs, r.threads.do(context.Background(), func() error {
 		r.executable.close()
 		return r.held.close()
-	})
+	}))
+	return errors.Join(append(errs, r.captured.close())...)
 }
 
 func closeReplicas(all []*replica) (err error) {
@@ -174,6 +216,10 @@ func CloseAll(all ...*Session) error {
 	var errs []error
 	open := false
 	for _, s := range all {
+		for _, of := range s.fixed.sessions() {
+			_, err := of.free()
+			errs = append(errs, err)
+		}
 		was, err := s.free()
 		open, errs = open || was, append(errs, err)
 	}

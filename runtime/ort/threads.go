@@ -13,6 +13,7 @@ import (
 type threads struct {
 	device, users int
 	calls         chan struct{} // one element for each call in progress
+	waiting       sync.Mutex    // locked while alone waits
 
 	mu   sync.Mutex
 	idle []chan func() // a channel for each thread without work; the last one had work last
@@ -55,9 +56,41 @@ func (t *threads) close() {
 		return
 	}
 	delete(openDevices.of, t.device)
+	t.end()
+}
+
+// end ends the threads, of which none has work.
+func (t *threads) end() {
 	for _, thread := range t.idle {
 		close(thread)
 	}
+}
+
+// enter waits until fewer calls than threads are in progress, and counts one more. The caller calls leave once.
+func (t *threads) enter(ctx context.Context) error {
+	select {
+	case t.calls <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *threads) leave() { <-t.calls }
+
+// alone calls f while no other call is in progress.
+func (t *threads) alone(f func() error) error {
+	t.waiting.Lock() // two of them, each with some of the calls, would wait forever
+	for range cap(t.calls) {
+		t.calls <- struct{}{}
+	}
+	t.waiting.Unlock()
+	defer func() {
+		for range cap(t.calls) {
+			t.leave()
+		}
+	}()
+	return f()
 }
 
 // do calls f on one of the threads, which f must not ask for another one. It waits for a thread until ctx ends. A panic
@@ -66,12 +99,10 @@ func (t *threads) do(ctx context.Context, f func() error) (err error) {
 	if t == nil {
 		return f()
 	}
-	select {
-	case t.calls <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := t.enter(ctx); err != nil {
+		return err
 	}
-	defer func() { <-t.calls }()
+	defer t.leave()
 	thread := t.take()
 	defer t.put(thread)
 	var panicked any

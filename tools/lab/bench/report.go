@@ -99,5 +99,11 @@ func (r Report) Text() string {
 	g := r.Graphs
 	fmt.Fprintf(&b, "\ngraphs: %d compiled, %d reused, %d dropped for room; %d MB without a session\n", g.Compiled,
 		g.Reused, g.Dropped, megabytes(int64(g.IdleBytes)))
+	if g.Captured > 0 {
+		fmt.Fprintf(&b, "captured on the device: %d graphs of fixed sizes\n", g.Captured)
+	}
+	if r := g.Refusal(); r != "" {
+		fmt.Fprintln(&b, r)
+	}
 	return b.String()
 }

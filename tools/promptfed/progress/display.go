@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/ort"
 )
 
 // Monitor receives the progress of a run. Its methods may be called from any goroutine.
@@ -33,6 +34,9 @@ type Monitor interface {
 
 // Quiet is whether everything but warnings and failures is left out. The command sets it before its work begins.
 var Quiet atomic.Bool
+
+// refused is done once a display has said why a device does not capture graphs.
+var refused sync.Once
 
 // Bar returns a live line on the terminal of standard error, or nil without a terminal or with Quiet.
 func Bar(total int, options ...progressbar.Option) *progressbar.ProgressBar {
@@ -315,6 +319,9 @@ func (d *Display) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
+	if why := ort.Cached().Refusal(); why != "" {
+		refused.Do(func() { d.warn("%s", why) })
+	}
 	if d.series != nil { // a run that stopped early leaves out rounds
 		d.series.Rounds, d.heard = d.series.Rounds-(d.rounds-d.heard), d.rounds
 	}

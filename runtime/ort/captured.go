@@ -1,0 +1,309 @@
+package ort
+
+/*
+#include <string.h>
+#include "native.h"
+
+static void *deviceAllocator(table t, void *session, void *memory, void **allocator) {
+	return ((void *(*)(void *, void *, void **))t[CreateAllocator])(session, memory, allocator);
+}
+
+// allocate creates a value in the memory of an allocator, which must outlive it.
+static void *allocate(table t, void *allocator, const int64_t *shape, size_t rank, int type, void **value,
+	void **data) {
+	void *status = ((void *(*)(void *, const int64_t *, size_t, int, void **))t[CreateTensorAsOrtValue])(allocator,
+		shape, rank, type, value);
+	return status ? status : ((void *(*)(void *, void **))t[GetTensorMutableData])(*value, data);
+}
+
+static void *bind(table t, void *session, size_t inputs, char *const *in, void *const *given, size_t outputs,
+	char *const *names, void *const *to, void **out) {
+	void *status = ((void *(*)(void *, void **))t[CreateIoBinding])(session, out);
+	for (size_t i = 0; !status && i < inputs; i++)
+		status = ((void *(*)(void *, const char *, void *))t[BindInput])(*out, in[i], given[i]);
+	for (size_t i = 0; !status && i < outputs; i++)
+		status = ((void *(*)(void *, const char *, void *))t[BindOutput])(*out, names[i], to[i]);
+	return status;
+}
+
+static void *runAsBound(table t, void *session, void *options, void *bound) {
+	return ((void *(*)(void *, void *, void *))t[RunWithBinding])(session, options, bound);
+}
+
+static void *dataOf(table t, void *value, void **data) {
+	return ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
+}
+*/
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/tensor"
+)
+
+// captured is a replica for inputs and outputs of fixed sizes. Its inputs and outputs lie at fixed addresses of the
+// device, so that a CUDA device captures the kernels of a run as one graph and later runs replay it. Runs follow each
+// other on one thread, which owns the captured graph (ONNX Runtime's issues 10423, 17355, 18509).
+type captured struct {
+	*executable
+	device    int
+	cuda      *cudaRuntime   // nil on the CPU
+	stream    unsafe.Pointer // of CUDA, in which everything happens
+	allocator unsafe.Pointer
+	binding   unsafe.Pointer
+	in, out   []buffer
+	own       *threads
+
+	mu sync.Mutex // locked during a run
+}
+
+// buffer is a value at a fixed address of a device.
+type buffer struct {
+	value, data unsafe.Pointer
+	bytes       int
+	held        *Value // whose elements it holds; nil after a tensor
+}
+
+// newCaptured returns what a graph needs before it is compiled: a stream on CUDA.
+func newCaptured(o Options) (c *captured, err error) {
+	c = &captured{device: o.Device, own: &threads{device: o.Device, calls: make(chan struct{}, 1)}}
+	if o.Provider != CUDA {
+		return c, nil
+	}
+	if c.cuda, err = loadCUDA(); err == nil {
+		c.stream, err = c.cuda.stream(o.Device)
+	}
+	return c, err
+}
+
+// capture allocates inputs and outputs of a compiled replica, and runs it once, alone on its device: a capture fails
+// where another thread allocates memory of the device.
+func (r *replica) capture(p *program) error {
+	c, a, slots := r.captured, r.api, p.slots()
+	c.executable = r.executable
+	if err := a.failed(C.deviceAllocator(a.table, r.uploader.session, r.uploader.memory, &c.allocator)); err != nil {
+		return err
+	}
+	for _, info := range p.inputs {
+		shape, _ := info.fixed()
+		if err := c.add(&c.in, shape, info.IsInt()); err != nil {
+			return fmt.Errorf("input %q: %w", info.Name, err)
+		}
+	}
+	for i, s := range slots {
+		if err := c.add(&c.out, s.shape, s.ints); err != nil {
+			return fmt.Errorf("output %q: %w", p.nativeOutputs[i], err)
+		}
+	}
+	in, out := values(c.in), values(c.out)
+	if err := a.failed(C.bind(a.table, r.session, C.size_t(len(in)), r.executable.inputs.list, unsafe.SliceData(in),
+		C.size_t(len(out)), r.executable.outputs.list, unsafe.SliceData(out), &c.binding)); err != nil {
+		return err
+	}
+	return r.threads.alone(func() error { return c.own.do(context.Background(), c.first) })
+}
+
+// fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
+func (p *program) fixedSizes() bool {
+	for _, info := range p.inputs {
+		if _, ok := info.fixed(); !ok {
+			return false
+		}
+	}
+	for _, s := range p.slots() {
+		if !s.fixed {
+			return false
+		}
+	}
+	return true
+}
+
+func values(all []buffer) []unsafe.Pointer {
+	out := make([]unsafe.Pointer, len(all))
+	for i, b := range all {
+		out[i] = b.value
+	}
+	return out
+}
+
+// add allocates a value.
+func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
+	b, kind := buffer{bytes: 4 * tensor.Size(shape)}, float32Elements
+	if ints {
+		b.bytes, kind = 2*b.bytes, int64Elements
+	}
+	size := make([]C.int64_t, len(shape))
+	for i, d := range shape {
+		size[i] = C.int64_t(d)
+	}
+	err := c.api.failed(C.allocate(c.api.table, c.allocator, unsafe.SliceData(size), C.size_t(len(size)), C.int(kind),
+		&b.value, &b.data))
+	if err == nil {
+		*to = append(*to, b)
+	}
+	return err
+}
+
+// first runs the graph on zeros, which captures it: memory that nobody wrote could hold indices out of range.
+func (c *captured) first() error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	for _, b := range c.in {
+		if b.bytes == 0 {
+			continue
+		}
+		zeros := make([]byte, b.bytes)
+		if err := c.copy(b.data, unsafe.Pointer(&zeros[0]), b.bytes); err != nil {
+			return err
+		}
+	}
+	if err := c.end(); err != nil {
+		return err
+	}
+	return c.replay(nil)
+}
+
+// run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the
+// outputs to tensors of the host.
+func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tensor.Map, held Values) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := call.on.threads.enter(ctx); err != nil {
+		return err
+	}
+	defer call.on.threads.leave()
+	for _, slot := range s.slots {
+		call.made = append(call.made, slot.tensor())
+	}
+	return c.own.do(ctx, func() error {
+		if err := c.begin(); err != nil {
+			return err
+		}
+		for i, info := range s.inputs {
+			if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
+				return s.errorf("input %q: %s", info.Name, oneLine(err))
+			}
+		}
+		options, release, err := call.options(ctx)
+		if err != nil {
+			return s.errorf("run options: %s", oneLine(err))
+		}
+		done := measured()
+		err = c.replay(options)
+		done()
+		release()
+		if err != nil {
+			return s.errorf("run: %s", oneLine(err))
+		}
+		for i, b := range c.out {
+			t := call.made[i]
+			if b.bytes == 0 {
+				continue
+			}
+			data := elements(t)
+			call.pins.Pin(data)
+			if err := c.copy(data, b.data, b.bytes); err != nil {
+				return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
+			}
+		}
+		return c.end()
+	})
+}
+
+// fill copies an input to its fixed memory, unless that holds it already.
+func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error {
+	var from unsafe.Pointer
+	switch {
+	case v != nil && v == b.held || b.bytes == 0:
+		return nil
+	case v == nil:
+		from = elements(t)
+		call.pins.Pin(from)
+	default:
+		value, err := v.on(call)
+		if err == nil {
+			err = c.api.failed(C.dataOf(c.api.table, value, &from))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.held = nil
+	if err := c.copy(b.data, from, b.bytes); err != nil {
+		return err
+	}
+	b.held = v
+	return nil
+}
+
+func elements(t *tensor.Tensor) unsafe.Pointer {
+	if t.IsInt() {
+		return unsafe.Pointer(unsafe.SliceData(t.Ints))
+	}
+	return unsafe.Pointer(unsafe.SliceData(t.Data))
+}
+
+func (c *captured) begin() error {
+	if c.cuda == nil {
+		return nil
+	}
+	return c.cuda.use(c.device)
+}
+
+// end waits for all copies.
+func (c *captured) end() error {
+	if c.cuda == nil {
+		return nil
+	}
+	return c.cuda.wait(c.stream)
+}
+
+// copy copies bytes between the host and the device, or within one of them.
+func (c *captured) copy(to, from unsafe.Pointer, bytes int) error {
+	if c.cuda == nil {
+		C.memcpy(to, from, C.size_t(bytes))
+		return nil
+	}
+	return c.cuda.copy(to, from, bytes, c.stream)
+}
+
+func (c *captured) replay(options *binding.RunOptions) error {
+	var o unsafe.Pointer
+	if options != nil {
+		o = handle(options)
+	}
+	return c.api.failed(C.runAsBound(c.api.table, c.session, o, c.binding))
+}
+
+// release frees everything but the stream, before the session is closed.
+func (c *captured) release() error {
+	if c.binding != nil {
+		c.api.release(C.ReleaseIoBinding, c.binding)
+	}
+	for _, b := range append(c.in, c.out...) {
+		c.api.releaseValue(b.value)
+	}
+	if c.allocator != nil {
+		c.api.release(C.ReleaseAllocator, c.allocator)
+	}
+	return nil
+}
+
+// close ends the thread and the stream, after the session is closed.
+func (c *captured) close() error {
+	if c == nil {
+		return nil
+	}
+	c.own.end()
+	if c.stream == nil {
+		return nil
+	}
+	return c.cuda.destroy(c.stream)
+}
