@@ -21,6 +21,7 @@ type Runtime struct {
 	Provider     string `config:"provider" in:"cpu|cuda|auto" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
 	Device       int    `config:"device" in:"0.." help:"number of the first CUDA device"`
 	Devices      int    `config:"devices" in:"0.." help:"number of CUDA devices, from device on, that share the work"`
+	Precision    string `config:"precision" in:"float32|tf32|float16|bfloat16"`
 	MemoryLimit  int64  `config:"memory_limit" in:"0.."`
 	Workers      int    `config:"workers" in:"0..4096"`
 	BatchClients int    `config:"batch_clients" in:"1.."`
@@ -39,6 +40,8 @@ func (Runtime) LongHelp() map[string]string {
 			"the same time; 0: one per core",
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
 			"the experiment, since it changes rounding",
+		"precision": "precision of products on a CUDA device: float32, tf32, float16 or bfloat16; the rest stays in " +
+			"float32; the CPU has float32 alone",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
 		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is " +
 			"true if workers times threads is at most the number of cores",
@@ -48,8 +51,8 @@ func (Runtime) LongHelp() map[string]string {
 }
 
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, Arena: true, Spinning: auto,
-		Prepack: auto, Optimization: "all"}
+	return Runtime{Provider: ort.CPU, Precision: ort.Float32, Devices: 1, BatchClients: 1, Threads: 1, Arena: true,
+		Spinning: auto, Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -69,6 +72,10 @@ func (r Runtime) check() error {
 	if r.Provider == ort.CPU && r.MemoryLimit != 0 {
 		bad("runtime.memory_limit", "%d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
 			r.MemoryLimit)
+	}
+	if r.Provider == ort.CPU && r.Precision != ort.Float32 {
+		bad("runtime.precision", "%s on provider cpu, which has float32 alone; remove it or set provider: cuda",
+			r.Precision)
 	}
 	if r.Provider == ort.CPU && r.Devices > 1 {
 		bad("runtime.devices", "%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
@@ -113,8 +120,8 @@ func (r Runtime) Session() ort.Options {
 		runs = r.workers()
 	}
 	level, _ := ort.ParseOptLevel(r.Optimization)
-	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
-		IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
+	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, Precision: r.Precision,
+		MemoryLimit: r.MemoryLimit, IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
 }
 

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 )
 
@@ -209,6 +210,7 @@ func init() { debug.SetGCPercent(400) }
 // sizes that are known at run time only.
 func TestMethods(t *testing.T) {
 	var found sync.Map
+	ort.LowerPrecision = onnxtest.LowerPrecision // for methodtest.Case.gradients
 	ort.OnFixed = func(m *onnx.ModelProto) {
 		if slices.ContainsFunc(m.Graph.Node, func(n *onnx.NodeProto) bool { return n.OpType == "Loop" }) {
 			return

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -67,7 +68,7 @@ func (c Case) gradients(t *testing.T) {
 	fill(at.Method, task, g.Broadcast, kept)
 	order := message.Instruction{Kind: message.Train, Round: 1, Clients: []int{1}, Total: 4, Shared: sent,
 		Broadcast: g.Broadcast}
-	step := func(params tensor.Map) (float64, tensor.Map) {
+	step := func(w *client.Worker, params tensor.Map) (float64, tensor.Map) {
 		rec := trace.NewRecorder()
 		w.Settings.Tracer, at.first, at.second = rec, here, params
 		if _, _, err := w.Train(context.Background(), first, order, message.ClientState{Private: private, Own: own,
@@ -79,7 +80,7 @@ func (c Case) gradients(t *testing.T) {
 	if len(here) == 0 {
 		t.Skip("nothing is learned")
 	}
-	_, grads := step(here)
+	_, grads := step(w, here)
 	largest := 0.0
 	learned := slices.DeleteFunc(here.Names(), func(name string) bool { return slices.Contains(c.Names.idle(), name) })
 	for _, name := range learned {
@@ -88,13 +89,23 @@ func (c Case) gradients(t *testing.T) {
 		}
 		largest = max(largest, grads[name].MaxAbs())
 	}
+	low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: ort.Float16}})
+	defer low.Close()
+	_, rounded := step(low, here)
+	for _, name := range learned {
+		if d := distance(rounded[name], grads[name]); !(d <= 0.01*largest) {
+			t.Errorf("the gradient of %s with products of %s differs by %g; its largest element is %g", name,
+				ort.Float16, d, largest)
+		}
+	}
+
 	const h = 0.02
 	for _, name := range learned {
 		for i := 0; i < here[name].Len(); i += 1 + here[name].Len()/40 {
 			f := func(d float64) float64 {
 				moved := here.Clone()
 				moved[name].Data[i] += float32(d)
-				loss, _ := step(moved)
+				loss, _ := step(w, moved)
 				return loss
 			}
 			want := (8*(f(h)-f(-h)) - (f(2*h) - f(-2*h))) / (12 * h)

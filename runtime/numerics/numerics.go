@@ -28,6 +28,7 @@ type Fingerprint struct {
 	Compilers string `json:"compilers"` // Go (with its image decoders), C compiler, C library
 	Library   string `json:"onnxruntime"`
 	Provider  string `json:"provider"`
+	Precision string `json:"precision,omitempty"` // of products, unless it is float32
 
 	Optimization string `json:"optimization"`       // level of graph optimisation
 	Threads      int    `json:"threads"`            // within one operator

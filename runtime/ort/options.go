@@ -13,6 +13,7 @@ import (
 
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/numerics"
+	"promptfed/runtime/onnx"
 )
 
 // Execution providers for Options.Provider. The empty string is DefaultProvider.
@@ -27,6 +28,17 @@ const PlainProducts = "onnxruntime"
 
 // DefaultProvider is the provider of options that name none. Only tests change it (orttest), before the first session.
 var DefaultProvider = CPU
+
+// Precisions for Options.Precision. The empty string is Float32.
+const (
+	Float32  = "float32"
+	TF32     = "tf32"     // products of float32 values, rounded to 10 bits of fraction
+	Float16  = "float16"  // products of weights in float16 (see onnx.LowerPrecision)
+	BFloat16 = "bfloat16" // products of weights in bfloat16
+)
+
+// Precisions lists the precisions of products on a device.
+func Precisions() []string { return []string{Float32, TF32, Float16, BFloat16} }
 
 // OptLevel is the level of graph optimisation before a run. All levels compute the same function up to rounding.
 type OptLevel int
@@ -48,6 +60,9 @@ type Options struct {
 	// Device is the number of the first CUDA device, and Devices is the number of devices (0 means 1). The devices
 	// share the runs of a session: each run goes to the device with the fewest runs in flight.
 	Device, Devices int
+	// Precision is that of products on a CUDA device. Other operators, inputs and outputs stay in float32. The CPU has
+	// Float32 alone.
+	Precision string
 	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 means no bound. The CPU has no such bound,
 	// so the provider CPU rejects it.
 	MemoryLimit int64
@@ -117,6 +132,25 @@ func (o Options) WithProvider() Options {
 	return o
 }
 
+// LossScale returns the factor by which a loss is to be multiplied before its gradient, which is to be divided by it:
+// without it, small gradients vanish in float16.
+func (o Options) LossScale() float64 {
+	if o.Precision == Float16 {
+		return 1024
+	}
+	return 1
+}
+
+// lowered returns the type of products of weights, 0 for float32.
+func (o Options) lowered() onnx.TensorProto_DataType {
+	return map[string]onnx.TensorProto_DataType{Float16: onnx.TensorProto_FLOAT16,
+		BFloat16: onnx.TensorProto_BFLOAT16}[o.Precision]
+}
+
+// FullPrecision reports whether all products are of float32 values, so that a graph may use the operators of
+// runtime/kernels on the CPU.
+func (o Options) FullPrecision() bool { return o.Precision == "" || o.Precision == Float32 }
+
 // onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
 func (o Options) onDevice() bool { return o.Provider == CUDA || o.Bind }
 
@@ -130,6 +164,10 @@ func (o Options) check() error {
 			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
 				"choose cuda", o.MemoryLimit)
 		}
+		if !o.FullPrecision() && !o.Bind {
+			return fmt.Errorf("ort: precision %s on provider cpu, which has %s alone: remove it or choose cuda",
+				o.Precision, Float32)
+		}
 		if o.Devices > 1 && !o.Bind {
 			return fmt.Errorf("ort: %d devices on provider cpu, which is one: remove them or choose cuda", o.Devices)
 		}
@@ -142,6 +180,8 @@ func (o Options) check() error {
 		products = append(products, s.Name)
 	}
 	switch {
+	case o.Precision != "" && !slices.Contains(Precisions(), o.Precision):
+		return fmt.Errorf("ort: unknown precision %q: use %s", o.Precision, strings.Join(Precisions(), ", "))
 	case o.Device < 0 || o.Devices < 0:
 		return fmt.Errorf("ort: device %d and %d devices: devices count from 0", o.Device, o.Devices)
 	case o.MemoryLimit < 0:
@@ -190,6 +230,9 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	f.Optimization, f.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)
 	_, f.OwnProducts = o.products()
 	f.Prepack, f.Products = o.Prepack, o.Products
+	if o.Precision != Float32 {
+		f.Precision = o.Precision
+	}
 	return f, nil
 }
 
@@ -266,14 +309,15 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 	return nil
 }
 
-// addCUDA adds the CUDA provider with full float32 products (no TF32), so that gradients are as exact as on the CPU.
+// addCUDA adds the CUDA provider. Products of float32 values are exact unless the precision is TF32, so that gradients
+// are as exact as on the CPU.
 func (o Options) addCUDA(so *binding.SessionOptions) error {
 	cuda, err := binding.NewCUDAProviderOptions()
 	if err != nil {
 		return noCUDA(err)
 	}
 	defer cuda.Destroy()
-	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": "0",
+	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": flag(o.Precision == TF32),
 		"arena_extend_strategy": "kSameAsRequested"}
 	if o.MemoryLimit > 0 {
 		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)

@@ -29,12 +29,18 @@ type weight struct {
 	packed *kernels.PackedMatrix // for the operator Product, otherwise nil
 }
 
+// LowerPrecision is onnx.LowerPrecision. Only tests change it, before the first session.
+var LowerPrecision = onnx.LowerPrecision
+
 func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	g := m.GetGraph()
 	if g == nil {
 		return nil, fmt.Errorf("ort: the model has no graph")
 	}
 	p := &program{name: g.GetName()}
+	if low := o.lowered(); low != 0 {
+		m = LowerPrecision(m, low)
+	}
 	a, err := onnx.Adapt(m, o.Outputs...)
 	if err != nil {
 		return nil, p.errorf("%w", err)

@@ -24,7 +24,7 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 		return o, nil, why
 	}
 	o.Provider, o.MemoryLimit, o.Devices = CPU, 0, 1
-	return o, why, nil
+	return o, why, o.check()
 }
 
 // probe runs a graph of one node with the options.

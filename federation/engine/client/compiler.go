@@ -205,7 +205,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	s := method.NewScope(task, c.e.Method.Params(task))
-	if c.options.WithProvider().Provider == ort.CPU {
+	if c.options.WithProvider().Provider == ort.CPU && c.options.FullPrecision() {
 		s.Graph().UseKernels()
 	}
 	return s
@@ -437,11 +437,18 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 		if len(wrt) == 0 {
 			continue
 		}
+		scale := c.options.LossScale()
+		if scale != 1 {
+			sum = sum.MulScalar(scale)
+		}
 		grads, err := chunks.gradients(sum, wrt)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", losses[i].Name, err)
 		}
 		for k, d := range grads {
+			if scale != 1 {
+				d = d.MulScalar(1 / scale)
+			}
 			out = append(out, graph.Output{Name: names[k], Node: d})
 		}
 	}

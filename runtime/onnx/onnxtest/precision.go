@@ -1,0 +1,53 @@
+package onnxtest
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/onnx"
+)
+
+// LowerPrecision is onnx.LowerPrecision for processors without operators of low precision: the model computes in
+// float32, and rounds what would be of low precision to its bits of fraction. It has the range of float32.
+func LowerPrecision(m *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
+	m = onnx.LowerPrecision(m, low)
+	bits := map[onnx.TensorProto_DataType]int{onnx.TensorProto_FLOAT16: 13, onnx.TensorProto_BFLOAT16: 16}[low]
+	split := math.Float32bits(float32(math.Ldexp(1, bits) + 1))
+	g := m.Graph
+	g.Initializer = append(slices.Clone(g.Initializer), &onnx.TensorProto{Name: "split", DataType: 1,
+		RawData: binary.LittleEndian.AppendUint32(nil, split)})
+
+	var out []*onnx.NodeProto
+	add := func(kind, to string, from ...string) {
+		out = append(out, &onnx.NodeProto{OpType: kind, Input: from, Output: []string{to}})
+	}
+	round := func(from, to string) { // Veltkamp (Dekker 1971): s = from (2^bits + 1), s - (s - from)
+		add("Mul", to+"_s", from, "split")
+		add("Sub", to+"_d", to+"_s", from)
+		add("Sub", to, to+"_s", to+"_d")
+	}
+	for _, n := range g.Node {
+		to := slices.Clone(n.Output)
+		isLow := func(name string) bool { return strings.HasSuffix(strings.TrimRight(name, "_"), "_low") }
+		switch {
+		case n.OpType == "Cast" && isLow(to[0]):
+			round(n.Input[0], to[0])
+		case n.OpType == "Cast" && isLow(n.Input[0]):
+			add("Identity", to[0], n.Input[0])
+		case slices.ContainsFunc(to, isLow):
+			for i := range n.Output {
+				n.Output[i] += "_exact"
+			}
+			out = append(out, n)
+			for i := range to {
+				round(n.Output[i], to[i])
+			}
+		default:
+			out = append(out, n)
+		}
+	}
+	g.Node = out
+	return m
+}

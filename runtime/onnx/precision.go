@@ -1,0 +1,218 @@
+package onnx
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// LowerPrecision returns a model that computes the products of a model's stored weights in a lower precision, FLOAT16 or
+// BFLOAT16, as PyTorch's autocast does: a product has operands and a result of low precision if an operand is a stored
+// weight or of low precision already. Operators that only move, add, scale or gate elements follow their inputs: their
+// result has low precision if every input has it or is constant. Everything else is computed in float32: normalisation,
+// softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs keep their types. Weights are converted by
+// Cast nodes, which ONNX Runtime computes once.
+func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
+	m = proto.Clone(m).(*ModelProto)
+	g := m.GetGraph()
+	l := &lowering{low: low, opset: standardOpset(m), lowName: map[string]string{}, lowered: map[string]bool{}, onlyLow: map[string]bool{},
+		weights: map[string]bool{}, constants: map[string]*NodeProto{}, names: map[string]bool{}}
+	for _, t := range g.Initializer {
+		l.names[t.Name] = true
+		if t.DataType == int32(TensorProto_FLOAT) {
+			l.constants[t.Name], l.weights[t.Name] = nil, len(t.Dims) > 1
+		}
+	}
+	for _, v := range g.Input {
+		l.names[v.Name] = true
+	}
+	for _, n := range g.Node {
+		for _, name := range n.Output {
+			l.names[name] = true
+		}
+	}
+	for _, n := range g.Node {
+		l.add(n)
+	}
+	for _, v := range g.Output {
+		l.high(v.Name)
+	}
+	g.Node = l.used(g.Output)
+	g.ValueInfo = slices.DeleteFunc(g.ValueInfo, func(v *ValueInfoProto) bool { return l.onlyLow[v.Name] })
+	return m
+}
+
+// standardOpset returns the version of ONNX's operators.
+func standardOpset(m *ModelProto) int64 {
+	for _, o := range m.OpsetImport {
+		if o.Domain == "" || o.Domain == "ai.onnx" {
+			return o.Version
+		}
+	}
+	return 0
+}
+
+// lowering is the state of LowerPrecision.
+type lowering struct {
+	low       TensorProto_DataType
+	opset     int64
+	lowName   map[string]string     // names of the versions of low precision
+	lowered   map[string]bool       // values that are computed in low precision
+	onlyLow   map[string]bool       // of these, those without a version of float32
+	constants map[string]*NodeProto // float32 values that follow from stored ones, with a node that moves one
+	weights   map[string]bool       // of these, matrices and larger ones
+	names     map[string]bool
+	out       []*NodeProto
+}
+
+// products are the operators that are computed in low precision.
+var products = []string{"MatMul", "Gemm", "Conv", Microsoft + ".FusedMatMul"}
+
+// followers are operators that a device computes in each precision, with the number of their inputs that hold elements,
+// 0 for all.
+var followers = map[string]int{"Add": 0, "Sub": 0, "Mul": 0, "Concat": 0, "Neg": 1, "Sigmoid": 1, "Relu": 1,
+	"Identity": 1, "Transpose": 1, "Reshape": 1, "Squeeze": 1, "Unsqueeze": 1, "Slice": 1, "Split": 1, "Expand": 1,
+	"Gather": 1, Microsoft + ".QuickGelu": 1}
+
+// moves are the followers that a weight can pass through.
+var moves = []string{"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Identity"}
+
+// add adds a node in the precision that it has.
+func (l *lowering) add(n *NodeProto) {
+	kind := n.OpType
+	if n.Domain != "" && n.Domain != "ai.onnx" {
+		kind = n.Domain + "." + kind
+	}
+	count, follows := followers[kind]
+	data := n.Input
+	if count > 0 {
+		data = n.Input[:min(count, len(n.Input))]
+	}
+	switch {
+	case slices.Contains(products, kind) && l.computes(n) && slices.ContainsFunc(n.Input, l.isLowOrWeight):
+		l.lower(n, n.Input)
+	case follows && slices.ContainsFunc(data, l.isLow) && !slices.ContainsFunc(data, l.isHigh):
+		l.lower(n, data)
+	case slices.Contains(moves, kind) && l.isConstant(n.Input[0]):
+		l.constants[n.Output[0]], l.weights[n.Output[0]] = n, l.weights[n.Input[0]]
+		l.keep(n)
+	case follows && !slices.ContainsFunc(data, func(name string) bool { return !l.isConstant(name) }):
+		l.constants[n.Output[0]] = nil
+		l.keep(n)
+	default:
+		l.keep(n)
+	}
+}
+
+// computes reports whether devices compute a product in low precision.
+func (l *lowering) computes(n *NodeProto) bool {
+	return n.OpType != "Conv" || l.low == TensorProto_FLOAT16 || l.opset >= 22
+}
+
+func (l *lowering) isConstant(name string) bool {
+	_, ok := l.constants[name]
+	return ok
+}
+
+func (l *lowering) isLow(name string) bool { return l.lowered[name] }
+
+func (l *lowering) isLowOrWeight(name string) bool { return l.weights[name] || l.lowered[name] }
+
+func (l *lowering) isHigh(name string) bool {
+	return name != "" && !l.lowered[name] && !l.isConstant(name)
+}
+
+// lower adds a node whose inputs in data and whose outputs have low precision.
+func (l *lowering) lower(n *NodeProto, data []string) {
+	n = proto.Clone(n).(*NodeProto)
+	for i, name := range n.Input {
+		if i < len(data) && name != "" {
+			n.Input[i] = l.lowVersion(name)
+		}
+	}
+	for i, name := range n.Output {
+		if name != "" {
+			n.Output[i] = l.newName(name)
+			l.lowName[name], l.lowered[name], l.onlyLow[name] = n.Output[i], true, true
+		}
+	}
+	l.out = append(l.out, n)
+}
+
+// keep adds a node that computes in float32.
+func (l *lowering) keep(n *NodeProto) {
+	eachOuterName(n, l.high)
+	l.out = append(l.out, n)
+}
+
+// high makes sure that the float32 version of a value exists.
+func (l *lowering) high(name string) {
+	if l.onlyLow[name] {
+		l.cast(l.lowName[name], name, TensorProto_FLOAT)
+		l.onlyLow[name] = false
+	}
+}
+
+// lowVersion returns the name of the version of low precision, which it makes where there is none. A moved weight is
+// converted before it is moved, so that ONNX Runtime can fuse the move with a product.
+func (l *lowering) lowVersion(name string) string {
+	if low := l.lowName[name]; low != "" {
+		return low
+	}
+	low := l.newName(name)
+	l.lowName[name] = low
+	if move := l.constants[name]; move != nil {
+		move = proto.Clone(move).(*NodeProto)
+		move.Name, move.Input[0], move.Output[0] = "", l.lowVersion(move.Input[0]), low
+		l.out = append(l.out, move)
+	} else {
+		l.cast(name, low, l.low)
+	}
+	return low
+}
+
+func (l *lowering) newName(name string) string {
+	for name += "_low"; l.names[name]; name += "_" {
+	}
+	l.names[name] = true
+	return name
+}
+
+func (l *lowering) cast(from, to string, kind TensorProto_DataType) {
+	l.out = append(l.out, castNode(from, to, kind))
+}
+
+// used returns the nodes that outputs and subgraphs need.
+func (l *lowering) used(outputs []*ValueInfoProto) []*NodeProto {
+	need := map[string]bool{}
+	for _, v := range outputs {
+		need[v.Name] = true
+	}
+	kept := make([]*NodeProto, 0, len(l.out))
+	for _, n := range slices.Backward(l.out) {
+		if !slices.ContainsFunc(n.Output, func(name string) bool { return need[name] }) {
+			continue
+		}
+		kept = append(kept, n)
+		eachOuterName(n, func(name string) { need[name] = true })
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// eachOuterName calls f with the names that a node and its subgraphs take.
+func eachOuterName(n *NodeProto, f func(name string)) {
+	for _, name := range n.Input {
+		f(name)
+	}
+	for _, a := range n.Attribute {
+		for _, g := range append(slices.Clone(a.Graphs), a.G) {
+			for _, inner := range g.GetNode() {
+				eachOuterName(inner, f)
+			}
+			for _, v := range g.GetOutput() {
+				f(v.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package onnx_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+func weight(name string, dims []int64, v ...float32) *onnx.TensorProto {
+	var raw []byte
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	return &onnx.TensorProto{Name: name, DataType: int32(float), Dims: dims, RawData: raw}
+}
+
+// lowered returns y of a model, and of the model with float16 products, for x [2,3].
+func lowered(t *testing.T, x []float32, weights []*onnx.TensorProto, nodes ...*onnx.NodeProto) (exact, low []float32) {
+	t.Helper()
+	m := model(13, nodes...)
+	m.Graph.Initializer = weights
+	var out [2][]float32
+	for i, m := range []*onnx.ModelProto{m, onnxtest.LowerPrecision(m, onnx.TensorProto_FLOAT16)} {
+		m.Graph.Input = m.Graph.Input[:1]
+		got, err := ort.RunOnce(context.Background(), m, ort.Options{Provider: ort.CPU, OptLevel: ort.OptNone},
+			tensor.Map{"x": tensor.Of(x, 2, 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = got["y"].Data
+	}
+	return out[0], out[1]
+}
+
+// tiny is half of the distance between 1 and the next number of float16, which rounds 1 + tiny to 1 (IEEE 754, ties to
+// even).
+const tiny = 1.0 / 2048
+
+// By hand: float16 rounds the operands and the result of a product with a weight, and what follows them alone. The sum
+// of the product and x, which is of float32, is computed in float32, and so is what has no weight.
+func TestLowerPrecisionRounds(t *testing.T) {
+	x := []float32{1 + tiny, 2, 0, 0, 1 + tiny, 4}
+	eye := weight("W", []int64{3, 3}, 1, 0, 0, 0, 1, 0, 0, 0, 1)
+	bias := weight("b", []int64{3}, 1, 1, 1)
+	transposed := node("Transpose", "W", "Wt")
+	for name, c := range map[string]struct {
+		nodes []*onnx.NodeProto
+		want  []float32
+	}{
+		"product":           {[]*onnx.NodeProto{node("MatMul", "x W", "y")}, []float32{1, 2, 0, 0, 1, 4}},
+		"transposed weight": {[]*onnx.NodeProto{transposed, node("MatMul", "x Wt", "y")}, []float32{1, 2, 0, 0, 1, 4}},
+		"bias": {[]*onnx.NodeProto{node("MatMul", "x W", "p"), node("Add", "p b", "y")},
+			[]float32{2, 3, 1, 1, 2, 5}},
+		"residual": {[]*onnx.NodeProto{node("MatMul", "x W", "p"), node("Add", "x p", "y")},
+			[]float32{2 + tiny, 4, 0, 0, 2 + tiny, 8}},
+		"no weight": {[]*onnx.NodeProto{node("Transpose", "x", "t"), node("MatMul", "x t", "s"),
+			node("Mul", "x b", "z"), node("MatMul", "s z", "y")}, nil},
+		"softmax": {[]*onnx.NodeProto{node("Softmax", "x", "y")}, nil},
+	} {
+		exact, got := lowered(t, x, []*onnx.TensorProto{eye, bias}, c.nodes...)
+		if c.want == nil {
+			c.want = exact
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v; in float32 it is %v", name, got, c.want, exact)
+		}
+	}
+}
+
+// kinds returns the operators of a model's nodes.
+func kinds(m *onnx.ModelProto) (out []string) {
+	for _, n := range m.Graph.Node {
+		out = append(out, n.OpType)
+	}
+	return out
+}
+
+// Chains of products stay in float16: each weight is converted once, before it is transposed, and no value is converted
+// to and fro. The graph keeps no node that nothing needs, its types outside, and what a subgraph takes.
+func TestLowerPrecisionConvertsLittle(t *testing.T) {
+	square := weight("W", []int64{3, 3}, 1, 0, 0, 0, 1, 0, 0, 0, 1)
+	m := model(13, node("Transpose", "W", "Wt"), node("MatMul", "x W", "a"), node("MatMul", "a Wt", "b"),
+		node("Neg", "b", "c"), node("MatMul", "c Wt", "y"))
+	m.Graph.Initializer = []*onnx.TensorProto{square}
+	got := onnx.LowerPrecision(m, onnx.TensorProto_BFLOAT16)
+	want := []string{"Cast", "Cast", "MatMul", "Transpose", "MatMul", "Neg", "MatMul", "Cast"}
+	if !slices.Equal(kinds(got), want) {
+		t.Errorf("%v, want %v", kinds(got), want)
+	}
+	if len(m.Graph.Node) != 5 || m.Graph.Node[1].Input[1] != "W" {
+		t.Error("the model itself changed")
+	}
+
+	inner := subgraph("then_branch", node("Relu", "a", "inner"))
+	m = model(13, node("MatMul", "x W", "a"), node("If", "yes", "y", inner,
+		subgraph("else_branch", node("Neg", "a", "other"))))
+	m.Graph.Initializer = []*onnx.TensorProto{square}
+	got = onnx.LowerPrecision(m, onnx.TensorProto_FLOAT16)
+	if want := []string{"Cast", "Cast", "MatMul", "Cast", "If"}; !slices.Equal(kinds(got), want) {
+		t.Errorf("%v, want %v", kinds(got), want)
+	}
+	if n := got.Graph.Node[3]; n.Output[0] != "a" {
+		t.Errorf("a subgraph takes a, and %v makes %s", n.OpType, n.Output[0])
+	}
+
+	conv := model(13, node("Conv", "x W", "y"))
+	conv.Graph.Initializer = []*onnx.TensorProto{weight("W", []int64{1, 1, 1, 1}, 2)}
+	if got := kinds(onnx.LowerPrecision(conv, onnx.TensorProto_BFLOAT16)); !slices.Equal(got, []string{"Conv"}) {
+		t.Errorf("%v: devices have no convolution of bfloat16 before version 22 of the operators", got)
+	}
+}
