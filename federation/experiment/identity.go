@@ -29,7 +29,7 @@ var unidentifying = map[string]string{
 }
 
 // identifying are keys below unidentifying sections that are part of an Identity all the same.
-var identifying = []string{"runtime.batch_clients"}
+var identifying = []string{"runtime.batch_clients", "runtime.precision"}
 
 // IsIdentityKey reports whether a key of the configuration is part of an Identity as it is written.
 func IsIdentityKey(key string) bool {
