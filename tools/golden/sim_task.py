@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from step_torch import Tower, tensors
+from step_torch import Text, tensors
 
 
 class Task:
@@ -21,7 +21,7 @@ class Task:
         torch.manual_seed(1)
         with open(os.path.join(folder, "workload.json")) as f:
             self.__dict__.update(json.load(f))
-        self.tower = Tower(folder)
+        self.tower = Text(folder)
         data = tensors(os.path.join(folder, "clients.safetensors"))
         each = self.train + self.test
         self.image, self.label = (data[n].unflatten(0, (-1, each)) for n in ("image", "label"))

@@ -1,119 +1,298 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"time"
 
-	"promptfed/models/clip"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
-// ComparePyTorch measures the step and the PyTorch step of tools/golden/step_torch.py in turns, on the same random
-// weights, prompts and images. The PyTorch step runs in the given Python interpreter. The working folder must be a
-// checkout of the source.
+// parts are the parts of ComparePyTorch: steps of a text prompt and of an image prompt, and features of images.
+var parts = []string{"text", "image", "features"}
+
+// Largest difference of two gradients in float32 that stand for the same step.
+const sameGradient = 1e-3
+
+// onDevice reports whether ComparePyTorch measures what a device is for.
+func (o Options) onDevice() bool { return o.Session.Provider == ort.CUDA || o.Session.Bind }
+
+// rivals are the processes of step_torch.py, one for each mode: a capture fails where torch.compile ran before.
+type rivals struct {
+	start    func() (*opponent, error)
+	of       map[string]*opponent
+	deadline time.Time
+	slow     time.Duration // limit of a command where torch.compile runs
+}
+
+// ask sends a command for a workload to the process of a mode, within a limit. A process that no longer answers is
+// replaced.
+func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error) {
+	p, limit := r.of[mode], time.Minute
+	if mode == "compiled" {
+		limit = r.slow
+	}
+	if limit = min(limit, time.Until(r.deadline)); limit <= 0 {
+		return "", errors.New("no time left")
+	}
+	if p == nil || p.dead {
+		var err error
+		if p, err = r.start(); err != nil {
+			return "", err
+		}
+		r.of[mode] = p
+	}
+	if p.opened != d || p.opening != opening {
+		if _, err := p.within(limit, opening); err != nil {
+			return "", err
+		}
+		p.opened, p.opening = d, opening
+	}
+	return p.within(limit, what)
+}
+
+func (r *rivals) close() error {
+	for _, p := range r.of {
+		p.close()
+	}
+	return nil
+}
+
+// rival is a form of a duel's workload that PyTorch runs in a mode.
+type rival struct {
+	contestant
+	form, mode string
+	differ     float64 // its gradient or features, from those of the reference
+}
+
+// ComparePyTorch measures workloads and the same ones in PyTorch, of tools/golden/step_torch.py, in turns, on the same
+// random weights, prompts and images: on the CPU the step of a text prompt, on a device also that of an image prompt
+// and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves out most that needs
+// torch.compile and ends, on a device, in four minutes. What fails or takes too long stands in the tables. The PyTorch
+// side runs in the given Python interpreter. The working folder must be a checkout of the source.
 func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, err error) {
+	if o.Backbone != nil {
+		return r, errors.New("--against measures random weights: leave --backbone out")
+	}
+	if i := slices.IndexFunc(o.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
+		return r, fmt.Errorf("--only %s: the parts are %s", o.Only[i], strings.Join(parts, ", "))
+	}
+	if len(o.Only) == 0 {
+		o.Only = parts
+	}
+	if len(o.Classes) == 0 && o.onDevice() && !o.Quick {
+		o.Classes = []string{"cifar10", "cifar100", "thousand"}
+	}
+	if o.images == nil {
+		o.images, o.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
+	}
+	if !o.onDevice() {
+		o.precisions = []string{"float32"}
+	}
 	o, lists, err := o.complete()
 	if err != nil {
 		return r, err
 	}
-	if o.Backbone != nil {
-		return r, errors.New("--against measures random weights: leave --backbone out")
-	}
-	t, remove, err := openTower(o)
+	dir, remove, err := scratch("2 GB")
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	results := Table{Columns: []string{"classes", "threads", "step ms (min-max)", "PyTorch", "ms (min-max)",
-		"ours faster", "gradients differ"},
-		Notes: []string{"times are medians; \"faster\" is the median of ratios within a turn"}}
-	version := ""
-	for _, set := range lists {
+	device := "cpu"
+	theirs := &rivals{of: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
+	if o.onDevice() {
+		o.Threads = o.Threads[:1]
+		theirs.slow = 4 * time.Minute
+	}
+	if o.onDevice() && o.Quick {
+		theirs.deadline, theirs.slow = time.Now().Add(200*time.Second), 70*time.Second
+	}
+	if o.Session.Provider == ort.CUDA {
+		device = fmt.Sprint("cuda:", o.Session.Device)
+	}
+	theirs.start = func() (*opponent, error) { return startOpponent(ctx, opponents["pytorch"], python, device) }
+	defer theirs.close()
+	first, err := theirs.start()
+	if err != nil {
+		return r, err
+	}
+	theirs.of["eager"] = first
+	results := Table{Columns: []string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
+		"ms (min-max)", "ours / PyTorch", "images/s", "PyTorch", "gradients differ"},
+		Notes: []string{"times are medians of synchronised runs; \"ours / PyTorch\" is the median of ratios within a " +
+			"turn; differences, also of features, are from PyTorch's first form, eager in float32"}}
+	all := Table{Columns: []string{"workload", "threads", "precision", "form", "mode", "ms (min-max)",
+		"gradients differ"}}
+	for _, d := range o.duels(lists, dir) {
+		if o.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
+			if err := d.ready(); err != nil {
+				return r, fmt.Errorf("%s: %w", d.name, err)
+			}
+		}
+		o.Progress("weights and inputs", 1, 1)
 		for _, threads := range o.Threads {
-			if version, err = o.against(ctx, t, set, threads, python, &results); err != nil {
-				return r, fmt.Errorf("%s, %d threads: %w", set.name, threads, err)
+			for _, precision := range o.precisions {
+				ours, rows, err := o.duel(ctx, d, precision, threads, theirs)
+				if err != nil {
+					return r, err
+				}
+				d.report(ours, rows, precision, threads, &results, &all, &r)
 			}
 		}
 	}
-	r.Title = fmt.Sprintf("the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, %s",
-		version, runtime.NumCPU(), platform())
-	r.Tables = []Table{results}
+	r.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
+		first.Version, cmp.Or(first.Device, device), runtime.NumCPU(), platform())
+	r.Tables = []Table{results, all}
 	return r, nil
 }
 
-func (o Options) against(ctx context.Context, t *tower, set classSet, threads int, python string,
-	results *Table) (version string, err error) {
+// in returns the options of our sessions in a row of a precision.
+func (o Options) in(precision string, threads int) (ort.Options, error) {
+	s := o.session(threads)
+	if precision != "float32" { // AT MERGE: replace this condition by s.Precision = precision
+		return s, fmt.Errorf("sessions have no precision %s", precision)
+	}
+	return s, nil
+}
+
+// duel measures a workload on both sides, in one precision.
+func (o Options) duel(ctx context.Context, d *duel, precision string, threads int, theirs *rivals) (ours *rival,
+	all []*rival, err error) {
 	var open opened
 	defer open.close(&err)
-	session, classes := o.session(threads), set.classes.Names()
-	s := open.step(promptFL(t, classes, session, nil))
-	if open.err != nil {
-		return "", open.err
+	label := fmt.Sprintf("%s, %s, threads %d", d.name, precision, threads)
+	o.Progress(label, 0, 1)
+	ours = &rival{differ: math.NaN()}
+	session, refused := o.in(precision, threads)
+	if refused == nil && time.Now().After(theirs.deadline) {
+		refused = errors.New("no time left")
 	}
-	if err := s.export(t); err != nil {
-		return "", err
+	var got *tensor.Tensor
+	if refused == nil {
+		var c *contestant
+		if c, got, refused = d.ours(ctx, session, &open); refused == nil {
+			ours.contestant = *c
+		}
 	}
-	torch, err := startOpponent(ctx, opponents["pytorch"], python, t.dir, threads)
-	if err != nil {
-		return "", err
+	for range warmUps + 1 {
+		if refused == nil {
+			_, refused = ours.once(ctx)
+		}
 	}
-	open.add(torch.close, nil)
-	want, err := gradient(ctx, t, classes, session)
-	if err != nil {
-		return "", err
+	ours.failed = refused
+	like := cmp.Or(got, d.want)
+	opening := fmt.Sprintf("open %s %s %d %s", d.tower, precision, threads, d.dir)
+	for _, form := range d.forms {
+		for _, mode := range o.modes(d, form, precision) {
+			r := &rival{form: form, mode: mode, differ: math.NaN()}
+			what := form + " " + mode
+			r.own = func() (seconds float64, err error) {
+				said, err := theirs.ask(mode, d, opening, "step "+what)
+				if err == nil {
+					_, err = fmt.Sscan(said, &seconds)
+				}
+				return seconds, err
+			}
+			if _, r.failed = theirs.ask(mode, d, opening, "prepare "+what); r.failed == nil && like != nil {
+				r.failed = d.compare(r, theirs.of[mode], what, precision, like.Shape)
+			}
+			all = append(all, r)
+		}
 	}
-	got, err := torch.tensor("gradient", filepath.Join(t.dir, "gradient"), want.Shape)
-	if err != nil {
-		return "", err
+	if ours.failed == nil && d.want != nil {
+		ours.differ = distance(got, d.want)
 	}
-	differ := distance(got, want)
-	if differ > 1e-3 {
-		return "", fmt.Errorf("the gradients of the two steps differ by %.1g: they are not the same step", differ)
+	if ours.failed == nil && precision == "float32" && ours.differ > sameGradient {
+		ours.failed = fmt.Errorf("the results of the two sides differ by %.1g: they are not the same", ours.differ)
 	}
-	all := []*contestant{&s.contestant}
-	for _, mode := range slices.Sorted(slices.Values(torch.Modes)) {
-		all = append(all, &contestant{what: mode, run: func(context.Context) error { return torch.ask(mode) }})
+	o.Progress(label, 1, 1)
+	rounds, runs := 3, 3
+	if o.onDevice() || !o.Quick {
+		runs = 6
 	}
-	if err := o.steps(ctx, fmt.Sprintf("%s, threads %d", set.name, threads), all...); err != nil {
-		return "", err
+	contestants := []*contestant{&ours.contestant}
+	for _, r := range all {
+		contestants = append(contestants, &r.contestant)
 	}
-	for _, c := range all[1:] {
-		results.add(set.name, threads, s.timing(), c.what, c.timing(), factor(ratio(c, all[0])), scientific(differ))
-	}
-	return torch.Version, nil
+	return ours, all, o.bursts(ctx, label, rounds, runs, contestants...)
 }
 
-// export writes the inputs of a step, except the tower's weights, for step_torch.py.
-func (s *step) export(t *tower) error {
-	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil)
+// modes returns the modes in which PyTorch runs a form of a workload.
+func (o Options) modes(d *duel, form, precision string) []string {
+	switch {
+	case !o.onDevice():
+		return []string{"eager", "compiled"}
+	case !o.Quick:
+		return []string{"eager", "graph", "compiled"}
+	case d.compiles && form == d.forms[0] && precision == "float32":
+		return []string{"eager", "graph", "compiled"}
+	}
+	return []string{"eager", "graph"}
+}
+
+// compare sets the difference of a rival's result, of a shape, from the reference. The first result in float32 is the
+// reference.
+func (d *duel) compare(r *rival, p *opponent, what, precision string, shape []int) error {
+	got, err := p.tensor("result "+what, filepath.Join(d.dir, "result"), shape)
 	if err != nil {
 		return err
 	}
-	m["ctx"] = s.order.Shared["ctx"]
-	return export(t, s.set, m)
+	if d.want == nil && precision == "float32" {
+		d.want = got
+	}
+	if d.want != nil {
+		r.differ = distance(got, d.want)
+	}
+	return nil
 }
 
-// export adds to ctx [T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
-// writes all of it beside the tower's weights.
-func export(t *tower, set *clip.Suffixes, m tensor.Map) error {
-	lengths, ids := []int64{}, []int{t.sos}
-	for _, class := range set.IDs {
-		ids = append(ids, class...)
-		lengths = append(lengths, int64(len(class)))
+// report adds a row of a workload to results, one for each rival to all, and a target.
+func (d *duel) report(ours *rival, rivals []*rival, precision string, threads int, results, all *Table, r *Report) {
+	var best, than *rival
+	faster := func(a, b *rival) *rival {
+		if a == nil || median(b.seconds) < median(a.seconds) {
+			return b
+		}
+		return a
 	}
-	tokens, err := t.Embed(ids)
-	if err != nil {
-		return err
+	for _, x := range append([]*rival{ours}, rivals...) {
+		cells := []any{d.name, threads, precision, cmp.Or(x.form, "ours"), x.mode}
+		if x.failed != nil {
+			all.add(append(cells, "not measured: "+x.failed.Error(), "")...)
+			continue
+		}
+		all.add(append(cells, x.timing(), scientific(x.differ))...)
+		if x == ours {
+			continue
+		}
+		best = faster(best, x)
+		if d.than == "" || d.than == x.mode {
+			than = faster(than, x)
+		}
 	}
-	w := t.text().Width
-	m["start"], m["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
-	m["lengths"] = tensor.OfInts(lengths, len(lengths))
-	m["scale"] = tensor.Of([]float32{float32(t.LogitScale)}, 1)
-	m["heads"] = tensor.OfInts([]int64{int64(t.text().Heads)}, 1)
-	return safetensors.WriteFile(filepath.Join(t.dir, "step.safetensors"), m, nil)
+	row := []any{d.name, threads, precision, "not measured", "none", "", "", "", "", ""}
+	rate := func(x *rival) Number { return Number{float64(d.images) / median(x.seconds), "%.0f"} }
+	if ours.failed == nil {
+		row[3], row[7], row[9] = ours.timing(), rate(ours), scientific(ours.differ)
+	}
+	if best != nil {
+		row[4], row[5], row[8] = best.form+", "+best.mode, best.timing(), rate(best)
+	}
+	if ours.failed == nil && best != nil {
+		row[6] = Number{ratio(&ours.contestant, &best.contestant), "%.2f"}
+	}
+	results.add(row...)
+	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
+		got := ratio(&ours.contestant, &than.contestant)
+		r.target(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want, got,
+			got <= want)
+	}
 }

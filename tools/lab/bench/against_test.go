@@ -1,34 +1,96 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/models/clip"
 )
+
+// torchPython is the interpreter of the tests with PyTorch.
+var torchPython = cmp.Or(os.Getenv("PROMPTFED_TEST_TORCH"), "/usr/bin/python3")
 
 // TestComparePyTorch: the PyTorch step has our gradient (from its own autograd, in float32: to 1e-4), and takes turns
 // with our step.
 func TestComparePyTorch(t *testing.T) {
-	const python = "/usr/bin/python3"
-	if err := exec.Command(python, "-c", "import torch, numpy").Run(); err != nil {
+	if err := exec.Command(torchPython, "-c", "import torch, numpy").Run(); err != nil {
 		t.Skip("needs Debian's python3-torch")
 	}
 	t.Chdir("../../..")
 	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}}) // names of one to three tokens
-	r, err := ComparePyTorch(context.Background(), o, python)
+	r, err := ComparePyTorch(context.Background(), o, torchPython)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := r.Tables[0].Rows
-	i := slices.IndexFunc(rows, func(row []any) bool { return row[3] == "eager" })
-	if i < 0 || strings.HasSuffix(r.Title, "PyTorch :") || cell(t, r, 0, i, "gradients differ") > 1e-4 ||
-		cell(t, r, 0, i, "ours faster") <= 0 || rows[i][2].(Timing).Runs == 0 ||
-		rows[i][4].(Timing).Runs != rows[i][2].(Timing).Runs {
-		t.Errorf("%s: %+v", r.Title, rows)
+	if len(r.Tables[0].Rows) != 1 || len(r.Tables[1].Rows) != 3 || strings.Contains(r.Title, "PyTorch ,") {
+		t.Fatalf("%s: %+v", r.Title, r.Tables)
+	}
+	checkDuel(t, r, 0)
+}
+
+// checkDuel checks a row of results that both sides measured.
+func checkDuel(t *testing.T, r Report, row int) {
+	t.Helper()
+	cells := r.Tables[0].Rows[row]
+	ours, ok := cells[3].(Timing)
+	theirs, also := cells[5].(Timing)
+	if !ok || !also || ours.Runs == 0 || theirs.Runs != ours.Runs || cell(t, r, 0, row, "gradients differ") > 1e-4 ||
+		!(cell(t, r, 0, row, "ours / PyTorch") > 0) || !(cell(t, r, 0, row, "images/s") > 0) {
+		t.Errorf("row %d: %v", row, cells)
+	}
+}
+
+// TestComparePyTorchOnDevice: with the CPU in place of a device, all workloads have rows in all precisions, and all
+// forms of a step have one gradient in float32. Precisions, modes and devices that are not there say so.
+func TestComparePyTorchOnDevice(t *testing.T) {
+	if err := exec.Command(torchPython, "-c", "import torch, numpy").Run(); err != nil {
+		t.Skip("needs Debian's python3-torch")
+	}
+	t.Chdir("../../..")
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}}) // names of one token
+	o.Session.Bind = true
+	vit := clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16}
+	rn := clip.VisionArch{Width: 256, Heads: 4, Stages: []int{1, 2, 1, 1}, Patch: 32, Image: 32, EmbedDim: 16}
+	o.precisions = []string{"float32", "tf32"}
+	o.images = map[string]clip.VisionArch{"vit-b16": vit, "rn50": rn}
+	r, err := ComparePyTorch(context.Background(), o, torchPython)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := 0
+	for i, row := range r.Tables[0].Rows {
+		if row[2] == "float32" {
+			measured++
+			checkDuel(t, r, i)
+		}
+	}
+	if measured != 1+1+4 || len(r.Tables[0].Rows) != 2*measured || len(r.Targets) != measured {
+		t.Errorf("%d of %d rows are in float32, and %d targets", measured, len(r.Tables[0].Rows), len(r.Targets))
+	}
+	forms := map[string]int{}
+	for i, row := range r.Tables[1].Rows {
+		form := fmt.Sprint(row[3], " ", row[4])
+		why, failed := row[5].(string)
+		switch {
+		case row[4] == "graph" || row[2] != "float32" && row[3] == "ours":
+			if !failed || !strings.HasPrefix(why, "not measured: ") {
+				t.Errorf("%v: measured without a device", row)
+			}
+		case row[4] == "eager" && row[2] == "float32":
+			if failed || cell(t, r, 1, i, "gradients differ") > 1e-4 {
+				t.Errorf("%v: differs", row)
+			}
+			forms[form]++
+		}
+	}
+	if forms["shared eager"] != 1 || forms["published eager"] != 1 || forms["plain eager"] != 5 {
+		t.Errorf("forms in float32: %v", forms)
 	}
 }
 

@@ -22,7 +22,7 @@ type Options struct {
 	Threads  []int          // ONNX Runtime's threads within a step; empty means 1 and the number of cores
 	Backbone *bundle.Bundle // nil means random weights
 	Session  ort.Options    // options of every session; threads and weights are set per session
-	Only     []string       // methods of Methods (empty means all), or the one of Experiment
+	Only     []string       // methods of Methods, parts of ComparePyTorch (empty means all), or the one of Experiment
 	Image    string         // tower of Methods or Experiment; see fullTowers
 	Memory   int            // spec.Training.Memory for Methods and Experiment
 	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
@@ -32,6 +32,9 @@ type Options struct {
 	Progress func(what string, done, total int)
 
 	arch clip.TextArch // architecture of the random weights; zero means clip.TextB
+
+	images     map[string]clip.VisionArch // image towers of ComparePyTorch; nil means fullBackbones and all precisions
+	precisions []string
 }
 
 // quickClasses is the largest number of classes in the plain step when Quick is set.
@@ -190,11 +193,11 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	session, classes := o.session(threads), set.classes.Names()
 	few := classes[:o.plainClasses(t.text().TextArch, len(classes))]
 	plainTower := t.asPlain()
-	got, err := gradient(ctx, t, few, session) // loads the weights, which both forms share
+	got, err := gradient(ctx, promptFL, t, few, session) // loads the weights, which both forms share
 	if err != nil {
 		return 0, err
 	}
-	want, err := gradient(ctx, plainTower, few, session)
+	want, err := gradient(ctx, promptFL, plainTower, few, session)
 	if err != nil {
 		return 0, fmt.Errorf("plain step: %w", err)
 	}

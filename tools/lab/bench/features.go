@@ -200,8 +200,12 @@ func pictures(dir string, width, height int) ([]data.Example, error) {
 func pixelsThrough(v clip.Vision, w clip.Weights, images int, o ort.Options) (*products, error) {
 	g := graph.New()
 	image, _ := v.Features(g, w, bundle.AddPixelsInput(g, 0, v.Image))
-	pixels := tensor.Map{bundle.PixelsInput: method.Draw(seed, 0, "pixels", []int{images, 3, v.Image, v.Image}, 1)}
-	return compile("image tower", image, pixels, float64(images)*v.FLOPs(0, false), o)
+	return compile("image tower", image, drawPixels(v, images), float64(images)*v.FLOPs(0, false), o)
+}
+
+// drawPixels returns random pixels of so many images.
+func drawPixels(v clip.Vision, images int) tensor.Map {
+	return tensor.Map{bundle.PixelsInput: method.Draw(seed, 0, "pixels", []int{images, 3, v.Image, v.Image}, 1)}
 }
 
 func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, threads int, results *Table) (

@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
+	"time"
 
 	"promptfed/runtime/tensor"
 )
@@ -29,23 +30,27 @@ var opponents = map[string]program{
 
 // opponent is a process of a program, which reads commands line by line and answers each with a line.
 type opponent struct {
-	Version string   `json:"version"`
-	How     string   `json:"how"`   // the choices of a simulator, for people
-	Modes   []string `json:"modes"` // forms of the step in PyTorch
+	Version string `json:"version"`
+	How     string `json:"how"`    // the choices of a simulator, for people
+	Device  string `json:"device"` // of PyTorch
 
 	program
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
 	stderr strings.Builder
+	dead   bool // it answers no more
+
+	opened  *duel // of PyTorch, the last workload
+	opening string
 }
 
-// startOpponent starts a program on the files of a folder. The working folder must be a checkout of the source.
-func startOpponent(ctx context.Context, of program, python, dir string, threads int) (*opponent, error) {
+// startOpponent starts a program with arguments. The working folder must be a checkout of the source.
+func startOpponent(ctx context.Context, of program, python string, args ...string) (*opponent, error) {
 	if _, err := os.Stat(of.script); err != nil {
 		return nil, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
 	}
-	p := &opponent{program: of, cmd: exec.CommandContext(ctx, python, of.script, dir, strconv.Itoa(threads))}
+	p := &opponent{program: of, cmd: exec.CommandContext(ctx, python, append([]string{of.script}, args...)...)}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.Cancel = func() error {
 		for _, pid := range descendants(p.cmd.Process.Pid) {
@@ -81,6 +86,7 @@ func startOpponent(ctx context.Context, of program, python, dir string, threads 
 func (p *opponent) answer() (string, error) {
 	line, err := p.out.ReadString('\n')
 	if err != nil {
+		p.dead = true
 		p.cmd.Wait()
 		last := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
 		return "", fmt.Errorf("%s: %s; it needs: %s -m pip install %s", strings.Join(p.cmd.Args[:2], " "),
@@ -89,23 +95,46 @@ func (p *opponent) answer() (string, error) {
 	return line, nil
 }
 
-// ask sends one command to the process.
-func (p *opponent) ask(what string) error {
+// ask sends one command to the process and returns what its answer says behind "done". The error says what is behind
+// "failed".
+func (p *opponent) ask(what string) (string, error) {
 	if _, err := fmt.Fprintln(p.in, what); err != nil {
-		return err
+		p.dead = true
+		return "", err
 	}
-	_, err := p.answer()
-	return err
+	line, err := p.answer()
+	if err != nil {
+		return "", err
+	}
+	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if word == "failed" {
+		return "", errors.New(rest)
+	}
+	return rest, nil
+}
+
+// within is ask with a limit, after which it ends the process.
+func (p *opponent) within(limit time.Duration, what string) (string, error) {
+	late := time.AfterFunc(limit, func() { p.cmd.Cancel() })
+	answer, err := p.ask(what)
+	if !late.Stop() {
+		p.dead = true
+		err = fmt.Errorf("not within %.0f s", limit.Seconds())
+	}
+	return answer, err
 }
 
 // memory returns the memory of the process and of all that it started, in bytes.
 func (p *opponent) memory() int64 { return shareOf(descendants(p.cmd.Process.Pid)...) }
 
-func (p *opponent) rounds(n int) error { return p.ask(fmt.Sprint("rounds ", n)) }
+func (p *opponent) rounds(n int) error {
+	_, err := p.ask(fmt.Sprint("rounds ", n))
+	return err
+}
 
 // tensor returns a tensor of float32 that the process writes to a file.
 func (p *opponent) tensor(what, file string, shape []int) (*tensor.Tensor, error) {
-	if err := p.ask(what + " " + file); err != nil {
+	if _, err := p.ask(what + " " + file); err != nil {
 		return nil, err
 	}
 	raw, err := os.ReadFile(file)

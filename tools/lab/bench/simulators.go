@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"time"
 
 	"promptfed/federation/engine"
@@ -120,7 +121,7 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 	defer open.close(&err)
 	ours := o.simulate(ctx, e, filepath.Join(dir, "run"), w.Empty)
 	open.add(ours.close, nil)
-	if v.opponent, err = startOpponent(ctx, opponents[name], python, dir, o.Workers); err != nil {
+	if v.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
 		return v, err
 	}
 	open.add(v.opponent.close, nil)
@@ -174,7 +175,7 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 	if err != nil {
 		return 0, err
 	}
-	their, err := startOpponent(ctx, opponents[name], python, t.dir, o.Workers)
+	their, err := startOpponent(ctx, opponents[name], python, t.dir, strconv.Itoa(o.Workers))
 	if err != nil {
 		return 0, err
 	}

@@ -48,7 +48,8 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 	}
 	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
-	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
+	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)),
+		e.Reads(t))}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
 	for _, p := range e.Method.Params(task) {
@@ -72,6 +73,11 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 // promptFL returns the step with one prompt.
 func promptFL(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error) {
 	return newStep(t, "promptfl", map[string]any{"tokens": tokens}, classes, 1, o, trace)
+}
+
+// fedVPT returns the step with one prompt of the image tower.
+func fedVPT(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error) {
+	return newStep(t, "fedvpt", map[string]any{"vision_tokens": tokens}, classes, 0, o, trace)
 }
 
 // fedPHA returns the step with three prompts, including the projector's singular value decomposition.
@@ -99,10 +105,13 @@ func (s *step) train(ctx context.Context) error {
 
 func (s *step) close() error { return s.worker.Close() }
 
-// gradient returns the gradient of the prompt from one traced run.
-func gradient(ctx context.Context, t *tower, classes []string, o ort.Options) (g *tensor.Tensor, err error) {
+// stepOf makes a step over some classes.
+type stepOf func(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error)
+
+// gradient returns the gradient of the only prompt from one traced run of a step.
+func gradient(ctx context.Context, of stepOf, t *tower, classes []string, o ort.Options) (*tensor.Tensor, error) {
 	rec := trace.NewRecorder()
-	s, err := promptFL(t, classes, o, rec)
+	s, err := of(t, classes, o, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +119,12 @@ func gradient(ctx context.Context, t *tower, classes []string, o ort.Options) (g
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	if g = rec.Tensors["r0/c0/s0/grad/ctx"]; g == nil {
-		return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())
+	for name := range s.order.Shared {
+		if g := rec.Tensors["r0/c0/s0/grad/"+name]; g != nil {
+			return g, nil
+		}
 	}
-	return g, nil
+	return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())
 }
 
 // distance returns the largest difference between two tensors of one shape, divided by the largest magnitude in want.

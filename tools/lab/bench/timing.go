@@ -39,10 +39,12 @@ func median(x []float64) float64 {
 type contestant struct {
 	what    string
 	run     func(context.Context) error
-	slow    bool      // runs once per round instead of perRound times
-	flops   float64   // necessary operations of a run; 0 if not counted
-	scale   float64   // factor of the times of a run over a part of the work; 0 means 1
-	seconds []float64 // of the counted runs
+	own     func() (seconds float64, err error) // a run that measures itself, in place of run
+	failed  error                               // it was not measured
+	slow    bool                                // runs once per round instead of perRound times
+	flops   float64                             // necessary operations of a run; 0 if not counted
+	scale   float64                             // factor of the times of a run over a part of the work; 0 means 1
+	seconds []float64                           // of the counted runs
 }
 
 func (c *contestant) timing() Timing { return summary(c.seconds) }
@@ -67,6 +69,16 @@ func ratio(a, b *contestant) float64 {
 		r[i] = of(a, i) / of(b, i)
 	}
 	return median(r)
+}
+
+// once returns the seconds of a run.
+func (c *contestant) once(ctx context.Context) (float64, error) {
+	if c.own != nil {
+		return c.own()
+	}
+	began := time.Now()
+	err := c.run(ctx)
+	return time.Since(began).Seconds(), err
 }
 
 // warmUps is the number of runs before times count. In the first run ONNX Runtime learns the memory needs, and in the
@@ -100,6 +112,27 @@ func (o Options) interleave(ctx context.Context, label string, rounds, perRound 
 		}
 	}
 	o.Progress(label, total, total)
+	return nil
+}
+
+// bursts runs contestants that are warm, in turns of several runs. The first run of a turn does not count, since a
+// device changes to another process. A contestant that fails does not run again.
+func (o Options) bursts(ctx context.Context, label string, rounds, runs int, all ...*contestant) error {
+	for round := range rounds {
+		o.Progress(label, round, rounds)
+		for _, c := range all {
+			for i := 0; i <= runs && c.failed == nil; i++ {
+				var seconds float64
+				if seconds, c.failed = c.once(ctx); c.failed == nil && i > 0 {
+					c.seconds = append(c.seconds, seconds)
+				}
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	o.Progress(label, rounds, rounds)
 	return nil
 }
 

@@ -50,14 +50,15 @@ func benchCommand() *cobra.Command {
 		"aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
 	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
 		"measure the seconds to the first training step")
-	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
-		"(default promptfl)")
+	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), the one for --experiment "+
+		"(default promptfl), or parts of --against pytorch on a GPU: text, image, features (default all)")
 	c.Flags().StringVar(&f.Image, "image-tower", "", "image tower for --methods (default vit-b32) or --experiment "+
 		"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
 	c.Flags().IntVar(&f.Rounds, "rounds", 0, "rounds after a first one that compiles: of --experiment (default 3), or "+
 		"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
 	c.Flags().StringVar(&f.against, "against", "", "compare with an opponent in Python (needs a source checkout): "+
-		"pytorch, a step written by hand, or a simulation in flower or pfl (pfl-research)")
+		"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower or "+
+		"pfl (pfl-research)")
 	c.Flags().StringVar(&f.python, "python", "python3", "Python interpreter for --against, with the "+
 		"opponent's packages")
 	c.Flags().IntSliceVar(&f.clients, "batch-clients", nil, "measure the steps of this many clients in one call, "+

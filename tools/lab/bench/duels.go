@@ -1,0 +1,224 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// duel is a workload that ours and PyTorch's side run.
+type duel struct {
+	name   string
+	tower  string   // text or image, for step_torch.py
+	dir    string   // of its files
+	forms  []string // of step_torch.py; the first one, eager in float32, is the reference
+	images int      // of a run
+	// ready writes the files.
+	ready func() error
+	// ours opens our side and returns a run of it, and the gradient or the features.
+	ours func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error)
+
+	compiles bool               // Quick compiles it, on a device
+	wanted   map[string]float64 // by precision, the target of our time as a part of PyTorch's
+	than     string             // the mode of PyTorch that targets compare with; empty means the best
+	want     *tensor.Tensor     // the reference
+}
+
+// duels returns the workloads of ComparePyTorch, whose files lie in dir.
+func (o Options) duels(lists []classSet, dir string) (all []*duel) {
+	text := sync.OnceValues(func() (*tower, error) { return randomTower("random", o.arch, clip.VisionArch{}, dir) })
+	for i, set := range lists {
+		d := &duel{name: "promptfl, " + set.name, tower: "text", dir: dir, forms: []string{"shared"},
+			compiles: i == len(lists)-1}
+		if o.onDevice() {
+			d.forms = append(d.forms, "published")
+			d.wanted = map[string]float64{"float32": 0.8, "tf32": 1, "bfloat16": 1.2}
+		}
+		if len(set.classes) >= 1000 {
+			d.wanted = map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}
+		}
+		d.steps(promptFL, text, set.classes.Names(), (*step).export)
+		if slices.Contains(o.Only, "text") {
+			all = append(all, d)
+		}
+	}
+	if !o.onDevice() {
+		return all
+	}
+	if slices.Contains(o.Only, "image") {
+		all = append(all, o.fedVPTDuel(lists[0], filepath.Join(dir, "fedvpt")))
+	}
+	if !slices.Contains(o.Only, "features") {
+		return all
+	}
+	batches := []int{32, 128, 256}
+	if o.Quick {
+		batches = batches[:2]
+	}
+	for _, name := range []string{"vit-b32", "vit-b16", "rn50"} {
+		arch, ok := o.images[name]
+		if !ok {
+			continue
+		}
+		at, v, w := filepath.Join(dir, name), clip.Vision{VisionArch: arch}, stored{}
+		draw := sync.OnceValue(func() error {
+			return errors.Join(os.Mkdir(at, 0o700), w.draw(at, "image.safetensors", v.Shapes(), v.Width, v.Layers))
+		})
+		for _, images := range batches {
+			all = append(all, featuresDuel(name, at, v, w, images, draw))
+		}
+	}
+	return all
+}
+
+// steps makes a duel one of steps over some classes.
+func (d *duel) steps(of stepOf, open func() (*tower, error), classes []string, export func(*step, *tower) error) {
+	var t *tower
+	d.images = batch
+	d.ready = func() (err error) {
+		if t, err = open(); err != nil {
+			return err
+		}
+		s, err := of(t, classes, ort.Options{}, nil)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return export(s, t)
+	}
+	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
+		result, err := gradient(ctx, of, t, classes, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := of(t, classes, o, nil)
+		open.add(s.close, err)
+		return &s.contestant, result, err
+	}
+}
+
+// export writes the inputs of a step of a text prompt, except the tower's weights.
+func (s *step) export(t *tower) error {
+	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil)
+	if err != nil {
+		return err
+	}
+	m["ctx"] = s.order.Shared["ctx"]
+	return export(t, s.set, m)
+}
+
+// export adds to ctx [T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
+// writes all of it beside the tower's weights.
+func export(t *tower, set *clip.Suffixes, m tensor.Map) error {
+	lengths, ids := []int64{}, []int{t.sos}
+	for _, class := range set.IDs {
+		ids = append(ids, class...)
+		lengths = append(lengths, int64(len(class)))
+	}
+	tokens, err := t.Embed(ids)
+	if err != nil {
+		return err
+	}
+	w := t.text().Width
+	m["start"], m["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
+	m["lengths"] = tensor.OfInts(lengths, len(lengths))
+	return t.write(m, t.text().Heads)
+}
+
+// write writes the inputs of a workload, with the scale of logits and the heads of the tower's attention.
+func (t *tower) write(m tensor.Map, heads int) error {
+	m["scale"] = tensor.Of([]float32{float32(t.LogitScale)}, 1)
+	return writeInputs(t.dir, m, heads)
+}
+
+func writeInputs(dir string, m tensor.Map, heads int) error {
+	m["heads"] = tensor.OfInts([]int64{int64(heads)}, 1)
+	return safetensors.WriteFile(filepath.Join(dir, "step.safetensors"), m, nil)
+}
+
+// fedVPTDuel returns the step of an image prompt of ViT-B/16, with class features of a text tower of one block.
+func (o Options) fedVPTDuel(set classSet, dir string) *duel {
+	d := &duel{name: "fedvpt, vit-b16, " + set.name, tower: "image", dir: dir, forms: []string{"plain"}, than: "eager",
+		wanted: map[string]float64{"float32": 1, "tf32": 1}}
+	open := func() (*tower, error) {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+		text, v := oneBlock, o.images["vit-b16"]
+		text.EmbedDim = v.EmbedDim
+		return randomTower("random-image", text, v, dir)
+	}
+	d.steps(fedVPT, open, set.classes.Names(), (*step).exportImages)
+	return d
+}
+
+// exportImages writes the inputs of a step of an image prompt, except the tower's weights.
+func (s *step) exportImages(t *tower) error {
+	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil, bundle.PixelsInput)
+	if err != nil {
+		return err
+	}
+	m["prompt"] = s.order.Shared["prompt"]
+	if m["texts"], err = s.texts(t); err != nil {
+		return err
+	}
+	return t.write(m, t.Bundle.Vision.Heads)
+}
+
+// texts returns the unit features [C,D] of the hand-written prompts of all classes.
+func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
+	var sentences []string
+	for _, class := range s.of.Classes {
+		sentences = append(sentences, spec.Sentence(s.of.Template, class))
+	}
+	g := graph.New()
+	n, err := t.Sentences(g, sentences)
+	if err != nil {
+		return nil, err
+	}
+	// ONNX Runtime runs no graph without an input.
+	n = n.L2Normalize().Mul(g.Input("one", graph.Float, graph.Static(1)))
+	p, err := compile("texts", n, tensor.Map{"one": tensor.Of([]float32{1}, 1)}, 0,
+		ort.Options{Provider: ort.CPU, WeightsDir: t.dir})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	return p.output(context.Background())
+}
+
+// featuresDuel returns the features of so many images of an image tower, whose weights draw writes to dir.
+func featuresDuel(name, dir string, v clip.Vision, w stored, images int, draw func() error) *duel {
+	const most = 1.11 // of the time, for 0.9 of the rate
+	d := &duel{name: fmt.Sprintf("features, %s, %d images", name, images), tower: "image", dir: dir,
+		forms: []string{"plain"}, images: images,
+		wanted: map[string]float64{"float32": most, "tf32": most, "bfloat16": most}}
+	d.ready = func() error {
+		if err := draw(); err != nil {
+			return err
+		}
+		return writeInputs(dir, drawPixels(v, images), v.Heads)
+	}
+	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
+		o.WeightsDir, o.Prepack = dir, false
+		p := open.products(pixelsThrough(v, w, images, o))
+		if open.err != nil {
+			return nil, nil, open.err
+		}
+		features, err := p.output(ctx)
+		return &p.contestant, features, err
+	}
+	return d
+}
