@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the archives and wheels of a release in build/release, with checksums and bills of materials, for linux/amd64,
 # linux/arm64 and windows/amd64, or for the platforms in the arguments. An archive holds both programs, the ONNX Runtime
-# library, the shipped configurations, README and the licences of all that is linked. It needs Linux on x86-64 and Python
+# library, the shipped configurations, README and the licences of all that is linked. One more archive holds the tests of
+# make test-cuda, for machines without Go (tools/test-cuda.sh run). It needs Linux on x86-64 and Python
 # with pip. The same commit gives the same bytes. On a Mac, the workflow builds that of darwin, with Apple's compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -74,6 +75,7 @@ with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as z:
 		tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" |
 			gzip -9n >"$out/$name.tar.gz"
 	fi
+	[ "$platform" != linux/amd64 ] || CC=$cc tools/test-cuda.sh build "$out/promptfed-$version-linux-amd64-cuda-tests.tar.xz"
 	wheel "$folder" "$out"
 done
 (cd "$out" && sha256sum -- promptfed-* >SHA256SUMS)
