@@ -6,17 +6,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// LowerPrecision returns a model that computes the products of a model's stored weights in a lower precision, FLOAT16 or
-// BFLOAT16, as PyTorch's autocast does: a product has operands and a result of low precision if an operand is a stored
-// weight or of low precision already. Operators that only move, add, scale or gate elements follow their inputs: their
-// result has low precision if every input has it or is constant. Everything else is computed in float32: normalisation,
-// softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs keep their types. Weights are converted by
-// Cast nodes, which ONNX Runtime computes once.
+// LowerPrecision returns a model that computes the products of a model's stored weights in a lower precision, FLOAT16
+// or BFLOAT16, as PyTorch's autocast does: a product has operands and a result of low precision if an operand is a
+// stored weight or has low precision already. Operators that only move, add, scale or gate elements follow their
+// inputs: their result has low precision if every input has it or is constant. Everything else is computed in float32:
+// normalisation, softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs keep their types. Cast nodes
+// convert weights; ONNX Runtime computes them once.
 func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
 	m = proto.Clone(m).(*ModelProto)
 	g := m.GetGraph()
-	l := &lowering{low: low, opset: standardOpset(m), lowName: map[string]string{}, lowered: map[string]bool{}, onlyLow: map[string]bool{},
-		weights: map[string]bool{}, constants: map[string]*NodeProto{}, names: map[string]bool{}}
+	l := &lowering{low: low, opset: standardOpset(m), lowName: map[string]string{}, lowered: map[string]bool{},
+		onlyLow: map[string]bool{}, weights: map[string]bool{}, constants: map[string]*NodeProto{},
+		names: map[string]bool{}}
 	for _, t := range g.Initializer {
 		l.names[t.Name] = true
 		if t.DataType == int32(TensorProto_FLOAT) {

@@ -5,19 +5,18 @@ import (
 	"sync"
 	"testing"
 
-	_ "promptfed/runtime/ops" // graph.FixSizes reads the graphs
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
-// fixed opens a graph for fixed sizes on a device, for which the CPU stands in unless make test-cuda runs: y = x W, of
-// rows of x and W [2,3], total = Σ y and n = 2 i.
+// fixed opens a graph for fixed sizes on a device, for which the CPU stands in unless make test-cuda runs: y = x W of
+// rows of x and of W [2,3], total = Σ y and n = 2 i.
 func fixed(t *testing.T, o ort.Options) *ort.Session {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).in("W", f32, dims{2, 3}).in("i", i64, dims{"I"})
 	b.node("MatMul", []string{"x", "W"}, "y").node("ReduceSum", []string{"y"}, "total", intAttr("keepdims", 0))
-	b.node("Add", []string{"i", "i"}, "n").out("y", f32, dims{"B", 3}).out("total", f32, dims{}).out("n", i64, dims{"I"})
-	return open(t, b.model(t), o)
+	b.node("Add", []string{"i", "i"}, "n").out("y", f32, dims{"B", 3}).out("total", f32, dims{})
+	return open(t, b.out("n", i64, dims{"I"}).model(t), o)
 }
 
 func onDevice() ort.Options { return ort.Options{Bind: true, FixSizes: true} }

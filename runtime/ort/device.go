@@ -6,10 +6,41 @@ package ort
 static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no own arena; default memory
 	return ((void *(*)(const char *, int, int, int, void **))t[CreateMemoryInfo])(name, 0, device, 0, out);
 }
+
+// The functions of CUDA's runtime library that copies to and from fixed device memory need. They return 0 or an error.
+typedef struct {
+	int (*setDevice)(int device);
+	int (*createStream)(void **stream, unsigned flags);
+	int (*destroyStream)(void *stream);
+	int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
+	int (*wait)(void *stream);
+	int (*memory)(size_t *free, size_t *total);
+	const char *(*text)(int error);
+} cuda;
+
+enum { fromDescribed = 4, ownOrder = 1 }; // cudaMemcpyDefault, cudaStreamNonBlocking
+
+static int cudaStream(const cuda *c, int device, void **stream) {
+	int error = c->setDevice(device);
+	return error ? error : c->createStream(stream, ownOrder);
+}
+
+static int cudaCopy(const cuda *c, void *to, const void *from, size_t bytes, void *stream) {
+	return c->copy(to, from, bytes, fromDescribed, stream);
+}
+
+static int cudaDevice(const cuda *c, int device) { return c->setDevice(device); }
+static int cudaWait(const cuda *c, void *stream) { return c->wait(stream); }
+static int cudaDestroy(const cuda *c, void *stream) { return c->destroyStream(stream); }
+static int cudaMemory(const cuda *c, size_t *free, size_t *total) { return c->memory(free, total); }
+static const char *cudaText(const cuda *c, int error) { return c->text(error); }
 */
 import "C"
 
 import (
+	"context"
+	"fmt"
+	"runtime"
 	"sync"
 	"unsafe"
 )
@@ -83,4 +114,91 @@ func (s *Session) pick() (r *replica, done func()) {
 		defer busy.Unlock()
 		busy.runs[r.device]--
 	}
+}
+
+// cudaRuntime is CUDA's runtime library, which ONNX Runtime's provider loads too.
+type cudaRuntime struct{ functions C.cuda }
+
+// loadCUDA loads the functions once.
+var loadCUDA = sync.OnceValues(func() (*cudaRuntime, error) {
+	name := map[string]string{"windows": "cudart64_13.dll", "linux": "libcudart.so.13"}[runtime.GOOS]
+	c := &cudaRuntime{}
+	for _, f := range []struct {
+		symbol string
+		to     unsafe.Pointer
+	}{
+		{"cudaSetDevice", unsafe.Pointer(&c.functions.setDevice)},
+		{"cudaStreamCreateWithFlags", unsafe.Pointer(&c.functions.createStream)},
+		{"cudaStreamDestroy", unsafe.Pointer(&c.functions.destroyStream)},
+		{"cudaMemcpyAsync", unsafe.Pointer(&c.functions.copy)},
+		{"cudaStreamSynchronize", unsafe.Pointer(&c.functions.wait)},
+		{"cudaMemGetInfo", unsafe.Pointer(&c.functions.memory)},
+		{"cudaGetErrorString", unsafe.Pointer(&c.functions.text)},
+	} {
+		p, err := symbol(name, f.symbol)
+		if err != nil {
+			return nil, fmt.Errorf("CUDA's runtime library %s: %w", name, err)
+		}
+		*(*unsafe.Pointer)(f.to) = p
+	}
+	return c, nil
+})
+
+func (c *cudaRuntime) failed(code C.int, what string) error {
+	if code == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: CUDA error %d: %s", what, code, C.GoString(C.cudaText(&c.functions, code)))
+}
+
+// stream returns a stream of a device that does not wait for other streams.
+func (c *cudaRuntime) stream(device int) (s unsafe.Pointer, err error) {
+	return s, c.failed(C.cudaStream(&c.functions, C.int(device), &s), "creating a stream")
+}
+
+// use makes a device that of the calling thread.
+func (c *cudaRuntime) use(device int) error {
+	return c.failed(C.cudaDevice(&c.functions, C.int(device)), "choosing the device")
+}
+
+// copy copies bytes between any memories, in the order of the stream.
+func (c *cudaRuntime) copy(to, from unsafe.Pointer, bytes int, stream unsafe.Pointer) error {
+	return c.failed(C.cudaCopy(&c.functions, to, from, C.size_t(bytes), stream), "copying")
+}
+
+// wait waits until everything in a stream is done.
+func (c *cudaRuntime) wait(stream unsafe.Pointer) error {
+	return c.failed(C.cudaWait(&c.functions, stream), "waiting")
+}
+
+func (c *cudaRuntime) destroy(stream unsafe.Pointer) error {
+	return c.failed(C.cudaDestroy(&c.functions, stream), "destroying a stream")
+}
+
+// FreeMemory returns the free bytes of the device that the session runs on, the fewest of several, or a negative number
+// if they are unknown, as on the CPU.
+func (s *Session) FreeMemory() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.provider != CUDA {
+		return -1
+	}
+	c, err := loadCUDA()
+	if err != nil {
+		return -1
+	}
+	least := int64(-1)
+	for i, r := range s.replicas {
+		_ = r.threads.do(context.Background(), func() error {
+			var free, total C.size_t
+			if c.use(r.device) != nil || C.cudaMemory(&c.functions, &free, &total) != 0 {
+				free = 0
+			}
+			if i == 0 || int64(free) < least {
+				least = int64(free)
+			}
+			return nil
+		})
+	}
+	return least
 }

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	_ "promptfed/runtime/ops" // graph.FixSizes reads graphs
 	"promptfed/runtime/tensor"
 )
 

@@ -1,5 +1,3 @@
-// Package onnxtest turns good models into hostile ones, for tests of all code that reads models. It imports
-// runtime/onnx.
 package onnxtest
 
 import (
