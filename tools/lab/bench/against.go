@@ -154,15 +154,6 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	return r, nil
 }
 
-// in returns the options of our sessions in a row of a precision.
-func (o Options) in(precision string, threads int) (ort.Options, error) {
-	s := o.session(threads)
-	if precision != "float32" { // AT MERGE: replace this condition by s.Precision = precision
-		return s, fmt.Errorf("sessions have no precision %s", precision)
-	}
-	return s, nil
-}
-
 // duel measures a workload on both sides, in one precision.
 func (o Options) duel(ctx context.Context, d *duel, precision string, threads int, theirs *rivals) (ours *rival,
 	all []*rival, err error) {
@@ -171,8 +162,10 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 	label := fmt.Sprintf("%s, %s, threads %d", d.name, precision, threads)
 	o.Progress(label, 0, 1)
 	ours = &rival{differ: math.NaN()}
-	session, refused := o.in(precision, threads)
-	if refused == nil && time.Now().After(theirs.deadline) {
+	session := o.session(threads)
+	session.Precision = precision
+	var refused error
+	if time.Now().After(theirs.deadline) {
 		refused = errors.New("no time left")
 	}
 	var got *tensor.Tensor

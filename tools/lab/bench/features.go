@@ -107,12 +107,14 @@ func (o Options) deviceTower(ctx context.Context, name string, v clip.VisionArch
 	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: v,
 		Text: clip.TextArch{EmbedDim: v.EmbedDim}, Preprocess: preprocess.CLIP(v.Image),
 		Towers: random{vision: clip.Vision{VisionArch: v}, weights: w}}}
-	for _, in := range []struct {
-		precision string
-		session   ort.Options
-	}{{"float32", o.Session}} {
-		x := features.Extractor{Session: in.session, Workers: cores, Sessions: &features.Sessions{}}
-		err := o.deviceRates(ctx, in.precision, x, r, dir, results)
+	precisions := ort.Precisions()
+	if o.Session.WithProvider().Provider == ort.CPU {
+		precisions = precisions[:1]
+	}
+	for _, precision := range precisions {
+		x := features.Extractor{Session: o.Session, Workers: cores, Sessions: &features.Sessions{}}
+		x.Session.Precision = precision
+		err := o.deviceRates(ctx, precision, x, r, dir, results)
 		if err := errors.Join(err, x.Sessions.Close()); err != nil {
 			return err
 		}
