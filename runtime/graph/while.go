@@ -11,35 +11,37 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// While runs body at most n times, and stops after an iteration with more = false. body gets the states as inputs of a
-// separate graph, which reads no outer values, and returns their next values, in the same order and shapes, and the
-// boolean scalar more. A state that it returns unchanged is a constant of the loop. body may use only standard
-// operators. The result is the last states, which have no gradient. It is written as ONNX's Loop.
-func While(n int, body func(state []Node) (next []Node, more Node), init ...Node) []Node {
-	g := init[0].Graph()
+// While runs body at most n times. body gets the states as inputs of a separate graph, which reads no outer values, and
+// returns their next values, in the same order and shapes, and a boolean that broadcasts to on, a tensor of ones. Where
+// it is false, states keep their values in later iterations; the loop ends once it is false everywhere. on broadcasts
+// to each state. A state that body returns unchanged is a constant of the loop. body may use only standard operators.
+// The result is the last states, which have no gradient. It is written as ONNX's Loop.
+func While(n int, on Node, body func(state []Node) (next []Node, goes Node), init ...Node) []Node {
+	g := on.Graph()
 	fail := func(format string, a ...any) []Node {
-		out := make([]Node, len(init))
-		for i := range out {
-			out[i] = g.Fail(format, a...)
-		}
-		return out
+		return slices.Repeat([]Node{g.Fail(format, a...)}, len(init))
 	}
-	for _, x := range init {
-		if x.failed() {
-			return fail("While: a state failed before")
-		}
+	all := append(slices.Clone(init), on)
+	if slices.ContainsFunc(all, Node.failed) {
+		return fail("While: a state failed before")
 	}
-	in, states := loopInputs(init)
-	next, more := body(states)
+	in, states := loopInputs(all)
+	states, on = states[:len(init)], states[len(init)]
+	next, goes := body(states)
 	if len(next) != len(init) {
 		return fail("While: %d states became %d", len(init), len(next))
 	}
-	out := []Output{{"more", more}}
-	for i, x := range next {
-		if x.OK() && !x.failed() && (x.DType() != init[i].DType() ||
-			fmt.Sprint(x.Shape()) != fmt.Sprint(init[i].Shape())) {
-			return fail("While: state %d is %v%v and becomes %v%v", i, init[i].DType(), init[i].Shape(), x.DType(),
+	limit := on.ScalarLike(0.5)
+	active, goes := on.Greater(limit), goes.Cast(Float).Mul(on)
+	out := []Output{{"more", goes.Sum().Greater(limit)}}
+	for i, x := range append(slices.Clone(next), goes) {
+		if x.OK() && !x.failed() && (x.DType() != all[i].DType() ||
+			fmt.Sprint(x.Shape()) != fmt.Sprint(all[i].Shape())) {
+			return fail("While: state %d is %v%v and becomes %v%v", i, all[i].DType(), all[i].Shape(), x.DType(),
 				x.Shape())
+		}
+		if i < len(next) && x != states[i] {
+			x = active.Where(x, states[i])
 		}
 		out = append(out, Output{fmt.Sprint("next", i), x})
 	}
@@ -48,8 +50,8 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 		return fail("While: %w", err)
 	}
 	proto := &onnx.AttributeProto{Name: "body", Type: onnx.AttributeProto_GRAPH, G: inner}
-	nodes := slices.Clone(g.apply(whileDef, whileDef.Domain, whileDef.Kind, Attrs{"body": Attr(proto)}, len(init),
-		append([]Node{g.Scalar64(n)}, init...)))
+	nodes := slices.Clone(g.apply(whileDef, whileDef.Domain, whileDef.Kind, Attrs{"body": Attr(proto)}, len(all),
+		append([]Node{g.Scalar64(n)}, all...)))[:len(init)]
 	for i := range nodes {
 		if !nodes[i].failed() {
 			nodes[i] = nodes[i].Detach()

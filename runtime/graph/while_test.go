@@ -1,14 +1,13 @@
 package graph_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -25,11 +24,7 @@ func value(t *testing.T, feed tensor.Map, n graph.Node) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out["y"].Data
+	return orttest.Run(t, model, "", feed)["y"].Data
 }
 
 // By hand: 6+2 is halved to 4, 2 and 1, which is not above 1, so three iterations; two iterations leave 1.5+0.5. The
@@ -45,7 +40,7 @@ func TestWhileStops(t *testing.T) {
 	} {
 		g := graph.New()
 		x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N")})
-		y := graph.While(c.most, halve, x, g.Scalar(2))[0]
+		y := graph.While(c.most, g.Scalar(1), halve, x, g.Scalar(2))[0]
 		if y.Shape().String() != x.Shape().String() || y.DType() != graph.Float {
 			t.Errorf("the result is %v", y)
 		}
@@ -60,8 +55,8 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(1))
 	later := g.Placeholder(part{}, graph.Float, []int{})
-	a, b := graph.While(9, halve, x, g.Scalar(2))[0], graph.While(9, halve, x, later)[0]
-	if graph.While(9, halve, x, g.Scalar(2))[0] != a {
+	a, b := graph.While(9, g.Scalar(1), halve, x, g.Scalar(2))[0], graph.While(9, g.Scalar(1), halve, x, later)[0]
+	if graph.While(9, g.Scalar(1), halve, x, g.Scalar(2))[0] != a {
 		t.Error("the same loop is there twice")
 	}
 	both := graph.Transform([]graph.Node{graph.Concat(0, a, b)}, func(op *graph.Op, _ []graph.Node) []graph.Node {
@@ -101,7 +96,8 @@ func TestWhileErrors(t *testing.T) {
 		},
 	} {
 		g := graph.New()
-		out := graph.While(3, body, g.Input("x", graph.Float, graph.Static(1, 1)))
+		on, x := g.Const(tensor.Of([]float32{1}, 1, 1)), g.Input("x", graph.Float, graph.Static(1, 1))
+		out := graph.While(3, on, body, x)
 		if _, err := graph.Model(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(),
 			want) {
 			t.Errorf("%v, want %q", err, want)

@@ -30,27 +30,15 @@ func (m Entropic) Plan(sim graph.Node) graph.Node {
 	}
 	// [1,B,C,M], [N,B,C,1]
 	u, v := kernel.Slice(0, 0, 1).MulScalar(0).AddScalar(one), kernel.Slice(-1, 0, 1).MulScalar(0).AddScalar(one)
-	// [1,B,C,1], 1 for pairs that go on
-	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).MulScalar(0).AddScalar(1)
-	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
-		kernel, u, v, on := st[0], st[1], st[2], st[3]
-		nextU, nextV, change := m.iterate(kernel, u, v)
-		limit := change.ScalarLike(m.Threshold)
-		if m.Stop == "code" {
-			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
-		}
-		over := []int{0} // prompts
-		if m.Stop == "image" {
-			over = []int{0, 2} // and classes
-		}
-		if m.OnRows {
-			over = append(over, 3) // and patches
-		}
-		active := on.Greater(on.ScalarLike(0.5))
-		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
-		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes},
-			goes.Sum().Greater(on.ScalarLike(0.5))
-	}, kernel, u, v, on)
+	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).MulScalar(0).AddScalar(1) // [1,B,C,1]
+	over := map[string][]int{"pair": {0}, "image": {0, 2}}[m.Stop]        // prompts, and classes; all for code
+	if m.OnRows && over != nil {
+		over = append(over, 3) // and patches
+	}
+	out := graph.While(m.Iters, on, func(st []graph.Node) ([]graph.Node, graph.Node) {
+		nextU, nextV, change := m.iterate(st[0], st[1], st[2])
+		return []graph.Node{st[0], nextU, nextV}, change.MeanKeep(over...).Greater(change.ScalarLike(m.Threshold))
+	}, kernel, u, v)
 	if m.inLogs() {
 		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()
 	}

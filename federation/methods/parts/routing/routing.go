@@ -39,15 +39,12 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	x = x.Sub(centre)
 	centroids := x.Gather(1, g.Ints(starts...))         // [B,E,v]
 	none := centroids.Sum(-1).MulScalar(0).Unsqueeze(1) // [B,1,E]
-	out := graph.While(r.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
-		on, limit := st[4], st[4].ScalarLike(0.5)
+	on := none.SumKeep(-1).AddScalar(1)                 // [B,1,1]
+	out := graph.While(r.Iters, on, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		next, multiplier, size := r.iterate(st[0], st[1], st[2])
-		move := next.Sub(st[1]).Square().SumKeep(-1).Sqrt().MeanKeep(1) // [B,1,1]
-		active := on.Greater(limit)
-		goes := move.Greater(move.ScalarLike(1e-4)).Cast(graph.Float).Mul(on)
-		return []graph.Node{st[0], active.Where(next, st[1]), active.Where(multiplier, st[2]),
-			active.Where(size, st[3]), goes}, goes.Sum().Greater(limit)
-	}, x, centroids, none, none, none.SumKeep(-1).AddScalar(1))
+		move := next.Sub(st[1]).Square().SumKeep(-1).Sqrt().MeanKeep(1)
+		return []graph.Node{st[0], next, multiplier, size}, move.Greater(move.ScalarLike(1e-4))
+	}, x, centroids, none, none)
 	match := matching(out[1].Add(centre).L2Normalize().MatMul(keys.L2Normalize().T()))
 	size := out[3].MatMul(match) // [B,1,E]
 	return size.Div(size.SumKeep(-1)).Squeeze(1)
