@@ -8,7 +8,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -57,9 +57,9 @@ func TestSeparateProjectionsGiveTheSame(t *testing.T) {
 		pixels := g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32))
 		f := clip.Text{TextArch: tiny}.Prompts(g, text, classes(t, 20, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
 		joint, patches := clip.Vision{VisionArch: vision}.Features(g, image, pixels)
-		return run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f}, graph.Output{Name: "j", Node: joint},
-			graph.Output{Name: "p", Node: patches}),
-			tensor.Map{"ctx": formula("ctx", []int{4, tiny.Width}), "pixels": formula("pixels", []int{2, 3, 32, 32})})
+		in := tensor.Map{"ctx": formula("ctx", []int{4, tiny.Width}), "pixels": formula("pixels", []int{2, 3, 32, 32})}
+		return evaluate(t, "", in, graph.Output{Name: "f", Node: f}, graph.Output{Name: "j", Node: joint},
+			graph.Output{Name: "p", Node: patches})
 	}
 	tw, vw := formulaWeights(tiny.Shapes()), formulaWeights(vision.Shapes())
 	want, got := features(tw, vw), features(separated(tw), separated(vw))
@@ -83,13 +83,8 @@ func TestWeightsAsInputs(t *testing.T) {
 	}
 	ctx := formula("ctx", []int{4, tiny.Width})
 	features := func(w clip.Weights, in tensor.Map) []float32 {
-		s, err := ort.NewSession(build(w), ort.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
 		in["ctx"] = ctx
-		return run(t, s, in)["f"].Data
+		return orttest.Run(t, build(w), "", in)["f"].Data
 	}
 	want := features(w, tensor.Map{})
 	near(t, "weights as inputs", features(clip.InputWeights(w), tensor.Map(w).Clone()), want, 1e-5)

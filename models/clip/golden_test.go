@@ -9,7 +9,6 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -70,8 +69,7 @@ func TestTowersEqualPyTorch(t *testing.T) {
 	gr := graph.New()
 	f := clip.Text{TextArch: tiny}.Sequences(gr, formulaWeights(tiny.Shapes()), g.Sentences.IDs, embedding(64))
 	one := gr.Input("one", graph.Float, graph.Shape{}) // a session needs an input
-	out := run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f.Mul(one)}),
-		tensor.Map{"one": tensor.Scalar(1)})
+	out := evaluate(t, "", tensor.Map{"one": tensor.Scalar(1)}, graph.Output{Name: "f", Node: f.Mul(one)})
 	near(t, "sentences", out["f"].Data, g.Sentences.Features, torchTolerance)
 }
 
@@ -124,7 +122,7 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 					outputs = append(outputs, graph.Output{Name: fmt.Sprintf("f%d", i), Node: features[i]},
 						graph.Output{Name: fmt.Sprintf("d%d", i), Node: d[i]})
 				}
-				out := run(t, compile(t, ort.Options{WeightsDir: dir}, outputs...), in)
+				out := evaluate(t, dir, in, outputs...)
 				for i := range d {
 					near(t, form+" features", every(out[fmt.Sprintf("f%d", i)].Data, c.Every), c.Features[i],
 						torchTolerance)
@@ -146,8 +144,8 @@ func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func
 				graph.StaticDim(c.Image), graph.StaticDim(c.Image)})
 			joint, patches := clip.Vision{VisionArch: arch}.Features(g, weights(arch.Shapes()), pixels)
 			in := tensor.Map{"pixels": formula("pixels", []int{c.Batch, 3, c.Image, c.Image})}
-			out := run(t, compile(t, ort.Options{WeightsDir: dir}, graph.Output{Name: "joint", Node: joint},
-				graph.Output{Name: "patches", Node: patches}), in)
+			out := evaluate(t, dir, in, graph.Output{Name: "joint", Node: joint},
+				graph.Output{Name: "patches", Node: patches})
 			near(t, "joint", every(out["joint"].Data, c.Every), c.Joint, torchTolerance)
 			near(t, "patches", every(out["patches"].Data, c.Every*c.Every), c.Patches, torchTolerance)
 			if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.EmbedDim}) {

@@ -1,7 +1,6 @@
 package clip_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -87,13 +86,14 @@ func compile(t testing.TB, o ort.Options, outputs ...graph.Output) *ort.Session 
 	return s
 }
 
-func run(t testing.TB, s *ort.Session, in tensor.Map) tensor.Map {
+// evaluate runs a graph whose weights lie in dir (see orttest.Run).
+func evaluate(t testing.TB, dir string, in tensor.Map, outputs ...graph.Output) tensor.Map {
 	t.Helper()
-	out, err := s.Run(context.Background(), in)
+	model, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	return orttest.Run(t, model, dir, in)
 }
 
 // near checks that the largest difference is at most tol of the largest value; see orttest.Tolerance.
@@ -180,7 +180,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 					out = append(out, graph.Output{Name: fmt.Sprintf("feature%d", i), Node: f[i]},
 						graph.Output{Name: fmt.Sprintf("grad%d", i), Node: d[i]})
 				}
-				return run(t, compile(t, ort.Options{}, out...), in)
+				return evaluate(t, "", in, out...)
 			}
 			want := compute(func(g *graph.Graph) (plain []graph.Node) {
 				for _, p := range c.prompts {
@@ -217,7 +217,7 @@ func TestPromptsPerClass(t *testing.T) {
 			p.Ctx = each.Slice(0, c, c+1).Squeeze(0)
 			out = append(out, graph.Output{Name: fmt.Sprint(c), Node: text.Prompts(g, w, s, []clip.Prompt{p})[0]})
 		}
-		got := run(t, compile(t, ort.Options{}, out...), tensor.Map{"contexts": all})
+		got := evaluate(t, "", tensor.Map{"contexts": all}, out...)
 		for c := range n {
 			near(t, fmt.Sprintf("%+v, class %d", p.Class, c), got["each"].Row(c).Data, got[fmt.Sprint(c)].Row(c).Data,
 				1e-5)

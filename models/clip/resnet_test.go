@@ -11,7 +11,6 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -134,9 +133,8 @@ func checkResNet(t *testing.T, c resnetCase, slack float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := run(t, compile(t, ort.Options{WeightsDir: dir}, graph.Output{Name: "joint", Node: joint},
-		graph.Output{Name: "patches", Node: patches}, graph.Output{Name: "gradient", Node: d[0]}),
-		tensor.Map{"pixels": squares(c.Batch, c.Image)})
+	out := evaluate(t, dir, tensor.Map{"pixels": squares(c.Batch, c.Image)}, graph.Output{Name: "joint", Node: joint},
+		graph.Output{Name: "patches", Node: patches}, graph.Output{Name: "gradient", Node: d[0]})
 	near(t, "joint", every(out["joint"].Data, c.Every), c.Features, torchTolerance)
 	near(t, "patches", every(out["patches"].Data, c.Every*c.Every), c.Patches, torchTolerance)
 	if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.EmbedDim}) {

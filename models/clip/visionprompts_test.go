@@ -11,7 +11,6 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -89,7 +88,7 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 		}
 		outputs = append(outputs, graph.Output{Name: "grad " + name, Node: d[0]})
 	}
-	out := run(t, compile(t, ort.Options{}, outputs...), in)
+	out := evaluate(t, "", in, outputs...)
 	near(t, "joint", out["joint"].Data, c.Joint, torchTolerance)
 	near(t, "patches", out["patches"].Data, c.Patches, torchTolerance)
 	for name := range node {
@@ -114,7 +113,7 @@ func TestPatchEmbeddings(t *testing.T) {
 		in := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
 			graph.StaticDim(arch.Image), graph.StaticDim(arch.Image)})
 		x, _ := clip.Vision{VisionArch: arch}.PromptedFeatures(g, w, in, clip.VisionPrompts{Embeddings: true})
-		out := run(t, compile(t, ort.Options{}, graph.Output{Name: "x", Node: x}), tensor.Map{"pixels": pixels})["x"]
+		out := evaluate(t, "", tensor.Map{"pixels": pixels}, graph.Output{Name: "x", Node: x})["x"]
 		conv, at := formula("visual.conv1.weight", []int{arch.Width, 3, arch.Patch, arch.Patch}).Data, 1
 		if noClass {
 			at = 0

@@ -1,7 +1,6 @@
 package grad_test
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,11 +28,7 @@ func golden(t *testing.T, file string) tensor.Map {
 
 func run(t *testing.T, model *onnx.ModelProto, feeds tensor.Map) tensor.Map {
 	t.Helper()
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return orttest.Run(t, model, "", feeds)
 }
 
 // near compares with a bound relative to the largest absolute value.

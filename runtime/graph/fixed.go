@@ -14,23 +14,30 @@ import (
 
 // FixSizes returns the model of a graph for inputs of given shapes, by name. Inputs that are not named keep their
 // shapes. Every value that depends on shapes alone is a constant of the result, so that a device computes all operators
-// itself and can capture them: it has no Shape, Size or Range of a known size, and a ConstantOfShape is an Expand. The
-// result computes the same values, to the last bit.
+// itself and can capture them: it has no Shape, Size or Range of a known size, and a ConstantOfShape is a constant or,
+// above maxFolded elements, an Expand. A loop of While with at most maxBodies iterations is written out. The result
+// computes the same values, to the last bit, and shares the weights of m.
 func FixSizes(m *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto, error) {
-	m = proto.Clone(m).(*onnx.ModelProto) // ReadModel changes it
-	for _, in := range m.GetGraph().GetInput() {
+	weights := m.GetGraph().GetInitializer()
+	m = onnx.ShallowCopy(m)
+	m.Graph = onnx.ShallowCopy(m.GetGraph())
+	m.Graph.Initializer = nil
+	m = proto.Clone(m).(*onnx.ModelProto) // reading changes it, except for the weights
+	m.Graph.Initializer = slices.Clone(weights)
+	for _, in := range m.Graph.Input {
 		if shape, ok := shapes[in.Name]; ok {
 			if err := fixInput(in, shape); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, v := range slices.Concat(m.Graph.ValueInfo, m.Graph.Output) { // shapes are inferred again
-		if t := v.GetType().GetTensorType(); t != nil {
-			t.Shape = nil
+	for _, v := range slices.Concat(m.Graph.ValueInfo, m.Graph.Output) { // symbols are inferred again
+		_, shape := typeOf(v)
+		if _, static := shape.Ints(); shape != nil && !static {
+			v.GetType().GetTensorType().Shape = nil
 		}
 	}
-	f, err := ReadModel(m)
+	f, err := readModel(m, true)
 	if err != nil {
 		return nil, err
 	}
@@ -38,18 +45,27 @@ func FixSizes(m *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto, er
 	for i, o := range f.Outputs {
 		roots[i] = o.Node
 	}
-	k := &folder{numbers: map[Node][]float32{}}
-	for i, n := range Transform(roots, k.fold) {
+	for i, n := range Transform(roots, fold) {
 		f.Outputs[i].Node = n
 	}
 	if f.Graph.err != nil {
 		return nil, f.Graph.err
 	}
-	return Model(f.Outputs...)
+	return f.Model(f.Outputs...)
 }
 
 func fixInput(in *onnx.ValueInfoProto, shape []int) error {
-	dims := in.GetType().GetTensorType().GetShape().GetDim()
+	t := in.GetType().GetTensorType()
+	if t == nil {
+		return fmt.Errorf("input %s is not a tensor", in.Name)
+	}
+	if t.Shape == nil {
+		t.Shape = &onnx.TensorShapeProto{}
+		for range shape {
+			t.Shape.Dim = append(t.Shape.Dim, &onnx.TensorShapeProto_Dimension{})
+		}
+	}
+	dims := t.Shape.Dim
 	if len(dims) != len(shape) {
 		return fmt.Errorf("input %s has %d axes, not those of %v", in.Name, len(dims), shape)
 	}
@@ -62,123 +78,139 @@ func fixInput(in *onnx.ValueInfoProto, shape []int) error {
 	return nil
 }
 
-// maxFolded bounds the elements of a floating value that folder follows. Means divide by one number.
+// maxFolded bounds the elements of a floating value that fold follows.
 const maxFolded = 64
 
-// folder replaces values that follow from shapes by constants.
-type folder struct {
-	numbers map[Node][]float32 // elements of floating values that are known
-}
-
-// fold is the function of Transform.
-func (k *folder) fold(op *Op, in []Node) []Node {
-	if op.IsInput() || len(op.Out) != 1 || len(op.In) == 0 {
+// fold is a function for Transform. Equal operators become one.
+func fold(op *Op, in []Node) []Node {
+	if op.def == nil || len(op.In) == 0 || len(onnx.Subgraphs(op.proto)) > 0 {
 		return nil
 	}
-	out := op.g.again(op, 1, in)
-	n := out[0]
-	if n.failed() {
+	if op.Kind == "ReduceSum" && len(in) == 2 && in[1].OK() && len(in[1].Shape()) == 1 && in[1].Shape()[0].Is(0) &&
+		op.Attrs.Int("noop_with_empty_axes", 0) == 1 {
+		return in[:1]
+	}
+	n := len(op.Out)
+	for op.proto != nil && n > 1 && op.Out[n-1].v.name == "" { // the file omits it
+		n--
+	}
+	out := slices.Clone(op.g.again(op, n, in))
+	if out[0].failed() {
 		return out
 	}
-	if c, ok := known(n); ok {
-		return []Node{c}
+	again := out[0].Op()
+	if again.Name == "" {
+		again.Name = op.Name
 	}
-	size, _ := n.Shape().Ints()
-	if v := k.floats(n.Op()); v != nil && len(v) == tensor.Size(size) {
-		c := op.g.Const(tensor.Of(v, size...))
-		k.numbers[c] = v
-		return []Node{c}
-	}
-	if shape := op.X(0); op.Domain == Standard && op.Kind == "ConstantOfShape" && shape.OK() {
-		value := &onnx.TensorProto{DataType: int32(Float), RawData: make([]byte, 4)}
-		if p := op.Attrs.Tensor("value"); p != nil {
-			value = &onnx.TensorProto{DataType: p.DataType, RawData: onnx.RawData(p)}
+	for i, o := range out {
+		if o.v.name == "" {
+			o.v.name = op.Out[i].v.name
 		}
-		return []Node{op.g.Apply(Standard, "Expand", nil, op.g.constantProto(value), in[0])}
+		out[i] = known(o)
 	}
-	return nil
+	if _, ok := again.Out[0].Shape().Ints(); ok && again.Kind == "ConstantOfShape" && out[0] == again.Out[0] {
+		return []Node{op.g.Apply(Standard, "Expand", nil, op.g.constantProto(filling(again)), in[0])}
+	}
+	return out
 }
 
-// known returns the constant of an integer or boolean value whose elements are known.
-func known(n Node) (Node, bool) {
+// filling returns the scalar with which ConstantOfShape fills its result.
+func filling(op *Op) *onnx.TensorProto {
+	if p := op.Attrs.Tensor("value"); p != nil {
+		return &onnx.TensorProto{DataType: p.DataType, RawData: onnx.RawData(p)}
+	}
+	return &onnx.TensorProto{DataType: int32(Float), RawData: make([]byte, 4)}
+}
+
+// known returns a constant in place of a value whose elements are known.
+func known(n Node) Node {
 	size, ok := n.Shape().Ints()
-	if !ok || n.v.content == nil {
-		return n, false
+	if !ok {
+		return n
 	}
-	v := make([]int64, len(n.v.content))
-	var raw []byte
-	for i, d := range n.v.content {
-		if !d.Static() {
-			return n, false
-		}
-		switch v[i] = int64(d.N); n.DType() {
-		case Int32:
-			raw = binary.LittleEndian.AppendUint32(raw, uint32(d.N))
-		case Bool:
-			raw = append(raw, byte(d.N))
-		}
-	}
-	switch n.DType() {
-	case Int64:
-		return n.Graph().Const(tensor.OfInts(v, size...)), true
-	case Int32, Bool:
-		p := &onnx.TensorProto{DataType: int32(n.DType()), RawData: raw}
-		for _, d := range size {
-			p.Dims = append(p.Dims, int64(d))
-		}
-		return n.Graph().constantProto(p), true
-	}
-	return n, false
-}
-
-// floats returns the elements of a float32 value that elementary operators compute from known numbers, or nil.
-func (k *folder) floats(op *Op) []float32 {
-	n := op.Out[0]
-	size, ok := n.Shape().Ints()
-	if op.Domain != Standard || n.DType() != Float || !ok || tensor.Size(size) > maxFolded || tensor.Size(size) == 0 {
-		return nil
-	}
-	of := func(i int) []float32 {
-		if x := op.X(i); x.OK() {
-			return k.number(x)
-		}
-		return nil
-	}
-	a := of(0)
-	switch {
-	case a == nil:
-		return nil
-	case op.Kind == "Cast" || op.Kind == "Reshape" || op.Kind == "Unsqueeze" || op.Kind == "Squeeze":
-		return a
-	case unary[op.Kind] != nil:
-		return mapped(len(a), func(i int) float32 { return unary[op.Kind](a[i]) })
-	}
-	b := of(1)
-	if f := binaryOps[op.Kind]; f != nil && b != nil && (len(a) == 1 || len(b) == 1 || len(a) == len(b)) {
-		return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
-	}
-	return nil
-}
-
-// number returns the known elements of an integer or float32 value.
-func (k *folder) number(n Node) []float32 {
-	if v := k.numbers[n]; v != nil {
-		return v
-	}
-	if l := n.Op().Literal(); l != nil && n.DType() == Float && l.External == nil {
-		b := l.Bytes()
-		if len(b) == 0 || len(b) > 4*maxFolded {
-			return nil
-		}
-		return mapped(len(b)/4, func(i int) float32 {
-			return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		})
+	if v := floats(n); len(v) > 0 && len(v) == tensor.Size(size) {
+		return n.Graph().Const(tensor.Of(v, size...))
 	}
 	v, ok := Shape(n.v.content).Ints()
-	if !ok || n.v.content == nil {
+	if !ok {
+		return n
+	}
+	p := &onnx.TensorProto{DataType: int32(n.DType())}
+	for _, d := range size {
+		p.Dims = append(p.Dims, int64(d))
+	}
+	for _, x := range v {
+		switch n.DType() {
+		case Int64:
+			p.RawData = binary.LittleEndian.AppendUint64(p.RawData, uint64(x))
+		case Int32:
+			p.RawData = binary.LittleEndian.AppendUint32(p.RawData, uint32(x))
+		case Bool:
+			p.RawData = append(p.RawData, byte(x))
+		default:
+			return n
+		}
+	}
+	return n.Graph().constantProto(p)
+}
+
+// floats returns the elements of a float32 value that elementary operators compute from known numbers, or nil. All of
+// them round as IEEE 754 says, so that ONNX Runtime computes the same.
+func floats(n Node) []float32 {
+	op, size := n.Op(), n.Shape().Size()
+	if op.Domain != Standard || n.DType() != Float || len(op.In) == 0 || size.N > maxFolded {
 		return nil
 	}
+	a := op.In[0].Numbers()
+	if op.Kind == "ConstantOfShape" {
+		if a = numbers(filling(op)); len(a) == 1 {
+			return slices.Repeat(a, size.N)
+		}
+	}
+	if len(a) == 0 {
+		return nil
+	}
+	switch op.Kind {
+	case "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity":
+		return a
+	case "Neg":
+		return mapped(len(a), func(i int) float32 { return -a[i] })
+	case "Expand":
+		if len(a) == 1 {
+			return slices.Repeat(a, size.N)
+		}
+		return a
+	}
+	f, b := arithmetic[op.Kind], op.X(1).Numbers()
+	if f == nil || len(b) == 0 {
+		return nil
+	}
+	return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
+}
+
+// Numbers returns the elements of an integer or float32 constant if they are few, as float32; otherwise nil.
+func (n Node) Numbers() []float32 {
+	if !n.OK() {
+		return nil
+	}
+	if l := n.Op().Literal(); l != nil && n.DType() == Float {
+		if _, far := l.ExternalPlace(); far || n.Shape().Size().N > maxFolded {
+			return nil
+		}
+		return numbers(&onnx.TensorProto{DataType: int32(Float), RawData: l.Bytes()})
+	}
+	v, _ := Shape(n.v.content).Ints()
 	return mapped(len(v), func(i int) float32 { return float32(v[i]) })
+}
+
+// numbers returns the elements of a float32 tensor.
+func numbers(p *onnx.TensorProto) []float32 {
+	if DType(p.DataType) != Float {
+		return nil
+	}
+	return mapped(len(p.RawData)/4, func(i int) float32 {
+		return math.Float32frombits(binary.LittleEndian.Uint32(p.RawData[4*i:]))
+	})
 }
 
 func mapped(n int, f func(i int) float32) []float32 {
@@ -189,17 +221,9 @@ func mapped(n int, f func(i int) float32) []float32 {
 	return out
 }
 
-// Operators of single numbers.
-var (
-	unary = map[string]func(a float32) float32{
-		"Neg":        func(a float32) float32 { return -a },
-		"Reciprocal": func(a float32) float32 { return 1 / a },
-		"Sqrt":       func(a float32) float32 { return float32(math.Sqrt(float64(a))) },
-	}
-	binaryOps = map[string]func(a, b float32) float32{
-		"Add": func(a, b float32) float32 { return a + b },
-		"Sub": func(a, b float32) float32 { return a - b },
-		"Mul": func(a, b float32) float32 { return a * b },
-		"Div": func(a, b float32) float32 { return a / b },
-	}
-)
+var arithmetic = map[string]func(a, b float32) float32{
+	"Add": func(a, b float32) float32 { return a + b },
+	"Sub": func(a, b float32) float32 { return a - b },
+	"Mul": func(a, b float32) float32 { return a * b },
+	"Div": func(a, b float32) float32 { return a / b },
+}

@@ -6,15 +6,17 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
 // A graph of fixed sizes has no operator that reads a shape, and computes the same values, to the last bit: the mean
-// over rows and its gradient's quotient, zeros and ones of a batch's shape, a range and a mask of rows.
+// over rows and its gradient's quotient, zeros and ones of a batch's shape, a range and a mask of rows, an input of
+// which only the shape is read, and a loop. Zeros of many elements are no literal.
 func TestFixSizes(t *testing.T) {
 	g := graph.New()
-	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3)})
+	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(300)})
+	y := g.Input("y", graph.Float, graph.Shape{graph.Sym("C")})
 	op := func(kind string, in ...graph.Node) graph.Node { return g.Apply(graph.Standard, kind, nil, in...) }
 	shape := x.ShapeOf()
 	rows := shape.Slice(0, 0, 1)
@@ -24,8 +26,10 @@ func TestFixSizes(t *testing.T) {
 	mask := op("Less", numbers, op("Div", rows, g.Ints(2)))
 	outputs := []graph.Output{{Name: "mean", Node: x.Mean(0)}, {Name: "share", Node: x.Mul(share)},
 		{Name: "zeros", Node: x.Add(zeros)}, {Name: "numbers", Node: x.Add(numbers.Cast(graph.Float).Reshape(-1, 1))},
-		{Name: "mask", Node: op("Where", mask.Reshape(-1, 1), x, zeros)},
-		{Name: "flat", Node: x.Reshape(-1)}, {Name: "expanded", Node: op("Expand", x.Slice(0, 0, 1), shape)}}
+		{Name: "mask", Node: op("Where", mask.Reshape(-1, 1), x, zeros)}, {Name: "size", Node: op("Size", y)},
+		{Name: "flat", Node: x.Reshape(-1)}, {Name: "expanded", Node: op("Expand", x.Slice(0, 0, 1), shape)},
+		{Name: "loop", Node: graph.While(100, g.Scalar(1), halve, x.Sum(1), g.Scalar(2))[0]},
+		{Name: "weight", Node: x.Add(g.Const(tensor.New(300)))}}
 	if g.Err() != nil {
 		t.Fatal(g.Err())
 	}
@@ -33,30 +37,29 @@ func TestFixSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := readsShapes(m); len(found) < 4 {
-		t.Fatalf("the graph has %v only", found)
+	if sizes, _ := orttest.OffDevice(m); len(sizes) < 8 {
+		t.Fatalf("the graph has %q only", sizes)
 	}
 	before, err := onnx.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rows := range []int{1, 5, 8} {
-		fixed, err := graph.FixSizes(m, map[string][]int{"x": {rows, 3}})
-		if err != nil {
-			t.Fatal(err)
+		in := tensor.Map{"x": tensor.New(rows, 300), "y": tensor.New(7)}
+		for i := range in["x"].Data {
+			in["x"].Data[i] = float32(i) / 7
 		}
-		if found := readsShapes(fixed); len(found) > 0 {
-			t.Errorf("%d rows: it has %v", rows, found)
+		_, fixed := orttest.RunFixed(t, m, "", in)
+		if sizes, kernels := orttest.OffDevice(fixed); len(sizes)+len(kernels) > 0 {
+			t.Errorf("%d rows: it has %q and %q", rows, sizes, kernels)
 		}
-		in := tensor.New(rows, 3)
-		for i := range in.Data {
-			in.Data[i] = float32(i) / 7
-		}
-		want, got := runModel(t, m, in), runModel(t, fixed, in)
-		for name, w := range want {
-			if !slices.Equal(got[name].Shape, w.Shape) || !slices.Equal(got[name].Data, w.Data) {
-				t.Errorf("%d rows: %s is %v, want %v", rows, name, got[name], w)
+		for _, c := range fixed.Graph.Initializer {
+			if n, _, _ := onnx.ByteSize(c); n > 1200 {
+				t.Errorf("%d rows: %s has %d bytes", rows, c.Name, n)
 			}
+		}
+		if len(fixed.Graph.Input) != 2 {
+			t.Errorf("%d rows: it has %d inputs", rows, len(fixed.Graph.Input))
 		}
 	}
 	if after, err := onnx.Marshal(m); err != nil || !slices.Equal(before, after) {
@@ -69,29 +72,20 @@ func TestFixSizes(t *testing.T) {
 	}
 }
 
-// readsShapes lists the operators of a model that read shapes, or compute with constants only. Expand is allowed: ONNX
-// Runtime computes it once.
-func readsShapes(m *onnx.ModelProto) (out []string) {
-	constant := map[string]bool{}
-	for _, t := range m.Graph.Initializer {
-		constant[t.Name] = true
-	}
-	for _, n := range m.Graph.Node {
-		reads := slices.Contains([]string{"Shape", "Size", "ConstantOfShape", "Range"}, n.OpType)
-		if reads || n.OpType != "Expand" && !slices.ContainsFunc(n.Input, func(in string) bool {
-			return in != "" && !constant[in]
-		}) {
-			out = append(out, n.OpType)
-		}
-	}
-	return out
-}
-
-func runModel(t *testing.T, m *onnx.ModelProto, x *tensor.Tensor) tensor.Map {
-	t.Helper()
-	out, err := ort.RunOnce(t.Context(), m, ort.Options{}, tensor.Map{"x": x})
+// A loop of more iterations stays a loop: 8 by 2 is 1 after three.
+func TestFixSizesOfLongLoop(t *testing.T) {
+	g := graph.New()
+	n := graph.While(101, g.Scalar(1), halve, g.Input("x", graph.Float, graph.Shape{graph.Sym("N")}), g.Scalar(2))[0]
+	m, err := graph.Model(graph.Output{Name: "y", Node: n.MulScalar(3)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out
+	out, fixed := orttest.RunFixed(t, m, "", tensor.Map{"x": tensor.Of([]float32{8}, 1)})
+	sizes, _ := orttest.OffDevice(fixed)
+	if !slices.Equal(out["y"].Data, []float32{3}) || len(sizes) == 0 || sizes[0] != "Loop of int64 []" {
+		t.Errorf("%v, %q", out["y"].Data, sizes)
+	}
+	if s := fixed.Graph.Output[0].Type.GetTensorType().Shape; len(s.GetDim()) != 1 || s.Dim[0].GetDimValue() != 1 {
+		t.Errorf("the result has the shape %v", s)
+	}
 }

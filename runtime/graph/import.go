@@ -17,7 +17,8 @@ type File struct {
 	Proto   *onnx.ModelProto
 	nodes   map[string]Node
 
-	expanded int // operators added for branches
+	expanded int  // operators added for branches and loops
+	fixed    bool // it is read for FixSizes
 }
 
 // Node returns the value with a name, anywhere in the model.
@@ -85,14 +86,16 @@ func Read(b []byte) (*File, error) {
 
 // ReadModel builds the graph of a checked model. It changes the model and upgrades it to Opset. Unknown operators stay
 // unchanged, with unknown shapes.
-func ReadModel(m *onnx.ModelProto) (*File, error) {
+func ReadModel(m *onnx.ModelProto) (*File, error) { return readModel(m, false) }
+
+func readModel(m *onnx.ModelProto, fixed bool) (*File, error) {
 	if m.Graph == nil || len(m.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
 	}
 	if err := onnx.Upgrade(m); err != nil {
 		return nil, err
 	}
-	f := &File{Graph: New(), Proto: m, nodes: map[string]Node{}}
+	f := &File{Graph: New(), Proto: m, nodes: map[string]Node{}, fixed: fixed}
 	top := &scope{names: f.nodes}
 	for _, t := range m.Graph.Initializer {
 		if err := top.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
@@ -177,6 +180,9 @@ func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
 	}
 	if domain == Standard {
 		if done, err := f.branch(p, in, s); done || err != nil {
+			return err
+		}
+		if done, err := f.loop(p, in, s); done || err != nil {
 			return err
 		}
 	}

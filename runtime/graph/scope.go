@@ -90,21 +90,11 @@ func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err 
 	if p.Name != "" {
 		s.label += p.Name + "/"
 	}
-	if err := f.expand(len(g.Node), s); err != nil {
-		return false, err
-	}
 	if len(p.Output) > len(g.Output) {
 		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(p.Output))
 	}
-	for _, t := range g.Initializer {
-		if err := s.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
-			return false, err
-		}
-	}
-	for _, q := range g.Node {
-		if err := f.node(q, s); err != nil {
-			return false, err
-		}
+	if err := f.within(g, s); err != nil {
+		return false, err
 	}
 	for i, name := range p.Output {
 		if name == "" {
@@ -119,4 +109,22 @@ func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err 
 		}
 	}
 	return true, nil
+}
+
+// within adds the operators of a graph inside another one.
+func (f *File) within(g *onnx.GraphProto, s *scope) error {
+	if err := f.expand(len(g.Node), s); err != nil {
+		return err
+	}
+	for _, t := range g.Initializer {
+		if err := s.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
+			return err
+		}
+	}
+	for _, p := range g.Node {
+		if err := f.node(p, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -49,15 +50,19 @@ func While(n int, on Node, body func(state []Node) (next []Node, goes Node), ini
 	if err != nil {
 		return fail("While: %w", err)
 	}
-	proto := &onnx.AttributeProto{Name: "body", Type: onnx.AttributeProto_GRAPH, G: inner}
-	nodes := slices.Clone(g.apply(whileDef, whileDef.Domain, whileDef.Kind, Attrs{"body": Attr(proto)}, len(all),
-		append([]Node{g.Scalar64(n)}, all...)))[:len(init)]
+	nodes := slices.Clone(g.while(g.Scalar64(n), inner, all))[:len(init)]
 	for i := range nodes {
 		if !nodes[i].failed() {
 			nodes[i] = nodes[i].Detach()
 		}
 	}
 	return nodes
+}
+
+func (g *Graph) while(n Node, body *onnx.GraphProto, states []Node) []Node {
+	proto := &onnx.AttributeProto{Name: "body", Type: onnx.AttributeProto_GRAPH, G: body}
+	return g.apply(whileDef, whileDef.Domain, whileDef.Kind, Attrs{"body": Attr(proto)}, len(states),
+		append([]Node{n}, states...))
 }
 
 // loopInputs returns the inputs of the body of an ONNX Loop: the iteration number, the condition, and the states.
@@ -69,6 +74,9 @@ func loopInputs(init []Node) (all, states []Node) {
 	}
 	return append(all, states...), states
 }
+
+// loopPrefix begins the names of values in the bodies of While.
+const loopPrefix = "loop"
 
 // loopBody returns the body. Its names begin with a digest of its content, so that no outer name is equal.
 func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
@@ -89,7 +97,7 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(content)
-	prefix := "loop" + hex.EncodeToString(sum[:6]) + "/"
+	prefix := loopPrefix + hex.EncodeToString(sum[:6]) + "/"
 	rename := func(names []string) {
 		for i := range names {
 			if names[i] != "" {
@@ -132,5 +140,56 @@ func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
 		n.Output = append(n.Output, w.name(x))
 	}
 	g.Node = append(g.Node, n)
+	return nil
+}
+
+// maxBodies bounds the iterations of a loop that FixSizes writes one after another. CUDA graphs have no loops.
+const maxBodies = 100
+
+// loop adds a loop that While made, for FixSizes: its bodies one after another if they are few. Iterations after the
+// end of the loop change nothing.
+func (f *File) loop(p *onnx.NodeProto, in []Node, s *scope) (done bool, err error) {
+	if !f.fixed || p.OpType != "Loop" || len(in) < 2 || in[1].OK() || len(p.Attribute) != 1 {
+		return false, nil
+	}
+	body := p.Attribute[0].G
+	if len(body.GetInput()) != len(in) || !strings.HasPrefix(body.Input[0].Name, loopPrefix) ||
+		!strings.HasSuffix(body.Input[0].Name, "/time") {
+		return false, nil
+	}
+	states := slices.Clone(in[2:])
+	if n := in[0].Ints(); len(n) == 1 && n[0].Static() && n[0].N <= maxBodies {
+		for range n[0].N {
+			if err := f.iterate(body, states, s); err != nil {
+				return false, err
+			}
+		}
+	} else {
+		states = f.Graph.while(in[0], body, states)
+	}
+	for i, name := range p.Output {
+		if err := f.alias(name, states[i], s); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// iterate replaces states by those after one more iteration.
+func (f *File) iterate(body *onnx.GraphProto, states []Node, outer *scope) error {
+	s := &scope{names: map[string]Node{}, label: outer.label, depth: outer.depth + 1}
+	for i, n := range states {
+		s.names[body.Input[2+i].Name] = n
+	}
+	if err := f.within(body, s); err != nil {
+		return err
+	}
+	for i, out := range body.Output[1:] {
+		n, ok := s.get(out.Name)
+		if !ok {
+			return fmt.Errorf("state %q of a loop is made by no node", out.Name)
+		}
+		states[i] = n
+	}
 	return nil
 }

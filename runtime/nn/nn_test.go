@@ -1,7 +1,6 @@
 package nn_test
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -9,7 +8,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -22,11 +21,7 @@ func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Nod
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, tensor.Map{"x": x})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out["y"]
+	return orttest.Run(t, model, "", tensor.Map{"x": x})["y"]
 }
 
 func equal(t *testing.T, got *tensor.Tensor, want ...float64) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -142,13 +144,21 @@ func runCase(t *testing.T, c gradientCase) {
 		if kernels || b.HasKernels() {
 			orttest.RequireCPU(t)
 		}
-		results, err := gradtest.Check(context.Background(), outputs, b.wrt, b.feeds, gradtest.Options{Step: c.step})
+		var models []*onnx.ModelProto // and of the gradient
+		write := func(of ...graph.Output) (*onnx.ModelProto, error) {
+			m, err := graph.Model(of...)
+			models = append(models, m)
+			return m, err
+		}
+		results, err := gradtest.Check(context.Background(), outputs, b.wrt, b.feeds, gradtest.Options{Step: c.step,
+			Write: write})
 		if err != nil && strings.Contains(err.Error(), "Can't reduce on dim with value of 0") {
 			orttest.RequireCPU(t) // CUDA refuses the sum of no elements
 		}
 		if err != nil {
 			t.Fatalf("B=%d: %v", batch, err)
 		}
+		b.checkFixed(t, models, strings.Contains(c.name, "at run time"))
 		for _, r := range results {
 			if r.RelErr > 2e-3 {
 				t.Errorf("B=%d: input %s: relative error %.2g", batch, r.Input, r.RelErr)
@@ -156,6 +166,26 @@ func runCase(t *testing.T, c gradientCase) {
 		}
 		if !b.symbolic {
 			return
+		}
+	}
+}
+
+// checkFixed compares the model of a case and that of its gradient with their forms of fixed sizes, which read no shape
+// unless an input is one.
+func (b *bench) checkFixed(t *testing.T, models []*onnx.ModelProto, readsShapes bool) {
+	t.Helper()
+	all := maps.Clone(b.feeds)
+	for _, m := range models {
+		feeds := tensor.Map{}
+		for _, in := range m.Graph.Input {
+			feeds[in.Name] = all[in.Name]
+		}
+		out, fixed := orttest.RunFixed(t, m, "", feeds)
+		if sizes, _ := orttest.OffDevice(fixed); len(sizes) > 0 && !readsShapes {
+			t.Errorf("with fixed sizes it has %q", sizes)
+		}
+		for name, y := range out {
+			all[grad.Cotangent+name] = y
 		}
 	}
 }

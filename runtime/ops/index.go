@@ -23,15 +23,28 @@ func init() {
 				axis := graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))}
 				return scatterVJP(c, "ScatterElements", "GatherElements", axis)
 			}},
-		def{Kind: "NonZero", MinInputs: 1, Infer: typed(graph.Int64, ranked(func(o *infer, in graph.Shape) error {
-			return o.Set(graph.Shape{graph.StaticDim(max(1, len(in))), o.Unknown("nonzero")})
-		}))},
+		def{Kind: "NonZero", MinInputs: 1, Infer: typed(graph.Int64, ranked(inferNonZero))},
 		def{Kind: "OneHot", MinInputs: 3, Attrs: "axis int", Infer: inferOneHot},
 		def{Kind: "TopK", MinInputs: 2, Attrs: "axis int, largest int, sorted int", Infer: inferTopK, VJP: topKVJP,
 			NonSmooth: true},
 		itsOwnGradient("Trilu", 1, "upper int"),
 		itsOwnGradient("ReverseSequence", 2, "batch_axis int, time_axis int"),
 	)
+}
+
+func inferNonZero(o *infer, in graph.Shape) error {
+	v, ok := o.In[0].StaticInts()
+	if !ok || len(in) != 1 {
+		return o.Set(graph.Shape{graph.StaticDim(max(1, len(in))), o.Unknown("nonzero")})
+	}
+	at := []graph.Dim{}
+	for i, x := range v {
+		if x != 0 {
+			at = append(at, graph.StaticDim(i))
+		}
+	}
+	o.SetContent(at)
+	return o.Set(graph.Static(1, len(at)))
 }
 
 func inferGather(o *infer) error {

@@ -93,6 +93,9 @@ func inferReduce(o *infer, in graph.Shape) error {
 	if o.Kind == "ReduceSumSquare" && ok && len(axes) == 0 && len(in) > 0 {
 		return errors.New("ONNX Runtime's CUDA provider does not square without axes: use Mul")
 	}
+	if v := o.In[0].ConstantInts(); o.Kind == "ReduceProd" && ok && v != nil && len(axes) == len(in) {
+		o.SetContent([]graph.Dim{graph.Shape(v).Size()})
+	}
 	out := graph.Shape{}
 	for i, d := range in {
 		switch {

@@ -14,12 +14,27 @@ func init() {
 }
 
 func inferResize(o *infer, out graph.Shape) error {
-	if sizes := o.X(3); sizes.OK() && len(sizes.Ints()) == len(out) {
-		copy(out, sizes.Ints())
-		return o.Set(out)
+	axes, _ := o.Attrs.Ints("axes")
+	axes, err := resolve(axes, len(out), len(out))
+	if err != nil {
+		return err
 	}
-	for i := range out {
-		out[i] = o.Unknown("resize", i)
+	plain := o.Attrs.Str("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" &&
+		o.Attrs.Str("keep_aspect_ratio_policy", "stretch") == "stretch"
+	var sizes []graph.Dim
+	if o.X(3).OK() {
+		sizes = o.X(3).Ints()
+	}
+	scales := o.X(2).Numbers()
+	for i, a := range axes {
+		switch {
+		case plain && len(sizes) == len(axes):
+			out[a] = sizes[i]
+		case plain && len(scales) == len(axes) && out[a].Static():
+			out[a] = graph.StaticDim(int(scales[i] * float32(out[a].N)))
+		default:
+			out[a] = o.Unknown("resize", a)
+		}
 	}
 	return o.Set(out)
 }

@@ -200,9 +200,15 @@ func inferExpand(o *infer) error {
 		return setRank(o, o.In[1], len(in))
 	}
 	s, err := graph.Broadcast(in, want)
+	if v := o.In[0].Ints(); len(v) == 1 && fits(s.Size()) {
+		o.SetContent(slices.Repeat(v, s.Size().N))
+	}
 	o.Set(s)
 	return err
 }
+
+// fits reports whether elements of a tensor of n may be known.
+func fits(n graph.Dim) bool { return n.Static() && n.N >= 0 && n.N <= graph.MaxContent }
 
 func inferTile(o *infer, out graph.Shape) error {
 	reps := o.In[1].Ints()
@@ -451,9 +457,9 @@ func inferConstantOfShape(o *infer) error {
 	dtype, dims := graph.Float, o.In[0].Ints()
 	if p := o.Attrs.Tensor("value"); p != nil {
 		dtype = graph.DType(p.DataType)
-		if fill, ok := graph.TensorInts(p); ok && len(fill) == 1 && len(dims) == 1 && dims[0].Static() &&
-			dims[0].N >= 0 && dims[0].N <= graph.MaxContent {
-			o.SetContent(slices.Repeat(fill, dims[0].N))
+		n := graph.Shape(dims).Size()
+		if fill, ok := graph.TensorInts(p); ok && len(fill) == 1 && dims != nil && fits(n) {
+			o.SetContent(slices.Repeat(fill, n.N))
 		}
 	}
 	o.SetType(0, dtype)

@@ -1,10 +1,7 @@
-// Package orttest holds helpers for tests that run models: golden tensors, runs, comparisons, and checks of errors and
-// files.
 package orttest
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +10,6 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filestamp"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -57,16 +53,6 @@ func Golden(t testing.TB, path string) tensor.Map {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// Run runs a model whose weights lie in dir.
-func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor.Map {
-	t.Helper()
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{WeightsDir: dir}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // CheckClose checks that differences are at most 1e-4 of the largest value (see Tolerance).
