@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"testing"
 
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 )
 
 type options = methodtest.Options
@@ -206,28 +205,10 @@ var cases = []methodtest.Case{
 // The heap is a few megabytes. By default Go would collect garbage hundreds of times a second.
 func init() { debug.SetGCPercent(400) }
 
-// TestMethods also checks that no graph of fixed sizes computes sizes, except for graphs with a loop, whose values have
-// sizes that are known at run time only.
+// TestMethods also checks that a GPU can run all of a graph of fixed sizes.
 func TestMethods(t *testing.T) {
-	var found sync.Map
 	ort.LowerPrecision = onnxtest.LowerPrecision // for methodtest.Case.gradients
-	ort.OnFixed = func(m *onnx.ModelProto) {
-		if slices.ContainsFunc(m.Graph.Node, func(n *onnx.NodeProto) bool { return n.OpType == "Loop" }) {
-			return
-		}
-		for _, n := range m.Graph.Node {
-			if slices.Contains([]string{"Shape", "Size", "Range", "ConstantOfShape"}, n.OpType) {
-				found.Store(n.OpType+" "+n.Output[0], n)
-			}
-		}
-	}
-	t.Cleanup(func() {
-		ort.OnFixed = nil
-		found.Range(func(name, n any) bool {
-			t.Errorf("a graph of fixed sizes has %s: %v", name, n)
-			return true
-		})
-	})
+	orttest.CheckOnDevice(t)
 	for _, c := range cases {
 		t.Run(c.Label(), func(t *testing.T) {
 			t.Parallel()

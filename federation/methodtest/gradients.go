@@ -89,7 +89,8 @@ func (c Case) gradients(t *testing.T) {
 		}
 		largest = max(largest, grads[name].MaxAbs())
 	}
-	low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: ort.Float16}})
+	low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: ort.Float16},
+		PlainGraphs: true})
 	defer low.Close()
 	_, rounded := step(low, here)
 	for _, name := range learned {

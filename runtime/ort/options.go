@@ -149,10 +149,6 @@ func (o Options) lowered() onnx.TensorProto_DataType {
 		BFloat16: onnx.TensorProto_BFLOAT16}[o.Precision]
 }
 
-// FullPrecision reports whether all products are of float32 values, so that a graph may use the operators of
-// runtime/kernels on the CPU.
-func (o Options) FullPrecision() bool { return o.Precision == "" || o.Precision == Float32 }
-
 // onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
 func (o Options) onDevice() bool { return o.Provider == CUDA || o.Bind }
 
@@ -166,7 +162,7 @@ func (o Options) check() error {
 			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
 				"choose cuda", o.MemoryLimit)
 		}
-		if !o.FullPrecision() && !o.Bind {
+		if o.Precision != "" && o.Precision != Float32 && !o.Bind {
 			return fmt.Errorf("ort: precision %s on provider cpu, which has %s alone: remove it or choose cuda",
 				o.Precision, Float32)
 		}

@@ -26,6 +26,7 @@ import (
 type compiler struct {
 	e       *spec.Experiment
 	options ort.Options
+	plain   bool // graphs are those of a GPU
 	texts   KeptTexts
 	weights onnx.WeightFiles
 	caches
@@ -51,7 +52,7 @@ type planKey struct {
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
 	return &compiler{e: e, options: set.Session, texts: set.Texts, caches: k, initial: initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
-		hands: map[string]*tensor.Tensor{}}
+		plain: set.PlainGraphs || set.Session.WithProvider().Provider != ort.CPU, hands: map[string]*tensor.Tensor{}}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -205,7 +206,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	s := method.NewScope(task, c.e.Method.Params(task))
-	if c.options.WithProvider().Provider == ort.CPU && c.options.FullPrecision() {
+	if !c.plain {
 		s.Graph().UseKernels()
 	}
 	return s

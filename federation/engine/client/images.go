@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -46,7 +45,7 @@ const aloneInput = "alone"
 func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, of []graph.Node,
 	out []graph.Output) ([]graph.Output, *imageParts, error) {
 	_, reads := s.Graph().InputNamed(method.PixelsInput)
-	if !reads || c.options.WithProvider().Provider != ort.CPU || !spec.EachImageAlone(of...) {
+	if !reads || c.plain || !spec.EachImageAlone(of...) {
 		return out, nil, nil
 	}
 	rest, parts := cutImages(out, c.leastProducts)

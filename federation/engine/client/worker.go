@@ -48,6 +48,8 @@ type Settings struct {
 	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every
 	// later step of a turn.
 	PrefixBytes int
+	// PlainGraphs builds the graphs that a GPU runs also on the CPU: of ONNX's operators alone, and whole in each step.
+	PlainGraphs bool
 }
 
 // KeptTexts returns features of the given shape that were kept under a key. Otherwise it computes and keeps them.

@@ -28,10 +28,13 @@ func RequireLibrary(t *testing.T) {
 	}
 }
 
+// OnCPU reports whether sessions of tests run on the CPU, where the same graphs give the same bytes.
+func OnCPU() bool { return (ort.Options{}).WithProvider().Provider == ort.CPU }
+
 // Tolerance returns the tolerance of a comparison: cpu on the CPU, and 20 times that on a GPU, which sums in another
 // order.
 func Tolerance(cpu float64) float64 {
-	if (ort.Options{}).WithProvider().Provider == ort.CPU {
+	if OnCPU() {
 		return cpu
 	}
 	return 20 * cpu
