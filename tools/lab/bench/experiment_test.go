@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/ort"
 )
 
 // Towers are known by name, the text tower of ViT-L/14 is wider than the others, and both towers fit.
@@ -121,7 +123,8 @@ func TestMethods(t *testing.T) {
 	if !strings.Contains(r.Text(), "+ ggtpc") || len(r.Targets) > 0 {
 		t.Errorf("targets %v:\n%s", r.Targets, r.Text())
 	}
-	r, err = Methods(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"}})
+	r, err = Methods(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"},
+		Session: ort.Options{FixSizes: true}})
 	if err != nil || !strings.Contains(r.Title, "100 classes") || cell(t, r, 0, 0, "products") <= 0 {
 		t.Errorf("%v:\n%s", err, r.Text())
 	}

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/models/clip"
+	"promptfed/runtime/ort"
 )
 
 const (
@@ -131,6 +132,9 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 	}
 	session := o.Session
 	session.Profile = profile
+	onDevice := session.WithProvider().Provider == ort.CUDA
+	// the first run of each size, without it, is not measured
+	session.FixSizes = session.FixSizes || onDevice
 	var turns []float64 // between the starts of two trainings of one step
 	var between int64   // memory that stays resident between trainings, once for any number of workers
 	var unheld error
@@ -172,8 +176,9 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		total += t * float64(o.Workers)
 	}
 	share, operators := shares(spent, total)
-	if len(left) > 0 {
-		operators = append(operators, "left to the CPU: "+strings.Join(slices.Sorted(maps.Keys(left)), " "))
+	if onDevice || len(left) > 0 {
+		of := strings.Join(slices.Sorted(maps.Keys(left)), " ")
+		operators = append(operators, "left to the CPU: "+cmp.Or(of, "none"))
 	}
 	return []any{summary(turns), percent(share), megabytes(max(0, between-before)), megabytes(worker),
 		strings.Join(operators, ", ")}, share, nil

@@ -316,13 +316,36 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := ort.NewSession(image, o)
-	if err := add("image tower", s, err); err != nil {
-		return nil, err
+	for _, of := range []struct {
+		what  string
+		model *onnx.ModelProto
+	}{{"image tower", image}, {"training step", step}} {
+		if o.Provider != ort.CPU { // as sessions on a device do
+			if of.model, err = graph.FixSizes(of.model, someSizes(of.model)); err != nil {
+				return nil, fmt.Errorf("%s: %w", of.what, err)
+			}
+		}
+		s, err := ort.NewSession(of.model, o)
+		if err := add(of.what, s, err); err != nil {
+			return nil, err
+		}
 	}
-	s, err = ort.NewSession(step, o)
-	err = add("training step", s, err)
-	return list, err
+	return list, nil
+}
+
+// someSizes returns shapes of a model's inputs for a batch of 32.
+func someSizes(m *onnx.ModelProto) map[string][]int {
+	shapes := map[string][]int{}
+	for _, in := range onnx.Inputs(m.Graph) {
+		for _, d := range in.GetType().GetTensorType().GetShape().GetDim() {
+			n := d.GetDimValue()
+			if n < 1 {
+				n = 32
+			}
+			shapes[in.Name] = append(shapes[in.Name], int(n))
+		}
+	}
+	return shapes
 }
 
 // stepModel returns the text tower over two classes with the gradient of a prompt of 16 tokens, as training builds it.

@@ -10,7 +10,12 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
+	"promptfed/models/tiny"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 )
 
 // inspect describes in one line how a model treats texts, if the treatment is not that of the tokenizer.
@@ -26,6 +31,33 @@ func TestInspectShowsTexts(t *testing.T) {
 			i := slices.IndexFunc(rows, func(row []string) bool { return row[0] == "texts" })
 			if (i >= 0) != (want != "") || i >= 0 && rows[i][1] != want {
 				t.Errorf("%v, want %q", rows, want)
+			}
+		}
+	}
+}
+
+// A GPU runs all of the towers of the program's bundles, in batches of 32 images.
+func TestNothingIsLeftToTheCPU(t *testing.T) {
+	for _, name := range tiny.Names() {
+		b, err := bundle.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := b.ImageModel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := stepModel(b, ort.CUDA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*onnx.ModelProto{image, step} {
+			fixed, err := graph.FixSizes(m, someSizes(m))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sizes, kernels := orttest.OffDevice(fixed); len(sizes)+len(kernels) > 0 {
+				t.Errorf("%s: %q, %q", name, sizes, kernels)
 			}
 		}
 	}
