@@ -367,15 +367,19 @@ func (s *Scope) named(name string) string {
 
 // HostFunc is a function of parameters that is computed on the host, outside the graph.
 type HostFunc struct {
-	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, error)
-	// VJP returns the gradient of <dy, Forward(in)> for each of in; nil makes the result a constant for gradients.
-	VJP func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error)
+	// Forward returns the value, and its VJP where the function is differentiable.
+	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, VJP, error)
+	// Differentiable is false where the result is a constant for gradients.
+	Differentiable bool
 	// Every is how often it is computed.
 	Every Frequency
 	// Trace returns the form of the value that is written to the trace, so that others can recompute the step; nil
 	// writes nothing.
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
+
+// VJP returns the gradient of <dy, value> for each argument that a host function computed its value from.
+type VJP func(dy *tensor.Tensor) ([]*tensor.Tensor, error)
 
 // Frequency is the frequency at which a host function is computed.
 type Frequency string
@@ -393,8 +397,7 @@ type HostCall struct {
 	Of   []string // names of graph inputs
 }
 
-// Host returns f of some parameters as a node of the given shape; a size of -1 is not known before. The arguments must
-// be parameters of this scope.
+// Host returns f of some parameters as a node of the given shape. The arguments must be parameters of this scope.
 func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) graph.Node {
 	if name = s.at + name; s.with != nil {
 		name = "with/" + s.named(name) // a trace has no place for a second value
@@ -409,7 +412,7 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) gra
 	if !slices.ContainsFunc(*s.hosts, func(h HostCall) bool { return h.Name == name }) {
 		*s.hosts = append(*s.hosts, call)
 	}
-	return s.g.Input(HostInput+"/"+name, graph.Float, open(name, shape))
+	return s.g.Input(HostInput+"/"+name, graph.Float, graph.Static(shape...))
 }
 
 // Params lists the parameters that the scope was made with.

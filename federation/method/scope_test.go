@@ -81,9 +81,9 @@ func TestParameters(t *testing.T) {
 func TestHostFunctions(t *testing.T) {
 	s := scope(Param{Name: "a", Shape: []int{2}})
 	a := s.Param("a")
-	n := s.Host("f", HostFunc{}, []int{-1, 2}, a)
-	if again := s.Host("f", HostFunc{}, []int{-1, 2}, a); n != again || n.Name() != "host/f" ||
-		n.Shape().String() != "[f_0,2]" {
+	n := s.Host("f", HostFunc{}, []int{3, 2}, a)
+	if again := s.Host("f", HostFunc{}, []int{3, 2}, a); n != again || n.Name() != "host/f" ||
+		n.Shape().String() != "[3,2]" {
 		t.Errorf("%v and %v", n, again)
 	}
 	r := s.Received()

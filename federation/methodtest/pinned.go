@@ -83,7 +83,7 @@ type probe struct {
 func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := p.Method.Loss(s, logits)
 	for i, h := range s.Hosts() {
-		if h.Func.VJP == nil {
+		if !h.Func.Differentiable {
 			s.Hosts()[i].Func.Every = method.EveryRound
 		}
 	}

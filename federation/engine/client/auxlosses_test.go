@@ -20,13 +20,14 @@ type besideLoss struct {
 }
 
 func (m besideLoss) zero(s *method.Scope, name string) graph.Node {
-	f := method.HostFunc{Forward: func(...*tensor.Tensor) (*tensor.Tensor, error) { return tensor.New(1), nil },
-		VJP: func(_ *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
+	f := method.HostFunc{Differentiable: true, Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+		return tensor.New(1), func(*tensor.Tensor) ([]*tensor.Tensor, error) {
 			if name == m.broken {
 				return nil, errors.New("broken")
 			}
 			return []*tensor.Tensor{tensor.New(in[0].Shape...)}, nil
-		}}
+		}, nil
+	}}
 	return s.Host(name, f, []int{1}, s.Param("ctx")).Sum()
 }
 

@@ -334,7 +334,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		same += fmt.Sprintf(" %q", p.Name)
 	}
 	for _, h := range s.Hosts() {
-		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.Differentiable)
 	}
 	p, ok := c.equal[same]
 	if !ok {
@@ -466,13 +466,13 @@ func scalarLoss(n graph.Node) (graph.Node, error) {
 	return n, nil
 }
 
-// trainable lists the inputs that have gradients: parameters, and values of host functions that have a VJP.
+// trainable lists the inputs that have gradients: parameters, and values of differentiable host functions.
 func trainable(s *method.Scope) (out []string) {
 	for _, p := range s.Params() {
 		out = append(out, method.ParamInput+"/"+p.Name)
 	}
 	for _, h := range s.Hosts() {
-		if h.Func.VJP != nil {
+		if h.Func.Differentiable {
 			out = append(out, method.HostInput+"/"+h.Name)
 		}
 	}

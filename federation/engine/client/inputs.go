@@ -149,7 +149,7 @@ type callbackValues map[string]callbackValue
 type callbackValue struct {
 	epoch int
 	value *tensor.Tensor
-	args  []*tensor.Tensor // of the latest Forward call; nil where an older value is used again
+	vjp   method.VJP // nil where an older value is used again
 }
 
 // computeHosts computes the values of a program's host functions, unless they are there.
@@ -163,7 +163,7 @@ func (f *inputs) computeHosts(p *program) error {
 		old, done := f.hostValues[call.Name]
 		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch &&
 			old.epoch == f.epoch) {
-			old.args = nil
+			old.vjp = nil
 			f.hostValues[call.Name], f.hosts[at] = old, old.value
 			continue
 		}
@@ -173,13 +173,13 @@ func (f *inputs) computeHosts(p *program) error {
 				return fmt.Errorf("%s needs %s, which is not available here", call.Name, name)
 			}
 		}
-		v, err := call.Func.Forward(args...)
+		v, vjp, err := call.Func.Forward(args...)
 		if err != nil {
 			return fmt.Errorf("%s: %w; %s", call.Name, err, message.DivergenceHint)
 		}
 		f.hosts[at] = v
 		if f.hostValues != nil {
-			f.hostValues[call.Name] = callbackValue{f.epoch, v, args}
+			f.hostValues[call.Name] = callbackValue{f.epoch, v, vjp}
 		}
 	}
 	return nil
@@ -208,17 +208,18 @@ func gradients(p *program, in inputs, out tensor.Map, at string) (tensor.Map, er
 	}
 	for _, call := range p.hosts {
 		dy := out[at+method.HostInput+"/"+call.Name]
-		if call.Func.VJP == nil || dy == nil {
+		if !call.Func.Differentiable || dy == nil {
 			continue
 		}
 		var dx []*tensor.Tensor
-		if args := in.hostValues[call.Name].args; args != nil {
+		if vjp := in.hostValues[call.Name].vjp; vjp != nil {
 			var err error
-			if dx, err = call.Func.VJP(dy, args...); err != nil {
+			if dx, err = vjp(dy); err != nil {
 				return nil, fmt.Errorf("gradient of %s: %w", call.Name, err)
 			}
-			if len(dx) != len(args) {
-				return nil, fmt.Errorf("gradient of %s: %d gradients for %d arguments", call.Name, len(dx), len(args))
+			if len(dx) != len(call.Of) {
+				return nil, fmt.Errorf("gradient of %s: %d gradients for %d arguments", call.Name, len(dx),
+					len(call.Of))
 			}
 		}
 		for i, name := range call.Of {

@@ -149,10 +149,10 @@ func (readsAllInputs) Params(t method.ClientSpec) []method.Param {
 func (readsAllInputs) Logits(s *method.Scope) graph.Node {
 	text, bias := s.Text(s.Param("ctx")).Add(s.HandText()), s.Param("bias")
 	twice := s.Host("twice", method.HostFunc{Every: method.EveryStep,
-		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
+		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
 			t := in[0].Clone()
 			t.Axpy(1, in[0])
-			return t, nil
+			return t, nil, nil
 		}}, []int{s.Task().Classes}, bias)
 	positive := bias.Greater(bias.ScalarLike(0))
 	rows := graph.Attrs{"axis": graph.Attr(0), "keepdims": graph.Attr(1)}
@@ -245,7 +245,9 @@ func TestClassifierRefuses(t *testing.T) {
 			return base.Logits(s).Add(s.Label().Cast(graph.Float).Unsqueeze(1))
 		}, prompts, []string{"depend on the label"}},
 		{func(s *method.Scope) graph.Node {
-			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
+			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+				return in[0], nil, nil
+			}}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
 		}, prompts, []string{"host function centre", "computes on image", "cannot be exported"}},
 		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.State("offset", 4)) }, prompts,

@@ -41,7 +41,7 @@ func (f Function) project() (projection.OfPrompt, error) {
 	if err := f.decode(&o); err != nil {
 		return o, err
 	}
-	_, err := projection.Projector(tensor.Of([]float32{1, 0}, 1, 2), o.Projector, o.Ratio)
+	_, err := projection.Project(tensor.Of([]float32{1, 0}, 1, 2), o.Projector, o.Ratio)
 	every := []method.Frequency{method.EveryStep, method.EveryEpoch, method.EveryRound}
 	switch {
 	case err != nil:

@@ -276,7 +276,7 @@ func (o Options) projectors(ctx context.Context, width int, steps []float64, res
 	var all []*contestant
 	for _, kind := range projection.Kinds() {
 		all = append(all, &contestant{what: kind, run: func(context.Context) error {
-			_, err := projection.PackedFactors(prompt, kind, ratio)
+			_, _, err := projection.OfPrompt{Projector: kind, Ratio: ratio}.Factors(prompt)
 			return err
 		}})
 	}

@@ -13,11 +13,11 @@ import (
 const svdUploads = 10
 
 // SVD measures what FedPHA's Table 3 and SDFed's Table 5 time, for every projector and for shared prompts of 16 and of
-// 8 tokens of width 512: the decomposition of the shared prompt with the choice of directions, the projection of a
-// private prompt of the same length, and the server's mean over ten clients.
+// 8 tokens of width 512: the decomposition of the shared prompt with the choice of directions, its gradient, the
+// projection of a private prompt of the same length, and the server's mean over ten clients.
 func SVD(ctx context.Context, o Options) (r Report, err error) {
 	const width, rho = 512, 0.8
-	table := Table{Columns: []string{"tokens", "projector", "ms decomposition", "ms projection",
+	table := Table{Columns: []string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
 		"ms aggregation"}, Notes: []string{fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
 		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads)}}
 	rounds := 30
@@ -33,6 +33,11 @@ func SVD(ctx context.Context, o Options) (r Report, err error) {
 		}
 		shared := uploads[0].Shared["ctx"]
 		for _, kind := range projection.Kinds() {
+			by := projection.OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
+			factors, vjp, err := by.Factors(shared)
+			if err != nil {
+				return r, err
+			}
 			q, err := projection.Project(shared, kind, rho)
 			if err != nil {
 				return r, err
@@ -41,7 +46,10 @@ func SVD(ctx context.Context, o Options) (r Report, err error) {
 				return &contestant{what: what, run: func(context.Context) error { return run() }}
 			}
 			all := []*contestant{of("decomposition", func() error {
-				_, err := projection.Project(shared, kind, rho)
+				_, _, err := by.Factors(shared)
+				return err
+			}), of("gradient", func() error {
+				_, err := vjp(factors)
 				return err
 			}), of("projection", func() error {
 				_, err := q.Apply(uploads[1].Shared["ctx"])

@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/methods/parts/projection"
 )
 
-// Every projector has a row for both lengths of prompts, and all three times are measured.
+// Every projector has a row for both lengths of prompts, and all times are measured.
 func TestSVD(t *testing.T) {
 	r, err := SVD(context.Background(), Options{Quick: true, Progress: func(string, int, int) {}})
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 // Matrix returns a tensor of two dimensions as a matrix.
 func Matrix(t *tensor.Tensor) *mat.Dense {
 	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
+	data := m.RawMatrix().Data[:len(t.Data)]
 	for i, x := range t.Data {
-		m.RawMatrix().Data[i] = float64(x)
+		data[i] = float64(x)
 	}
 	return m
 }

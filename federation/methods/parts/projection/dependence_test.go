@@ -52,11 +52,11 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	}
 	p, other := drawnPrompt(1), drawnPrompt(2)
 	of := func(kind string, p *tensor.Tensor) *tensor.Tensor {
-		q, err := projection.Projector(p, kind, 0.8)
+		q, err := projection.Project(p, kind, 0.8)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return q
+		return q.Dense()
 	}
 	a, b := of(projection.Eq9, p), of(projection.Eq9, other)
 	near("eq9: the overlap of what is kept", overlap(a, b, false), 0.90, 0.01)

@@ -35,10 +35,9 @@ func FuzzProject(f *testing.F) {
 		if dq.NonFinite() >= 0 || math.Abs(trace-float64(q.Kept())) > 1e-4 {
 			t.Fatalf("%s %v of %v: trace %v, kept %d", q.Kind, rho, p, trace, q.Kept())
 		}
-		g := dense(t, lcg(1, n/r, n/r))
-		dp, err := q.vjp(g)
+		dp, err := q.vjp(q.coordinates(denseOf(t, lcg(1, n/r, n/r))))
 		if err == nil {
-			for _, v := range dp.RawMatrix().Data {
+			for _, v := range dp.Data {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
 					t.Fatalf("%s %v of %v: gradient %v", q.Kind, rho, p, v)
 				}

@@ -60,17 +60,17 @@ func TestGoldens(t *testing.T) {
 	for _, c := range readGoldens(t) {
 		t.Run(fmt.Sprintf("%s-%v-%dx%d", c.Kind, c.Rho, c.T, c.D), func(t *testing.T) {
 			p, g := lcg(7, c.T, c.D), lcg(11, c.D, c.D)
-			q, err := Projector(p, c.Kind, c.Rho)
+			q, err := Project(p, c.Kind, c.Rho)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := columnsError(q, c.Cols, c.Q); !(e < 1e-6) {
+			if e := columnsError(q.Dense(), c.Cols, c.Q); !(e < 1e-6) {
 				t.Errorf("Q differs by %g", e)
 			}
 			if c.DP == nil {
 				return
 			}
-			dp, err := ProjectorVJP(p, c.Kind, c.Rho, g)
+			dp, err := vjpOf(p, c.Kind, c.Rho, g)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,45 +1,64 @@
 package projection
 
-import "promptfed/runtime/tensor"
+import (
+	"gonum.org/v1/gonum/blas/blas64"
 
-// PackedFactors is the factored form of Projector as one tensor [d+1,k], k > 0: B [d,k] above a row of ones where Q = I
-// - B Bᵀ, or of zeros where Q = B Bᵀ.
-func PackedFactors(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
-	q, err := Project(p, kind, rho)
-	if err != nil {
-		return nil, err
-	}
-	b, complement := q.Factors()
-	d, k := b.Shape[0], max(1, b.Shape[1])
-	out := tensor.New(d+1, k)
-	copy(out.Data, b.Data)
-	if complement {
-		for j := range k {
-			out.Data[d*k+j] = 1
-		}
-	}
-	return out, nil
+	"promptfed/runtime/tensor"
+)
+
+// packing is the layout of a projection's factors as one tensor, of fixed size for prompts [T,d] of any rank: y [m,d],
+// mask [d], w [m,m], then, where it splits, rows [m,m], and where the gradient goes through, zeros [m,d]; m is
+// min(T,d).
+type packing struct {
+	m, d            int
+	splits, through bool
+	sizes           []int // of the parts
 }
 
-// UnpackDense is Q [d,d] of PackedFactors.
-func UnpackDense(packed *tensor.Tensor) *tensor.Tensor {
-	d, k := packed.Shape[0]-1, packed.Shape[1]
-	out := tensor.New(d, d)
-	rest := float64(packed.Data[d*k])
-	for i := range d {
-		for j := range d {
-			sum := 0.0
-			for c := range k {
-				sum += float64(packed.Data[i*k+c]) * float64(packed.Data[j*k+c])
-			}
-			if rest == 1 {
-				sum = -sum
-			}
-			if i == j {
-				sum += rest
-			}
-			out.Data[i*d+j] = float32(sum)
+// size is the number of elements.
+func (k packing) size() (n int) {
+	for _, part := range k.sizes {
+		n += part
+	}
+	return n
+}
+
+func (k packing) parts(x []float32) (parts [][]float32) {
+	for _, n := range k.sizes {
+		parts, x = append(parts, x[:n]), x[n:]
+	}
+	return parts
+}
+
+// pack returns factors of Q.
+func (k packing) pack(q *Projection) *tensor.Tensor {
+	out := tensor.New(k.size())
+	parts, h := k.parts(out.Data), q.factors.h
+	toFloat32(parts[0], h.y.Data)
+	toFloat32(parts[1], q.middle.mask)
+	corner := func(dst []float32, a blas64.General) {
+		for i := range a.Rows {
+			toFloat32(dst[i*k.m:], row(a, i).Data)
 		}
 	}
+	corner(parts[2], h.w)
+	if k.splits {
+		corner(parts[3], q.middle.rows)
+	}
 	return out
+}
+
+// dense returns Q [d,d] of pack.
+func (k packing) dense(packed *tensor.Tensor) *tensor.Tensor {
+	parts := k.parts(packed.Data)
+	general := func(part, cols int) blas64.General {
+		a := zeros(len(parts[part])/cols, cols)
+		toFloat64(a.Data, parts[part])
+		return a
+	}
+	m := middle{mask: general(1, k.d).Data}
+	if k.splits {
+		m.rows = general(3, k.m)
+	}
+	return dense(reflectors{general(0, k.d), general(2, k.m)}, m)
 }

@@ -17,15 +17,16 @@ func TestPacked(t *testing.T) {
 	for name, p := range prompts {
 		for _, kind := range Kinds() {
 			for _, rho := range []float64{0.2, 0.5, 0.8, 1} {
-				want, err := Projector(p, kind, rho)
+				q, err := Project(p, kind, rho)
 				if err != nil {
 					t.Fatal(err)
 				}
-				packed, err := PackedFactors(p, kind, rho)
+				o := OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
+				packed, _, err := o.Factors(p)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := UnpackDense(packed)
+				got, want := o.packing(2, 6).dense(packed), q.Dense()
 				for i := range want.Data {
 					if math.Abs(float64(got.Data[i]-want.Data[i])) > 1e-6 {
 						t.Fatalf("%s, %s, %v: element %d is %g, want %g", name, kind, rho, i, got.Data[i], want.Data[i])

@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/mat"
 
 	"promptfed/runtime/tensor"
 )
@@ -21,14 +20,12 @@ type Projection struct {
 	// Lo and Hi bound the kept columns [Lo,Hi) of the completed V [d,d].
 	Lo, Hi int
 	// Arbitrary is set where p alone does not determine Q: the kept columns end inside the null space, whose basis was
-	// completed by the rule of complete, or between two equal singular values. A trace then has to record Q.
+	// completed by the rule of factors, or between two equal singular values. A trace then has to record Q.
 	Arbitrary bool
 
-	svd        *thinSVD
-	basis      *mat.Dense // [d,k] orthonormal; nil when k is 0
-	rowCols    int        // the leading columns of basis that are singular vectors; the rest completes the null space
-	complement bool       // Q = I - B B^T instead of B B^T
-	tie        int        // a cut between equal non-zero singular values falls before column tie; 0 for none
+	factors *factors
+	middle  middle
+	tie     int // a cut between equal non-zero singular values falls before column tie; 0 for none
 }
 
 // Project decomposes the prompt p [T,d] and chooses what a kind (see Kinds) keeps for the ratio rho in [0,1].
@@ -65,125 +62,98 @@ func ProjectColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projecti
 		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
 			f.d, p.Shape)
 	}
-	return f.keep(lo, hi), nil
+	return f.keep(lo, hi)
 }
 
-// Projector returns Q [d,d] of Project; see Projection for the cheaper factored form.
-func Projector(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
-	q, err := Project(p, kind, rho)
-	if err != nil {
-		return nil, err
-	}
-	return q.Dense(), nil
-}
-
-func (f *thinSVD) keep(lo, hi int) *Projection {
-	d := f.d
-	q := &Projection{Rank: f.rank, Lo: lo, Hi: hi, svd: f}
-	cutsNull := false
-	if lo < hi {
-		for _, cut := range []int{lo, hi} {
-			switch {
-			case cut > f.rank && cut < d:
-				cutsNull = true
-			case cut > 0 && cut < f.rank && f.s[cut-1]-f.s[cut] <= tieEps*f.s[0]:
-				q.tie = cut
-			}
+func (f *factors) keep(lo, hi int) (*Projection, error) {
+	q := &Projection{Rank: f.rank, Lo: lo, Hi: hi, factors: f, middle: middle{mask: make([]float64, f.d)}}
+	split := splits(lo, hi, f.rank)
+	if split {
+		if err := f.singularVectors(lo, hi); err != nil {
+			return nil, err
 		}
+		q.middle.rows = zeros(f.rank, f.rank)
 	}
-	q.Arbitrary = cutsNull || q.tie > 0
-	q.complement = lo <= f.rank && hi == d && lo < hi
-	if cutsNull {
-		q.complement = hi-lo > d/2
-	}
-	q.setBasis()
-	return q
-}
-
-// setBasis gathers the kept columns, or for a complement the removed ones: singular vectors first, completion after.
-func (q *Projection) setBasis() {
-	f := q.svd
-	var rows, null []int
-	for j := range f.d {
-		if (j >= q.Lo && j < q.Hi) == q.complement {
-			continue
-		}
-		if j < f.rank {
-			rows = append(rows, j)
+	for j := lo; j < hi; j++ {
+		if split && j < f.rank {
+			v := row(f.b, j)
+			blas64.Ger(1, v, v, q.middle.rows)
 		} else {
-			null = append(null, j-f.rank)
+			q.middle.mask[j] = 1
 		}
 	}
-	q.rowCols = len(rows)
-	if len(rows)+len(null) == 0 {
-		return
+	if lo == hi {
+		return q, nil
 	}
-	q.basis = mat.NewDense(f.d, len(rows)+len(null), nil)
-	for k, j := range rows {
-		for i := range f.d {
-			q.basis.Set(i, k, f.v.At(i, j))
+	for _, cut := range []int{lo, hi} {
+		switch {
+		case cut > f.rank && cut < f.d:
+			q.Arbitrary = true
+		case cut > 0 && cut < f.rank && f.s[cut-1]-f.s[cut] <= tieEps*f.s[0]:
+			q.Arbitrary, q.tie = true, cut
 		}
 	}
-	if len(null) > 0 {
-		c := mat.NewDense(f.d, len(null), nil)
-		f.complete(c, null)
-		q.basis.Slice(0, f.d, len(rows), len(rows)+len(null)).(*mat.Dense).Copy(c)
+	return q, nil
+}
+
+// splits reports whether columns [lo,hi) are a part of the first rank columns without being all or none of them.
+func splits(lo, hi, rank int) bool { return lo < hi && (lo > 0 && lo < rank || hi < rank) }
+
+// middle is the projector Hᵀ Q H [d,d]: a diagonal, mask [d], plus a block of the first rows and columns, rows [r,r],
+// which is empty unless the kept columns split the row space of p.
+type middle struct {
+	mask []float64
+	rows blas64.General
+}
+
+// times replaces x [n,d] by x times m.
+func (m middle) times(x blas64.General) {
+	first := product(columnsOf(x, m.rows.Rows), m.rows, blas.NoTrans)
+	for i := range x.Rows {
+		out := row(x, i).Data
+		for j, keep := range m.mask {
+			out[j] *= keep
+		}
+		for j, v := range row(first, i).Data {
+			out[j] += v
+		}
 	}
 }
 
 // Kept is the rank of Q.
 func (q *Projection) Kept() int { return q.Hi - q.Lo }
 
-// Factors returns B [d,k] with orthonormal columns, so that Q = B B^T, or Q = I - B B^T when complement is true.
-// k may be 0: Q is then zero, or for a complement the identity.
-func (q *Projection) Factors() (b *tensor.Tensor, complement bool) {
-	if q.basis == nil {
-		return tensor.New(q.svd.d, 0), q.complement
-	}
-	return toTensor(q.basis), q.complement
-}
-
 // Dense returns Q [d,d].
-func (q *Projection) Dense() *tensor.Tensor {
-	d := q.svd.d
-	out := tensor.New(d, d)
-	sym := blas64.Symmetric{N: d, Stride: d, Data: make([]float64, d*d), Uplo: blas.Upper}
-	sign, diag := 1.0, 0.0
-	if q.complement {
-		sign, diag = -1, 1
-	}
-	if q.basis != nil {
-		blas64.Syrk(blas.NoTrans, sign, q.basis.RawMatrix(), 0, sym)
-	}
+func (q *Projection) Dense() *tensor.Tensor { return dense(q.factors.h, q.middle) }
+
+// dense returns H D Hᵀ for the middle D.
+func dense(h reflectors, m middle) *tensor.Tensor {
+	d := len(m.mask)
+	x := unit(d, d)
+	m.times(x)
+	h.times(x, blas.Trans)
+	x = transposed(x)
+	h.times(x, blas.Trans)
 	for i := range d {
-		sym.Data[i*d+i] += diag
-		for j := i; j < d; j++ {
-			x := float32(sym.Data[i*d+j])
-			out.Data[i*d+j], out.Data[j*d+i] = x, x
+		for j := range i {
+			x.Data[i*d+j] = x.Data[j*d+i]
 		}
 	}
-	return out
+	return toTensor(x)
 }
 
 // Apply returns x Q for x [N,d], without forming Q.
 func (q *Projection) Apply(x *tensor.Tensor) (*tensor.Tensor, error) {
-	m, err := q.rows("projected prompt", x)
+	m, err := matrix("projected prompt", x)
 	if err != nil {
 		return nil, err
 	}
-	y := mat.NewDense(x.Shape[0], q.svd.d, nil)
-	if q.complement {
-		y.Copy(m)
+	if m.Cols != q.factors.d {
+		return nil, fmt.Errorf("projection: the projected prompt has shape %v, the projector width %d", x.Shape,
+			q.factors.d)
 	}
-	if q.basis == nil {
-		return toTensor(y), nil
-	}
-	sign := 1.0
-	if q.complement {
-		sign = -1
-	}
-	var c mat.Dense
-	c.Mul(m, q.basis)
-	blas64.Gemm(blas.NoTrans, blas.Trans, sign, c.RawMatrix(), q.basis.RawMatrix(), 1, y.RawMatrix())
-	return toTensor(y), nil
+	q.factors.h.times(m, blas.NoTrans)
+	q.middle.times(m)
+	q.factors.h.times(m, blas.Trans)
+	return toTensor(m), nil
 }

@@ -14,25 +14,55 @@ type OfPrompt struct {
 	Every     method.Frequency `json:"every"`    // of the decomposition
 }
 
-// Apply returns prompt Q for the projector Q [w,w] of a parameter of [T,w]. Where Q has no gradient, factors of Q are
-// enough. A trace has Q under name.
+// packing returns the layout of the factors for a parameter [t,w].
+func (o OfPrompt) packing(t, w int) packing {
+	m := min(t, w)
+	lo, hi := columns[o.Projector](o.Ratio, t, w, m)
+	k := packing{m, w, splits(lo, hi, m), o.Gradient == "through", []int{m * w, w, m * m}}
+	if k.splits {
+		k.sizes = append(k.sizes, m*m)
+	}
+	if k.through {
+		k.sizes = append(k.sizes, m*w)
+	}
+	return k
+}
+
+// Factors returns the factors of the projector of a parameter [T,w] as one tensor, and the function that returns the
+// gradient of the parameter from that of the factors.
+func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+	q, err := Project(parameter, o.Projector, o.Ratio)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := o.packing(parameter.Shape[0], parameter.Shape[1])
+	return k.pack(q), func(dy *tensor.Tensor) ([]*tensor.Tensor, error) {
+		x := zeros(q.Rank, k.d)
+		toFloat64(x.Data, dy.Data[k.size()-k.m*k.d:][:len(x.Data)])
+		dp, err := q.vjp(x)
+		return []*tensor.Tensor{toTensor(dp)}, err
+	}, nil
+}
+
+// Apply returns prompt Q for the projector Q [w,w] of a parameter of [T,w], Q = H D Hᵀ of reflectors and middle. A
+// trace has Q under name.
 func (o OfPrompt) Apply(s *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
-	w, f := s.Task().Width, method.HostFunc{Every: o.Every}
-	if o.Gradient == "detach" {
-		f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-			return PackedFactors(in[0], o.Projector, o.Ratio)
-		}
-		f.Trace = UnpackDense
-		q := s.Host(name, f, []int{w + 1, -1}, parameter)
-		b, rest := q.Slice(0, 0, w), q.Slice(0, w, w+1).Slice(1, 0, 1)
-		inside := prompt.MatMul(b).MatMulT(b)
-		return inside.Add(rest.Mul(prompt.Sub(inside).Sub(inside)))
+	k := o.packing(parameter.Dim(0), s.Task().Width)
+	q := s.Host(name, method.HostFunc{Every: o.Every, Trace: k.dense, Differentiable: k.through,
+		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) { return o.Factors(in[0]) }},
+		[]int{k.size()}, parameter)
+
+	parts := q.Detach().Split(0, k.sizes...)
+	y, mask, w := parts[0].Reshape(k.m, k.d), parts[1], parts[2].Reshape(k.m, k.m)
+	first := s.Graph().Const(toTensor(unit(k.m, k.d)))
+	u := prompt.Sub(prompt.MatMulT(y).MatMul(w).MatMul(y)) // prompt H
+	v := u.Mul(mask)                                       // prompt H D
+	if k.splits {
+		v = v.Add(u.Slice(1, 0, k.m).MatMul(parts[3].Reshape(k.m, k.m)).MatMul(first))
 	}
-	f.Trace = func(q *tensor.Tensor) *tensor.Tensor { return q }
-	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return Projector(in[0], o.Projector, o.Ratio) }
-	f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
-		d, err := ProjectorVJP(in[0], o.Projector, o.Ratio, dy)
-		return []*tensor.Tensor{d}, err
+	if k.through { // adds nothing but the gradient of D
+		r, u := q.Slice(0, k.size()-k.m*k.d, k.size()).Reshape(k.m, k.d), u.Detach()
+		v = v.Add(u.Slice(1, 0, k.m).MatMul(r)).Add(u.MatMulT(r).MatMul(first))
 	}
-	return prompt.MatMul(s.Host(name, f, []int{w, w}, parameter))
+	return v.Sub(v.MatMulT(y).MatMulT(w).MatMul(y))
 }

@@ -5,22 +5,11 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/mat"
-
-	"promptfed/runtime/tensor"
 )
 
-// ProjectorVJP returns the gradient [T,d] of <dQ, Q(p)> with respect to the prompt p [T,d], dQ [d,d]; see
-// Projection.VJP.
-func ProjectorVJP(p *tensor.Tensor, kind string, rho float64, dq *tensor.Tensor) (*tensor.Tensor, error) {
-	q, err := Project(p, kind, rho)
-	if err != nil {
-		return nil, err
-	}
-	return q.VJP(dq)
-}
-
-// VJP returns the gradient [T,d] of <dQ, Q(p)> with respect to the prompt p [T,d] behind q, for dQ [d,d].
+// vjp returns the gradient [T,d] of <G, Q(p)> with respect to the prompt p [T,d] behind q, from the first r rows x
+// [r,d] of Hᵀ (G+Gᵀ) H. They are the gradient of R [r,d], at zero, where Q = H (D + Eᵀ R + Rᵀ E) Hᵀ, D the
+// middle of Q and E the first r rows of the identity. It overwrites x.
 //
 // Q is a spectral projector of M = p^T p, so that with removed directions i and kept directions j
 //
@@ -31,98 +20,68 @@ func ProjectorVJP(p *tensor.Tensor, kind string, rho float64, dq *tensor.Tensor)
 //
 // Where the cut falls inside the null space (Arbitrary), pairs of a kept and a removed null direction have no gap and
 // are left out: the completion moves minimally, just enough to stay orthogonal to the row space. That is not the
-// derivative of the Householder rule of complete, which turns the basis inside the null space as well. PyTorch 1.13
+// derivative of the Householder rule of factors, which turns the basis inside the null space as well. PyTorch 1.13
 // through torch.linalg.svd(full_matrices=True) drops every gradient of the completing columns, hence returns zero for
 // eq9; through the reduced SVD it returns NaN for a zero prompt, and huge or infinite values for a rank-deficient one,
 // where this derivative stays finite and is zero for a zero prompt.
 //
 // A cut between two equal non-zero singular values has no derivative and is an error.
-func (q *Projection) VJP(dq *tensor.Tensor) (*tensor.Tensor, error) {
-	g, err := q.rows("projector's gradient", dq)
-	if err != nil {
-		return nil, err
-	}
-	if n, d := g.Dims(); n != d {
-		return nil, fmt.Errorf("projection: the projector's gradient has shape %v; it must be [%d,%d]", dq.Shape, d, d)
-	}
-	dp, err := q.vjp(g)
-	if err != nil {
-		return nil, err
-	}
-	return toTensor(dp), nil
-}
-
-func (q *Projection) vjp(g *mat.Dense) (*mat.Dense, error) {
-	f := q.svd
-	dp := mat.NewDense(f.t, f.d, nil)
-	if f.rank == 0 || q.Lo >= q.Hi {
-		return dp, nil
+func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
+	f, r := q.factors, q.Rank
+	if r == 0 || q.Lo >= q.Hi {
+		return zeros(f.t, f.d), nil
 	}
 	if q.tie > 0 {
-		return nil, fmt.Errorf("projection: projector %s cuts between equal singular values %d and %d (%g) of the "+
-			"prompt, where it has no derivative; detach the projector or change its ratio",
+		return zeros(f.t, f.d), fmt.Errorf("projection: projector %s cuts between equal singular values %d and %d (%g)"+
+			" of the prompt, where it has no derivative; detach the projector or change its ratio",
 			q.Kind, q.tie, q.tie+1, f.s[q.tie])
 	}
-	var w, vw mat.Dense
-	w.Mul(g, f.v) // (G + Gᵀ) V for the gradient G of Q
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1, g.RawMatrix(), f.v.RawMatrix(), 1, w.RawMatrix())
-	vw.Mul(f.v.T(), &w)
 
-	// dp = U a, where row l of a [r,d] collects what multiplies u_l.
-	pairs := mat.NewDense(f.rank, f.rank, nil)
-	kept := func(j int) bool { return j >= q.Lo && j < q.Hi }
-	for i, si := range f.s {
-		for j, sj := range f.s {
-			if kept(i) || !kept(j) {
-				continue
-			}
-			h := vw.At(i, j) / ((sj - si) * (sj + si))
-			pairs.Set(j, i, h*sj)
-			pairs.Set(i, j, h*si)
+	// Between row and null directions: a kept row pairs with removed null directions, a removed row with kept ones.
+	within, first, mask := q.withinRows(columnsOf(x, r)), product(q.middle.rows, x, blas.NoTrans), q.middle.mask
+	for i := range r {
+		pairs := row(x, i).Data
+		for j, v := range pairs {
+			pairs[j] = (mask[0] - mask[j]) * v
 		}
-	}
-	a := mat.NewDense(f.rank, f.d, nil)
-	a.Mul(pairs, f.v.T())
-
-	keptNull := q.nullPart(&w)
-	f.dropRows(&w)
-	for l, s := range f.s {
-		row := a.RawRowView(l)
-		for k := range row {
-			if kept(l) {
-				row[k] += (w.At(k, l) - keptNull.At(k, l)) / s
-			} else {
-				row[k] -= keptNull.At(k, l) / s
-			}
+		if first.Rows > 0 {
+			blas64.Axpy(1, row(first, i), row(x, i))
 		}
+		copy(pairs, row(within, i).Data)
 	}
-	dp.Mul(f.u, a)
+	dp := product(f.inverseT(), x, blas.NoTrans)
+	f.h.times(dp, blas.Trans)
 	return dp, nil
 }
 
-// nullPart returns the part of every column of x [d,n] that lies in the kept null directions.
-func (q *Projection) nullPart(x *mat.Dense) *mat.Dense {
-	out := mat.DenseCopyOf(x)
-	if q.complement {
-		q.svd.dropRows(out)
-	} else {
-		out.Zero()
-	}
-	if q.basis == nil {
+// withinRows returns what vjp multiplies by the pseudo-inverse for pairs of row directions, from x [r,r].
+func (q *Projection) withinRows(x blas64.General) blas64.General {
+	f, out := q.factors, zeros(q.Rank, q.Rank)
+	if !splits(q.Lo, q.Hi, q.Rank) {
 		return out
 	}
-	_, k := q.basis.Dims()
-	if k == q.rowCols {
-		return out
+	x = product(product(f.b, x, blas.NoTrans), f.b, blas.Trans)
+	kept := func(j int) bool { return j >= q.Lo && j < q.Hi }
+	for i, si := range f.s {
+		for j, sj := range f.s {
+			if !kept(i) && kept(j) {
+				h := x.Data[i*x.Stride+j] / ((sj - si) * (sj + si))
+				out.Data[j*out.Stride+i], out.Data[i*out.Stride+j] = h*sj*sj, h*si*si
+			}
+		}
 	}
-	null := q.basis.Slice(0, q.svd.d, q.rowCols, k).(*mat.Dense)
-	var c, part mat.Dense
-	c.Mul(null.T(), x)
-	part.Mul(null, &c)
-	if q.complement {
-		out.Sub(out, &part)
-	} else {
-		out.Copy(&part)
+	b := transposed(f.b)
+	return product(product(b, out, blas.NoTrans), b, blas.Trans)
+}
+
+// inverseT returns the transposed pseudo-inverse of l, [T,r].
+func (f *factors) inverseT() blas64.General {
+	if len(f.inverse.Data) > 0 {
+		return transposed(f.inverse)
 	}
-	return out
+	scaled := clone(f.b)
+	for i, s := range f.s {
+		blas64.Scal(1/(s*s), row(scaled, i))
+	}
+	return product(f.l, product(transposed(f.b), scaled, blas.NoTrans), blas.NoTrans)
 }
