@@ -141,17 +141,30 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 		maps.Copy(now, before)
 		o.chain.Update(updates, o.state, now)
 	}
-	for _, name := range grads.Names() {
-		rate, ok := own[name]
-		if !ok {
-			rate = lr
+	var mu sync.Mutex
+	first, wrong := grads.Count(), error(nil)
+	names := grads.Names()
+	tensor.InParts(first, func(from, to int) {
+		at := 0 // where a parameter begins among all numbers
+		for _, name := range names {
+			rate, ok := own[name]
+			if !ok {
+				rate = lr
+			}
+			end := at + len(grads[name].Data)
+			if a, b := max(from, at), min(to, end); a < b {
+				err := o.update(name, before[name], params[name], grads[name], updates[name], rate, created[name],
+					a-at, b-at)
+				mu.Lock()
+				if err != nil && a < first {
+					first, wrong = a, err
+				}
+				mu.Unlock()
+			}
+			at = end
 		}
-		err := o.update(name, before[name], params[name], grads[name], updates[name], rate, created[name])
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return wrong
 }
 
 // ErrParameter is wrapped by the error of a step whose gradients and updates are finite, but not a parameter.
@@ -159,57 +172,47 @@ var ErrParameter = errors.New("parameter")
 
 const badGradient = "the gradient of %s holds %v at element %d"
 
-// update updates one parameter, part by part: a part passes through the chain, unless its update u is known, and is
-// checked in a core's cache. The parameter has no values yet where before has them, and its state has none where it was
-// created. A gradient or an update that is not finite makes a parameter that is not finite.
-func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, rate float64, created bool) error {
-	var mu sync.Mutex
-	first, wrong := len(grad.Data), error(nil)
-	tensor.InParts(len(grad.Data), func(from, to int) {
-		part := func(t *tensor.Tensor) *tensor.Tensor {
-			if t == nil || t.IsInt() {
-				return t
+// update updates elements [from,to) of a parameter, at most a part: they pass through the chain, unless their update u
+// is known, and are checked in a core's cache. The parameter has no values yet where before has them, and its state has
+// none where it was created. A gradient or an update that is not finite makes a parameter that is not finite.
+func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, rate float64, created bool,
+	from, to int) error {
+	part := func(t *tensor.Tensor) *tensor.Tensor {
+		if t == nil || t.IsInt() {
+			return t
+		}
+		return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
+	}
+	p, g, now := part(param), part(grad), part(u)
+	if before != nil {
+		copy(p.Data, before.Data[from:to])
+	}
+	if u == nil {
+		room := rooms.Get().(*tensor.Tensor)
+		defer rooms.Put(room)
+		now = &tensor.Tensor{Shape: g.Shape, Data: room.Data[:copy(room.Data, g.Data)]}
+		state := tensor.Map{}
+		for _, slot := range o.slots {
+			t := part(o.state[slot+name])
+			if state[slot+name] = t; created {
+				clear(t.Data)
 			}
-			return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
 		}
-		p, g, now := part(param), part(grad), part(u)
-		if before != nil {
-			copy(p.Data, before.Data[from:to])
-		}
-		if u == nil {
-			room := rooms.Get().(*tensor.Tensor)
-			defer rooms.Put(room)
-			now = &tensor.Tensor{Shape: g.Shape, Data: room.Data[:copy(room.Data, g.Data)]}
-			state := tensor.Map{}
-			for _, slot := range o.slots {
-				t := part(o.state[slot+name])
-				if state[slot+name] = t; created {
-					clear(t.Data)
-				}
-			}
-			o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: p})
-		}
-		p.Axpy(-rate, now)
-		if p.NonFinite() < 0 {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if from > first {
-			return
-		}
-		first = from
-		if i := g.NonFinite(); i >= 0 {
-			wrong = fmt.Errorf(badGradient, name, g.Data[i], from+i)
-		} else if i := now.NonFinite(); i >= 0 {
-			wrong = fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
-				now.Data[i], from+i)
-		} else {
-			i := p.NonFinite()
-			wrong = fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, p.Data[i], from+i)
-		}
-	})
-	return wrong
+		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: p})
+	}
+	p.Axpy(-rate, now)
+	if p.NonFinite() < 0 {
+		return nil
+	}
+	if i := g.NonFinite(); i >= 0 {
+		return fmt.Errorf(badGradient, name, g.Data[i], from+i)
+	}
+	if i := now.NonFinite(); i >= 0 {
+		return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
+			now.Data[i], from+i)
+	}
+	i := p.NonFinite()
+	return fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, p.Data[i], from+i)
 }
 
 // rooms has memory for the update of a part.

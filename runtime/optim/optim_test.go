@@ -272,12 +272,42 @@ func TestStepErrors(t *testing.T) {
 		1); err == nil || err.Error() != "the gradient of y holds NaN at element 0" {
 		t.Error(err)
 	}
-	// of many parts, which several cores check, the first element is named
+	// of many parts, which several cores check, the first element of the first parameter is named
 	o, many, grad := must(t, Config{Name: "sgd"}), tensor.New(1<<20), tensor.New(1<<20)
 	grad.Data[700], grad.Data[1<<19] = nan, nan
-	if err := o.Step(tensor.Map{"x": many}, tensor.Map{"x": grad}, 1); err == nil ||
-		!strings.HasSuffix(err.Error(), "element 700") {
+	if err := o.Step(tensor.Map{"w": tensor.New(5), "x": many, "y": many.Clone()}, tensor.Map{"w": tensor.New(5),
+		"x": grad, "y": grad}, 1); err == nil || err.Error() != "the gradient of x holds NaN at element 700" {
 		t.Error(err)
+	}
+}
+
+// The cores share the numbers of all parameters together. Each parameter has the bits of a step without the others.
+func TestStepOfManyParameters(t *testing.T) {
+	cfg := Config{Name: "sgd", Momentum: .9, WeightDecay: .1}
+	all, alone, grads := tensor.Map{}, tensor.Map{}, tensor.Map{}
+	for name, n := range map[string]int{"a": 300_001, "b": 3, "c": 262_144, "d": 0, "e": 16_385} {
+		all[name], grads[name] = tensor.New(n), tensor.New(n)
+		for i := range n {
+			all[name].Data[i], grads[name].Data[i] = float32(i%11)-5, float32(i%7)-2
+		}
+		alone[name] = all[name].Clone()
+	}
+	o, rates := must(t, cfg), map[string]float64{"c": 2}
+	for range 2 {
+		if err := o.StepFrom(nil, all, grads, .1, rates); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, g := range grads {
+		o, p := must(t, cfg), tensor.Map{name: alone[name]}
+		for range 2 {
+			if err := o.StepFrom(nil, p, tensor.Map{name: g}, .1, rates); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !sameBits(all, alone) {
+		t.Error("other bits")
 	}
 }
 
