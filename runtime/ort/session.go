@@ -77,7 +77,8 @@ func newSession(model *onnx.ModelProto, o Options) (*Session, Options, error) {
 	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
 	if o.FixSizes || o.Provider == CUDA && !o.capture && !o.AnySizes {
 		s.fixed = &fixedSizes{model: model, options: o, sizes: map[string]*sizedGraph{}}
-		s.fixed.options.FixSizes, s.fixed.options.capture = false, o.onDevice()
+		s.fixed.options.FixSizes = false
+		s.fixed.options.capture = o.onDevice() && o.Profile == "" // a replay has no operators to measure
 		o.FixSizes = false
 	}
 	return s, o, nil
