@@ -92,9 +92,17 @@ func TestCapturedRunsAreRuns(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		in, _ := drawn(2, 1)
-		_, err := s.RunWith(t.Context(), in, plain)
-		wantError(t, err, "already closed")
+		captured := ort.Cached().Captured
+		for rows := range 6 {
+			for range 2 { // sizes that had a graph, and others
+				in, _ := drawn(rows, 1)
+				_, err := s.RunWith(t.Context(), in, plain)
+				wantError(t, err, "already closed")
+			}
+		}
+		if n := ort.Cached().Captured - captured; n > 0 {
+			t.Errorf("%d graphs after the session was closed", n)
+		}
 	}
 }
 

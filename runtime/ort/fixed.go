@@ -28,10 +28,11 @@ type fixedSizes struct {
 	model   *onnx.ModelProto
 	options Options
 
-	mu    sync.Mutex
-	sizes map[string]*sizedGraph
-	runs  int // of the session
-	full  int // sizes that have a graph
+	mu     sync.Mutex
+	sizes  map[string]*sizedGraph
+	runs   int  // of the session
+	full   int  // sizes that have a graph
+	closed bool // no size gets a graph any more
 }
 
 // sizedGraph is the graph for some sizes: one compiled graph for each run that goes on at the same time, up to lanes.
@@ -91,6 +92,9 @@ func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done
 
 // lane returns the compiled graph for sizes, nil where the session's own graph has to do. The caller holds f.mu.
 func (f *fixedSizes) lane(key string, shapes map[string][]int) (*lane, error) {
+	if f.closed {
+		return nil, nil
+	}
 	f.runs++
 	g := f.sizes[key]
 	if g == nil {
@@ -166,13 +170,14 @@ func (f *fixedSizes) evict() error {
 	return errors.Join(errs...)
 }
 
-// sessions returns the sessions of all sizes.
-func (f *fixedSizes) sessions() (all []*Session) {
+// close returns the sessions of all sizes, of which no further one is made.
+func (f *fixedSizes) close() (all []*Session) {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.closed = true
 	for _, g := range f.sizes {
 		for _, l := range g.lanes {
 			all = append(all, l.Session)

@@ -217,8 +217,8 @@ func CloseAll(all ...*Session) error {
 	var errs []error
 	open := false
 	for _, s := range all {
-		for _, of := range s.fixed.sessions() {
-			_, err := of.free()
+		for _, sized := range s.fixed.close() {
+			_, err := sized.free()
 			errs = append(errs, err)
 		}
 		was, err := s.free()
