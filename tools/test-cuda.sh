@@ -17,7 +17,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 suite=gradients\|messages\|lost\|trace\|terms\|aggregation
 list="./federation/methods/... TestTwoRoundsByHand
 ./runtime/ops TestGradients|TestWitnesses
-./runtime/ort TestValuesStayOnTheDevice|TestWrongValues|TestSignalsReachGo|TestSessionsRunOnFewThreads
+./runtime/ort Captured|TestFreeMemory|TestValuesStayOnTheDevice|TestWrongValues|TestSignalsReachGo|TestSessionsRunOnFewThreads
+./federation/data/features TestDeviceFeatures|TestDeviceViews|TestExportedTowerOnDevice
 ./models/bundle/converted TestSameAsPyTorchFromEveryFormat
 ./models/clip EqualPyTorch|EqualsPyTorch|TestPromptsEqualPlain|TestHandWrittenTexts|GiveTheSame|AsInputs
 ./federation/methods ^TestMethods\$/^[^p].*[+]/^($suite)\$

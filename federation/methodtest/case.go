@@ -241,7 +241,7 @@ func (c Case) workers(t *testing.T) {
 		eight.Client.Session.OptLevel = ort.OptNone
 	}
 	plain := outcomeOf(t, c.run(t, c.experiment(t), eight))
-	eight.Client.Session.Bind, eight.Client.Session.FixSizes = true, true
+	eight.Client.Session.Bind = true
 	fixed := outcomeOf(t, c.run(t, c.experiment(t), eight))
 	if orttest.OnCPU() { // a GPU may choose other algorithms
 		plain.same(t, fixed, "runs and bound runs of fixed sizes")

@@ -126,17 +126,28 @@ func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
 	if o.Profile != "" {
 		return key, false
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%#v %q %q %q\n", o, p.native, p.nativeOutputs, p.weights)
-	for _, name := range p.files {
-		st, err := os.Stat(filepath.Join(p.weights, filepath.FromSlash(name)))
-		if err != nil || !filestamp.Settled(st, time.Now()) {
-			return key, false
-		}
-		fmt.Fprintf(h, "%q %s\n", name, filestamp.Of(st))
+	stamps, ok := p.stamps()
+	if !ok {
+		return key, false
 	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%#v %q %q %q\n%s", o, p.native, p.nativeOutputs, p.weights, stamps)
 	h.Write(p.model)
 	return [sha256.Size]byte(h.Sum(nil)), true
+}
+
+// stamps returns the stamps of the files of weights, and whether a file that is written later gets another one.
+func (p *program) stamps() (all string, settled bool) {
+	settled = true
+	for _, name := range p.files {
+		st, err := os.Stat(filepath.Join(p.weights, filepath.FromSlash(name)))
+		if err != nil {
+			return "", false
+		}
+		settled = settled && filestamp.Settled(st, time.Now())
+		all += fmt.Sprintf("%q %s\n", name, filestamp.Of(st))
+	}
+	return all, settled
 }
 
 // idleBytes estimates the memory of the compiled program: graph and constants.

@@ -8,12 +8,16 @@ static void *deviceAllocator(table t, void *session, void *memory, void **alloca
 	return ((void *(*)(void *, void *, void **))t[CreateAllocator])(session, memory, allocator);
 }
 
+static void *dataOf(table t, void *value, void **data) {
+	return ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
+}
+
 // allocate creates a value in the memory of an allocator, which must outlive it.
 static void *allocate(table t, void *allocator, const int64_t *shape, size_t rank, int type, void **value,
 	void **data) {
 	void *status = ((void *(*)(void *, const int64_t *, size_t, int, void **))t[CreateTensorAsOrtValue])(allocator,
 		shape, rank, type, value);
-	return status ? status : ((void *(*)(void *, void **))t[GetTensorMutableData])(*value, data);
+	return status ? status : dataOf(t, *value, data);
 }
 
 static void *bind(table t, void *session, size_t inputs, char *const *in, void *const *given, size_t outputs,
@@ -28,10 +32,6 @@ static void *bind(table t, void *session, size_t inputs, char *const *in, void *
 
 static void *runAsBound(table t, void *session, void *options, void *bound) {
 	return ((void *(*)(void *, void *, void *))t[RunWithBinding])(session, options, bound);
-}
-
-static void *dataOf(table t, void *value, void **data) {
-	return ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
 }
 */
 import "C"
@@ -287,9 +287,7 @@ func (c *captured) release() error {
 	if c.binding != nil {
 		c.api.release(C.ReleaseIoBinding, c.binding)
 	}
-	for _, b := range append(c.in, c.out...) {
-		c.api.releaseValue(b.value)
-	}
+	releaseAll(values(append(c.in, c.out...)))
 	if c.allocator != nil {
 		c.api.release(C.ReleaseAllocator, c.allocator)
 	}

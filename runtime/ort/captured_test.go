@@ -1,6 +1,8 @@
 package ort_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -19,7 +21,7 @@ func fixed(t *testing.T, o ort.Options) *ort.Session {
 	return open(t, b.out("n", i64, dims{"I"}).model(t), o)
 }
 
-func onDevice() ort.Options { return ort.Options{Bind: true, FixSizes: true} }
+func onDevice() ort.Options { return ort.Options{Bind: true} }
 
 // drawn returns inputs of some rows, and the results for W of ones: y holds the sums of the rows of x, which are whole
 // numbers.
@@ -145,8 +147,33 @@ func TestCapturedGraphsAreBounded(t *testing.T) {
 	}
 	run(29, 3)
 	count(16, "after an eviction")
-	if !s.HasGraphFor("[29 2][2 3][2]") {
+	if !s.HasGraphFor("[[29 2] [2 3] [2]]") {
 		t.Error("sizes that come again have no graph in place of those that no run took for 1000 runs")
+	}
+}
+
+// A profile has the operators of each graph, which a replay would not have: that of the graph for all sizes, and that
+// of the one graph for the sizes that come again, however often.
+func TestProfiledGraphsAreNotCaptured(t *testing.T) {
+	orttest.RequireLibrary(t)
+	o, before := onDevice(), ort.Cached()
+	o.Profile = filepath.Join(t.TempDir(), "profile")
+	s := fixed(t, o)
+	for k := range 6 {
+		in, want := drawn(3, k)
+		in["W"] = tensor.Of([]float32{1, 1, 1, 1, 1, 1}, 2, 3)
+		out, err := s.Run(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkDrawn(t, out, want)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(o.Profile + "*")
+	if c := ort.Cached(); err != nil || len(files) != 2 || c.Captured != before.Captured || c.Refused != before.Refused {
+		t.Errorf("profiles %v (%v), %d captured graphs, want 2 and none", files, err, c.Captured-before.Captured)
 	}
 }
 
@@ -165,5 +192,26 @@ func TestGraphsThatCannotBeCaptured(t *testing.T) {
 
 	if c := ort.Cached(); c.Refused != before+1 || c.Why == "" {
 		t.Errorf("%d refused graphs, want one more than %d; the reason is %q", c.Refused, before, c.Why)
+	}
+}
+
+// A graph for sizes that come again has the weights that its session was opened with. By hand, [1,2] times the weights
+// is [9,12,15], whatever the file holds later.
+func TestReplacedWeightsAreNotRead(t *testing.T) {
+	orttest.RequireLibrary(t)
+	dir, name := t.TempDir(), "m.safetensors"
+	offset := safetensors(t, filepath.Join(dir, name), 0, weights)
+	o, before := onDevice(), ort.Cached().Refused
+	o.WeightsDir = dir
+	s := open(t, externalLinear(t, name, offset, 24), o)
+	safetensors(t, filepath.Join(dir, "other"), 0, []float32{7, 7, 7, 7, 7, 7})
+	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
+	}
+	if c := ort.Cached(); c.Refused != before+1 {
+		t.Errorf("%d refused graphs, want one more than %d", c.Refused, before)
 	}
 }

@@ -3,7 +3,7 @@ package ort
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 
 	"promptfed/runtime/graph"
@@ -27,19 +27,21 @@ var OnFixed func(*onnx.ModelProto)
 type fixedSizes struct {
 	model   *onnx.ModelProto
 	options Options
+	weights string // stamps of its files
 
 	mu     sync.Mutex
 	sizes  map[string]*sizedGraph
-	runs   int  // of the session
-	full   int  // sizes that have a graph
-	closed bool // no size gets a graph any more
+	runs   int   // of the session
+	full   int   // sizes that have a graph
+	closed bool  // no size gets a graph any more
+	failed error // of freeing graphs
 }
 
 // sizedGraph is the graph for some sizes: one compiled graph for each run that goes on at the same time, up to lanes.
 type sizedGraph struct {
 	lanes   []*lane
 	last    int  // number of the session's run that took these sizes last
-	refused bool // graph.FixSizes does not know the graph
+	refused bool // it could not be compiled
 }
 
 // lane is one compiled graph, whose captured runs follow each other.
@@ -53,58 +55,52 @@ type lane struct {
 // inputs of another one are copied.
 const mostLanes = 2
 
-// forSizes returns the session for the sizes of some inputs. The caller calls done after the run.
-func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done func(), err error) {
+// forSizes returns the session for the sizes of inputs that were checked. The caller calls done after the run.
+func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done func()) {
 	f := s.fixed
 	if f == nil {
-		return s, func() {}, nil
+		return s, func() {}
 	}
-	shapes := map[string][]int{}
-	var key strings.Builder
-	for _, in := range s.inputs {
-		t := inputs[in.Name]
+	shapes := make([][]int, len(s.inputs))
+	for i, in := range s.inputs {
 		if v := held[in.Name]; v != nil {
-			t = v.tensor
+			shapes[i] = v.tensor.Shape
+		} else {
+			shapes[i] = inputs[in.Name].Shape
 		}
-		if t == nil || len(t.Shape) != len(in.Shape) {
-			return s, func() {}, nil // its check of the inputs says why
-		}
-		shapes[in.Name] = t.Shape
-		fmt.Fprint(&key, t.Shape)
 	}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l, err := f.lane(key.String(), shapes)
-	if err != nil {
-		return nil, nil, s.errorf("for inputs of sizes %v: %w", shapes, err)
-	}
+	l := f.lane(s.program, shapes)
 	if l == nil {
-		return s, func() {}, nil
+		return s, func() {}
 	}
 	l.runs++
 	return l.Session, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		l.runs--
-	}, nil
+	}
 }
 
-// lane returns the compiled graph for sizes, nil where the session's own graph has to do. The caller holds f.mu.
-func (f *fixedSizes) lane(key string, shapes map[string][]int) (*lane, error) {
+// lane returns the compiled graph for shapes of a program's inputs, nil where the session's own graph has to do. The
+// caller holds f.mu.
+func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
 	if f.closed {
-		return nil, nil
+		return nil
 	}
 	f.runs++
+	key := fmt.Sprint(shapes)
 	g := f.sizes[key]
 	if g == nil {
 		if len(f.sizes) < 64*maxSizes {
 			f.sizes[key] = &sizedGraph{last: f.runs}
 		}
-		return nil, nil
+		return nil
 	}
 	if g.last = f.runs; g.refused {
-		return nil, nil
+		return nil
 	}
 	var least *lane
 	for _, l := range g.lanes {
@@ -114,66 +110,72 @@ func (f *fixedSizes) lane(key string, shapes map[string][]int) (*lane, error) {
 	}
 	switch {
 	case least != nil && (least.runs == 0 || len(g.lanes) == mostLanes || !least.alone):
-		return least, nil
-	case least == nil && f.full == maxSizes:
-		if err := f.evict(); err != nil || f.full == maxSizes {
-			return nil, err
-		}
+		return least
+	case least == nil && f.full == maxSizes && !f.evict():
+		return nil
 	}
 
-	model, err := graph.FixSizes(f.model, shapes)
-	if err != nil { // for example, an operator that is not ours
+	fixed, err := f.compile(p, shapes, len(g.lanes))
+	switch {
+	case err != nil && least == nil:
 		noteCapture(err)
 		g.refused = true
-		return nil, nil
+		return nil
+	case err != nil: // for example, the device's memory is full
+		return least
+	case least == nil:
+		f.full++
+	}
+	g.lanes = append(g.lanes, &lane{Session: fixed, alone: fixed.replicas[0].captured != nil})
+	return g.lanes[len(g.lanes)-1]
+}
+
+// compile returns the session of a lane for shapes of a program's inputs. It fails if graph.FixSizes does not know an
+// operator, and if files of weights changed, since the session's own graph has those of before.
+func (f *fixedSizes) compile(p *program, shapes [][]int, lane int) (*Session, error) {
+	if now, _ := p.stamps(); now != f.weights {
+		return nil, p.errorf("its files of weights changed after it was opened")
+	}
+	sizes := map[string][]int{}
+	for i, in := range p.inputs {
+		sizes[in.Name] = shapes[i]
+	}
+	model, err := graph.FixSizes(f.model, sizes)
+	if err != nil {
+		return nil, p.errorf("for inputs of sizes %v: %w", sizes, err)
 	}
 	if OnFixed != nil {
 		OnFixed(model)
 	}
 	o := f.options
-	o.lane = len(g.lanes)
-	fixed, err := NewCachedSession(model, o)
-	switch {
-	case err != nil && least != nil: // for example, the device's memory is full
-		return least, nil
-	case err != nil:
-		return nil, err
-	case least == nil:
-		f.full++
-	}
-	g.lanes = append(g.lanes, &lane{Session: fixed, alone: fixed.replicas[0].captured != nil})
-	return g.lanes[len(g.lanes)-1], nil
+	o.lane = lane
+	return NewCachedSession(model, o)
 }
 
-// evict frees the graph of the sizes that no run took for longest, if that is rarely.
-func (f *fixedSizes) evict() error {
+// evict frees the graph of the sizes that no run took for longest, and reports whether it did: if that is rarely, and
+// none of its runs goes on.
+func (f *fixedSizes) evict() bool {
 	var oldest *sizedGraph
 	for _, g := range f.sizes {
 		if len(g.lanes) > 0 && (oldest == nil || g.last < oldest.last) {
 			oldest = g
 		}
 	}
-	if f.runs-oldest.last < rarely {
-		return nil
+	if f.runs-oldest.last < rarely || slices.ContainsFunc(oldest.lanes, func(l *lane) bool { return l.runs > 0 }) {
+		return false
 	}
-	for _, l := range oldest.lanes {
-		if l.runs > 0 {
-			return nil
-		}
-	}
-	var errs []error
 	for _, l := range oldest.lanes {
 		_, err := l.free()
-		errs = append(errs, err)
+		f.failed = errors.Join(f.failed, err)
 	}
 	oldest.lanes, f.full = nil, f.full-1
-	return errors.Join(errs...)
+	return true
 }
 
-// close returns the sessions of all sizes, of which no further one is made.
-func (f *fixedSizes) close() (all []*Session) {
+// close returns the sessions of all sizes, of which no further one is made, and what failed in freeing others.
+func (f *fixedSizes) close() (all []*Session, err error) {
 	if f == nil {
-		return nil
+		return nil, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,5 +185,5 @@ func (f *fixedSizes) close() (all []*Session) {
 			all = append(all, l.Session)
 		}
 	}
-	return all
+	return all, f.failed
 }

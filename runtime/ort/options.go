@@ -112,18 +112,12 @@ type Options struct {
 	// not need; it cannot do so for outputs that a Run omits. An empty list keeps all outputs.
 	Outputs []string
 
-	// FixSizes compiles the graph again for sizes of its inputs that come again, so that no operator computes sizes
-	// (see graph.FixSizes). The values are the same, to the last bit. On CUDA it is always so, unless AnySizes is set,
-	// and the device captures the graph of such sizes and replays it where it can.
-	FixSizes bool
-	// AnySizes runs all sizes in one graph on CUDA, for comparison.
-	AnySizes bool
-
 	// Bind treats the CPU as a device like a GPU: weights are copied to its memory, and runs bind Values there. Tests
 	// use it to run the code for GPUs without a GPU; on the CPU it saves nothing.
 	Bind bool
 
-	capture bool           // the graph has fixed sizes and is captured
+	sized   bool           // the graph has fixed sizes
+	capture bool           // and is captured
 	lane    int            // number of the graph among equal ones that run side by side
 	stream  unsafe.Pointer // of CUDA, for a captured graph
 }

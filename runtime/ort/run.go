@@ -32,15 +32,15 @@ func (s *Session) RunWith(ctx context.Context, inputs tensor.Map, held Values) (
 }
 
 func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outputs []string) (tensor.Map, error) {
-	s, done, err := s.forSizes(inputs, held)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	want, err := s.choose(outputs)
+	if err == nil {
+		err = s.checkInputs(inputs, held)
+	}
 	if err != nil {
 		return nil, err
 	}
+	s, done := s.forSizes(inputs, held)
+	defer done()
 	var c call
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
@@ -57,6 +57,9 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 
 // RunKeep is RunWith that keeps the outputs on the device that computed them, each in memory of its own.
 func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
+	if err := s.checkInputs(inputs, held); err != nil {
+		return nil, err
+	}
 	c := call{stay: true}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
@@ -83,10 +86,8 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 	return out, nil
 }
 
+// compute runs the graph on inputs that were checked.
 func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
-	if err := s.checkInputs(inputs, held); err != nil {
-		return err
-	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.replicas == nil {

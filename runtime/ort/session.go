@@ -75,11 +75,11 @@ func newSession(model *onnx.ModelProto, o Options) (*Session, Options, error) {
 		return nil, o, err
 	}
 	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
-	if o.FixSizes || o.Provider == CUDA && !o.capture && !o.AnySizes {
+	if o.onDevice() && !o.sized {
 		s.fixed = &fixedSizes{model: model, options: o, sizes: map[string]*sizedGraph{}}
-		s.fixed.options.FixSizes = false
-		s.fixed.options.capture = o.onDevice() && o.Profile == "" // a replay has no operators to measure
-		o.FixSizes = false
+		s.fixed.weights, _ = p.stamps()
+		s.fixed.options.sized = true
+		s.fixed.options.capture = o.Profile == "" // a replay has no operators to measure
 	}
 	return s, o, nil
 }
@@ -217,7 +217,9 @@ func CloseAll(all ...*Session) error {
 	var errs []error
 	open := false
 	for _, s := range all {
-		for _, sized := range s.fixed.close() {
+		graphs, err := s.fixed.close()
+		errs = append(errs, err)
+		for _, sized := range graphs {
 			_, err := sized.free()
 			errs = append(errs, err)
 		}

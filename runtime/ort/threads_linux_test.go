@@ -164,18 +164,20 @@ func probeThreads() {
 	check(s.Close())
 	files, err := filepath.Glob(o.Profile + "*")
 	check(err)
-	raw, err := os.ReadFile(files[0])
-	check(err)
-	var events []struct {
-		Name string `json:"name"`
-		ID   int    `json:"tid"`
-	}
-	check(json.Unmarshal(raw, &events))
 	ids := map[int]bool{}
-	for _, e := range events {
-		if e.Name == "model_run" {
-			ids[e.ID] = true
-			out.Runs++
+	for _, file := range files { // a device has another graph for sizes that come again
+		raw, err := os.ReadFile(file)
+		check(err)
+		var events []struct {
+			Name string `json:"name"`
+			ID   int    `json:"tid"`
+		}
+		check(json.Unmarshal(raw, &events))
+		for _, e := range events {
+			if e.Name == "model_run" {
+				ids[e.ID] = true
+				out.Runs++
+			}
 		}
 	}
 	out.Inside = len(ids)

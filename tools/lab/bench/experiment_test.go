@@ -124,7 +124,7 @@ func TestMethods(t *testing.T) {
 		t.Errorf("targets %v:\n%s", r.Targets, r.Text())
 	}
 	r, err = Methods(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"},
-		Session: ort.Options{FixSizes: true}})
+		Session: ort.Options{Bind: true}})
 	if err != nil || !strings.Contains(r.Title, "100 classes") || cell(t, r, 0, 0, "products") <= 0 {
 		t.Errorf("%v:\n%s", err, r.Text())
 	}

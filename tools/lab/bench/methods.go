@@ -132,9 +132,6 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 	}
 	session := o.Session
 	session.Profile = profile
-	onDevice := session.WithProvider().Provider == ort.CUDA
-	// the first run of each size, without it, is not measured
-	session.FixSizes = session.FixSizes || onDevice
 	var turns []float64 // between the starts of two trainings of one step
 	var between int64   // memory that stays resident between trainings, once for any number of workers
 	var unheld error
@@ -176,9 +173,9 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		total += t * float64(o.Workers)
 	}
 	share, operators := shares(spent, total)
-	if onDevice || len(left) > 0 {
-		of := strings.Join(slices.Sorted(maps.Keys(left)), " ")
-		operators = append(operators, "left to the CPU: "+cmp.Or(of, "none"))
+	if session.WithProvider().Provider == ort.CUDA || len(left) > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(left)), " ")
+		operators = append(operators, "left to the CPU: "+cmp.Or(names, "none"))
 	}
 	return []any{summary(turns), percent(share), megabytes(max(0, between-before)), megabytes(worker),
 		strings.Join(operators, ", ")}, share, nil
