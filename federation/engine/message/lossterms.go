@@ -113,7 +113,7 @@ func (t *LossTerms) Within(limit float64) error {
 
 // CheckTerms refuses measurements that nobody asked for: of other terms than the first of names and Correction, in
 // their order, or on other parameters.
-func (o Instruction) CheckTerms(t *LossTerms, names []string, of method.Method, task method.ClientSpec) error {
+func (o Instruction) CheckTerms(t *LossTerms, names []string, m method.Method, task method.ClientSpec) error {
 	if t == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (o Instruction) CheckTerms(t *LossTerms, names []string, of method.Method, 
 			return fmt.Errorf("%.50q is not the loss term %q", term.Name, names[i])
 		}
 	}
-	params := of.Params(task)
+	params := m.Params(task)
 	for _, n := range t.norms() {
 		for name := range n.On {
 			if !slices.ContainsFunc(params, func(p method.Param) bool { return p.Name == name }) {

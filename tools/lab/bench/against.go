@@ -22,13 +22,10 @@ var parts = []string{"text", "image", "features"}
 // Largest difference of two gradients in float32 that stand for the same step.
 const sameGradient = 1e-3
 
-// onDevice reports whether ComparePyTorch measures what a device is for.
-func (o Options) onDevice() bool { return o.Session.Provider == ort.CUDA || o.Session.Bind }
-
 // rivals are the processes of step_torch.py, one for each mode: a capture fails where torch.compile ran before.
 type rivals struct {
 	start    func() (*opponent, error)
-	of       map[string]*opponent
+	byMode   map[string]*opponent
 	deadline time.Time
 	slow     time.Duration // limit of a command where torch.compile runs
 }
@@ -36,7 +33,7 @@ type rivals struct {
 // ask sends a command for a workload to the process of a mode, within a limit. A process that no longer answers is
 // replaced.
 func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error) {
-	p, limit := r.of[mode], time.Minute
+	p, limit := r.byMode[mode], time.Minute
 	if mode == "compiled" {
 		limit = r.slow
 	}
@@ -48,7 +45,7 @@ func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error)
 		if p, err = r.start(); err != nil {
 			return "", err
 		}
-		r.of[mode] = p
+		r.byMode[mode] = p
 	}
 	if p.opened != d || p.opening != opening {
 		if _, err := p.within(limit, opening); err != nil {
@@ -59,11 +56,10 @@ func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error)
 	return p.within(limit, what)
 }
 
-func (r *rivals) close() error {
-	for _, p := range r.of {
+func (r *rivals) close() {
+	for _, p := range r.byMode {
 		p.close()
 	}
-	return nil
 }
 
 // rival is a form of a duel's workload that PyTorch runs in a mode.
@@ -76,7 +72,7 @@ type rival struct {
 // ComparePyTorch measures workloads and the same ones in PyTorch, of tools/golden/step_torch.py, in turns, on the same
 // random weights, prompts and images: on the CPU the step of a text prompt, on a device also that of an image prompt
 // and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves out most that needs
-// torch.compile and ends, on a device, in four minutes. What fails or takes too long stands in the tables. The PyTorch
+// torch.compile, and begins nothing after 200 seconds on a device. What fails or takes too long stands in the tables. The PyTorch
 // side runs in the given Python interpreter. The working folder must be a checkout of the source.
 func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, err error) {
 	if o.Backbone != nil {
@@ -88,13 +84,13 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	if len(o.Only) == 0 {
 		o.Only = parts
 	}
-	if len(o.Classes) == 0 && o.onDevice() && !o.Quick {
+	if len(o.Classes) == 0 && o.Session.OnDevice() && !o.Quick {
 		o.Classes = []string{"cifar10", "cifar100", "thousand"}
 	}
 	if o.images == nil {
 		o.images, o.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
 	}
-	if !o.onDevice() {
+	if !o.Session.OnDevice() {
 		o.precisions = []string{"float32"}
 	}
 	o, lists, err := o.complete()
@@ -107,12 +103,12 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	device := "cpu"
-	theirs := &rivals{of: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
-	if o.onDevice() {
+	theirs := &rivals{byMode: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
+	if o.Session.OnDevice() {
 		o.Threads = o.Threads[:1]
 		theirs.slow = 4 * time.Minute
 	}
-	if o.onDevice() && o.Quick {
+	if o.Session.OnDevice() && o.Quick {
 		theirs.deadline, theirs.slow = time.Now().Add(200*time.Second), 70*time.Second
 	}
 	if o.Session.Provider == ort.CUDA {
@@ -124,7 +120,7 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 	if err != nil {
 		return r, err
 	}
-	theirs.of["eager"] = first
+	theirs.byMode["eager"] = first
 	results := Table{Columns: []string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
 		"ms (min-max)", "ours / PyTorch", "images/s", "PyTorch", "gradients differ"},
 		Notes: []string{"times are medians of synchronised runs; \"ours / PyTorch\" is the median of ratios within a " +
@@ -195,7 +191,7 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 				return seconds, err
 			}
 			if _, r.failed = theirs.ask(mode, d, opening, "prepare "+what); r.failed == nil && like != nil {
-				r.failed = d.compare(r, theirs.of[mode], what, precision, like.Shape)
+				r.failed = d.compare(r, theirs.byMode[mode], what, precision, like.Shape)
 			}
 			all = append(all, r)
 		}
@@ -208,7 +204,7 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 	}
 	o.Progress(label, 1, 1)
 	rounds, runs := 3, 3
-	if o.onDevice() || !o.Quick {
+	if o.Session.OnDevice() || !o.Quick {
 		runs = 6
 	}
 	contestants := []*contestant{&ours.contestant}
@@ -221,7 +217,7 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 // modes returns the modes in which PyTorch runs a form of a workload.
 func (o Options) modes(d *duel, form, precision string) []string {
 	switch {
-	case !o.onDevice():
+	case !o.Session.OnDevice():
 		return []string{"eager", "compiled"}
 	case !o.Quick:
 		return []string{"eager", "graph", "compiled"}

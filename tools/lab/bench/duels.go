@@ -42,7 +42,7 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 	for i, set := range lists {
 		d := &duel{name: "promptfl, " + set.name, tower: "text", dir: dir, forms: []string{"shared"},
 			compiles: i == len(lists)-1}
-		if o.onDevice() {
+		if o.Session.OnDevice() {
 			d.forms = append(d.forms, "published")
 			d.wanted = map[string]float64{"float32": 0.8, "tf32": 1, "bfloat16": 1.2}
 		}
@@ -54,7 +54,7 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 			all = append(all, d)
 		}
 	}
-	if !o.onDevice() {
+	if !o.Session.OnDevice() {
 		return all
 	}
 	if slices.Contains(o.Only, "image") {
@@ -84,14 +84,14 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 }
 
 // steps makes a duel one of steps over some classes.
-func (d *duel) steps(of stepOf, open func() (*tower, error), classes []string, export func(*step, *tower) error) {
+func (d *duel) steps(makeStep stepOf, open func() (*tower, error), classes []string, export func(*step, *tower) error) {
 	var t *tower
 	d.images = batch
 	d.ready = func() (err error) {
 		if t, err = open(); err != nil {
 			return err
 		}
-		s, err := of(t, classes, ort.Options{}, nil)
+		s, err := makeStep(t, classes, ort.Options{}, nil)
 		if err != nil {
 			return err
 		}
@@ -99,11 +99,11 @@ func (d *duel) steps(of stepOf, open func() (*tower, error), classes []string, e
 		return export(s, t)
 	}
 	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
-		result, err := gradient(ctx, of, t, classes, o)
+		result, err := gradient(ctx, makeStep, t, classes, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := of(t, classes, o, nil)
+		s, err := makeStep(t, classes, o, nil)
 		open.add(s.close, err)
 		return &s.contestant, result, err
 	}

@@ -109,9 +109,9 @@ func (s *step) close() error { return s.worker.Close() }
 type stepOf func(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error)
 
 // gradient returns the gradient of the only prompt from one traced run of a step.
-func gradient(ctx context.Context, of stepOf, t *tower, classes []string, o ort.Options) (*tensor.Tensor, error) {
+func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, o ort.Options) (*tensor.Tensor, error) {
 	rec := trace.NewRecorder()
-	s, err := of(t, classes, o, rec)
+	s, err := makeStep(t, classes, o, rec)
 	if err != nil {
 		return nil, err
 	}

@@ -316,17 +316,17 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, of := range []struct {
+	for _, part := range []struct {
 		what  string
 		model *onnx.ModelProto
 	}{{"image tower", image}, {"training step", step}} {
 		if o.Provider != ort.CPU { // as sessions on a device do
-			if of.model, err = graph.FixSizes(of.model, someSizes(of.model)); err != nil {
-				return nil, fmt.Errorf("%s: %w", of.what, err)
+			if part.model, err = graph.FixSizes(part.model, someSizes(part.model)); err != nil {
+				return nil, fmt.Errorf("%s: %w", part.what, err)
 			}
 		}
-		s, err := ort.NewSession(of.model, o)
-		if err := add(of.what, s, err); err != nil {
+		s, err := ort.NewSession(part.model, o)
+		if err := add(part.what, s, err); err != nil {
 			return nil, err
 		}
 	}
