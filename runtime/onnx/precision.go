@@ -8,10 +8,10 @@ import (
 
 // LowerPrecision returns a model that computes the products of a model's stored weights in a lower precision, FLOAT16
 // or BFLOAT16, as PyTorch's autocast does: a product has operands and a result of low precision if an operand is a
-// stored weight or has low precision already. Operators that only move, add, scale or gate elements follow their
-// inputs: their result has low precision if every input has it or is constant. Everything else is computed in float32:
-// normalisation, softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs keep their types. Cast nodes
-// convert weights; ONNX Runtime computes them once.
+// stored weight, whose elements lie in a file, or has low precision already. Operators that only move, add, scale or
+// gate elements follow their inputs: their result has low precision if every input has it or is constant. Everything
+// else is computed in float32: normalisation, softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs
+// keep their types. Cast nodes convert weights; ONNX Runtime computes them once.
 func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
 	m = proto.Clone(m).(*ModelProto)
 	g := m.GetGraph()
@@ -21,7 +21,7 @@ func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
 	for _, t := range g.Initializer {
 		l.names[t.Name] = true
 		if t.DataType == int32(TensorProto_FLOAT) {
-			l.constants[t.Name], l.weights[t.Name] = nil, len(t.Dims) > 1
+			l.constants[t.Name], l.weights[t.Name] = nil, IsExternal(t) && len(t.Dims) > 1
 		}
 	}
 	for _, v := range g.Input {
@@ -60,8 +60,8 @@ type lowering struct {
 	lowName   map[string]string     // names of the versions of low precision
 	lowered   map[string]bool       // values that are computed in low precision
 	onlyLow   map[string]bool       // of these, those without a version of float32
-	constants map[string]*NodeProto // float32 values that follow from stored ones, with a node that moves one
-	weights   map[string]bool       // of these, matrices and larger ones
+	constants map[string]*NodeProto // float32 values that follow from constants, with a node that moves one
+	weights   map[string]bool       // of these, stored matrices and larger ones
 	names     map[string]bool
 	out       []*NodeProto
 }

@@ -3,7 +3,10 @@ package onnx_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-func weight(name string, dims []int64, v ...float32) *onnx.TensorProto {
+func constant(name string, dims []int64, v ...float32) *onnx.TensorProto {
 	var raw []byte
 	for _, x := range v {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
@@ -21,16 +24,28 @@ func weight(name string, dims []int64, v ...float32) *onnx.TensorProto {
 	return &onnx.TensorProto{Name: name, DataType: int32(float), Dims: dims, RawData: raw}
 }
 
+// stored writes a constant to a file of dir, as weights of towers are.
+func stored(t *testing.T, dir string, c *onnx.TensorProto) *onnx.TensorProto {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, c.Name), c.RawData, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &onnx.TensorProto{Name: c.Name, DataType: c.DataType, Dims: c.Dims,
+		DataLocation: onnx.TensorProto_EXTERNAL, ExternalData: []*onnx.StringStringEntryProto{
+			{Key: "location", Value: c.Name}, {Key: "length", Value: fmt.Sprint(len(c.RawData))}}}
+}
+
 // lowered returns y of a model, and of the model with float16 products, for x [2,3].
-func lowered(t *testing.T, x []float32, weights []*onnx.TensorProto, nodes ...*onnx.NodeProto) (exact, low []float32) {
+func lowered(t *testing.T, dir string, x []float32, weights []*onnx.TensorProto, nodes ...*onnx.NodeProto) (exact,
+	low []float32) {
 	t.Helper()
 	m := model(13, nodes...)
 	m.Graph.Initializer = weights
 	var out [2][]float32
 	for i, m := range []*onnx.ModelProto{m, onnxtest.LowerPrecision(m, onnx.TensorProto_FLOAT16)} {
 		m.Graph.Input = m.Graph.Input[:1]
-		got, err := ort.RunOnce(context.Background(), m, ort.Options{Provider: ort.CPU, OptLevel: ort.OptNone},
-			tensor.Map{"x": tensor.Of(x, 2, 3)})
+		o := ort.Options{Provider: ort.CPU, OptLevel: ort.OptNone, WeightsDir: dir}
+		got, err := ort.RunOnce(context.Background(), m, o, tensor.Map{"x": tensor.Of(x, 2, 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +62,10 @@ const tiny = 1.0 / 2048
 // of the product and x, which is of float32, is computed in float32, and so is what has no weight.
 func TestLowerPrecisionRounds(t *testing.T) {
 	x := []float32{1 + tiny, 2, 0, 0, 1 + tiny, 4}
-	eye := weight("W", []int64{3, 3}, 1, 0, 0, 0, 1, 0, 0, 0, 1)
-	bias := weight("b", []int64{3}, 1, 1, 1)
+	dir, unit := t.TempDir(), []float32{1, 0, 0, 0, 1, 0, 0, 0, 1}
+	eye := stored(t, dir, constant("W", []int64{3, 3}, unit...))
+	texts := constant("texts", []int64{3, 3}, unit...)
+	bias := stored(t, dir, constant("b", []int64{3}, 1, 1, 1))
 	transposed := node("Transpose", "W", "Wt")
 	for name, c := range map[string]struct {
 		nodes []*onnx.NodeProto
@@ -62,9 +79,10 @@ func TestLowerPrecisionRounds(t *testing.T) {
 			[]float32{2 + tiny, 4, 0, 0, 2 + tiny, 8}},
 		"no weight": {[]*onnx.NodeProto{node("Transpose", "x", "t"), node("MatMul", "x t", "s"),
 			node("Mul", "x b", "z"), node("MatMul", "s z", "y")}, nil},
-		"softmax": {[]*onnx.NodeProto{node("Softmax", "x", "y")}, nil},
+		"constant that is no weight": {[]*onnx.NodeProto{node("MatMul", "x texts", "y")}, nil},
+		"softmax":                    {[]*onnx.NodeProto{node("Softmax", "x", "y")}, nil},
 	} {
-		exact, got := lowered(t, x, []*onnx.TensorProto{eye, bias}, c.nodes...)
+		exact, got := lowered(t, dir, x, []*onnx.TensorProto{eye, bias, texts}, c.nodes...)
 		if c.want == nil {
 			c.want = exact
 		}
@@ -85,7 +103,7 @@ func kinds(m *onnx.ModelProto) (out []string) {
 // Chains of products stay in float16: each weight is converted once, before it is transposed, and no value is converted
 // to and fro. The graph keeps no node that nothing needs, its types outside, and what a subgraph takes.
 func TestLowerPrecisionConvertsLittle(t *testing.T) {
-	square := weight("W", []int64{3, 3}, 1, 0, 0, 0, 1, 0, 0, 0, 1)
+	square := stored(t, t.TempDir(), constant("W", []int64{3, 3}, 1, 0, 0, 0, 1, 0, 0, 0, 1))
 	m := model(13, node("Transpose", "W", "Wt"), node("MatMul", "x W", "a"), node("MatMul", "a Wt", "b"),
 		node("Neg", "b", "c"), node("MatMul", "c Wt", "y"))
 	m.Graph.Initializer = []*onnx.TensorProto{square}
@@ -111,7 +129,7 @@ func TestLowerPrecisionConvertsLittle(t *testing.T) {
 	}
 
 	conv := model(13, node("Conv", "x W", "y"))
-	conv.Graph.Initializer = []*onnx.TensorProto{weight("W", []int64{1, 1, 1, 1}, 2)}
+	conv.Graph.Initializer = []*onnx.TensorProto{stored(t, t.TempDir(), constant("W", []int64{1, 1, 1, 1}, 2))}
 	if got := kinds(onnx.LowerPrecision(conv, onnx.TensorProto_BFLOAT16)); !slices.Equal(got, []string{"Conv"}) {
 		t.Errorf("%v: devices have no convolution of bfloat16 before version 22 of the operators", got)
 	}

@@ -172,7 +172,8 @@ func TestProfiledGraphsAreNotCaptured(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(o.Profile + "*")
-	if c := ort.Cached(); err != nil || len(files) != 2 || c.Captured != before.Captured || c.Refused != before.Refused {
+	c := ort.Cached()
+	if err != nil || len(files) != 2 || c.Captured != before.Captured || c.Refused != before.Refused {
 		t.Errorf("profiles %v (%v), %d captured graphs, want 2 and none", files, err, c.Captured-before.Captured)
 	}
 }
@@ -209,7 +210,8 @@ func TestReplacedWeightsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
+		y := run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"]
+		equal(t, y, tensor.Of([]float32{9, 12, 15}, 1, 3))
 	}
 	if c := ort.Cached(); c.Refused != before+1 {
 		t.Errorf("%d refused graphs, want one more than %d", c.Refused, before)

@@ -6,8 +6,29 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"promptfed/runtime/onnx"
 )
+
+// LowerConstants is LowerPrecision of a model whose constant matrices count as stored weights, as in small towers that
+// keep theirs inside.
+func LowerConstants(m *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
+	m = proto.Clone(m).(*onnx.ModelProto)
+	inside := map[string]bool{}
+	for _, t := range m.Graph.Initializer {
+		if !onnx.IsExternal(t) && t.DataType == int32(onnx.TensorProto_FLOAT) {
+			inside[t.Name], t.DataLocation = true, onnx.TensorProto_EXTERNAL
+		}
+	}
+	m = LowerPrecision(m, low)
+	for _, t := range m.Graph.Initializer {
+		if inside[t.Name] {
+			t.DataLocation = onnx.TensorProto_DEFAULT
+		}
+	}
+	return m
+}
 
 // LowerPrecision is onnx.LowerPrecision for processors without operators of low precision: the model computes in
 // float32, and rounds what would be of low precision to its bits of fraction. It has the range of float32.
