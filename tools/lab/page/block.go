@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
 )
 
 // Limits on the numbers in one page. A hundred runs of a hundred rounds with a hundred clients stay under 15 MB.
@@ -79,7 +80,7 @@ func details(run Run, differs []string) (json.RawMessage, error) {
 		Log       list[string] `json:"log"`
 		Confusion *Confusion   `json:"confusion"`
 		Terms     list[Term]   `json:"terms"`
-	}{run.Facts, configLines(run.Config, differs), run.Log, run.Confusion, run.Terms})
+	}{run.Facts, results.MarkedLines(run.Config, differs), run.Log, run.Confusion, run.Terms})
 }
 
 // builder collects the data that runs share, and counts the data that does not fit into the page.
@@ -123,7 +124,7 @@ func newBlock(r Report) (_ block, left []string, err error) {
 	for i, run := range r.Runs {
 		configs[i] = run.Config
 	}
-	b.Keys, values, b.Same = ConfigDifferences(configs)
+	b.Keys, values, b.Same = results.ConfigDifferences(configs)
 	ids := map[string]bool{}
 	for i, run := range r.Runs {
 		run.ID = cmp.Or(run.ID, run.Name)

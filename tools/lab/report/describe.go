@@ -132,7 +132,7 @@ func (r *Report) settings() map[string][]string {
 			continue
 		}
 		read[run.Config] = true
-		for _, s := range page.Settings(run.Config) {
+		for _, s := range results.Settings(run.Config) {
 			if s.Value == "" {
 				continue
 			}

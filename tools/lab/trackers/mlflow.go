@@ -19,7 +19,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/version"
-	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/trackers/mlflow"
 	"promptfed/tools/lab/trackers/numbers"
 	"promptfed/tools/promptfed/runfolder"
@@ -295,7 +295,7 @@ func (r Run) mlflow() mlflow.Run {
 // params returns the keys of a configuration, such as train.lr, with their values as one-line YAML.
 func params(config []byte) map[string]string {
 	out := map[string]string{}
-	for _, s := range page.Settings(string(config)) {
+	for _, s := range results.Settings(string(config)) {
 		if s.Value != "{}" {
 			out[s.Key] = s.Value
 		}

@@ -14,7 +14,6 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
-	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
@@ -239,7 +238,7 @@ func runsDiff() *cobra.Command {
 		for _, r := range runs {
 			configs, out.Runs = append(configs, r.Config), append(out.Runs, folderSeen(r.Dir))
 		}
-		keys, values, _ := page.ConfigDifferences(configs)
+		keys, values, _ := results.ConfigDifferences(configs)
 		rows := [][]string{append([]string{"setting"}, out.Runs...)}
 		for i, key := range keys {
 			row, setting := []string{key}, runSetting{Key: key}

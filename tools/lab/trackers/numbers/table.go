@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"promptfed/federation/engine/record"
-	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 )
 
@@ -84,11 +83,11 @@ func settingsOf(r *results.Results) (columns []column, values map[*results.Run]m
 	var configs []string
 	for run := range results.Runs(r.Groups) {
 		configs, values[run] = append(configs, run.Config), map[string]string{}
-		for _, s := range page.Settings(run.Config) {
+		for _, s := range results.Settings(run.Config) {
 			values[run][s.Key] = s.Value
 		}
 	}
-	differing, _, _ := page.ConfigDifferences(configs)
+	differing, _, _ := results.ConfigDifferences(configs)
 	for _, key := range append(slices.Clip(settings), differing...) {
 		in := func(c column) bool { return c.name == key }
 		if slices.Contains([]string{"method", "with", "seed"}, key) || slices.ContainsFunc(columns, in) {

@@ -1,4 +1,4 @@
-package page
+package results
 
 import (
 	"testing"
@@ -58,7 +58,7 @@ func TestDifferences(t *testing.T) {
 func TestMarkedLines(t *testing.T) {
 	marked := func(configs []string, of int) (out []string) {
 		keys, _, _ := ConfigDifferences(configs)
-		for _, l := range configLines(configs[of], keys) {
+		for _, l := range MarkedLines(configs[of], keys) {
 			if marked, ok := l.([]string); ok {
 				out = append(out, marked[0])
 			}

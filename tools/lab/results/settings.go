@@ -1,4 +1,4 @@
-package page
+package results
 
 import (
 	"slices"
@@ -95,8 +95,8 @@ func ConfigDifferences(configs []string) (keys []string, values [][]*string, sam
 	return keys, values, same
 }
 
-// configLines returns the lines of a configuration. A line of a differing setting is a list with its text.
-func configLines(text string, differs []string) []any {
+// MarkedLines returns the lines of a configuration. A line of a differing setting is a list with its text.
+func MarkedLines(text string, differs []string) []any {
 	if text == "" {
 		return nil
 	}
