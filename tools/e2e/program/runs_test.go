@@ -122,7 +122,7 @@ func TestUI(t *testing.T) {
 	if told.Text() != "event: page" {
 		t.Fatalf("nothing was told of a run that began: %v", told.Err())
 	}
-	if text := page("/"); !strings.Contains(text, `"id":"a"`) || !strings.Contains(text, `"state":"done"`) {
+	if text := page("/"); !strings.Contains(text, `"folder":"a"`) || !strings.Contains(text, `"state":"done"`) {
 		t.Error("the page does not show the run")
 	}
 	save(t, filepath.Join(dir, "a"), "provenance.json", []byte(`{"calls":[{"command":["promptfed","run","x.yaml"],`+

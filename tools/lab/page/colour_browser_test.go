@@ -9,6 +9,7 @@ import (
 
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 )
 
 // coloured returns a page about the given methods on two sets, with groups named like their methods, and a table of
@@ -19,8 +20,8 @@ func coloured(methods ...string) page.Report {
 	for i, m := range methods {
 		t.Rows = append(t.Rows, page.Row{Cells: []page.Cell{{Text: m}, cellOf("1", 1)}})
 		for j, set := range []string{"cat", "dog"} {
-			r.Runs = append(r.Runs, page.Run{Name: m + " on " + set, Method: m, Seed: int64(j),
-				Labels: []page.Pair{{Name: "method", Value: m}, {Name: "data", Value: set}},
+			r.Runs = append(r.Runs, page.Run{Name: m + " on " + set, Method: m,
+				RunJSON: results.RunJSON{Seed: uint64(j)}, Labels: map[string]string{"method": m, "data": set},
 				Config: "method: " + m + "\n",
 				Curves: []page.Curve{{Metric: "accuracy", Rounds: []int{1, 2, 3}, Values: []float64{float64(10*i + j),
 					float64(10*i + j + 3), float64(10*i + j + 5)}}}})

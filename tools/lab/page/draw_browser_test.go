@@ -199,7 +199,7 @@ func TestPartition(t *testing.T) {
 	b := open(t, r)
 	read := func() string { return b.text("#partition-read") }
 	sum := 0
-	for _, c := range r.Runs[0].Clients {
+	for _, c := range r.Runs[0].Clients.Clients {
 		for _, n := range c.Train {
 			sum += n
 		}
@@ -211,7 +211,7 @@ func TestPartition(t *testing.T) {
 	b.key(kb.ArrowDown)
 	b.key(kb.ArrowDown)
 	b.key(kb.ArrowRight)
-	second := r.Runs[0].Clients[1]
+	second := r.Runs[0].Clients.Clients[1]
 	sum = 0
 	for _, n := range second.Train {
 		sum += n
@@ -220,9 +220,9 @@ func TestPartition(t *testing.T) {
 		strconv.Itoa(sum) + " training examples"; read() != want {
 		t.Errorf("at the second class of the second client it reads %q; want %q", read(), want)
 	}
-	b.choose("partition-split", "2")
+	b.choose("partition-split", "test")
 	b.choose("partition-form", "cells")
-	b.choose("partition-order", "d")
+	b.choose("partition-order", "domain")
 	b.click("#partition-data summary")
 	b.until(`document.querySelectorAll("#partition-data tbody tr").length === 8`)
 	b.quiet()

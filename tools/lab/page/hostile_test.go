@@ -28,16 +28,16 @@ func hostileReport() page.Report {
 			`<script>parent.harmed=1</script><text y="20">` + html.EscapeString(h) + `</text></svg>`)}}
 	r.Metrics[0].Title, r.Metrics[1].Unit = h, h
 	r.Environment = []page.Pair{{Name: h, Value: h}}
-	r.Failures = []page.Failure{{Run: h, Labels: []page.Pair{{Name: h, Value: h}}, Error: h}}
+	r.Failures = []page.Failure{{Run: h, Labels: map[string]string{h: h}, Error: h}}
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		run.Name += h
 		run.Group += h
 		run.Config = "name: a\n" + h + "\nkey: " + h + run.Name + "\n"
-		run.Classes = append([]string{h}, run.Classes[1:]...)
-		for k := range run.Clients {
-			run.Clients[k].Domain += h
-			run.Clients[k].Backbone += h
+		run.Clients.Classes = append([]string{h}, run.Clients.Classes[1:]...)
+		for k := range run.Clients.Clients {
+			run.Clients.Clients[k].Domain += h
+			run.Clients.Clients[k].Backbone += h
 		}
 	}
 	return r
@@ -45,7 +45,7 @@ func hostileReport() page.Report {
 
 func TestHostileNamesAreText(t *testing.T) {
 	var b bytes.Buffer
-	if err := page.Write(&b, hostileReport()); err != nil {
+	if err := page.Write(&b, complete(hostileReport())); err != nil {
 		t.Fatal(err)
 	}
 	doc, err := html.Parse(&b)
@@ -89,7 +89,7 @@ func TestHostileNamesDoNothing(t *testing.T) {
 	b.key("+")
 	b.focus("#partition-grid")
 	b.key(" ")
-	b.choose("partition-order", "d")
+	b.choose("partition-order", "domain")
 	b.frame()
 	if js[bool](b, `"harmed" in window || document.querySelectorAll("img").length !== 1`) {
 		t.Error("a name came alive")

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -12,7 +13,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/ui"
 )
 
@@ -27,7 +31,7 @@ func TestLive(t *testing.T) {
 		Report: func() (page.Report, error) {
 			r := sample(20, 4)
 			r.Live, r.Runs, r.Figures = true, slices.Clone(whole.Runs[:1]), nil
-			r.Runs[0].ID, r.Runs[0].State, r.Runs[0].Planned = "one", "unfinished", 20
+			r.Runs[0].Folder, r.Runs[0].State, r.Runs[0].Planned = "one", "unfinished", 20
 			r.Runs[0].Curves = slices.Clone(r.Runs[0].Curves)
 			if n := 5 + int(step.Load()); n < 20 {
 				for i, c := range r.Runs[0].Curves {
@@ -38,9 +42,11 @@ func TestLive(t *testing.T) {
 				r.Runs = append(r.Runs, whole.Runs[3])
 				r.Tables[0].Title = "Tables of two runs"
 			}
-			return r, nil
+			return complete(r), nil
 		},
-		Details: func(string) (page.Run, error) { return page.Run{Log: []string{"round 1: loss 3"}}, nil },
+		Details: func(string) (json.RawMessage, error) {
+			return detailed(map[string]any{"log": []string{"round 1: loss 3"}}), nil
+		},
 	}
 	handler := ui.New(source)
 	ctx, stop := context.WithCancel(context.Background())
@@ -177,7 +183,7 @@ func TestMeanOverSeeds(t *testing.T) {
 func TestOneNameTwoExperiments(t *testing.T) {
 	run := func(name, experiment string, y float64) page.Run {
 		return page.Run{Name: name, Group: "pacs", Experiment: experiment, Method: experiment,
-			Labels: []page.Pair{{Name: "run", Value: "pacs"}},
+			Labels: map[string]string{"run": "pacs"},
 			Curves: []page.Curve{{Metric: "m", Rounds: []int{1, 2}, Values: []float64{y, y}}}}
 	}
 	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
@@ -225,32 +231,34 @@ func TestCompareAndCopy(t *testing.T) {
 // runs.
 func TestOneRun(t *testing.T) {
 	r := sample(5, 4)
-	r.Runs, r.Runs[0].Confusion = r.Runs[:2], nil
-	r.Runs[1].Log = []string{"round 1: loss 3.1", "round 2: loss 2.5"}
-	r.Runs[1].Confusion = &page.Confusion{Classes: []string{"cat", "dog"}, Global: [][3]int64{{0, 0, 3}, {0, 1, 1},
-		{1, 1, 4}}, Personal: [][3]int64{{0, 0, 4}, {1, 1, 4}}}
-	r.Runs[1].Terms = []page.Term{{Name: "alignment", Rounds: []int{0, 1}, Value: []float64{1, 2},
-		Norm: []float64{1, 2}, Relative: []float64{0.1, 0.25}}}
+	r.Runs, r.Runs[0].Details = r.Runs[:2], nil
+	const log = "round 1: loss 3.1\nround 2: loss 2.5"
+	r.Runs[1].Details = detailed(map[string]any{"log": strings.Split(log, "\n"),
+		"confusion": record.Confusion{Classes: []string{"cat", "dog"},
+			Global:   &metrics.Matrix{Counts: [][3]int64{{0, 0, 3}, {0, 1, 1}, {1, 1, 4}}},
+			Personal: &metrics.Matrix{Counts: [][3]int64{{0, 0, 4}, {1, 1, 4}}}},
+		"terms": []results.Term{{Name: "alignment", Rounds: []int{0, 1}, Value: []float64{1, 2},
+			Norm: []float64{1, 2}, Relative: []float64{0.1, 0.25}}}})
 	b := open(t, r)
-	if js[bool](b, `document.getElementById("classes-tool").checkVisibility()`) {
+	if js[bool](b, `document.querySelector("[data-panel=confusion]").checkVisibility()`) {
 		t.Error("a run without a confusion matrix shows one")
 	}
 	b.run(`document.activeElement.blur()`)
 	b.key("j")
-	b.until(`document.getElementById("classes-tool").checkVisibility()`)
-	if got := b.text("#classes-read"); got !=
+	b.until(`document.querySelector("[data-panel=confusion]").checkVisibility()`)
+	if got := b.text("#confusion-read"); got !=
 		"2 classes, 8 test examples, global accuracy 87.50 %" { // 7 of 8
 		t.Errorf("classes: %s", got)
 	}
-	b.focus("#classes-grid")
+	b.focus("#confusion-grid")
 	b.key(kb.ArrowRight)
 	b.key(kb.ArrowRight)
-	if got := b.text("#classes-read"); got != "cat predicted as dog: 1 of 4" {
+	if got := b.text("#confusion-read"); got != "cat predicted as dog: 1 of 4" {
 		t.Errorf("the matrix reads %q", got)
 	}
-	b.choose("classes-view", "personal")
-	b.until(`document.getElementById("classes-read").textContent.endsWith("personal accuracy 100.00 %")`)
-	if got := b.text("#run-log"); got != strings.Join(r.Runs[1].Log, "\n") {
+	b.choose("confusion-view", "personal")
+	b.until(`document.getElementById("confusion-read").textContent.endsWith("personal accuracy 100.00 %")`)
+	if got := b.text("#run-log"); got != log {
 		t.Errorf("the log is %q", got)
 	}
 	if got := b.text("#terms-table tbody tr"); got != "alignment220.25" {

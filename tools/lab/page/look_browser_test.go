@@ -152,7 +152,7 @@ func TestOneColourMap(t *testing.T) {
 	colours, n := figures.SequentialColours(64), len(madeClasses)
 	b := open(t, r)
 	b.choose("partition-form", "cells")
-	counts := r.Runs[0].Clients
+	counts := r.Runs[0].Clients.Clients
 	largest, client, class := 0, 0, 0
 	for k, c := range counts {
 		for j, v := range c.Train {
@@ -167,7 +167,7 @@ func TestOneColourMap(t *testing.T) {
 			column, row int
 			want        string
 		}{{0, 0, colours[47]}, {1, 0, colours[16]}, {1, 1, colours[63]}, {2, 0, colours[0]}} { // 3/4, 1/4, 1, 0
-			if got := b.cell("classes-grid", w.column, w.row, n, n); got != w.want {
+			if got := b.cell("confusion-grid", w.column, w.row, n, n); got != w.want {
 				t.Errorf("class %d predicted as %d is %s, want %s", w.row, w.column, got, w.want)
 			}
 		}

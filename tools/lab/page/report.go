@@ -3,6 +3,9 @@ package page
 import (
 	"encoding/json"
 	"strings"
+
+	"promptfed/federation/experiment"
+	"promptfed/tools/lab/results"
 )
 
 // Report is the content of a page. Empty fields leave their sections out. All texts are plain texts, which the page
@@ -21,7 +24,8 @@ type Report struct {
 
 	Metrics []Metric // metrics of the curves in the order of the chooser; the first is shown
 	Runs    []Run
-	Methods []string // in the order of their colours; other methods follow
+	Panels  []Panel
+	Methods []string // in the order of their colours
 	Live    bool     // a server sends changes, and details of runs
 	Version string   // version of a live page, for requests of later changes
 
@@ -100,95 +104,58 @@ func (f Figure) Size() string {
 // Metric is a quantity over the rounds.
 type Metric struct {
 	Name  string `json:"name"`  // such as "accuracy"; Curve.Metric refers to it
-	Title string `json:"title"` // such as "Accuracy"; empty means Name
+	Title string `json:"title"` // such as "Accuracy"
 	Unit  string `json:"unit"`  // "%", "bytes", "s" or empty
 }
 
-// Run is one training run.
+// Run is the JSON form of a results.Run, with its names in the report.
 type Run struct {
-	ID    string `json:"id"`    // unique in the report and stable between reports; empty means Name
+	results.RunJSON
 	Name  string `json:"name"`  // unique in the report
-	Group string `json:"group"` // name of the experiment; empty means Name
-	// Experiment is equal exactly for runs that differ only in the seed. It is empty for a run that is not one of
-	// several seeds.
-	Experiment string       `json:"experiment"`
-	Method     string       `json:"method"` // for runs without a label "method"
-	Sweep      string       `json:"sweep"`
-	Seed       int64        `json:"seed"`
-	State      string       `json:"state"`   // "done", or the progress
-	Why        string       `json:"why"`     // reason of a state other than done, one line
-	Planned    int          `json:"planned"` // rounds; 0 if unknown
-	Tags       list[string] `json:"tags"`
-	Labels     labels       `json:"labels"` // the sweep's axes, such as method: FedPHA
-
-	Config string  `json:"-"` // YAML
-	Curves []Curve `json:"-"`
+	Group string `json:"group"` // name of the experiment
+	// Experiment is equal exactly for runs that differ only in the seed.
+	Experiment string            `json:"experiment"`
+	Method     string            `json:"method"`
+	Sweep      string            `json:"sweep"`
+	Planned    int               `json:"planned"` // rounds; 0 if unknown
+	Tags       list[string]      `json:"tags"`
+	Labels     map[string]string `json:"labels"` // by the sweep's axes
+	Curves     list[Curve]       `json:"curves"`
 	// PerClient is one metric of every client; nil if it was not recorded.
-	PerClient *ClientCurves `json:"-"`
-	Classes   []string      `json:"-"`
-	Clients   []Client      `json:"-"`
-	Facts     []Pair        `json:"-"` // other facts about the run, such as its start
-	Log       []string      `json:"-"` // lines
-	Confusion *Confusion    `json:"-"`
-	Terms     []Term        `json:"-"`
-}
-
-// Confusion holds the entries of a confusion matrix: true class, predicted class, examples.
-type Confusion struct {
-	Classes  list[string] `json:"classes"`
-	Global   [][3]int64   `json:"global"` // nil for a method without this evaluation
-	Personal [][3]int64   `json:"personal"`
-}
-
-// Term is one term of the loss over rounds. Unknown values are NaN.
-type Term struct {
-	Name     string    `json:"name"`
-	Rounds   list[int] `json:"x"`
-	Value    numbers   `json:"value"`
-	Norm     numbers   `json:"norm"`     // of the gradient
-	Relative numbers   `json:"relative"` // Norm divided by cross entropy's norm
+	PerClient *ClientCurves `json:"clients,omitempty"`
+	// Details are the facts and the data of panels by their names, which a live page requests.
+	Details json.RawMessage     `json:"details,omitempty"`
+	Config  string              `json:"-"` // YAML
+	Clients *experiment.Clients `json:"-"` // nil if unknown
 }
 
 // Curve is one metric over the rounds of a run.
 type Curve struct {
-	Metric string
-	Rounds []int
-	Values []float64 // one per round; NaN for a missing value
+	Metric string          `json:"metric"`
+	Rounds list[int]       `json:"x"`
+	Values results.Numbers `json:"y"` // one per round
 }
 
-// ClientCurves has a value per tested round and client.
+// ClientCurves has a value per client and tested round.
 type ClientCurves struct {
-	Metric string
-	Rounds []int
-	Values [][]float64 // [round][client]; NaN for a client without a test
+	Metric string            `json:"metric"`
+	Rounds list[int]         `json:"x"`
+	Values []results.Numbers `json:"y"` // [client][round]
 }
 
-// Client is the data of a client.
-type Client struct {
-	Backbone string
-	Domain   string
-	Train    []int // examples per class; nil if unknown
-	Val      []int
-	Test     []int
+// Panel is a part of the page about one run. The script assets/panels/NAME.js draws it.
+type Panel struct {
+	Name  string
+	Title string // empty: the script writes one
+	Half  bool   // beside another one, where the window has room
 }
 
 // Pair is a name and its value.
 type Pair struct{ Name, Value string }
 
-type labels []Pair
-
-// MarshalJSON writes an object.
-func (l labels) MarshalJSON() ([]byte, error) {
-	out := map[string]string{}
-	for _, p := range l {
-		out[p.Name] = p.Value
-	}
-	return json.Marshal(out)
-}
-
 // Failure is a run that ended with an error.
 type Failure struct {
 	Run    string
-	Labels []Pair
+	Labels map[string]string
 	Error  string // one line
 }

@@ -1,6 +1,8 @@
 package page_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,8 +11,12 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 )
 
 // All data in this file is invented, for tests and for looking at pages.
@@ -43,8 +49,9 @@ func sample(rounds, clients int) page.Report {
 				Unit: "s"}},
 		Environment: []page.Pair{{Name: "system", Value: "linux/amd64"}, {Name: "processors", Value: "2"},
 			{Name: "Go", Value: "go1.26"}, {Name: "ONNX Runtime", Value: "1.30.0"}},
-		Failures: []page.Failure{{Run: "sdfed/oxfordpets/seed-3", Labels: []page.Pair{{Name: "method", Value: "SDFed"},
-			{Name: "data", Value: "OxfordPets"}},
+		Methods: madeMethods,
+		Failures: []page.Failure{{Run: "sdfed/oxfordpets/seed-3", Labels: map[string]string{"method": "SDFed",
+			"data": "OxfordPets"},
 			Error: "client 5 has no training images of any class: raise partition.min_size"}},
 	}
 	table := page.Table{Title: "Accuracy (%)", Caption: "The paper's numbers stand below ours.",
@@ -60,7 +67,7 @@ func sample(rounds, clients int) page.Report {
 			level := 60 + 4*float64(mi) + 6*float64(si)
 			group := method + " · " + set
 			sum += level
-			for seed := range int64(3) {
+			for seed := range uint64(3) {
 				r.Runs = append(r.Runs, madeRun(group, method, set, seed+1, level, rounds, clients))
 			}
 			cell := cellOf(fmt.Sprintf("%.2f ± %.2f", level, 0.3+0.1*float64(mi)), level)
@@ -95,11 +102,10 @@ func sample(rounds, clients int) page.Report {
 	return r
 }
 
-func madeRun(group, method, set string, seed int64, level float64, rounds, clients int) page.Run {
-	rng := rand.New(rand.NewPCG(uint64(seed), uint64(len(group))))
-	run := page.Run{Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group, Experiment: group, Seed: seed,
-		Classes: madeClasses,
-		Labels:  []page.Pair{{Name: "method", Value: method}, {Name: "data", Value: set}},
+func madeRun(group, method, set string, seed uint64, level float64, rounds, clients int) page.Run {
+	rng := rand.New(rand.NewPCG(seed, uint64(len(group))))
+	run := page.Run{RunJSON: results.RunJSON{Seed: seed}, Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group,
+		Experiment: group, Method: method, Labels: map[string]string{"method": method, "data": set},
 		Config: fmt.Sprintf("name: %s-%s\nmethod: %s\nseed: %d\nbackbones: [tiny-vit-b16, tiny-vit-b32]\ndata:\n  "+
 			"set: %s\n  shots: 16\ntrain:\n  rounds: %d\n  lr: 0.002\n  schedule:\n    kind: cosine\n",
 			method, set, method, seed, set, rounds)}
@@ -116,31 +122,66 @@ func madeRun(group, method, set string, seed int64, level float64, rounds, clien
 	curve("loss", func(k int) float64 { return 3.5 - 2*rise(k) + 0.05*rng.NormFloat64() })
 	curve("bytes", func(int) float64 { return 2 * 4 * 16 * 512 * float64(clients) })
 	curve("seconds", func(int) float64 { return 0.5 + 0.1*rng.Float64() })
-	pc := &page.ClientCurves{Metric: "accuracy"}
+	run.PerClient = &page.ClientCurves{Metric: "accuracy", Values: make([]results.Numbers, clients)}
 	for k := range rounds {
-		row := make([]float64, clients)
-		for i := range row {
-			row[i] = min(100, level-25+25*rise(k)+20*math.Sin(float64(i))+2*rng.NormFloat64())
+		run.PerClient.Rounds = append(run.PerClient.Rounds, k)
+		for i, y := range run.PerClient.Values {
+			v := min(100, level-25+25*rise(k)+20*math.Sin(float64(i))+2*rng.NormFloat64())
+			run.PerClient.Values[i] = append(y, v)
 		}
-		pc.Rounds = append(pc.Rounds, k)
-		pc.Values = append(pc.Values, row)
 	}
-	run.PerClient = pc
-	run.Confusion = &page.Confusion{Classes: madeClasses, Personal: [][3]int64{{0, 0, 3}, {0, 1, 1}, {1, 1, 4}}}
+	run.Details = detailed(map[string]any{"confusion": record.Confusion{Classes: madeClasses,
+		Personal: &metrics.Matrix{Counts: [][3]int64{{0, 0, 3}, {0, 1, 1}, {1, 1, 4}}}}})
 	// the partition depends on set and seed, not on the method
-	deal := rand.New(rand.NewPCG(uint64(seed), uint64(len(set))))
+	deal := rand.New(rand.NewPCG(seed, uint64(len(set))))
+	run.Clients = &experiment.Clients{Classes: madeClasses}
 	for i := range clients {
-		c := page.Client{Backbone: madeBones[i%2], Domain: madeDomains[i%4], Train: make([]int, len(madeClasses)),
-			Test: make([]int, len(madeClasses))}
+		c := experiment.ClientInfo{Backbone: madeBones[i%2], Domain: madeDomains[i%4],
+			Train: make([]int, len(madeClasses)), Test: make([]int, len(madeClasses))}
 		for j := range c.Train {
 			if v := deal.ExpFloat64(); v > 1 {
 				c.Train[j] = int(20 * (v - 0.8))
 				c.Test[j] = 1 + c.Train[j]/4
 			}
 		}
-		run.Clients = append(run.Clients, c)
+		run.Clients.Clients = append(run.Clients.Clients, c)
 	}
 	return run
+}
+
+// detailed returns page.Run.Details with the data of panels.
+func detailed(panels map[string]any) json.RawMessage {
+	text, err := json.Marshal(panels)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// complete fills in what runs of a test leave out: a folder and an experiment named like the run, the number of rounds,
+// and configurations as details.
+func complete(r page.Report) page.Report {
+	for _, name := range []string{"partition", "confusion", "terms", "log", "config"} {
+		r.Panels = append(r.Panels, page.Panel{Name: name, Half: name == "partition" || name == "confusion"})
+	}
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		run.Folder, run.Group = cmp.Or(run.Folder, run.Name), cmp.Or(run.Group, run.Name)
+		run.Experiment = cmp.Or(run.Experiment, run.Folder)
+		for _, c := range run.Curves {
+			run.Rounds = max(run.Rounds, len(c.Rounds))
+		}
+		details := map[string]any{}
+		if err := json.Unmarshal(run.Details, &details); run.Details != nil && err != nil {
+			panic(err)
+		}
+		details["config"] = (&results.Run{Config: run.Config}).ConfigLines()
+		if run.Details = detailed(details); r.Live {
+			run.Details = nil
+		}
+	}
+	return r
 }
 
 // madeFigures are curves in four panels, a confusion matrix of each method, and strips of many clients.
@@ -212,7 +253,7 @@ func write(t *testing.T, r page.Report) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := page.Write(f, r); err != nil {
+	if err := page.Write(f, complete(r)); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -34,7 +34,7 @@ func TestSamples(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	if html, err := os.ReadFile(filepath.Join(run, "report.html")); err != nil || bytes.Contains(html,
-		[]byte(`id="samples-tool"`)) || bytes.Contains(html, []byte("data:image/png")) {
+		[]byte(`data-panel="samples"`)) || bytes.Contains(html, []byte("data:image/png")) {
 		t.Errorf("the report has a part for test images, or cannot be read: %v", err)
 	}
 	server := httptest.NewServer(ui.New(report.Live([]string{run})))

@@ -13,7 +13,7 @@ type Served struct {
 	HTML    []byte
 	Version string            // version of the report
 	shape   []byte            // everything except the runs' numbers
-	runs    map[string][]byte // JSON of each run by its name
+	runs    map[string][]byte // JSON of each run by its folder
 	block   block
 }
 
@@ -30,7 +30,7 @@ func Serve(r Report) (*Served, error) {
 	}
 	s.HTML = bytes.Clone(out.Bytes())
 	for _, run := range b.Runs {
-		if s.runs[run.ID], err = json.Marshal(run); err != nil {
+		if s.runs[run.Folder], err = json.Marshal(run); err != nil {
 			return nil, err
 		}
 	}
@@ -43,7 +43,7 @@ func Serve(r Report) (*Served, error) {
 	out.Reset()
 	err = pageTemplate.Execute(&out, v)
 	for _, run := range s.block.Runs {
-		fmt.Fprintf(&out, "%q %q", run.ID, run.State)
+		fmt.Fprintf(&out, "%q %q", run.Folder, run.State)
 	}
 	s.shape = out.Bytes()
 	return s, err
@@ -60,8 +60,8 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 	}
 	var changed []json.RawMessage
 	for _, run := range s.block.Runs {
-		if !bytes.Equal(s.runs[run.ID], old.runs[run.ID]) {
-			changed = append(changed, s.runs[run.ID])
+		if !bytes.Equal(s.runs[run.Folder], old.runs[run.Folder]) {
+			changed = append(changed, s.runs[run.Folder])
 		}
 	}
 	if changed == nil {
@@ -69,9 +69,4 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 	}
 	runs, err := json.Marshal(changed)
 	return runs, err != nil
-}
-
-// Details returns the page's data about a single run as JSON.
-func (s *Served) Details(run Run) ([]byte, error) {
-	return details(run, s.block.Keys)
 }

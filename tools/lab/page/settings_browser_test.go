@@ -12,19 +12,20 @@ import (
 
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 )
 
 // settingsSample returns two methods at three learning rates, two decades apart, with two seeds. The accuracy of the
 // first method is 10, 20, 30, that of the second 50, 60, 70; a second seed has 1 more. Only the second method has the
 // option rank, which is 4 or, with the second seed, 8.
 func settingsSample() page.Report {
-	r := page.Report{Title: "grid", Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"},
-		{Name: "loss", Title: "Loss"}}}
-	for m, method := range []string{"PromptFL", "FedPGP"} {
+	r := page.Report{Title: "grid", Methods: []string{"PromptFL", "FedPGP"}, Metrics: []page.Metric{{Name: "accuracy",
+		Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"}}}
+	for m, method := range r.Methods {
 		for i, lr := range []string{"0.001", "0.01", "0.1"} {
 			for seed := range 2 {
 				run := page.Run{Name: fmt.Sprintf("%s %s seed %d", method, lr, seed), Group: method + lr,
-					Method: method, Seed: int64(seed), Labels: []page.Pair{{Name: "lr", Value: lr}},
+					Method: method, RunJSON: results.RunJSON{Seed: uint64(seed)}, Labels: map[string]string{"lr": lr},
 					Config: fmt.Sprintf("method: %s\nseed: %d\ntrain: {lr: %s}\n", method, seed, lr)}
 				if m == 1 {
 					run.Config += fmt.Sprintf("options: {rank: %d}\n", 4+4*seed)

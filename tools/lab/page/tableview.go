@@ -2,6 +2,8 @@ package page
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -92,7 +94,7 @@ var leading = regexp.MustCompile(`^[<>≤≥~ ]*([-−+]?\d+(?:\.\d+)?(?:e[-+]?\
 // sortValue returns a cell's sort key: its value, or in a column of numbers the number at the start of its text.
 func sortValue(cell Cell, c Column) (float64, bool) {
 	if cell.Value != nil {
-		return *cell.Value, finite(*cell.Value)
+		return *cell.Value, !math.IsNaN(*cell.Value) && !math.IsInf(*cell.Value, 0)
 	}
 	m := leading.FindStringSubmatch(cell.Text)
 	if m == nil || c.Text {
@@ -119,10 +121,10 @@ func failureTables(failures []Failure) []Table {
 	t := Table{Columns: []Column{{Name: "run", Text: true}}}
 	column := map[string]int{}
 	for _, f := range failures {
-		for _, l := range f.Labels {
-			if column[l.Name] == 0 {
-				column[l.Name] = len(t.Columns)
-				t.Columns = append(t.Columns, Column{Name: l.Name, Text: true})
+		for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
+			if column[name] == 0 {
+				column[name] = len(t.Columns)
+				t.Columns = append(t.Columns, Column{Name: name, Text: true})
 			}
 		}
 	}
@@ -130,8 +132,8 @@ func failureTables(failures []Failure) []Table {
 	for _, f := range failures {
 		cells := make([]Cell, len(t.Columns))
 		cells[0].Text = f.Run
-		for _, l := range f.Labels {
-			cells[column[l.Name]].Text = l.Value
+		for name, label := range f.Labels {
+			cells[column[name]].Text = label
 		}
 		cells[len(cells)-1].Text = f.Error
 		t.Rows = append(t.Rows, Row{Cells: cells})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"strings"
 	"sync"
 )
@@ -21,10 +22,10 @@ var source string
 //go:embed assets
 var assets embed.FS
 
-// scripts are the page's scripts in the order of execution, inside one function.
-var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", "tables.js", "format.js", "lines.js",
-	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "parallel.js", "settings.js", "grid.js", "partition.js",
-	"run.js", "samples.js", "compare.js", "live.js", "keys.js", "start.js"}
+// scripts are the page's scripts in the order of execution, inside one function. Those of panels follow run.js.
+var scripts = []string{"dom.js", "state.js", "data.js", "theme.js", "copy.js", "tables.js", "format.js", "lines.js",
+	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "parallel.js", "settings.js", "grid.js", "run.js",
+	"panels/*.js", "compare.js", "live.js", "keys.js", "start.js"}
 
 func dataURL(svg []byte) string {
 	return "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg)
@@ -99,15 +100,18 @@ var (
 	})
 )
 
-// texts concatenates embedded files.
-func texts(names ...string) string {
+// texts concatenates the embedded files of names and patterns.
+func texts(patterns ...string) string {
 	var b strings.Builder
-	for _, name := range names {
-		text, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			panic(err) // a name above
+	for _, pattern := range patterns {
+		names, _ := fs.Glob(assets, "assets/"+pattern) // a name or a pattern above, which is valid
+		for _, name := range names {
+			text, err := assets.ReadFile(name)
+			if err != nil {
+				panic(err) // a name that was just listed
+			}
+			b.Write(text)
 		}
-		b.Write(text)
 	}
 	return b.String()
 }

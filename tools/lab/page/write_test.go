@@ -21,7 +21,7 @@ import (
 func render(t *testing.T, r page.Report) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := page.Write(&b, r); err != nil {
+	if err := page.Write(&b, complete(r)); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -189,7 +189,7 @@ func hundred() page.Report {
 	r := sample(1, 1)
 	r.Runs = nil
 	for i := range 100 {
-		r.Runs = append(r.Runs, madeRun(fmt.Sprintf("method %d", i/4), "m", "set", int64(i%4), 60, 100, 100))
+		r.Runs = append(r.Runs, madeRun(fmt.Sprintf("method %d", i/4), "m", "set", uint64(i%4), 60, 100, 100))
 		r.Runs[i].Name = fmt.Sprintf("run %d", i)
 	}
 	return r

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -14,11 +13,8 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Limits of figures of clients.
-const (
-	mostClientPanels = 12 // a panel for each client
-	mostPartitions   = 6  // panels of partitions
-)
+// mostClientPanels is the largest number of clients with a panel each.
+const mostClientPanels = 12
 
 // kindOf returns the group of a client in a figure.
 func kindOf(c experiment.ClientInfo, by string) string {
@@ -145,11 +141,6 @@ func clientScale(m results.Metric) (float64, figures.Axis) {
 	return factor, y
 }
 
-// holds reports whether a client is known to have examples.
-func holds(c experiment.ClientInfo) bool {
-	return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 })
-}
-
 // strips shows every client of each label of the contest, grouped by backbone. Seeds may assign backbones and domains
 // to different client numbers. A client's value is therefore its mean over the runs with the same backbone.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
@@ -186,51 +177,6 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 		if len(panel.Groups) > 0 {
 			out.Panels = append(out.Panels, panel)
 		}
-	}
-	return out, nil
-}
-
-// bubbles shows the examples of each client, in the first run of each label of the panel's axis. Without such an axis
-// it shows equal partitions once.
-func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
-	out := figures.Bubbles{Title: f.Title}
-	seen := map[string]bool{}
-	for _, p := range facets(v.groups, f.Panel) {
-		for _, g := range p.groups {
-			if len(g.Runs) == 0 || len(out.Panels) == mostPartitions {
-				continue
-			}
-			info, err := g.Runs[0].Clients()
-			if err != nil {
-				return nil, err
-			}
-			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
-				continue // clients ran elsewhere, so their data is unknown
-			}
-			panel := figures.BubblePanel{Title: p.title}
-			if p.label == "" {
-				panel.Title = g.Name
-			}
-			for _, c := range info.Clients {
-				panel.Counts = append(panel.Counts, c.Train)
-				panel.Domains = append(panel.Domains, c.Domain)
-			}
-			if !slices.ContainsFunc(panel.Domains, func(d string) bool { return d != "" }) {
-				panel.Domains = nil
-			}
-			key := fmt.Sprint(info.Classes, panel.Counts)
-			if seen[key] || len(out.Panels) > 0 && !slices.Equal(out.Classes, info.Classes) {
-				continue // the figure has one list of classes
-			}
-			seen[key] = true
-			out.Classes, out.Panels = info.Classes, append(out.Panels, panel)
-			if f.Panel != "" {
-				break
-			}
-		}
-	}
-	if len(out.Panels) == 1 {
-		out.Panels[0].Title = ""
 	}
 	return out, nil
 }

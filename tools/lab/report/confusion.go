@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 )
 
@@ -17,6 +18,20 @@ const (
 	mostConfused = 200
 	fewConfused  = 50
 )
+
+// confusionPanel shows which classes are predicted as which.
+var confusionPanel = panel{kind: "confusion", files: [][2]string{{"confusion"}},
+	title: "Confusion matrices", draw: (*view).confusion, single: true,
+	read: "A row is a class. A cell is the share of its test examples that are predicted as the class of the " +
+		"column, in the run with the first seed. Hatched rows have no test examples.",
+	part: page.Panel{Name: "confusion", Title: "Classes", Half: true},
+	data: func(r *results.Run) (any, error) {
+		c, err := r.Confusion()
+		if c == nil || len(c.Classes) == 0 || c.Global == nil && c.Personal == nil {
+			return nil, err
+		}
+		return c, err
+	}}
 
 // confusion draws confusion matrices as shares of each class, of the first finished run of each label: with the
 // server's parameters and with the clients' own, if the method has them. It skips runs whose classes differ from the

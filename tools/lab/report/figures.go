@@ -47,9 +47,11 @@ func (v *view) draw(card *configs.PaperTable) {
 			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
 		}
 	}
-	for _, s := range standard {
-		if f := (configs.Figure{Kind: s[1], X: s[2]}); !drawn[f.Kind+alongOf(f)] {
-			v.add(s[0], f)
+	for _, p := range panels {
+		for _, file := range p.files {
+			if f := (configs.Figure{Kind: p.kind, X: file[1]}); !drawn[f.Kind+alongOf(f)] {
+				v.add(file[0], f)
+			}
 		}
 	}
 }
@@ -151,7 +153,7 @@ func (c caption) String() string {
 }
 
 // readAs returns the caption on the page, in sentences. The title on the page states a single evaluation.
-func (c caption) readAs(k kind) string {
+func (c caption) readAs(k panel) string {
 	var parts []string
 	if !k.deviates || c.seeds != "" {
 		parts = append(parts, k.read)

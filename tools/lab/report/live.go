@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -38,8 +39,8 @@ func (p *livePage) report() (page.Report, error) {
 	found, err := p.cache.Load(p.dirs...)
 	if errors.Is(err, results.ErrNoRuns) {
 		p.last, p.shape, p.runs = nil, "", nil
-		return page.Report{Title: folder, Live: true, Notes: []string{"There are no runs yet; they appear here when " +
-			"they start."}}, nil
+		return page.Report{Title: folder, Live: true, Panels: pagePanels(true), Notes: []string{"There are no runs " +
+			"yet; they appear here when they start."}}, nil
 	}
 	if err != nil {
 		return page.Report{}, err
@@ -89,7 +90,7 @@ func (p *livePage) report() (page.Report, error) {
 func (p *livePage) run(id string) (results.Run, error) {
 	if p.last != nil {
 		for run := range results.Runs(p.last.Groups) {
-			if p.last.seen(run.Dir) == id {
+			if run.Export(p.last.folder).Folder == id {
 				return *run, nil
 			}
 		}
@@ -98,13 +99,12 @@ func (p *livePage) run(id string) (results.Run, error) {
 }
 
 // details reads the page's data about a single run.
-func (p *livePage) details(id string) (page.Run, error) {
+func (p *livePage) details(id string) (json.RawMessage, error) {
 	run, err := p.run(id)
 	if err != nil {
-		return page.Run{}, err
+		return nil, err
 	}
-	out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
-	return out, pageDetails(&run, &out)
+	return details(&run, origin(run.Dir))
 }
 
 // dates returns the day on which the first run began and, if it is another, that of the last run.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -39,11 +38,11 @@ func (r *Report) page() (page.Report, error) {
 		p.Figures = append(p.Figures, shown)
 	}
 	curves := r.pageMetrics(&p)
-	p.Methods = r.methods()
+	p.Methods, p.Panels = r.methods(), pagePanels(r.live)
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Failed {
-				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g),
+				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: g.Labels,
 					Error: run.Reason})
 			}
 			shown, known := r.kept[run]
@@ -131,89 +130,52 @@ func (r *Report) runName(g *results.Group, run *results.Run) string {
 	return fmt.Sprintf("%s, seed %d", name, run.Seed)
 }
 
-func pairs(g *results.Group) []page.Pair {
-	var out []page.Pair
-	for _, k := range results.SortedKeys(g.Labels) {
-		out = append(out, page.Pair{Name: k, Value: g.Labels[k]})
-	}
-	return out
-}
-
 func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Metric) (page.Run, error) {
-	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g),
-		Experiment: g.Experiment, Method: methodOf(g),
-		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Reason, Planned: run.Planned,
-		Tags: run.Tags, Config: run.Config}
-	if g.Plan != nil {
-		out.Sweep = g.Plan.Name
-	}
+	out := page.Run{RunJSON: run.Export(r.folder), Name: r.runName(g, run), Group: r.groupName(g),
+		Experiment: g.Experiment, Method: methodOf(g), Sweep: g.Plan.Sweep(), Labels: g.Labels, Planned: run.Planned,
+		Tags: run.Tags, Config: run.Config, PerClient: clientCurves(run)}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {
 		if c := results.Curves(one, m); len(c.Rounds) > 0 {
 			factor, _ := scale(m)
-			values := make([]float64, len(c.Mean))
-			for i, v := range c.Mean {
-				values[i] = factor * v
+			for i := range c.Mean {
+				c.Mean[i] *= factor
 			}
-			out.Curves = append(out.Curves, page.Curve{Metric: m.Name, Rounds: c.Rounds, Values: values})
+			out.Curves = append(out.Curves, page.Curve{Metric: m.Name, Rounds: c.Rounds, Values: c.Mean})
 		}
 	}
-	per := page.ClientCurves{Metric: metrics.Accuracy}
-	for i, r := range run.Rounds {
-		if r.Evaluation != nil && len(r.Evaluation.PerClient) > 0 {
-			line := make([]float64, len(r.Evaluation.PerClient))
-			for k, v := range r.Evaluation.PerClient {
-				line[k] = 100 * v
-			}
-			per.Rounds, per.Values = append(per.Rounds, i+1), append(per.Values, line)
-		}
-	}
-	if len(per.Rounds) > 0 {
-		out.PerClient = &per
-	}
-	info, err := run.Clients()
-	if info != nil {
-		out.Classes = info.Classes
-		for _, c := range info.Clients {
-			out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train,
-				Val: c.Val, Test: c.Test})
-		}
-	}
-	if r.live { // the page requests other data per run
+	clients, err := run.Clients()
+	out.Clients = clients
+	if r.live { // the page requests details per run
 		return out, err
 	}
-	return out, errors.Join(err, pageDetails(run, &out))
+	details, wrong := details(run, nil)
+	out.Details = details
+	return out, errors.Join(err, wrong)
 }
 
-// seen returns the path of a folder relative to the report's folder.
-func (r *Report) seen(dir string) string {
-	if rel, err := filepath.Rel(r.folder, dir); err == nil {
-		dir = rel
-	}
-	return filepath.ToSlash(dir)
-}
-
-// pageDetails adds the page's data about a single run.
-func pageDetails(run *results.Run, out *page.Run) error {
-	out.Log = run.Log()
-	for _, t := range results.Terms(run.Rounds) {
-		if t.Param == "" {
-			out.Terms = append(out.Terms, page.Term{Name: t.Name, Rounds: t.Rounds, Value: t.Value, Norm: t.Norm,
-				Relative: t.Relative})
+// clientCurves returns the accuracies of clients in percent; nil if they were not recorded.
+func clientCurves(run *results.Run) *page.ClientCurves {
+	out := page.ClientCurves{Metric: metrics.Accuracy}
+	for i, r := range run.Rounds {
+		if r.Evaluation == nil || len(r.Evaluation.PerClient) == 0 {
+			continue
+		}
+		if out.Values == nil {
+			out.Values = make([]results.Numbers, len(r.Evaluation.PerClient))
+		}
+		if len(r.Evaluation.PerClient) != len(out.Values) { // no file of this program has such rounds
+			continue
+		}
+		out.Rounds = append(out.Rounds, i+1)
+		for k, v := range r.Evaluation.PerClient {
+			out.Values[k] = append(out.Values[k], 100*v)
 		}
 	}
-	c, err := run.Confusion()
-	if c == nil || err != nil {
-		return err
+	if out.Values == nil {
+		return nil
 	}
-	out.Confusion = &page.Confusion{Classes: c.Classes}
-	if c.Global != nil {
-		out.Confusion.Global = c.Global.Counts
-	}
-	if c.Personal != nil {
-		out.Confusion.Personal = c.Personal.Counts
-	}
-	return nil
+	return &out
 }
 
 func pageTable(t *tables.Table) page.Table {

@@ -7,9 +7,19 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/method"
 	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
 )
+
+// termsPanel shows the gradient norms of the terms of the loss, relative to cross entropy.
+var termsPanel = panel{kind: "terms", files: [][2]string{{"terms"}},
+	title: "Terms of the loss", draw: (*view).terms, single: true,
+	read: "A line is the norm of a term's gradient divided by that of cross entropy.",
+	part: page.Panel{Name: "terms", Title: "Terms of the loss"},
+	data: func(r *results.Run) (any, error) {
+		return slices.DeleteFunc(results.Terms(r.Rounds), func(t *results.Term) bool { return t.Param != "" }), nil
+	}}
 
 // weakTerms notes terms of losses with almost no effect in every run of a group that measured them.
 func (v *view) weakTerms(main *tables.Table) {

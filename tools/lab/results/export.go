@@ -94,11 +94,7 @@ func (r *Results) Export(folder string) *JSON {
 			j.Experiment = id.Fingerprint
 		}
 		for _, run := range g.Runs {
-			dir := run.Dir
-			if rel, err := filepath.Rel(folder, dir); err == nil {
-				dir = rel
-			}
-			j.Runs = append(j.Runs, RunJSON{filepath.ToSlash(dir), run.Seed, run.State, run.Reason, len(run.Rounds)})
+			j.Runs = append(j.Runs, run.Export(folder))
 		}
 		for _, name := range all {
 			m, err := ParseMetric(name)
@@ -112,6 +108,15 @@ func (r *Results) Export(folder string) *JSON {
 		out.Groups = append(out.Groups, j)
 	}
 	return out
+}
+
+// Export returns the JSON form of the run, with the path relative to a folder.
+func (r *Run) Export(folder string) RunJSON {
+	dir := r.Dir
+	if rel, err := filepath.Rel(folder, dir); err == nil {
+		dir = rel
+	}
+	return RunJSON{filepath.ToSlash(dir), r.Seed, r.State, r.Reason, len(r.Rounds)}
 }
 
 // Add adds comparisons along an axis of a plan; nil means no plan.

@@ -95,20 +95,17 @@ func ConfigDifferences(configs []string) (keys []string, values [][]*string, sam
 	return keys, values, same
 }
 
-// MarkedLines returns the lines of a configuration. A line of a differing setting is a list with its text.
-func MarkedLines(text string, differs []string) []any {
-	if text == "" {
+// ConfigLines returns the lines of the run's configuration, each with the keys of the settings on it.
+func (r *Run) ConfigLines() (out [][]string) {
+	if r.Config == "" {
 		return nil
 	}
-	var out []any
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		out = append(out, line)
+	for line := range strings.SplitSeq(strings.TrimRight(r.Config, "\n"), "\n") {
+		out = append(out, []string{line})
 	}
-	for _, l := range Settings(text) {
-		for n := l.first; slices.Contains(differs, l.Key) && n <= l.last && n <= len(out); n++ {
-			if line, ok := out[n-1].(string); ok {
-				out[n-1] = []string{line}
-			}
+	for _, s := range Settings(r.Config) {
+		for n := s.first; n <= s.last && n <= len(out); n++ {
+			out[n-1] = append(out[n-1], s.Key)
 		}
 	}
 	return out

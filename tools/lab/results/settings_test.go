@@ -55,22 +55,18 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestMarkedLines(t *testing.T) {
-	marked := func(configs []string, of int) (out []string) {
-		keys, _, _ := ConfigDifferences(configs)
-		for _, l := range MarkedLines(configs[of], keys) {
-			if marked, ok := l.([]string); ok {
-				out = append(out, marked[0])
-			}
-		}
-		return out
+// TestConfigLines: lines of lists belong to one setting, and lines above settings to none.
+func TestConfigLines(t *testing.T) {
+	want := [][]string{{"name: b", "name"}, {"method: fedpha", "method"}, {"backbones:", "backbones"},
+		{"  - tiny-vit-b16", "backbones"}, {"  - tiny-vit-b32", "backbones"}, {"options:"},
+		{"  rho: 0.5", "options.rho"},
+		{"  list:", "options.list"}, {"    - 1", "options.list"}, {"    - {x: 3}", "options.list"}, {"train:"},
+		{"  rounds: 5", "train.rounds"}, {"  lr: 0.1", "train.lr"}}
+	if d := cmp.Diff(want, (&Run{Config: configB}).ConfigLines()); d != "" {
+		t.Error(d)
 	}
-	// Against a text that is not YAML every setting differs: all 13 lines of b except name, options and train.
-	if m := marked([]string{configA, configB, "}: no YAML"}, 1); len(m) != 10 {
-		t.Errorf("%d lines are marked: %q", len(m), m)
-	}
-	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"},
-		marked([]string{configA, configB}, 1)); d != "" {
+	want = [][]string{{"train: {lr: 1, rounds: 2}", "train.lr", "train.rounds"}}
+	if d := cmp.Diff(want, (&Run{Config: want[0][0]}).ConfigLines()); d != "" {
 		t.Error(d)
 	}
 }

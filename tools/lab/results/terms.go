@@ -15,10 +15,12 @@ const VanishingThreshold = 1e-3
 
 // Term is one term of the loss in the rounds of a run, for one parameter or for all parameters.
 type Term struct {
-	Name                  string
-	Param                 string // "" for all parameters together
-	Rounds                []int  // rounds with the term, counted from 0
-	Value, Norm, Relative []float64
+	Name     string  `json:"name"`
+	Param    string  `json:"-"`      // "" for all parameters together
+	Rounds   []int   `json:"rounds"` // rounds with the term, counted from 0
+	Value    Numbers `json:"value"`
+	Norm     Numbers `json:"norm"`     // of the gradient
+	Relative Numbers `json:"relative"` // Norm divided by cross entropy's norm
 }
 
 // Terms returns the measured terms in the order of the loss: each for all parameters, then for every parameter that it

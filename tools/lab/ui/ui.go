@@ -21,10 +21,10 @@ import (
 
 // Source supplies the page. Its functions are never called concurrently.
 type Source struct {
-	Version func() uint64                        // changes whenever the data changes
-	Report  func() (page.Report, error)          // with Live set
-	Details func(id string) (page.Run, error)    // data of a single run; ErrNoRun if it does not exist
-	Run     func(id string) (results.Run, error) // a copy; likewise
+	Version func() uint64                            // changes whenever the data changes
+	Report  func() (page.Report, error)              // with Live set
+	Details func(id string) (json.RawMessage, error) // page.Run.Details; ErrNoRun if the run does not exist
+	Run     func(id string) (results.Run, error)     // a copy; likewise
 }
 
 // ErrNoRun is the error for a run outside the report.
@@ -127,7 +127,13 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) details(w http.ResponseWriter, r *http.Request) {
-	body, err := s.detailsOf(r.URL.Query().Get("run"))
+	s.mu.Lock()
+	_, err := s.current()
+	var body json.RawMessage
+	if err == nil {
+		body, err = s.source.Details(r.URL.Query().Get("run"))
+	}
+	s.mu.Unlock()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -135,20 +141,6 @@ func (s *Server) details(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	hostguard.Extend(w)
 	w.Write(body)
-}
-
-func (s *Server) detailsOf(id string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := s.current()
-	if err != nil {
-		return nil, err
-	}
-	run, err := s.source.Details(id)
-	if err != nil {
-		return nil, err
-	}
-	return now.Details(run)
 }
 
 // samples classifies test images of a client, for one request at a time. A request names no file and has no body.

@@ -30,7 +30,8 @@ type made struct {
 func (m *made) source() Source {
 	m.state.Store("unfinished")
 	run := func(name string, n int, state string) page.Run {
-		r := page.Run{ID: name, Name: name, State: state, Curves: []page.Curve{{Metric: "loss"}}}
+		r := page.Run{RunJSON: results.RunJSON{Folder: name, State: results.State(state)}, Name: name,
+			Curves: []page.Curve{{Metric: "loss"}}}
 		for k := range n {
 			r.Curves[0].Rounds = append(r.Curves[0].Rounds, k+1)
 			r.Curves[0].Values = append(r.Curves[0].Values, float64(k))
@@ -46,11 +47,11 @@ func (m *made) source() Source {
 			return page.Report{Title: "t", Live: true, Metrics: []page.Metric{{Name: "loss"}}, Runs: []page.Run{
 				run("a", int(m.rounds.Load()), m.state.Load().(string)), run("b", 2, "done")}}, nil
 		},
-		Details: func(id string) (page.Run, error) {
+		Details: func(id string) (json.RawMessage, error) {
 			if id != "a" {
-				return page.Run{}, ErrNoRun
+				return nil, ErrNoRun
 			}
-			return page.Run{Config: "seed: 1", Log: []string{"round 1"}}, nil
+			return json.RawMessage(details), nil
 		},
 		Run: func(id string) (results.Run, error) {
 			if id != "a" {
@@ -60,6 +61,8 @@ func (m *made) source() Source {
 		},
 	}
 }
+
+const details = `{"log":["round 1"]}`
 
 // serve starts a server that checks for changes all the time.
 func serve(t *testing.T, s Source) string {
@@ -156,7 +159,7 @@ func TestDetails(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
 	if got, body := get(t, address+"/details?run=a", ""); got != 200 ||
-		body != `{"facts":[],"config":["seed: 1"],"log":["round 1"],"confusion":null,"terms":[]}` {
+		body != details {
 		t.Errorf("%d %s", got, body)
 	}
 	if got, body := get(t, address+"/details?run=../a", ""); got != 404 || !strings.Contains(body, "no such run") {
@@ -225,11 +228,11 @@ func TestEvents(t *testing.T) {
 	m.stamps.Add(1)
 	event, id, data := s.next()
 	var runs []struct {
-		ID     string
+		Folder string
 		Curves []struct{ Y []float64 }
 	}
 	if err := json.Unmarshal([]byte(data), &runs); err != nil || event != "runs" || id != "1" || len(runs) != 1 ||
-		runs[0].ID != "a" || len(runs[0].Curves[0].Y) != 3 {
+		runs[0].Folder != "a" || len(runs[0].Curves[0].Y) != 3 {
 		t.Errorf("%s %s %s (%v)", event, id, data, err)
 	}
 	m.state.Store("done")

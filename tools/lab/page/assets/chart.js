@@ -72,7 +72,7 @@ class Chart {
     const series = [{}], bands = [], main = [], columns = [];
     const drawn = (values) => (this.how.logy ? values.map((v) => (v > 0 ? v : null)) : values);
     const add = (line, values, options) => {
-      columns.push([line.x, values]);
+      columns.push([intern(line.x), values]);
       return series.push(options) - 1;
     };
     const byRounds = [...lines].sort((a, b) => a.x.length - b.x.length || a.x[0] - b.x[0]);
@@ -201,6 +201,17 @@ class Chart {
 
 // spread is the range of an axis around values; one value alone stands in the middle.
 const spread = (min, max) => (min === max ? [min - 1, max + 1] : uPlot.rangeNum(min, max, 0.08, true));
+
+const lists = new Map();
+
+// intern makes equal lists of rounds one array.
+function intern(list) {
+  const key = list.length > 2 ? `${list[0]}:${list[1]}:${list.length}:${list[list.length - 1]}` : list.join();
+  const same = lists.get(key);
+  if (same && same.every((v, i) => v === list[i])) return same;
+  lists.set(key, list);
+  return list;
+}
 
 const svgSpace = "http://www.w3.org/2000/svg";
 

@@ -13,7 +13,7 @@ function startCurves() {
   let facets = [], restored = false;
   $("curves-tool").hidden = false;
 
-  const withClients = () => data.runs.filter((r) => r.clients).map((r) => [r.id, r.name]);
+  const withClients = () => data.runs.filter((r) => r.clients).map((r) => [r.folder, r.name]);
 
   function controls() {
     const several = new Set(data.runs.map((r) => r.experiment)).size < data.runs.length;
@@ -68,9 +68,9 @@ function startCurves() {
     metric.disabled = clients;
     facet.disabled = clients;
     let runs = chosenRuns();
-    const shown = data.runs.find((r) => r.id === run.value);
+    const shown = data.runs.find((r) => r.folder === run.value);
     if (clients && shown) {
-      metric.value = data.metrics[shown.clients.m].name;
+      metric.value = shown.clients.metric;
       facets = [{ name: "", lines: clientLines(shown) }];
     } else if (state.facet) {
       facets = [...grouped(runs, (r) => valueOf(r, state.facet))].slice(0, mostFacets).map(([label, of]) => ({

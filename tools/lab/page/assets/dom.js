@@ -17,6 +17,8 @@ function choices(select, list, chosen) {
   select.replaceChildren(...list.map(([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text)));
 }
 
+const labelled = (text, select) => el("label", {}, text + " ", select);
+
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });

@@ -25,3 +25,6 @@ function si(v) {
   }
   return Number(v.toPrecision(4)) + " ";
 }
+
+const number = (n) => ({ text: n.toLocaleString("en"), key: n });
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);

@@ -159,6 +159,20 @@ class Grid {
   }
 }
 
+// gridPanel adds a grid to a panel's box: controls, what is pointed at, the grid, its key, a hint, and a table to open. pointed is that
+// of Grid.
+function gridPanel(box, name, controls, hint, summary, pointed) {
+  const part = (tag, id, props, ...children) => el(tag, { id: `${name}-${id}`, ...props }, ...children);
+  const read = part("p", "read", { class: "read", "aria-live": "polite" }), key = part("p", "key", { class: "key" });
+  const host = part("div", "grid", { class: "scroll grid", role: "application", tabIndex: 0, "aria-describedby": name + "-hint" });
+  const lazy = el("div", { class: "lazy" }), table = part("details", "data", {}, el("summary", {}, summary), lazy);
+  box.append(el("div", { class: "controls" }, ...controls), read, host, key, part("p", "hint", { class: "hint" }, ...hint), table);
+  const grid = new Grid(host, pointed);
+  host.addEventListener("blur", () => grid.leave());
+  fade(host);
+  return { grid, host, read, key, table, lazy };
+}
+
 // fit shortens a text to a width.
 function fit(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;

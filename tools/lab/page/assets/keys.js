@@ -5,8 +5,8 @@ function startKeys() {
   const help = $("keys");
   help.querySelector("dl").replaceChildren(...keyHelp.map(([k, what]) => el("div", {}, el("dt", {}, el("kbd", {}, k)), el("dd", {}, what))));
   const step = (by) => {
-    const runs = found(), at = runs.findIndex((r) => r.id === (state.run || (data.runs[0] || {}).id));
-    if (runs.length) choose({ run: runs[Math.min(Math.max(at + by, 0), runs.length - 1)].id });
+    const runs = found(), at = runs.findIndex((r) => r.folder === (state.run || (data.runs[0] || {}).folder));
+    if (runs.length) choose({ run: runs[Math.min(Math.max(at + by, 0), runs.length - 1)].folder });
   };
   const actions = {
     "/": () => { goTo("runs"); $("runs-find")?.focus(); }, r: () => goTo("runs"), c: () => goTo("curves"), o: () => goTo("run"), d: () => goTo("configuration"),

@@ -4,7 +4,7 @@
 // label of its axis is left out of names, so that lines of one name look the same in all of them.
 function linesOf(runs, way, metric, facet) {
   const by = way.startsWith("by:") ? way.slice(3) : null;
-  const keyOf = (r) => (way === "runs" ? r.id : by ? String(valueOf(r, by) ?? "none") : r.experiment);
+  const keyOf = (r) => (way === "runs" ? r.folder : by ? String(valueOf(r, by) ?? "none") : r.experiment);
   const label = (r) => {
     if (by) return String(valueOf(r, by) ?? "none");
     return facet ? without(r, facet, way === "runs") : way === "runs" ? r.name : r.group;
@@ -91,27 +91,29 @@ function smoothed(lines, weight) {
 
 // clientLines has a grey line per client of a run, by what the clients differ in, and their mean in the colour of the method.
 function clientLines(run) {
-  const part = run.part >= 0 ? data.parts[run.part] : null;
-  const kind = part ? kindOf(part) : null;
-  const lines = run.clients.y.map((y, k) => {
-    const client = part && part.clients[k], place = kind && client ? kind.place(client) : k;
-    return {
-      key: "c" + k, name: clientName(client, k), x: run.clients.x, y, low: null, high: null, width: 1.25, colour: groupColour(place),
-      dash: dashes[(kind ? place : Math.floor(k / data.colours.groupsLight.length)) % dashes.length],
-    };
-  });
-  const mean = curveOf(run, run.clients.m);
+  const lines = run.clients.y.map((y, k) => ({ ...clientLine(run, k), x: run.clients.x, y }));
+  const mean = run.curves.find((c) => c.metric === run.clients.metric);
   if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: runColour(run), dash: [], width: 3 });
   return lines.map((l) => along(l, [run]));
 }
 
+// clientLine is how the line of a client looks.
+function clientLine(run, k) {
+  const part = data.parts[run.part], kind = part && kindOf(part), client = part && part.clients[k];
+  const place = kind && client ? kind.place(client) : k;
+  return {
+    key: "c" + k, name: clientName(client, k), low: null, high: null, width: 1.25, colour: groupColour(place),
+    dash: dashes[(kind ? place : Math.floor(k / data.colours.groupsLight.length)) % dashes.length],
+  };
+}
+
 function clientName(client, k) {
-  return ["client " + k, client && client.d, client && client.b].filter(Boolean).join(" · ");
+  return ["client " + k, client && client.domain, client && client.backbone].filter(Boolean).join(" · ");
 }
 
 // kindOf says by what clients are coloured: domain, else backbone, where there are several.
 function kindOf(part) {
-  for (const field of ["d", "b"]) {
+  for (const field of ["domain", "backbone"]) {
     const names = [...new Set(part.clients.map((c) => c[field]))];
     if (names.length > 1) return { field, names, place: (c) => names.indexOf(c[field]) };
   }

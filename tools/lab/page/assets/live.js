@@ -13,8 +13,8 @@ function startLive() {
   changes.addEventListener("error", () => tell("off", "not connected"));
   changes.addEventListener("runs", (e) => {
     for (const run of JSON.parse(e.data)) {
-      const at = data.runs.findIndex((r) => r.id === run.id);
-      if (at >= 0) data.runs[at] = unpack(run);
+      const at = data.runs.findIndex((r) => r.folder === run.folder);
+      if (at >= 0) data.runs[at] = run;
     }
     soon(["data"]);
   });
@@ -22,7 +22,7 @@ function startLive() {
     const answer = await fetch(location.pathname, { cache: "no-store" });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    takeData(JSON.parse(fresh.getElementById("data").textContent));
+    data = JSON.parse(fresh.getElementById("data").textContent);
     for (const old of document.querySelectorAll("[data-written]")) { // what the server wrote, in place
       const now = fresh.querySelector(`[data-written="${old.dataset.written}"]`);
       if (!now) continue;

@@ -17,7 +17,7 @@ class Parallel {
     host.append(this.svg, this.tip, this.heard);
     host.addEventListener("pointermove", (e) => this.point(e));
     host.addEventListener("pointerleave", () => this.mark(-1));
-    host.addEventListener("click", (e) => { if (this.at >= 0 && !e.target.closest(".axle")) this.opened(this.order[this.at].id); });
+    host.addEventListener("click", (e) => { if (this.at >= 0 && !e.target.closest(".axle")) this.opened(this.order[this.at].folder); });
     host.addEventListener("keydown", (e) => this.key(e));
     new ResizeObserver(() => { if (this.runs && host.clientHeight && (host.parentElement.clientWidth !== this.width || host.clientHeight !== this.high)) this.draw(this.runs, this.dimensions, this.brushes); }).observe(host.parentElement);
   }
@@ -162,7 +162,7 @@ class Parallel {
       const step = by ? -by : e.key === "ArrowRight" ? 1 : -1;
       this.mark(Math.min(Math.max(this.at + step, 0), this.order.length - 1));
       this.heard.textContent = [this.order[this.at].name, ...this.told(this.order[this.at]).map((t) => t.join(" "))].join(", ");
-    } else if (e.key === "Enter" && this.at >= 0) this.opened(this.order[this.at].id);
+    } else if (e.key === "Enter" && this.at >= 0) this.opened(this.order[this.at].folder);
     else if (e.key === "Escape") this.mark(-1);
     else return;
     e.preventDefault();

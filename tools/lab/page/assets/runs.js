@@ -16,7 +16,7 @@ function columnsOf() {
   return out;
 }
 
-const sortValue = (run, c) => (c.key === "rounds" ? roundsOf(run) : c.metric !== undefined ? lastOfCurve(run, c.metric) : valueOf(run, c.key));
+const sortValue = (run, c) => (c.key === "rounds" ? run.rounds : c.metric !== undefined ? lastOfCurve(run, c.metric) : valueOf(run, c.key));
 
 function startRuns() {
   if (!$("runs-tool")) return;
@@ -69,8 +69,8 @@ function startRuns() {
     const now = state.sort.slice(1) === key ? state.sort[0] : "";
     const next = text ? { "": "+", "+": "-", "-": "" } : { "": "-", "-": "+", "+": "" };
     const th = el("th", { scope: "col", class: text ? "text" : "" }, ...(first ? [el("input", {
-      type: "checkbox", checked: !found().some((r) => listed(state.off).includes(r.id)), "aria-label": "All runs in curves", "data-at": "all",
-      onchange: (e) => choose({ off: e.target.checked ? "" : found().map((r) => r.id).join("|") }),
+      type: "checkbox", checked: !found().some((r) => listed(state.off).includes(r.folder)), "aria-label": "All runs in curves", "data-at": "all",
+      onchange: (e) => choose({ off: e.target.checked ? "" : found().map((r) => r.folder).join("|") }),
     })] : []), el("button", { type: "button", "data-at": "sort-" + key, title: meaning && meaning !== title ? `${meaning}. Sort by this column` : "Sort by this column", onclick: () => choose({ sort: next[now] ? next[now] + key : "" }) }, title));
     if (now) th.setAttribute("aria-sort", now === "+" ? "ascending" : "descending");
     return th;
@@ -78,15 +78,15 @@ function startRuns() {
 
   function row(r, columns, off) {
     const name = el("th", { scope: "row", class: "text" }, el("input", {
-      type: "checkbox", checked: !off.has(r.id), "aria-label": `${r.name} in curves`, "data-at": "off-" + r.id,
-      onchange: (e) => choose({ off: [...listed(state.off).filter((x) => x !== r.id), ...(e.target.checked ? [] : [r.id])].join("|") }),
-    }), methodSwatch(r.method), el("button", { type: "button", class: "link", "data-at": "run-" + r.id, title: "Show this run", onclick: () => { choose({ run: r.id }); goTo("run"); } }, r.name));
-    return el("tr", { class: r.id === state.run ? "here" : "" }, name, ...columns.map((c) => el("td", { class: c.text ? "text" : "" }, shownValue(r, c))));
+      type: "checkbox", checked: !off.has(r.folder), "aria-label": `${r.name} in curves`, "data-at": "off-" + r.folder,
+      onchange: (e) => choose({ off: [...listed(state.off).filter((x) => x !== r.folder), ...(e.target.checked ? [] : [r.folder])].join("|") }),
+    }), methodSwatch(r.method), el("button", { type: "button", class: "link", "data-at": "run-" + r.folder, title: "Show this run", onclick: () => { choose({ run: r.folder }); goTo("run"); } }, r.name));
+    return el("tr", { class: r.folder === state.run ? "here" : "" }, name, ...columns.map((c) => el("td", { class: c.text ? "text" : "" }, shownValue(r, c))));
   }
 
   function shownValue(r, c) {
-    if (c.key === "rounds") return r.planned > 0 && r.state !== "done" ? `${roundsOf(r)} of ${r.planned}` : String(roundsOf(r));
-    if (c.key === "state") return el("span", { class: "state " + r.state, title: r.why }, r.state);
+    if (c.key === "rounds") return r.planned > 0 && r.state !== "done" ? `${r.rounds} of ${r.planned}` : String(r.rounds);
+    if (c.key === "state") return el("span", { class: "state " + r.state, title: r.why || "" }, r.state);
     const v = sortValue(r, c);
     return v == null ? "" : c.metric !== undefined ? formatValue(v, c.unit) : String(v);
   }
@@ -111,8 +111,8 @@ function startRuns() {
     });
     const open = !closed.has(name);
     return el("tr", { class: "total" }, el("th", { scope: "rowgroup", class: "text" }, el("input", {
-      type: "checkbox", checked: list.some((r) => !off.has(r.id)), "aria-label": `${name || "none"} in curves`, "data-at": "group-" + name,
-      onchange: (e) => { const ids = new Set(list.map((r) => r.id)); choose({ off: [...listed(state.off).filter((x) => !ids.has(x)), ...(e.target.checked ? [] : ids)].join("|") }); },
+      type: "checkbox", checked: list.some((r) => !off.has(r.folder)), "aria-label": `${name || "none"} in curves`, "data-at": "group-" + name,
+      onchange: (e) => { const ids = new Set(list.map((r) => r.folder)); choose({ off: [...listed(state.off).filter((x) => !ids.has(x)), ...(e.target.checked ? [] : ids)].join("|") }); },
     }), methodSwatch(new Set(list.map((r) => r.method)).size === 1 ? list[0].method : ""), el("button", {
       type: "button", class: "link", "aria-expanded": String(open), "data-at": "open-" + name,
       onclick: () => { if (open) closed.add(name); else closed.delete(name); draw(); },

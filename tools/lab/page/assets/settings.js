@@ -152,8 +152,8 @@ function startSettings() {
 
   function redraw() {
     const d = dimensions.find((k) => k.name === x.value), kept = inside(), unit = result.unit;
-    const points = runs.filter((r) => d.of(r) != null).map((r) => ({ key: r.id, name: r.name, x: [d.of(r)], y: [result.of(r)], low: null, colour: runColour(r), dash: [], width: 6 }));
-    const keys = new Set(kept.map((r) => r.id)), shown = points.filter((p) => keys.has(p.key));
+    const points = runs.filter((r) => d.of(r) != null).map((r) => ({ key: r.folder, name: r.name, x: [d.of(r)], y: [result.of(r)], low: null, colour: runColour(r), dash: [], width: 6 }));
+    const keys = new Set(kept.map((r) => r.folder)), shown = points.filter((p) => keys.has(p.key));
     scatter.draw(shown, points, unit, { along: { unit: "" }, logx: d.log, logy: result.log, ends: spanOf(points.map((p) => p.y)) });
     $("settings-chart").dataset.points = shown.length;
     $("settings-chart").setAttribute("aria-label", `Plot of ${result.title} by ${d.title}, ${shown.length} runs`);
@@ -177,8 +177,8 @@ function startSettings() {
   details.addEventListener("toggle", fill);
   $("settings-clear").addEventListener("click", () => choose({ brush: "" }));
   $("settings-only").addEventListener("click", () => {
-    const kept = new Set(inside().map((r) => r.id));
-    choose({ off: [...new Set([...listed(state.off), ...runs.map((r) => r.id).filter((id) => !kept.has(id))])].join("|"), brush: "" });
+    const kept = new Set(inside().map((r) => r.folder));
+    choose({ off: [...new Set([...listed(state.off), ...runs.map((r) => r.folder).filter((id) => !kept.has(id))])].join("|"), brush: "" });
   });
   watch((changed) => {
     if (changed.includes("setting")) scatter.range = null;

@@ -1,4 +1,3 @@
-takeData(JSON.parse($("data").textContent));
 readAddress();
 
 // startWritten makes tables that were written before the script ran sort, filter and copy.
@@ -8,8 +7,8 @@ function startWritten(box) {
     markMethods(table);
   }
 }
-document.querySelectorAll(".scroll.drawing, .scroll.grid").forEach(fade);
-for (const start of [startTheme, () => startWritten(document), startRuns, startCurves, startSettings, startCompare, startRun, startPartition, startSamples, startLive, startKeys]) guarded(start)();
+document.querySelectorAll(".scroll.drawing").forEach(fade);
+for (const start of [startTheme, () => startWritten(document), startRuns, startCurves, startSettings, startCompare, startRun, startLive, startKeys]) guarded(start)();
 
 // A link to a section keeps what was chosen.
 document.addEventListener("click", (e) => {

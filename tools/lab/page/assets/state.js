@@ -4,7 +4,7 @@ const state = {
   q: "", by: "", sort: "", columns: "", off: "",
   metric: "", x: "", lines: "groups", facet: "", smooth: "0", logx: "", logy: "", bands: "", range: "",
   setting: "", result: "", brush: "",
-  run: "", view: "", split: "0", form: "bubbles", order: "number", keys: "",
+  run: "", view: "", split: "train", form: "bubbles", order: "number", keys: "",
 };
 const initial = { ...state };
 let section = "";

@@ -1,31 +1,9 @@
-// data is the report's block (block.go), unpacked; a live page replaces it, or single runs of it.
-let data;
-const lists = new Map();
-
-// intern makes equal lists of rounds one array, so that charts put lines side by side without joining them.
-function intern(list) {
-  const key = list.length > 2 ? `${list[0]}:${list[1]}:${list.length}:${list[list.length - 1]}` : list.join();
-  const same = lists.get(key);
-  if (same && same.every((v, i) => v === list[i])) return same;
-  lists.set(key, list);
-  return list;
-}
-
-function unpack(run) {
-  const x = run.x.map(intern);
-  for (const c of run.curves) c.x = x[c.x];
-  if (run.clients) run.clients.x = x[run.clients.x];
-  return run;
-}
-
-function takeData(block) {
-  block.runs.forEach(unpack);
-  data = block;
-}
+// data is what the server wrote (block.go); a live page replaces it, or single runs of it.
+let data = JSON.parse($("data").textContent);
 
 const metricIndex = () => Math.max(0, data.metrics.findIndex((m) => m.name === state.metric));
-const curveOf = (run, metric) => run.curves.find((c) => c.m === metric);
-const runOf = (id) => data.runs.find((r) => r.id === id) || data.runs[0];
+const curveOf = (run, metric) => run.curves.find((c) => c.metric === data.metrics[metric]?.name);
+const runOf = (id) => data.runs.find((r) => r.folder === id) || data.runs[0];
 
 // axes by which runs can be told apart: labels, then what else differs.
 function kinds() {
@@ -39,8 +17,8 @@ function kinds() {
 // valueOf is the value of a run by the name of a label, a property, a metric or a setting; null where it has none.
 function valueOf(run, key) {
   if (key in run.labels) return run.labels[key];
-  const property = { name: run.name, method: run.method, sweep: run.sweep, state: run.state, seed: String(run.seed), group: run.group, tags: run.tags.join(", ") }[key];
-  if (property !== undefined) return property;
+  if (key === "tags") return run.tags.join(", ");
+  if (["string", "number"].includes(typeof run[key])) return String(run[key]);
   const at = data.keys.indexOf(key);
   if (at >= 0) return run.settings[at];
   const same = data.same.find(([k]) => k === key);
@@ -54,8 +32,6 @@ function lastOfCurve(run, m) {
   return c ? lastOf(c.y) : null;
 }
 
-const roundsOf = (run) => run.curves.reduce((n, c) => Math.max(n, c.x.length), 0);
-
 function lastOf(values) {
   for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
   return null;
@@ -67,7 +43,7 @@ function passes(run, text) {
   return (text.match(/(?:[^\s"]|"[^"]*"|")+/g) || []).every((word) => {
     const [, key, sign, value] = word.match(/^([^=<>!]+)(!=|<=|>=|=|<|>)(.*)$/) || [];
     if (!sign) {
-      const all = [run.name, run.method, run.sweep, run.state, run.id, ...run.tags, ...Object.values(run.labels)].join(" ").toLowerCase();
+      const all = [run.name, run.method, run.sweep, run.state, run.folder, ...run.tags, ...Object.values(run.labels)].join(" ").toLowerCase();
       return all.includes(word.replaceAll('"', "").toLowerCase());
     }
     const have = valueOf(run, key);
@@ -89,7 +65,7 @@ const found = () => data.runs.filter((r) => passes(r, state.q));
 // chosen are the runs that curves and comparisons show: those found and not switched off.
 function chosenRuns() {
   const off = new Set(listed(state.off));
-  return found().filter((r) => !off.has(r.id));
+  return found().filter((r) => !off.has(r.folder));
 }
 
 // meanStd has the sample standard deviation, which divides by n - 1; null of one value, of which there is none.
@@ -114,7 +90,7 @@ function meanOf(runs, metric) {
   }
   const rounds = [...at.keys()].filter((r) => at.get(r).length === curves.length).sort((a, b) => a - b);
   const stats = rounds.map((r) => meanStd(at.get(r)));
-  return { x: intern(rounds), y: stats.map((s) => s.mean), s: stats.map((s) => s.std), n: curves.length };
+  return { x: rounds, y: stats.map((s) => s.mean), s: stats.map((s) => s.std), n: curves.length };
 }
 
 // grouped sorts runs by the value of a key, in the order in which these first appear.
@@ -128,9 +104,9 @@ function grouped(runs, of) {
   return out;
 }
 
-// details of a run: its configuration, log, confusion matrix and terms, carried by the page or asked of the server.
+// details of a run: its facts and the data of panels, carried by the page or asked of the server.
 async function detailsOf(run) {
   if (run.details || !data.live) return run.details || null;
-  const answer = await fetch("details?run=" + encodeURIComponent(run.id));
+  const answer = await fetch("details?run=" + encodeURIComponent(run.folder));
   return answer.ok ? answer.json() : null;
 }

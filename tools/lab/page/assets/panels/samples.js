@@ -1,26 +1,21 @@
 // Test images of a client with their predictions. The server of a live page classifies them when asked; no report has them.
 const sampleKinds = [["", "wrong ones first"], ["wrong", "wrong"], ["right", "right"]], mostSamples = 24;
 
-function startSamples() {
-  if (!$("samples-tool")) return;
-  const client = $("samples-client"), view = $("samples-view"), kind = $("samples-kind"), button = $("samples-start"), said = $("samples-status"), grid = $("samples-grid");
+panels.samples = (box) => {
+  const [client, view, kind] = ["client", "view", "kind"].map((name) => el("select", { id: "samples-" + name, onchange: show }));
+  const button = el("button", { id: "samples-start", type: "button" }, "Classify test images"), said = el("span", { id: "samples-status", class: "status", role: "status" });
+  const grid = el("ul", { id: "samples-grid" }), kinds = labelled("Show", kind);
+  box.append(el("div", { class: "controls" }, labelled("Client", client), labelled("Evaluation", view), kinds, button, said), grid,
+    el("p", { class: "hint" }, "Below each class: what the client's classifier predicts, with its probability. Wrong predictions with the highest probability come first, right ones with the lowest. At most 96 test images of a client are classified. Reports do not contain the images."));
   const known = new Map(); // answers of the server, by what was asked
   choices(view, [["", "of the results"], ["global", "global"], ["personal", "personal"]], "");
   choices(kind, sampleKinds, "");
-  const asked = () => new URLSearchParams({ run: runOf(state.run).id, client: client.value, view: view.value }).toString();
-
-  function offer() {
-    const run = runOf(state.run), part = run && run.part >= 0 ? data.parts[run.part] : null;
-    $("samples-tool").hidden = !part || run.state !== "done";
-    if ($("samples-tool").hidden) return;
-    if (client.dataset.part !== String(run.part)) choices(client, part.clients.map((c, k) => [k, sentence(clientName(c, k))]), client.value);
-    client.dataset.part = run.part;
-    show();
-  }
+  let run;
+  const asked = () => new URLSearchParams({ run: run.folder, client: client.value, view: view.value }).toString();
 
   function show() {
     const found = known.get(asked());
-    kind.parentElement.hidden = !found;
+    kinds.hidden = !found;
     button.hidden = Boolean(found);
     const images = !found ? [] : found.images.filter((s) => !kind.value || (s.class === s.predicted) === (kind.value === "right")).slice(0, mostSamples);
     said.textContent = found ? `${found.view} evaluation: ${found.correct} of ${found.tested} images right${found.tested < found.of ? `, of ${found.of} that the client has` : ""}; ${images.length} shown` : "";
@@ -47,7 +42,12 @@ function startSamples() {
       button.disabled = false;
     }
   });
-  for (const s of [client, view, kind]) s.addEventListener("change", show);
-  watch((changed) => { if (changed.some((k) => ["run", "data"].includes(k))) offer(); });
-  offer();
-}
+  return (_, shown) => {
+    run = shown;
+    const part = data.parts[run.part];
+    if (!part || run.state !== "done") return false;
+    if (client.dataset.part !== String(run.part)) choices(client, part.clients.map((c, k) => [k, sentence(clientName(c, k))]), client.value);
+    client.dataset.part = run.part;
+    show();
+  };
+};
