@@ -139,10 +139,12 @@ func (s *Server) sample(round int) []int {
 // hides reports whether the method hides which clients on other machines answered, so that a round without any answer
 // has its noise too, and costs as much.
 func (s *Server) hides() bool {
-	open := s.settings.Remote != nil && s.settings.Wrap == nil
-	return open && method.Any(s.experiment.Method, func(p method.Properties) bool {
-		return p.HidesClients
-	})
+	return s.settings.Remote != nil && s.settings.Wrap == nil && s.private()
+}
+
+// private reports whether the method hides single clients, as differential privacy does.
+func (s *Server) private() bool {
+	return method.Any(s.experiment.Method, func(p method.Properties) bool { return p.HidesClients })
 }
 
 // drawOthers draws as many others in addition to clients of which no round waits for any, among those that rounds wait
@@ -246,6 +248,10 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			return rec, fmt.Errorf("round %d, client %d: %w", g.Round+1, r.Client, err)
 		}
 	}
+	var sent tensor.Map // with which uploads are compared
+	if s.settings.Client.Terms && s.settings.Wrap == nil && !s.private() {
+		sent = g.Shared.Clone()
+	}
 	g.Notes = map[string]float64{}
 	maps.Copy(g.Notes, rec.Notes)
 	s.recordDraws()
@@ -272,7 +278,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	rec.Notes = g.Notes
 	if s.settings.Client.Terms {
-		rec.Terms = record.MeanTerms(merged)
+		rec.Terms, rec.Drift = record.MeanTerms(merged), record.DriftOf(sent, merged)
 	}
 	if err := checkFinite(g); err != nil {
 		return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
@@ -296,8 +302,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		rec.LimitedClients = s.settings.Remote.LimitedClients()
 	}
 	// where epsilon assumes a sample of clients that nobody may know
-	if s.settings.ServerNoise != nil && g.Sampling.Draws() &&
-		method.Any(s.experiment.Method, func(p method.Properties) bool { return p.HidesClients }) {
+	if s.settings.ServerNoise != nil && g.Sampling.Draws() && s.private() {
 		rec.HideSample(g.Sampling.Poisson)
 	}
 	clock.end(&rec)

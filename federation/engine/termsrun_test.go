@@ -3,18 +3,23 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // ridge adds to cross entropy, which reads "ctx" only, half the square of "free" and 3 times the sum of "ctx".
@@ -83,6 +88,37 @@ func TestTermsReachWhatTheyName(t *testing.T) {
 		}
 	}
 }
+
+// TestDriftOfARun compares the recorded drift with that of what clients last trained (client/K/own/NAME), in the only
+// round. Without eval.terms, and where the method hides clients, none is recorded.
+func TestDriftOfARun(t *testing.T) {
+	e := withMethod(ridge{})
+	e.Plan.Rounds = 1
+	r := mustRun(t, e, engine.Settings{Client: client.Settings{Terms: true}})
+	first, replies := tensor.Map{}, []message.Reply{}
+	for _, p := range (ridge{}).Params(e.Task(e.Clients[0])) {
+		first[p.Name] = p.Initial(e.Plan.Seed, -1)
+	}
+	for k := range e.Clients {
+		own := r.Prompts.WithoutPrefix(fmt.Sprintf("client/%d/own", k))
+		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Shared: own}})
+	}
+	if d := cmp.Diff(record.DriftOf(first, replies), r.Records[0].Drift); d != "" || len(replies) < 2 {
+		t.Errorf("%d clients: %s", len(replies), d)
+	}
+	if r := mustRun(t, e, engine.Settings{}); r.Records[0].Drift != nil {
+		t.Errorf("without terms: %+v", r.Records[0].Drift)
+	}
+	e.Method = hiding{}
+	if r := mustRun(t, e, engine.Settings{Client: client.Settings{Terms: true}}); r.Records[0].Drift != nil {
+		t.Errorf("of clients that the method hides: %+v", r.Records[0].Drift)
+	}
+}
+
+// hiding is a method with the mark of client-level differential privacy.
+type hiding struct{ ridge }
+
+func (hiding) Properties() method.Properties { return method.Properties{HidesClients: true} }
 
 // Without eval.terms a record has no terms. A run that resumes with it keeps the earlier records. A loss with an
 // unnamed part is refused only with it.

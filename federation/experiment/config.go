@@ -186,7 +186,7 @@ func (Eval) LongHelp() map[string]string {
 			"machines send their counts too) or none",
 		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are not better",
 		"terms": "measure each term of the loss in every round: its value, and the norm of its gradient next to " +
-			"cross entropy's; costs a backward pass per term",
+			"cross entropy's, and the drift of clients; costs a backward pass per term",
 		"embeddings": "number of test images whose features are kept, with those of the texts, for the report's map; " +
 			"0 for none",
 	}

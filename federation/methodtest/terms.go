@@ -17,7 +17,8 @@ import (
 )
 
 // terms: the terms add up to the loss in every step, in value and, with what AdjustGradients adds, in gradient. Records
-// have their means. Measuring terms changes nothing else, for any number of workers and any form of messages.
+// have their means, and the drift of clients. Measuring them changes nothing else, for any number of workers and any
+// form of messages.
 func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
 	r := c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
@@ -29,7 +30,7 @@ func (c Case) terms(t *testing.T) {
 	}
 	for i := range r.Records {
 		c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)
-		r.Records[i].Terms = nil
+		r.Records[i].Terms, r.Records[i].Drift = nil, nil
 	}
 	outcomeOf(t, r).same(t, outcomeOf(t, c.plainAll(t)), "with and without terms")
 }

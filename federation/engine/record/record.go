@@ -41,6 +41,7 @@ type Record struct {
 	// of the method and of what carries the messages, such as epsilon and delta
 	Notes map[string]float64 `json:"notes,omitempty"`
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
+	Drift []ClientDrift      `json:"drift,omitempty"` // of the clients with merged uploads, where terms are measured
 
 	Attack   *Attack  `json:"attack,omitempty"`   // simulated
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers

@@ -52,6 +52,7 @@ var panels = []panel{
 		draw: (*view).significance, evaluated: true, every: true,
 		read: "A cell is the row minus the column: red where the row is better."},
 	termsPanel,
+	driftPanel,
 	{part: page.Panel{Name: "log", Title: "Log"}, data: func(r *results.Run) (any, error) { return r.Log(), nil }},
 	{part: page.Panel{Name: "config"}, data: func(r *results.Run) (any, error) { return r.ConfigLines(), nil }},
 	{kind: "shots", title: "%s by examples of a class", draw: (*view).sensitivity, evaluated: true, deviates: true,

@@ -177,6 +177,8 @@ func TestRoundsRefused(t *testing.T) {
 		{`{"format":2,"round":1,"loss":1e300}`, "impossible"},
 		{`{"format":2,"round":1,"notes":{"epsilon":1e300}}`, "impossible note"},
 		{`{"format":2,"round":1,"seconds":-1}`, "impossible"},
+		{`{"format":2,"round":1,"drift":[{"client":3,"norm":-1}]}`, "impossible update of client 3"},
+		{`{"format":2,"round":1,"drift":[{"client":3,"norm":1,"cosine":1.5}]}`, "impossible update of client 3"},
 	} {
 		got, err := ReadRounds(strings.NewReader(good + c.line + "\n" + good))
 		if err == nil || len(got) != 1 || !strings.Contains(err.Error(), "line 2 ") || !strings.Contains(err.Error(),

@@ -183,6 +183,11 @@ func (r Round) check() error {
 	if err := checkTerms(r.Terms); err != nil {
 		return err
 	}
+	for _, d := range r.Drift {
+		if d.Client < 0 || !(d.Norm >= 0 && d.Norm < 1e30) || d.Cosine != nil && !(math.Abs(*d.Cosine) <= 1) {
+			return fmt.Errorf("has an impossible update of client %d", d.Client)
+		}
+	}
 	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 ||
 		r.BytesDown < 0 || r.ParametersUp < 0 || r.ParametersDown < 0 ||
 		r.Simulated != nil && !(r.Simulated.Seconds >= 0 && r.Simulated.Seconds < 1e30) {
