@@ -3,6 +3,8 @@ package clip
 import (
 	"slices"
 	"strings"
+
+	"promptfed/runtime/graph"
 )
 
 // StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower needs:
@@ -128,14 +130,17 @@ func (t Text) StepBytes(s *Suffixes, p Prompt) int {
 	prefix := 1 + p.length()
 	rows := prefix + at.rows()
 	keys := prefix + at.size
-	kernels := p.Ctx.Graph().HasKernels()
+	kernels, several := p.Ctx.Graph().HasKernels(), graph.StaticDim(1)
+	if p.PerImage() {
+		several = p.Ctx.Shape()[0]
+	}
 	switch {
 	case p.PerClass || p.Class == Middle || p.Class == Front || t.plainOnly(own):
 		keys = t.length(slices.Max(own.Lengths(p)))
 		rows = len(own.IDs) * keys
 	case kernels && !p.PerImage():
 		keys = 0
-	case rows <= denseRows:
+	case rows <= denseRows(p.Ctx.Graph(), several):
 		keys = rows
 	}
 	if kernels {

@@ -11,7 +11,8 @@ import (
 // are, for each image, the prefix and then the suffixes, arranged and masked as in Prompts, in the same way for all
 // images.
 func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
-	r := t.rows(tw, s, Prompt{Ctx: tw.g.Const(tensor.New(p.length(), t.Width))}) // the prompts are added to zeros
+	zeros := Prompt{Ctx: tw.g.Const(tensor.New(p.length(), t.Width))} // the prompts are added
+	r := t.rows(tw, s, zeros, p.Ctx.Shape()[0])
 	n, classes := r.all(), len(s.IDs)
 	x := tw.pad(p.Ctx, 0, 1, 0, 0, r.p.rows(), 0).Add(graph.Concat(0, r.head, r.tail)).Reshape(-1, t.Width)
 	for i := range t.Layers - 1 {

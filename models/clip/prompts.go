@@ -2,6 +2,7 @@ package clip
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"promptfed/runtime/graph"
@@ -97,7 +98,7 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 		var now, later []int
 		for _, i := range waiting {
 			if p := prompts[i]; p.Changes.Equal(tw.changes) {
-				now, rows = append(now, i), append(rows, t.rows(tw, p.suffixes(s), p))
+				now, rows = append(now, i), append(rows, t.rows(tw, p.suffixes(s), p, graph.StaticDim(1)))
 			} else {
 				later = append(later, i)
 			}
@@ -212,11 +213,19 @@ type promptRows struct {
 	deep           []graph.Node
 }
 
-// denseRows is the number of rows of a prompt, prefix and suffixes together, up to which attention over all pairs costs
-// less than the operators that avoid it.
-const denseRows = 80
+// denseRows returns the number of rows of each of some prompts, prefix and suffixes together, up to which attention
+// over all pairs costs less than the operators that avoid it. On the CPU these are few. A device starts each operator
+// by itself, and some 40 more for a block take as long as the pairs of 512 rows.
+func denseRows(g *graph.Graph, prompts graph.Dim) int {
+	const always, onDevice = 80, 512
+	if g.HasKernels() || !prompts.Static() {
+		return always
+	}
+	return max(always, int(onDevice/math.Sqrt(float64(prompts.N))))
+}
 
-func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
+// rows describes a prompt, one of several that pass through the tower as one node.
+func (t Text) rows(tw tower, s *Suffixes, p Prompt, several graph.Dim) *promptRows {
 	r := &promptRows{s: s, p: s.packing(p.ReadOffset), after: p.ReadOffset, prefix: 1 + p.length(), deep: p.Deep}
 	switch r.head = s.start(tw.g); {
 	case p.NoPositions:
@@ -233,7 +242,7 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	pos := t.positions(tw, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.ReadOffset).Add(pos)
 	r.take, r.place = r.p.queries()
-	if r.dense = r.all() <= denseRows; r.dense {
+	if r.dense = r.all() <= denseRows(tw.g, several); r.dense {
 		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
 		return r
 	}

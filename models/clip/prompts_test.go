@@ -130,18 +130,18 @@ func TestPromptsEqualPlain(t *testing.T) {
 		t       []int
 	}{
 		{name: "one prompt", classes: 6, layers: 3, prompts: []clip.Prompt{{}}, t: []int{4}},
-		{name: "many classes", classes: 41, layers: 3, prompts: []clip.Prompt{{}}, t: []int{16}},
+		{name: "many classes", classes: 120, layers: 3, prompts: []clip.Prompt{{}}, t: []int{16}},
 		{name: "gelu", classes: 5, layers: 2, act: "gelu", prompts: []clip.Prompt{{}}, t: []int{3}},
 		{name: "one class", classes: 1, layers: 2, prompts: []clip.Prompt{{}}, t: []int{1}},
 		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {ReadOffset: 1}}, t: []int{2, 5}},
 		{name: "one block, few rows", classes: 4, layers: 1, prompts: []clip.Prompt{{}, {ReadOffset: 2}},
-			t: []int{2, 5}}, {name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {},
+			t: []int{2, 5}}, {name: "few rows beside many", classes: 98, layers: 2, prompts: []clip.Prompt{{}, {},
 			{ReadOffset: 1}}, t: []int{3, 40, 2}},
-		{name: "few rows beside many in one block", classes: 12, layers: 1, prompts: []clip.Prompt{{}, {}},
+		{name: "few rows beside many in one block", classes: 98, layers: 1, prompts: []clip.Prompt{{}, {}},
 			t: []int{40, 3}},
 		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {ReadOffset: 4}, {}},
 			t: []int{16, 4, 9}},
-		{name: "equal lengths", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {ReadOffset: 1}, {}, {}},
+		{name: "equal lengths", classes: 70, layers: 3, prompts: []clip.Prompt{{}, {ReadOffset: 1}, {}, {}},
 			t: []int{9, 9, 4, 9}},
 		{name: "equal lengths, few rows", classes: 5, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{3, 3}},
 		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End},
@@ -239,5 +239,42 @@ func TestEqualPromptsShareOperators(t *testing.T) {
 	}
 	if two, eight := products(2), products(8); two == 0 || eight != two {
 		t.Errorf("%d products for eight prompts, %d for two", eight, two)
+	}
+}
+
+// A step of a device at ViT-B/16 size, with fixed sizes, has as many operators for 100 classes as for 10: see
+// docs/measurements.md.
+func TestOperatorsOfAStep(t *testing.T) {
+	count := func(layers int, list clip.NamedClasses) int {
+		text := clip.Text{TextArch: clip.TextB}
+		text.Layers = layers
+		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.StartID, text.Width, embedding(text.Width))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, in := graph.New(), tensor.Map{}
+		p := prompted(g, 1, text.Width, in)
+		f := text.Prompts(g, onDisk{"", map[string]int64{}, text.Shapes()}, s, p)[0]
+		images := g.Input("images", graph.Float, graph.Static(32, text.EmbedDim))
+		logits := images.MatMulT(f.L2Normalize()).MulScalar(100)
+		loss := graph.CrossEntropy(logits, g.Input("labels", graph.Int64, graph.Static(32)))
+		d, err := grad.Of(loss, p[0].Ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := graph.Model(graph.Output{Name: "loss", Node: loss.Reshape(1)}, graph.Output{Name: "d", Node: d[0]})
+		if err == nil {
+			m, err = graph.FixSizes(m, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(m.Graph.Node)
+	}
+	few, many := count(12, clip.CIFAR10), count(12, clip.CIFAR100)
+	block := few - count(11, clip.CIFAR10)
+	t.Logf("%d operators for 10 classes, %d for 100, %d for a block", few, many, block)
+	if many != few || block > 68 {
+		t.Error("these are too many")
 	}
 }
