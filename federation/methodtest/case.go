@@ -40,6 +40,9 @@ type Case struct {
 	// Loose is set where image features of a step need not be unit rows.
 	Loose bool
 	Names Names
+	// Rounded, unless it is nil, gets how far the gradient of a parameter differs with products of low precision, in
+	// shares of the largest element.
+	Rounded func(precision string, difference float64)
 
 	kept *kept
 }

@@ -16,6 +16,7 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -89,14 +90,23 @@ func (c Case) gradients(t *testing.T) {
 		}
 		largest = max(largest, grads[name].MaxAbs())
 	}
-	low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: ort.Float16},
-		PlainGraphs: true})
-	defer low.Close()
-	_, rounded := step(low, here)
-	for _, name := range learned {
-		if d := distance(rounded[name], grads[name]); !(d <= 0.01*largest) {
-			t.Errorf("the gradient of %s with products of %s differs by %g; its largest element is %g", name,
-				ort.Float16, d, largest)
+	for precision, bound := range map[string]float64{ort.Float16: 0.01, ort.BFloat16: 0.1} {
+		if precision == ort.BFloat16 && !(testing.Verbose() && orttest.OnCPU()) { // only the table needs it
+			continue
+		}
+		low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: precision},
+			PlainGraphs: true})
+		defer low.Close()
+		_, rounded := step(low, here)
+		for _, name := range learned {
+			d := distance(rounded[name], grads[name]) / largest
+			if !(d <= bound) {
+				t.Errorf("the gradient of %s with products of %s differs by %g of its largest element", name,
+					precision, d)
+			}
+			if c.Rounded != nil {
+				c.Rounded(precision, d)
+			}
 		}
 	}
 
