@@ -7,15 +7,18 @@
 #   tools/test-cuda.sh build TO           builds the tests and what they read into the folder or the .tar.xz archive TO
 #   tools/test-cuda.sh run FROM [JSON]    runs the tests of such a folder or archive, also on a machine without Go
 #
-# An archive holds this script too, as tools/test-cuda.sh. At most four processes run at once. All end within
+# An archive holds this script too, as tools/test-cuda.sh. The test of the device's memory runs first and alone, for at most a
+# minute; then at most four processes run at once. All end within
 # TEST_CUDA_SECONDS (280), the first ones within two thirds of that; what did not finish counts as failed. The file JSON
 # (build/test-cuda.json) gets the output of test2json. PROMPTFED_RUNTIME_PROVIDER names another provider.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Each line: packages, tests. Short ones come first, so that they run in any case; the long one runs in four parts.
+# Each line: packages, tests. After the one that runs alone, short ones come first, so that they run in any case; the long one
+# runs in four parts.
 suite=gradients\|messages\|lost\|trace\|terms\|aggregation
-list="./federation/methods/... TestTwoRoundsByHand
+list="./federation/experiment TestDeviceMemoryStaysFlat
+./federation/methods/... TestTwoRoundsByHand
 ./runtime/ops TestGradients|TestWitnesses
 ./runtime/ort Captured|TestFreeMemory|TestValuesStayOnTheDevice|TestWrongValues|TestSignalsReachGo|TestSessionsRunOnFewThreads
 ./federation/data/features TestDeviceFeatures|TestDeviceViews|TestExportedTowerOnDevice
@@ -68,6 +71,7 @@ one() {
 		return 1
 	fi
 	[ "$1" -gt $((lines - 4)) ] || [ $left -lt $most ] || left=$most # one that hangs leaves time for those that wait
+	[ "$1" != 1 ] || [ $left -lt 60 ] || left=60
 	mkdir -p "$package"
 	# Go's own limit names the tests that are running; the other one ends a process that hangs outside Go.
 	(cd "$package" && exec timeout -k 2 $((left - 2)) "$from/bin/$name.test" -test.v=test2json -test.timeout=$((left - 5))s \
@@ -137,7 +141,8 @@ run() {
 	cd "$from"
 	limit=${TEST_CUDA_SECONDS:-280} deadline=$((began + limit))
 	lines=$(wc -l <tests)
-	for i in $(seq "$lines"); do
+	one 1 || failed=1
+	for i in $(seq 2 "$lines"); do
 		[ "$(jobs -rp | wc -l)" -lt 4 ] || wait -n || failed=1
 		one "$i" &
 	done
