@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/ort"
 )
 
 // settings are the values of a configuration as nested maps, with their origins.
@@ -270,7 +271,11 @@ func (s settings) decode(out any) error {
 	if err := d.Decode(s.all); err != nil {
 		return s.blame(decodeErrors(err))
 	}
-	if c, ok := out.(*experiment.Config); ok && !s.foreign {
+	c, ok := out.(*experiment.Config)
+	if _, set := s.from["runtime.batch_clients"]; ok && !set && c.Runtime.Provider != ort.CPU {
+		c.Runtime.BatchClients = 0 // Open chooses
+	}
+	if ok && !s.foreign {
 		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
 			return atomicfile.ReadAtMost(path, layer.MaxFile)
 		})

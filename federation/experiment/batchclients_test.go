@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -192,3 +193,47 @@ func TestBatchClientsIsSaid(t *testing.T) {
 
 // remoteOnly is an executor that receives nothing.
 type remoteOnly struct{ client.RemoteExecutor }
+
+// Left to the program, the number of clients in a run is 1 on the CPU and for methods that train separately. On a
+// device, it depends on the memory of a step.
+func TestChosenBatchClients(t *testing.T) {
+	choose := func(method, provider string, gigabytes float64, set int) int {
+		c := smallConfig(method)
+		c.Train.Memory, c.Runtime.BatchClients = gigabytes, set
+		task, err := Open(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Protocol.Config.Runtime.BatchClients, task.Runtime.Provider = set, provider
+		if err := task.chooseBatchClients(); err != nil {
+			t.Fatal(err)
+		}
+		n := task.Experiment.BatchClients
+		if n != task.Protocol.Config.Runtime.BatchClients || n != task.Protocol.Experiment.BatchClients {
+			t.Errorf("%s: the configuration has another number than %d", method, n)
+		}
+		noted := slices.ContainsFunc(task.Info.Notes, func(s string) bool {
+			return strings.Contains(s, fmt.Sprint("up to ", n, " clients"))
+		})
+		if noted != (n > 1 && set == 0) {
+			t.Errorf("%s: %d clients, in a note: %v", method, n, noted)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		method, provider string
+		gigabytes        float64
+		set, want        int
+	}{
+		{"promptfl", ort.CPU, 4, 0, 1}, {"promptfl", ort.CUDA, 4, 0, 32}, {"promptfl", ort.CUDA, 4, 1, 1},
+		{"promptfl", ort.CUDA, 4, 5, 5}, {"fedvpt", ort.CUDA, 4, 0, 1}, {"cocoop", ort.CUDA, 4, 0, 1},
+	} {
+		if got := choose(c.method, c.provider, c.gigabytes, c.set); got != c.want {
+			t.Errorf("%+v: %d clients in a run", c, got)
+		}
+	}
+	few, more := choose("promptfl", ort.CUDA, 0.02, 0), choose("promptfl", ort.CUDA, 0.04, 0)
+	if few < 2 || more < 2*few || more > 2*few+1 {
+		t.Errorf("%d clients in 20 MB, %d in 40", few, more)
+	}
+}

@@ -48,6 +48,9 @@ type members struct {
 // newProtocol refuses what a method, its plan or its protection forbids.
 func newProtocol(c Config, who members) (*Protocol, error) {
 	c.Runtime.Prepack, c.Runtime.Spinning = named(c.Runtime.Prepack), named(c.Runtime.Spinning)
+	if who.role != wholeRun { // here each client trains alone
+		c.Runtime.BatchClients = max(1, c.Runtime.BatchClients)
+	}
 	stack, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type Runtime struct {
 	Precision    string `config:"precision" in:"float32|tf32|float16|bfloat16"`
 	MemoryLimit  int64  `config:"memory_limit" in:"0.."`
 	Workers      int    `config:"workers" in:"0..4096"`
-	BatchClients int    `config:"batch_clients" in:"1.."`
+	BatchClients int    `config:"batch_clients" in:"0.."`
 	Threads      int    `config:"threads" in:"0..4096" help:"threads of ONNX Runtime within one operator of one client"`
 	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
@@ -39,7 +39,8 @@ func (Runtime) LongHelp() map[string]string {
 		"workers": "clients that train, batches of images that are encoded, or on a GPU images that are decoded, at " +
 			"the same time; 0: one per core",
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
-			"the experiment, since it changes rounding",
+			"the experiment, since it changes rounding; 0, unless set on a GPU: as many as train.memory_gb holds, at " +
+			"most 32; on a CPU 1",
 		"precision": "precision of products on a CUDA device: float32, tf32, float16 or bfloat16; the rest stays in " +
 			"float32; the CPU has float32 alone",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",

@@ -98,7 +98,36 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	if t.Fallback, err = t.Runtime.ChooseProvider(); err != nil {
 		return nil, MachineError{err}
 	}
-	return t, nil
+	return t, t.chooseBatchClients()
+}
+
+// chooseBatchClients sets runtime.batch_clients where the configuration leaves it to the program. The choice depends on
+// the configuration and the provider alone, since it is part of the experiment.
+func (t *Task) chooseBatchClients() error {
+	p := t.Protocol
+	if p.Config.Runtime.BatchClients > 0 {
+		return nil
+	}
+	most := 1
+	for _, b := range t.Backbones.Distinct {
+		if t.Runtime.Provider == ort.CPU {
+			break
+		}
+		n, err := t.Experiment.ClientsAtOnce(Backbone{b})
+		if err != nil {
+			return fmt.Errorf("backbone %s: %w", b.Name, err)
+		}
+		if n > 1 && (most == 1 || n < most) { // clients on the others train separately
+			most = n
+		}
+	}
+	if most > 1 {
+		t.Info.Notes = append(t.Info.Notes, fmt.Sprintf("up to %d clients train in one run; runtime.batch_clients "+
+			"sets another number", most))
+	}
+	p.Config.Runtime.BatchClients, t.Runtime.BatchClients = most, most
+	p.Experiment.BatchClients, t.Experiment.BatchClients = most, most
+	return nil
 }
 
 func (o opening) openData(ctx context.Context, c Config, progress Progress) (*Data, error) {

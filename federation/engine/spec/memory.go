@@ -146,20 +146,12 @@ func (m StepMemory) StepRows(t Training, losses ...graph.Node) int {
 // the step; empty for a method that computes all at once and has a text prompt neither for each image nor for each
 // class. kernels says that steps run promptfed's kernels.
 func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
-	s := e.scope(b)
-	if kernels {
-		s.Graph().UseKernels()
-	}
-	logits, loss := e.onePass(s)
-	if err := s.Graph().Err(); err != nil {
-		return "", err
-	}
-	m, err := MemoryOf(b, e.Classes, e.Training.Memory, logits, loss)
+	m, rows, err := e.stepMemory(b, kernels)
 	if err != nil {
 		return "", err
 	}
-	rows, most := m.StepRows(e.Training, loss), m.Rows()
-	need, classes := m.Bytes(rows), ClassesAtOnce(len(e.Classes), m.text+rows*m.each, m.Text(rows))
+	most, need := m.Rows(), m.Bytes(rows)
+	classes := ClassesAtOnce(len(e.Classes), m.text+rows*m.each, m.Text(rows))
 	var parts []string
 	if most > 0 {
 		if m.image > 0 && rows > most {
@@ -175,4 +167,35 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 	}
 	return fmt.Sprintf("%s: %s", cmp.Or(m.what, "the text tower"), strings.Join(append(parts,
 		fmt.Sprintf("about %.2f GiB in each worker (train.memory_gb)", gib(need))), ", ")), nil
+}
+
+// stepMemory returns the memory of a training step and how many rows of a batch it computes at a time.
+func (e *Experiment) stepMemory(b Backbone, kernels bool) (m StepMemory, rows int, err error) {
+	s := e.scope(b)
+	if kernels {
+		s.Graph().UseKernels()
+	}
+	logits, loss := e.onePass(s)
+	if err = s.Graph().Err(); err != nil {
+		return m, 0, err
+	}
+	m, err = MemoryOf(b, e.Classes, e.Training.Memory, logits, loss)
+	return m, m.StepRows(e.Training, loss), err
+}
+
+// mostClients bounds ClientsAtOnce. Each client has a loss and gradients of its own, whose operators become as many as
+// those of the tower.
+const mostClients = 32
+
+// ClientsAtOnce returns how many clients on a backbone a device trains in one run, unless the configuration says: as
+// many as have room for a step in Training.Memory together, and 1 if they train separately.
+func (e Experiment) ClientsAtOnce(b Backbone) (int, error) {
+	if e.BatchClients = mostClients; e.NotBatchable(b) != "" {
+		return 1, nil
+	}
+	m, rows, err := e.stepMemory(b, false)
+	if err != nil {
+		return 0, err
+	}
+	return max(1, min(mostClients, m.bound/max(1, m.Bytes(rows)))), nil
 }

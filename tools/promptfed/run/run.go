@@ -285,6 +285,9 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
+	if t.cluster != nil { // its workers train each client alone
+		conf.Runtime.BatchClients = max(1, conf.Runtime.BatchClients)
+	}
 	task, err := cli.Open(ctx, conf, m)
 	if err != nil {
 		return nil, err
