@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
 )
@@ -36,7 +39,7 @@ func inspectCommand() *cobra.Command {
 	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
 		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
 	result := cli.AddJSON(c, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		o := ort.Options{Provider: provider}
 		var lib *library
 		if provider != "" {
@@ -56,7 +59,7 @@ func inspectCommand() *cobra.Command {
 		text := ""
 		if of.Library = lib; lib != nil {
 			text = align(lib.rows())
-			if of.Placement, err = placementOf(r, o); err != nil {
+			if of.Placement, err = placementOf(c.Context(), r, o); err != nil {
 				return err
 			}
 		}
@@ -256,6 +259,8 @@ type placement struct {
 	Graph     string         `json:"graph"`
 	Provider  string         `json:"provider"`
 	Operators map[string]int `json:"operators" key:"OPERATOR"`
+	// device memory of a captured graph for a batch of 32; absent where it is not known
+	Captured int64 `json:"captured_bytes,omitempty"`
 
 	session string // provider of the session
 }
@@ -271,11 +276,15 @@ func (p placement) row() []string {
 	if p.Provider == ort.CPU && p.session != ort.CPU {
 		value += ", not run by " + p.session + ": " + strings.Join(ops, ", ")
 	}
+	if p.Captured > 0 {
+		value += fmt.Sprintf(", %d MB for a captured graph of a batch of %d", p.Captured/1e6, someRows)
+	}
 	return []string{p.Graph + " on " + p.Provider, value}
 }
 
 // placementOf counts the operators of a bundle or an ONNX file that each provider runs.
-func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
+func placementOf(ctx context.Context, r bundle.Report, o ort.Options) (list []placement, err error) {
+	plain := o
 	o.Placement = true
 	add := func(what string, s *ort.Session, err error) error {
 		if err != nil {
@@ -294,7 +303,8 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 			by[n.Provider][n.Operator]++
 		}
 		for _, provider := range slices.Sorted(maps.Keys(by)) {
-			list = append(list, placement{what, provider, by[provider], s.Provider()})
+			list = append(list, placement{Graph: what, Provider: provider, Operators: by[provider],
+				session: s.Provider()})
 		}
 		return nil
 	}
@@ -308,6 +318,7 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 		return nil, cli.Usagef("%s is a %s: --provider is for bundles and ONNX files", r.Path, r.Kind)
 	}
 	o.WeightsDir = b.WeightsDir()
+	plain.WeightsDir = o.WeightsDir
 	image, err := b.ImageModel()
 	if err != nil {
 		return nil, err
@@ -320,7 +331,11 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 		what  string
 		model *onnx.ModelProto
 	}{{"image tower", image}, {"training step", step}} {
+		var captured int64
 		if o.Provider != ort.CPU { // as sessions on a device do
+			if captured, err = capturedBytes(ctx, part.model, plain); err != nil {
+				return nil, fmt.Errorf("%s: %w", part.what, err)
+			}
 			if part.model, err = graph.FixSizes(part.model, someSizes(part.model)); err != nil {
 				return nil, fmt.Errorf("%s: %w", part.what, err)
 			}
@@ -329,18 +344,56 @@ func placementOf(r bundle.Report, o ort.Options) (list []placement, err error) {
 		if err := add(part.what, s, err); err != nil {
 			return nil, err
 		}
+		for i, p := range list {
+			if p.Graph == part.what && p.Provider != ort.CPU {
+				list[i].Captured = captured
+			}
+		}
 	}
 	return list, nil
 }
 
-// someSizes returns shapes of a model's inputs for a batch of 32.
+// capturedBytes returns the device memory that a captured graph takes beside the session that has it, or 0 if it is not
+// known.
+func capturedBytes(ctx context.Context, m *onnx.ModelProto, o ort.Options) (bytes int64, err error) {
+	s, err := ort.NewSession(m, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if s.FreeMemory() < 0 {
+		return 0, nil
+	}
+	return takenBySecondRun(ctx, s, m, s.FreeMemory)
+}
+
+// takenBySecondRun returns how much less memory is free after the second run of some sizes, which gets a captured
+// graph, than after the first.
+func takenBySecondRun(ctx context.Context, s *ort.Session, m *onnx.ModelProto, memory func() int64) (int64, error) {
+	in, free := tensor.Map{}, [2]int64{}
+	for name, shape := range someSizes(m) {
+		in[name] = tensor.New(shape...)
+	}
+	for i := range free {
+		if _, err := s.Run(ctx, in); err != nil {
+			return 0, err
+		}
+		free[i] = memory()
+	}
+	return max(0, free[0]-free[1]), nil
+}
+
+// someRows is the batch for which inspect shows the graphs of a device.
+const someRows = 32
+
+// someSizes returns shapes of a model's inputs for a batch of someRows.
 func someSizes(m *onnx.ModelProto) map[string][]int {
 	shapes := map[string][]int{}
 	for _, in := range onnx.Inputs(m.Graph) {
 		for _, d := range in.GetType().GetTensorType().GetShape().GetDim() {
 			n := d.GetDimValue()
 			if n < 1 {
-				n = 32
+				n = someRows
 			}
 			shapes[in.Name] = append(shapes[in.Name], int(n))
 		}

@@ -36,6 +36,42 @@ func TestInspectShowsTexts(t *testing.T) {
 	}
 }
 
+// The memory of a captured graph is what the second run of the same sizes takes, which makes the graph. The CPU stands
+// in for a device, and numbers of this test for its free memory.
+func TestMemoryOfACapturedGraph(t *testing.T) {
+	b, err := bundle.Find(tiny.Names()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stepModel(b, ort.CUDA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ort.Options{WeightsDir: b.WeightsDir(), Provider: ort.CPU, Bind: true}
+	s, err := ort.NewSession(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	graphs, free := 0, []int64{90e6, 12e6}
+	ort.OnFixed = func(*onnx.ModelProto) { graphs++ }
+	defer func() { ort.OnFixed = nil }()
+	n, err := takenBySecondRun(t.Context(), s, m, func() (now int64) {
+		now, free = free[0], free[1:]
+		return now
+	})
+	if err != nil || n != 78e6 || graphs != 1 || len(free) != 0 {
+		t.Errorf("%d bytes, %d graphs of fixed sizes, %v", n, graphs, err)
+	}
+	if n, err := capturedBytes(t.Context(), m, o); err != nil || n != 0 {
+		t.Errorf("on the CPU %d bytes, %v", n, err)
+	}
+	row := placement{Graph: "step", Provider: ort.CUDA, Operators: map[string]int{"Add": 2}, Captured: 78e6}.row()
+	if want := "2 operators, 78 MB for a captured graph of a batch of 32"; row[1] != want {
+		t.Errorf("%q, want %q", row[1], want)
+	}
+}
+
 // A GPU runs all of the towers of the program's bundles, in batches of 32 images.
 func TestNothingIsLeftToTheCPU(t *testing.T) {
 	for _, name := range tiny.Names() {
