@@ -16,10 +16,10 @@ type Scope struct {
 	g      *graph.Graph
 	task   ClientSpec
 	params []Param
-	at     string // "", "received/" or "before/"
+	at     InputKind // of parameters: ParamInput, ReceivedInput or BeforeInput
 	hosts  *[]HostCall
 	terms  *[]Term
-	beside *[]graph.Output
+	beside *[]Term
 	pair   *[2]graph.Node // what Cosine compared first
 	spread *spread        // nil for none
 	with   *with          // nil for none
@@ -31,20 +31,9 @@ type Scope struct {
 
 // NewScope starts a graph for one client.
 func NewScope(task ClientSpec, params []Param) *Scope {
-	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{},
-		beside: &[]graph.Output{}, pair: &[2]graph.Node{}, constants: tensor.Map{}}
+	return &Scope{g: graph.New(), task: task, params: params, at: ParamInput, hosts: &[]HostCall{}, terms: &[]Term{},
+		beside: &[]Term{}, pair: &[2]graph.Node{}, constants: tensor.Map{}}
 }
-
-// Names of graph inputs: a prefix, a slash, and the name of the tensor.
-const (
-	ParamInput     = "param"    // current values of parameters
-	ReceivedInput  = "received" // as the server sent them
-	BeforeInput    = "before"   // as this client last left them
-	BroadcastInput = "down"     // extras from the server
-	StateInput     = "kept"     // state this client kept
-	ScalarInput    = "scalar"   // numbers set by Begin
-	HostInput      = "host"     // values of host functions
-)
 
 // Graph returns the graph that is built.
 func (s *Scope) Graph() *graph.Graph { return s.g }
@@ -80,11 +69,7 @@ func (s *Scope) TrainedValue(name string) graph.Node {
 	if i < 0 {
 		return s.g.Fail("parameter %q is used but not declared by Params", name)
 	}
-	prefix := s.at
-	if prefix == "" {
-		prefix = ParamInput + "/"
-	}
-	return s.g.Input(prefix+name, graph.Float, graph.Static(s.params[i].Shape...))
+	return s.Input(Input{s.at, name}, graph.Float, graph.Static(s.params[i].Shape...))
 }
 
 func (s *Scope) index(name string) int {
@@ -110,7 +95,7 @@ func (s *Scope) Constants() tensor.Map { return s.constants }
 
 // Broadcast is an extra tensor that the server sends to everyone; a size of -1 is not known before.
 func (s *Scope) Broadcast(name string, shape ...int) graph.Node {
-	return s.g.Input(BroadcastInput+"/"+name, graph.Float, open(name, shape))
+	return s.Input(Input{BroadcastInput, name}, graph.Float, open(name, shape))
 }
 
 // open is a shape whose sizes of -1 are not known before.
@@ -126,32 +111,27 @@ func open(name string, shape []int) graph.Shape {
 
 // State is a tensor of the state that this client keeps from round to round.
 func (s *Scope) State(name string, shape ...int) graph.Node {
-	return s.g.Input(StateInput+"/"+name, graph.Float, graph.Static(shape...))
+	return s.Input(Input{StateInput, name}, graph.Float, graph.Static(shape...))
 }
 
 // Scalar is a number that Begin puts into Local.Scalars, such as the state of a schedule.
 func (s *Scope) Scalar(name string) graph.Node {
-	return s.g.Input(ScalarInput+"/"+name, graph.Float, graph.Static(1)).Reshape()
+	return s.Input(Input{ScalarInput, name}, graph.Float, graph.Static(1)).Reshape()
 }
 
-// Inputs that are a batch of examples.
-const (
-	ImageInput   = "image"   // [B,D]
-	PatchesInput = "patches" // [B,M,D]
-	TokensInput  = "tokens"  // [B,N,v], of the image tower's width
-	PixelsInput  = "pixels"  // [B,3,S,S], normalised
-	LabelInput   = "label"   // [B]
-)
+// rows declares rows [B,...] of a batch.
+func (s *Scope) rows(name string, dtype graph.DType, sizes ...int) graph.Node {
+	return s.Input(Input{RowInput, name}, dtype, append(graph.Shape{graph.Sym("B")}, graph.Static(sizes...)...))
+}
 
 // Image is the batch of image features [B,D].
 func (s *Scope) Image() graph.Node {
-	return s.g.Input(ImageInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Dim)})
+	return s.rows(ImageInput, graph.Float, s.task.Dim)
 }
 
 // Patches is the batch of patch features [B,M,D].
 func (s *Scope) Patches() graph.Node {
-	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Patches),
-		graph.StaticDim(s.task.Dim)})
+	return s.rows(PatchesInput, graph.Float, s.task.Patches, s.task.Dim)
 }
 
 // Tokens is the batch of tokens [B,N,v] behind the image tower's last block, the class token first: before the last
@@ -161,42 +141,31 @@ func (s *Scope) Tokens() graph.Node {
 		return s.g.Fail("the method needs the tokens of the image tower's last block, which backbone %s, a ResNet or "+
 			"an exported model, does not provide", s.task.Backbone)
 	}
-	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Tokens),
-		graph.StaticDim(s.task.VisionWidth)})
+	return s.rows(TokensInput, graph.Float, s.task.Tokens, s.task.VisionWidth)
 }
 
 // Pixels is the batch of normalised pixels [B,3,S,S].
 func (s *Scope) Pixels() graph.Node {
-	n := graph.StaticDim(s.task.ImageSize)
-	return s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3), n, n})
+	return s.rows(PixelsInput, graph.Float, 3, s.task.ImageSize, s.task.ImageSize)
 }
 
 // Label is the batch of class numbers [B].
 func (s *Scope) Label() graph.Node {
-	return s.g.Input(LabelInput, graph.Int64, graph.Shape{graph.Sym("B")})
+	return s.rows(LabelInput, graph.Int64)
 }
 
 // LocalClasses returns [C]: 1 for classes of which this client has training examples, 0 for others.
 func (s *Scope) LocalClasses() graph.Node {
-	return s.g.Input(LocalClassesInput, graph.Float, graph.Static(s.task.Classes))
+	return s.Input(LocalClassesInput, graph.Float, graph.Static(s.task.Classes))
 }
-
-// LocalClassesInput is LocalClasses in a graph.
-const LocalClassesInput = "client/owned"
 
 // Memory returns all training examples of this client, before any method wraps its data: image features [N,D] and class
 // numbers [N]. Tests can read them, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
-	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.StaticDim(s.task.Dim)}), s.g.Input(MemoryLabel,
-		graph.Int64, graph.Shape{n})
+	return s.Input(MemoryImage, graph.Float, graph.Shape{n, graph.StaticDim(s.task.Dim)}),
+		s.Input(MemoryLabel, graph.Int64, graph.Shape{n})
 }
-
-// Memory in a graph.
-const (
-	MemoryImage = "client/image"
-	MemoryLabel = "client/label"
-)
 
 // Values of placeholders beside Prompt: the parts of a graph that are built once the whole step is known.
 type (
@@ -283,7 +252,7 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 		return x
 	}
 	s.spread.used = true
-	x = x.Add(s.g.Input(NoiseInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Dim)}))
+	x = x.Add(s.Input(NoiseInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(s.task.Dim)}))
 	if s.spread.unit {
 		x = x.L2Normalize()
 	}
@@ -299,9 +268,6 @@ func (s *Scope) PerExample(x graph.Node) graph.Node {
 	}
 	return s.g.Placeholder(PerExample{x}, x.DType(), shape)
 }
-
-// NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of WithFeatureNoise.
-const NoiseInput = "draw/noise"
 
 type spread struct{ unit, used bool }
 
@@ -335,9 +301,9 @@ func (s *Scope) Received() *Scope { return s.frozen(ReceivedInput) }
 // constant.
 func (s *Scope) LastTrained() *Scope { return s.frozen(BeforeInput) }
 
-func (s *Scope) frozen(at string) *Scope {
+func (s *Scope) frozen(at InputKind) *Scope {
 	c := *s
-	c.at, c.pair = at+"/", &[2]graph.Node{}
+	c.at, c.pair = at, &[2]graph.Node{}
 	return &c
 }
 
@@ -367,8 +333,8 @@ func (s *Scope) named(name string) string {
 
 // HostFunc is a function of parameters that is computed on the host, outside the graph.
 type HostFunc struct {
-	// Forward returns the value, and its VJP where the function is differentiable.
-	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, VJP, error)
+	// Forward returns the value, and its pullback where the function is differentiable.
+	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, Pullback, error)
 	// Differentiable is false where the result is a constant for gradients.
 	Differentiable bool
 	// Every is how often it is computed.
@@ -378,8 +344,8 @@ type HostFunc struct {
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
 
-// VJP returns the gradient of <dy, value> for each argument that a host function computed its value from.
-type VJP func(dy *tensor.Tensor) ([]*tensor.Tensor, error)
+// Pullback returns the gradient of <dy, value> for each argument that a host function computed its value from.
+type Pullback func(dy *tensor.Tensor) ([]*tensor.Tensor, error)
 
 // Frequency is the frequency at which a host function is computed.
 type Frequency string
@@ -390,29 +356,38 @@ const (
 	EveryRound Frequency = "round"
 )
 
-// HostCall is one use of a host function: its name, the inputs of the graph that it reads, and its result's input.
+// HostCall is one use of a host function.
 type HostCall struct {
 	Name string
 	Func HostFunc
-	Of   []string // names of graph inputs
+	Args []Input // of the graph
 }
 
+// Input returns the input of the graph that has the value.
+func (c HostCall) Input() Input { return Input{HostInput, c.Name} }
+
 // Host returns f of some parameters as a node of the given shape. The arguments must be parameters of this scope.
-func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) graph.Node {
-	if name = s.at + name; s.with != nil {
-		name = "with/" + s.named(name) // a trace has no place for a second value
+func (s *Scope) Host(name string, f HostFunc, shape []int, args ...graph.Node) graph.Node {
+	if s.at != ParamInput {
+		name = Input{s.at, name}.String()
+	}
+	if s.with != nil {
+		name = "with/" + s.named(name)
+	}
+	if s.at != ParamInput || s.with != nil {
+		f.Trace = nil // a trace has no place for a second value
 	}
 	call := HostCall{Name: name, Func: f}
-	for _, n := range of {
-		if n.Name() == "" || !n.Op().IsInput() {
+	for _, n := range args {
+		if n.Source() == nil {
 			return s.g.Fail("host function %s: argument %v is not a parameter", name, n)
 		}
-		call.Of = append(call.Of, n.Name())
+		call.Args = append(call.Args, InputOf(n))
 	}
 	if !slices.ContainsFunc(*s.hosts, func(h HostCall) bool { return h.Name == name }) {
 		*s.hosts = append(*s.hosts, call)
 	}
-	return s.g.Input(HostInput+"/"+name, graph.Float, graph.Static(shape...))
+	return s.Input(call.Input(), graph.Float, graph.Static(shape...))
 }
 
 // Params lists the parameters that the scope was made with.

@@ -1,6 +1,7 @@
 package method
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -77,24 +78,27 @@ func TestParameters(t *testing.T) {
 	fails(t, s, `parameter "w" is an offset from the words "a photo"`)
 }
 
-// A host function is asked for once under its name, which tells the values of its arguments apart.
+// A host function is asked for once under its name, which tells the values of its arguments apart. A trace has its
+// value at the parameters of the step alone.
 func TestHostFunctions(t *testing.T) {
 	s := scope(Param{Name: "a", Shape: []int{2}})
 	a := s.Param("a")
-	n := s.Host("f", HostFunc{}, []int{3, 2}, a)
-	if again := s.Host("f", HostFunc{}, []int{3, 2}, a); n != again || n.Name() != "host/f" ||
+	f := HostFunc{Trace: func(x *tensor.Tensor) *tensor.Tensor { return x }}
+	n := s.Host("f", f, []int{3, 2}, a)
+	if again := s.Host("f", f, []int{3, 2}, a); n != again || n.Name() != "host/f" ||
 		n.Shape().String() != "[3,2]" {
 		t.Errorf("%v and %v", n, again)
 	}
 	r := s.Received()
-	r.Host("f", HostFunc{}, []int{1}, r.Param("a"))
+	r.Host("f", f, []int{1}, r.Param("a"))
 	w := s.Substitute("w", func(*Scope, string) graph.Node { return graph.Node{} })
-	w.Host("f", HostFunc{}, []int{1}, a)
+	w.Host("f", f, []int{1}, a)
 	var got []string
 	for _, h := range s.Hosts() {
-		got = append(got, h.Name+"("+strings.Join(h.Of, ",")+")")
+		got = append(got, fmt.Sprint(h.Name, h.Args, h.Func.Trace != nil))
 	}
-	if want := []string{"f(param/a)", "received/f(received/a)", "with/f w(param/a)"}; !slices.Equal(got, want) {
+	want := []string{"f[param/a] true", "received/f[received/a] false", "with/f w[param/a] false"}
+	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	fails(t, s, "")

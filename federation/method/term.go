@@ -140,8 +140,8 @@ func (s *Scope) WithoutTerms() *Scope {
 
 // AuxLoss names a scalar that is no part of the loss. AdjustGradients finds its gradients in Local.AuxGradients.
 func (s *Scope) AuxLoss(name string, n graph.Node) {
-	*s.beside = append(*s.beside, graph.Output{Name: s.named(name), Node: n})
+	*s.beside = append(*s.beside, Term{s.named(name), n})
 }
 
 // AuxLosses returns the scalars of AuxLoss.
-func (s *Scope) AuxLosses() []graph.Output { return *s.beside }
+func (s *Scope) AuxLosses() []Term { return *s.beside }

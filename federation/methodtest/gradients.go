@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine/client"
@@ -133,10 +132,10 @@ func fill(m method.Method, task method.ClientSpec, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
 		shape, _ := n.Shape().Ints()
-		for prefix, to := range map[string]tensor.Map{method.BroadcastInput: down, method.StateInput: kept} {
-			if name, ok := strings.CutPrefix(n.Name(), prefix+"/"); ok && (to[name] == nil || to[name].MaxAbs() == 0) {
-				to[name] = Values(700+i, 0.6, shape...)
-			}
+		in := method.InputOf(n)
+		to, ok := map[method.InputKind]tensor.Map{method.BroadcastInput: down, method.StateInput: kept}[in.Kind]
+		if ok && (to[in.Name] == nil || to[in.Name].MaxAbs() == 0) {
+			to[in.Name] = Values(700+i, 0.6, shape...)
 		}
 	}
 }

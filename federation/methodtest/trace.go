@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
@@ -69,7 +68,9 @@ func (c Case) trace(t *testing.T) {
 			add(p+"draw/", n.TurnDraw...)
 			if !c.learnsNothing() {
 				add(p+"constant/", n.Constant...)
-				allow(p+"prepared/", loss...)
+				for _, in := range loss {
+					allow(p+"prepared/", in.String())
+				}
 			}
 			if n.Memory {
 				add(p+"memory/", "image", "label")
@@ -87,7 +88,11 @@ func (c Case) trace(t *testing.T) {
 				})...)
 				add(step+"after/", learned...)
 				add(step+"draw/", n.Draw...)
-				add(step+"scalar/", under(loss, method.ScalarInput)...)
+				for _, in := range loss {
+					if in.Kind == method.ScalarInput {
+						add(step, in.String())
+					}
+				}
 				allow(step+"grad_raw/", learned...)
 				c.phase(t, steps[step], step, s/max(1, client.Train.Len()/4), learned)
 				c.rawGradients(t, rec, step, steps[step], learned)
@@ -170,72 +175,43 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 	}
 }
 
-// inputs returns the names of the inputs of a client's loss and class scores.
-func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []string) {
+// inputs returns the inputs of a client's loss, with those that its host functions read, and of the class scores.
+func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []method.Input) {
 	t.Helper()
 	task := e.Task(client)
 	s := method.NewScope(task, e.Method.Params(task))
 	logits := e.Method.Logits(s)
-	names := func(n graph.Node) (out []string) {
-		for _, in := range graph.Inputs(n) {
-			out = append(out, in.Name())
-		}
-		return out
-	}
-	scores = names(logits)
-	loss = names(e.Method.Loss(s, logits))
-	for _, h := range s.Hosts() {
-		if slices.Contains(loss, method.HostInput+"/"+h.Name) {
-			loss = append(loss, h.Of...)
-		}
-	}
+	scores, loss = method.Inputs(logits), s.Reads(e.Method.Loss(s, logits))
 	if err := s.Graph().Err(); err != nil {
 		t.Fatal(err)
 	}
 	return loss, scores
 }
 
-// under returns the names of inputs of a kind.
-func under(inputs []string, kind string) (out []string) {
+// withoutRows returns the names of inputs that are neither rows of data nor computed on the host.
+func withoutRows(inputs []method.Input) (out []string) {
 	for _, in := range inputs {
-		if name, ok := strings.CutPrefix(in, kind+"/"); ok {
-			out = append(out, name)
+		if !spec.IsRow(in) && in.Kind != method.HostInput && in != method.MemoryImage && in != method.MemoryLabel {
+			out = append(out, in.String())
 		}
 	}
 	return out
 }
 
-// withoutRows returns the inputs that are neither rows of data nor computed on the host.
-func withoutRows(inputs []string) []string {
-	return slices.DeleteFunc(slices.Clone(inputs), func(in string) bool {
-		return spec.IsImageInput(in) || strings.HasPrefix(in, method.HostInput+"/") || in == method.MemoryImage ||
-			in == method.MemoryLabel
-	})
-}
-
 // complete: every input of a step's loss is in the trace.
-func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inputs []string) {
+func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inputs []method.Input) {
 	t.Helper()
 	for _, in := range inputs {
-		kind, name, _ := strings.Cut(in, "/")
-		var places []string
-		switch kind {
+		places := []string{step + in.String()}
+		switch in.Kind {
 		case method.ParamInput, method.ReceivedInput, method.BeforeInput:
-			places = []string{turn + "begin/" + name} // what came before is the end of an earlier turn
+			places = []string{turn + "begin/" + in.Name} // what came before is the end of an earlier turn
 		case method.BroadcastInput, method.StateInput:
-			places = []string{turn + in, turn + "prepared/" + in}
-		case method.ScalarInput:
-			places = []string{step + "scalar/" + name}
+			places = []string{turn + in.String(), turn + "prepared/" + in.String()}
 		case method.HostInput:
 			continue // a function of parameters, which complete sees
-		default:
-			places = []string{step + in}
-			switch in {
-			case method.LocalClassesInput:
-				places = []string{turn + "prepared/" + in}
-			case method.MemoryImage, method.MemoryLabel:
-				places = []string{turn + "memory/" + name}
-			}
+		case method.ClientInput:
+			places = []string{turn + "prepared/" + in.String(), turn + "memory/" + in.Name}
 		}
 		if !slices.ContainsFunc(places, func(at string) bool { return rec.Tensors[at] != nil }) {
 			t.Errorf("the loss of %s reads %s, and the trace has none of %v", step, in, places)

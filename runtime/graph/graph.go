@@ -99,7 +99,7 @@ type Op struct {
 	Name   string          // in the imported file; may be empty
 	proto  *onnx.NodeProto // as imported, nil otherwise
 	data   *Literal        // of a constant
-	value  any             // of a placeholder
+	value  any             // of a placeholder, or the source of an input
 }
 
 // Graph returns the graph that o belongs to.
@@ -227,6 +227,22 @@ func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 	v.name, v.dtype, v.shape = name, dtype, shape
 	g.inputs[name] = op.Out[0]
 	return op.Out[0]
+}
+
+// InputFrom is Input for an input that has a source: a value that says where the input comes from. The text of the
+// source is the name of the input.
+func (g *Graph) InputFrom(source fmt.Stringer, dtype DType, shape Shape) Node {
+	n := g.Input(source.String(), dtype, shape)
+	n.v.op.value = source
+	return n
+}
+
+// Source returns the source of an input; nil for an input without one and for any other node.
+func (n Node) Source() any {
+	if !n.Op().IsInput() {
+		return nil
+	}
+	return n.v.op.value
 }
 
 // InputNamed returns the input called name, if there is one.

@@ -166,3 +166,22 @@ func TestNamesInModels(t *testing.T) {
 		t.Errorf("outputs %v", out.Graph.Output)
 	}
 }
+
+type source string
+
+func (s source) String() string { return "from/" + string(s) }
+
+// An input has the source that it was declared from, under the text of the source. Other nodes have none.
+func TestSources(t *testing.T) {
+	g := graph.New()
+	x, plain := g.InputFrom(source("x"), graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Static(2))
+	if x.Name() != "from/x" || x.Source() != source("x") || x.Op().Placeholder() != nil {
+		t.Errorf("%s from %v", x.Name(), x.Source())
+	}
+	held := g.Placeholder(struct{ X graph.Node }{x}, graph.Float, []int{2})
+	for _, n := range []graph.Node{plain, x.Exp(), held} {
+		if n.Source() != nil {
+			t.Errorf("%v has the source %v", n, n.Source())
+		}
+	}
+}

@@ -24,7 +24,12 @@ func (g *Graph) Placeholder(value any, dtype DType, shape []int) Node {
 }
 
 // Placeholder returns what a placeholder stands for, with its present inputs; nil for any other operator.
-func (o *Op) Placeholder() any { return o.value }
+func (o *Op) Placeholder() any {
+	if o.def != placeholderDef {
+		return nil
+	}
+	return o.value
+}
 
 // GoString returns the part of a placeholder's signature, which is its value in the syntax of Go, that belongs to a
 // node: whether there is one. Which node it is follows from the inputs of the operator.

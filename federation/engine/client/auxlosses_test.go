@@ -20,7 +20,8 @@ type besideLoss struct {
 }
 
 func (m besideLoss) zero(s *method.Scope, name string) graph.Node {
-	f := method.HostFunc{Differentiable: true, Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+	f := method.HostFunc{Differentiable: true, Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback,
+		error) {
 		return tensor.New(1), func(*tensor.Tensor) ([]*tensor.Tensor, error) {
 			if name == m.broken {
 				return nil, errors.New("broken")

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -165,14 +164,15 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 		write(int64(in.l.Task.Client))
 	}
 	var buf []byte
-	add := func(name string) error {
-		if spec.IsImageInput(name) {
-			return nil // a row of data
+	for _, source := range p.reads() {
+		if spec.IsRow(source) || source.Kind == method.HostInput || source.Kind == prefixInput {
+			continue
 		}
-		t, err := in.need(name)
+		t, err := in.need(source)
 		if err != nil {
-			return err
+			return [sha256.Size]byte{}, err
 		}
+		name := source.String()
 		write(int64(len(name)), int64(len(t.Shape)), int64(len(t.Data)), int64(len(t.Ints)))
 		h.Write([]byte(name))
 		for _, n := range t.Shape {
@@ -184,23 +184,6 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 		}
 		h.Write(buf)
 		write(t.Ints...)
-		return nil
-	}
-	var out [sha256.Size]byte
-	for _, name := range p.inputs {
-		if strings.HasPrefix(name, method.HostInput+"/") || strings.HasPrefix(name, prefixInput) {
-			continue
-		}
-		if err := add(name); err != nil {
-			return out, err
-		}
-	}
-	for _, call := range p.hosts {
-		for _, name := range call.Of {
-			if err := add(name); err != nil {
-				return out, err
-			}
-		}
 	}
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -30,7 +29,7 @@ func (c *countsClasses) Text(g *graph.Graph, classes []string, prompts []method.
 	n := len(classes)
 	first := prompts[0]
 	if first.Ctx.OK() && !first.PerImage() && slices.ContainsFunc(graph.Inputs(first.Ctx), func(in graph.Node) bool {
-		return spec.IsImageInput(strings.TrimLeft(in.Name(), "/012")) // without the number of a client in a run
+		return !in.Shape()[0].Static() // rows of a batch
 	}) {
 		n = -n
 	}

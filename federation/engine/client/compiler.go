@@ -73,53 +73,47 @@ func (c *compiler) close() error {
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*plan, error) {
-		notBatchable := spec.NotBatchable(nodesOf(losses)...) != ""
-		out, err := c.withGradients(b, s, losses, 1, nil)
-		if err != nil {
-			return nil, err
-		}
-		p := &plan{notBatchable: notBatchable}
-		if out, p.images, err = c.withoutImageParts(b, s, nodesOf(losses), out); err != nil {
-			return nil, err
-		}
-		p.program = c.program(b, s, out)
-		p.images.read(p.program)
-		p.several = func(clients int) ([]graph.Output, error) {
-			s := c.scope(task)
-			losses, err := c.losses(s)
+	return c.once(stepKind, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
+		losses, err := c.losses(s)
+		return valuesOf(losses), func() (*plan, error) {
+			p, err := c.lossPlan(b, s, losses)
 			if err != nil {
 				return nil, err
 			}
-			return c.withGradients(b, s, losses, clients, nil)
-		}
-		if p.initial, err = c.initialStep(b, s, losses); err == nil && p.initial == nil {
-			_, err = p.session(1) // else the first step does not need it
-		}
-		return p, err
+			p.several = func(clients int) ([]graph.Output, error) {
+				s := c.scope(task)
+				losses, err := c.losses(s)
+				if err != nil {
+					return nil, err
+				}
+				return c.withGradients(b, s, losses, clients, nil)
+			}
+			if p.initial, err = c.initialStep(b, s, losses); err == nil && p.initial == nil {
+				_, err = p.session(1) // else the first step does not need it
+			}
+			return p, err
+		}, err
 	})
 }
 
 // initialStep compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on
 // them alone, or where the values of its prefix take too much memory.
-func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
+func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
 	if c.initial.capacity <= 0 {
 		return nil, nil
 	}
-	common, found := initialInputs(s), false
+	common, found := commonInputs(s, method.ReceivedInput, method.ParamInput), false
 	pass := func(prompt *graph.Op) int {
-		in := graph.Inputs(prompt.In...)
+		read := method.Inputs(prompt.In...)
 		switch {
-		case slices.ContainsFunc(in, func(n graph.Node) bool { return !common(n.Name()) }):
+		case slices.ContainsFunc(read, func(in method.Input) bool { return !common(in) }):
 			return 2
-		case slices.ContainsFunc(in, func(n graph.Node) bool {
-			return strings.HasPrefix(n.Name(), method.ParamInput+"/")
-		}):
+		case slices.ContainsFunc(read, func(in method.Input) bool { return in.Kind == method.ParamInput }):
 			return 1
 		}
 		return 0 // it has no gradient
 	}
-	for _, op := range graph.Reachable(nodesOf(losses)...) {
+	for _, op := range graph.Reachable(nodesOf(valuesOf(losses))...) {
 		switch op.Placeholder().(type) {
 		case method.PromptedImages:
 			return nil, nil // beside the image tower, the text tower is little
@@ -134,7 +128,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.
 	if err != nil {
 		return nil, err
 	}
-	rest, fixed := cut(nodesOf(out), func(in string) bool { return !common(in) })
+	rest, fixed := cut(nodesOf(out), func(in method.Input) bool { return !common(in) })
 	for i, n := range rest {
 		if n.Op().IsInput() {
 			return nil, nil // a gradient that no image enters
@@ -162,40 +156,20 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.
 // initialBytes bounds the values of plan.initial: those of 101 classes and a text tower of ViT-B/16's size have 77 MB.
 const initialBytes = 512 << 20
 
-// initialInputs returns a test for inputs that are the same for all clients of a round at the shared parameters that
-// the server sent.
-func initialInputs(s *method.Scope) func(input string) bool {
-	common, shared := commonInputs(s), s.SharedNames()
-	return func(input string) bool {
-		name, ok := strings.CutPrefix(input, method.ParamInput+"/")
-		return common(input) || ok && slices.Contains(shared, name)
-	}
-}
-
-func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
-	loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
+func (c *compiler) losses(s *method.Scope) ([]lossNode, error) {
+	trained := c.e.Method.Loss(s, c.e.Method.Logits(s))
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
-	out := []graph.Output{{Name: lossOutput, Node: loss}}
-	for _, l := range s.AuxLosses() {
-		out = append(out, graph.Output{Name: auxOutput + l.Name + "/" + lossOutput, Node: l.Node})
-	}
-	return out, allUsed(s, loss)
+	return append([]lossNode{{node: trained}}, lossesOf(auxiliaryLoss, s.AuxLosses())...), allUsed(s, trained)
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: the server would average them, and no step
 // would change them.
 func allUsed(s *method.Scope, loss graph.Node) error {
-	in := graph.Inputs(loss)
+	read := s.Reads(loss)
 	for _, p := range s.Params() {
-		name := method.ParamInput + "/" + p.Name
-		node, ok := s.Graph().InputNamed(name)
-		byHost := slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
-			v, ok := s.Graph().InputNamed(method.HostInput + "/" + h.Name)
-			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
-		})
-		if !byHost && !(ok && slices.Contains(in, node)) {
+		if !slices.Contains(read, method.Input{Kind: method.ParamInput, Name: p.Name}) {
 			return fmt.Errorf("parameter %q is declared by Params but not used by the loss; use it or remove it",
 				p.Name)
 		}
@@ -213,11 +187,10 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 }
 
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		return valueOf(c.e.Method.Logits(s)), nil
-	},
-		func(s *method.Scope, of []graph.Output) (*plan, error) {
-			p, err := c.split(b, s, of[0].Node)
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
+		logits := c.e.Method.Logits(s)
+		return valueOf(logits), func() (*plan, error) {
+			p, err := c.split(b, s, logits)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
@@ -226,7 +199,8 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 				}
 			}
 			return p, err
-		})
+		}, nil
+	})
 }
 
 // eval compiles a value that a method computes over its data.
@@ -238,9 +212,7 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same("eval", b, s, valueOf(n), func(s *method.Scope, of []graph.Output) (*plan, error) {
-		return c.split(b, s, of[0].Node)
-	})
+	return c.same("eval", b, s, valueOf(n), func() (*plan, error) { return c.split(b, s, n) })
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
@@ -277,33 +249,37 @@ func cutValue(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	all, fixed := cut([]graph.Node{n}, spec.IsImageInput)
+	all, fixed := cut([]graph.Node{n}, spec.IsRow)
 	return all[0], fixed
 }
 
 // cut replaces the parts of values that depend on none of some inputs.
-func cut(roots []graph.Node, inputs func(name string) bool) (rest []graph.Node, fixed []graph.Output) {
+func cut(roots []graph.Node, inputs func(method.Input) bool) (rest []graph.Node, fixed []graph.Output) {
+	at := func(i int) method.Input { return method.Input{Kind: prefixInput, Name: strconv.Itoa(i)} }
 	for _, part := range partsWithout(roots, inputs) {
 		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
 			continue
 		}
-		fixed = append(fixed, graph.Output{Name: prefixInput + strconv.Itoa(len(fixed)), Node: part})
+		fixed = append(fixed, graph.Output{Name: at(len(fixed)).String(), Node: part})
 	}
 	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
 		part := fixed[i].Node
-		return part.Graph().Input(fixed[i].Name, part.DType(), part.Shape())
+		return part.Graph().InputFrom(at(i), part.DType(), part.Shape())
 	}), fixed
 }
 
 // Kinds of plans whose values are losses.
 const stepKind, termsKind = "step", "terms"
 
-// once returns the compiled plan of a client; it builds the plan on first use. build makes the nodes and finish
-// compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs once for each
-// ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature share one
-// compiled plan, except for host functions, which may hold values of the ClientSpec.
+// finish compiles a plan.
+type finish func() (*plan, error)
+
+// once returns the compiled plan of a client; it builds the plan on first use. build makes the nodes and returns the
+// function that compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs
+// once for each ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature
+// share one compiled plan, except for host functions, which may hold values of the ClientSpec.
 func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
-	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*plan, error)) (*plan, error) {
+	[]graph.Output, finish, error)) (*plan, error) {
 	key := planKey{kind, b.Name(), task}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,21 +287,21 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, bu
 		return p, nil
 	}
 	s := c.scope(task)
-	of, err := build(s)
+	nodes, compile, err := build(s)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.same(kind, b, s, of, finish)
+	p, err := c.same(kind, b, s, nodes, compile)
 	if err == nil {
 		c.plans[key] = p
 	}
 	return p, err
 }
 
-// same returns the plan that finish made of nodes with the same signature, or compiles it. The caller holds c.mu.
-func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []graph.Output,
-	finish func(*method.Scope, []graph.Output) (*plan, error)) (*plan, error) {
-	sum, err := graph.Signature(of...)
+// same returns the plan that was compiled of nodes with the same signature, or compiles it. The caller holds c.mu.
+func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, nodes []graph.Output,
+	compile finish) (*plan, error) {
+	sum, err := graph.Signature(nodes...)
 	if err != nil {
 		return nil, err
 	}
@@ -334,19 +310,19 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		same += fmt.Sprintf(" %q", p.Name)
 	}
 	for _, h := range s.Hosts() {
-		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.Differentiable)
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Args, h.Func.Differentiable)
 	}
 	p, ok := c.equal[same]
 	if !ok {
-		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
+		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(nodes)...)
 		if err != nil {
 			return nil, err
 		}
-		if p, err = finish(s, of); err != nil {
+		if p, err = compile(); err != nil {
 			return nil, err
 		}
 		loss := kind == stepKind || kind == termsKind
-		if p.byRow || loss && spec.MeanOverRows(nodesOf(of)...) {
+		if p.byRow || loss && spec.MeanOverRows(nodesOf(nodes)...) {
 			p.maxRows = memory.Rows()
 		}
 		if p.initial != nil {
@@ -354,7 +330,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		}
 		c.equal[same] = p
 	}
-	return p.of(s), nil
+	return p.withHosts(s), nil
 }
 
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
@@ -392,47 +368,41 @@ func (c *compiler) forward(b spec.Backbone, of []graph.Output) ([]graph.Output, 
 	return c.allLowered(b, of, nil, &classChunks{bound: memory.Text(rows), rows: rows})
 }
 
-// withGradients returns the losses of n clients, each with its gradients. The name of a loss is PREFIX and lossOutput;
-// its gradients have the same prefix.
-func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output,
+// withGradients returns the losses of n clients, each with its gradients.
+func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []lossNode,
 	n int, passes passOf) ([]graph.Output, error) {
-	all := copies(s, losses, n)
-	reach := make([][]graph.Node, len(all))
-	for i, l := range all { // before lowering: prompts that share a pass through the text tower reach all losses
-		reach[i] = graph.Inputs(l.Node)
-	}
-	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(losses)...)
+	one := valuesOf(losses)
+	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(one)...)
 	if err != nil {
 		return nil, err
 	}
-	rows := memory.StepRows(c.e.Training, nodesOf(losses)...)
+	rows := memory.StepRows(c.e.Training, nodesOf(one)...)
 	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
+	all := copies(s, one, n)
 	lowered, err := c.allLowered(b, all, passes, chunks)
 	if err != nil {
 		return nil, err
 	}
 	var out []graph.Output
-	for i := range losses {
+	for i, loss := range losses {
 		var names []string
 		var wrt []graph.Node
 		var sum graph.Node
-		for k := i; k < len(all); k += len(losses) {
-			loss, err := scalarLoss(lowered[k].Node)
+		for k := range n {
+			at := i + k*len(losses)
+			value, err := scalarLoss(lowered[at].Node)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, graph.Output{Name: all[k].Name, Node: loss.Reshape(1)})
-			if k == i {
-				sum = loss
+			out = append(out, graph.Output{Name: all[at].Name, Node: value.Reshape(1)})
+			if k == 0 {
+				sum = value
 			} else {
-				sum = sum.Add(loss)
+				sum = sum.Add(value)
 			}
-			at := strings.TrimSuffix(all[k].Name, lossOutput)
-			client := strings.TrimSuffix(all[k].Name, losses[i].Name)
-			for _, input := range trainable(s) {
-				if d, ok := s.Graph().InputNamed(client + input); ok && slices.Contains(reach[k], d) {
-					names, wrt = append(names, at+gradOutput+input), append(wrt, d)
-				}
+			for _, in := range learned(s, loss.node) {
+				node, _ := s.Graph().InputNamed(ofClient(k, n, in.String()))
+				names, wrt = append(names, ofClient(k, n, loss.gradient(in))), append(wrt, node)
 			}
 		}
 		if len(wrt) == 0 {
@@ -444,7 +414,7 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 		}
 		grads, err := chunks.gradients(sum, wrt)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", losses[i].Name, err)
+			return nil, fmt.Errorf("%s: %w", loss.value(), err)
 		}
 		for k, d := range grads {
 			if scale != 1 {
@@ -466,49 +436,60 @@ func scalarLoss(n graph.Node) (graph.Node, error) {
 	return n, nil
 }
 
-// trainable lists the inputs that have gradients: parameters, and values of differentiable host functions.
-func trainable(s *method.Scope) (out []string) {
+// learned lists the inputs with gradients that a loss depends on before towers are in the graph, since prompts that
+// share a pass through the text tower reach all losses: parameters, and values of differentiable host functions.
+func learned(s *method.Scope, loss graph.Node) []method.Input {
+	var all []method.Input
 	for _, p := range s.Params() {
-		out = append(out, method.ParamInput+"/"+p.Name)
+		all = append(all, method.Input{Kind: method.ParamInput, Name: p.Name})
 	}
 	for _, h := range s.Hosts() {
 		if h.Func.Differentiable {
-			out = append(out, method.HostInput+"/"+h.Name)
+			all = append(all, h.Input())
 		}
 	}
-	return out
+	read := method.Inputs(loss)
+	return slices.DeleteFunc(all, func(in method.Input) bool { return !slices.Contains(read, in) })
 }
 
-func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
+// lossPlan returns the plan of losses and their gradients, whose session is made on first use.
+func (c *compiler) lossPlan(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
 	out, err := c.withGradients(b, s, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
-	out, images, err := c.withoutImageParts(b, s, nodesOf(losses), out)
-	if err != nil {
-		return nil, err
+	nodes := nodesOf(valuesOf(losses))
+	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(s, losses[0].node)}
+	for _, l := range losses { // without its node: a plan does not keep the graph
+		p.losses = append(p.losses, l.lossName)
 	}
-	p, err := c.compile(b, s, out)
-	if err == nil {
-		images.read(p)
+	if out, p.images, err = c.withoutImageParts(b, s, nodes, out); err == nil {
+		p.program = c.program(b, s, out)
+		p.images.read(p.program)
 	}
-	return &plan{program: p, images: images}, err
+	return p, err
 }
 
-// terms compiles every term of the loss with its gradients, named termOutput and the term's name.
+// gradients is lossPlan with its session.
+func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
+	p, err := c.lossPlan(b, s, losses)
+	if err == nil {
+		_, err = p.session(1)
+	}
+	return p, err
+}
+
+// terms compiles every term of the loss with its gradients.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
+	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
 		loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 		if err := s.Graph().Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		terms, err := s.Terms(loss)
-		var out []graph.Output
-		for _, t := range terms {
-			out = append(out, graph.Output{Name: termOutput + t.Name + "/" + lossOutput, Node: t.Node})
-		}
-		return out, err
-	}, func(s *method.Scope, terms []graph.Output) (*plan, error) { return c.gradients(b, s, terms) })
+		losses := lossesOf(termLoss, terms)
+		return valuesOf(losses), func() (*plan, error) { return c.gradients(b, s, losses) }, err
+	})
 }
 
 // session compiles outputs. Equal graphs of a process are compiled once.
@@ -548,7 +529,7 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 
 // program is compile, but the session is made on first use.
 func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) *program {
-	p := &program{number: lastProgram.Add(1)}
+	p := &program{number: lastProgram.Add(1), common: commonInputs(s, method.ReceivedInput)}
 	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(b, out) })
 	var together sync.Map // by number of clients
 	p.session = func(clients int) (*ort.Session, error) {
@@ -573,24 +554,10 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 			size *= max(1, d.N)
 		}
 		p.bytes += size
-		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
-			p.params = append(p.params, name)
-		} else if name, ok := strings.CutPrefix(o.Name, auxOutput); ok {
-			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
-				p.auxLosses = append(p.auxLosses, loss)
-			}
-		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
-			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
-				p.terms = append(p.terms, term)
-			}
-		}
+		p.outputs = append(p.outputs, o.Name)
 	}
-	for _, n := range graph.Inputs(nodesOf(out)...) {
-		p.inputs = append(p.inputs, n.Name())
-		if slices.Contains(spec.LargeInputs, n.Name()) {
-			p.largeInputs = append(p.largeInputs, n.Name())
-		}
-	}
+	p.inputs = method.Inputs(nodesOf(out)...)
+	p.largeInputs = spec.LargeInputsOf(p.inputs)
 	p.hosts = p.hostsOf(s)
 	return p
 }

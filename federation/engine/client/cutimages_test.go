@@ -19,8 +19,8 @@ import (
 func TestWhereImagesAreCut(t *testing.T) {
 	cut := func(least float64, of func(small, large graph.Node, param func(int) graph.Node) []graph.Node) string {
 		g := graph.New()
-		pixels := g.Input(method.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
-			graph.StaticDim(2), graph.StaticDim(2)})
+		pixels := g.InputFrom(method.Input{Kind: method.RowInput, Name: method.PixelsInput}, graph.Float,
+			graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.StaticDim(2), graph.StaticDim(2)})
 		small := pixels.Reshape(-1, 6).MatMul(g.Const(tensor.New(6, 100)))
 		var out []graph.Output
 		for i, n := range of(small, small.MatMul(g.Const(tensor.New(100, 50))), func(n int) graph.Node {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -70,23 +69,13 @@ func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec
 		}
 	}
 	open := o
-	open.Guarded, open.Broadcast = nil, withoutGuardPart(o.Broadcast)
+	open.Guarded, open.Broadcast = nil, message.WithoutGuardPart(o.Broadcast)
 	if e, ok := o.PerClient[c.ID]; ok {
-		open.PerClient = map[int]tensor.Map{c.ID: withoutGuardPart(e)}
+		open.PerClient = map[int]tensor.Map{c.ID: message.WithoutGuardPart(e)}
 	}
 	r, next, err := by.Execute(ctx, c, open, state)
 	if err == nil && o.Kind == message.Train {
 		err = w.Settings.Guard.Protect(c.ID, o, &r.Upload, &r.Stats)
 	}
 	return r, next, err
-}
-
-func withoutGuardPart(m tensor.Map) tensor.Map {
-	out := tensor.Map{}
-	for name, t := range m {
-		if !strings.HasPrefix(name, message.GuardPart+"/") {
-			out[name] = t
-		}
-	}
-	return out
 }

@@ -36,8 +36,10 @@ const imageBytes = 1 << 30
 // patch embeddings alone at most 610.
 const leastProducts = 2048
 
-// aloneInput begins the names of the inputs that imageParts compute.
-const aloneInput = "alone"
+// aloneInput returns the input of number i that imageParts compute: rows of the batch, like the pixels.
+func aloneInput(i int) method.Input {
+	return method.Input{Kind: method.RowInput, Name: "alone" + strconv.Itoa(i)}
+}
 
 // withoutImageParts returns outputs in which inputs take the place of parts that depend on an image alone, and the
 // parts; nil where it does not pay to compute them once. The graph decides, not what is kept. of are the same outputs
@@ -94,7 +96,7 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 	replaced := replaceAll(nodesOf(out), cut, func(i int) graph.Node {
 		shape := cut[i].Shape()
 		in := append(graph.Shape{graph.Sym("B")}, graph.Static(ofOneImage(cut[i])...)...)
-		n := cut[i].Graph().Input(aloneInput+strconv.Itoa(i), graph.Float, in)
+		n := cut[i].Graph().InputFrom(aloneInput(i), graph.Float, in)
 		if shape[0].N == 1 {
 			return n
 		}
@@ -109,7 +111,7 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 		rest[i].Node = n
 	}
 	for i, n := range cut {
-		parts = append(parts, graph.Output{Name: aloneInput + strconv.Itoa(i), Node: n})
+		parts = append(parts, graph.Output{Name: aloneInput(i).String(), Node: n})
 	}
 	return rest, parts
 }
@@ -184,7 +186,7 @@ func (p *imageParts) read(by *program) {
 
 // add returns a batch with the values of its images.
 func (p *imageParts) add(ctx context.Context, in inputs) (tensor.Map, error) {
-	pixels, err := in.need(method.PixelsInput)
+	pixels, err := in.need(method.Input{Kind: method.RowInput, Name: method.PixelsInput})
 	if err != nil {
 		return nil, err
 	}

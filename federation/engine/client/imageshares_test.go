@@ -101,8 +101,10 @@ func TestSharesOfImageParts(t *testing.T) {
 			var out []graph.Output
 			if kind == "test" {
 				out, err = comp.allLowered(b, valueOf(m.Logits(s)), nil, nil)
-			} else if out, err = comp.losses(s); err == nil {
-				out, err = comp.withGradients(b, s, out, 1, nil)
+			} else if losses, failed := comp.losses(s); failed != nil {
+				err = failed
+			} else {
+				out, err = comp.withGradients(b, s, losses, 1, nil)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -3,7 +3,7 @@ package client
 import (
 	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
@@ -11,16 +11,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// memoryPrefix begins the names of the inputs of method.Scope.Memory.
-const memoryPrefix = "client/"
-
 // inputs has the values of a plan's inputs, for one client.
 type inputs struct {
 	l          *method.Local
 	s          message.ClientState
 	now, batch tensor.Map     // current parameters; rows of data
 	prefix     ort.Values     // values of plan.prefix
-	hosts      tensor.Map     // values of host functions; nil before they are computed
+	hosts      tensor.Map     // values of host functions by name; nil before they are computed
 	hostValues callbackValues // of the turn; nil outside of one
 	epoch      int
 	held       ort.Values // values of sameInTurn that were asked for; nil where there is one run alone
@@ -39,63 +36,53 @@ func (f inputs) rows() int {
 	return 0
 }
 
-// sameInTurn reports whether an input is the same in all steps of a client's turn.
-func sameInTurn(in string) bool {
-	switch kind, _, _ := strings.Cut(in, "/"); kind {
-	case method.ReceivedInput, method.BeforeInput, method.BroadcastInput:
-		return true
-	}
-	return in == method.LocalClassesInput || in == method.MemoryImage || in == method.MemoryLabel
-}
+// sameInTurn are the kinds of inputs that are the same in all steps of a client's turn.
+var sameInTurn = []method.InputKind{method.ReceivedInput, method.BeforeInput, method.BroadcastInput, method.ClientInput}
 
-// feed has the inputs of one run of a program: tensors, and values that may be on a device already.
+// feed has the inputs of one run of a program, by their names in ONNX: tensors, and values that may be on a device
+// already.
 type feed struct {
 	now  tensor.Map
 	held ort.Values
 }
 
-// find returns one input by its name in the graph; nil when nothing provides it.
-func (f inputs) find(in string) *tensor.Tensor {
-	kind, name, _ := strings.Cut(in, "/")
-	switch kind {
+// find returns the value of one input; nil when nothing provides it.
+func (f inputs) find(in method.Input) *tensor.Tensor {
+	switch in.Kind {
+	case method.RowInput, method.DrawInput:
+		return f.batch[in.String()]
 	case method.ParamInput:
-		return f.now[name]
+		return f.now[in.Name]
 	case method.ReceivedInput:
-		if t := f.l.Received[name]; t != nil {
-			return t
-		}
-		return f.s.Private[name]
+		return cmp.Or(f.l.Received[in.Name], f.s.Private[in.Name])
 	case method.BeforeInput:
-		if t := f.s.Own[name]; t != nil {
-			return t
-		}
-		return f.find(method.ReceivedInput + "/" + name)
+		return cmp.Or(f.s.Own[in.Name], f.l.Received[in.Name], f.s.Private[in.Name])
 	case method.BroadcastInput:
-		return f.l.Broadcast[name]
+		return f.l.Broadcast[in.Name]
 	case method.StateInput:
-		return f.l.State[name]
+		return f.l.State[in.Name]
 	case method.ScalarInput:
-		if v, ok := f.l.Scalars[name]; ok {
+		if v, ok := f.l.Scalars[in.Name]; ok {
 			return tensor.Of([]float32{float32(v)}, 1)
 		}
-		return nil
 	case method.HostInput:
-		return f.hosts[in]
+		return f.hosts[in.Name]
+	case method.ClientInput:
+		if in == method.LocalClassesInput {
+			return f.localClasses()
+		}
 	}
-	if in == method.LocalClassesInput {
-		return f.localClasses()
-	}
-	return f.batch[in]
+	return nil
 }
 
 // need returns one input as find does, and also the client's own examples. An input that is not available is an error.
-func (f inputs) need(in string) (*tensor.Tensor, error) {
+func (f inputs) need(in method.Input) (*tensor.Tensor, error) {
 	if in == method.MemoryImage || in == method.MemoryLabel {
 		rows, err := f.l.Memory()
 		if err != nil {
 			return nil, fmt.Errorf("the method reads the client's own examples: %w", err)
 		}
-		return rows[strings.TrimPrefix(in, memoryPrefix)], nil
+		return rows[in.Name], nil
 	}
 	if t := f.find(in); t != nil {
 		return t, nil
@@ -125,20 +112,21 @@ func (f inputs) feed(p *program) (feed, error) {
 }
 
 // add adds one input, and keeps it for later steps that read the same value.
-func (f inputs) add(to feed, in string) error {
-	if v := cmp.Or(f.prefix[in], f.held[in]); v != nil {
-		to.held[in] = v
+func (f inputs) add(to feed, in method.Input) error {
+	name := in.String()
+	if v := cmp.Or(f.prefix[name], f.held[name]); v != nil {
+		to.held[name] = v
 		return nil
 	}
 	t, err := f.need(in)
 	switch {
 	case err != nil:
 		return err
-	case f.held != nil && sameInTurn(in):
-		f.held[in] = ort.NewValue(t)
-		to.held[in] = f.held[in]
+	case f.held != nil && slices.Contains(sameInTurn, in.Kind):
+		f.held[name] = ort.NewValue(t)
+		to.held[name] = f.held[name]
 	default:
-		to.now[in] = t
+		to.now[name] = t
 	}
 	return nil
 }
@@ -147,9 +135,9 @@ func (f inputs) add(to feed, in string) error {
 type callbackValues map[string]callbackValue
 
 type callbackValue struct {
-	epoch int
-	value *tensor.Tensor
-	vjp   method.VJP // nil where an older value is used again
+	epoch    int
+	value    *tensor.Tensor
+	pullback method.Pullback // nil where an older value is used again
 }
 
 // computeHosts computes the values of a program's host functions, unless they are there.
@@ -159,27 +147,26 @@ func (f *inputs) computeHosts(p *program) error {
 	}
 	f.hosts = tensor.Map{}
 	for _, call := range p.hosts {
-		at := method.HostInput + "/" + call.Name
 		old, done := f.hostValues[call.Name]
 		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch &&
 			old.epoch == f.epoch) {
-			old.vjp = nil
-			f.hostValues[call.Name], f.hosts[at] = old, old.value
+			old.pullback = nil
+			f.hostValues[call.Name], f.hosts[call.Name] = old, old.value
 			continue
 		}
-		args := make([]*tensor.Tensor, len(call.Of))
-		for i, name := range call.Of {
-			if args[i] = f.find(name); args[i] == nil {
-				return fmt.Errorf("%s needs %s, which is not available here", call.Name, name)
+		args := make([]*tensor.Tensor, len(call.Args))
+		for i, in := range call.Args {
+			if args[i] = f.find(in); args[i] == nil {
+				return fmt.Errorf("%s needs %s, which is not available here", call.Name, in)
 			}
 		}
-		v, vjp, err := call.Func.Forward(args...)
+		v, pullback, err := call.Func.Forward(args...)
 		if err != nil {
 			return fmt.Errorf("%s: %w; %s", call.Name, err, message.DivergenceHint)
 		}
-		f.hosts[at] = v
+		f.hosts[call.Name] = v
 		if f.hostValues != nil {
-			f.hostValues[call.Name] = callbackValue{f.epoch, v, vjp}
+			f.hostValues[call.Name] = callbackValue{f.epoch, v, pullback}
 		}
 	}
 	return nil
@@ -189,49 +176,47 @@ func (f *inputs) computeHosts(p *program) error {
 func (p *program) draws(hosts tensor.Map) tensor.Map {
 	out := tensor.Map{}
 	for _, h := range p.hosts {
-		if h.Func.Trace != nil && !strings.Contains(h.Name, "/") {
-			out[h.Name] = h.Func.Trace(hosts[method.HostInput+"/"+h.Name])
+		if h.Func.Trace != nil {
+			out[h.Name] = h.Func.Trace(hosts[h.Name])
 		}
 	}
 	return out
 }
 
-// gradients returns the gradient of every parameter that a loss depends on: the outputs of the graph under the given
-// name, and the part that reaches parameters through host functions that this step computed anew. An older value is a
-// constant.
-func gradients(p *program, in inputs, out tensor.Map, at string) (tensor.Map, error) {
+// gradients returns the gradient of every parameter that a loss depends on: outputs of the graph, and the part that
+// reaches parameters through host functions that this step computed anew. An older value is a constant.
+func (p *plan) gradients(in inputs, out tensor.Map, from lossName) (tensor.Map, error) {
 	grads := tensor.Map{}
-	for _, name := range p.params {
-		if param, ok := strings.CutPrefix(name, method.ParamInput+"/"); ok && out[at+name] != nil {
-			grads[param] = out[at+name]
+	for _, wrt := range p.learned {
+		if d := out[from.gradient(wrt)]; d != nil && wrt.Kind == method.ParamInput {
+			grads[wrt.Name] = d
 		}
 	}
 	for _, call := range p.hosts {
-		dy := out[at+method.HostInput+"/"+call.Name]
+		dy := out[from.gradient(call.Input())]
 		if !call.Func.Differentiable || dy == nil {
 			continue
 		}
 		var dx []*tensor.Tensor
-		if vjp := in.hostValues[call.Name].vjp; vjp != nil {
+		if pullback := in.hostValues[call.Name].pullback; pullback != nil {
 			var err error
-			if dx, err = vjp(dy); err != nil {
+			if dx, err = pullback(dy); err != nil {
 				return nil, fmt.Errorf("gradient of %s: %w", call.Name, err)
 			}
-			if len(dx) != len(call.Of) {
+			if len(dx) != len(call.Args) {
 				return nil, fmt.Errorf("gradient of %s: %d gradients for %d arguments", call.Name, len(dx),
-					len(call.Of))
+					len(call.Args))
 			}
 		}
-		for i, name := range call.Of {
-			param, ok := strings.CutPrefix(name, method.ParamInput+"/")
-			if !ok {
+		for i, arg := range call.Args {
+			if arg.Kind != method.ParamInput {
 				continue
 			}
-			if grads[param] == nil {
-				grads[param] = tensor.New(in.now[param].Shape...)
+			if grads[arg.Name] == nil {
+				grads[arg.Name] = tensor.New(in.now[arg.Name].Shape...)
 			}
 			if dx != nil && dx[i] != nil {
-				grads[param].Axpy(1, dx[i])
+				grads[arg.Name].Axpy(1, dx[i])
 			}
 		}
 	}

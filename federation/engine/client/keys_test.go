@@ -23,20 +23,20 @@ func TestDigestsTellInputsApart(t *testing.T) {
 	row := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
 	of := func(l method.Local, s message.ClientState) inputs { return inputs{l: &l, s: s} }
 	named := func(v *tensor.Tensor) tensor.Map { return tensor.Map{"a": v} }
-	places := map[string]func(v *tensor.Tensor) inputs{
-		method.ParamInput + "/a": func(v *tensor.Tensor) inputs {
+	places := map[method.Input]func(v *tensor.Tensor) inputs{
+		{Kind: method.ParamInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return inputs{l: &method.Local{}, now: named(v)}
 		},
-		method.ReceivedInput + "/a": func(v *tensor.Tensor) inputs {
+		{Kind: method.ReceivedInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return of(method.Local{Received: named(v)}, message.ClientState{})
 		},
-		method.BroadcastInput + "/a": func(v *tensor.Tensor) inputs {
+		{Kind: method.BroadcastInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return of(method.Local{Broadcast: named(v)}, message.ClientState{})
 		},
-		method.StateInput + "/a": func(v *tensor.Tensor) inputs {
+		{Kind: method.StateInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return of(method.Local{State: named(v)}, message.ClientState{})
 		},
-		method.BeforeInput + "/a": func(v *tensor.Tensor) inputs {
+		{Kind: method.BeforeInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return of(method.Local{}, message.ClientState{Own: named(v)})
 		},
 		method.MemoryImage: func(v *tensor.Tensor) inputs {
@@ -61,25 +61,27 @@ func TestDigestsTellInputsApart(t *testing.T) {
 		}
 		seen[key] = what
 	}
-	for name, of := range places {
+	for source, of := range places {
 		for i, v := range values {
-			note(name+" "+values[i].String()+string(rune('a'+i)), &program{number: 1, inputs: []string{name}}, of(v))
+			note(source.String()+" "+values[i].String()+string(rune('a'+i)),
+				&program{number: 1, inputs: []method.Input{source}}, of(v))
 		}
 	}
-	a, b := method.ParamInput+"/a", method.ParamInput+"/b"
+	a, b := method.Input{Kind: method.ParamInput, Name: "a"}, method.Input{Kind: method.ParamInput, Name: "b"}
 	in := places[a](row(1))
-	note("another program", &program{number: 2, inputs: []string{a}}, in)
-	note("rows 7", &program{number: 2, inputs: []string{a}}, in, 7)
-	note("rows 8", &program{number: 2, inputs: []string{a}}, in, 8)
+	note("another program", &program{number: 2, inputs: []method.Input{a}}, in)
+	note("rows 7", &program{number: 2, inputs: []method.Input{a}}, in, 7)
+	note("rows 8", &program{number: 2, inputs: []method.Input{a}}, in, 8)
 	note("no input", &program{number: 2}, in)
-	host := &program{number: 2, hosts: []method.HostCall{{Of: []string{a}}}}
+	call := method.HostCall{Name: "f", Args: []method.Input{a}}
+	host := &program{number: 2, inputs: []method.Input{call.Input()}, hosts: []method.HostCall{call}}
 	note("a host function", host, in)
 	in.l.Task.Client = 1
 	note("a host function of another client", host, in)
 	two := inputs{l: &method.Local{}, now: tensor.Map{"a": row(1), "b": row(2)}}
-	note("a, b", &program{number: 3, inputs: []string{a, b}}, two)
+	note("a, b", &program{number: 3, inputs: []method.Input{a, b}}, two)
 	two.now = tensor.Map{"a": row(2), "b": row(1)}
-	note("b, a", &program{number: 3, inputs: []string{a, b}}, two)
+	note("b, a", &program{number: 3, inputs: []method.Input{a, b}}, two)
 }
 
 // weightsLocation is a backbone that has nothing but the location of its weights, for a compiler.

@@ -151,12 +151,12 @@ func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots [
 
 // FixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
 func FixedParts(root graph.Node) []graph.Node {
-	return partsWithout([]graph.Node{root}, spec.IsImageInput)
+	return partsWithout([]graph.Node{root}, spec.IsRow)
 }
 
 // partsWithout lists the largest parts of graphs that depend on none of some inputs and are not constants already.
-func partsWithout(roots []graph.Node, inputs func(name string) bool) (out []graph.Node) {
-	moving := graph.ReadersOf(func(n graph.Node) bool { return inputs(n.Name()) }, roots...)
+func partsWithout(roots []graph.Node, inputs func(method.Input) bool) (out []graph.Node) {
+	moving := graph.ReadersOf(func(n graph.Node) bool { return inputs(method.InputOf(n)) }, roots...)
 	for _, op := range graph.Reachable(roots...) {
 		if !moving[op] {
 			continue

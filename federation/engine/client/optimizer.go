@@ -85,7 +85,7 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	p, err := w.c.gradients(nil, scope, []graph.Output{{Name: lossOutput, Node: loss(scope)}})
+	p, err := w.c.gradients(nil, scope, []lossNode{{node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}
@@ -95,15 +95,13 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		if err != nil {
 			return 0, err
 		}
-		got := outs[0]
 		if step == steps {
-			return float64(got[lossOutput].Data[0]), message.CheckFinite("", tensor.Map{lossOutput: got[lossOutput]})
+			value := outs[0][p.losses[0].value()]
+			return float64(value.Data[0]), message.CheckFinite("", tensor.Map{"loss": value})
 		}
-		grads := tensor.Map{}
-		for name := range params {
-			if d := got[gradOutput+method.ParamInput+"/"+name]; d != nil {
-				grads[name] = d
-			}
+		grads, err := p.gradients(in, outs[0], p.losses[0])
+		if err != nil {
+			return 0, err
 		}
 		if err := opt.Step(params, grads, o.LR); err != nil {
 			return 0, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"promptfed/federation/engine/spec"
@@ -31,6 +30,10 @@ type plan struct {
 	// notBatchable is true where several clients in one run are no faster, see spec.NotBatchable.
 	notBatchable bool
 	constants    tensor.Map // of method.Scope.Note, for traces
+	// losses are what a step computes: the loss that is trained and auxiliary ones, or terms of the loss. learned are
+	// the inputs that the first one has gradients of.
+	losses  []lossName
+	learned []method.Input
 }
 
 // execute computes a plan for some clients in one run, or for one client on as many rows of its batch at a time as
@@ -118,13 +121,13 @@ func (p *plan) runPrefix(ctx context.Context, ins ...inputs) ([]ort.Values, erro
 	return runTogether(ctx, p.prefix, (*ort.Session).RunKeep, ins...)
 }
 
-// of returns the plan with the host functions of a scope.
-func (p *plan) of(s *method.Scope) *plan {
+// withHosts returns the plan with the host functions of a scope.
+func (p *plan) withHosts(s *method.Scope) *plan {
 	if p == nil {
 		return nil
 	}
 	own := *p
-	own.program, own.prefix, own.initial = p.program.of(s), p.prefix.of(s), p.initial.of(s)
+	own.program, own.prefix, own.initial = p.program.withHosts(s), p.prefix.withHosts(s), p.initial.withHosts(s)
 	own.constants = s.Constants()
 	return &own
 }
@@ -138,13 +141,9 @@ func (p *plan) programs() []*program {
 
 // reads reports whether the plan uses current values of some of the parameters.
 func (p *plan) reads(params tensor.Map) bool {
-	used := func(in string) bool {
-		name, ok := strings.CutPrefix(in, method.ParamInput+"/")
-		return ok && params[name] != nil
-	}
 	return slices.ContainsFunc(p.programs(), func(q *program) bool {
-		return slices.ContainsFunc(q.inputs, used) || slices.ContainsFunc(q.hosts, func(h method.HostCall) bool {
-			return slices.ContainsFunc(h.Of, used)
+		return slices.ContainsFunc(q.reads(), func(in method.Input) bool {
+			return in.Kind == method.ParamInput && params[in.Name] != nil
 		})
 	})
 }
@@ -163,9 +162,9 @@ func (p *plan) rowsAtOnce() int {
 	return min(rowsPerRun, p.maxRows)
 }
 
-// Several clients in one run: the graph contains a program's graph once per client, with inputs and outputs under "N/",
-// and the prompts of all clients go through the text tower in one pass. The gradients of the sum of the losses are
-// those of each loss, since no client's parameters enter another's loss.
+// Several clients in one run: the graph contains a program's graph once per client, with inputs and outputs named by
+// ofClient, and the prompts of all clients go through the text tower in one pass. The gradients of the sum of the
+// losses are those of each loss, since no client's parameters enter another's loss.
 
 // runTogether runs a program's graph for some clients and returns the outputs of each.
 func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run func(*ort.Session, context.Context,
@@ -186,75 +185,70 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 		return []M{out}, err
 	}
 	all, outs := feed{tensor.Map{}, ort.Values{}}, make([]M, len(feeds))
-	for _, in := range session.Inputs() {
-		from, name := feeds[0], in.Name
-		if k, rest, ok := clientOf(in.Name); ok {
-			from, name = feeds[k], rest
-		}
-		if v := from.held[name]; v != nil {
-			all.held[in.Name] = v
-		} else {
-			all.now[in.Name] = from.now[name]
+	for k, own := range feeds {
+		for _, in := range p.inputs {
+			name := in.String()
+			if !p.common(in) {
+				name = ofClient(k, len(feeds), name)
+			}
+			if v := own.held[in.String()]; v != nil {
+				all.held[name] = v
+			} else {
+				all.now[name] = own.now[in.String()]
+			}
 		}
 	}
 	got, err := run(session, ctx, all.now, all.held)
 	for k := range outs {
 		outs[k] = M{}
-	}
-	for name, v := range got {
-		if k, rest, ok := clientOf(name); ok {
-			outs[k][rest] = v
+		for _, name := range p.outputs {
+			outs[k][name] = got[ofClient(k, len(feeds), name)]
 		}
 	}
 	return outs, err
 }
 
-// ofClient returns the prefix of the names of client k's inputs and outputs in a graph of several clients.
-func ofClient(k int) string { return strconv.Itoa(k) + "/" }
-
-// clientOf undoes ofClient; ok is false for a name that all clients share.
-func clientOf(name string) (k int, rest string, ok bool) {
-	at, rest, _ := strings.Cut(name, "/")
-	k, err := strconv.Atoi(at)
-	return k, rest, err == nil
+// ofClient returns the name that an input or an output of client k has in a graph of n clients.
+func ofClient(k, n int, name string) string {
+	if n == 1 {
+		return name
+	}
+	return strconv.Itoa(k) + "/" + name
 }
 
 // copies returns outputs for each of n clients, one client after the other; for one client, the outputs themselves.
-func copies(s *method.Scope, of []graph.Output, n int) []graph.Output {
+func copies(s *method.Scope, outputs []graph.Output, n int) []graph.Output {
 	if n == 1 {
-		return of
+		return outputs
 	}
-	common := commonInputs(s)
+	common := commonInputs(s, method.ReceivedInput)
 	var out []graph.Output
 	for k := range n {
-		nodes := graph.Transform(nodesOf(of), func(op *graph.Op, _ []graph.Node) []graph.Node {
-			if !op.IsInput() || common(op.Out[0].Name()) {
+		nodes := graph.Transform(nodesOf(outputs), func(op *graph.Op, _ []graph.Node) []graph.Node {
+			in := op.Out[0]
+			if !op.IsInput() || common(method.InputOf(in)) {
 				return nil
 			}
-			in := op.Out[0]
 			shape := slices.Clone(in.Shape())
 			for i, d := range shape {
 				if !d.Static() {
-					shape[i].Sym = ofClient(k) + d.Sym
+					shape[i].Sym = ofClient(k, n, d.Sym)
 				}
 			}
-			return []graph.Node{s.Graph().Input(ofClient(k)+in.Name(), in.DType(), shape)}
+			return []graph.Node{s.Graph().Input(ofClient(k, n, in.Name()), in.DType(), shape)}
 		})
 		for i, node := range nodes {
-			out = append(out, graph.Output{Name: ofClient(k) + of[i].Name, Node: node})
+			out = append(out, graph.Output{Name: ofClient(k, n, outputs[i].Name), Node: node})
 		}
 	}
 	return out
 }
 
-// commonInputs returns a test for inputs that are the same for all clients of a round: shared parameters as the server
-// sent them.
-func commonInputs(s *method.Scope) func(input string) bool {
+// commonInputs returns a test for inputs that are the same for all clients of a round: shared parameters of some kinds,
+// such as ReceivedInput.
+func commonInputs(s *method.Scope, kinds ...method.InputKind) func(method.Input) bool {
 	shared := s.SharedNames()
-	return func(input string) bool {
-		name, ok := strings.CutPrefix(input, method.ReceivedInput+"/")
-		return ok && slices.Contains(shared, name)
-	}
+	return func(in method.Input) bool { return slices.Contains(kinds, in.Kind) && slices.Contains(shared, in.Name) }
 }
 
 func nodesOf(outputs []graph.Output) []graph.Node {
@@ -271,36 +265,80 @@ type program struct {
 	session func(clients int) (*ort.Session, error)
 	// several builds the outputs for some clients in one run, each client's under ofClient; nil where each goes alone.
 	several     func(clients int) ([]graph.Output, error)
-	inputs      []string
+	inputs      []method.Input
+	common      func(method.Input) bool // see commonInputs
 	hosts       []method.HostCall
-	params      []string // inputs with a gradient, output "grad/NAME"
-	terms       []string // terms of the loss, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
-	auxLosses   []string // of method.Scope.AuxLoss, outputs "aux/NAME/grad/PARAMETER"
+	outputs     []string // names
 	largeInputs []string // of spec.LargeInputs, which a batch must hold beside image and label
 	bytes       int      // of all outputs, as far as their shapes are known
 }
 
 var lastProgram atomic.Int64
 
-// Prefixes of the names of inputs and outputs. prefixInput is that of inputs that plan.prefix computes.
-const (
-	prefixInput = "fixed/"
-	lossOutput  = "loss"
-	valueOutput = "value"
-	gradOutput  = "grad/"
-	termOutput  = "term/"
-	auxOutput   = "aux/"
-)
+// prefixInput is the kind of inputs that plan.prefix computes.
+const prefixInput method.InputKind = "fixed"
 
-func (p *program) readsRows() bool {
-	return slices.ContainsFunc(p.inputs, spec.IsImageInput) || slices.ContainsFunc(p.hosts,
-		func(h method.HostCall) bool {
-			return slices.ContainsFunc(h.Of, spec.IsImageInput)
-		})
+// valueOutput is the name of the output of a plan without losses.
+const valueOutput = "value"
+
+// lossName names a loss of a step. The zero value is the loss that is trained.
+type lossName struct {
+	kind lossKind
+	name string
 }
 
-// of returns the program with the host functions of a scope.
-func (p *program) of(s *method.Scope) *program {
+// lossNode is a loss in a graph.
+type lossNode struct {
+	lossName
+	node graph.Node
+}
+
+type lossKind string
+
+// Kinds of losses beside the one that is trained.
+const (
+	auxiliaryLoss lossKind = "aux"  // of method.Scope.AuxLoss
+	termLoss      lossKind = "term" // of method.Scope.Term
+)
+
+// output returns the name of an output of the loss.
+func (l lossName) output(what string) string {
+	if l.kind == "" {
+		return what
+	}
+	return string(l.kind) + "/" + l.name + "/" + what
+}
+
+// value returns the name of the output with the value of the loss, and gradient that of its gradient with respect to an
+// input.
+func (l lossName) value() string                   { return l.output("loss") }
+func (l lossName) gradient(in method.Input) string { return l.output("grad/" + in.String()) }
+
+// lossesOf returns losses of a kind.
+func lossesOf(kind lossKind, terms []method.Term) []lossNode {
+	out := make([]lossNode, len(terms))
+	for i, t := range terms {
+		out[i] = lossNode{lossName{kind, t.Name}, t.Node}
+	}
+	return out
+}
+
+// valuesOf returns losses without their gradients.
+func valuesOf(losses []lossNode) []graph.Output {
+	out := make([]graph.Output, len(losses))
+	for i, l := range losses {
+		out[i] = graph.Output{Name: l.value(), Node: l.node}
+	}
+	return out
+}
+
+// reads lists the inputs of the graph and of its host functions.
+func (p *program) reads() []method.Input { return method.WithArguments(slices.Clip(p.inputs), p.hosts) }
+
+func (p *program) readsRows() bool { return slices.ContainsFunc(p.reads(), spec.IsRow) }
+
+// withHosts returns the program with the host functions of a scope.
+func (p *program) withHosts(s *method.Scope) *program {
 	if p == nil {
 		return nil
 	}
@@ -312,20 +350,8 @@ func (p *program) of(s *method.Scope) *program {
 // hostsOf lists the host functions of a scope that the program reads.
 func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 	return slices.DeleteFunc(slices.Clone(s.Hosts()), func(h method.HostCall) bool {
-		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
+		return !slices.Contains(p.inputs, h.Input())
 	})
-}
-
-// inputsOf lists the names of inputs of a kind.
-func (p *plan) inputsOf(kind string) (out []string) {
-	for _, q := range p.programs() {
-		for _, in := range q.inputs {
-			if name, ok := strings.CutPrefix(in, kind+"/"); ok {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
 }
 
 // Reads lists the inputs of spec.LargeInputs that the method reads of a client's images besides their features. clients

@@ -20,7 +20,7 @@ type scaledLoss struct{ method.Method }
 
 func (m scaledLoss) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	k := float64(s.Task().Client + 1)
-	by := method.HostFunc{Forward: func(...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+	by := method.HostFunc{Forward: func(...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) {
 		return tensor.Of([]float32{float32(k)}, 1), nil, nil
 	}}
 	host := s.Host("number", by, []int{1}, s.Param("ctx")).Reshape()

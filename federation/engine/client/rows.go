@@ -95,7 +95,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 		return nil, nil
 	}
 	// ONNX Runtime runs no graph without an input, and everything here may be constant.
-	one := scope.Graph().Input("one", graph.Float, graph.Static(1))
+	one := scope.Input(method.Input{Kind: method.RowInput, Name: "one"}, graph.Float, graph.Static(1))
 	out := []graph.Output{{Name: "one again", Node: one}}
 	for i, n := range nodes {
 		if n.DType() == graph.Bool {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/engine/message"
@@ -51,11 +50,10 @@ func (t *turn) atInitial() bool {
 		return false
 	}
 	for _, in := range t.p.initial.prefix.inputs {
-		if name, ok := strings.CutPrefix(in, method.ParamInput+"/"); ok {
-			a, b := t.l.Shared[name], t.l.Received[name]
-			if a == nil || b == nil || a != b && !slices.Equal(a.Data, b.Data) {
-				return false
-			}
+		now, sent := t.l.Shared[in.Name], t.l.Received[in.Name]
+		if in.Kind == method.ParamInput && (now == nil || sent == nil ||
+			now != sent && !slices.Equal(now.Data, sent.Data)) {
+			return false
 		}
 	}
 	return true
@@ -99,15 +97,16 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 // update updates the parameters of a turn after the run of a step.
 func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map) error {
 	l := t.l
-	grads, err := gradients(t.p.program, in, out, gradOutput)
+	trained := t.p.losses[0]
+	grads, err := t.p.gradients(in, out, trained)
 	l.AuxGradients = map[string]tensor.Map{}
-	for _, name := range t.p.auxLosses {
+	for _, other := range t.p.losses[1:] {
 		if err == nil {
-			l.AuxGradients[name], err = gradients(t.p.program, in, out, auxOutput+name+"/"+gradOutput)
+			l.AuxGradients[other.name], err = t.p.gradients(in, out, other)
 		}
 	}
 	if err == nil {
-		err = t.meter.step(ctx, t.p.program, in, grads)
+		err = t.meter.step(ctx, t.p, in, grads)
 	}
 	traced := t.traceStep(in, grads)
 	if err == nil {
@@ -120,7 +119,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 		delete(grads, name)
 	}
 	t.meter.adjusted(grads)
-	traced(grads, out[lossOutput])
+	traced(grads, out[trained.value()])
 	sent := tensor.Map{} // parameters as the server sent them, which nobody may change
 	for name := range grads {
 		if p := l.Shared[name]; p != nil && p == t.o.Shared[name] {
@@ -129,7 +128,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	}
 	now := parameters(l)
 	err = t.opt.StepFrom(sent, now, grads, l.LR, l.Rates)
-	loss := float64(out[lossOutput].Data[0])
+	loss := float64(out[trained.value()].Data[0])
 	if (math.IsNaN(loss) || math.IsInf(loss, 0)) && (err == nil || errors.Is(err, optim.ErrParameter)) {
 		err = fmt.Errorf("the loss is %v", loss)
 	}
@@ -143,10 +142,8 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	if err := message.CheckFinite("parameter ", now); err != nil {
 		return err
 	}
-	for name, d := range out {
-		if strings.HasPrefix(name, gradOutput) {
-			d.Release()
-		}
+	for _, in := range t.p.learned {
+		out[trained.gradient(in)].Release()
 	}
 	t.loss += loss
 	l.Steps++
@@ -205,7 +202,7 @@ func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) 
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before AdjustGradients.
-func (m *termMeter) step(ctx context.Context, p *program, in inputs, grads tensor.Map) error {
+func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.Map) error {
 	if m == nil {
 		return nil
 	}
@@ -216,23 +213,23 @@ func (m *termMeter) step(ctx context.Context, p *program, in inputs, grads tenso
 	}
 	out := outs[0]
 	var fits []tensor.Map
-	for _, name := range m.p.terms {
-		at := termOutput + name + "/"
-		g, err := gradients(p, in, out, at+gradOutput)
+	for _, term := range m.p.losses {
+		value := out[term.value()]
+		g, err := p.gradients(in, out, term)
 		if err == nil {
-			err = message.CheckFinite("term "+name+": ", tensor.Map{lossOutput: out[at+lossOutput]})
+			err = message.CheckFinite("term "+term.name+": ", tensor.Map{"loss": value})
 		}
 		if err == nil {
-			err = message.CheckFinite("term "+name+": the gradient of ", g)
+			err = message.CheckFinite("term "+term.name+": the gradient of ", g)
 		}
 		if err != nil {
 			return err
 		}
-		if method.IsCrossEntropy(name) {
+		if method.IsCrossEntropy(term.name) {
 			fits = append(fits, g)
 		}
-		m.add(name, float64(out[at+lossOutput].Data[0]), g)
-		m.tr.Put(fmt.Sprintf("s%d/%s%s", m.steps, at, lossOutput), out[at+lossOutput])
+		m.add(term.name, float64(value.Data[0]), g)
+		m.tr.Put(fmt.Sprintf("s%d/%s", m.steps, term.value()), value)
 	}
 	m.sum.CrossEntropy.Add(message.NormsOf(fits...), 1)
 	return nil
@@ -257,7 +254,7 @@ func (m *termMeter) adjusted(grads tensor.Map) {
 
 // add adds the value and the gradient g of a term at one step.
 func (m *termMeter) add(name string, value float64, g tensor.Map) {
-	m.tr.PutAll(fmt.Sprintf("s%d/%s%s/%s", m.steps, termOutput, name, strings.TrimSuffix(gradOutput, "/")), g)
+	m.tr.PutAll(fmt.Sprintf("s%d/%s", m.steps, lossName{termLoss, name}.output("grad")), g)
 	m.sum.Add(message.LossTerms{Terms: []message.TermStats{{Name: name, Value: value, Norms: message.NormsOf(g)}}}, 1)
 }
 

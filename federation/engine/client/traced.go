@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -29,19 +28,18 @@ func (t *turn) traceBegin(sent tensor.Map) {
 	}
 	t.tr.PutAll("begin", t.l.Shared, t.l.Private)
 	for _, in := range t.p.inputs {
-		kind, name, _ := strings.Cut(in, "/")
 		var before *tensor.Tensor
 		switch {
-		case kind == method.BroadcastInput:
-			before = sent[name]
-		case kind == method.StateInput:
-			before = t.s.Method[name]
+		case in.Kind == method.BroadcastInput:
+			before = sent[in.Name]
+		case in.Kind == method.StateInput:
+			before = t.s.Method[in.Name]
 		case in != method.LocalClassesInput:
 			continue
 		}
 		now := (inputs{l: t.l}).find(in)
 		if now != nil && (before == nil || !slices.Equal(before.Data, now.Data)) {
-			t.tr.Put("prepared/"+in, now)
+			t.tr.Put("prepared/"+in.String(), now)
 		}
 	}
 	t.tr.PutAll("constant", t.p.constants)
@@ -54,8 +52,10 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 	}
 	l := t.l
 	s := trace.Step{Batch: in.batch, Draws: t.p.draws(in.hosts), Scalars: map[string]float64{}, Raw: raw.Clone()}
-	for _, name := range t.p.inputsOf(method.ScalarInput) {
-		s.Scalars[name] = l.Scalars[name]
+	for _, in := range t.p.inputs {
+		if in.Kind == method.ScalarInput {
+			s.Scalars[in.Name] = l.Scalars[in.Name]
+		}
 	}
 	t.recordDraws(fmt.Sprintf("s%d/", l.Steps))
 	return func(grads tensor.Map, loss *tensor.Tensor) {
@@ -70,9 +70,9 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 	out := tensor.Map{}
 	for _, q := range p.programs() {
-		for _, name := range q.inputs {
-			if t := in.find(name); t != nil && !spec.IsImageInput(name) {
-				out[name] = t
+		for _, source := range q.inputs {
+			if t := in.find(source); t != nil && !spec.IsRow(source) {
+				out[source.String()] = t
 			}
 		}
 	}

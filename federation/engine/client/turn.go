@@ -60,7 +60,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return nil, err
 	}
 	t.traceBegin(sent)
-	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.params) == 0 {
+	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.learned) == 0 {
 		return t, err
 	}
 	t.pace, t.maxSteps = w.Experiment.Training.Of(c.ID)

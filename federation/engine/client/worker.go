@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 
 	"promptfed/federation/engine/message"
@@ -114,11 +113,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		l.Rand = l.Draws.Counted(l.Rand)
 	}
 	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {
-		for k, t := range extras {
-			if !strings.HasPrefix(k, message.GuardPart+"/") {
-				l.Broadcast[k] = t
-			}
-		}
+		maps.Copy(l.Broadcast, message.WithoutGuardPart(extras))
 	}
 	if c.Train != nil {
 		l.LocalClasses = c.Classes()

@@ -461,8 +461,8 @@ func TestCheckGraphs(t *testing.T) {
 // By hand, of image·(w+v) + (2·w): the sum and the product depend on no image.
 func TestFixedParts(t *testing.T) {
 	g := graph.New()
-	image, w, v := g.Input("image", graph.Float, graph.Static(2)), g.Input("param/w", graph.Float, graph.Static(2)),
-		g.Input("param/v", graph.Float, graph.Static(2))
+	image := g.InputFrom(method.Input{Kind: method.RowInput, Name: "image"}, graph.Float, graph.Static(2))
+	w, v := g.Input("param/w", graph.Float, graph.Static(2)), g.Input("param/v", graph.Float, graph.Static(2))
 	sum, twice := w.Add(v), w.MulScalar(2)
 	root := image.Mul(sum).Add(twice)
 	if got := client.FixedParts(root); !slices.Equal(got, []graph.Node{sum, twice}) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
@@ -93,6 +94,17 @@ type Reply struct {
 
 // GuardPart is the prefix of the names of tensors that are for a Guard or from one. Methods never see them.
 const GuardPart = "guard"
+
+// WithoutGuardPart returns the tensors that are for a method.
+func WithoutGuardPart(m tensor.Map) tensor.Map {
+	out := tensor.Map{}
+	for name, t := range m {
+		if !strings.HasPrefix(name, GuardPart+"/") {
+			out[name] = t
+		}
+	}
+	return out
+}
 
 // Guard protects uploads before they leave a client. It runs on the client's side, over every transport.
 type Guard interface {

@@ -3,10 +3,8 @@ package record
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/runtime/graph"
 )
 
 // Evaluable lists the evaluations that a method has. Global needs class scores that depend on something that the server
@@ -21,33 +19,24 @@ type Evaluable struct {
 // EvaluableOf reads the inputs of the graph of a method's class scores, and those of its host functions. The result is
 // the same for all clients of an experiment.
 func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
-	params := m.Params(task)
-	s := method.NewScope(task, params)
-	var inputs []string
-	for _, n := range graph.Inputs(m.Logits(s)) {
-		inputs = append(inputs, n.Name())
-	}
-	for _, h := range s.Hosts() {
-		if slices.Contains(inputs, method.HostInput+"/"+h.Name) {
-			inputs = append(inputs, h.Of...)
-		}
-	}
-	reads := map[string]bool{}
-	for _, in := range inputs {
-		switch kind, name, _ := strings.Cut(in, "/"); {
-		case kind == method.ParamInput || kind == method.ReceivedInput || kind == method.BeforeInput:
-			for _, p := range params {
-				if p.Name == name {
-					reads[map[method.Owner]string{method.Shared: ReadsShared,
-						method.Private: ReadsPrivate}[p.Owner]] = true
-				}
+	s := method.NewScope(task, m.Params(task))
+	shared, reads := s.SharedNames(), map[string]bool{}
+	for _, in := range s.Reads(m.Logits(s)) {
+		switch in.Kind {
+		case method.ParamInput, method.ReceivedInput, method.BeforeInput:
+			if slices.Contains(shared, in.Name) {
+				reads[ReadsShared] = true
+			} else {
+				reads[ReadsPrivate] = true
 			}
-		case kind == method.BroadcastInput:
+		case method.BroadcastInput:
 			reads[ReadsServer] = true
-		case kind == method.StateInput:
+		case method.StateInput:
 			reads[ReadsPrivate] = true
-		case in == method.MemoryImage:
-			reads[ReadsExamples] = true
+		case method.ClientInput:
+			if in == method.MemoryImage {
+				reads[ReadsExamples] = true
+			}
 		}
 	}
 	e := Evaluable{Reads: slices.Sorted(maps.Keys(reads))}

@@ -36,6 +36,8 @@ func (m reads) Logits(s *method.Scope) graph.Node {
 	case "examples":
 		image, _ := s.Memory()
 		x = x.Mul(image.Sum())
+	case "classes":
+		x = x.Mul(s.LocalClasses())
 	case "host":
 		x = x.Mul(s.Host("h", method.HostFunc{}, []int{1}, s.Param("own")))
 	}
@@ -49,7 +51,8 @@ func TestEvaluable(t *testing.T) {
 	task.Clients, task.Classes = 4, 4
 	for what, want := range map[string]string{"shared": "true true [shared]", "received": "true true [shared]",
 		"private": "false true [private]", "state": "false true [private]", "server": "true false [server]",
-		"examples": "false true [examples]", "host": "false true [private]", "": "true true []"} {
+		"examples": "false true [examples]", "host": "false true [private]", "classes": "true true []",
+		"": "true true []"} {
 		e := record.EvaluableOf(reads{what: what}, task)
 		if got := fmt.Sprint(e.Global, e.Personal, e.Reads); got != fmt.Sprint(want) {
 			t.Errorf("%s: %s, want %s", what, got, want)

@@ -3,8 +3,6 @@ package spec
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"promptfed/federation/attack"
@@ -161,22 +159,25 @@ func transfers(m method.Method, task method.ClientSpec) error {
 				shapes[p.Name], here.Classes)
 		}
 	}
-	reads := func(t method.ClientSpec) map[string]string {
-		out := map[string]string{}
-		for _, n := range graph.Inputs(m.Logits(method.NewScope(t, m.Params(t)))) {
-			out[n.Name()] = fmt.Sprint(n.Shape())
-		}
-		return out
+	inputs := func(t method.ClientSpec) []graph.Node {
+		return graph.Inputs(m.Logits(method.NewScope(t, m.Params(t))))
 	}
-	was, is := reads(here), reads(there)
-	for _, in := range slices.Sorted(maps.Keys(was)) {
-		switch {
-		case in == method.MemoryImage || in == method.MemoryLabel:
-			return fmt.Errorf("the method classifies with the clients' own examples, which belong to other classes")
-		case in != method.LocalClassesInput && !IsImageInput(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
-			was[in] != is[in]:
-			return fmt.Errorf("the method's class scores read %s %s, which cannot be used for other classes", in,
-				was[in])
+	shapes = map[string]string{}
+	for _, n := range inputs(there) {
+		shapes[n.Name()] = fmt.Sprint(n.Shape())
+	}
+	for _, n := range inputs(here) {
+		switch in := method.InputOf(n); in.Kind {
+		case method.RowInput, method.HostInput:
+		case method.ClientInput:
+			if in != method.LocalClassesInput {
+				return fmt.Errorf("the method classifies with the clients' own examples, which belong to other classes")
+			}
+		default:
+			if shape := fmt.Sprint(n.Shape()); shapes[n.Name()] != shape {
+				return fmt.Errorf("the method's class scores read %s %s, which cannot be used for other classes", in,
+					shape)
+			}
 		}
 	}
 	return nil

@@ -139,7 +139,7 @@ func TestReads(t *testing.T) {
 	if got := e.Templates(e.Clients[0].Backbone); !slices.Equal(got, []string{"a {}", "b {}", "c {}"}) {
 		t.Error(got)
 	}
-	if !spec.IsImageInput("image") || spec.IsImageInput("param/image") {
+	if !spec.IsRow(method.Input{Kind: method.RowInput, Name: "image"}) || spec.IsRow(method.MemoryImage) {
 		t.Error("inputs of a batch")
 	}
 	if got := spec.Sentence("a {} of {}.", "cat"); got != "a cat of cat." {

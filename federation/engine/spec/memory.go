@@ -99,15 +99,15 @@ func ClassesAtOnce(classes, bytes, bound int) int {
 
 // visionBytes returns the memory of the image tower for one image of a step; it is less if nothing in the tower is
 // learned.
-func visionBytes(t method.ClientSpec, of method.PromptedImages) int {
-	rows, p := 1+t.Patches, of.Prompts
+func visionBytes(t method.ClientSpec, images method.PromptedImages) int {
+	rows, p := 1+t.Patches, images.Prompts
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
 		if tokens.OK() {
 			rows = max(rows, 1+t.Patches+tokens.Dim(-2))
 		}
 	}
-	learned := slices.ContainsFunc(graph.Inputs(graph.NodesOf(of)...), func(n graph.Node) bool {
-		return strings.HasPrefix(n.Name(), method.ParamInput+"/")
+	learned := slices.ContainsFunc(method.Inputs(graph.NodesOf(images)...), func(in method.Input) bool {
+		return in.Kind == method.ParamInput
 	})
 	layers := t.VisionLayers
 	if !learned {

@@ -16,12 +16,7 @@ func (e *Experiment) Reads(b Backbone) []string {
 func Reads(m method.Method, task method.ClientSpec) []string {
 	s := method.NewScope(task, m.Params(task))
 	logits := m.Logits(s)
-	var out []string
-	for _, n := range graph.Inputs(logits, m.Loss(s, logits)) {
-		if slices.Contains(LargeInputs, n.Name()) {
-			out = append(out, n.Name())
-		}
-	}
+	out := LargeInputsOf(method.Inputs(logits, m.Loss(s, logits)))
 	slices.Sort(out)
 	return out
 }
@@ -29,18 +24,26 @@ func Reads(m method.Method, task method.ClientSpec) []string {
 // Sentence puts a class name into a template such as "a photo of a {}.".
 func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
 
-// LargeInputs lists the inputs of a batch that are kept only for methods that read them.
+// LargeInputs lists the rows of a batch that are kept only for methods that read them.
 var LargeInputs = []string{method.PatchesInput, method.TokensInput, method.PixelsInput}
 
-// IsImageInput reports whether an input of a method's graph is part of a batch; all others have a kind and a slash in
-// front.
-func IsImageInput(input string) bool { return !strings.Contains(input, "/") }
+// LargeInputsOf lists the LargeInputs among some inputs.
+func LargeInputsOf(inputs []method.Input) (out []string) {
+	for _, in := range inputs {
+		if in.Kind == method.RowInput && slices.Contains(LargeInputs, in.Name) {
+			out = append(out, in.Name)
+		}
+	}
+	return out
+}
+
+// IsRow reports whether an input is rows of a batch.
+func IsRow(in method.Input) bool { return in.Kind == method.RowInput }
 
 // UsesMemory reports whether a method's class scores read the client's own examples.
 func UsesMemory(m method.Method, task method.ClientSpec) bool {
 	s := method.NewScope(task, m.Params(task))
-	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
-		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
+	return slices.Contains(method.Inputs(m.Logits(s)), method.MemoryImage)
 }
 
 // NotBatchable returns why the graphs of several clients are no faster in one run. It is empty where prompts of several
@@ -53,7 +56,7 @@ func NotBatchable(roots ...graph.Node) (why string) {
 		case method.PromptedImages:
 			return "the image tower runs in every step"
 		case method.Prompt:
-			if slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return IsImageInput(n.Name()) }) {
+			if slices.ContainsFunc(method.Inputs(op.In...), IsRow) {
 				return "the text tower runs for each image"
 			}
 			if len(op.In) > 0 {

@@ -53,7 +53,9 @@ func EachImageAlone(values ...graph.Node) bool {
 
 // PixelsAlone returns the operators that values need and that depend on the pixels of images, and on no other input.
 func PixelsAlone(values ...graph.Node) map[*graph.Op]bool {
-	isPixels := func(n graph.Node) bool { return n.Name() == method.PixelsInput }
+	isPixels := func(n graph.Node) bool {
+		return method.InputOf(n) == method.Input{Kind: method.RowInput, Name: method.PixelsInput}
+	}
 	alone := graph.ReadersOf(isPixels, values...)
 	for op := range graph.ReadersOf(func(n graph.Node) bool { return !isPixels(n) }, values...) {
 		delete(alone, op)

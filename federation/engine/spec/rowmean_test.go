@@ -49,7 +49,8 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 // By hand: parts that read pixels alone, by image and over the batch. What also reads a parameter does not matter.
 func TestEachImageAlone(t *testing.T) {
 	g := graph.New()
-	pixels := g.Input(method.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3)})
+	pixels := g.InputFrom(method.Input{Kind: method.RowInput, Name: method.PixelsInput}, graph.Float,
+		graph.Shape{graph.Sym("B"), graph.StaticDim(3)})
 	w := g.Input("param/w", graph.Float, graph.Static(3))
 	for _, c := range []struct {
 		of   graph.Node

@@ -16,7 +16,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -170,14 +169,10 @@ func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []messa
 			continue
 		}
 		t := c.Task
-		for _, n := range graph.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
-			name, ok := strings.CutPrefix(n.Name(), method.BroadcastInput+"/")
-			if !ok {
-				continue
-			}
+		for _, in := range method.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
 			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
-				if v := from[name]; v != nil {
-					out[strconv.Itoa(id)+"/"+name] = v
+				if v := from[in.Name]; v != nil && in.Kind == method.BroadcastInput {
+					out[strconv.Itoa(id)+"/"+in.Name] = v
 				}
 			}
 		}

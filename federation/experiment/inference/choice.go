@@ -14,7 +14,6 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
-	"promptfed/runtime/graph"
 )
 
 // Choice says which classifier of a run: one of those that its evaluations test.
@@ -206,10 +205,8 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Cl
 			return refuse(own[1])
 		}
 	}
-	for _, n := range graph.Inputs(m.Logits(method.NewScope(task, m.Params(task)))) {
-		if n.Name() == method.LocalClassesInput {
-			return refuse("which classes a client has examples of")
-		}
+	if slices.Contains(method.Inputs(m.Logits(method.NewScope(task, m.Params(task)))), method.LocalClassesInput) {
+		return refuse("which classes a client has examples of")
 	}
 	if first := r.byBackbone(); f.Backbone == "" && len(first) > 1 {
 		names := slices.Sorted(maps.Keys(first))

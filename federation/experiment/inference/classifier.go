@@ -57,21 +57,17 @@ func scoresOf(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map)
 
 // exportable refuses scores that need more than an image and what was learned.
 func exportable(scope *method.Scope, scores graph.Node) error {
-	in := graph.Inputs(scores)
-	named := func(name string) func(graph.Node) bool {
-		return func(n graph.Node) bool { return n.Name() == name }
-	}
-	if label, ok := scope.Graph().InputNamed("label"); ok && slices.Contains(in, label) {
+	read := method.Inputs(scores)
+	if slices.Contains(read, method.Input{Kind: method.RowInput, Name: method.LabelInput}) {
 		return fmt.Errorf("the method's class scores depend on the label, which a classifier does not have")
 	}
 	for _, h := range scope.Hosts() {
-		if i := slices.IndexFunc(h.Of, spec.IsImageInput); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+
-			h.Name)) {
+		if i := slices.IndexFunc(h.Args, spec.IsRow); i >= 0 && slices.Contains(read, h.Input()) {
 			return fmt.Errorf("this method cannot be exported: host function %s computes on %s of every image, "+
-				"outside of the graph", h.Name, h.Of[i])
+				"outside of the graph", h.Name, h.Args[i])
 		}
 	}
-	if !slices.ContainsFunc(in, func(n graph.Node) bool { return spec.IsImageInput(n.Name()) }) {
+	if !slices.ContainsFunc(read, spec.IsRow) {
 		return fmt.Errorf("the method's class scores do not depend on the image")
 	}
 	return nil

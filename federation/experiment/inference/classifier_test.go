@@ -149,7 +149,7 @@ func (readsAllInputs) Params(t method.ClientSpec) []method.Param {
 func (readsAllInputs) Logits(s *method.Scope) graph.Node {
 	text, bias := s.Text(s.Param("ctx")).Add(s.HandText()), s.Param("bias")
 	twice := s.Host("twice", method.HostFunc{Every: method.EveryStep,
-		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) {
 			t := in[0].Clone()
 			t.Axpy(1, in[0])
 			return t, nil, nil
@@ -245,7 +245,7 @@ func TestClassifierRefuses(t *testing.T) {
 			return base.Logits(s).Add(s.Label().Cast(graph.Float).Unsqueeze(1))
 		}, prompts, []string{"depend on the label"}},
 		{func(s *method.Scope) graph.Node {
-			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) {
 				return in[0], nil, nil
 			}}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))

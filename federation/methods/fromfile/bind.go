@@ -38,13 +38,13 @@ type binder struct {
 	role *role
 	task method.ClientSpec // whose sizes shapes have
 	now  map[graph.Node]graph.Node
-	busy map[string]bool
+	busy map[port]bool
 	size *int // elements of all values so far
 	sums int  // summands of the loss so far
 }
 
 func (m ONNX) bind(s *method.Scope, r *role, task method.ClientSpec) *binder {
-	return &binder{m: m, s: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[string]bool{},
+	return &binder{m: m, s: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[port]bool{},
 		size: new(int)}
 }
 
@@ -52,17 +52,17 @@ func (b *binder) fail(format string, a ...any) graph.Node {
 	return b.s.Graph().Fail(b.m.at()+format, a...)
 }
 
-// output returns an output of the file by its name.
-func (b *binder) output(name string) graph.Node {
-	n, ok := b.m.file.graph.Output(name)
+// output returns an output of the file.
+func (b *binder) output(out port) graph.Node {
+	n, ok := b.m.file.graph.Output(out.String())
 	switch {
 	case !ok:
-		return b.fail("there is no output %s", name)
-	case b.busy[name]:
-		return b.fail("output %s depends on itself", name)
+		return b.fail("there is no output %s", out)
+	case b.busy[out]:
+		return b.fail("output %s depends on itself", out)
 	}
-	b.busy[name] = true
-	defer delete(b.busy, name)
+	b.busy[out] = true
+	defer delete(b.busy, out)
 	return b.value(n)
 }
 
@@ -71,7 +71,7 @@ func (b *binder) value(n graph.Node) graph.Node {
 	g := b.s.Graph()
 	for _, op := range graph.ReachableUpTo(b.now, n) {
 		if in := op.Out[0]; op.IsInput() {
-			bound := b.checked(in, b.input(in.Name()))
+			bound := b.checked(in, b.input(b.m.file.inputs[in]))
 			if g.Err() != nil {
 				return bound
 			}
@@ -140,14 +140,17 @@ func (b *binder) checked(in, bound graph.Node) graph.Node {
 }
 
 // input returns what an input of the file is bound to.
-func (b *binder) input(name string) graph.Node {
-	kind, rest, _ := strings.Cut(name, "/")
-	if !slices.Contains(b.role.inputs, name) && !slices.Contains(b.role.inputs, kind+"/NAME") {
-		return b.fail("an output reads %s, which is not there: %s; it may read %s", name, b.role.what,
+func (b *binder) input(in port) graph.Node {
+	name, s, t := in.name, b.s, b.task
+	pattern := name
+	if in.kind != "" {
+		pattern = in.kind + "/NAME"
+	}
+	if !slices.Contains(b.role.inputs, pattern) {
+		return b.fail("an output reads %s, which is not there: %s; it may read %s", in, b.role.what,
 			strings.Join(b.role.inputs, ", "))
 	}
-	s, t := b.s, b.task
-	switch name {
+	switch in.String() {
 	case "image":
 		return s.Image()
 	case "label":
@@ -173,47 +176,50 @@ func (b *binder) input(name string) graph.Node {
 		}
 		return s.Scalar(own(name))
 	case "weights":
-		return s.Graph().Input(method.BroadcastInput+"/"+name, graph.Float, graph.Shape{graph.Sym(uploadsDim)})
+		return b.ofUploads(in)
 	case "teacher/logits":
-		return b.m.bind(s.Received(), ofScores, t).output("logits").Detach()
+		return b.m.bind(s.Received(), ofScores, t).output(port{name: "logits"}).Detach()
 	}
-	switch kind {
+	switch in.kind {
 	case "param":
-		return b.parameter(s, rest)
+		return b.parameter(s, name)
 	case "received":
 		if b.server() {
-			return s.Broadcast(name, b.m.parameterShape(rest, t)...)
+			return s.Broadcast(in.String(), b.m.parameterShape(name, t)...)
 		}
-		return b.parameter(s.Received(), rest)
+		return b.parameter(s.Received(), name)
 	case "before":
-		return b.parameter(s.LastTrained(), rest)
+		return b.parameter(s.LastTrained(), name)
 	case "text":
-		return b.text(rest)
+		return b.text(in)
 	case "function":
-		return b.function(rest)
+		return b.function(name)
 	case "noise":
-		n := b.m.file.meta.Noise[rest]
+		n := b.m.file.meta.Noise[name]
 		shape := b.m.shape(Tensor{Shape: n.Shape}, t)
 		x := graph.Static(append([]int{1}, shape...)...) // no part of a batch
 		if len(shape) > 0 && shape[0] < 0 {
 			x = append(graph.Shape{graph.Sym("B")}, graph.Static(shape[1:]...)...)
-			return s.Graph().Input(drawn(rest), graph.Float, x)
+			return s.Input(drawn(name), graph.Float, x)
 		}
-		return s.Graph().Input(drawn(rest), graph.Float, x).Squeeze(0)
+		return s.Input(drawn(name), graph.Float, x).Squeeze(0)
 	case "state":
-		return s.State(own(rest), b.m.shape(b.m.file.meta.State[rest], t)...)
+		return s.State(own(name), b.m.shape(b.m.file.meta.State[name], t)...)
 	case "down":
-		return s.Broadcast(own(rest), b.m.shape(b.m.file.meta.Down[rest], t)...)
+		return s.Broadcast(own(name), b.m.shape(b.m.file.meta.Down[name], t)...)
 	case "uploads":
-		shape := graph.Shape{graph.Sym(uploadsDim)}
-		if up, ok := strings.CutPrefix(rest, "up/"); ok {
-			shape = append(shape, graph.Static(b.m.shape(b.m.file.meta.Up[up], t)...)...)
-		} else {
-			shape = append(shape, graph.Static(b.m.parameterShape(rest, t)...)...)
+		if in.part != "" {
+			return b.ofUploads(in, b.m.shape(b.m.file.meta.Up[name], t)...)
 		}
-		return s.Graph().Input(method.BroadcastInput+"/"+name, graph.Float, shape)
+		return b.ofUploads(in, b.m.parameterShape(name, t)...)
 	}
-	return b.fail("input %s is not known", name)
+	return b.fail("input %s is not known", in)
+}
+
+// ofUploads returns a tensor of each upload.
+func (b *binder) ofUploads(in port, sizes ...int) graph.Node {
+	return b.s.Input(method.Input{Kind: method.BroadcastInput, Name: in.String()}, graph.Float,
+		append(graph.Shape{graph.Sym(uploadsDim)}, graph.Static(sizes...)...))
 }
 
 // parameter returns a parameter, with its words where it is a prompt of a step. At the end of a turn, as on the server,
@@ -229,25 +235,27 @@ func (b *binder) parameter(s *method.Scope, name string) graph.Node {
 func (b *binder) server() bool { return b.role == ofServer }
 
 // text returns the class features of a prompt: a parameter, a function's value, or the output prompt/NAME.
-func (b *binder) text(name string) graph.Node {
-	of := b
-	if rest, ok := strings.CutPrefix(name, "received/"); ok {
-		of, name = b.m.bind(b.s.Received(), b.role, b.task), rest
-	} else if rest, ok := strings.CutPrefix(name, "before/"); ok {
-		of, name = b.m.bind(b.s.LastTrained(), b.role, b.task), rest
+func (b *binder) text(in port) graph.Node {
+	values := b
+	switch in.part {
+	case "received":
+		values = b.m.bind(b.s.Received(), b.role, b.task)
+	case "before":
+		values = b.m.bind(b.s.LastTrained(), b.role, b.task)
 	}
-	if of != b && !slices.Contains(b.role.inputs, "received/NAME") {
+	if in.part != "" && !slices.Contains(b.role.inputs, "received/NAME") {
 		return b.fail("an output reads text/received or text/before, which is not there: %s", b.role.what)
 	}
-	of.busy, of.size = b.busy, b.size
-	l := b.m.file.meta.Texts[name]
-	p := method.Prompt{PromptLayout: method.PromptLayout{Position: l.Position, ReadOffset: l.ReadOffset}}
-	if _, made := b.m.file.graph.Output("prompt/" + name); made {
-		p.Ctx = of.output("prompt/" + name)
-	} else if _, function := b.m.file.meta.Functions[name]; function {
-		p.Ctx = of.function(name)
+	values.busy, values.size = b.busy, b.size
+	layout := b.m.file.meta.Texts[in.name]
+	p := method.Prompt{PromptLayout: method.PromptLayout{Position: layout.Position, ReadOffset: layout.ReadOffset}}
+	prompt := port{kind: "prompt", name: in.name}
+	if _, made := b.m.file.graph.Output(prompt.String()); made {
+		p.Ctx = values.output(prompt)
+	} else if _, function := b.m.file.calls[in.name]; function {
+		p.Ctx = values.function(in.name)
 	} else {
-		p.Ctx = of.parameter(of.s, name)
+		p.Ctx = values.parameter(values.s, in.name)
 	}
 	if b.s.Graph().Err() != nil {
 		return p.Ctx
@@ -256,19 +264,19 @@ func (b *binder) text(name string) graph.Node {
 	switch r := len(shape); {
 	case r != 2 && r != 3 || !shape[r-1].Is(b.task.Width) || !shape[r-2].Static() || p.Ctx.DType() != graph.Float ||
 		r == 3 && shape[0] != graph.Sym("B") && !shape[0].Is(b.task.Classes):
-		return b.fail("prompt %s has shape %v; it must be [T,w], [B,T,w] or [C,T,w] with w %d", name, shape,
+		return b.fail("prompt %s has shape %v; it must be [T,w], [B,T,w] or [C,T,w] with w %d", in.name, shape,
 			b.task.Width)
 	case shape[r-2].N > maxTokens:
-		return b.fail("prompt %s has %d tokens; at most %d are allowed", name, shape[r-2].N, maxTokens)
+		return b.fail("prompt %s has %d tokens; at most %d are allowed", in.name, shape[r-2].N, maxTokens)
 	case r == 3:
 		p.PerClass = shape[0].Static()
 	}
-	return of.s.TextFeatures(p)
+	return values.s.TextFeatures(p)
 }
 
 // uploadsDim is the symbol of the number of uploads of a round.
 const uploadsDim = "K"
 
 // own is the name of a tensor of this method among those of its wrappers, and drawn that of noise in a batch.
-func own(name string) string   { return "file/" + name }
-func drawn(name string) string { return "draw/file/" + name }
+func own(name string) string         { return "file/" + name }
+func drawn(name string) method.Input { return method.Input{Kind: method.DrawInput, Name: own(name)} }

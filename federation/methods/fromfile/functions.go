@@ -17,26 +17,37 @@ import (
 // engineFunctions are the functions that Metadata.Functions may name, with their numbers of arguments.
 var engineFunctions = map[string]int{"cosine": 2, "cross_entropy": 1, "project": 2, "transport": 1}
 
-// decoded refuses unknown functions, arguments and options, and returns the options of project and transport.
-func (f Function) decoded() (options any, err error) {
+// call is a checked Function.
+type call struct {
+	function string
+	args     []port
+	options  any // of project and transport
+}
+
+// decoded refuses unknown functions, arguments and options.
+func (f Function) decoded() (use call, err error) {
+	use.function = f.Function
+	for _, name := range f.Of {
+		use.args = append(use.args, parsePort(name))
+	}
 	n, ok := engineFunctions[f.Function]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%.30q is not one of %s", f.Function,
+		err = fmt.Errorf("%.30q is not one of %s", f.Function,
 			strings.Join(slices.Sorted(maps.Keys(engineFunctions)), ", "))
-	case len(f.Of) != n:
-		return nil, fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(f.Of))
+	case len(use.args) != n:
+		err = fmt.Errorf("%s has %d arguments, not %d", f.Function, n, len(use.args))
 	case f.Function == "project":
-		return f.project()
+		use.options, err = f.project(use.args[1])
 	case f.Function == "transport":
-		return f.transport()
+		use.options, err = f.transport()
 	case f.Options != nil:
-		return nil, fmt.Errorf("%s has no options", f.Function)
+		err = fmt.Errorf("%s has no options", f.Function)
 	}
-	return nil, nil
+	return use, err
 }
 
-func (f Function) project() (projection.OfPrompt, error) {
+func (f Function) project(off port) (projection.OfPrompt, error) {
 	o := projection.OfPrompt{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach", Every: method.EveryStep}
 	if err := f.decode(&o); err != nil {
 		return o, err
@@ -47,8 +58,8 @@ func (f Function) project() (projection.OfPrompt, error) {
 	case err != nil:
 	case o.Gradient != "detach" && o.Gradient != "through" || !slices.Contains(every, o.Every):
 		err = errors.New("gradient is detach or through, and every is step, epoch or round")
-	case !strings.HasPrefix(f.Of[1], "param/"):
-		err = fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME", f.Of[1])
+	case off.kind != "param":
+		err = fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME", off)
 	}
 	return o, err
 }
@@ -79,29 +90,29 @@ func (f Function) decode(into any) error {
 
 // function returns the value of a function of the engine.
 func (b *binder) function(name string) graph.Node {
-	use, key := b.m.file.meta.Functions[name], "function/"+name
+	use, key := b.m.file.calls[name], port{kind: "function", name: name}
 	if b.busy[key] {
 		return b.fail("%s depends on itself", key)
 	}
 	b.busy[key] = true
 	defer delete(b.busy, key)
-	in := make([]graph.Node, len(use.Of))
-	for i, of := range use.Of {
-		if n, ok := b.m.file.graph.Output(of); ok {
+	in := make([]graph.Node, len(use.args))
+	for i, arg := range use.args {
+		if n, ok := b.m.file.graph.Output(arg.String()); ok {
 			if bound, given := b.now[n]; given {
 				in[i] = bound
 			} else {
-				in[i] = b.output(of)
+				in[i] = b.output(arg)
 			}
 		} else {
-			in[i] = b.input(of)
+			in[i] = b.input(arg)
 		}
 	}
 	if b.s.Graph().Err() != nil {
 		return in[0]
 	}
-	wrong := func(of int, shape string) graph.Node {
-		return b.fail("%s: %s has shape %v; %s takes %s", key, use.Of[of], in[of].Shape(), use.Function, shape)
+	wrong := func(arg int, shape string) graph.Node {
+		return b.fail("%s: %s has shape %v; %s takes %s", key, use.args[arg], in[arg].Shape(), use.function, shape)
 	}
 	for i, n := range in {
 		if n.DType() != graph.Float {
@@ -109,7 +120,7 @@ func (b *binder) function(name string) graph.Node {
 		}
 	}
 	rank := func(i int) int { return in[i].Rank() }
-	switch o := b.m.file.options[name].(type) {
+	switch o := use.options.(type) {
 	case projection.OfPrompt:
 		for i, n := range in {
 			if n.Rank() != 2 || !n.Shape()[1].Is(b.task.Width) {
@@ -125,7 +136,7 @@ func (b *binder) function(name string) graph.Node {
 		}
 		return o.Plan(in[0].Detach())
 	}
-	switch use.Function {
+	switch use.function {
 	case "cosine":
 		if rank(0) != 2 || rank(1) != 2 || in[0].Shape()[1] != in[1].Shape()[1] {
 			return wrong(1, "[B,D] and [C,D]")

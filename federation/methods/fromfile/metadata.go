@@ -2,6 +2,7 @@ package fromfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,7 +198,7 @@ func (m Metadata) check() error {
 		}
 	}
 	for _, kind := range []string{"state", "down", "up"} {
-		list := m.tensors(kind)
+		list := m.tensors(port{kind: kind})
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			if err := m.checkTensor(name, list[name], "w", "D", "C"); err != nil {
 				return fmt.Errorf("%s %.60q: %w", kind, name, err)
@@ -239,9 +240,8 @@ func checkName(name string) error {
 }
 
 // tensors returns the declared tensors of a kind: state, down or up; also of the outputs next/state and next/down.
-func (m Metadata) tensors(kind string) map[string]Tensor {
-	all := map[string]map[string]Tensor{"state": m.State, "down": m.Down, "up": m.Up}
-	return all[strings.TrimPrefix(kind, "next/")]
+func (m Metadata) tensors(p port) map[string]Tensor {
+	return map[string]map[string]Tensor{"state": m.State, "down": m.Down, "up": m.Up}[cmp.Or(p.part, p.kind)]
 }
 
 // has reports whether a shape has a symbol.

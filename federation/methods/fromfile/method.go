@@ -14,7 +14,12 @@ import (
 )
 
 // at names the file in errors; open checks a file without its name.
-func (m ONNX) at() string { return strings.TrimPrefix(m.name+": ", ": ") }
+func (m ONNX) at() string {
+	if m.name == "" {
+		return ""
+	}
+	return m.name + ": "
+}
 
 // Properties states what the server needs: the mean, where the file declares it and computes nothing else.
 func (m ONNX) Properties() method.Properties {
@@ -30,14 +35,14 @@ func (m ONNX) Properties() method.Properties {
 	default:
 		p.Mean = method.ByExamples
 	}
-	if len(m.outputs("merged")) > 0 {
+	if len(m.outputs(merged)) > 0 {
 		p.Roles = map[method.Role]string{method.ServerStep: ""}
 	}
 	return p
 }
 
 // merges reports whether the server computes outputs.
-func (m ONNX) merges() bool { return len(m.outputs("merged"))+len(m.outputs(nextDown)) > 0 }
+func (m ONNX) merges() bool { return len(m.outputs(merged, nextDown)) > 0 }
 
 func (m ONNX) View() method.View {
 	if m.file.meta.View == "personal" {
@@ -121,7 +126,7 @@ func sizes(shape []Size, tokens int, t method.ClientSpec) []int {
 }
 
 func (m ONNX) Logits(s *method.Scope) graph.Node {
-	n := m.bind(s, ofScores, s.Task()).output("logits")
+	n := m.bind(s, ofScores, s.Task()).output(port{name: "logits"})
 	if s.Graph().Err() == nil && (n.Rank() != 2 || n.Shape()[0] != graph.Sym("B") ||
 		!n.Shape()[1].Is(s.Task().Classes)) {
 		return s.Graph().Fail("%soutput logits has shape %v; it must be [B,C] with C %d", m.at(), n.Shape(),
@@ -152,11 +157,11 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	}
 	op := source(n).Op()
 	name, is := b.m.file.terms[source(n)]
-	function, called := strings.CutPrefix(source(n).Name(), "function/")
+	in := b.m.file.inputs[source(n)]
 	switch {
 	case is:
-	case op.IsInput() && called:
-		name = strings.ReplaceAll(function, "_", " ")
+	case in.kind == "function":
+		name = strings.ReplaceAll(in.name, "_", " ")
 	case op.Kind == "Add" && op.Domain == graph.Standard:
 		return b.summands(op.In[0], named).Add(b.summands(op.In[1], named))
 	case len(b.m.file.terms) == 0:
@@ -175,14 +180,13 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	return b.s.Term(name, v)
 }
 
-// Kinds of outputs that replace inputs.
-const nextState, nextDown = "next/state", "next/down"
-
-// outputs lists the names of a kind of outputs, in their order.
-func (m ONNX) outputs(kind string) (out []string) {
-	for _, o := range m.file.graph.Outputs {
-		if name, ok := strings.CutPrefix(o.Name, kind+"/"); ok {
-			out = append(out, name)
+// outputs lists the outputs of some kinds, one kind after the other.
+func (m ONNX) outputs(kinds ...port) (out []port) {
+	for _, kind := range kinds {
+		for _, o := range m.file.outputs {
+			if o.among(kind) {
+				out = append(out, o)
+			}
 		}
 	}
 	return out
@@ -243,7 +247,7 @@ func (d noisy) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, erro
 		for i := range x.Data {
 			x.Data[i] = float32(draw())
 		}
-		out[drawn(name)] = x
+		out[drawn(name).String()] = x
 	}
 	return out, nil
 }
@@ -265,41 +269,34 @@ func (m ONNX) Extras(t method.ClientSpec) []method.Extra {
 
 // Finish computes the client's next state, and what it uploads beside the shared parameters.
 func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
-	got, err := m.compute(ofFinish, l.Task, []string{nextState, "up"}, l.Eval)
-	for name, t := range got {
-		if rest, ok := strings.CutPrefix(name, "up/"); ok {
-			up.Extra[own(rest)] = t
+	got, err := m.compute(ofFinish, l.Task, m.outputs(nextState, uploaded), l.Eval)
+	for out, t := range got {
+		if out.among(uploaded) {
+			up.Extra[own(out.name)] = t
 		} else {
-			l.State[own(strings.TrimPrefix(name, nextState+"/"))] = t
+			l.State[own(out.name)] = t
 		}
 	}
 	return err
 }
 
-// compute returns the outputs of some kinds, which eval computes as one vector.
-func (m ONNX) compute(r *role, t method.ClientSpec, kinds []string, eval func(func(*method.Scope) graph.Node) (
-	*tensor.Tensor, error)) (tensor.Map, error) {
-	var names []string
-	for _, kind := range kinds {
-		for _, name := range m.outputs(kind) {
-			names = append(names, kind+"/"+name)
-		}
-	}
-	if names == nil {
+// compute returns some outputs, which eval computes as one vector.
+func (m ONNX) compute(r *role, t method.ClientSpec, outputs []port, eval func(func(*method.Scope) graph.Node) (
+	*tensor.Tensor, error)) (map[port]*tensor.Tensor, error) {
+	if outputs == nil {
 		return nil, nil
 	}
-	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, t, names) })
+	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, t, outputs) })
 	if err != nil {
 		return nil, err
 	}
-	out, at := tensor.Map{}, 0
-	for _, name := range names {
-		shape := m.declared(name, t)
+	out, at := map[port]*tensor.Tensor{}, 0
+	for _, o := range outputs {
+		shape := m.declared(o, t)
 		n := tensor.Size(shape)
-		if at+n > len(all.Data) {
-			break
+		if at += n; at <= len(all.Data) {
+			out[o] = tensor.Of(slices.Clone(all.Data[at-n:at]), shape...)
 		}
-		out[name], at = tensor.Of(slices.Clone(all.Data[at:at+n]), shape...), at+n
 	}
 	if at != len(all.Data) {
 		return nil, fmt.Errorf("%soutputs have %d elements, not %d", m.at(), len(all.Data), at)
@@ -308,14 +305,14 @@ func (m ONNX) compute(r *role, t method.ClientSpec, kinds []string, eval func(fu
 }
 
 // vector joins outputs of declared shapes.
-func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, names []string) graph.Node {
+func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, outputs []port) graph.Node {
 	b := m.bind(s, r, t)
-	parts := make([]graph.Node, len(names))
-	for i, name := range names {
-		n, shape := b.output(name), m.declared(name, t)
+	parts := make([]graph.Node, len(outputs))
+	for i, out := range outputs {
+		n, shape := b.output(out), m.declared(out, t)
 		if got, ok := n.Shape().Ints(); s.Graph().Err() == nil && (!ok || !slices.Equal(got, shape) ||
 			n.DType() != graph.Float) {
-			return b.fail("output %s is %v%v; it must be float32 with shape %v", name, n.DType(), n.Shape(), shape)
+			return b.fail("output %s is %v%v; it must be float32 with shape %v", out, n.DType(), n.Shape(), shape)
 		}
 		if s.Graph().Err() != nil {
 			return n
@@ -326,13 +323,11 @@ func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, names []stri
 }
 
 // declared returns the shape of an output at the end of a turn or of a round.
-func (m ONNX) declared(output string, t method.ClientSpec) []int {
-	for _, kind := range []string{nextState, nextDown, "up"} {
-		if name, ok := strings.CutPrefix(output, kind+"/"); ok {
-			return m.shape(m.file.meta.tensors(kind)[name], t)
-		}
+func (m ONNX) declared(out port, t method.ClientSpec) []int {
+	if out.among(merged) {
+		return m.parameterShape(out.name, t)
 	}
-	return m.parameterShape(strings.TrimPrefix(output, "merged/"), t)
+	return m.shape(m.file.meta.tensors(out)[out.name], t)
 }
 
 // Start sets what the server sends in round 0.
@@ -388,24 +383,26 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 		}
 	}
 	maps.Copy(rows, g.Broadcast)
-	got, err := m.compute(ofServer, t, []string{"merged", nextDown},
-		func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) { return g.Compute(rows, of) })
+	outputs := m.outputs(merged, nextDown)
+	got, err := m.compute(ofServer, t, outputs, func(value func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return g.Compute(rows, value)
+	})
 	if err != nil {
 		return err
 	}
-	for _, name := range got.Names() {
-		if i := got[name].NonFinite(); i >= 0 {
-			return fmt.Errorf("%soutput %s holds %v at element %d", m.at(), name, got[name].Data[i], i)
+	for _, out := range outputs {
+		if i := got[out].NonFinite(); i >= 0 {
+			return fmt.Errorf("%soutput %s holds %v at element %d", m.at(), out, got[out].Data[i], i)
 		}
 	}
 	if err := m.FedAvg.Merge(g, ups); err != nil {
 		return err
 	}
-	for name, x := range got {
-		if rest, ok := strings.CutPrefix(name, nextDown+"/"); ok {
-			g.Broadcast[own(rest)] = x
+	for out, x := range got {
+		if out.among(nextDown) {
+			g.Broadcast[own(out.name)] = x
 		} else {
-			g.Shared[strings.TrimPrefix(name, "merged/")] = x
+			g.Shared[out.name] = x
 		}
 	}
 	return nil

@@ -98,14 +98,12 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		return err
 	}
 	for _, c := range []struct {
-		role  *role
-		kinds []string
-	}{{ofFinish, []string{nextState, "up"}}, {ofServer, []string{"merged", nextDown}}} {
+		role    *role
+		outputs []port
+	}{{ofFinish, m.outputs(nextState, uploaded)}, {ofServer, m.outputs(merged, nextDown)}} {
 		scope := method.NewScope(t, m.Params(t))
-		for _, kind := range c.kinds {
-			for _, name := range m.outputs(kind) {
-				m.vector(scope, c.role, t, []string{kind + "/" + name})
-			}
+		for _, out := range c.outputs {
+			m.vector(scope, c.role, t, []port{out})
 		}
 		if err := scope.Graph().Err(); err != nil {
 			return err

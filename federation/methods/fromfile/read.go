@@ -18,7 +18,9 @@ type file struct {
 	graph    *graph.File
 	terms    map[graph.Node]string // scalar outputs beside the loss, by value
 	detached map[string]bool
-	options  map[string]any // of the functions that have some
+	inputs   map[graph.Node]port
+	outputs  []port
+	calls    map[string]call // of functions
 }
 
 // Bounds of a graph, before and after sizes are bound.
@@ -76,7 +78,8 @@ func read(content []byte) (*file, error) {
 	if err := checkModel(m); err != nil {
 		return nil, err
 	}
-	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{}, options: map[string]any{}}
+	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{},
+		inputs: map[graph.Node]port{}, calls: map[string]call{}}
 	if f.meta, err = metadataOf(m); err != nil {
 		return nil, err
 	}
@@ -152,60 +155,54 @@ func (f *file) checkNames() error {
 		}
 		outputs[o.Name] = o.Node
 	}
-	for _, o := range []string{"logits [B,C]", "loss []"} {
-		if name, _, _ := strings.Cut(o, " "); !outputs[name].OK() {
-			return fmt.Errorf("it has no output %s", o)
+	for _, o := range [][2]string{{"logits", "[B,C]"}, {"loss", "[]"}} {
+		if !outputs[o[0]].OK() {
+			return fmt.Errorf("it has no output %s %s", o[0], o[1])
 		}
 	}
-	argument := map[string]bool{}
+	argument := map[port]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Functions)) {
-		use := f.meta.Functions[name]
-		var err error
-		if f.options[name], err = use.decoded(); err != nil {
+		use, err := f.meta.Functions[name].decoded()
+		if err != nil {
 			return fmt.Errorf("function %.60q: %w", name, err)
 		}
-		if use.Function == "project" {
-			if p, _ := f.meta.parameter(strings.TrimPrefix(use.Of[1], "param/")); p.Words != "" {
+		f.calls[name] = use
+		if use.function == "project" {
+			if p, _ := f.meta.parameter(use.args[1].name); p.Words != "" {
 				return fmt.Errorf("function %.60q projects off %.60q, which begins at words; it must have none", name,
-					use.Of[1])
+					use.args[1])
 			}
 		}
-		for _, of := range use.Of {
-			if _, ok := outputs[of]; !ok && !f.knownInput(of) {
-				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, of)
+		for _, arg := range use.args {
+			if _, ok := outputs[arg.String()]; !ok && !f.knownInput(arg) {
+				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, arg)
 			}
-			argument[of] = true
+			argument[arg] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Texts)) {
-		if !f.knownInput("text/" + name) {
+		if !f.knownInput(parsePort("text/" + name)) {
 			return fmt.Errorf("text %.60q is no parameter, no function and no output prompt/%.60s", name, name)
 		}
 	}
 	for _, in := range f.graph.Inputs() {
-		if !f.knownInput(in.Name()) {
+		if f.inputs[in] = parsePort(in.Name()); !f.knownInput(f.inputs[in]) {
 			return fmt.Errorf("input %.60q is not known or not declared; the inputs are %s", in.Name(),
 				strings.Join(allInputs, ", "))
 		}
 	}
 	for _, o := range f.graph.Outputs {
-		kind, name, _ := strings.Cut(o.Name, "/")
-		if kind == "next" {
-			kind, name, _ = strings.Cut(name, "/")
-			kind = "next/" + kind
-		}
-		declared := true
-		switch kind {
-		case "prompt":
-		case nextState, nextDown, "up":
-			_, declared = f.meta.tensors(kind)[name]
-		case "merged":
-			p, ok := f.meta.parameter(name)
+		out, declared := parsePort(o.Name), true
+		f.outputs = append(f.outputs, out)
+		switch {
+		case out.kind == "prompt":
+		case out.among(nextState, nextDown, uploaded):
+			_, declared = f.meta.tensors(out)[out.name]
+		case out.among(merged):
+			p, ok := f.meta.parameter(out.name)
 			declared = ok && p.Owner == "shared"
-		default:
-			if o.Name != "logits" && o.Name != "loss" && !argument[o.Name] && !f.detached[o.Name] {
-				f.terms[source(o.Node)] = strings.ReplaceAll(o.Name, "_", " ")
-			}
+		case o.Name != "logits" && o.Name != "loss" && !argument[out] && !f.detached[o.Name]:
+			f.terms[source(o.Node)] = strings.ReplaceAll(o.Name, "_", " ")
 		}
 		if !declared {
 			return fmt.Errorf("output %.60q is not declared in the metadata", o.Name)
@@ -228,29 +225,26 @@ func source(n graph.Node) graph.Node {
 }
 
 // knownInput reports whether Scope, the client's turn or the server offers an input.
-func (f *file) knownInput(name string) bool {
-	kind, rest, _ := strings.Cut(name, "/")
-	p, known := f.meta.parameter(rest)
-	switch kind {
+func (f *file) knownInput(in port) bool {
+	p, known := f.meta.parameter(in.name)
+	_, function := f.meta.Functions[in.name]
+	switch in.kind {
 	case "param", "received", "before":
 	case "text":
-		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "received/"), "before/")
-		_, parameter := f.meta.parameter(rest)
-		_, made := f.graph.Output("prompt/" + rest)
-		_, function := f.meta.Functions[rest]
-		known = parameter || made || function
+		_, made := f.graph.Output("prompt/" + in.name)
+		known = known || made || function
 	case "function":
-		_, known = f.meta.Functions[rest]
+		known = function
 	case "noise":
-		_, known = f.meta.Noise[rest]
+		_, known = f.meta.Noise[in.name]
 	case "state", "down":
-		_, known = f.meta.tensors(kind)[rest]
+		_, known = f.meta.tensors(in)[in.name]
 	case "uploads":
-		up, extra := strings.CutPrefix(rest, "up/")
-		_, declared := f.meta.Up[up]
-		known = known && p.Owner == "shared" || extra && declared
+		if known = known && p.Owner == "shared"; in.part != "" {
+			_, known = f.meta.Up[in.name]
+		}
 	default:
-		known = slices.Contains(allInputs, name)
+		known = slices.Contains(allInputs, in.String())
 	}
 	return known
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
 
 	"promptfed/federation/engine/message"
@@ -319,11 +318,9 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	if err != nil {
 		return nil, err
 	}
-	for name := range o.PerClient[c.id] {
-		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Statistics != "clear" {
-			return nil, fmt.Errorf("the instruction has %s for this client only; all clients must train from the same "+
-				"parameters", name)
-		}
+	if own := message.WithoutGuardPart(o.PerClient[c.id]); len(own) > 0 && c.l.c.Statistics != "clear" {
+		return nil, fmt.Errorf("the instruction has %s for this client only; all clients must train from the same "+
+			"parameters", own.Names()[0])
 	}
 	model, err := modelDigest(o)
 	if err != nil {

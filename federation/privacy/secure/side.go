@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/privacy/secagg"
@@ -91,12 +90,7 @@ func (p Side) appendLog(v any) error {
 
 // modelDigest returns the digest of the tensors that the clients of a round train from, which must be the same for all.
 func modelDigest(o message.Instruction) (sum [sha256.Size]byte, err error) {
-	down := tensor.Map{}
-	for name, t := range o.Broadcast {
-		if !strings.HasPrefix(name, message.GuardPart+"/") {
-			down[name] = t
-		}
-	}
-	b, err := message.EncodeTensors(tensor.Map{}.Put("shared", o.Shared).Put("down", down))
+	b, err := message.EncodeTensors(tensor.Map{}.Put("shared", o.Shared).
+		Put("down", message.WithoutGuardPart(o.Broadcast)))
 	return sha256.Sum256(b), err
 }

@@ -17,7 +17,7 @@ func valueOf(t *testing.T, n graph.Node, params tensor.Map) *tensor.Tensor {
 	t.Helper()
 	in := tensor.Map{}
 	for name, v := range params {
-		in[method.ParamInput+"/"+name] = v
+		in[method.Input{Kind: method.ParamInput, Name: name}.String()] = v
 	}
 	model, err := graph.Model(graph.Output{Name: "value", Node: n})
 	if err != nil {

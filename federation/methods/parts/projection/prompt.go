@@ -30,7 +30,7 @@ func (o OfPrompt) packing(t, w int) packing {
 
 // Factors returns the factors of the projector of a parameter [T,w] as one tensor, and the function that returns the
 // gradient of the parameter from that of the factors.
-func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.VJP, error) {
+func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.Pullback, error) {
 	q, err := Project(parameter, o.Projector, o.Ratio)
 	if err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.VJP,
 func (o OfPrompt) Apply(s *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
 	k := o.packing(parameter.Dim(0), s.Task().Width)
 	q := s.Host(name, method.HostFunc{Every: o.Every, Trace: k.dense, Differentiable: k.through,
-		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.VJP, error) { return o.Factors(in[0]) }},
+		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) { return o.Factors(in[0]) }},
 		[]int{k.size()}, parameter)
 
 	parts := q.Detach().Split(0, k.sizes...)

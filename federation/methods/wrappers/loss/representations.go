@@ -2,7 +2,6 @@ package loss
 
 import (
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/prompts"
@@ -40,18 +39,9 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 
 // uses reports whether a node depends on a parameter of the scope that ok accepts.
 func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
-	var names []string
-	for _, p := range s.Params() {
-		if ok(p) {
-			names = append(names, s.TrainedValue(p.Name).Name())
-		}
-	}
-	in := func(name string) bool { return slices.Contains(names, name) }
-	return slices.ContainsFunc(graph.Inputs(n), func(n graph.Node) bool {
-		call, host := strings.CutPrefix(n.Name(), method.HostInput+"/")
-		return in(n.Name()) || host && slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
-			return h.Name == call && slices.ContainsFunc(h.Of, in)
-		})
+	read := s.Reads(n)
+	return slices.ContainsFunc(s.Params(), func(p method.Param) bool {
+		return ok(p) && slices.Contains(read, method.InputOf(s.TrainedValue(p.Name)))
 	})
 }
 

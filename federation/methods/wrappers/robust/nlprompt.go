@@ -43,10 +43,10 @@ var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt",
 func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
-const cleanInput = "draw/trusted"
+var cleanInput = method.Input{Kind: method.DrawInput, Name: "trusted"}
 
 func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	clean := s.Graph().Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
+	clean := s.Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
 	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
 		wrong := generalised(logp, 1)
 		return wrong.Add(clean.Mul(logp.Neg().Sub(wrong)))
@@ -118,7 +118,7 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 			clean.Data[i] = 1
 		}
 	}
-	batch[cleanInput] = clean
+	batch[cleanInput.String()] = clean
 	return batch, nil
 }
 
