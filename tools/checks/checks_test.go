@@ -95,6 +95,23 @@ func TestNoTextOfAnErrorIsSearched(t *testing.T) {
 	})
 }
 
+// Of the code that has inputs and outputs of graphs, only these files take names apart: those of other things, and
+// port.go those of a user's file.
+func TestNoNameOfAnInputIsParsed(t *testing.T) {
+	apart := []string{"federation/methods/fromfile/port.go", "federation/method/term.go",
+		"federation/engine/metrics/name.go",
+		"federation/engine/message/cohort.go", "federation/engine/state", // names in messages and files
+		"federation/engine/run.go", "federation/engine/evaluation.go"} // names of files
+	eachGoFile(t, apart, func(file string, source []byte) ([]string, error) {
+		covered := within(file, "federation/method") || within(file, "federation/engine") ||
+			within(file, "federation/methods/fromfile")
+		if strings.HasSuffix(file, "_test.go") || !covered {
+			return nil, nil
+		}
+		return ParsedNames(file, source)
+	})
+}
+
 func TestNoTestDependsOnTheMachine(t *testing.T) {
 	eachGoFile(t, []string{"runtime/busytest"}, BusyTests)
 }

@@ -220,6 +220,22 @@ func TestErrorTextsRule(t *testing.T) {
 	}
 }
 
+func TestParsedNamesRule(t *testing.T) {
+	for body, want := range map[string]string{
+		`name, ok := strings.CutPrefix(in, "param/")`: "x.go:2:24: strings.CutPrefix takes a name apart",
+		`kind, name, _ := strings.Cut(in, "/")`:       "Cut takes",
+		`_ = strings.SplitN(in, "/", 2)`:              "SplitN takes",
+		`_ = strings.ReplaceAll(template, "{}", "x")`: "",
+		`_ = in.Kind == method.ParamInput`:            "",
+	} {
+		bad, err := ParsedNames("x.go", []byte("package x\nfunc f() { "+body+" }"))
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
+	}
+}
+
 func TestPlacesRule(t *testing.T) {
 	expect(t, Places([]string{"go.mod", ".ci/run", "models/clip/clip.go", "docs/formats.md"}), "")
 	expect(t, Places([]string{"internal/x.go"}), "internal/x.go")
