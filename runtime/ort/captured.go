@@ -167,7 +167,11 @@ func (c *captured) first() error {
 	if err := c.end(); err != nil {
 		return err
 	}
-	return c.replay(nil)
+	err := c.replay(nil)
+	if err != nil && c.cuda != nil {
+		c.cuda.abandon(c.stream)
+	}
+	return err
 }
 
 // run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the

@@ -14,6 +14,8 @@ typedef struct {
 	int (*destroyStream)(void *stream);
 	int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
 	int (*wait)(void *stream);
+	int (*endCapture)(void *stream, void **graph);
+	int (*destroyGraph)(void *graph);
 	int (*memory)(size_t *free, size_t *total);
 	const char *(*text)(int error);
 } cuda;
@@ -32,6 +34,10 @@ static int cudaCopy(const cuda *c, void *to, const void *from, size_t bytes, voi
 static int cudaDevice(const cuda *c, int device) { return c->setDevice(device); }
 static int cudaWait(const cuda *c, void *stream) { return c->wait(stream); }
 static int cudaDestroy(const cuda *c, void *stream) { return c->destroyStream(stream); }
+static void cudaAbandon(const cuda *c, void *stream) {
+	void *graph = NULL;
+	if (!c->endCapture(stream, &graph) && graph) c->destroyGraph(graph);
+}
 static int cudaMemory(const cuda *c, size_t *free, size_t *total) { return c->memory(free, total); }
 static const char *cudaText(const cuda *c, int error) { return c->text(error); }
 */
@@ -132,6 +138,8 @@ var loadCUDA = sync.OnceValues(func() (*cudaRuntime, error) {
 		{"cudaStreamDestroy", unsafe.Pointer(&c.functions.destroyStream)},
 		{"cudaMemcpyAsync", unsafe.Pointer(&c.functions.copy)},
 		{"cudaStreamSynchronize", unsafe.Pointer(&c.functions.wait)},
+		{"cudaStreamEndCapture", unsafe.Pointer(&c.functions.endCapture)},
+		{"cudaGraphDestroy", unsafe.Pointer(&c.functions.destroyGraph)},
 		{"cudaMemGetInfo", unsafe.Pointer(&c.functions.memory)},
 		{"cudaGetErrorString", unsafe.Pointer(&c.functions.text)},
 	} {
@@ -170,6 +178,9 @@ func (c *cudaRuntime) copy(to, from unsafe.Pointer, bytes int, stream unsafe.Poi
 func (c *cudaRuntime) wait(stream unsafe.Pointer) error {
 	return c.failed(C.cudaWait(&c.functions, stream), "waiting")
 }
+
+// abandon ends a capture that failed. Until then, no other thread may wait for the device.
+func (c *cudaRuntime) abandon(stream unsafe.Pointer) { C.cudaAbandon(&c.functions, stream) }
 
 func (c *cudaRuntime) destroy(stream unsafe.Pointer) error {
 	return c.failed(C.cudaDestroy(&c.functions, stream), "destroying a stream")
