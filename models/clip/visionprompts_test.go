@@ -54,7 +54,7 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 		resnet[name] = resnetFormula(name, shape)
 	}
 	for _, c := range golden.ResNet {
-		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c, true) })
+		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c, orttest.OnCPU()) })
 	}
 }
 
