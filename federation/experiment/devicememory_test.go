@@ -13,12 +13,13 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// A run's memory on a device does not grow with its steps: 1,000 steps of four clients side by side take at most 16 MiB
-// more than the first 200, eight of the blocks in which CUDA hands out memory. No other program may use the device.
+// A run's memory on a device does not grow with its steps: between the first and the last 100 of 1,000 steps of four
+// clients side by side, it grows at most four times, once for each thread that runs a session, by at most 100 MB
+// (docs/performance.md: 65 to 95). A leak would grow in each of the nine intervals. No other program may use the device.
 // ONNX Runtime's issue 29351 is of a session that grows by gigabytes if its runs come from several threads. On the CPU
 // the memory is unknown, and a few steps check that such a run takes graphs of fixed sizes.
 func TestDeviceMemoryStaysFlat(t *testing.T) {
-	const clients, most = 4, 16 << 20
+	const clients, most = 4, 100e6
 	rounds := 10
 	if orttest.OnCPU() {
 		rounds = 2
@@ -60,7 +61,18 @@ func TestDeviceMemoryStaysFlat(t *testing.T) {
 			}
 			if orttest.OnCPU() {
 				t.Logf("provider %s does not tell its memory", device.Provider())
-			} else if grown := free[1] - free[rounds-1]; grown > most {
+				return
+			}
+			grown := 0
+			for i := range rounds - 1 {
+				if free[i+1] < free[i] {
+					grown++
+				}
+				if free[i]-free[i+1] > most {
+					grown += rounds
+				}
+			}
+			if grown > clients {
 				t.Errorf("free bytes after each %d steps: %d", clients*c.Train.Epochs, free)
 			}
 		})
