@@ -304,9 +304,9 @@ func (s *Server) finish() (*Result, error) {
 }
 
 // pretrain trains the shared parameters on synthetic images before round 0.
-func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
+func (s *Server) pretrain(ctx context.Context, synthetic *spec.Synthetic) error {
 	g := &s.Global
-	shared, err := s.worker.Pretrain(ctx, of, message.Instruction{Kind: message.Train, Clients: []int{0},
+	shared, err := s.worker.Pretrain(ctx, synthetic, message.Instruction{Kind: message.Train, Clients: []int{0},
 		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient})
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)

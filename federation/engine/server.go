@@ -185,8 +185,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		error) {
 		return s.worker.Fit(task, params, rows, loss, steps, o)
 	}
-	g.Compute = func(rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return s.worker.Compute(task, rows, of)
+	g.Compute = func(rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return s.worker.Compute(task, rows, build)
 	}
 	g.Interrupted = ctx.Err
 	if s.settings.ServerNoise != nil {

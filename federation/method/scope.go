@@ -219,17 +219,17 @@ func (s *Scope) RawTexts(templates ...string) graph.Node {
 	return s.handTexts(HandTexts{Templates: templates, Raw: true})
 }
 
-func (s *Scope) handTexts(of HandTexts) graph.Node {
-	return s.g.Placeholder(of, graph.Float, []int{s.task.Classes, s.task.Dim})
+func (s *Scope) handTexts(texts HandTexts) graph.Node {
+	return s.g.Placeholder(texts, graph.Float, []int{s.task.Classes, s.task.Dim})
 }
 
 // TextsOf returns the class features [C,D] of a hand-written template, in which {} stands for the class and {of} for
 // the text that a table has for the class.
-func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
-	if of == nil {
-		of = map[string]string{}
+func (s *Scope) TextsOf(template string, table map[string]string) graph.Node {
+	if table == nil {
+		table = map[string]string{}
 	}
-	return s.handTexts(HandTexts{Templates: []string{template}, Of: of})
+	return s.handTexts(HandTexts{Templates: []string{template}, Of: table})
 }
 
 // Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the
@@ -314,12 +314,12 @@ type with struct {
 	outer *with
 }
 
-// Substitute returns a copy of this scope in which other nodes stand in place of parameters. of returns the node for a
-// parameter's name, given a scope that reads the parameters themselves, or the zero Node to keep the parameter. Names
+// Substitute returns a copy of this scope in which other nodes stand in place of parameters. value returns the node for
+// a parameter's name, given a scope that reads the parameters themselves, or the zero Node to keep the parameter. Names
 // of terms and of auxiliary losses in the copy end in word.
-func (s *Scope) Substitute(word string, of func(s *Scope, name string) graph.Node) *Scope {
+func (s *Scope) Substitute(word string, value func(s *Scope, name string) graph.Node) *Scope {
 	c := *s
-	c.with, c.pair = &with{word, of, s.with}, &[2]graph.Node{}
+	c.with, c.pair = &with{word, value, s.with}, &[2]graph.Node{}
 	return &c
 }
 

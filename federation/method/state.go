@@ -58,7 +58,7 @@ type Local struct {
 	// Memory returns image [N,D] and label [N] of all training rows, before any method wraps Data.
 	Memory func() (tensor.Map, error)
 	// Eval computes a node over all of the client's training rows, with the current parameters.
-	Eval func(of func(*Scope) graph.Node) (*tensor.Tensor, error)
+	Eval func(build func(*Scope) graph.Node) (*tensor.Tensor, error)
 }
 
 // Global is the server between rounds. All of it is checkpointed.
@@ -90,7 +90,7 @@ type Global struct {
 	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
 	// Compute returns the value of a node that reads rows with Scope.Broadcast.
-	Compute func(rows tensor.Map, of func(*Scope) graph.Node) (*tensor.Tensor, error)
+	Compute func(rows tensor.Map, build func(*Scope) graph.Node) (*tensor.Tensor, error)
 }
 
 // Sampling is the draw of a round's clients: Size of Clients, without replacement. With Poisson each client is drawn

@@ -38,12 +38,12 @@ func (s *Scope) Term(name string, n graph.Node) graph.Node {
 }
 
 // CrossEntropy returns the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax,
-// or, for a task with Sigmoid, over a sigmoid for each class after the backbone's bias. of names it among several.
-func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
-	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
+// or, for a task with Sigmoid, over a sigmoid for each class after the backbone's bias. words name it among several.
+func (s *Scope) CrossEntropy(logits graph.Node, words ...string) graph.Node {
+	name := strings.Join(append([]string{CrossEntropy}, words...), " ")
 	if s.fitting != nil {
 		s.fitting.used = true
-		return s.Term(name, s.fitting.of(logits))
+		return s.Term(name, s.fitting.loss(logits))
 	}
 	if s.task.Sigmoid {
 		return s.Term(name, graph.SigmoidCrossEntropy(logits.AddScalar(s.task.Bias), s.Label()))
@@ -52,15 +52,15 @@ func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 }
 
 type fitting struct {
-	of   func(logits graph.Node) graph.Node
+	loss func(logits graph.Node) graph.Node
 	used bool
 }
 
-// WithLabelLoss returns a copy of this scope in which CrossEntropy returns another loss under the same name: of returns
-// its mean over the batch for class scores [B,C].
-func (s *Scope) WithLabelLoss(of func(logits graph.Node) graph.Node) *Scope {
+// WithLabelLoss returns a copy of this scope in which CrossEntropy returns another loss under the same name: loss
+// returns its mean over the batch for class scores [B,C].
+func (s *Scope) WithLabelLoss(loss func(logits graph.Node) graph.Node) *Scope {
 	c := *s
-	c.fitting = &fitting{of: of}
+	c.fitting = &fitting{loss: loss}
 	return &c
 }
 
@@ -113,12 +113,12 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 
 // TermNames returns the names of the terms of a method's loss, in their order. They depend on no client: the loss is
 // built for the smallest of some sizes that it accepts. It returns none where the loss accepts none of these sizes.
-func TermNames(of Method) []string {
+func TermNames(m Method) []string {
 	for _, n := range []int{8, 12, 64, 512, 768} {
 		task := ClientSpec{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224,
 			VisionWidth: n, VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
-		s := NewScope(task, of.Params(task))
-		terms, err := s.Terms(of.Loss(s, of.Logits(s)))
+		s := NewScope(task, m.Params(task))
+		terms, err := s.Terms(m.Loss(s, m.Logits(s)))
 		if err != nil || s.Graph().Err() != nil {
 			continue
 		}

@@ -59,9 +59,9 @@ func newValueCache(capacity, keptRounds int) *valueCache {
 	return &valueCache{capacity: capacity, keptRounds: keptRounds, at: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// once returns the value of a key, of some bytes in memory, and calls of to compute a value that is not there. Only an
-// error of the caller's own of is returned: another caller that computes the value may be stopped.
-func (c *valueCache) once(key [sha256.Size]byte, of func() (value any, bytes int, err error)) (any, error) {
+// once returns the value of a key, of some bytes in memory, and calls compute for one that is not there. Only an error
+// of the caller's own compute is returned: another caller that computes the value may be stopped.
+func (c *valueCache) once(key [sha256.Size]byte, compute func() (value any, bytes int, err error)) (any, error) {
 	for {
 		if v, ok := c.find(key); ok {
 			return v, nil
@@ -72,7 +72,7 @@ func (c *valueCache) once(key [sha256.Size]byte, of func() (value any, bytes int
 				return v, nil
 			}
 			mine = true
-			v, bytes, err := of()
+			v, bytes, err := compute()
 			if err == nil {
 				c.keep(&entry{key: key, value: v, bytes: bytes})
 			}

@@ -109,17 +109,17 @@ func (c *classChunks) gradients(loss graph.Node, wrt []graph.Node) ([]graph.Node
 			return nil, err
 		}
 		all = all[:len(all)-len(k.features)]
-		of := grads[len(all):]
+		cotangents := grads[len(all):]
 		grads = grads[:len(all)]
-		sum := of[0].Sum()
-		for _, d := range of[1:] {
+		sum := cotangents[0].Sum()
+		for _, d := range cotangents[1:] {
 			sum = sum.Add(d.Sum())
 		}
 		features, err := k.again(sum)
 		if err != nil {
 			return nil, err
 		}
-		more, err := grad.VJP(features, of, all...)
+		more, err := grad.VJP(features, cotangents, all...)
 		if err != nil {
 			return nil, err
 		}

@@ -204,9 +204,9 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 }
 
 // eval compiles a value that a method computes over its data.
-func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*plan, error) {
+func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*method.Scope) graph.Node) (*plan, error) {
 	s := c.scope(task)
-	n := of(s)
+	n := build(s)
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
@@ -344,14 +344,14 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 }
 
 // allLowered returns outputs in which towers take the place of placeholders.
-func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf,
+func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes passOf,
 	chunks *classChunks) ([]graph.Output, error) {
-	hand := func(of method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, of) }
-	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, chunks, nodesOf(of))
+	hand := func(texts method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, texts) }
+	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, chunks, nodesOf(outputs))
 	if err != nil {
 		return nil, err
 	}
-	out := slices.Clone(of)
+	out := slices.Clone(outputs)
 	for i := range out {
 		out[i].Node = nodes[i]
 	}
@@ -359,13 +359,13 @@ func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf,
 }
 
 // forward is allLowered for values without gradients, with as many classes at a time as in a step.
-func (c *compiler) forward(b spec.Backbone, of []graph.Output) ([]graph.Output, error) {
-	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
+func (c *compiler) forward(b spec.Backbone, outputs []graph.Output) ([]graph.Output, error) {
+	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(outputs)...)
 	if err != nil {
 		return nil, err
 	}
 	rows := max(1, memory.Rows())
-	return c.allLowered(b, of, nil, &classChunks{bound: memory.Text(rows), rows: rows})
+	return c.allLowered(b, outputs, nil, &classChunks{bound: memory.Text(rows), rows: rows})
 }
 
 // withGradients returns the losses of n clients, each with its gradients.
@@ -564,19 +564,19 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
 // the features of its texts; of several templates, the unit mean of their features, which are unit unless Raw.
-func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
-	if len(of.Templates) == 0 {
-		of.Templates = []string{c.e.Template}
+func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.Tensor, error) {
+	if len(wanted.Templates) == 0 {
+		wanted.Templates = []string{c.e.Template}
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
-	key := fmt.Sprintf("%q %#v", b.Name(), of)
+	key := fmt.Sprintf("%q %#v", b.Name(), wanted)
 	if t, ok := c.hands[key]; ok {
 		return t, nil
 	}
 	g := graph.New()
 	var n graph.Node
-	for k, template := range of.Templates {
+	for k, template := range wanted.Templates {
 		if !strings.Contains(template, "{}") {
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
 				template)
@@ -584,20 +584,20 @@ func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tenso
 		texts := make([]string, len(c.e.Classes))
 		for i, name := range c.e.Classes {
 			texts[i] = spec.Sentence(template, name)
-			if of.Of == nil {
+			if wanted.Of == nil {
 				continue
 			}
-			if of.Of[name] == "" {
+			if wanted.Of[name] == "" {
 				return nil, fmt.Errorf("the texts by class %q have none for class %q; add it to the options",
 					template, name)
 			}
-			texts[i] = strings.ReplaceAll(texts[i], "{of}", of.Of[name])
+			texts[i] = strings.ReplaceAll(texts[i], "{of}", wanted.Of[name])
 		}
 		one, err := b.Sentences(g, texts)
 		if err != nil {
 			return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 		}
-		if len(of.Templates) > 1 && !of.Raw {
+		if len(wanted.Templates) > 1 && !wanted.Raw {
 			one = one.L2Normalize()
 		}
 		if k == 0 {

@@ -72,15 +72,15 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		if err != nil {
 			return nil, nil, err
 		}
-		of := metrics.Examples{Scores: logits, Labels: c.Test.Labels(), Own: c.Classes()}
-		return logits, metrics.Compute(of, o.Labels()), nil
+		examples := metrics.Examples{Scores: logits, Labels: c.Test.Labels(), Own: c.Classes()}
+		return logits, metrics.Compute(examples, o.Labels()), nil
 	}
 	var logits [2]*tensor.Tensor
 	var read [2]tensor.Map // inputs of the scores by view, for a trace
 	for _, view := range w.evaluations(has, p, s) {
-		of := &r.Global
+		statistics := &r.Global
 		if view == method.PersonalView {
-			of = &r.Personal
+			statistics = &r.Personal
 			if w.Experiment.Training.FineTune > 0 {
 				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
 					return fail(err)
@@ -90,7 +90,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 				l.Shared = s.Own
 			}
 		}
-		if logits[view], *of, err = score(); err != nil {
+		if logits[view], *statistics, err = score(); err != nil {
 			return fail(err)
 		}
 		if w.Settings.Tracer != nil {
@@ -292,9 +292,9 @@ const zeroShotRows = 1024
 // products returns the products of the rows of a [N,D] and b [C,D].
 func products(a, b *tensor.Tensor) *tensor.Tensor {
 	out := tensor.New(a.Shape[0], b.Shape[0])
-	of := func(t *tensor.Tensor) blas32.General {
+	matrix := func(t *tensor.Tensor) blas32.General {
 		return blas32.General{Rows: t.Shape[0], Cols: t.Shape[1], Stride: t.Shape[1], Data: t.Data}
 	}
-	blas32.Gemm(blas.NoTrans, blas.Trans, 1, of(a), of(b), 0, of(out))
+	blas32.Gemm(blas.NoTrans, blas.Trans, 1, matrix(a), matrix(b), 0, matrix(out))
 	return out
 }

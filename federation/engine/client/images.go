@@ -42,12 +42,12 @@ func aloneInput(i int) method.Input {
 }
 
 // withoutImageParts returns outputs in which inputs take the place of parts that depend on an image alone, and the
-// parts; nil where it does not pay to compute them once. The graph decides, not what is kept. of are the same outputs
-// with placeholders for towers.
-func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, of []graph.Node,
+// parts; nil where it does not pay to compute them once. The graph decides, not what is kept. roots are the same
+// outputs with placeholders for towers.
+func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, roots []graph.Node,
 	out []graph.Output) ([]graph.Output, *imageParts, error) {
 	_, reads := s.Graph().InputNamed(method.PixelsInput)
-	if !reads || c.plain || !spec.EachImageAlone(of...) {
+	if !reads || c.plain || !spec.EachImageAlone(roots...) {
 		return out, nil, nil
 	}
 	rest, parts := cutImages(out, c.leastProducts)

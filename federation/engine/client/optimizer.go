@@ -110,10 +110,10 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 }
 
 // Compute implements method.Global.Compute.
-func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, of func(*method.Scope) graph.Node) (*tensor.Tensor,
+func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor,
 	error) {
 	scope := method.NewScope(task, nil)
-	n := of(scope)
+	n := build(scope)
 	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}

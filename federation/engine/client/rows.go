@@ -15,8 +15,8 @@ import (
 
 // evalRows computes a node over all training rows of a client.
 func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState,
-	of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-	p, err := w.c.eval(c.Backbone, l.Task, of)
+	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+	p, err := w.c.eval(c.Backbone, l.Task, build)
 	if err != nil {
 		return nil, err
 	}

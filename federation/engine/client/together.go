@@ -29,7 +29,7 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 	}
 	var out [][]int
 	var programs []int64
-	of, steps := map[int64][]int{}, make([]int, len(clients))
+	byProgram, steps := map[int64][]int{}, make([]int, len(clients))
 	for i, c := range clients {
 		p, err := w.c.step(c.Backbone, w.Task(c, total))
 		if err != nil {
@@ -39,15 +39,15 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 			out = append(out, []int{i})
 			continue
 		}
-		if of[p.number] == nil {
+		if byProgram[p.number] == nil {
 			programs = append(programs, p.number)
 		}
 		steps[i] = w.Experiment.Training.StepsOf(c.ID, c.Train.Len())
-		of[p.number] = append(of[p.number], i)
+		byProgram[p.number] = append(byProgram[p.number], i)
 	}
 	for _, p := range programs { // clients that end together are in one group
-		slices.SortStableFunc(of[p], func(i, j int) int { return steps[j] - steps[i] })
-		out = slices.AppendSeq(out, slices.Chunk(of[p], w.Experiment.BatchClients))
+		slices.SortStableFunc(byProgram[p], func(i, j int) int { return steps[j] - steps[i] })
+		out = slices.AppendSeq(out, slices.Chunk(byProgram[p], w.Experiment.BatchClients))
 	}
 	return out, nil
 }

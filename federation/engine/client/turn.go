@@ -178,13 +178,14 @@ func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instructio
 
 // Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,
 // and dropped. Nothing is merged, so the server's other state is as the method starts it.
-func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
+func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
 	first.Settings.Tracer, first.Settings.Terms, first.shared = nil, false, nil
 	first.pretrains, first.Experiment.Attack = true, attack.Attack{}
-	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = of.Epochs, nil
+	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = synthetic.Epochs, nil
 	first.Experiment.Training.Schedule = optim.Schedule{Kind: "constant"}
-	r, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
+	only := &spec.Client{Backbone: synthetic.Backbone, Train: synthetic.Data}
+	r, _, err := first.Train(ctx, only, o, message.ClientState{})
 	if err != nil {
 		return nil, err
 	}

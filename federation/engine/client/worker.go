@@ -135,8 +135,8 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		l.Noise = w.Settings.Noise(c.ID).ForRound(o.Round, true)
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Experiment.Plan.Seed) })
-	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return w.evalRows(c, l, s, of)
+	l.Eval = func(build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return w.evalRows(c, l, s, build)
 	}
 	return l, s
 }

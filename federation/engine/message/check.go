@@ -68,11 +68,11 @@ func (o Instruction) checkScores(s Scores) error {
 	if s.Global == nil && s.Personal == nil {
 		return fmt.Errorf("the scores have neither a global nor a personal part")
 	}
-	for _, of := range []metrics.Statistics{s.Global, s.Personal} {
-		if of == nil {
+	for _, statistics := range []metrics.Statistics{s.Global, s.Personal} {
+		if statistics == nil {
 			continue
 		}
-		if err := of.Check(s.Examples, o.Classes, o.Labels()); err != nil {
+		if err := statistics.Check(s.Examples, o.Classes, o.Labels()); err != nil {
 			return err
 		}
 	}

@@ -148,12 +148,12 @@ func (s Scores) addTables(m tensor.Map) error {
 		return err
 	}
 	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
-		of := m.WithoutPrefix(v.String())
-		if len(of) > 0 && s.Of(v) == nil {
+		tables := m.WithoutPrefix(v.String())
+		if len(tables) > 0 && s.Of(v) == nil {
 			return fmt.Errorf("the reply has the unexpected statistics %.100q: it lacks the %v evaluation",
-				of.Names(), v)
+				tables.Names(), v)
 		}
-		if err := s.Of(v).AddTables(of); err != nil {
+		if err := s.Of(v).AddTables(tables); err != nil {
 			return err
 		}
 	}

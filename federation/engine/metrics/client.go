@@ -24,9 +24,9 @@ func (c Client) rate(s *Statistic) float64 {
 }
 
 // meanOver is the Value of a mean over clients.
-func meanOver(of func(c Client) float64) func([]Client) (float64, bool) {
+func meanOver(value func(c Client) float64) func([]Client) (float64, bool) {
 	return func(clients []Client) (float64, bool) {
-		mean, _ := MeanStd(each(clients, of))
+		mean, _ := MeanStd(each(clients, value))
 		return mean, true
 	}
 }
@@ -40,10 +40,10 @@ func sumOver(clients []Client, s *Statistic) (sum float64, examples int) {
 }
 
 // each is a number of every client.
-func each(clients []Client, of func(c Client) float64) []float64 {
+func each(clients []Client, value func(c Client) float64) []float64 {
 	out := make([]float64, len(clients))
 	for i, c := range clients {
-		out[i] = of(c)
+		out[i] = value(c)
 	}
 	return out
 }

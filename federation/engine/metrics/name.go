@@ -62,8 +62,8 @@ type Name struct {
 func ParseName(full string) (Name, error) {
 	text, window, given := strings.Cut(full, "@")
 	var n Name
-	if view, of, cut := strings.Cut(text, "/"); slices.Contains(views, view) {
-		if n.View, text = view, of; !cut {
+	if view, rest, cut := strings.Cut(text, "/"); slices.Contains(views, view) {
+		if n.View, text = view, rest; !cut {
 			text = Accuracy
 		}
 	}

@@ -90,14 +90,14 @@ var (
 )
 
 // generalisation defines a harmonic mean; also says what it needs beside the evaluation sets.
-func generalisation(name string, column int, title, also string, of func(g Generalisation) float64) Definition {
+func generalisation(name string, column int, title, also string, value func(g Generalisation) float64) Definition {
 	return define(Definition{Name: name, Column: column, Title: title, Unit: Percent, Evaluated: true, Merge: computed,
 		Exists: headline + ": " + also + "evaluation sets base and new", Privacy: derived,
 		Read: func(r Round, _ string) (float64, bool) {
 			if r.BaseToNew == nil {
 				return 0, false
 			}
-			return of(*r.BaseToNew), true
+			return value(*r.BaseToNew), true
 		}})
 }
 

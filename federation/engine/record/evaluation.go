@@ -187,7 +187,7 @@ func (r *Record) AttackedBy(attackers []int) {
 
 // honest returns the mean accuracies of a test over clients that do not attack.
 func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
-	of := func(e *metrics.Evaluation) *float64 {
+	accuracyOf := func(e *metrics.Evaluation) *float64 {
 		if e == nil {
 			return nil
 		}
@@ -207,5 +207,5 @@ func honest(e Evaluations, answered, attackers []int) (global, personal *float64
 		mean, _ := metrics.MeanStd(accuracy)
 		return &mean
 	}
-	return of(e.Global), of(e.Personal)
+	return accuracyOf(e.Global), accuracyOf(e.Personal)
 }

@@ -23,15 +23,15 @@ type TermNorm struct {
 
 // MeanTerms averages the clients' measurements; nil where no client measured.
 func MeanTerms(replies []message.Reply) []Term {
-	var of []*message.LossTerms
+	var measured []*message.LossTerms
 	for _, r := range replies {
 		if r.Stats.Terms != nil {
-			of = append(of, r.Stats.Terms)
+			measured = append(measured, r.Stats.Terms)
 		}
 	}
 	mean := message.LossTerms{}
-	for _, t := range of {
-		mean.Add(*t, 1/float64(len(of)))
+	for _, t := range measured {
+		mean.Add(*t, 1/float64(len(measured)))
 	}
 	fit := mean.CrossEntropy
 	var out []Term

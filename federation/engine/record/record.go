@@ -206,9 +206,9 @@ func (s *Summary) of(r Record, view method.View) {
 }
 
 func (u Unanswered) String() string {
-	of := "the test"
+	test := "the test"
 	if u.Set != "" {
-		of = "evaluation set " + u.Set
+		test = "evaluation set " + u.Set
 	}
 	list := make([]string, min(len(u.Clients), mostNamed))
 	for i := range list {
@@ -218,7 +218,7 @@ func (u Unanswered) String() string {
 	if n := len(u.Clients) - len(list); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", test, u.Round+1,
 		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
 }
 
@@ -332,7 +332,7 @@ type LimitedClient struct {
 // limitedClients merges the refusals and caps of records by client, sorted; nil where there are none.
 func limitedClients(records []Record) []LimitedClient {
 	var out []LimitedClient
-	of := func(client int) *LimitedClient {
+	entry := func(client int) *LimitedClient {
 		i, there := slices.BinarySearchFunc(out, client, func(c LimitedClient, k int) int { return c.Client - k })
 		if !there {
 			out = slices.Insert(out, i, LimitedClient{Client: client})
@@ -341,13 +341,13 @@ func limitedClients(records []Record) []LimitedClient {
 	}
 	for _, r := range records {
 		for _, x := range r.Refused {
-			c := of(x.Client)
+			c := entry(x.Client)
 			if c.Refused++; c.Refused == 1 {
 				c.Reason = x.Reason
 			}
 		}
 		for _, x := range r.Cut {
-			c := of(x.Client)
+			c := entry(x.Client)
 			c.Cut++
 			c.Claimed, c.Counted = x.Claimed, x.Counted
 		}

@@ -20,8 +20,8 @@ type Cohort struct {
 // New returns a cohort in simulated time around another one. trainers are the clients that may train, atATime how many
 // of them train at the same time, and steps returns how many steps a client takes in a turn; FedBuff needs steps for
 // the order of uploads.
-func New(of message.Cohort, p *Plan, trainers []int, atATime int, steps func(client int) int) *Cohort {
-	c := &Cohort{Cohort: of, plan: p}
+func New(inner message.Cohort, p *Plan, trainers []int, atATime int, steps func(client int) int) *Cohort {
+	c := &Cohort{Cohort: inner, plan: p}
 	if p.FedBuff.Buffer > 0 {
 		c.buffer = &fedBuff{plan: p, trainers: trainers, atATime: min(atATime, len(trainers)), steps: steps}
 	}

@@ -50,7 +50,7 @@ type reply struct {
 }
 
 // run runs one step of the server.
-func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruction,
+func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instruction,
 	report *Report) ([]message.Reply, error) {
 	now := Report{Seconds: report.Seconds}
 	if o.Round == 0 {
@@ -73,7 +73,7 @@ func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruct
 			b.fill(o, now.Seconds, full)
 		}
 	}
-	if err := b.train(ctx, of, o, slices.Concat(b.flights, full, stale)); err != nil {
+	if err := b.train(ctx, inner, o, slices.Concat(b.flights, full, stale)); err != nil {
 		return nil, err
 	}
 	var out []message.Reply
@@ -94,8 +94,8 @@ func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruct
 func (b *fedBuff) fill(o message.Instruction, now float64, buffer []*flight) {
 	for len(b.flights) < b.atATime {
 		idle := slices.DeleteFunc(slices.Clone(b.trainers), func(id int) bool {
-			of := func(f *flight) bool { return f.Client == id }
-			return slices.ContainsFunc(b.flights, of) || slices.ContainsFunc(buffer, of)
+			own := func(f *flight) bool { return f.Client == id }
+			return slices.ContainsFunc(b.flights, own) || slices.ContainsFunc(buffer, own)
 		})
 		if len(idle) == 0 {
 			return
@@ -121,7 +121,7 @@ func (b *fedBuff) next() *flight {
 }
 
 // train computes the turns that began from the present state of the server.
-func (b *fedBuff) train(ctx context.Context, of message.Cohort, o message.Instruction, flights []*flight) error {
+func (b *fedBuff) train(ctx context.Context, inner message.Cohort, o message.Instruction, flights []*flight) error {
 	begun := map[int]*flight{}
 	o.Clients = nil
 	for _, f := range flights {
@@ -135,7 +135,7 @@ func (b *fedBuff) train(ctx context.Context, of message.Cohort, o message.Instru
 	if len(o.Clients) == 0 {
 		return nil
 	}
-	replies, err := of.Run(ctx, o)
+	replies, err := inner.Run(ctx, o)
 	if err != nil {
 		return err
 	}

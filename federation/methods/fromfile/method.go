@@ -356,10 +356,10 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 	for i, u := range ups {
 		rows["weights"].Data[i] = float32(u.N)
 	}
-	stack := func(name string, of func(method.Upload) (*tensor.Tensor, error)) error {
+	stack := func(name string, tensorOf func(method.Upload) (*tensor.Tensor, error)) error {
 		var all []*tensor.Tensor
 		for _, u := range ups {
-			x, err := of(u)
+			x, err := tensorOf(u)
 			if err != nil {
 				return err
 			}

@@ -73,14 +73,14 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	}
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.BoxPanel{Title: p.title, X: axis}
-		of, clients := map[string][]clientValue{}, 0 // by label of the axis
+		byLabel, clients := map[string][]clientValue{}, 0 // by label of the axis
 		labels := facets(p.groups, axis)
 		for _, l := range labels {
 			values, err := clientValues(l.groups, m, factor, by)
 			if err != nil {
 				return nil, err
 			}
-			of[l.label] = values
+			byLabel[l.label] = values
 			for _, c := range values {
 				clients = max(clients, c.clients)
 			}
@@ -89,7 +89,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 			for k := range clients {
 				one := figures.BoxPanel{Title: joinTitle(p.title, "client "+strconv.Itoa(k)), X: axis}
 				for _, l := range labels {
-					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(of[l.label],
+					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(byLabel[l.label],
 						func(c clientValue) bool { return c.client == k })})
 				}
 				out.Panels = append(out.Panels, one)
@@ -97,9 +97,9 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 			continue
 		}
 		for _, l := range labels {
-			for _, name := range kindsOf(of[l.label]) {
+			for _, name := range kindsOf(byLabel[l.label]) {
 				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Group: name,
-					Values: valuesOf(of[l.label], func(c clientValue) bool { return c.kind == name })})
+					Values: valuesOf(byLabel[l.label], func(c clientValue) bool { return c.kind == name })})
 			}
 		}
 		out.Panels = append(out.Panels, panel)
@@ -166,9 +166,9 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 		panel := figures.StripPanel{Title: p.title}
 		for _, name := range results.SortedKeys(at) {
 			group := figures.StripGroup{Label: name}
-			for _, of := range at[name] {
-				if len(of) > 0 {
-					mean, _ := metrics.MeanStd(of)
+			for _, accuracies := range at[name] {
+				if len(accuracies) > 0 {
+					mean, _ := metrics.MeanStd(accuracies)
 					group.Values = append(group.Values, mean)
 				}
 			}

@@ -95,11 +95,11 @@ func (v *view) colours(axis string) figures.Colours {
 	if len(methods) < 2 {
 		return nil
 	}
-	out, of := figures.Colours{}, figures.MethodColours(methods)
+	out, byMethod := figures.Colours{}, figures.MethodColours(methods)
 	for _, l := range facets(v.groups, axis) {
 		var places []int
 		for _, g := range l.groups {
-			if place, ok := of[methodOf(g)]; ok && !slices.Contains(places, place) {
+			if place, ok := byMethod[methodOf(g)]; ok && !slices.Contains(places, place) {
 				places = append(places, place)
 			}
 		}

@@ -31,11 +31,11 @@ func (v *view) weakTerms(main *tables.Table) {
 			if results.Terms(r.Rounds) == nil {
 				continue
 			}
-			of := results.VanishingTerms(r.Rounds)
+			vanishing := results.VanishingTerms(r.Rounds)
 			if measured++; measured == 1 {
-				weak, rounds = of, r.Rounds
+				weak, rounds = vanishing, r.Rounds
 			}
-			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(of, t) })
+			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(vanishing, t) })
 		}
 		for _, t := range weak {
 			v.remark(main, results.VanishingNote(g.Name, t, rounds))

@@ -97,16 +97,16 @@ func MainMetrics(asked string, groups []*Group) []string {
 		add(window, false)
 	}
 	for _, q := range metrics.Definitions() {
-		of := instances(q, groups)
+		names := instances(q, groups)
 		switch {
-		case q.Name == metrics.Accuracy, q.Name == metrics.Domain, q.Name == metrics.Set && len(of) > mostSets:
+		case q.Name == metrics.Accuracy, q.Name == metrics.Domain, q.Name == metrics.Set && len(names) > mostSets:
 			continue
 		case q.Name == metrics.Note:
-			of = slices.DeleteFunc(of, func(name string) bool {
+			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.Contains(epsilons, name[len(metrics.Note)+1:])
 			})
 		}
-		for _, name := range of {
+		for _, name := range names {
 			one, err := ParseMetric(name)
 			if err != nil {
 				continue // the set's name is not valid in a metric

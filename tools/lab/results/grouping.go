@@ -332,10 +332,10 @@ func ExecutionDifferences(groups []*Group) string {
 	}
 	var parts []string
 	for _, what := range SortedKeys(values) {
-		if of := values[what]; len(of) > 1 {
+		if runs := values[what]; len(runs) > 1 {
 			var list []string
-			for _, v := range slices.Sorted(maps.Keys(of)) {
-				list = append(list, fmt.Sprintf("%s in %s", v, experiment.CountInWords(of[v], "run")))
+			for _, v := range slices.Sorted(maps.Keys(runs)) {
+				list = append(list, fmt.Sprintf("%s in %s", v, experiment.CountInWords(runs[v], "run")))
 			}
 			parts = append(parts, what+" ("+strings.Join(list, ", ")+")")
 		}

@@ -47,14 +47,14 @@ func (g *Group) Stat(m Metric) Stat {
 }
 
 // Mean averages several numbers seed by seed, over the seeds that all of them have.
-func Mean(of []Stat) Stat {
+func Mean(stats []Stat) Stat {
 	var out Stat
-	if len(of) == 0 {
+	if len(stats) == 0 {
 		return out
 	}
-	for i, seed := range of[0].Seeds {
-		sum, n := of[0].Values[i], 1
-		for _, s := range of[1:] {
+	for i, seed := range stats[0].Seeds {
+		sum, n := stats[0].Values[i], 1
+		for _, s := range stats[1:] {
 			for j := range s.Seeds {
 				if s.Seeds[j] == seed {
 					sum, n = sum+s.Values[j], n+1
@@ -62,7 +62,7 @@ func Mean(of []Stat) Stat {
 				}
 			}
 		}
-		if n == len(of) {
+		if n == len(stats) {
 			out.Seeds, out.Values = append(out.Seeds, seed), append(out.Values, sum/float64(n))
 		}
 	}
@@ -89,7 +89,7 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 		most = max(most, len(r.Rounds))
 	}
 	for i := range most {
-		var of []Stat
+		var stats []Stat
 		for _, g := range groups {
 			var s Stat
 			for _, r := range g.Runs {
@@ -99,9 +99,9 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 					}
 				}
 			}
-			of = append(of, s)
+			stats = append(stats, s)
 		}
-		s := Mean(of)
+		s := Mean(stats)
 		if s.N() == 0 {
 			continue
 		}
