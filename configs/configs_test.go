@@ -151,20 +151,3 @@ func TestImagesAreNamed(t *testing.T) {
 		t.Errorf("by a variable: %v, %v", err, l.Check())
 	}
 }
-
-// On a GPU, or where the program looks for one, batch_clients is 0, a choice of the program, unless a file, a variable
-// or a flag sets it. On the CPU it is 1.
-func TestBatchClientsOnAGPU(t *testing.T) {
-	for _, c := range []struct {
-		text, set string
-		want      int
-	}{
-		{"", "runtime.provider=cpu", 1}, {"", "runtime.provider=cuda", 0}, {"runtime: {provider: auto}\n", "seed=3", 0},
-		{"runtime: {batch_clients: 1}\n", "runtime.provider=cuda", 1},
-		{"runtime: {provider: cuda}\n", "runtime.batch_clients=8", 8},
-	} {
-		if got, err := Load(file(t, c.text), []string{c.set}); err != nil || got.Runtime.BatchClients != c.want {
-			t.Errorf("%+v: %d, %v", c, got.Runtime.BatchClients, err)
-		}
-	}
-}

@@ -19,7 +19,6 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/ort"
 )
 
 // settings are the values of a configuration as nested maps, with their origins.
@@ -271,11 +270,7 @@ func (s settings) decode(out any) error {
 	if err := d.Decode(s.all); err != nil {
 		return s.blame(decodeErrors(err))
 	}
-	c, ok := out.(*experiment.Config)
-	if _, set := s.from["runtime.batch_clients"]; ok && !set && c.Runtime.Provider != ort.CPU {
-		c.Runtime.BatchClients = 0 // Open chooses
-	}
-	if ok && !s.foreign {
+	if c, ok := out.(*experiment.Config); ok && !s.foreign {
 		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
 			return atomicfile.ReadAtMost(path, layer.MaxFile)
 		})

@@ -39,8 +39,8 @@ func (Runtime) LongHelp() map[string]string {
 		"workers": "clients that train, batches of images that are encoded, or on a GPU images that are decoded, at " +
 			"the same time; 0: one per core",
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
-			"the experiment, since it changes rounding; 0, unless set on a GPU: as many as train.memory_gb holds, at " +
-			"most 32; on a CPU 1",
+			"the experiment, since it changes rounding; 0: 1 on a CPU, and on a GPU as many as train.memory_gb " +
+			"holds, at most 32",
 		"precision": "precision of products on a CUDA device: float32, tf32, float16 or bfloat16; the rest stays in " +
 			"float32; the CPU has float32 alone",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
@@ -52,7 +52,7 @@ func (Runtime) LongHelp() map[string]string {
 }
 
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, Precision: ort.Float32, Devices: 1, BatchClients: 1, Threads: 1, Arena: true,
+	return Runtime{Provider: ort.CPU, Precision: ort.Float32, Devices: 1, Threads: 1, Arena: true,
 		Spinning: auto, Prepack: auto, Optimization: "all"}
 }
 
