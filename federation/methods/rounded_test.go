@@ -2,25 +2,19 @@ package methods_test
 
 import (
 	"maps"
+	"path"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
 
-	adaptersgroup "promptfed/federation/methods/adapters"
-	"promptfed/federation/methods/fromfile"
-	"promptfed/federation/methods/image"
-	"promptfed/federation/methods/multimodal"
-	"promptfed/federation/methods/parts/layer"
-	"promptfed/federation/methods/text/averaged"
-	"promptfed/federation/methods/text/personalized"
+	"promptfed/federation/methods"
 )
 
 // roundedByFamily returns a function that returns Case.Rounded of a base method. At the end of the test, it logs the
-// median, the 95th percentile and the maximum of each family of methods and precision, as rows of docs/performance.md.
+// number of parameters, the median, the 95th percentile and the maximum of each family of methods and precision, as
+// rows of docs/performance.md. A family is a folder of methods.
 func roundedByFamily(t *testing.T) func(base string) func(precision string, difference float64) {
-	families := map[string][]layer.Def{"text, averaged": averaged.Methods, "text, personalized": personalized.Methods,
-		"image": image.Methods, "text and image": multimodal.Methods, "adapters": adaptersgroup.Methods,
-		"a file of ONNX": fromfile.Methods}
 	var mu sync.Mutex
 	all := map[string][]float64{}
 	t.Cleanup(func() {
@@ -31,15 +25,16 @@ func roundedByFamily(t *testing.T) func(base string) func(precision string, diff
 		}
 	})
 	return func(base string) func(precision string, difference float64) {
+		def, err := methods.Find(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		family := path.Base(reflect.TypeOf(def.Default).PkgPath())
 		return func(precision string, difference float64) {
 			mu.Lock()
 			defer mu.Unlock()
-			for family, defs := range families {
-				if slices.ContainsFunc(defs, func(d layer.Def) bool { return d.Name == base }) {
-					row := family + " | " + precision
-					all[row] = append(all[row], difference)
-				}
-			}
+			row := family + " | " + precision
+			all[row] = append(all[row], difference)
 		}
 	}
 }
