@@ -74,7 +74,7 @@ var (
 )
 
 // dependenceOf returns the dependence of an operator's outputs, from that of its inputs.
-func dependenceOf(op *graph.Op, known func(graph.Node) dependence) dependence {
+func dependenceOf(op *graph.Op, depends func(graph.Node) dependence) dependence {
 	first := op.Out[0].Shape()
 	byRow := len(first) > 0 && first[0] == graph.Sym("B")
 	_, perExample := op.Placeholder().(method.PerExample)
@@ -86,7 +86,7 @@ func dependenceOf(op *graph.Op, known func(graph.Node) dependence) dependence {
 	}
 	var rows, means int
 	for _, n := range append(slices.Clone(op.In), op.Uses...) {
-		switch known(n) {
+		switch depends(n) {
 		case ofBatch:
 			return ofBatch
 		case ofRow:
@@ -101,10 +101,10 @@ func dependenceOf(op *graph.Op, known func(graph.Node) dependence) dependence {
 	case len(op.Uses) > 0 || rows > 0 && means > 0:
 		return ofBatch
 	case means > 0:
-		if linear(op, known, means) {
+		if linear(op, depends, means) {
 			return ofMean
 		}
-	case op.Kind == "CrossEntropy" && known(op.In[0]) == ofRow && known(op.In[1]) == ofRow:
+	case op.Kind == "CrossEntropy" && depends(op.In[0]) == ofRow && depends(op.In[1]) == ofRow:
 		return ofMean
 	case slices.Contains(reduces, op.Kind):
 		switch axes, known := reduced(op); {
@@ -114,42 +114,42 @@ func dependenceOf(op *graph.Op, known func(graph.Node) dependence) dependence {
 		case op.Kind == "ReduceMean":
 			return ofMean
 		}
-	case byRow && rowwise(op, known):
+	case byRow && rowwise(op, depends):
 		return ofRow
 	}
 	return ofBatch
 }
 
 // linear reports whether an operator is linear in its inputs that are means.
-func linear(op *graph.Op, known func(graph.Node) dependence, means int) bool {
+func linear(op *graph.Op, depends func(graph.Node) dependence, means int) bool {
 	switch op.Kind {
 	case "Add", "Sub", "Neg":
 		return true
 	case "Mul":
 		return means == 1
 	case "Div":
-		return means == 1 && known(op.In[0]) == ofMean
+		return means == 1 && depends(op.In[0]) == ofMean
 	}
 	return slices.Contains(rearranges, op.Kind)
 }
 
 // rowwise reports whether entry i of the first axis of an operator's output depends on entry i of those inputs only
 // that depend on rows. The first axis of the output is the batch.
-func rowwise(op *graph.Op, known func(graph.Node) dependence) bool {
+func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 	rank := op.Out[0].Rank()
-	row := func(i int) bool { return known(op.X(i)) == ofRow }
+	row := func(i int) bool { return depends(op.X(i)) == ofRow }
 	axis := func(missing int) int { return (op.Attrs.Int("axis", missing) + rank) % rank }
 	switch op.Placeholder().(type) { // images, with prompts for each or for all, and text prompts for each
 	case method.PromptedImages:
 		return row(0)
 	case method.Prompt:
-		return row(0) && !slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return known(n) == ofRow })
+		return row(0) && !slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return depends(n) == ofRow })
 	}
 	switch {
 	case slices.Contains(eachEntry, op.Kind):
 		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
-			return n.OK() && n.Rank() == rank && known(n) != ofRow && !n.Shape()[0].Is(1) ||
-				known(n) == ofRow && n.Rank() != rank
+			return n.OK() && n.Rank() == rank && depends(n) != ofRow && !n.Shape()[0].Is(1) ||
+				depends(n) == ofRow && n.Rank() != rank
 		})
 	case slices.Contains(rearranges, op.Kind):
 		return op.In[0].Shape()[0] == graph.Sym("B")
@@ -177,7 +177,7 @@ func rowwise(op *graph.Op, known func(graph.Node) dependence) bool {
 		at := op.Attrs.Int("axis", 0)
 		return row(0) && !row(1) && at > 0 || row(1) && !row(0) && at == 0
 	case "Concat":
-		return axis(0) > 0 && !slices.ContainsFunc(op.In, func(n graph.Node) bool { return known(n) != ofRow })
+		return axis(0) > 0 && !slices.ContainsFunc(op.In, func(n graph.Node) bool { return depends(n) != ofRow })
 	}
 	return false
 }

@@ -77,7 +77,9 @@ var panels = []panel{
 var kinds = func() map[string]panel {
 	out := map[string]panel{}
 	for _, p := range panels {
-		out[p.kind] = p
+		if p.kind != "" {
+			out[p.kind] = p
+		}
 	}
 	return out
 }()

@@ -282,3 +282,12 @@ func TestColours(t *testing.T) {
 		}
 	}
 }
+
+// Every kind of figure has a name and draws.
+func TestKindsOfFigures(t *testing.T) {
+	for kind, p := range kinds {
+		if kind == "" || p.draw == nil {
+			t.Errorf("%q is a kind of %+v", kind, p.part)
+		}
+	}
+}
