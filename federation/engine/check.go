@@ -11,32 +11,6 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// check returns an error for an experiment that cannot run, before round 0.
-func check(e *spec.Experiment, set Settings, participants []message.Participant) error {
-	if err := checkPlan(e, len(participants)); err != nil {
-		return err
-	}
-	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Client.Guard != nil || set.Wrap != nil
-	switch {
-	case set.Client.Terms && set.Client.Guard != nil:
-		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
-			"secure aggregation hides; use only one of the two")
-	case e.Training.Shared && (elsewhere || secure):
-		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
-			"it in one process, without secure aggregation")
-	case e.SimulatedTime != nil && (set.Remote != nil || secure):
-		return &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: clients on other " +
-			"machines take real time, and secure aggregation needs the clients that began a round; use it with " +
-			"promptfed run, without secure_aggregation")}
-	case e.BatchClients > 1 && elsewhere:
-		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
-			"each client trains alone; set it to 1", e.BatchClients)
-	case set.Remote != nil:
-		return checkParticipants(e, participants)
-	}
-	return checkClients(e)
-}
-
 func checkPlan(e *spec.Experiment, clients int) error {
 	if clients == 0 {
 		return errors.New("the experiment has no clients")
@@ -107,23 +81,6 @@ func CheckClient(e *spec.Experiment, c *spec.Client) error {
 		}
 	}
 	return nil
-}
-
-// participants lists all clients as the server knows them.
-func (s *Server) participants() []message.Participant {
-	var out []message.Participant
-	if s.settings.Remote != nil {
-		out = slices.Clone(s.settings.Remote.Participants())
-		for i := range out {
-			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(s.experiment.Classes)
-		}
-		return out
-	}
-	for _, c := range s.experiment.Clients {
-		out = append(out, message.Participant{Joined: true, Task: s.experiment.Task(c), Domain: c.Domain,
-			Digest: s.experiment.Digests[c.Backbone.Name()]})
-	}
-	return out
 }
 
 // checkParticipants returns an error for clients on other machines that cannot take part together.

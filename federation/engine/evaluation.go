@@ -20,14 +20,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-func (s *Server) testing(ctx context.Context, rec *record.Record) error {
-	g, e := &s.Global, s.experiment.Evaluate
-	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Participants(),
-		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
+func (s *server) testing(ctx context.Context, rec *record.Record) error {
+	g, e := &s.global, s.experiment.Evaluate
+	test := s.order(message.Test, s.plan.Participants())
 	if e.Validate {
 		o := test
 		o.Kind = message.Validate
-		replies, err := s.Cohort.Run(ctx, o)
+		replies, err := s.cohort.Run(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -37,13 +36,13 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	if (e.BestVal || e.Patience > 0) && record.BestVal(records, s.view) < 0 {
 		return record.ErrNoValidation
 	}
-	result := e.Result(records, s.view, s.Plan.Rounds)
+	result := e.Result(records, s.view, s.plan.Rounds)
 	test.Confusion, test.Classes = result && e.Confusion, g.Classes
-	replies, err := s.Cohort.Run(ctx, test)
+	replies, err := s.cohort.Run(ctx, test)
 	if err != nil {
 		return err
 	}
-	rec.Score(s.has, s.view, replies, test.Clients, s.Plan.Infos)
+	rec.Score(s.has, s.view, replies, test.Clients, s.plan.Infos)
 	if test.Confusion {
 		s.confusion = record.ConfusionOf(g.Round, g.Classes, replies)
 	}
@@ -54,62 +53,62 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 		}
 		rec.BaseToNew = rec.Generalise()
 	}
-	if !result || len(s.Plan.New) == 0 {
+	if !result || len(s.plan.New) == 0 {
 		return nil
 	}
 	return s.adapt(ctx, test, rec)
 }
 
 // validation summarises the replies of clients that have validation data; nil if no client has any.
-func (s *Server) validation(replies []message.Reply) *record.Validation {
+func (s *server) validation(replies []message.Reply) *record.Validation {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r message.Reply) bool { return r.Scores.Examples == 0 })
 	if len(replies) == 0 {
 		return nil
 	}
-	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Participants(), s.Plan.Infos)
+	t := record.SummariseSet(s.has, s.view, replies, s.plan.Participants(), s.plan.Infos)
 	return &record.Validation{Evaluations: record.Evaluations{Global: t.Evaluations.Global.OnValidation(),
 		Personal: t.Evaluations.Personal.OnValidation()}, Clients: t.Answered, Examples: t.Sizes}
 }
 
 // adapt tests the clients that never train, after each number of steps, with the parameters that each client has after
 // its steps.
-func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *record.Record) error {
+func (s *server) adapt(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	view := method.PersonalView
 	if !s.has.Personal {
 		view = method.GlobalView
 	}
 	for _, steps := range s.experiment.Evaluate.NewSteps {
 		o := test
-		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.Plan.New
-		replies, err := s.Cohort.Run(ctx, o)
+		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.plan.New
+		replies, err := s.cohort.Run(ctx, o)
 		if err != nil {
 			return err
 		}
 		if rec.NewClients == nil {
 			rec.NewClients = map[string]record.SetResult{}
 		}
-		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, o.Clients, s.Plan.Infos)
+		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, o.Clients, s.plan.Infos)
 	}
 	return nil
 }
 
-func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
+func (s *server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, x := range s.experiment.EvaluationSets {
 		test.Set = x.Name
-		replies, err := s.Cohort.Run(ctx, test)
+		replies, err := s.cohort.Run(ctx, test)
 		if err != nil {
 			return err
 		}
 		if rec.EvaluationSets == nil {
 			rec.EvaluationSets = map[string]record.SetResult{}
 		}
-		rec.EvaluationSets[x.Name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.Plan.Infos)
+		rec.EvaluationSets[x.Name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.plan.Infos)
 	}
 	return nil
 }
 
 // keepConfusion writes the confusion matrix of a round that may be the result, before the round is committed.
-func (s *Server) keepConfusion(round int) error {
+func (s *server) keepConfusion(round int) error {
 	if s.confusion == nil || s.confusion.Round != round {
 		return nil
 	}
@@ -132,7 +131,7 @@ func bestPath(dir string, round int) string {
 }
 
 // keepBest writes the prompts of a round that is the best so far, before the round is committed.
-func (s *Server) keepBest(rec record.Record) error {
+func (s *server) keepBest(rec record.Record) error {
 	records := append(slices.Clone(s.journal.Records), rec)
 	if !s.experiment.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
 		return nil
@@ -144,9 +143,9 @@ func (s *Server) keepBest(rec record.Record) error {
 
 // writePrompts writes the prompts of all clients, in the form of PromptsFile. It returns those of a run without a
 // folder.
-func (s *Server) writePrompts(path string) (tensor.Map, error) {
-	participants := s.participants()
-	parts := state.Sections(s.experiment, &s.Global, s.store, participants)
+func (s *server) writePrompts(path string) (tensor.Map, error) {
+	participants := s.cohort.Participants()
+	parts := state.Sections(s.experiment, &s.global, s.store, participants)
 	if s.settings.Dir == "" {
 		return state.LoadSections(parts)
 	}
@@ -158,7 +157,7 @@ func (s *Server) writePrompts(path string) (tensor.Map, error) {
 }
 
 // sweepBest removes the files of earlier best rounds.
-func (s *Server) sweepBest() {
+func (s *server) sweepBest() {
 	best := record.BestVal(s.journal.Records, s.view)
 	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || best < 0 {
 		return
@@ -173,7 +172,7 @@ func (s *Server) sweepBest() {
 }
 
 // checkBest refuses to resume a run whose best round was not kept.
-func (s *Server) checkBest() error {
+func (s *server) checkBest() error {
 	records := s.journal.Records
 	best := record.BestVal(records, s.view)
 	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || len(records) == 0 {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -18,9 +17,9 @@ import (
 // machines, dropInvalid leaves out those that valid does not return, and calls the method again, from the same state,
 // with the others. Clients of this process are trusted, so that such an error is one of the program. It is also one of
 // the program if no reply is valid, of several, in maxFailures calls in a row.
-func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
+func (s *server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
 	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
-	if s.settings.Remote == nil {
+	if !s.cohort.Traits().Claimed {
 		return replies, do(g, message.UploadsOf(replies))
 	}
 	before := cloneGlobal(g)
@@ -49,7 +48,7 @@ func (s *Server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	}
 	for i, r := range replies {
 		if !slices.Contains(good, i) {
-			s.settings.Remote.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
+			s.cohort.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
 		}
 	}
 	if len(good) > 0 {
@@ -113,42 +112,6 @@ func chosen(replies []message.Reply, which []int) []message.Reply {
 // maxFailures bounds the calls in a row in which a method fails over all replies. Few clients that lie are hardly drawn
 // together, without others, so often.
 const maxFailures = 3
-
-// mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
-// clients for its noise, the round changes nothing.
-func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Record) []message.Reply {
-	before, merge := cloneGlobal(g), s.experiment.Method.Merge
-	if s.settings.Remote != nil { // otherwise a panic is one of the program
-		merge = func(g *method.Global, ups []method.Upload) error {
-			return recovered(s.experiment.Method.Merge, g, ups)
-		}
-	}
-	if err := merge(g, message.UploadsOf([]message.Reply{sum})); err != nil {
-		*g = *before
-		rec.Warnings = append(rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err))
-		return nil
-	}
-	return []message.Reply{sum}
-}
-
-// dropSkipped removes replies for several clients that have no upload, and records the clients whose messages were
-// refused behind such replies.
-func (s *Server) dropSkipped(replies []message.Reply, rec *record.Record) []message.Reply {
-	return slices.DeleteFunc(replies, func(r message.Reply) bool {
-		for _, x := range r.Refused {
-			if s.settings.Remote != nil {
-				s.settings.Remote.Rejected(rec.Round, x.Client, errors.New(x.Reason))
-			} else {
-				rec.Refused = append(rec.Refused, x)
-			}
-		}
-		if r.Skipped {
-			rec.Warnings = append(rec.Warnings, r.Warnings...)
-			rec.Notes = r.Notes
-		}
-		return r.Skipped
-	})
-}
 
 // recovered calls do and returns a panic over the content of an upload as an error.
 func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.Global,

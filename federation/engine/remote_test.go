@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -41,21 +40,24 @@ func newRemoteClients(e *spec.Experiment) *remoteClients {
 func (x *remoteClients) Participants() []message.Participant {
 	var out []message.Participant
 	for _, c := range x.of.Clients {
-		t := c.Backbone.Task()
-		t.Backbone = c.Backbone.Name()
-		out = append(out, message.Participant{Joined: true, Task: t, Domain: c.Domain})
+		out = append(out, message.Participant{Joined: true, Task: x.of.Task(c), Domain: c.Domain})
 	}
 	return out
 }
 
-func (x *remoteClients) Save() ([]byte, error) { return json.Marshal(x.accepted) }
-func (x *remoteClients) Load(b []byte) error {
-	clear(x.accepted)
-	return json.Unmarshal(b, &x.accepted)
+func (x *remoteClients) Save() (out message.Saved, err error) {
+	err = out.Put("test", x.accepted, nil)
+	return out, err
 }
-func (x *remoteClients) LimitedClients() message.LimitedClients { return message.LimitedClients{} }
-func (x *remoteClients) Rejected(int, int, error)               {}
-func (x *remoteClients) state(c int) message.ClientState        { return x.states[c][x.accepted[c]] }
+func (x *remoteClients) Load(from message.Saved) error {
+	clear(x.accepted)
+	_, err := from.Get("test", &x.accepted)
+	return err
+}
+func (x *remoteClients) Traits() message.Traits          { return message.Traits{Claimed: true} }
+func (x *remoteClients) Report() message.Report          { return message.Report{} }
+func (x *remoteClients) Rejected(int, int, error)        {}
+func (x *remoteClients) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
 
 func (x *remoteClients) Accept(round int, clients []int) error {
 	for _, c := range clients {

@@ -14,10 +14,8 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
@@ -39,7 +37,7 @@ type Settings struct {
 	// OnWarning gets lines about likely mistakes in the data; may be nil.
 	OnWarning func(string)
 	// Remote holds clients on other machines; nil if the experiment lists its clients.
-	Remote message.Remote
+	Remote message.Cohort
 	// Executor runs the clients' turns in place of this process; nil for none. The clients' states stay here.
 	Executor client.RemoteExecutor
 	// ServerNoise is the source of the server's noise of differential privacy, of the draw of a round's clients, and,
@@ -61,79 +59,15 @@ type Result struct {
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
-	s := &Server{settings: set, experiment: e}
-	participants := s.participants()
-	err := check(e, set, participants)
+	s, err := newServer(e, set.withDefaults())
 	if err != nil {
 		return nil, err
 	}
-	if set.Dir != "" {
-		s.fingerprint = e.Fingerprint()
-	}
-	if s.rate, err = e.Training.Schedule.New(e.Training.Optim.LR); err != nil {
-		return nil, err
-	}
-	if s.store, err = openStore(set); err != nil {
-		return nil, err
-	}
-	if set.ServerNoise == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
-		if s.settings.ServerNoise, err = runNoise(set); err != nil {
-			return nil, err
-		}
-	}
-	if s.settings.ServerNoise != nil && s.settings.Remote == nil {
-		s.settings.Client.Noise = s.settings.ServerNoise.Client
-	}
-	s.worker = client.NewWorker(e, s.settings.Client)
 	defer s.worker.Close()
-	s.pool = &Pool{Settings: s.settings, Worker: s.worker, Clients: e.Clients, Store: s.store}
-	s.Cohort, s.Plan = s.pool, e.PlanFor(participants)
-	if s.settings.Remote != nil {
-		s.Cohort = s.settings.Remote
-	}
-	if e.SimulatedTime != nil {
-		s.simulated = simulatedtime.New(s.pool, e.SimulatedTime, s.Plan.TrainingClients(),
-			int(s.Plan.Sampling().Size), func(client int) int {
-				return e.Training.StepsOf(client, e.Clients[client].Train.Len())
-			})
-		s.Cohort = s.simulated
-	}
-	if s.settings.Wrap != nil {
-		s.Cohort = s.settings.Wrap(s.Cohort)
-	}
-	if err := s.startWithAny(participants); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	s.view = s.has.Headline(e.Plan.View, e.Method)
-	if s.journal, err = s.resume(); err != nil {
-		return nil, err
-	}
-	if err := s.checkBest(); err != nil {
-		return nil, err
-	}
-	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		var tested []*spec.Client
-		for _, id := range s.Plan.Participants() {
-			tested = append(tested, e.Clients[id])
-		}
-		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
-			return nil, err
-		}
-	}
-	for _, line := range s.warnings() {
-		if s.settings.OnWarning != nil {
-			s.settings.OnWarning(line)
-		}
-	}
-	for _, r := range s.journal.Records {
-		s.report(r)
-	}
-	if e.Synthetic != nil && s.Global.Round == 0 {
-		if err := s.pretrain(ctx, e.Synthetic); err != nil {
-			return nil, err
-		}
-	}
-	for s.Global.Round < e.Plan.Rounds && e.Evaluate.Stop(s.journal.Records, s.view) == "" {
+	for s.global.Round < e.Plan.Rounds && e.Evaluate.Stop(s.journal.Records, s.view) == "" {
 		rec, err := s.round(ctx)
 		if err == nil {
 			err = s.commit(rec)
@@ -141,15 +75,39 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		if err != nil {
 			return nil, err
 		}
-		s.report(rec)
+		s.settings.OnRound(rec)
 	}
 	return s.finish()
 }
 
-func (s *Server) report(r record.Record) {
-	if s.settings.OnRound != nil {
+// begin restores the last committed round, or prepares the first one, and reports what is there.
+func (s *server) begin(ctx context.Context) (err error) {
+	e := s.experiment
+	if s.journal, err = s.resume(); err != nil {
+		return err
+	}
+	if err := s.checkBest(); err != nil {
+		return err
+	}
+	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
+		var tested []*spec.Client
+		for _, id := range s.plan.Participants() {
+			tested = append(tested, e.Clients[id])
+		}
+		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
+			return err
+		}
+	}
+	for _, line := range s.warnings() {
+		s.settings.OnWarning(line)
+	}
+	for _, r := range s.journal.Records {
 		s.settings.OnRound(r)
 	}
+	if e.Synthetic != nil && s.global.Round == 0 {
+		return s.pretrain(ctx, e.Synthetic)
+	}
+	return nil
 }
 
 // openStore opens the states of clients in the run folder, which must hold no run unless it is resumed.
@@ -172,12 +130,12 @@ func openStore(set Settings) (*state.Store, error) {
 }
 
 // warnings lists what is known to be wrong before the first round.
-func (s *Server) warnings() []string {
+func (s *server) warnings() []string {
 	return slices.Concat(s.experiment.Warnings, record.ZeroShotWarnings(s.journal.ZeroShot))
 }
 
 // resume restores the last committed round, if there is one and Settings.Resume is set.
-func (s *Server) resume() (*record.Journal, error) {
+func (s *server) resume() (*record.Journal, error) {
 	if s.settings.Dir == "" {
 		return &record.Journal{}, nil
 	}
@@ -194,7 +152,7 @@ func (s *Server) resume() (*record.Journal, error) {
 			}
 		}
 	}
-	pos, ok, err := state.LoadCheckpoint(dir, &s.Global)
+	pos, ok, err := state.LoadCheckpoint(dir, &s.global)
 	if err != nil {
 		return nil, err
 	}
@@ -205,34 +163,25 @@ func (s *Server) resume() (*record.Journal, error) {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
 			"partition or training differ); choose another --out", s.settings.Dir)
 	}
-	if pos.Planned != 0 && pos.Planned != s.Plan.Rounds {
+	if pos.Planned != 0 && pos.Planned != s.plan.Rounds {
 		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
-			"now it is %d: set it to %d, or choose another --out", s.experiment.MethodName, pos.Planned, s.Plan.Rounds,
+			"now it is %d: set it to %d, or choose another --out", s.experiment.MethodName, pos.Planned, s.plan.Rounds,
 			pos.Planned)
 	}
 	if pos.Planned != 0 {
-		s.Global.Rounds.Total()
+		s.global.Rounds.Total()
 	}
-	if err := s.store.Load(pos.Clients); err != nil {
-		return nil, err
+	if err := s.cohort.Load(pos.Cohort); err != nil {
+		return nil, fmt.Errorf("cannot resume: %w", err)
 	}
-	s.worker.RestoreOptimizer(pos.Optimizer)
-	if s.simulated != nil {
-		if err := s.simulated.Load(pos.Simulated, pos.Flights); err != nil {
-			return nil, fmt.Errorf("cannot resume: %w", err)
-		}
-	}
-	if s.settings.Remote != nil {
-		if err := s.settings.Remote.Load(pos.Remote); err != nil {
-			return nil, fmt.Errorf("cannot resume: %w", err)
-		}
-		s.known, s.Global.Infos = pos.Infos, pos.Infos
+	if s.cohort.Traits().Claimed {
+		s.known, s.global.Infos = pos.Infos, pos.Infos
 	}
 	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
 // commit writes a round; a crash afterwards resumes after this round.
-func (s *Server) commit(rec record.Record) (err error) {
+func (s *server) commit(rec record.Record) (err error) {
 	if err := s.keepBest(rec); err != nil {
 		return err
 	}
@@ -243,23 +192,17 @@ func (s *Server) commit(rec record.Record) (err error) {
 		s.journal.Records = append(s.journal.Records, rec)
 		return nil
 	}
-	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: s.fingerprint, Clients: s.store.Locations(),
-		Record: rec, Optimizer: s.worker.OptimizerState()}
-	if s.Global.Rounds.Used() {
-		pos.Planned = s.Plan.Rounds
+	pos := state.Checkpoint{Round: s.global.Round, Fingerprint: s.fingerprint, Record: rec}
+	if s.global.Rounds.Used() {
+		pos.Planned = s.plan.Rounds
 	}
-	if s.simulated != nil {
-		if pos.Simulated, pos.Flights, err = s.simulated.Save(); err != nil {
-			return err
-		}
+	if pos.Cohort, err = s.cohort.Save(); err != nil {
+		return err
 	}
-	if s.settings.Remote != nil {
-		if pos.Remote, err = s.settings.Remote.Save(); err != nil {
-			return err
-		}
+	if s.cohort.Traits().Claimed {
 		pos.Infos = s.known
 	}
-	if err := state.SaveCheckpoint(filepath.Join(s.settings.Dir, record.CheckFolder), &s.Global, pos); err != nil {
+	if err := state.SaveCheckpoint(filepath.Join(s.settings.Dir, record.CheckFolder), &s.global, pos); err != nil {
 		return err
 	}
 	s.store.GC()
@@ -272,7 +215,7 @@ func (s *Server) commit(rec record.Record) (err error) {
 	return nil
 }
 
-func (s *Server) finish() (*Result, error) {
+func (s *server) finish() (*Result, error) {
 	r := &Result{Records: s.journal.Records, Summary: record.Summarise(s.journal.Records, s.view)}
 	sum := &r.Summary
 	sum.Choose(r.Records, s.view, s.experiment.Evaluate)
@@ -281,7 +224,7 @@ func (s *Server) finish() (*Result, error) {
 	sum.Name, sum.Method, sum.Reads = s.experiment.Name, s.experiment.MethodName, s.has.Reads
 	if a := sum.Attack; a != nil {
 		all := *a
-		all.Clients = s.Plan.Attackers
+		all.Clients = s.plan.Attackers
 		sum.Attack = &all
 	}
 	sum.MethodView = s.has.Headline(record.MethodView, s.experiment.Method).String()
@@ -304,30 +247,24 @@ func (s *Server) finish() (*Result, error) {
 }
 
 // pretrain trains the shared parameters on synthetic images before round 0.
-func (s *Server) pretrain(ctx context.Context, synthetic *spec.Synthetic) error {
-	g := &s.Global
-	shared, err := s.worker.Pretrain(ctx, synthetic, message.Instruction{Kind: message.Train, Clients: []int{0},
-		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient})
+func (s *server) pretrain(ctx context.Context, synthetic *spec.Synthetic) error {
+	g := &s.global
+	shared, err := s.worker.Pretrain(ctx, synthetic, s.order(message.Train, []int{0}))
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}
 	g.Shared = shared
-	if s.settings.Client.Tracer != nil {
-		trace.TraceAll(s.settings.Client.Tracer, "init", g.Shared)
-	}
 	return nil
 }
 
 // InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
 func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
-	s := &Server{experiment: e}
-	participants := s.participants()
-	s.Plan = e.PlanFor(participants)
-	if err := s.start(e.Task(e.Clients[0])); err != nil {
+	members := participants(e, Settings{})
+	g := initial(e, e.PlanFor(members), e.Task(e.Clients[0]), false)
+	if err := e.Method.Start(&g); err != nil {
 		return nil, err
 	}
-	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(state.DownFolder, state.ClientBroadcasts(e, &s.Global,
-		participants))
+	out := tensor.Map{}.Put("shared", g.Shared).Put(state.DownFolder, state.ClientBroadcasts(e, &g, members))
 	for _, p := range e.Method.Params(e.Task(c)) {
 		if p.Owner == method.Private {
 			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = p.Initial(e.Plan.Seed, c.ID)

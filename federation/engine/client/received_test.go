@@ -77,7 +77,7 @@ func TestForwardPassOnce(t *testing.T) {
 					t.Fatalf("%s %v: %v, bound runs differ (-runs +bound):\n%s", c.name, c.with, err, d)
 				}
 				for k, i := range g {
-					states[i] = next[k]
+					states[i] = *next[k]
 				}
 			}
 			for _, w := range []*client.Worker{w, bound} {

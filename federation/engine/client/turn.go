@@ -92,7 +92,7 @@ func (t *turn) next() []int {
 }
 
 // end returns the upload, and the client's state if the server takes the upload.
-func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats message.Stats, err error) {
+func (w *Worker) end(t *turn) (up method.Upload, s *message.ClientState, stats message.Stats, err error) {
 	l := t.l
 	t.recordDraws("")
 	if t.opt != nil {
@@ -129,7 +129,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	if own == nil {
 		own = maps.Clone(l.Shared) // nobody changes an upload in place
 	}
-	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
+	return up, &message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
 }
 
 // failed adds the round, the client and the step to an error.
@@ -143,7 +143,7 @@ func ofTurn(c *spec.Client, o message.Instruction, err error) error {
 
 // TrainTogether is Execute of instructions to train, for clients of one group (see Groups). It leaves the check of
 // uploads to the server.
-func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
+func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []*message.ClientState, error) {
 	turns := make([]*turn, len(jobs))
 	for i, j := range jobs {
 		var err error
@@ -154,7 +154,7 @@ func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply
 	if err := w.train(ctx, turns); err != nil {
 		return nil, nil, err
 	}
-	replies, next := make([]message.Reply, len(jobs)), make([]message.ClientState, len(jobs))
+	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	for i, t := range turns {
 		r := &replies[i]
 		r.Client = t.c.ID
@@ -173,7 +173,7 @@ func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instructio
 	if err != nil {
 		return message.Reply{Client: c.ID}, s, err
 	}
-	return r[0], next[0], nil
+	return r[0], *next[0], nil
 }
 
 // Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,

@@ -31,7 +31,7 @@ type Worker struct {
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
-	pretrains  bool             // of Server.pretrain
+	pretrains  bool             // on synthetic images, before round 0
 }
 
 // Settings decide how a worker runs, not what it computes.

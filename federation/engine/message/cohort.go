@@ -2,6 +2,7 @@ package message
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,13 +13,81 @@ import (
 )
 
 // Cohort is the clients as the server sees them: instructions go in, replies come out. It is the only interface between
-// the two sides, so that one round loop serves a simulation in one process and clients on other machines.
+// the two sides. One round loop therefore serves simulated clients and clients on other machines, in real and in
+// simulated time, with and without secure aggregation: each of these is a Cohort, or a layer around one.
 type Cohort interface {
-	// Run sends one instruction to the clients it names and returns the replies that came, sorted by client. A client
-	// that did not answer is missing. An error ends the run.
+	// Participants lists all clients by number. A client that never joined is not Joined; one that left stays Joined.
+	Participants() []Participant
+	// Traits returns what the server must know of the clients. It is the same during a run.
+	Traits() Traits
+	// Run sends one instruction to the clients it names and returns the replies that came. A client that did not answer
+	// is missing. An error ends the run.
 	Run(ctx context.Context, o Instruction) ([]Reply, error)
 	// Accept tells clients that their replies to this round count, so that they keep the new state.
 	Accept(round int, clients []int) error
+	// Rejected tells the cohort that a round leaves a client out, because of its reply or of how it joined, and why.
+	Rejected(round, client int, why error)
+	// Report returns what happened since the last call beside the replies.
+	Report() Report
+	// Save returns the state of the cohort after a committed round. Load restores it when a run is resumed.
+	Save() (Saved, error)
+	Load(Saved) error
+}
+
+// Traits are the facts about a cohort on which the server's work depends.
+type Traits struct {
+	// Claimed means that clients are on machines of others: they join and leave, and nothing they say is trusted. The
+	// server leaves out a client over whose words the method fails. Otherwise clients are the same during a run, and
+	// such an error is one of the program and ends it.
+	Claimed bool
+	// Summed means that the server sees no upload of a single client, but one for several: see Reply.Sum.
+	Summed bool
+}
+
+// Report describes a round beside its replies.
+type Report struct {
+	LimitedClients
+	Simulated *SimulatedTime // nil without simulated time, and where no turn took any
+	Up, Down  int            // bytes of uploads that did not count, and of the instructions that they answered
+}
+
+// SimulatedTime is the simulated time of a round.
+type SimulatedTime struct {
+	Seconds   float64 `json:"seconds"`             // since the start of the run, at the end of the round
+	Late      []int   `json:"late,omitempty"`      // clients whose upload came after the deadline, or too stale
+	Staleness []int   `json:"staleness,omitempty"` // of the uploads that counted, in the order of clients
+}
+
+// Saved is the state of a cohort in a checkpoint: texts and tensors of its layers, by the layer's name.
+type Saved struct {
+	Texts   map[string]json.RawMessage
+	Tensors tensor.Map
+}
+
+// Put adds the state of a layer.
+func (s *Saved) Put(layer string, text any, tensors tensor.Map) error {
+	b, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	if s.Texts == nil {
+		s.Texts, s.Tensors = map[string]json.RawMessage{}, tensor.Map{}
+	}
+	s.Texts[layer] = b
+	s.Tensors.Put(layer, tensors)
+	return nil
+}
+
+// Get reads the state of a layer into text, and returns its tensors.
+func (s Saved) Get(layer string, text any) (tensor.Map, error) {
+	b, ok := s.Texts[layer]
+	if !ok {
+		return nil, fmt.Errorf("the checkpoint has no %s: the run began with other settings", layer)
+	}
+	if err := json.Unmarshal(b, text); err != nil {
+		return nil, fmt.Errorf("the checkpoint's %s: %w", layer, err)
+	}
+	return s.Tensors.WithoutPrefix(layer), nil
 }
 
 type Kind string
@@ -209,7 +278,7 @@ func ParseClientState(m tensor.Map) (ClientState, error) {
 		Method: m.WithoutPrefix("kept")}, nil
 }
 
-// Participant is a client on another machine as the server knows it.
+// Participant is a client as the server knows it.
 type Participant struct {
 	Joined bool              `json:"joined"`
 	Silent bool              `json:"-"`    // it missed so many deadlines that no round waits for it
@@ -277,19 +346,4 @@ func ClientInfos(participants []Participant) []method.ClientInfo {
 		out = append(out, p)
 	}
 	return out
-}
-
-// Remote is a Cohort whose clients are on other machines. The server has their reports, and none of their objects, data
-// or state.
-type Remote interface {
-	Cohort
-	// Participants lists all clients by number. A client that never joined is not Joined.
-	Participants() []Participant
-	// Save returns the state of the cohort after a committed round. Load restores it when a run is resumed.
-	Save() ([]byte, error)
-	Load([]byte) error
-	// LimitedClients returns the clients that were refused or capped since the last call.
-	LimitedClients() LimitedClients
-	// Rejected records that the method failed on the reply of a client. The round leaves this client out.
-	Rejected(round, client int, why error)
 }

@@ -9,7 +9,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/method"
 )
 
@@ -60,7 +59,7 @@ type Record struct {
 	Seconds        float64 `json:"seconds"`
 	Phases         *Phases `json:"phases,omitempty"` // where they went
 	// Simulated is the time of the turns of simulated clients; nil without simulated time.
-	Simulated *simulatedtime.Report `json:"simulated,omitempty"`
+	Simulated *message.SimulatedTime `json:"simulated,omitempty"`
 }
 
 // Score fills in the evaluations from test replies.

@@ -13,7 +13,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/method"
 )
 
@@ -47,7 +46,7 @@ func scored(per ...float64) *metrics.Evaluation {
 // The summary has what rounds warn of, three times at most, and the notes and the simulated time of the last round.
 func TestSummaryOfRounds(t *testing.T) {
 	records := []Record{{Round: 0, Warnings: []string{"a", "b"}, Notes: map[string]float64{"epsilon": 1},
-		Simulated: &simulatedtime.Report{Seconds: 3}}, {Round: 1, Warnings: []string{"c"},
+		Simulated: &message.SimulatedTime{Seconds: 3}}, {Round: 1, Warnings: []string{"c"},
 		Notes: map[string]float64{"epsilon": 2}}}
 	s := Summarise(records, method.PersonalView)
 	if want := []string{"round 1: a", "round 1: b", "round 2: c"}; !slices.Equal(s.RoundWarnings, want) ||
@@ -96,7 +95,7 @@ func TestMetricsOfARound(t *testing.T) {
 		Personal: p}},
 		BaseToNew: &both, Loss: 5, Seconds: 6, BytesUp: 10, BytesDown: 5, Notes: map[string]float64{"n": 1},
 		Attack:    &Attack{Global: &one, Personal: &two, SuccessGlobal: &two, SuccessPersonal: &one},
-		Simulated: &simulatedtime.Report{Seconds: 8},
+		Simulated: &message.SimulatedTime{Seconds: 8},
 		NewClients: map[string]SetResult{"0": {Evaluation: g, Evaluations: Evaluations{Personal: p}},
 			"5": {Evaluation: g}},
 		EvaluationSets: map[string]SetResult{"x": {Evaluation: p}}}
@@ -160,7 +159,7 @@ func TestGeneralisation(t *testing.T) {
 // A record whose sample is secret has no number that tells which clients trained, and the server's evaluation stays.
 func TestHideSample(t *testing.T) {
 	of := func() *Record {
-		return &Record{Clients: []int{1}, Untrained: 2, Simulated: &simulatedtime.Report{}, TestSizes: []int{3},
+		return &Record{Clients: []int{1}, Untrained: 2, Simulated: &message.SimulatedTime{}, TestSizes: []int{3},
 			BytesUp: 1, BytesDown: 2,
 			ParametersUp: 3, ParametersDown: 4, Attack: &Attack{Clients: []int{1}},
 			Validation: &Validation{Evaluations: Evaluations{

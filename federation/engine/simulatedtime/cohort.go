@@ -13,8 +13,9 @@ import (
 type Cohort struct {
 	message.Cohort
 	plan   *Plan
-	report Report
-	buffer *fedBuff // nil for synchronous rounds
+	now    float64        // seconds since the start of the run
+	report message.Report // of the round
+	buffer *fedBuff       // nil for synchronous rounds
 }
 
 // New returns a cohort in simulated time around another one. trainers are the clients that may train, atATime how many
@@ -28,7 +29,13 @@ func New(inner message.Cohort, p *Plan, trainers []int, atATime int, steps func(
 	return c
 }
 
-func (c *Cohort) Report() Report { return c.report }
+// Report adds the simulated time of the round.
+func (c *Cohort) Report() message.Report {
+	out := c.report
+	out.LimitedClients = c.Cohort.Report().LimitedClients
+	c.report = message.Report{}
+	return out
+}
 
 // Run executes an instruction and counts its time. Tests take no time, and statistics the time of their messages.
 func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
@@ -36,7 +43,11 @@ func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	case o.Kind.Tests():
 		return c.Cohort.Run(ctx, o)
 	case o.Kind == message.Train && c.buffer != nil:
-		return c.buffer.run(ctx, c.Cohort, o, &c.report)
+		replies, report, err := c.buffer.run(ctx, c.Cohort, o, c.now)
+		if err == nil {
+			c.took(report)
+		}
+		return replies, err
 	}
 	replies, err := c.Cohort.Run(ctx, o)
 	if err != nil {
@@ -44,11 +55,11 @@ func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	}
 	var came []message.Reply
 	longest := 0.0
-	now := Report{Seconds: c.report.Seconds}
+	now := message.Report{Simulated: &message.SimulatedTime{}}
 	for _, r := range replies {
 		took := c.plan.seconds(r.Client, r.Stats.Steps, r.Up+r.Down)
 		if o.Kind == message.Train && c.plan.Deadline > 0 && took > c.plan.Deadline {
-			now.Late = append(now.Late, r.Client)
+			now.Simulated.Late = append(now.Simulated.Late, r.Client)
 			if !c.plan.Count {
 				now.Up, now.Down, took = now.Up+r.Up, now.Down+r.Down, c.plan.Deadline
 				longest = max(longest, took)
@@ -58,10 +69,12 @@ func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		longest = max(longest, took)
 		came = append(came, r)
 	}
-	now.Seconds += longest
-	c.report = now
+	now.Simulated.Seconds = c.now + longest
+	c.took(now)
 	return came, nil
 }
+
+func (c *Cohort) took(report message.Report) { c.report, c.now = report, report.Simulated.Seconds }
 
 // Accept keeps the states of clients. A client of FedBuff keeps its state from the end of its training, also if its
 // upload does not count.
@@ -119,17 +132,6 @@ func (f FedBuff) factor(x int) float64 {
 		return 1 / (10*float64(x-4) + 1)
 	}
 	return 1
-}
-
-// Report is the simulated time of a round.
-type Report struct {
-	Seconds   float64 `json:"seconds"`             // since the start of the run, at the end of the round
-	Late      []int   `json:"late,omitempty"`      // clients whose upload came after the deadline, or too stale
-	Staleness []int   `json:"staleness,omitempty"` // of the uploads that counted, in the order of clients
-
-	// of uploads that did not count
-	Up   int `json:"-"`
-	Down int `json:"-"`
 }
 
 // String returns the plan for errors and fingerprints.

@@ -3,7 +3,6 @@ package simulatedtime
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,10 +48,10 @@ type reply struct {
 	Down  int           `json:"down"`
 }
 
-// run runs one step of the server.
-func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instruction,
-	report *Report) ([]message.Reply, error) {
-	now := Report{Seconds: report.Seconds}
+// run runs one step of the server, which begins at the time began.
+func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instruction, began float64) ([]message.Reply,
+	message.Report, error) {
+	now := message.SimulatedTime{Seconds: began}
 	if o.Round == 0 {
 		for _, id := range o.Clients {
 			b.start(id, o, now.Seconds)
@@ -74,19 +73,19 @@ func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instr
 		}
 	}
 	if err := b.train(ctx, inner, o, slices.Concat(b.flights, full, stale)); err != nil {
-		return nil, err
+		return nil, message.Report{}, err
 	}
 	var out []message.Reply
+	report := message.Report{Simulated: &now}
 	for _, f := range stale {
-		now.Up, now.Down = now.Up+f.Reply.Up, now.Down+f.Reply.Down
+		report.Up, report.Down = report.Up+f.Reply.Up, report.Down+f.Reply.Down
 	}
 	slices.SortFunc(full, func(a, b *flight) int { return a.Client - b.Client })
 	for _, f := range full {
 		out = append(out, b.counted(f, o))
 		now.Staleness = append(now.Staleness, o.Round-f.Version)
 	}
-	*report = now
-	return out, nil
+	return out, report, nil
 }
 
 // fill starts idle clients until as many train as allowed. Clients in the buffer, and clients that started from the
@@ -177,32 +176,40 @@ type saved struct {
 	Flights []*flight `json:"flights,omitempty"`
 }
 
-// Save returns the state of simulated time for a checkpoint; the tensors are the uploads under way, by client.
-func (c *Cohort) Save() ([]byte, tensor.Map, error) {
-	s, m := saved{Seconds: c.report.Seconds}, tensor.Map{}
+// layer is the name of simulated time in a checkpoint.
+const layer = "simulated_time"
+
+// Save adds the state of simulated time; its tensors are the uploads under way, by client.
+func (c *Cohort) Save() (message.Saved, error) {
+	out, err := c.Cohort.Save()
+	if err != nil {
+		return out, err
+	}
+	s, m := saved{Seconds: c.now}, tensor.Map{}
 	if b := c.buffer; b != nil {
 		s.Starts, s.Flights = b.starts, b.flights
 		for _, f := range b.flights {
 			m.Put(strconv.Itoa(f.Client), f.update)
 		}
 	}
-	text, err := json.Marshal(s)
-	return text, m, err
+	return out, out.Put(layer, s, m)
 }
 
-func (c *Cohort) Load(text []byte, m tensor.Map) error {
+// Load restores the state of Save.
+func (c *Cohort) Load(from message.Saved) error {
 	var s saved
-	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("its simulated time: %w", err)
+	m, err := from.Get(layer, &s)
+	if err != nil {
+		return err
 	}
-	c.report = Report{Seconds: s.Seconds}
+	c.now = s.Seconds
 	if b := c.buffer; b != nil {
 		b.starts, b.flights = s.Starts, s.Flights
 		for _, f := range b.flights {
 			if f.update = m.WithoutPrefix(strconv.Itoa(f.Client)); f.Reply == nil || len(f.update) == 0 {
-				return fmt.Errorf("its simulated time: client %d has no upload", f.Client)
+				return fmt.Errorf("the checkpoint's %s: client %d has no upload", layer, f.Client)
 			}
 		}
 	}
-	return nil
+	return c.Cohort.Load(from)
 }

@@ -17,7 +17,14 @@ import (
 )
 
 // addingClients are clients of one shared number: client k adds k+1 to the number it receives.
-type addingClients struct{ accepted [][]int }
+type addingClients struct {
+	message.Cohort // nil: nothing else is called
+	accepted       [][]int
+}
+
+func (m *addingClients) Report() message.Report       { return message.Report{} }
+func (m *addingClients) Save() (message.Saved, error) { return message.Saved{}, nil }
+func (m *addingClients) Load(message.Saved) error     { return nil }
 
 func (m *addingClients) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
 	var out []message.Reply
@@ -64,20 +71,19 @@ type step struct {
 func checkSchedule(t *testing.T, p *Plan, want []step) {
 	t.Helper()
 	theta := float32(0)
-	var text []byte
-	var m tensor.Map
+	var saved message.Saved
 	for v, w := range want {
 		clients := &addingClients{}
 		c := New(clients, p, []int{0, 1, 2}, 3, func(int) int { return 1 })
 		if v > 0 {
-			b, err := message.EncodeTensors(m)
+			b, err := message.EncodeTensors(saved.Tensors)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err = message.DecodeTensors(b); err != nil {
+			if saved.Tensors, err = message.DecodeTensors(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Load(text, m); err != nil {
+			if err := c.Load(saved); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -88,8 +94,9 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 		if err := c.Accept(v, message.ClientsOf(replies)); err != nil {
 			t.Fatal(err)
 		}
-		got := step{clients: message.ClientsOf(replies), stale: c.Report().Staleness, late: c.Report().Late,
-			seconds: c.Report().Seconds, trained: clients.accepted[0]}
+		took := c.Report().Simulated
+		got := step{clients: message.ClientsOf(replies), stale: took.Staleness, late: took.Late, seconds: took.Seconds,
+			trained: clients.accepted[0]}
 		mean := 0.0
 		for i, r := range replies {
 			x := float64(r.Upload.Shared["ctx"].Data[0])
@@ -107,7 +114,7 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 			t.Errorf("step %d is\n%+v, want\n%+v", v, got, w)
 		}
 		theta = float32(mean)
-		if text, m, err = c.Save(); err != nil {
+		if saved, err = c.Save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,8 +191,8 @@ func TestDeadline(t *testing.T) {
 			if !c.count {
 				lost = len(c.late)
 			}
-			if !slices.Equal(message.ClientsOf(replies), c.came) || !slices.Equal(r.Late, c.late) ||
-				r.Seconds != c.seconds*float64(round+1) || r.Up != 100*lost || r.Down != 50*lost {
+			if !slices.Equal(message.ClientsOf(replies), c.came) || !slices.Equal(r.Simulated.Late, c.late) ||
+				r.Simulated.Seconds != c.seconds*float64(round+1) || r.Up != 100*lost || r.Down != 50*lost {
 				t.Errorf("%+v: %v came, %+v", c, message.ClientsOf(replies), r)
 			}
 		}
@@ -294,12 +301,15 @@ func TestDamagedCheckpoint(t *testing.T) {
 	if _, err := c.Run(context.Background(), instruction(0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	text, _, err := c.Save()
+	saved, err := c.Save()
 	if err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, c.Load(text, tensor.Map{}), "client 1 has no upload")
-	datatest.WantError(t, c.Load([]byte("{"), nil), "simulated time")
+	saved.Tensors = tensor.Map{}
+	datatest.WantError(t, c.Load(saved), "the checkpoint's simulated_time", "client 1 has no upload")
+	saved.Texts[layer] = []byte("{")
+	datatest.WantError(t, c.Load(saved), "the checkpoint's simulated_time")
+	datatest.WantError(t, c.Load(message.Saved{}), "the checkpoint has no simulated_time", "other settings")
 	if fmt.Sprint((*Plan)(nil)) != "" {
 		t.Error("no plan has a text")
 	}
@@ -314,16 +324,19 @@ func TestOneAtATime(t *testing.T) {
 	o := instruction(0, 0)
 	o.Clients = []int{1}
 	replies, err := c.Run(t.Context(), o)
-	if err != nil || len(replies) != 3 || c.Report().Seconds != 8 { // 1 + 2 + 5, one after the other
-		t.Fatalf("%+v, %v, %+v", replies, err, c.Report())
+	if err != nil || len(replies) != 3 || c.Report().Simulated.Seconds != 8 { // 1 + 2 + 5, one after the other
+		t.Fatalf("%+v, %v", replies, err)
 	}
-	if text, _, err := c.Save(); err != nil || string(text) != `{"seconds":8,"starts":3}` {
-		t.Errorf("%s, %v", text, err)
+	if s, err := c.Save(); err != nil || string(s.Texts[layer]) != `{"seconds":8,"starts":3}` {
+		t.Errorf("%s, %v", s.Texts, err)
+	}
+	if c.Report().Simulated != nil {
+		t.Error("a second report has time that no turn took")
 	}
 	many := New(clients, threeClients(FedBuff{Buffer: 4, Staleness: constant, Weights: uniform}), []int{0, 1, 2}, 3,
 		func(int) int { return 1 })
 	if replies, err := many.Run(t.Context(), instruction(0, 0)); err != nil || len(replies) != 3 ||
-		many.Report().Seconds != 5 {
+		many.Report().Simulated.Seconds != 5 {
 		t.Errorf("%+v, %v", replies, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
@@ -23,31 +24,40 @@ import (
 // The server's state is one file. Its atomic replacement at the end of a round commits the round.
 const CheckpointFile = "server.safetensors"
 
-// Checkpoint is the part of a checkpoint that is no tensor.
+// version is that of the checkpoint.
+const version = 2
+
+// Checkpoint is the part of a checkpoint beside the server's tensors.
 type Checkpoint struct {
-	Round       int    `json:"round"` // rounds done
+	Version     int    `json:"version"` // set by SaveCheckpoint
+	Round       int    `json:"round"`   // rounds done
 	Fingerprint string `json:"fingerprint"`
 	// Planned is the number of rounds that the method depends on; 0 if it does not depend on it.
-	Planned int              `json:"planned,omitempty"`
-	Clients map[int]Location `json:"clients"` // where each client's state lies
+	Planned int `json:"planned,omitempty"`
 	// of the last round, in case its line was not written any more
 	Record record.Record       `json:"record"`
-	Remote []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers
-	Infos  []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
+	Infos  []method.ClientInfo `json:"peers,omitempty"` // clients that the method knows, where they join
 
-	Optimizer tensor.Map // that all clients share, among the tensors
-
-	Simulated []byte     `json:"simulated_time,omitempty"` // what simulated time remembers
-	Flights   tensor.Map `json:"-"`                        // and its uploads on their way, among the tensors
+	Cohort message.Saved `json:"-"`
 }
+
+// position is a Checkpoint as the metadata of its file.
+type position struct {
+	Checkpoint
+	Cohort map[string]json.RawMessage `json:"cohort"`
+}
+
+// cohortFolder is the prefix of the cohort's tensors.
+const cohortFolder = "cohort"
 
 func SaveCheckpoint(dir string, g *method.Global, p Checkpoint) error {
 	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
-		Put("optimizer", p.Optimizer).Put("flights", p.Flights)
+		Put(cohortFolder, p.Cohort.Tensors)
 	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
-	meta, err := json.Marshal(p)
+	p.Version = version
+	meta, err := json.Marshal(position{p, p.Cohort.Texts})
 	if err != nil {
 		return err
 	}
@@ -76,8 +86,14 @@ func LoadCheckpoint(dir string, g *method.Global) (p Checkpoint, ok bool, err er
 
 // restore sets the server's state to that of a checkpoint.
 func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err error) {
-	if err := json.Unmarshal([]byte(meta), &p); err != nil {
+	var at position
+	if err := json.Unmarshal([]byte(meta), &at); err != nil {
 		return p, errors.New("it has no position, so promptfed run did not write it")
+	}
+	p = at.Checkpoint
+	if p.Version != version {
+		return p, fmt.Errorf("it has version %d, this program reads version %d; finish the run with the release that "+
+			"began it, or choose another --out", p.Version, version)
 	}
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
@@ -96,7 +112,7 @@ func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err err
 		}
 		g.PerClient[id][rest] = t
 	}
-	g.Round, p.Optimizer, p.Flights = p.Round, m.WithoutPrefix("optimizer"), m.WithoutPrefix("flights")
+	g.Round, p.Cohort = p.Round, message.Saved{Texts: at.Cohort, Tensors: m.WithoutPrefix(cohortFolder)}
 	return p, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -18,17 +19,24 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
 	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
 		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
-	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Clients: map[int]Location{1: {2, 3, 4, "x"}},
+	var cohort message.Saved
+	if err := cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x"}}, one(6)); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Cohort: cohort,
 		Record: record.Record{Round: 3, Loss: .5}}); err != nil {
 		t.Fatal(err)
 	}
 	var back method.Global
 	p, ok, err := LoadCheckpoint(dir, &back)
-	if err != nil || !ok || p.Round != 4 || p.Clients[1] != (Location{2, 3, 4, "x"}) || p.Record.Loss != .5 ||
-		back.Round != 4 {
-		t.Fatalf("%+v %v %v", p, ok, err)
+	var places map[int]Location
+	kept, failed := p.Cohort.Get("layer", &places)
+	if err != nil || !ok || p.Round != 4 || p.Record.Loss != .5 || back.Round != 4 || failed != nil ||
+		places[1] != (Location{2, 3, 4, "x"}) {
+		t.Fatalf("%+v %v %v %v", p, ok, err, failed)
 	}
-	for i, m := range []tensor.Map{back.Shared, back.Broadcast, back.State, back.PerClient[1], back.PerClient[10]} {
+	for i, m := range []tensor.Map{back.Shared, back.Broadcast, back.State, back.PerClient[1], back.PerClient[10],
+		kept} {
 		if len(m) != 1 || m["a/b"].Data[0] != float32(i+1) {
 			t.Errorf("part %d is %v", i+1, m)
 		}
@@ -38,13 +46,15 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	}
 }
 
-// A checkpoint is of round 1 or a later one, and its extras are for clients.
+// A checkpoint is of this version and of round 1 or a later one, and its extras are for clients.
 func TestRestore(t *testing.T) {
 	one := tensor.New(1)
 	for _, c := range []struct{ meta, name, says string }{
-		{`{"round":1}`, "each/2/x", "<nil>"},
-		{`{"round":0}`, "each/2/x", "it counts 0 rounds; it must count 1 or more"},
-		{`{"round":1}`, "each/a/x", "its tensor each/a/x belongs to no client of the run"},
+		{`{"version":2,"round":1}`, "each/2/x", "<nil>"},
+		{`{"version":2,"round":0}`, "each/2/x", "it counts 0 rounds; it must count 1 or more"},
+		{`{"version":2,"round":1}`, "each/a/x", "its tensor each/a/x belongs to no client of the run"},
+		{`{"round":1}`, "each/2/x", "it has version 0, this program reads version 2; finish the run with the release " +
+			"that began it, or choose another --out"},
 		{``, "shared/x", "it has no position, so promptfed run did not write it"}} {
 		var g method.Global
 		if _, err := restore(&g, tensor.Map{c.name: one}, c.meta); fmt.Sprint(err) != c.says {
@@ -86,8 +96,8 @@ func FuzzCheckpoint(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(meta["position"], "each/2/x")
-	f.Add(`{"round":-1}`, "shared/ctx")
-	f.Add(`{"round":1e9,"clients":{"a":1}}`, "each//")
+	f.Add(`{"version":2,"round":-1}`, "shared/ctx")
+	f.Add(`{"version":2,"round":1e9,"cohort":{"a":1}}`, "each//")
 	f.Fuzz(func(t *testing.T, meta, name string) {
 		var g method.Global
 		p, err := restore(&g, tensor.Map{name: tensor.New(1)}, meta)

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -14,7 +13,7 @@ import (
 	"promptfed/federation/net/protocol"
 )
 
-var _ message.Remote = (*Server)(nil)
+var _ message.Cohort = (*Server)(nil)
 
 // collection is an instruction in progress and its replies.
 type collection struct {
@@ -48,6 +47,9 @@ func (h *Server) Participants() []message.Participant {
 	return out
 }
 
+// Traits says that nothing that clients say is trusted.
+func (h *Server) Traits() message.Traits { return message.Traits{Claimed: true} }
+
 // Accept makes the uploads of clients in this round count. The clients learn this from their next instruction.
 func (h *Server) Accept(_ int, clients []int) error {
 	h.mu.Lock()
@@ -69,19 +71,23 @@ type checkpoint struct {
 	Norms    norms          `json:"norms,omitempty"`
 }
 
-// Save encodes the accepted uploads of all clients.
-func (h *Server) Save() ([]byte, error) {
+// layer is the name of a Server in a checkpoint.
+const layer = "members"
+
+// Save saves the accepted uploads of all clients.
+func (h *Server) Save() (out message.Saved, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.safe = maps.Clone(h.accepted)
-	return json.Marshal(checkpoint{h.set.ID, h.safe, h.seq, h.norms})
+	err = out.Put(layer, checkpoint{h.set.ID, h.safe, h.seq, h.norms}, nil)
+	return out, err
 }
 
 // Load restores the state of Save.
-func (h *Server) Load(b []byte) error {
+func (h *Server) Load(from message.Saved) error {
 	var s checkpoint
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("the checkpoint was not written by promptfed serve: %w", err)
+	if _, err := from.Get(layer, &s); err != nil {
+		return err
 	}
 	if s.Run != h.set.ID {
 		return fmt.Errorf("the checkpoint belongs to run %.40q, this is run %q", s.Run, h.set.ID)
@@ -89,7 +95,7 @@ func (h *Server) Load(b []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.accepted, h.safe, h.seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
-	if h.set.Privacy.Clients { // written by an older server
+	if h.set.Privacy.Clients { // the run began without differential privacy
 		h.norms = nil
 	}
 	if h.accepted == nil {

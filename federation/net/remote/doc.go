@@ -1,4 +1,4 @@
-// Package remote runs the clients of an experiment at other institutions: its Server is a message.Remote over gRPC, and
+// Package remote runs the clients of an experiment at other institutions: its Server is a message.Cohort over gRPC, and
 // its Client executes the server's instructions with its state in a folder. It imports the engine, but no method.
 //
 // Each client has one stream. An instruction is in the server's memory and a reply in the client's until the other side

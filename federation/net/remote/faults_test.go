@@ -74,9 +74,9 @@ func TestServerDies(t *testing.T) {
 	t.Parallel() // it waits for connections
 	scaffold := nettest.Method("promptfl", []string{"scaffold"}, nil)
 	want, _ := simulated(t, scaffold.Experiment(t), false)
-	for name, around := range map[string]func(m mortal) message.Remote{
-		"after accepting": func(m mortal) message.Remote { return m },
-		"after testing":   func(m mortal) message.Remote { return late{m} },
+	for name, around := range map[string]func(m mortal) message.Cohort{
+		"after accepting": func(m mortal) message.Cohort { return m },
+		"after testing":   func(m mortal) message.Cohort { return late{m} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, scaffold.Experiment(t))
@@ -84,7 +84,7 @@ func TestServerDies(t *testing.T) {
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
-			s.wrap = func(h *remote.Server) message.Remote { return around(mortal{h, 1, &lives}) }
+			s.wrap = func(h *remote.Server) message.Cohort { return around(mortal{h, 1, &lives}) }
 			left := s.joinAll(ctx, cancel, 4)
 			if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestClientComesBack(t *testing.T) {
 	e.Plan.Participation = 1
 	want, _ := simulated(t, e, false)
 	s := newSite(t, e)
-	s.wrap = func(h *remote.Server) message.Remote { return hurried{h} }
+	s.wrap = func(h *remote.Server) message.Cohort { return hurried{h} }
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	first, leave := context.WithCancel(ctx)
@@ -301,7 +301,7 @@ func TestDeadline(t *testing.T) {
 	}
 	s := newSite(t, e)
 	s.set.Quorum = 0.75 // all but one
-	s.wrap = func(h *remote.Server) message.Remote { return hurried{h} }
+	s.wrap = func(h *remote.Server) message.Cohort { return hurried{h} }
 	s.part = func(client int, p remote.LocalExecutor) remote.Executor {
 		if client == 1 {
 			return slow{p}

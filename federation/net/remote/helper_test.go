@@ -38,7 +38,7 @@ type site struct {
 	wait  int // clients that are there at the start; 0 for all
 	hub   atomic.Pointer[remote.Server]
 	// wrap puts something between the engine and the hub; nil for nothing.
-	wrap func(h *remote.Server) message.Remote
+	wrap func(h *remote.Server) message.Cohort
 	part func(client int, p remote.LocalExecutor) remote.Executor // nil for the client's own
 	each func(client int, c *protocol.JoinRequest, p *remote.LocalExecutor)
 	who  func(client int) certs.Identity // nil for keys that are made

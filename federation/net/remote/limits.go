@@ -358,12 +358,11 @@ func (h *Server) LongestMove() float64 {
 	return h.longest[movesKind]
 }
 
-// LimitedClients returns the refused and reduced uploads since the last call, by client.
-func (h *Server) LimitedClients() message.LimitedClients {
+// Report returns the refused and reduced uploads since the last call, by client.
+func (h *Server) Report() (out message.Report) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := h.limited
-	h.limited = message.LimitedClients{}
+	out.LimitedClients, h.limited = h.limited, message.LimitedClients{}
 	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })
 	slices.Sort(out.Unawaited)
 	slices.SortStableFunc(out.Cut, func(a, b message.CappedUpload) int { return cmp.Compare(a.Client, b.Client) })

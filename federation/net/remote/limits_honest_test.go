@@ -56,7 +56,7 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		}
 	}
 	kept, err := c.hub.applyLimits(o, replies)
-	if l := c.hub.LimitedClients(); len(l.Refused)+len(l.Cut) > 0 {
+	if l := c.hub.Report(); len(l.Refused)+len(l.Cut) > 0 {
 		c.t.Errorf("round %d: an honest client is limited: %+v", o.Round, l)
 	}
 	return kept, err

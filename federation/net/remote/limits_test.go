@@ -54,7 +54,7 @@ func round(t *testing.T, h *Server, number int, moves ...float32) (kept int, ref
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1), "rest": tensor.New(10000)}, Extra: tensor.Map{}}})
 	}
 	out, err := h.applyLimits(o, replies)
-	return len(out), h.LimitedClients().Refused, err
+	return len(out), h.Report().Refused, err
 }
 
 // newLimited returns a server of five clients, each with 10 examples.
@@ -94,7 +94,7 @@ func TestUsualMoves(t *testing.T) {
 		t.Errorf("%d of three kept, refused %+v", kept, refused)
 	}
 	b, err := h.Save()
-	if err != nil || !json.Valid(b) {
+	if err != nil || !json.Valid(b.Texts[layer]) {
 		t.Fatal(err)
 	}
 	after := newLimited(t, nil)
@@ -184,7 +184,7 @@ func TestCutCounts(t *testing.T) {
 	}
 	replies = []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
 	out, err = h.applyLimits(message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}, replies)
-	if r := h.LimitedClients().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
+	if r := h.Report().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
 		r[0].Reason != "it counts 150 examples; at most 40 are accepted (--max-examples)" {
 		t.Errorf("%v: %+v, %+v", err, out, r)
 	}

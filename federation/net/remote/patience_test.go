@@ -22,7 +22,7 @@ func TestPatience(t *testing.T) {
 		} else {
 			h.deadlinePassed(c)
 		}
-		got := h.LimitedClients().Unawaited
+		got := h.Report().Unawaited
 		if h.awaited(c, 0) != awaited || !slices.Equal(got, reported) || !h.awaited(end, 0) {
 			t.Errorf("%s: rounds wait for it: %v, want %v; the record has %v", what, h.awaited(c, 0), awaited, got)
 		}

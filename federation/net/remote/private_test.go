@@ -29,15 +29,15 @@ func TestUploadsAreNotComparedUnderDP(t *testing.T) {
 			t.Errorf("%v: %d kept, refused %+v, %v", moves, kept, refused, err)
 		}
 	}
-	if b, err := h.Save(); err != nil || strings.Contains(string(b), "norm\":") || h.LongestMove() != 0 {
-		t.Errorf("%s, %v", b, err)
+	if b, err := h.Save(); err != nil || strings.Contains(string(b.Texts[layer]), "norm\":") || h.LongestMove() != 0 {
+		t.Errorf("%s, %v", b.Texts, err)
 	}
 	before := newLimited(t, nil)
 	before.set.ID = h.set.ID
 	round(t, before, 0, 1, 2, 3)
 	b, err := before.Save()
-	if err != nil || !strings.Contains(string(b), "norm\":2") {
-		t.Fatalf("%s, %v", b, err)
+	if err != nil || !strings.Contains(string(b.Texts[layer]), "norm\":2") {
+		t.Fatalf("%s, %v", b.Texts, err)
 	}
 	if err := h.Load(b); err != nil || len(h.norms) != 0 {
 		t.Errorf("%v, %v", h.norms, err)

@@ -156,7 +156,7 @@ func TestSealedRestarts(t *testing.T) {
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)
 			var died atomic.Bool
-			s.wrap = func(h *remote.Server) message.Remote { return dying{h, step, &died} }
+			s.wrap = func(h *remote.Server) message.Cohort { return dying{h, step, &died} }
 			if err := s.serve(ctx, false, s.serverSide(layer)); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
 			}

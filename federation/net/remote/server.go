@@ -81,7 +81,7 @@ type Privacy struct {
 // secure aggregation and client-level privacy.
 func (s Settings) asksExamples() bool { return !s.Masked && !s.Privacy.Clients }
 
-// Server is the server's side of a run and implements message.Remote.
+// Server is the server's side of a run and implements message.Cohort.
 type Server struct {
 	set      Settings
 	terms    []string // terms of the method's loss
@@ -112,7 +112,7 @@ type Server struct {
 	totals       Totals
 	norms        norms
 	longest      map[string]float64     // by kind: largest accepted norm, relative to the usual one
-	limited      message.LimitedClients // since the last call of LimitedClients
+	limited      message.LimitedClients // since the last report
 	joined       chan struct{}          // somebody joined
 }
 

@@ -16,9 +16,10 @@ import (
 
 // instantClients is a cohort whose clients answer at once, so that only guards and messages are measured.
 type instantClients struct {
-	guard   message.Guard
-	took    time.Duration // total time of the clients
-	dropped int           // clients that never upload, the last ones
+	message.Cohort // nil: nothing else is called
+	guard          message.Guard
+	took           time.Duration // total time of the clients
+	dropped        int           // clients that never upload, the last ones
 }
 
 // processor returns the processor time of this process, which does not depend on other processes.

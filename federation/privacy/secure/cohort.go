@@ -93,6 +93,13 @@ type session struct {
 	took    []int                          // clients that answered the last step
 }
 
+// Traits says that the server sees only sums.
+func (c *cohort) Traits() message.Traits {
+	t := c.Cohort.Traits()
+	t.Summed = true
+	return t
+}
+
 // Run returns one reply for all clients to an instruction to train, and passes other instructions on. A round without a
 // valid sum is skipped; no message of a client makes Run fail.
 func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {

@@ -41,6 +41,7 @@ runtime: {cache: DIR/cache, workers: 1}
 // lyingServer is a server under secure aggregation with certificates of its own authority. It sends arbitrary requests
 // to client 0, which is promptfed join, and to its other clients, which are in this process.
 type lyingServer struct {
+	message.Cohort // nil: only Run is called
 	*server
 	hub    *remote.Server
 	run    *experiment.Protocol
@@ -161,8 +162,6 @@ func (s *lyingServer) Run(ctx context.Context, o message.Instruction) (replies [
 	}
 	return replies, nil
 }
-
-func (s *lyingServer) Accept(int, []int) error { return nil }
 
 // round lets clients train in a new session, as a server does that forgot all earlier sessions.
 func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
