@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simulatedtime"
@@ -111,9 +112,9 @@ func (s *server) assemble(members []message.Participant) message.Cohort {
 		out = set.Remote
 	} else {
 		p := &pool{settings: set, members: members, clients: e.Clients, worker: s.worker, store: s.store, cost: s.cost,
-			turns: here{s.worker, s.store, set.Workers, s.cost}}
+			turns: s.worker}
 		if set.Executor != nil {
-			p.turns = executed{s.worker, s.store, set.Executor}
+			p.turns = client.Executed{Worker: s.worker, By: set.Executor}
 		}
 		out = p
 	}

@@ -12,8 +12,15 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/runtime/tensor"
 )
+
+// turns runs the turns of clients: a client.Worker, or one whose turns are executed elsewhere.
+type turns interface {
+	// Groups divides jobs, by their index, into groups whose turns are computed together.
+	Groups(ctx context.Context, jobs []client.Job, workers int) ([][]int, error)
+	// Turns runs the turns of a group. The next state of a client is nil if it is unchanged.
+	Turns(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error)
+}
 
 // pool is a Cohort of simulated clients in this process: up to Settings.Workers of them run at a time.
 type pool struct {
@@ -21,7 +28,7 @@ type pool struct {
 	members  []message.Participant
 	clients  []*spec.Client
 	worker   *client.Worker
-	turns    turns
+	turns    turns // of the clients
 	store    *state.Store
 	cost     *overhead
 
@@ -40,11 +47,11 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 			return val == nil || val.Len() == 0
 		})
 	}
-	clients := make([]*spec.Client, len(o.Clients))
+	jobs := make([]client.Job, len(o.Clients))
 	for i, id := range o.Clients {
-		clients[i] = p.clients[id]
+		jobs[i] = client.Job{Client: p.clients[id], Instruction: o.ForClient(id), State: p.state(id)}
 	}
-	groups, err := p.turns.groups(ctx, o, clients)
+	groups, err := p.turns.Groups(ctx, jobs, p.settings.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +61,7 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 		work <- group
 	}
 	close(work)
-	replies := make([]message.Reply, len(o.Clients))
+	replies := make([]message.Reply, len(jobs))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := p.settings.Workers
 	if o.Kind == message.Train && p.worker.Experiment.Training.Shared { // one optimizer, for one client at a time
@@ -66,8 +73,17 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if err := p.runGroup(ctx, o, group, replies); err != nil {
+				var now []client.Job
+				for _, i := range group {
+					now = append(now, jobs[i])
+				}
+				got, err := p.run(ctx, now)
+				if err != nil {
 					return err
+				}
+				for k, i := range group {
+					replies[i] = got[k]
+					p.settings.OnTurn(o, o.Clients[i])
 				}
 			}
 			return nil
@@ -76,59 +92,54 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return replies, eg.Wait()
 }
 
-// runGroup runs the turns of a group of clients, by their index in the instruction, and sets their replies.
-func (p *pool) runGroup(ctx context.Context, o message.Instruction, group []int, replies []message.Reply) error {
-	jobs := make([]client.Job, len(group))
-	for k, i := range group {
-		j := &jobs[k]
-		j.Client, j.Instruction = p.clients[o.Clients[i]], o.ForClient(o.Clients[i])
-		replies[i].Down = message.EncodedSize(j.Instruction.Tensors())
-		if p.settings.Encode {
-			began := time.Now()
-			var err error
-			if j.Instruction, err = message.Reencode(j.Instruction); err != nil {
-				return err
-			}
-			since(&p.cost.messages, began)
-		}
+// state returns the state of a client when it is asked for.
+func (p *pool) state(id int) func() (message.ClientState, error) {
+	return func() (message.ClientState, error) {
+		defer since(&p.cost.disk, time.Now())
+		return p.store.Get(id)
 	}
-	answers, next, err := p.turns.run(ctx, jobs)
-	if err != nil {
-		return err
-	}
-	for k, i := range group {
-		down := replies[i].Down
-		if replies[i], err = p.received(jobs[k].Instruction, answers[k], next[k]); err != nil {
-			return err
-		}
-		replies[i].Down = down
-		p.settings.OnTurn(o, o.Clients[i])
-	}
-	return nil
 }
 
-// received returns a reply as the server gets it. next is the client's next state, nil for an unchanged one.
-func (p *pool) received(o message.Instruction, r message.Reply, next *message.ClientState) (message.Reply, error) {
-	if next != nil {
-		began := time.Now()
-		if err := p.store.Stage(o.Round, r.Client, *next); err != nil {
-			return r, err
+// run runs the turns of a group and returns the replies as the server gets them.
+func (p *pool) run(ctx context.Context, jobs []client.Job) (replies []message.Reply, err error) {
+	down := make([]int, len(jobs))
+	for k := range jobs {
+		o := &jobs[k].Instruction
+		down[k] = message.EncodedSize(o.Tensors())
+		if err := p.encoded(func() (err error) { *o, err = message.Reencode(*o); return err }); err != nil {
+			return nil, err
 		}
-		since(&p.cost.disk, began)
 	}
-	m := r.Tensors()
-	if !o.Kind.Tests() {
-		r.Up = r.UploadSize()
+	replies, next, err := p.turns.Turns(ctx, jobs)
+	if err != nil {
+		return nil, err
 	}
-	if !p.settings.Encode || len(m) == 0 {
-		return r, nil
+	for k, j := range jobs {
+		r := &replies[k]
+		if r.Down = down[k]; !j.Instruction.Kind.Tests() {
+			r.Up = r.UploadSize()
+		}
+		if next[k] != nil {
+			began := time.Now()
+			if err := p.store.Stage(j.Instruction.Round, r.Client, *next[k]); err != nil {
+				return nil, err
+			}
+			since(&p.cost.disk, began)
+		}
+		if err := p.encoded(func() (err error) { *r, err = j.Instruction.ReencodeReply(*r); return err }); err != nil {
+			return nil, err
+		}
+	}
+	return replies, nil
+}
+
+// encoded does something to messages if they pass through their encoded form.
+func (p *pool) encoded(do func() error) error {
+	if !p.settings.Encode {
+		return nil
 	}
 	defer since(&p.cost.messages, time.Now())
-	m, err := message.RoundTrip(m)
-	if err != nil {
-		return r, err
-	}
-	return o.WithReplyTensors(r, m)
+	return do()
 }
 
 // Accept keeps the new states of clients whose upload was merged, and drops those of the others.
@@ -167,69 +178,4 @@ func (p *pool) Load(from message.Saved) error {
 	}
 	p.worker.RestoreOptimizer(optimizer)
 	return p.store.Load(places)
-}
-
-// turns runs the turns of clients.
-type turns interface {
-	// groups divides the clients of an instruction, by their index, into groups whose turns are computed together.
-	groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error)
-	// run runs the turns of a group. A state is nil if it is unchanged.
-	run(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error)
-}
-
-// here runs turns in this process.
-type here struct {
-	worker  *client.Worker
-	store   *state.Store
-	workers int
-	cost    *overhead
-}
-
-// groups also computes the prefixes of tests that can be computed together.
-func (h here) groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error) {
-	if o.Kind == message.Train {
-		return h.worker.Groups(clients, o.Total)
-	}
-	return alone(clients), h.worker.ComputeAhead(ctx, o, clients, h.store.Get, h.workers)
-}
-
-func (h here) run(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error) {
-	for k := range jobs {
-		began := time.Now()
-		var err error
-		jobs[k].State, err = h.store.Get(jobs[k].Client.ID)
-		since(&h.cost.disk, began)
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	if jobs[0].Instruction.Kind == message.Train {
-		return h.worker.TrainTogether(ctx, jobs)
-	}
-	r, next, err := h.worker.Execute(ctx, jobs[0].Client, jobs[0].Instruction, jobs[0].State)
-	return []message.Reply{r}, []*message.ClientState{next}, err
-}
-
-// executed lets an executor run turns, each alone.
-type executed struct {
-	worker *client.Worker
-	store  *state.Store
-	by     client.RemoteExecutor
-}
-
-func (x executed) groups(_ context.Context, _ message.Instruction, clients []*spec.Client) ([][]int, error) {
-	return alone(clients), nil
-}
-
-func (x executed) run(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error) {
-	j := jobs[0]
-	r, next, err := x.worker.ExecuteRemotely(ctx, x.by, j.Client, j.Instruction, func() (message.ClientState, error) {
-		return x.store.Get(j.Client.ID)
-	})
-	return []message.Reply{r}, []*message.ClientState{next}, err
-}
-
-// alone returns groups of one client.
-func alone(clients []*spec.Client) [][]int {
-	return slices.Collect(slices.Chunk(tensor.Indices(len(clients)), 1))
 }

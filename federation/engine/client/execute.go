@@ -55,16 +55,38 @@ type RemoteExecutor interface {
 		error)) (r message.Reply, next *message.ClientState, err error)
 }
 
-// ExecuteRemotely lets an executor do a client's turn. The client's Guard stays here, since its state must not be sent:
-// the executor gets the instruction without the tensors of the guard.
-func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec.Client, o message.Instruction,
-	state func() (message.ClientState, error)) (message.Reply,
-	*message.ClientState, error) {
-	if w.Settings.Guard == nil {
-		return by.Execute(ctx, c, o, state)
+// Remembers returns the state of a client for a Job.
+func Remembers(s message.ClientState) func() (message.ClientState, error) {
+	return func() (message.ClientState, error) { return s, nil }
+}
+
+// Executed is a Worker whose turns an executor does, each alone.
+type Executed struct {
+	*Worker
+	By RemoteExecutor
+}
+
+// Groups divides jobs into groups of one.
+func (x Executed) Groups(_ context.Context, jobs []Job, _ int) ([][]int, error) {
+	return alone(jobs), nil
+}
+
+// Turns lets the executor do a client's turn.
+func (x Executed) Turns(ctx context.Context, jobs []Job) ([]message.Reply, []*message.ClientState, error) {
+	r, next, err := x.execute(ctx, jobs[0].Client, jobs[0].Instruction, jobs[0].State)
+	return []message.Reply{r}, []*message.ClientState{next}, err
+}
+
+// execute keeps the client's Guard here, since its state must not be sent: the executor gets the instruction without the
+// tensors of the guard.
+func (x Executed) execute(ctx context.Context, c *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
+	guard := x.Settings.Guard
+	if guard == nil {
+		return x.By.Execute(ctx, c, o, state)
 	}
 	if o.Kind == message.Compute {
-		if answer, ok, err := w.Settings.Guard.Answer(c.ID, o); ok || err != nil {
+		if answer, ok, err := guard.Answer(c.ID, o); ok || err != nil {
 			return message.Reply{Client: c.ID, Upload: method.Upload{Client: c.ID, N: 1, Extra: answer}}, nil, err
 		}
 	}
@@ -73,9 +95,9 @@ func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec
 	if e, ok := o.PerClient[c.ID]; ok {
 		open.PerClient = map[int]tensor.Map{c.ID: message.WithoutGuardPart(e)}
 	}
-	r, next, err := by.Execute(ctx, c, open, state)
+	r, next, err := x.By.Execute(ctx, c, open, state)
 	if err == nil && o.Kind == message.Train {
-		err = w.Settings.Guard.Protect(c.ID, o, &r.Upload, &r.Stats)
+		err = guard.Protect(c.ID, o, &r.Upload, &r.Stats)
 	}
 	return r, next, err
 }

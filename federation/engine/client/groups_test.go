@@ -5,12 +5,22 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
+
+// jobs returns jobs to train of new clients.
+func jobs(clients []*spec.Client) (out []client.Job) {
+	for _, c := range clients {
+		out = append(out, client.Job{Client: c, State: client.Remembers(message.ClientState{}),
+			Instruction: message.Instruction{Kind: message.Train, Total: len(clients)}})
+	}
+	return out
+}
 
 // TestGroups: clients with 9, 5, 6, 3, 12 and 4 examples take 3, 2, 2, 1, 3 and 1 steps of four. On one backbone, in
 // groups of two, the clients with most steps share a group. On two alternating backbones (steps 3, 2, 3 and 2, 1, 1) no
@@ -41,7 +51,7 @@ func TestGroups(t *testing.T) {
 			BatchClients: c.batch, Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd",
 				LR: 0.1}}}
 		w := client.NewWorker(e, client.Settings{})
-		got, err := w.Groups(e.Clients, len(sizes))
+		got, err := w.Groups(t.Context(), jobs(e.Clients), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,20 +59,20 @@ func TestForwardPassOnce(t *testing.T) {
 					}
 				}
 			}
-			groups, err := w.Groups(e.Clients, 4)
+			groups, err := w.Groups(t.Context(), jobs(e.Clients), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, g := range groups {
 				var of []client.Job
 				for _, i := range g {
-					of = append(of, client.Job{Client: e.Clients[i], Instruction: o, State: states[i]})
+					of = append(of, client.Job{Client: e.Clients[i], Instruction: o, State: client.Remembers(states[i])})
 				}
-				replies, next, err := w.TrainTogether(t.Context(), of)
+				replies, next, err := w.Turns(t.Context(), of)
 				if err != nil {
 					t.Fatalf("%s %v: %v", c.name, c.with, err)
 				}
-				again, _, err := bound.TrainTogether(t.Context(), of)
+				again, _, err := bound.Turns(t.Context(), of)
 				if d := cmp.Diff(replies, again); err != nil || d != "" {
 					t.Fatalf("%s %v: %v, bound runs differ (-runs +bound):\n%s", c.name, c.with, err, d)
 				}

@@ -92,11 +92,11 @@ func TestScoresStayWithoutFeatures(t *testing.T) {
 		c := e.Clients[0]
 		c.Test = countReads(c.Test, 1, &reads)
 		w := newWorker(t, e, client.Settings{})
-		state := func(int) (message.ClientState, error) { return message.ClientState{}, nil }
 		test := func(round int) {
 			o := sentTo(e, message.Test)
 			o.Round = round
-			if err := w.ComputeAhead(t.Context(), o, e.Clients[:1], state, 1); err != nil {
+			job := client.Job{Client: c, Instruction: o, State: client.Remembers(message.ClientState{})}
+			if _, err := w.Groups(t.Context(), []client.Job{job}, 1); err != nil {
 				t.Fatal(err)
 			}
 			if got := w.ClassFeatures(); got != together-1 && round == 0 || got != 0 && round > 0 {

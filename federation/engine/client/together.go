@@ -15,23 +15,30 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// Job is an instruction to one client.
 type Job struct {
 	Client      *spec.Client
 	Instruction message.Instruction
-	State       message.ClientState // what the client remembers
+	// State returns what the client remembers, which need not be in memory before it is needed.
+	State func() (message.ClientState, error)
 }
 
-// Groups divides clients that are to train, by their index, among calls of TrainTogether: up to Worker.BatchClients
-// clients of one program with about as many steps. The result depends on the experiment and the list only.
-func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
+// Groups divides jobs of one kind, by their index, among calls of Turns: to train, up to Worker.BatchClients clients of
+// one program with about as many steps. That division depends on the experiment and the list only. Prefixes of tests
+// that can be computed together are computed here, so many at a time.
+func (w *Worker) Groups(ctx context.Context, jobs []Job, workers int) ([][]int, error) {
+	if len(jobs) == 0 || jobs[0].Instruction.Kind != message.Train {
+		return alone(jobs), w.computeAhead(ctx, jobs, workers)
+	}
 	if w.Experiment.BatchClients <= 1 || w.shared != nil {
-		return slices.Collect(slices.Chunk(tensor.Indices(len(clients)), 1)), nil
+		return alone(jobs), nil
 	}
 	var out [][]int
 	var programs []int64
-	byProgram, steps := map[int64][]int{}, make([]int, len(clients))
-	for i, c := range clients {
-		p, err := w.c.step(c.Backbone, w.Task(c, total))
+	byProgram, steps := map[int64][]int{}, make([]int, len(jobs))
+	for i, j := range jobs {
+		c := j.Client
+		p, err := w.c.step(c.Backbone, w.Task(c, j.Instruction.Total))
 		if err != nil {
 			return nil, err
 		}
@@ -51,6 +58,9 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 	}
 	return out, nil
 }
+
+// alone returns groups of one job.
+func alone(jobs []Job) [][]int { return slices.Collect(slices.Chunk(tensor.Indices(len(jobs)), 1)) }
 
 // inOneRun divides items, one per client, among runs: as many items as allowed, or a power of two, so that a worker
 // compiles few graphs.
@@ -72,11 +82,14 @@ type missingPrefix struct {
 	in  inputs
 }
 
-// ComputeAhead computes the prefixes that tests of some clients need, such as class features of their prompts, for up
+// computeAhead computes the prefixes that tests of some clients need, such as class features of their prompts, for up
 // to BatchClients clients in one run, with so many runs at a time. The tests find the values in the cache.
-func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, clients []*spec.Client,
-	state func(client int) (message.ClientState, error), workers int) error {
-	if w.Experiment.BatchClients <= 1 || o.Kind != message.Test && o.Kind != message.Validate {
+func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) error {
+	if w.Experiment.BatchClients <= 1 || len(jobs) == 0 {
+		return nil
+	}
+	o := jobs[0].Instruction
+	if o.Kind != message.Test && o.Kind != message.Validate {
 		return nil
 	}
 	x, other := w.evaluators[o.Set]
@@ -89,15 +102,16 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
 	seen, waiting, bytes := map[[sha256.Size]byte]bool{}, map[int64][]missingPrefix{}, 0
 	err := func() error {
-		for _, c := range clients {
-			s, err := state(c.ID)
+		for _, j := range jobs {
+			s, err := j.State()
 			if err != nil {
 				return err
 			}
+			c := j.Client
 			if other {
 				c = x.visitor(c)
 			}
-			missing, err := w.missingPrefixes(c, o, s)
+			missing, err := w.missingPrefixes(c, j.Instruction, s)
 			if err != nil {
 				return ofTurn(c, o, err)
 			}

@@ -141,24 +141,31 @@ func ofTurn(c *spec.Client, o message.Instruction, err error) error {
 	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 }
 
-// TrainTogether is Execute of instructions to train, for clients of one group (see Groups). It leaves the check of
-// uploads to the server.
-func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []*message.ClientState, error) {
+// Turns executes the jobs of one group of Groups. next has by job the client's state if its upload counts, nil for an
+// unchanged one. It leaves the check of uploads to the server.
+func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply, next []*message.ClientState,
+	err error) {
+	replies, next = make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	turns := make([]*turn, len(jobs))
 	for i, j := range jobs {
-		var err error
-		if turns[i], err = w.begin(j.Client, j.Instruction, j.State); err != nil {
+		s, err := j.State()
+		if err != nil {
+			return nil, nil, err
+		}
+		if j.Instruction.Kind != message.Train {
+			replies[i], next[i], err = w.Execute(ctx, j.Client, j.Instruction, s)
+			return replies, next, err
+		}
+		if turns[i], err = w.begin(j.Client, j.Instruction, s); err != nil {
 			return nil, nil, ofTurn(j.Client, j.Instruction, err)
 		}
 	}
 	if err := w.train(ctx, turns); err != nil {
 		return nil, nil, err
 	}
-	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	for i, t := range turns {
 		r := &replies[i]
 		r.Client = t.c.ID
-		var err error
 		if r.Upload, next[i], r.Stats, err = w.end(t); err != nil {
 			return nil, nil, ofTurn(t.c, t.o, err)
 		}
@@ -166,10 +173,11 @@ func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply
 	return replies, next, nil
 }
 
-// Train is TrainTogether for one client.
+// Train trains one client, whatever the kind of the instruction.
 func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (message.Reply, message.ClientState, error) {
-	r, next, err := w.TrainTogether(ctx, []Job{{c, o, s}})
+	o.Kind = message.Train
+	r, next, err := w.Turns(ctx, []Job{{c, o, Remembers(s)}})
 	if err != nil {
 		return message.Reply{Client: c.ID}, s, err
 	}

@@ -205,21 +205,25 @@ func (x *recordedExecutor) Execute(_ context.Context, c *spec.Client, o message.
 
 // A guard's tensors stay on this side: an executor elsewhere gets the instruction without them, and the guard protects
 // what comes back of training.
-func TestExecuteRemotely(t *testing.T) {
+func TestExecuted(t *testing.T) {
 	e := build(t, "promptfl", nil, nil)
 	w, x, c := newWorker(t, e, client.Settings{}), &recordedExecutor{}, e.Clients[1]
 	w.Settings.Guard = fakeGuard{}
 	of := func(v float32) tensor.Map { return tensor.Map{"a": tensor.Scalar(v), "guard/b": tensor.Scalar(v)} }
 	o := message.Instruction{Kind: message.Train, Broadcast: of(1), PerClient: map[int]tensor.Map{1: of(2)},
 		Guarded: tensor.Specs{{}}}
-	r, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil)
+	execute := func() (message.Reply, error) {
+		r, _, err := client.Executed{Worker: w, By: x}.Turns(t.Context(), []client.Job{{Client: c, Instruction: o}})
+		return r[0], err
+	}
+	r, err := execute()
 	if got := x.got[0]; err != nil || got.Guarded != nil || !slices.Equal(got.Broadcast.Names(), []string{"a"}) ||
 		!slices.Equal(got.PerClient[1].Names(), []string{"a"}) || len(o.Broadcast) != 2 ||
 		r.Upload.Extra["guarded"] == nil || r.Stats.Loss != 0 {
 		t.Errorf("%+v, %+v, %v", got, r, err)
 	}
 	o.Kind = message.Test
-	if r, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil); err != nil || r.Upload.Extra != nil ||
+	if r, err := execute(); err != nil || r.Upload.Extra != nil ||
 		len(x.got) != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -227,7 +231,7 @@ func TestExecuteRemotely(t *testing.T) {
 	for statistic, want := range map[string]string{"guard": "7 <nil> 2", "broken": "<nil> broken 2",
 		"other": "<nil> <nil> 3"} {
 		x.got, o.Statistic = x.got[:2], statistic
-		r, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil)
+		r, err := execute()
 		key := "<nil>"
 		if k := r.Upload.Extra["key"]; k != nil {
 			key = fmt.Sprint(k.Data[0])
@@ -241,11 +245,11 @@ func TestExecuteRemotely(t *testing.T) {
 		}
 	}
 	o.Kind, o.Round = message.Train, 9
-	if r, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil); err == nil || r.Upload.Extra != nil {
+	if r, err := execute(); err == nil || r.Upload.Extra != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	w.Settings.Guard, o.Round = nil, 0
-	if _, _, err := w.ExecuteRemotely(t.Context(), x, c, o, nil); err != nil ||
+	if _, err := execute(); err != nil ||
 		len(x.got[len(x.got)-1].Guarded) != 1 {
 		t.Errorf("without a guard: %v", err)
 	}

@@ -121,7 +121,7 @@ func (o Instruction) Tensors() tensor.Map {
 
 // Reencode sends an instruction through its encoded form.
 func Reencode(o Instruction) (Instruction, error) {
-	m, err := RoundTrip(o.Tensors())
+	m, err := roundTrip(o.Tensors())
 	if err != nil {
 		return o, err
 	}
@@ -136,7 +136,20 @@ func (o Instruction) with(m tensor.Map) Instruction {
 	return o
 }
 
-func RoundTrip(m tensor.Map) (tensor.Map, error) {
+// ReencodeReply returns a reply to the instruction after it passed through its encoded form.
+func (o Instruction) ReencodeReply(r Reply) (Reply, error) {
+	m := r.Tensors()
+	if len(m) == 0 {
+		return r, nil
+	}
+	m, err := roundTrip(m)
+	if err != nil {
+		return r, err
+	}
+	return o.WithReplyTensors(r, m)
+}
+
+func roundTrip(m tensor.Map) (tensor.Map, error) {
 	b, err := EncodeTensors(m)
 	if err != nil {
 		return nil, err

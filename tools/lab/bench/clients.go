@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -86,7 +87,7 @@ func (s *step) jobs(t *tower, clients int) []client.Job {
 	for i := range out {
 		out[i].Client = &spec.Client{ID: i, Backbone: t,
 			Train: examples{}.of(t.Task(), i, "step", s.client.Train.Labels(), nil)}
-		out[i].Instruction = s.order
+		out[i].Instruction, out[i].State = s.order, client.Remembers(message.ClientState{})
 		out[i].Instruction.Shared = tensor.Map{}
 		for name, p := range s.order.Shared {
 			out[i].Instruction.Shared[name] = method.Draw(seed, i, name, p.Shape, promptStd)
@@ -97,7 +98,7 @@ func (s *step) jobs(t *tower, clients int) []client.Job {
 
 // together trains the clients of the jobs in one run and returns the change of the first client's prompt.
 func (s *step) together(ctx context.Context, jobs []client.Job) (*tensor.Tensor, error) {
-	replies, _, err := s.worker.TrainTogether(ctx, jobs)
+	replies, _, err := s.worker.Turns(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}

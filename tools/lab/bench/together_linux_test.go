@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
@@ -53,7 +54,7 @@ func TestTogether(t *testing.T) {
 			var jobs []client.Job
 			for id := range k {
 				jobs = append(jobs, client.Job{Client: &spec.Client{ID: id, Backbone: tower, Train: s.client.Train},
-					Instruction: s.order})
+					Instruction: s.order, State: client.Remembers(message.ClientState{})})
 			}
 			w := *s.worker
 			if i >= len(sizes) {
@@ -67,7 +68,7 @@ func TestTogether(t *testing.T) {
 				for i := range now {
 					now[i].Instruction = order
 				}
-				_, _, err := w.TrainTogether(ctx, now)
+				_, _, err := w.Turns(ctx, now)
 				return err
 			})
 		}
