@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"promptfed/federation/methods/fromfile"
@@ -15,83 +16,68 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Two evaluations of one file at the same time, with different numbers of workers and with a variable of the
-// environment that would change the protocol, print the same bytes and nothing else, and leave no file but features.
-// The file of PromptFL is PromptFL.
-func TestEvaluate(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	cache, temporary := filepath.Join(dir, "cache"), filepath.Join(dir, "tmp")
-	for _, name := range []string{"promptfl", "kgcoop"} {
-		content, err := methodtest.ONNXFiles[name]()
-		if err != nil {
-			t.Fatal(err)
-		}
-		save(t, dir, name+".onnx", content)
+// evaluatePromptFL evaluates the file of PromptFL on the whole protocol, once for all tests. Its folder has the file
+// promptfl.onnx, a cache and an empty folder for temporary files.
+var evaluatePromptFL = sync.OnceValues(func() (e evaluated, err error) {
+	dir := filepath.Join(programs.Dir, "evaluate")
+	temporary, cache := filepath.Join(dir, "tmp"), filepath.Join(dir, "cache")
+	content, err := methodtest.ONNXFiles["promptfl"]()
+	if err == nil {
+		err = os.MkdirAll(temporary, 0o755)
 	}
-	save(t, temporary, "other", nil)
-	evaluate := func(file, workers string, env ...string) string {
-		out, said, code := callWith(dir, append(env, "TMPDIR="+temporary, "PROMPTFED_RUNTIME_CACHE="+cache), "evaluate",
-			"--method", file, "--budget", "30s", "--json", "--set", "runtime.workers="+workers)
-		if code != done || said != "" || strings.Count(out, "\n") != 1 {
-			t.Errorf("exit %d: %s%s", code, out, said)
-		}
-		return out
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "promptfl.onnx"), content, 0o644)
 	}
-	other := make(chan string)
-	go func() { other <- evaluate("kgcoop.onnx", "1", "PROMPTFED_TRAIN_ROUNDS=1") }()
-	first := evaluate("kgcoop.onnx", "2")
-	if second := <-other; second != first {
-		t.Errorf("another number of workers:\n%s%s", first, second)
+	if err != nil {
+		return e, err
 	}
-	before := filesIn(t, dir)
-	plain := evaluate("promptfl.onnx", "2")
-	if after := filesIn(t, dir); after != before || strings.Contains(after, "tmp/other\n") == strings.Contains(after,
-		"runs") {
-		t.Errorf("files before\n%safter\n%s", before, after)
-	}
-	type result struct {
-		Digest, Numerics, Method string
-		Score                    *float64
-		Low                      *float64
-		Runs                     []struct {
-			Accuracy, PromptFL float64
-		}
-	}
-	var a, b result
-	for text, r := range map[string]*result{first: &a, plain: &b} {
-		if err := json.Unmarshal([]byte(text), r); err != nil || len(r.Runs) != 4 || r.Score == nil || r.Low != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-	}
-	if a.Digest != b.Digest || a.Numerics != b.Numerics || a.Method == b.Method || *a.Score == 0 || *b.Score != 0 {
-		t.Errorf("KgCoOp has\n%sand PromptFL\n%s", first, plain)
-	}
-	mean := 0.0
-	for i, r := range a.Runs {
-		mean += (r.Accuracy - r.PromptFL) / 4
-		if r.PromptFL != b.Runs[i].PromptFL || b.Runs[i].Accuracy != r.PromptFL {
-			t.Errorf("run %d of PromptFL: %v and %v", i, r, b.Runs[i])
-		}
-	}
-	if d := mean - *a.Score; d > 1e-9 || d < -1e-9 {
-		t.Errorf("the score is %g, the mean of the differences %g", *a.Score, mean)
-	}
+	e.dir = dir
+	e.stdout, e.stderr, e.code = callWith(dir, []string{"TMPDIR=" + temporary, "PROMPTFED_RUNTIME_CACHE=" + cache},
+		"evaluate", "--method", "promptfl.onnx", "--budget", "30s", "--json")
+	return e, nil
+})
+
+// evaluated is what promptfed evaluate says and leaves.
+type evaluated struct {
+	dir, stdout, stderr string
+	code                int
 }
 
-// filesIn lists the files below a folder.
-func filesIn(t *testing.T, dir string) string {
-	t.Helper()
-	var list strings.Builder
-	if err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			list.WriteString(path + "\n")
-		}
-		return err
-	}); err != nil {
+// On the whole protocol, the file of PromptFL is PromptFL. One line is printed, and only features are left. The test of
+// the command compares methods, processes and numbers of workers on a small protocol.
+func TestEvaluate(t *testing.T) {
+	t.Parallel()
+	e, err := evaluatePromptFL()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return list.String()
+	var r struct {
+		Score, Low *float64
+		Runs       []struct{ Accuracy, PromptFL float64 }
+	}
+	if err := json.Unmarshal([]byte(e.stdout), &r); err != nil || e.code != done || e.stderr != "" ||
+		strings.Count(e.stdout, "\n") != 1 {
+		t.Fatalf("%v, exit %d: %s%s", err, e.code, e.stdout, e.stderr)
+	}
+	if len(r.Runs) != 4 || r.Score == nil || *r.Score != 0 || r.Low != nil {
+		t.Error(e.stdout)
+	}
+	for i, pair := range r.Runs {
+		if pair.Accuracy != pair.PromptFL || pair.Accuracy == 0 {
+			t.Errorf("run %d: %v", i, pair)
+		}
+	}
+	var left []string
+	if err := filepath.WalkDir(e.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "cache" {
+			return fs.SkipDir
+		} else if err == nil && !entry.IsDir() {
+			left = append(left, entry.Name())
+		}
+		return err
+	}); err != nil || !slices.Equal(left, []string{"promptfl.onnx"}) {
+		t.Errorf("files %v, %v", left, err)
+	}
 }
 
 // What evaluate refuses is one line and exit code 2: files that are no method or too large for the protocol, and every

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/methodtest"
 	"promptfed/models/hub/hubtest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
@@ -130,7 +129,7 @@ var jsonCalls = []struct {
 	{"grad", "bundle/text.onnx --of text --wrt embeddings --out bundle/grad.onnx", done},
 	{"terms", "small.yaml --rounds 1", done},
 	{"trace", "small.yaml --rounds 1 --out trace", done},
-	{"evaluate", "--method method.onnx --budget 30s", done},
+	{"evaluate", "--method promptfl.onnx --budget 30s", done}, // that of evaluatePromptFL
 	{"bench", "--quick --backbone bundle --class-lists cifar10 --threads 1", done},
 	{"run", "small.yaml --seeds 1,2 --out run --set train.rounds=2", done},
 	{"sweep", "bad.yaml --smoke --out sweep", failed},
@@ -168,11 +167,6 @@ func TestJSON(t *testing.T) {
 	save(t, f.dir, "bad.yaml", []byte(bad.Replace(string(read(t, f.at("small.yaml")))+grid)))
 	save(t, f.dir, "counts.yaml", []byte("data: {root: "+mini+"}\ncounts:\n  paper: P (V)\n  sets:\n"+
 		"    - {label: DTD, set: dtd, classes: 3, train: 10}\n    - {label: Pets, set: oxfordpets, classes: 37}\n"))
-	method, err := methodtest.ONNXFiles["promptfl"]()
-	if err != nil {
-		t.Fatal(err)
-	}
-	save(t, f.dir, "method.onnx", method)
 	save(t, f.dir, "pretrain.yaml", []byte("name: p\nout: pretrained\nsize: 32\npatch: 16\nembed_dim: 8\n"+
 		"text: {width: 8, layers: 1, heads: 1}\nimage: {width: 8, layers: 1, heads: 1}\nmerges: 300\n"+
 		"caption_tokens: 16\n"+
@@ -212,7 +206,17 @@ func TestJSON(t *testing.T) {
 		if c.form == "status" {
 			f.serve()
 		}
-		stdout, stderr, code := callWith(f.dir, env, strings.Fields(line)...)
+		var stdout, stderr string
+		var code int
+		if c.form == "evaluate" {
+			e, err := evaluatePromptFL()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, stderr, code = e.stdout, e.stderr, e.code
+		} else {
+			stdout, stderr, code = callWith(f.dir, env, strings.Fields(line)...)
+		}
 		lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 		if code != c.code || (len(lines) > 1) != form.Lines {
 			t.Errorf("%s: exit %d, want %d, %d lines:\n%s", line, code, c.code, len(lines), stderr)
