@@ -217,8 +217,16 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			changes = append(changes, base.under(p.Set)...)
 			labels[s.Axes[i].Name] = p.Label
 		}
+		conf := experiment.Defaults()
 		at, wrong := base.with(append(changes, last...))
-		for i, seed := range s.Seeds {
+		if wrong == nil {
+			wrong = at.decode(&conf)
+		}
+		if wrong == nil {
+			wrong = at.blame(check(conf))
+		}
+
+		for _, seed := range s.Seeds {
 			folder, err := folderOf(points, seed)
 			if err != nil {
 				return err
@@ -228,20 +236,11 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 					"digits", folder)
 			}
 			folders[folder] = true
-			c := Cell{Folder: folder, Labels: labels, Seed: seed, Config: experiment.Defaults()}
-			if wrong == nil {
-				wrong = at.decode(&c.Config)
+			if wrong != nil {
+				return fmt.Errorf("cell %s: %w", folder, wrong)
 			}
-			if err := wrong; err != nil {
-				return fmt.Errorf("cell %s: %w", folder, err)
-			}
-			c.Config.Seed = seed
-			if i == 0 {
-				if err := at.blame(check(c.Config)); err != nil {
-					return fmt.Errorf("cell %s: %w", folder, err)
-				}
-			}
-			s.Cells = append(s.Cells, c)
+			conf.Seed = seed
+			s.Cells = append(s.Cells, Cell{Folder: folder, Labels: labels, Seed: seed, Config: conf})
 		}
 	}
 	return nil

@@ -192,14 +192,16 @@ func varies(a configs.Axis, key string) bool {
 	})
 }
 
+// defaults are the values of the default configuration by key.
+var defaults = configtags.Flatten(experiment.Defaults())
+
 // changedKeys returns the keys of a configuration that are not the default, with their values. Options of methods and
 // wrappers are options.NAME.
 func changedKeys(t *testing.T, c experiment.Config) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	d := configtags.Flatten(experiment.Defaults())
 	for key, value := range configtags.Flatten(c) {
-		if was, is := fmt.Sprint(d[key]), fmt.Sprint(value); was != is && key != "options" {
+		if was, is := fmt.Sprint(defaults[key]), fmt.Sprint(value); was != is && key != "options" {
 			out[key] = is
 		}
 	}
@@ -237,7 +239,7 @@ func checkKey(t *testing.T, path, key string) {
 		}
 		return
 	}
-	if _, ok := configtags.Flatten(experiment.Defaults())[key]; !ok {
+	if _, ok := defaults[key]; !ok {
 		t.Errorf("%s: the card names %s, which no configuration has", path, key)
 	}
 }
