@@ -88,9 +88,12 @@ func TestTutorial(t *testing.T) {
 	if exec.Command("python3", "-c", "import numpy, onnxruntime, PIL").Run() != nil {
 		python = "no Python with onnxruntime and Pillow"
 	}
+	const few = " --set train.rounds=5" // the page shows means over five rounds
 	steps := []step{
 		{"make build", "", "the test has built it"},
 		{"pull", "", "the hub; TestPull has a server of its own"},
+		{"run photos.yaml", few, ""},
+		{"sweep photos.yaml", few, ""},
 		{"ui", " --port 0", ""},
 		{"serve", " --listen ADDRESS", ""},
 		{"python3 classify.py", "", python},
@@ -115,7 +118,7 @@ func TestTutorial(t *testing.T) {
 			continue
 		}
 		var names []string
-		for i := range 40 {
+		for i := range 20 {
 			names = append(names, fmt.Sprintf("%04d.png", i))
 		}
 		drawFolder(t, "photos", []string{site}, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house",

@@ -40,7 +40,7 @@ func (w *walk) follow(commands string) string {
 			if s.why != "" {
 				return ""
 			}
-			commands += s.with
+			commands = strings.TrimSuffix(commands, "\n") + s.with
 			break
 		}
 	}
