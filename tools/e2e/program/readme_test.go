@@ -51,9 +51,9 @@ func TestREADME(t *testing.T) {
 	}
 	address := busytest.Address(t, "127.0.0.1")
 	w.words = strings.NewReplacer("SERVER:8443", address, "SERVER", "127.0.0.1", "ADDRESS", address,
-		"IMAGES", drawFolder(t, "photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
+		"IMAGES", drawFolder(t, "photos", []string{"train", "test"}, []string{"cat", "dog"}, files(20)),
 		"root=PACS", "root="+drawFolder(t, "PACS", []string{"art_painting", "cartoon", "photo", "sketch"},
-			[]string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, files(20)),
+			[]string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, files(10)),
 		"CONFIG", "images.yaml", "FOLDER", filepath.Join(root, "models/bundle/converted/testdata/huggingface"),
 		"IMAGE...", "photos/test/cat/00.png")
 	if err := os.WriteFile("experiment.yaml", []byte("method: promptfl\noptions: {tokens: 4}\n"), 0o644); err != nil {
