@@ -11,9 +11,14 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/programs"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/models/bundle"
+	"promptfed/models/clip"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ops"
 )
 
 // Federation is a task with the features of all images: the engine can run it. The caller closes it.
@@ -197,6 +202,9 @@ func (f *Federation) Settings() engine.Settings {
 	if why := f.Task.Fallback; why != nil {
 		s.Provider += ": " + why.Error()
 	}
+	if p := f.Task.Programs; p != nil {
+		s.Client.Programs = p
+	}
 	if a := f.Task.Protocol.Aggregation; a != nil {
 		s.Client.Guard, s.Wrap = a.Guard(), a.Wrap
 	}
@@ -232,4 +240,40 @@ func (p Progress) of(what string) func(done, total int) {
 		return nil
 	}
 	return func(done, total int) { p(what, done, total) }
+}
+
+// WriteEncoder writes the image tower of a backbone, with the outputs that the method reads.
+func (t *Task) WriteEncoder(w *programs.Writer, b *bundle.Bundle) error {
+	reads := t.Experiment.Reads(Backbone{b})
+	for _, tokens := range []bool{false, true} {
+		if tokens && !slices.Contains(reads, method.TokensInput) {
+			continue
+		}
+		g := graph.New()
+		image, patches, err := b.Image(g, bundle.AddPixelsInput(g, b.Batch(), b.Preprocess.Size),
+			clip.VisionPrompts{LastTokens: tokens})
+		if err != nil {
+			return fmt.Errorf("backbone %s: %w", b.Name, err)
+		}
+		names, nodes := []string{method.ImageInput}, []graph.Node{image}
+		switch {
+		case tokens:
+			names[0] = method.TokensInput
+		case slices.Contains(reads, method.PatchesInput):
+			names, nodes = append(names, method.PatchesInput), append(nodes, patches)
+		}
+		about := client.Program{Kind: client.EncoderProgram, Backbone: b.Name, Weights: b.WeightsDir()}
+		var out []graph.Output
+		for i, n := range ops.Standard(nodes) {
+			out = append(out, graph.Output{Name: names[i], Node: n})
+		}
+		m, err := graph.Model(out...)
+		if err == nil {
+			_, err = w.Program(about, m)
+		}
+		if err != nil {
+			return fmt.Errorf("backbone %s: %w", b.Name, err)
+		}
+	}
+	return nil
 }

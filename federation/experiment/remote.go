@@ -162,7 +162,7 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 	out := spec.Compatibility{Program: version.String(), Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{}}
 	var err error
-	if out.Numerics, err = t.Runtime.Session().Fingerprint(); err != nil {
+	if out.Numerics, err = t.Numerics(); err != nil {
 		return out, err
 	}
 	for _, b := range t.Backbones.Distinct {

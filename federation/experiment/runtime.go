@@ -32,6 +32,7 @@ type Runtime struct {
 	Optimization string `config:"optimization" help:"graph optimization by ONNX Runtime: all, extended, basic or none"`
 	Models       string `config:"models" help:"folder in which bundles are found by name"`
 	Cache        string `config:"cache" help:"folder of the feature cache; empty: the user's cache folder"`
+	Programs     string `config:"programs"`
 }
 
 func (Runtime) LongHelp() map[string]string {
@@ -43,6 +44,8 @@ func (Runtime) LongHelp() map[string]string {
 			"holds, at most 32",
 		"precision": "precision of products on a CUDA device: float32, tf32, float16 or bfloat16; the rest stays in " +
 			"float32; the CPU has float32 alone",
+		"programs": "folder of promptfed programs whose graphs clients compute with; empty: those that the program " +
+			"builds",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
 		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is " +
 			"true if workers times threads is at most the number of cores",

@@ -11,11 +11,13 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/programs"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 )
 
@@ -29,6 +31,8 @@ type Task struct {
 	// Runtime is the section runtime with the provider that it chose; Fallback is why auto chose the CPU.
 	Runtime  Runtime
 	Fallback error
+
+	Programs *programs.Folder // of runtime.programs; nil for none
 
 	place     ClientPlace    // of the one client that is here; zero for an experiment in one process
 	synthetic []data.Example // of the server's own
@@ -98,7 +102,36 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	if t.Fallback, err = t.Runtime.ChooseProvider(); err != nil {
 		return nil, MachineError{err}
 	}
+	if err := t.openPrograms(); err != nil {
+		return nil, err
+	}
 	return t, t.chooseBatchClients()
+}
+
+// openPrograms opens the folder of runtime.programs. Its graphs are those of one client alone.
+func (t *Task) openPrograms() (err error) {
+	dir := t.Runtime.Programs
+	switch {
+	case dir == "":
+		return nil
+	case t.Runtime.BatchClients > 1:
+		return configtags.KeyErrorf("runtime.batch_clients", "%d computes the steps of several clients in one graph, "+
+			"but runtime.programs has those of one client; set it to 1", t.Runtime.BatchClients)
+	}
+	t.Protocol.Config.Runtime.BatchClients = 1
+	if t.Programs, err = programs.Open(dir, t.Experiment.Digests); err != nil {
+		return configtags.KeyErrorf("runtime.programs", "%w", err)
+	}
+	return nil
+}
+
+// Numerics returns what may change a bit of the results on this machine.
+func (t *Task) Numerics() (numerics.Fingerprint, error) {
+	f, err := t.Runtime.Session().Fingerprint()
+	if t.Programs != nil {
+		f.Programs = t.Programs.Digest
+	}
+	return f, err
 }
 
 // chooseBatchClients sets runtime.batch_clients where the configuration leaves it to the program. The choice depends on

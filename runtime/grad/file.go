@@ -7,6 +7,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ops"
 )
 
 // Names in a gradient model: the input Cotangent+OUTPUT is the weight of an output, and the output Gradient+INPUT is
@@ -71,6 +72,13 @@ func VJPModel(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	dx, err := Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
+	}
+	nodes := make([]node, len(dx))
+	for i, d := range dx {
+		nodes[i] = d.Node
+	}
+	for i, n := range ops.Standard(nodes) {
+		dx[i].Node = n
 	}
 	return f.Model(dx...)
 }

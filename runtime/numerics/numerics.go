@@ -35,6 +35,7 @@ type Fingerprint struct {
 	Prepack      bool   `json:"prepack"`            // weights are packed
 	OwnProducts  bool   `json:"own_products"`       // the operator Product computes products with packed weights
 	Products     string `json:"products,omitempty"` // what computes them, if an option names it, not the processor
+	Programs     string `json:"programs,omitempty"` // digest of files that stand in place of graphs
 }
 
 // MachineFingerprint returns the part of a fingerprint that depends on the machine and on Go. The caller adds C

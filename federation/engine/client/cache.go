@@ -165,7 +165,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 	}
 	var buf []byte
 	for _, source := range p.reads() {
-		if spec.IsRow(source) || source.Kind == method.HostInput || source.Kind == prefixInput {
+		if spec.IsRow(source) || source.Kind == method.HostInput || source.Kind == FixedInput {
 			continue
 		}
 		t, err := in.need(source)

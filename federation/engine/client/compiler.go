@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ops"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -28,6 +29,7 @@ type compiler struct {
 	options ort.Options
 	plain   bool // graphs are those of a GPU
 	texts   KeptTexts
+	others  Programs // nil for the graphs as they are built
 	weights onnx.WeightFiles
 	caches
 	initial       *valueCache // of plan.initial
@@ -45,14 +47,16 @@ type compiler struct {
 
 // planKey names the plan of a client.
 type planKey struct {
-	kind, backbone string
-	task           method.ClientSpec
+	kind     Kind
+	backbone string
+	task     method.ClientSpec
 }
 
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, texts: set.Texts, caches: k, initial: initial,
+	return &compiler{e: e, options: set.Session, texts: set.Texts, others: set.Programs, caches: k, initial: initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
-		plain: set.PlainGraphs || set.Session.WithProvider().Provider != ort.CPU, hands: map[string]*tensor.Tensor{}}
+		hands: map[string]*tensor.Tensor{},
+		plain: set.PlainGraphs || set.Programs != nil || set.Session.WithProvider().Provider != ort.CPU}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -73,10 +77,10 @@ func (c *compiler) close() error {
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(stepKind, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
+	return c.once(StepProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
 		losses, err := c.losses(s)
 		return valuesOf(losses), func() (*plan, error) {
-			p, err := c.lossPlan(b, s, losses)
+			p, err := c.lossPlan(StepProgram, b, s, losses)
 			if err != nil {
 				return nil, err
 			}
@@ -140,7 +144,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 			return nil, nil
 		}
 	}
-	prefix := c.program(b, s, fixed)
+	prefix := c.program(FixedProgram, b, s, fixed, nil)
 	if prefix.bytes > c.initial.capacity/2 {
 		return nil, nil
 	}
@@ -149,7 +153,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 		_, err := prefix.session(1)
 		return err
 	})
-	p, err := c.compile(b, s, out)
+	p, err := c.compile(StepProgram, b, s, out)
 	return &plan{program: p, prefix: prefix, cache: c.initial}, errors.Join(other.Wait(), err)
 }
 
@@ -187,10 +191,10 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 }
 
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
+	return c.once(ScoresProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
 		logits := c.e.Method.Logits(s)
 		return valueOf(logits), func() (*plan, error) {
-			p, err := c.split(b, s, logits)
+			p, err := c.split(ScoresProgram, b, s, logits)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
@@ -212,11 +216,11 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*met
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same("eval", b, s, valueOf(n), func() (*plan, error) { return c.split(b, s, n) })
+	return c.same(ValueProgram, b, s, valueOf(n), func() (*plan, error) { return c.split(ValueProgram, b, s, n) })
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
-func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
+func (c *compiler) split(kind Kind, b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
 	p, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
 	if p.notBatchable { // towers that see rows have parts that do not depend on rows
 		all, err := c.forward(b, valueOf(n))
@@ -235,8 +239,8 @@ func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan,
 	if value, p.images, err = c.withoutImageParts(b, s, []graph.Node{placed}, value); err != nil {
 		return nil, err
 	}
-	if p.program, err = c.compile(b, s, value); err == nil && len(fixed) > 0 {
-		p.prefix, err = c.compile(b, s, fixed)
+	if p.program, err = c.compile(kind, b, s, value); err == nil && len(fixed) > 0 {
+		p.prefix, err = c.compile(FixedProgram, b, s, fixed)
 	}
 	if err == nil {
 		p.images.read(p.program)
@@ -255,7 +259,7 @@ func cutValue(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 
 // cut replaces the parts of values that depend on none of some inputs.
 func cut(roots []graph.Node, inputs func(method.Input) bool) (rest []graph.Node, fixed []graph.Output) {
-	at := func(i int) method.Input { return method.Input{Kind: prefixInput, Name: strconv.Itoa(i)} }
+	at := func(i int) method.Input { return method.Input{Kind: FixedInput, Name: strconv.Itoa(i)} }
 	for _, part := range partsWithout(roots, inputs) {
 		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
 			continue
@@ -268,9 +272,6 @@ func cut(roots []graph.Node, inputs func(method.Input) bool) (rest []graph.Node,
 	}), fixed
 }
 
-// Kinds of plans whose values are losses.
-const stepKind, termsKind = "step", "terms"
-
 // finish compiles a plan.
 type finish func() (*plan, error)
 
@@ -278,7 +279,7 @@ type finish func() (*plan, error)
 // function that compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs
 // once for each ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature
 // share one compiled plan, except for host functions, which may hold values of the ClientSpec.
-func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
+func (c *compiler) once(kind Kind, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
 	[]graph.Output, finish, error)) (*plan, error) {
 	key := planKey{kind, b.Name(), task}
 	c.mu.Lock()
@@ -299,7 +300,7 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, bu
 }
 
 // same returns the plan that was compiled of nodes with the same signature, or compiles it. The caller holds c.mu.
-func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, nodes []graph.Output,
+func (c *compiler) same(kind Kind, b spec.Backbone, s *method.Scope, nodes []graph.Output,
 	compile finish) (*plan, error) {
 	sum, err := graph.Signature(nodes...)
 	if err != nil {
@@ -321,7 +322,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, nodes []g
 		if p, err = compile(); err != nil {
 			return nil, err
 		}
-		loss := kind == stepKind || kind == termsKind
+		loss := kind == StepProgram || kind == TermsProgram
 		if p.byRow || loss && spec.MeanOverRows(nodesOf(nodes)...) {
 			p.maxRows = memory.Rows()
 		}
@@ -453,26 +454,30 @@ func learned(s *method.Scope, loss graph.Node) []method.Input {
 }
 
 // lossPlan returns the plan of losses and their gradients, whose session is made on first use.
-func (c *compiler) lossPlan(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
+func (c *compiler) lossPlan(kind Kind, b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
 	out, err := c.withGradients(b, s, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
 	nodes := nodesOf(valuesOf(losses))
 	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(s, losses[0].node)}
+	gradients := map[string]method.Input{}
 	for _, l := range losses { // without its node: a plan does not keep the graph
 		p.losses = append(p.losses, l.lossName)
+		for _, in := range learned(s, l.node) {
+			gradients[l.gradient(in)] = in
+		}
 	}
 	if out, p.images, err = c.withoutImageParts(b, s, nodes, out); err == nil {
-		p.program = c.program(b, s, out)
+		p.program = c.program(kind, b, s, out, gradients)
 		p.images.read(p.program)
 	}
 	return p, err
 }
 
 // gradients is lossPlan with its session.
-func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
-	p, err := c.lossPlan(b, s, losses)
+func (c *compiler) gradients(kind Kind, b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
+	p, err := c.lossPlan(kind, b, s, losses)
 	if err == nil {
 		_, err = p.session(1)
 	}
@@ -481,24 +486,25 @@ func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []lossNode
 
 // terms compiles every term of the loss with its gradients.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
+	return c.once(TermsProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
 		loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			return nil, nil, err
 		}
 		terms, err := s.Terms(loss)
 		losses := lossesOf(termLoss, terms)
-		return valuesOf(losses), func() (*plan, error) { return c.gradients(b, s, losses) }, err
+		return valuesOf(losses), func() (*plan, error) { return c.gradients(TermsProgram, b, s, losses) }, err
 	})
 }
 
 // session compiles outputs. Equal graphs of a process are compiled once.
-func (c *compiler) session(b spec.Backbone, out []graph.Output) (*ort.Session, error) {
+func (c *compiler) session(kind Kind, b spec.Backbone, out []graph.Output,
+	gradients map[string]method.Input) (*ort.Session, error) {
 	o := c.options
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	model, err := c.model(o.WeightsDir, out...)
+	model, err := c.model(kind, b, out, gradients)
 	if err != nil {
 		return nil, err
 	}
@@ -512,25 +518,42 @@ func (c *compiler) session(b spec.Backbone, out []graph.Output) (*ort.Session, e
 	return s, nil
 }
 
-// model writes outputs as a model. Their weights lie in dir and must not have changed since earlier models.
-func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, error) {
+// model writes outputs as a model, or returns the one in its place. Its weights are those of the backbone, and must not
+// have changed since earlier models. gradients are the inputs whose gradients outputs are.
+func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
+	gradients map[string]method.Input) (*onnx.ModelProto, error) {
+	about := Program{Kind: kind, Inputs: method.Inputs(nodesOf(out)...)}
+	if b != nil {
+		about.Backbone, about.Weights = b.Name(), b.WeightsDir()
+	}
+	if c.others != nil {
+		out = slices.Clone(out)
+		for i, n := range ops.Standard(nodesOf(out)) {
+			out[i].Node = n
+			about.Outputs = append(about.Outputs, ProgramOutput{out[i].Name, gradients[out[i].Name]})
+		}
+	}
 	m, err := graph.Model(out...)
 	if err == nil {
-		err = c.weights.Check(m, dir)
+		err = c.weights.Check(m, about.Weights)
 	}
-	return m, err
+	if err != nil || c.others == nil {
+		return m, err
+	}
+	return c.others.Program(about, m)
 }
 
-func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	p := c.program(b, s, out)
+func (c *compiler) compile(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	p := c.program(kind, b, s, out, nil)
 	_, err := p.session(1)
 	return p, err
 }
 
 // program is compile, but the session is made on first use.
-func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) *program {
+func (c *compiler) program(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output,
+	gradients map[string]method.Input) *program {
 	p := &program{number: lastProgram.Add(1), common: commonInputs(s, method.ReceivedInput)}
-	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(b, out) })
+	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(kind, b, out, gradients) })
 	var together sync.Map // by number of clients
 	p.session = func(clients int) (*ort.Session, error) {
 		if clients == 1 {
@@ -543,7 +566,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 				if err != nil {
 					return nil, err
 				}
-				return c.session(b, all)
+				return c.session(kind, b, all, nil)
 			}))
 		}
 		return session.(func() (*ort.Session, error))()
@@ -611,7 +634,7 @@ func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.T
 	one := g.Input("one", graph.Float, graph.Static(1))
 	o := c.options
 	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
-	model, err := c.model(o.WeightsDir, graph.Output{Name: valueOutput, Node: n.L2Normalize().Mul(one)})
+	model, err := c.model(TextsProgram, b, valueOf(n.L2Normalize().Mul(one)), nil)
 	if err != nil {
 		return nil, err
 	}

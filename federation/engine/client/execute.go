@@ -77,8 +77,8 @@ func (x Executed) Turns(ctx context.Context, jobs []Job) ([]message.Reply, []*me
 	return []message.Reply{r}, []*message.ClientState{next}, err
 }
 
-// execute keeps the client's Guard here, since its state must not be sent: the executor gets the instruction without the
-// tensors of the guard.
+// execute keeps the client's Guard here, since its state must not be sent: the executor gets the instruction without
+// the tensors of the guard.
 func (x Executed) execute(ctx context.Context, c *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	guard := x.Settings.Guard

@@ -63,7 +63,7 @@ func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, roots []g
 	for _, part := range parts {
 		p.shapes[part.Name] = ofOneImage(part.Node)
 	}
-	p.program, err = c.compile(b, s, parts)
+	p.program, err = c.compile(ValueProgram, b, s, parts)
 	return rest, p, err
 }
 

@@ -110,7 +110,8 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 		g := graph.New()
 		w := g.Weight("w", graph.Float, graph.External{File: "w", Length: 4}, 1)
 		y := g.Input("x", graph.Float, graph.Static(1)).Mul(w)
-		return c.compile(b, method.NewScope(method.ClientSpec{}, nil), []graph.Output{{Name: "y", Node: y}})
+		s := method.NewScope(method.ClientSpec{}, nil)
+		return c.compile(ValueProgram, b, s, []graph.Output{{Name: "y", Node: y}})
 	}
 	put(1)
 	first, err := compile()

@@ -85,7 +85,7 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	p, err := w.c.gradients(nil, scope, []lossNode{{node: loss(scope)}})
+	p, err := w.c.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +117,7 @@ func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*me
 	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}
-	p, err := w.c.compile(nil, scope, valueOf(n))
+	p, err := w.c.compile(ServerProgram, nil, scope, valueOf(n))
 	if err != nil {
 		return nil, err
 	}

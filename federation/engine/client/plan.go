@@ -275,8 +275,8 @@ type program struct {
 
 var lastProgram atomic.Int64
 
-// prefixInput is the kind of inputs that plan.prefix computes.
-const prefixInput method.InputKind = "fixed"
+// FixedInput is the kind of inputs that plan.prefix computes.
+const FixedInput method.InputKind = "fixed"
 
 // valueOutput is the name of the output of a plan without losses.
 const valueOutput = "value"

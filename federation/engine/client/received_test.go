@@ -66,7 +66,8 @@ func TestForwardPassOnce(t *testing.T) {
 			for _, g := range groups {
 				var of []client.Job
 				for _, i := range g {
-					of = append(of, client.Job{Client: e.Clients[i], Instruction: o, State: client.Remembers(states[i])})
+					of = append(of, client.Job{Client: e.Clients[i], Instruction: o,
+						State: client.Remembers(states[i])})
 				}
 				replies, next, err := w.Turns(t.Context(), of)
 				if err != nil {

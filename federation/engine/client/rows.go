@@ -103,7 +103,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 		}
 		out = append(out, graph.Output{Name: strconv.Itoa(i), Node: n})
 	}
-	p, err := w.c.compile(c.Backbone, scope, out)
+	p, err := w.c.compile(FixedProgram, c.Backbone, scope, out)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ type Settings struct {
 	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every
 	// later step of a turn.
 	PrefixBytes int
+	Programs    Programs // nil for none
 	// PlainGraphs builds the graphs that a GPU runs also on the CPU: of ONNX's operators alone, and whole in each step.
 	PlainGraphs bool
 }
@@ -63,6 +64,9 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 
 func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
+	if set.Programs != nil {
+		capacity = 0
+	}
 	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0

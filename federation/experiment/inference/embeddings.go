@@ -20,7 +20,9 @@ import (
 // classes.
 func WriteEmbeddings(ctx context.Context, f *experiment.Federation, dir string, progress experiment.Progress) error {
 	e := f.Experiment
-	w := client.NewWorker(e, f.Settings().Client)
+	set := f.Settings().Client
+	set.Programs = nil // none has the features of classes
+	w := client.NewWorker(e, set)
 	defer w.Close()
 	out := tensor.Map{}
 	for _, b := range f.Task.Backbones.Distinct {

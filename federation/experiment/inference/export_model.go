@@ -10,6 +10,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ops"
 )
 
 // towerOutputs lists the outputs of the image tower by the inputs of a method that they are (see method.Scope).
@@ -133,7 +134,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		}
 		return nil
 	})
-	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: standardOperators(roots)[0].Softmax(-1)})
+	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: ops.Standard(roots)[0].Softmax(-1)})
 	return m, feeds, err
 }
 
@@ -150,7 +151,7 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 		}
 	}
 	out := make([]graph.Output, len(roots))
-	for i, n := range standardOperators(roots) {
+	for i, n := range ops.Standard(roots) {
 		out[i] = graph.Output{Name: t.asked[i].Name, Node: n}
 	}
 	m, err := t.file.Model(out...)
@@ -158,33 +159,4 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 		return nil, err
 	}
 	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
-}
-
-// standardOperators rewrites ONNX Runtime's own operators in graphs of bundles and methods as standard ones, so that
-// other runtimes can read the file; ONNX Runtime fuses them again while loading. An operator without a standard form
-// stays.
-func standardOperators(roots []graph.Node) []graph.Node {
-	return graph.Transform(roots, func(op *graph.Op, in []graph.Node) []graph.Node {
-		if op.Domain != graph.Microsoft {
-			return nil
-		}
-		switch op.Kind {
-		case "QuickGelu": // x σ(alpha x)
-			alpha := op.Attrs.Float("alpha", 1.702)
-			return []graph.Node{in[0].Mul(in[0].MulScalar(alpha).Sigmoid())}
-		case "FusedMatMul": // alpha A B, with either transposed over its last two axes
-			a, b := in[0], in[1]
-			if a.Rank() < 2 || b.Rank() < 2 || op.Attrs.Int("transBatchA", 0)+op.Attrs.Int("transBatchB", 0) > 0 {
-				return nil
-			}
-			if op.Attrs.Int("transA", 0) > 0 {
-				a = a.T()
-			}
-			if op.Attrs.Int("transB", 0) > 0 {
-				b = b.T()
-			}
-			return []graph.Node{a.MatMul(b).MulScalar(op.Attrs.Float("alpha", 1))}
-		}
-		return nil
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ops"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -53,7 +54,7 @@ func TestStandard(t *testing.T) {
 		}
 		return model
 	}
-	plain := encode(standardOperators(roots))
+	plain := encode(ops.Standard(roots))
 	if strings.Contains(plain.String(), graph.Microsoft) {
 		t.Error("ONNX Runtime's own operators are left")
 	}

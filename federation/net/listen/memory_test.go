@@ -68,8 +68,8 @@ func (m *memory) dial(t testing.TB, from string) net.Conn {
 }
 
 // carry copies what arrives at one end to another, and keeps a little, as kernels do, so that a writer does not wait
-// for the reader. It drops what arrives after the reader has gone: a writer that waited for ever with a mutex would stop
-// virtual time.
+// for the reader. It drops what arrives after the reader has gone: a writer that waited for ever with a mutex would
+// stop virtual time.
 func carry(from, to net.Conn) {
 	kept, over := make(chan []byte, 8), make(chan struct{})
 	go func() {

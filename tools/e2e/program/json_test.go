@@ -129,6 +129,8 @@ var jsonCalls = []struct {
 	{"grad", "bundle/text.onnx --of text --wrt embeddings --out bundle/grad.onnx", done},
 	{"terms", "small.yaml --rounds 1", done},
 	{"trace", "small.yaml --rounds 1 --out trace", done},
+	{"programs", "small.yaml --out graphs", done},
+	{"inspect a folder of programs", "graphs", done},
 	{"evaluate", "--method promptfl.onnx --budget 30s", done}, // that of evaluatePromptFL
 	{"bench", "--quick --backbone bundle --class-lists cifar10 --threads 1", done},
 	{"run", "small.yaml --seeds 1,2 --out run --set train.rounds=2", done},

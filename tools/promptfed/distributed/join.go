@@ -209,7 +209,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	if err != nil {
 		return nil, nil, err
 	}
-	computed, err := task.Runtime.Session().Fingerprint()
+	computed, err := task.Numerics()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/engine/programs"
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
@@ -27,8 +30,8 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all, provider := false, ""
-	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
-		"contains, or whether a provider works and what it runs"}
+	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file or " +
+		"a folder of programs contains, or whether a provider works and what it runs"}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && provider != "" {
 			return nil
@@ -38,7 +41,8 @@ func inspectCommand() *cobra.Command {
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
 		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
-	result := cli.AddJSON(c, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}})
+	result := cli.AddJSON(c, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}},
+		cli.Shape{When: "a folder of programs", Value: programs.Index{}})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o := ort.Options{Provider: provider}
 		var lib *library
@@ -50,6 +54,13 @@ func inspectCommand() *cobra.Command {
 			if err != nil || len(args) == 0 {
 				return cmp.Or(err, result.Print(*lib, align(lib.rows())))
 			}
+		}
+		if _, err := os.Stat(filepath.Join(args[0], programs.File)); err == nil {
+			index, err := programs.Read(args[0])
+			if err != nil {
+				return err
+			}
+			return result.Print(index, index.Text())
 		}
 		r, err := bundle.Inspect(args[0])
 		if err != nil {

@@ -167,7 +167,7 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 		if err != nil {
 			return out, err
 		}
-		numbers, err := t.Runtime.Session().Fingerprint()
+		numbers, err := t.Numerics()
 		if err != nil {
 			return out, err
 		}

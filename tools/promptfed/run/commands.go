@@ -8,5 +8,6 @@ import (
 
 // Commands returns the commands of the group.
 func Commands(o cli.Outputs) []*cobra.Command {
-	return []*cobra.Command{initCommand(), runCommand(o), sweepCommand(o), launchCommand(o), traceCommand()}
+	return []*cobra.Command{initCommand(), runCommand(o), sweepCommand(o), launchCommand(o), traceCommand(),
+		programsCommand()}
 }

@@ -64,7 +64,8 @@ func (f *flags) add(c *cobra.Command) {
 	for _, short := range []struct{ flag, key, kind, help string }{{"method", "method", "string", "train `METHOD`"},
 		{"rounds", "train.rounds", "int", "train for `N` rounds"},
 		{"lr", "train.lr", "float64", "train at the learning `RATE`"},
-		{"clients", "partition.clients", "int", "split the images among `N` clients"}} {
+		{"clients", "partition.clients", "int", "split the images among `N` clients"},
+		{"programs", "runtime.programs", "string", "compute with the graphs of `DIR`, from promptfed programs"}} {
 		l.Var(keyFlag{l, short.key, short.kind}, short.flag, short.help+": --set "+short.key+"=...")
 	}
 	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")

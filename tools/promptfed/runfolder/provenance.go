@@ -160,7 +160,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, t *experiment.T
 				p.Backbones = append(p.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
 			}
 		}
-		if n, err := t.Runtime.Session().Fingerprint(); err == nil {
+		if n, err := t.Numerics(); err == nil {
 			call.Numerics = &n
 		}
 	}

@@ -1,0 +1,120 @@
+package programs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// sum returns the model of x + x, for x of so many numbers, and its description.
+func sum(t testing.TB, size int) (client.Program, *onnx.ModelProto) {
+	t.Helper()
+	in := method.Input{Kind: method.ParamInput, Name: "ctx"}
+	g := graph.New()
+	x := g.InputFrom(in, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(size)})
+	m, err := graph.Model(graph.Output{Name: "y", Node: x.Add(x)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Program{Kind: client.StepProgram, Backbone: "b", Weights: "w", Inputs: []method.Input{in},
+		Outputs: []client.ProgramOutput{{Name: "y", GradientOf: in}}}, m
+}
+
+// A graph is written once. The folder returns it for the equal graph alone, with other backbone files not at all. The
+// index says what the graph computes.
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	w, err := Create(dir, map[string]string{"b": "digest"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, m := sum(t, 3)
+	for range 2 {
+		if got, err := w.Program(p, m); err != nil || got != m {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Program(sum(t, 4)); err != nil {
+		t.Fatal(err)
+	}
+	x, err := w.Close()
+	if err != nil || len(x.Programs) != 2 || x.Programs[0].File != "b/step.onnx" ||
+		x.Programs[1].File != "b/step-2.onnx" {
+		t.Fatalf("%+v, %v", x.Programs, err)
+	}
+	got := fmt.Sprintf("%+v %+v", x.Programs[0].Inputs, x.Programs[0].Outputs)
+	if want := "[{Name:param/ctx DType:float32 Shape:[B 3] From:param Of:ctx GradientOf:}] [{Name:y DType:float32 " +
+		"Shape:[B 3] From: Of: GradientOf:param/ctx}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	_, err = Create(dir, nil)
+	datatest.WantError(t, err, "holds programs already")
+	_, err = Open(dir, map[string]string{"b": "other digest"})
+	datatest.WantError(t, err, "other files of backbone b")
+
+	f, err := Open(dir, map[string]string{"b": "digest"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Program(p, m); err != nil || len(got.Graph.Node) != 1 {
+		t.Error(err)
+	}
+	other, unknown := sum(t, 5)
+	_, err = f.Program(other, unknown)
+	datatest.WantError(t, err, "no program of kind step for backbone b", "write it again")
+	p.Backbone = ""
+	_, err = f.Program(p, m)
+	datatest.WantError(t, err, "for the server")
+}
+
+// An index of another version, or with a file outside of the folder, is refused.
+func TestRead(t *testing.T) {
+	for text, says := range map[string]string{
+		`{"version":2}`: "has version 2, this program reads version 1",
+		`{"version":1,"programs":[{"file":"../a.onnx"}]}`: "outside of the folder",
+		`{"version":1,"programs":[{"file":"/a.onnx"}]}`:   "outside of the folder",
+		`{"version":1,"programs":[{"file":"a.onnx"}]}`:    "a.onnx",
+		`{`: File,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(dir, nil)
+		datatest.WantError(t, err, says)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	_, m := sum(f, 3)
+	b, err := onnx.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(`{"version":1,"programs":[{"file":"a.onnx","built":"x","backbone":"b"}]}`, b)
+	f.Fuzz(func(t *testing.T, index string, model []byte) {
+		dir := t.TempDir()
+		if os.WriteFile(filepath.Join(dir, File), []byte(index), 0o644) != nil ||
+			os.WriteFile(filepath.Join(dir, "a.onnx"), model, 0o644) != nil {
+			t.Skip()
+		}
+		x, err := Open(dir, nil)
+		if err != nil {
+			return
+		}
+		_ = x.Text()
+		p, m := sum(t, 3)
+		for i := range x.Programs {
+			_, x.Programs[i].Built, _ = encode(m)
+			x.Programs[i].Backbone = p.Backbone
+		}
+		x.Program(p, m)
+	})
+}
