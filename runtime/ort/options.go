@@ -82,8 +82,9 @@ type Options struct {
 	Runs int
 
 	// NoArena returns every buffer to the C library as soon as an operator has finished with it, instead of keeping it
-	// for the next run. Until Close, the arena holds about the peak memory of all runs that were ever in parallel, per
-	// session. Without an arena, graphs with large activations took up to twice as long, because of page faults.
+	// for the next run. Until a graph is freed, the arena holds about the peak memory of all runs that were ever in
+	// parallel, per session. Without an arena, graphs with large activations took up to twice as long, because of page
+	// faults.
 	NoArena bool
 	// Prepack stores a second copy of constant weights in the layout of the matrix kernels: one copy for all sessions
 	// over one folder of external weights, otherwise private memory of the session, which also loads for longer.

@@ -212,10 +212,10 @@ func (s *Session) Provider() string { return s.provider }
 func (s *Session) Close() error { return CloseAll(s) }
 
 // CloseAll closes sessions and then trims memory once for all of them, because trimming takes longer than freeing a
-// small session.
+// small session. It does not trim where the graphs of all of them stay compiled (NewCachedSession).
 func CloseAll(all ...*Session) error {
 	var errs []error
-	open := false
+	freed := false
 	for _, s := range all {
 		graphs, err := s.fixed.close()
 		errs = append(errs, err)
@@ -223,16 +223,16 @@ func CloseAll(all ...*Session) error {
 			_, err := sized.free()
 			errs = append(errs, err)
 		}
-		was, err := s.free()
-		open, errs = open || was, append(errs, err)
+		some, err := s.free()
+		freed, errs = freed || some, append(errs, err)
 	}
-	if open {
+	if freed {
 		errs = append(errs, TrimMemory())
 	}
 	return errors.Join(errs...)
 }
 
-// free waits for the runs in flight, frees the session and reports whether it was open.
+// free waits for the runs in flight, closes the session and reports whether it freed a compiled graph.
 func (s *Session) free() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +246,7 @@ func (s *Session) free() (bool, error) {
 	if err := closeReplicas(all); err != nil {
 		return true, s.errorf("closing: %s", oneLine(err))
 	}
-	return true, nil
+	return len(all) > 0, nil
 }
 
 // RunOnce runs a model once, in a cached session. See Session.Run.
