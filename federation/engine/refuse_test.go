@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
@@ -62,6 +64,24 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 				t.Error("clients had begun")
 			}
 		})
+	}
+}
+
+// Rounds without any answer change nothing.
+func TestRoundsWithoutAnswers(t *testing.T) {
+	e := toy(t)
+	r := mustRun(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(int, int) bool { return true })})
+	start, err := engine.InitialParams(e, e.Clients[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, was := range start.WithoutPrefix("shared") {
+		if d := cmp.Diff(was, r.Prompts["shared/"+name]); d != "" {
+			t.Errorf("%s changed:\n%s", name, d)
+		}
+	}
+	if len(r.Records) != e.Plan.Rounds || len(r.Records[0].Clients) > 0 {
+		t.Errorf("%d rounds, %+v", len(r.Records), r.Records[0])
 	}
 }
 

@@ -29,7 +29,8 @@ func (c Case) Aggregation(t *testing.T) {
 		}
 		return
 	}
-	want := c.plainAll(t).Prompts
+	plain, _ := c.plainAll(t)
+	want := plain.Prompts
 	got := c.run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
 		return sums{inner, weighting, beside}
 	}}).Prompts

@@ -12,9 +12,11 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/optim"
@@ -51,6 +53,7 @@ type Case struct {
 type kept struct {
 	plain *outcome
 	all   *engine.Result
+	trace *trace.Recorder // of all
 }
 
 // Names are the names of a method's tensors in a trace.
@@ -128,7 +131,7 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	return r
 }
 
-// run runs an experiment with sessions that the runs of the case share, so that each graph is compiled once.
+// run runs an experiment of the case.
 func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	return run(t, e, set)
@@ -154,13 +157,14 @@ func (c Case) all(t *testing.T) *spec.Experiment {
 	return e
 }
 
-// plainAll returns the result of all, which several tests compare with others. It runs once.
-func (c Case) plainAll(t *testing.T) *engine.Result {
+// plainAll returns the result of all, which several tests compare with others, and its trace. It runs once.
+func (c Case) plainAll(t *testing.T) (*engine.Result, *trace.Recorder) {
 	t.Helper()
 	if c.kept.all == nil {
-		c.kept.all = c.run(t, c.all(t), engine.Settings{Workers: 1})
+		c.kept.trace = trace.NewRecorder()
+		c.kept.all = c.run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 4})
 	}
-	return c.kept.all
+	return c.kept.all, c.kept.trace
 }
 
 // outcome is the part of a run's result that must be equal to the last bit in two runs of one experiment: the bytes of
@@ -221,7 +225,7 @@ func Run(t *testing.T, c Case) {
 	c.kept = new(kept)
 	t.Run("gradients", c.gradients)
 	t.Run("zero", c.zero)
-	t.Run("workers", c.workers)
+	t.Run("device", c.device)
 	t.Run("together", c.together)
 	t.Run("messages", c.messages)
 	t.Run("resume", c.resume)
@@ -232,16 +236,18 @@ func Run(t *testing.T, c Case) {
 	t.Run("aggregation", c.Aggregation)
 }
 
-// workers: runs with 8 workers and with 1 have the same bytes, and so have those with the graphs of a GPU, also where
-// values stay on a device (here the CPU) and where sizes that come again are fixed. Those are not optimised: with known
-// sizes ONNX Runtime fuses other operators, which round differently on some processors.
-func (c Case) workers(t *testing.T) {
-	eight := engine.Settings{Workers: 8}
-	c.plain(t).same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "1 and 8 workers")
-	eight.Client.PlainGraphs, eight.Client.Session.OptLevel = true, ort.OptNone
-	plain := outcomeOf(t, c.run(t, c.experiment(t), eight))
-	eight.Client.Session.Bind = true
-	fixed := outcomeOf(t, c.run(t, c.experiment(t), eight))
+// device: with the graphs of a GPU, runs have the same bytes where values stay on a device (here the CPU) and where
+// sizes that come again are fixed. Graphs are not optimised: with known sizes ONNX Runtime fuses other operators, which
+// round differently on some processors. Two rounds of one backbone need fewer graphs.
+func (c Case) device(t *testing.T) {
+	c.Alike = true
+	e := c.experiment(t)
+	e.Plan.Rounds = 2
+	set := engine.Settings{Workers: 8, Client: client.Settings{PlainGraphs: true,
+		Session: ort.Options{OptLevel: ort.OptNone}}}
+	plain := outcomeOf(t, c.run(t, e, set))
+	set.Client.Session.Bind = true
+	fixed := outcomeOf(t, c.run(t, e, set))
 	if orttest.OnCPU() { // a GPU may choose other algorithms
 		plain.same(t, fixed, "runs and bound runs of fixed sizes")
 	}

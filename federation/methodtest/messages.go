@@ -18,8 +18,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// messages: encoding messages changes nothing; messages hold the tensors that the method declares, and no private or
-// kept tensor, by name or by content.
+// messages: encoding messages, a trace and 8 workers change nothing; messages hold the tensors that the method
+// declares, and no private or kept tensor, by name or by content.
 func (c Case) messages(t *testing.T) {
 	type upload struct {
 		client int
@@ -29,14 +29,14 @@ func (c Case) messages(t *testing.T) {
 	var sent []upload
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
-	set := engine.Settings{Client: client.Settings{Tracer: rec}, Encode: true}
+	set := engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 8, Encode: true}
 	set.Executor = Uploads(t, e, set.Client, func(client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, upload{client, slices.Clone(m)})
 	})
 	encoded := outcomeOf(t, c.run(t, e, set))
-	c.plain(t).same(t, encoded, "values and encoded messages")
+	c.plain(t).same(t, encoded, "values, and encoded messages with 8 workers")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")
 	}

@@ -148,8 +148,7 @@ func (c Case) longer(t *testing.T) {
 
 func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Private) == 0 }
 
-// lost: a round ends without a client whose answer is lost, and that client keeps its earlier state. Rounds without any
-// upload change no shared parameter.
+// lost: a round ends without a client whose answer is lost, and that client keeps its earlier state.
 func (c Case) lost(t *testing.T) {
 	e := c.experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
@@ -176,25 +175,4 @@ func (c Case) lost(t *testing.T) {
 			}
 		}
 	}
-	none := c.run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort { return untrained{inner} }})
-	start, err := engine.InitialParams(e, e.Clients[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, was := range start.WithoutPrefix("shared") {
-		if is := none.Prompts["shared/"+name]; !equal(was, is) {
-			t.Errorf("%s changed in rounds without any upload", name)
-		}
-	}
-}
-
-// untrained loses the replies to all instructions to train.
-type untrained struct{ message.Cohort }
-
-func (u untrained) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	replies, err := u.Cohort.Run(ctx, o)
-	if o.Kind == message.Train {
-		replies = nil
-	}
-	return replies, err
 }
