@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -74,6 +75,34 @@ func TestTermsByHand(t *testing.T) {
 		}
 		if sum := *fit.Value + *ridge.Value + *slope.Value; !near(sum, rec.Loss) {
 			t.Errorf("round %d: the terms' values add up to %g, the loss is %g", i, sum, rec.Loss)
+		}
+	}
+}
+
+// Terms and drift in a record are the same to the last bit with any number of workers and any form of messages, with
+// terms of a loss, of a wrapper and of a correction.
+func TestTermsInAnyForm(t *testing.T) {
+	for _, wrappers := range [][]string{nil, {"fedprox"}, {"scaffold"}} {
+		m, err := methods.Build("fedpha", wrappers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := func(set engine.Settings) string {
+			set.Client.Terms = true
+			var all []any
+			for _, r := range mustRun(t, withMethod(m), set).Records {
+				if all = append(all, r.Terms, r.Drift); len(r.Terms) < 4 || len(r.Drift) < 2 {
+					t.Errorf("%v: terms %v, drift %v", wrappers, r.Terms, r.Drift)
+				}
+			}
+			b, err := json.Marshal(all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		if d := cmp.Diff(records(engine.Settings{}), records(engine.Settings{Workers: 8, Encode: true})); d != "" {
+			t.Errorf("%v: %s", wrappers, d)
 		}
 	}
 }

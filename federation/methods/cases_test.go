@@ -205,7 +205,7 @@ var cases = []methodtest.Case{
 }
 
 // The heap is a few megabytes. By default Go would collect garbage hundreds of times a second.
-func init() { debug.SetGCPercent(400) }
+func init() { debug.SetGCPercent(1600) }
 
 // TestMethods also checks that a GPU can run all of a graph of fixed sizes.
 func TestMethods(t *testing.T) {

@@ -108,6 +108,7 @@ func build(t *testing.T, name string, with []string, options map[string]any) met
 }
 
 // experiment returns an experiment with four toy clients, half of them in each round, and most settings of training.
+// Its rounds train clients 0 and 1, 1 and 3, and 0 and 3: some state is from the round before, some from earlier.
 func (c Case) experiment(t *testing.T) *spec.Experiment {
 	t.Helper()
 	clients := Clients
@@ -119,7 +120,7 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 		Training: spec.Training{Epochs: 2, Batch: 4, DropLast: true,
 			Optim:    optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "cosine", TMax: 10}},
-		Plan: spec.Plan{Rounds: 4, Participation: 0.5, TestEvery: 2, Seed: 7}}
+		Plan: spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 2, Seed: 7}}
 }
 
 func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
@@ -162,7 +163,7 @@ func (c Case) plainAll(t *testing.T) (*engine.Result, *trace.Recorder) {
 	t.Helper()
 	if c.kept.all == nil {
 		c.kept.trace = trace.NewRecorder()
-		c.kept.all = c.run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 4})
+		c.kept.all = c.run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 1})
 	}
 	return c.kept.all, c.kept.trace
 }

@@ -23,13 +23,10 @@ func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
 	r := c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
 		Encode: true})
-	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true}})),
-		"terms in values and in encoded messages")
-	if c.learnsNothing() {
-		return
-	}
 	for i := range r.Records {
-		c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)
+		if !c.learnsNothing() {
+			c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)
+		}
 		r.Records[i].Terms, r.Records[i].Drift = nil, nil
 	}
 	plain, _ := c.plainAll(t)
