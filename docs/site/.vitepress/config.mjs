@@ -16,7 +16,7 @@ const groups = {
   'Your own models': ['models', 'dropin', 'performance', 'measurements'],
   'Distributed and private': ['distributed', 'cluster', 'privacy', 'simulated-time',
     ['Files to deploy', '/source/docs/deploy.html']],
-  'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad',
+  'Developers': ['first-hour', 'architecture', 'CONTRIBUTING', 'formats', 'grad', 'programs',
     ['A method in its own module', '/source/docs/examples.html']],
 }
 
