@@ -522,10 +522,11 @@ func (c *compiler) session(kind Kind, b spec.Backbone, out []graph.Output,
 // have changed since earlier models. gradients are the inputs whose gradients outputs are.
 func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
 	gradients map[string]method.Input) (*onnx.ModelProto, error) {
-	about := Program{Kind: kind, Inputs: method.Inputs(nodesOf(out)...)}
+	dir := ""
 	if b != nil {
-		about.Backbone, about.Weights = b.Name(), b.WeightsDir()
+		dir = b.WeightsDir()
 	}
+	about := Program{Kind: kind, Weights: dir, Inputs: method.Inputs(nodesOf(out)...)}
 	if c.others != nil {
 		out = slices.Clone(out)
 		for i, n := range ops.Standard(nodesOf(out)) {
@@ -535,10 +536,13 @@ func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
 	}
 	m, err := graph.Model(out...)
 	if err == nil {
-		err = c.weights.Check(m, about.Weights)
+		err = c.weights.Check(m, dir)
 	}
 	if err != nil || c.others == nil {
 		return m, err
+	}
+	if b != nil {
+		about.Backbone = b.Name()
 	}
 	return c.others.Program(about, m)
 }

@@ -13,7 +13,7 @@ var groups = []struct{ id, title, commands string }{
 	{"models", "Models:", "pull convert bundle inspect check pretrain"},
 	{"machines", "Across machines:", "serve join status certs work launch"},
 	{"results", "Results:", "report runs export"},
-	{"advanced", "Advanced:", "features terms trace evaluate grad bench completion help"},
+	{"advanced", "Advanced:", "features terms trace programs evaluate grad bench completion help"},
 }
 
 // examples has the examples in the help of every command that does something.
@@ -91,6 +91,8 @@ promptfed export runs/mine --all --out classifiers`,
 promptfed features mine.yaml --set runtime.provider=cuda`,
 	"terms": `promptfed terms configs/methods/fedpha.yaml
 promptfed terms configs/methods/fedpha.yaml --rounds 2 --full-size`,
+	"programs": `promptfed programs mine.yaml --out graphs
+promptfed programs mine.yaml --set method=fedpha --out graphs-of-fedpha`,
 	"trace": `promptfed trace mine.yaml --out runs/trace
 promptfed trace mine.yaml --set method=fedpha --out runs/trace`,
 	"grad": `promptfed grad model.onnx --of loss --wrt prompt --out gradient.onnx
