@@ -30,8 +30,8 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all, provider := false, ""
-	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file, or " +
-		"folder of programs contains, or whether a provider works and what it runs"}
+	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
+		"or folder of programs contains, or whether a provider works and what it runs"}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && provider != "" {
 			return nil
