@@ -72,16 +72,17 @@ func check(e *spec.Experiment, set Settings, clients []message.Participant) erro
 	return checkClients(e)
 }
 
-// randomness is what the server draws from: its secret noise, or the seed of the run.
+// randomness is where the server's random numbers come from: a secret, or the seed of the run.
 type randomness struct {
 	sample func(words ...string) *rand.Rand // for the draw of a round's clients
-	noise  func(round int) method.Noise     // nil values where the method draws from the seed
-	client func(client int) *noise.Noise    // for clients of this process; nil where they draw from the seed
-	secret bool                             // the sample is secret
+	noise  func(round int) method.Noise     // of differential privacy; returns nil where it comes from the seed
+	client func(client int) *noise.Noise    // of clients in this process; nil where it comes from the seed
+	secret bool                             // nobody else knows the sample of clients
 }
 
-// randomness opens the noise of a run. Sampling adds to privacy only if the draw of clients is secret.
-func (set Settings) randomness(e *spec.Experiment) (randomness, error) {
+// openRandomness opens the secret of a run that needs one. Sampling adds to privacy only if the draw of clients is
+// secret.
+func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
 	secret := set.ServerNoise
 	if secret == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
 		var err error

@@ -20,9 +20,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-func (s *server) testing(ctx context.Context, rec *record.Record) error {
+// evaluate tests the clients after a round: on validation data, on their own test data, and in some rounds on the
+// evaluation sets and after steps of clients that never train.
+func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 	g, e := &s.global, s.experiment.Evaluate
-	test := s.order(message.Test, s.plan.Participants())
+	test := s.instructionTo(message.Test, s.plan.Participants())
 	if e.Validate {
 		o := test
 		o.Kind = message.Validate

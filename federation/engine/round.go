@@ -69,7 +69,7 @@ func (s *server) instruct(ctx context.Context) (*round, error) {
 			return r, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
 		}
 	}
-	r.instruction = s.order(message.Train, r.rec.Clients)
+	r.instruction = s.instructionTo(message.Train, r.rec.Clients)
 	r.instruction.Codec = s.experiment.Method.Codec()
 	return r, nil
 }
@@ -87,8 +87,8 @@ func (s *server) compute(ctx context.Context) {
 	g.Interrupted, g.Noise = ctx.Err, s.random.noise(g.Round)
 }
 
-// order returns an instruction with the server's tensors.
-func (s *server) order(kind message.Kind, clients []int) message.Instruction {
+// instructionTo returns an instruction with the server's tensors.
+func (s *server) instructionTo(kind message.Kind, clients []int) message.Instruction {
 	g := &s.global
 	return message.Instruction{Kind: kind, Round: g.Round, Clients: clients, Total: s.plan.Clients, Shared: g.Shared,
 		Broadcast: g.Broadcast, PerClient: g.PerClient}
@@ -96,7 +96,7 @@ func (s *server) order(kind message.Kind, clients []int) message.Instruction {
 
 // ask passes the method the answers of all training clients to a statistic.
 func (r *round) ask(ctx context.Context, q method.Statistic) error {
-	o := r.order(message.Compute, r.plan.TrainingClients())
+	o := r.instructionTo(message.Compute, r.plan.TrainingClients())
 	o.Statistic = q.Name
 	r.clock.lap(&r.clock.Server)
 	replies, err := r.send(ctx, o)
@@ -280,7 +280,7 @@ func (r *round) test(ctx context.Context) error {
 		return nil
 	}
 	defer r.clock.lap(&r.clock.Evaluation)
-	return r.testing(ctx, &r.rec)
+	return r.evaluate(ctx, &r.rec)
 }
 
 // end completes the record. Where epsilon assumes a sample of clients that nobody may know, it hides the sample.

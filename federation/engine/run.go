@@ -249,7 +249,7 @@ func (s *server) finish() (*Result, error) {
 // pretrain trains the shared parameters on synthetic images before round 0.
 func (s *server) pretrain(ctx context.Context, synthetic *spec.Synthetic) error {
 	g := &s.global
-	shared, err := s.worker.Pretrain(ctx, synthetic, s.order(message.Train, []int{0}))
+	shared, err := s.worker.Pretrain(ctx, synthetic, s.instructionTo(message.Train, []int{0}))
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}

@@ -56,7 +56,7 @@ func newServer(e *spec.Experiment, set Settings) (*server, error) {
 	if s.store, err = openStore(set); err != nil {
 		return nil, err
 	}
-	if s.random, err = set.randomness(e); err != nil {
+	if s.random, err = set.openRandomness(e); err != nil {
 		return nil, err
 	}
 	s.settings.Client.Noise = s.random.client

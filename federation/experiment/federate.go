@@ -15,9 +15,8 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
-	"promptfed/models/clip"
 	"promptfed/models/preprocess"
-	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ops"
 )
 
@@ -242,34 +241,20 @@ func (p Progress) of(what string) func(done, total int) {
 	return func(done, total int) { p(what, done, total) }
 }
 
-// WriteEncoder writes the image tower of a backbone, with the outputs that the method reads.
+// WriteEncoder writes the image towers of a backbone that the method reads.
 func (t *Task) WriteEncoder(w *programs.Writer, b *bundle.Bundle) error {
-	reads := t.Experiment.Reads(Backbone{b})
-	for _, tokens := range []bool{false, true} {
-		if tokens && !slices.Contains(reads, method.TokensInput) {
-			continue
-		}
-		g := graph.New()
-		image, patches, err := b.Image(g, bundle.AddPixelsInput(g, b.Batch(), b.Preprocess.Size),
-			clip.VisionPrompts{LastTokens: tokens})
-		if err != nil {
-			return fmt.Errorf("backbone %s: %w", b.Name, err)
-		}
-		names, nodes := []string{method.ImageInput}, []graph.Node{image}
-		switch {
-		case tokens:
-			names[0] = method.TokensInput
-		case slices.Contains(reads, method.PatchesInput):
-			names, nodes = append(names, method.PatchesInput), append(nodes, patches)
-		}
-		about := client.Program{Kind: client.EncoderProgram, Backbone: b.Name, Weights: b.WeightsDir()}
-		var out []graph.Output
-		for i, n := range ops.Standard(nodes) {
-			out = append(out, graph.Output{Name: names[i], Node: n})
-		}
-		m, err := graph.Model(out...)
+	towers := []func() (*onnx.ModelProto, error){b.ImageModel}
+	if slices.Contains(t.Experiment.Reads(Backbone{b}), method.TokensInput) {
+		towers = append(towers, b.TokensModel)
+	}
+	for _, tower := range towers {
+		m, err := tower()
 		if err == nil {
-			_, err = w.Program(about, m)
+			m, err = ops.StandardModel(m)
+		}
+		if err == nil {
+			p := client.Program{Kind: client.EncoderProgram, Backbone: b.Name, Weights: b.WeightsDir()}
+			_, err = w.Program(p, m)
 		}
 		if err != nil {
 			return fmt.Errorf("backbone %s: %w", b.Name, err)

@@ -67,6 +67,9 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 		}
 		v.Put("eval.sets."+s.name, identity.Digest(append([]string{s.template, digest}, s.classes...)), s.name)
 	}
+	if t.Programs != nil { // somebody may have changed them
+		v.Put("runtime.programs", t.Programs.Digest, "")
+	}
 	if len(t.synthetic) > 0 {
 		digest, err := d.digestOfImages(ctx, t.synthetic, d.classNames, progress)
 		if err != nil {

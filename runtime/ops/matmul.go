@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 func init() {
@@ -340,4 +341,20 @@ func Standard(roots []node) []node {
 		}
 		return nil
 	})
+}
+
+// StandardModel is Standard for all outputs of a model, which it may change.
+func StandardModel(m *onnx.ModelProto) (*onnx.ModelProto, error) {
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]node, len(f.Outputs))
+	for i, o := range f.Outputs {
+		nodes[i] = o.Node
+	}
+	for i, n := range Standard(nodes) {
+		f.Outputs[i].Node = n
+	}
+	return graph.Model(f.Outputs...)
 }

@@ -45,10 +45,10 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%w", err)
 	}
-	if p.inputs, err = infos(onnx.Inputs(g)); err != nil {
+	if p.inputs, err = ValueInfos(onnx.Inputs(g)); err != nil {
 		return nil, p.errorf("input %w", err)
 	}
-	if p.outputs, err = infos(a.Kept); err != nil {
+	if p.outputs, err = ValueInfos(a.Kept); err != nil {
 		return nil, p.errorf("output %w", err)
 	}
 	switch {
@@ -92,7 +92,8 @@ func externals(m *onnx.ModelProto, packed []kernels.PackedMatrix) (out []weight)
 	return out
 }
 
-func infos(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
+// ValueInfos describes inputs or outputs of a model.
+func ValueInfos(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 	for _, v := range list {
 		p, err := infoOf(v)
 		if err != nil {

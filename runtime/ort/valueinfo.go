@@ -37,6 +37,9 @@ type ValueInfo struct {
 	Unranked bool // the graph declares no shape
 }
 
+// DType returns the type of the graph as numpy names it.
+func (p ValueInfo) DType() string { return typeName(p.Type) }
+
 // IsInt reports whether Run takes or returns integer tensors for the value: for every integer type and for bool.
 func (p ValueInfo) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
 

@@ -25,12 +25,12 @@ import (
 // compiler builds programs, and compiles each graph of a method once for all clients that have it. It is safe for
 // concurrent use.
 type compiler struct {
-	e       *spec.Experiment
-	options ort.Options
-	plain   bool // graphs are those of a GPU
-	texts   KeptTexts
-	others  Programs // nil for the graphs as they are built
-	weights onnx.WeightFiles
+	e        *spec.Experiment
+	options  ort.Options
+	plain    bool // graphs are those of a GPU
+	texts    KeptTexts
+	programs Programs // nil for the graphs as they are built
+	weights  onnx.WeightFiles
 	caches
 	initial       *valueCache // of plan.initial
 	evaluables    sync.Map    // record.Evaluable by ClientSpec
@@ -53,7 +53,7 @@ type planKey struct {
 }
 
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, texts: set.Texts, others: set.Programs, caches: k, initial: initial,
+	return &compiler{e: e, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k, initial: initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
 		hands: map[string]*tensor.Tensor{},
 		plain: set.PlainGraphs || set.Programs != nil || set.Session.WithProvider().Provider != ort.CPU}
@@ -526,25 +526,24 @@ func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
 	if b != nil {
 		dir = b.WeightsDir()
 	}
-	about := Program{Kind: kind, Weights: dir, Inputs: method.Inputs(nodesOf(out)...)}
-	if c.others != nil {
+	if c.programs != nil {
 		out = slices.Clone(out)
 		for i, n := range ops.Standard(nodesOf(out)) {
 			out[i].Node = n
-			about.Outputs = append(about.Outputs, ProgramOutput{out[i].Name, gradients[out[i].Name]})
 		}
 	}
 	m, err := graph.Model(out...)
 	if err == nil {
 		err = c.weights.Check(m, dir)
 	}
-	if err != nil || c.others == nil {
+	if err != nil || c.programs == nil {
 		return m, err
 	}
+	p := Program{Kind: kind, Weights: dir, Inputs: method.Inputs(nodesOf(out)...), Gradients: gradients}
 	if b != nil {
-		about.Backbone = b.Name()
+		p.Backbone = b.Name()
 	}
-	return c.others.Program(about, m)
+	return c.programs.Program(p, m)
 }
 
 func (c *compiler) compile(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {

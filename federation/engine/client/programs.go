@@ -17,7 +17,8 @@ type Program struct {
 	Backbone string // empty on the server
 	Weights  string // folder of the files that the graph's weights are in; empty for none
 	Inputs   []method.Input
-	Outputs  []ProgramOutput
+	// Gradients has by the name of an output the input whose gradient it is.
+	Gradients map[string]method.Input
 }
 
 // Kind says what a graph computes.
@@ -33,10 +34,3 @@ const (
 	TextsProgram   Kind = "texts"   // features of hand-written texts
 	ServerProgram  Kind = "server"  // what the server computes
 )
-
-// ProgramOutput describes an output.
-type ProgramOutput struct {
-	Name string
-	// GradientOf is the input that the output is the gradient of; the zero value for a value.
-	GradientOf method.Input
-}

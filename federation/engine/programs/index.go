@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/method"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
 )
 
 // File is the name of the index in a folder of programs.
@@ -71,9 +72,9 @@ type Program struct {
 
 // Value describes an input or an output.
 type Value struct {
-	Name  string `json:"name"`
-	DType string `json:"dtype"` // as in numpy
-	Shape []any  `json:"shape"` // an int, or the name of an open size
+	Name  string   `json:"name"`
+	DType string   `json:"dtype"` // as in numpy
+	Shape []string `json:"shape"` // sizes, and names of open sizes
 	// From says where the value of an input comes from, such as param for a parameter, and Of which one it is there.
 	From method.InputKind `json:"from,omitempty"`
 	Of   string           `json:"of,omitempty"`
@@ -84,64 +85,48 @@ type Value struct {
 // describe returns the index's entry of a graph.
 func describe(p client.Program, m *onnx.ModelProto) (Program, error) {
 	out := Program{Kind: p.Kind, Backbone: p.Backbone}
-	var err error
-	if out.Inputs, out.Outputs, err = interfaceOf(m); err != nil {
+	inputs, outputs, err := valuesOf(m)
+	if err != nil {
 		return out, err
 	}
-	for i := range out.Inputs {
-		v := &out.Inputs[i]
+	for _, v := range inputs {
+		value := described(v)
 		if k := slices.IndexFunc(p.Inputs, func(in method.Input) bool { return in.String() == v.Name }); k >= 0 {
-			v.From, v.Of = p.Inputs[k].Kind, p.Inputs[k].Name
+			value.From, value.Of = p.Inputs[k].Kind, p.Inputs[k].Name
 		}
+		out.Inputs = append(out.Inputs, value)
 	}
-	for i, o := range p.Outputs { // a graph keeps their order
-		if o.GradientOf != (method.Input{}) {
-			out.Outputs[i].GradientOf = o.GradientOf.String()
+	for _, v := range outputs {
+		value := described(v)
+		if in, ok := p.Gradients[v.Name]; ok {
+			value.GradientOf = in.String()
 		}
+		out.Outputs = append(out.Outputs, value)
 	}
 	return out, nil
 }
 
-// interfaceOf returns the inputs and outputs of a model.
-func interfaceOf(m *onnx.ModelProto) (inputs, outputs []Value, err error) {
-	for _, v := range onnx.Inputs(m.Graph) {
-		if inputs, err = appended(inputs, v); err != nil {
-			return nil, nil, err
-		}
+func described(v ort.ValueInfo) Value {
+	out := Value{Name: v.Name, DType: v.DType(), Shape: make([]string, len(v.Shape))}
+	for i, d := range v.Shape {
+		out.Shape[i] = d.String()
 	}
-	for _, v := range m.Graph.GetOutput() {
-		if outputs, err = appended(outputs, v); err != nil {
-			return nil, nil, err
-		}
-	}
-	return inputs, outputs, nil
+	return out
 }
 
-// dtypes are numpy's names of ONNX's types.
-var dtypes = map[int32]string{1: "float32", 7: "int64", 9: "bool", 10: "float16", 6: "int32", 11: "float64"}
-
-func appended(to []Value, v *onnx.ValueInfoProto) ([]Value, error) {
-	t := v.GetType().GetTensorType()
-	name, ok := dtypes[t.GetElemType()]
-	if !ok {
-		return nil, fmt.Errorf("%s has ONNX's type %d, which no program has", v.Name, t.GetElemType())
+// valuesOf returns the inputs and outputs of a model.
+func valuesOf(m *onnx.ModelProto) (inputs, outputs []ort.ValueInfo, err error) {
+	if inputs, err = ort.ValueInfos(onnx.Inputs(m.Graph)); err == nil {
+		outputs, err = ort.ValueInfos(m.Graph.GetOutput())
 	}
-	out := Value{Name: v.Name, DType: name, Shape: []any{}}
-	for _, d := range t.GetShape().GetDim() {
-		if text := d.GetDimParam(); text != "" {
-			out.Shape = append(out.Shape, text)
-		} else {
-			out.Shape = append(out.Shape, d.GetDimValue())
-		}
-	}
-	return append(to, out), nil
+	return inputs, outputs, err
 }
 
 // signature returns the names, types and shapes of values, sorted.
-func signature(values []Value) string {
-	var all []string
-	for _, v := range values {
-		all = append(all, fmt.Sprintf("%s %s%v", v.Name, v.DType, v.Shape))
+func signature(values []ort.ValueInfo) string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = v.String()
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")

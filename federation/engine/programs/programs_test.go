@@ -24,7 +24,7 @@ func sum(t testing.TB, size int) (client.Program, *onnx.ModelProto) {
 		t.Fatal(err)
 	}
 	return client.Program{Kind: client.StepProgram, Backbone: "b", Weights: "w", Inputs: []method.Input{in},
-		Outputs: []client.ProgramOutput{{Name: "y", GradientOf: in}}}, m
+		Gradients: map[string]method.Input{"y": in}}, m
 }
 
 // A graph is written once. The folder returns it for the equal graph alone, with other backbone files not at all. The

@@ -104,21 +104,19 @@ func (f *Folder) Program(p client.Program, m *onnx.ModelProto) (*onnx.ModelProto
 
 // sameInterface returns how the inputs or outputs of a model differ from those of another.
 func sameInterface(got, want *onnx.ModelProto) error {
-	in, out, err := interfaceOf(got)
+	in, out, err := valuesOf(got)
 	if err != nil {
 		return err
 	}
-	wantIn, wantOut, err := interfaceOf(want)
+	wantIn, wantOut, err := valuesOf(want)
 	if err != nil {
 		return err
 	}
-	for _, c := range []struct {
-		what      string
-		got, want []Value
-	}{{"inputs", in, wantIn}, {"outputs", out, wantOut}} {
-		if g, w := signature(c.got), signature(c.want); g != w {
-			return fmt.Errorf("its %s are %s; they must be %s", c.what, g, w)
-		}
+	if g, w := signature(in), signature(wantIn); g != w {
+		return fmt.Errorf("its inputs are %s; they must be %s", g, w)
+	}
+	if g, w := signature(out), signature(wantOut); g != w {
+		return fmt.Errorf("its outputs are %s; they must be %s", g, w)
 	}
 	return nil
 }

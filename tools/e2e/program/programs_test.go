@@ -208,6 +208,9 @@ func TestRunWithPrograms(t *testing.T) {
 	if text, code := with("twice"); code != 0 {
 		t.Fatal(text)
 	}
+	if text, code := with("files", "--resume"); code == 0 || !strings.Contains(text, "runtime.programs") {
+		t.Errorf("a run goes on with other files: exit %d, %s", code, text)
+	}
 	loss := func(name string) float64 {
 		var r struct{ Loss float64 }
 		line, _, _ := strings.Cut(string(read(t, dir, name, "rounds.jsonl")), "\n")

@@ -27,7 +27,7 @@ func programsCommand() *cobra.Command {
 				return cli.Needed("programs", "--out DIR")
 			}
 			conf.Train.Rounds, conf.Runtime.BatchClients, conf.Runtime.Programs = 2, 1, ""
-			conf.Participation, conf.SecureAggregation.Threshold = 1, 0
+			conf.SecureAggregation = experiment.Defaults().SecureAggregation
 			f, err := cli.Prepare(cmd.Context(), conf, d)
 			if err != nil {
 				return err
@@ -42,6 +42,7 @@ func programsCommand() *cobra.Command {
 					return err
 				}
 			}
+			f.Experiment.Plan.Participation = 1 // each backbone trains
 			set := f.Settings()
 			set.Workers, set.Client.Programs = 1, w
 			set.OnTurn, set.OnRound, set.OnWarning = d.Turn, d.Round, d.Warn
