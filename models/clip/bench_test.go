@@ -52,12 +52,12 @@ func writeWeights(t testing.TB, dir string, shapes map[string][]int, formula fun
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		d.at[name] = at
 		data := formula(name, shapes[name]).Data
-		var b [4]byte
-		for _, v := range data {
-			binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
-			w.Write(b[:])
+		b, err := binary.Append(nil, binary.LittleEndian, data)
+		if err != nil {
+			t.Fatal(err)
 		}
-		at += int64(4 * len(data))
+		w.Write(b)
+		at += int64(len(b))
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
