@@ -142,7 +142,7 @@ func (s *server) startWithAny(members []message.Participant) error {
 // scored reports whether the method has class scores for a task.
 func (s *server) scored(task method.ClientSpec) bool {
 	return recovered(func(*method.Global, []method.Upload) error {
-		scope := method.NewScope(task, s.experiment.Method.Params(task))
+		scope := method.ScopeOf(s.experiment.Method, task)
 		s.experiment.Method.Logits(scope)
 		return scope.Graph().Err()
 	}, &s.global, nil) == nil

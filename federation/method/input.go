@@ -31,20 +31,23 @@ const (
 
 // Inputs of one name each.
 var (
-	LocalClassesInput = Input{ClientInput, "owned"} // Scope.LocalClasses
-	MemoryImage       = Input{ClientInput, "image"} // Scope.Memory
-	MemoryLabel       = Input{ClientInput, "label"}
-	// NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of WithFeatureNoise.
-	NoiseInput = Input{DrawInput, "noise"}
+	// LocalClassesInput [C] is 1 for classes of which this client has training examples, 0 for others.
+	LocalClassesInput = Input{ClientInput, "owned"}
+	// MemoryImage [N,D] and MemoryLabel [N], int64, are the features and the class numbers of all training examples of
+	// this client, before any method wraps its data. Tests can read them, too.
+	MemoryImage = Input{ClientInput, "image"}
+	MemoryLabel = Input{ClientInput, "label"}
 )
 
 // Names of inputs that are rows of a batch.
 const (
 	ImageInput   = "image"   // [B,D]
 	PatchesInput = "patches" // [B,M,D]
-	TokensInput  = "tokens"  // [B,N,v], of the image tower's width
-	PixelsInput  = "pixels"  // [B,3,S,S], normalised
-	LabelInput   = "label"   // [B]
+	// TokensInput [B,N,v] are the tokens behind the image tower's last block, the class token first: before the last
+	// layer norm and the projection, and no unit rows.
+	TokensInput = "tokens"
+	PixelsInput = "pixels" // [B,3,S,S], normalised
+	LabelInput  = "label"  // [B]
 )
 
 // String returns the name of the input in ONNX, which no code parses: the kind, a slash and the name; for rows of a
@@ -79,7 +82,9 @@ func (s *Scope) Input(in Input, dtype graph.DType, shape graph.Shape) graph.Node
 }
 
 // Reads lists the inputs that nodes depend on, followed by those that host functions among them read.
-func (s *Scope) Reads(nodes ...graph.Node) []Input { return WithArguments(Inputs(nodes...), *s.hosts) }
+func (s *Scope) Reads(nodes ...graph.Node) []Input {
+	return WithArguments(Inputs(nodes...), s.built.Hosts)
+}
 
 // WithArguments adds the arguments of the host functions whose values are among some inputs.
 func WithArguments(inputs []Input, hosts []HostCall) []Input {

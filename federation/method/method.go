@@ -105,6 +105,16 @@ type Param struct {
 	Init func(seed uint64) *tensor.Tensor
 }
 
+// SharedNames lists the parameters among some that the server averages.
+func SharedNames(params []Param) (out []string) {
+	for _, p := range params {
+		if p.Owner == Shared {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
 // Initial returns the initial value of a parameter on a client, or with -1 on the server.
 func (p Param) Initial(seed uint64, client int) *tensor.Tensor {
 	if p.Init != nil {
@@ -139,6 +149,16 @@ type ClientSpec struct {
 	Tokens       int    // of an image behind its last block, class token and patches; 0 where they cannot be reached
 	TextLayers   int    // blocks of the text tower; 0 where they cannot be reached, in an exported model
 	TextUnits    int    // of its feed-forward layers
+}
+
+// ScopeOf starts the graph of a method for one client.
+func ScopeOf(m Method, task ClientSpec) *Scope { return NewScope(task, m.Params(task)) }
+
+// LossOf builds the class scores and the loss of a method for one client.
+func LossOf(m Method, task ClientSpec) (s *Scope, logits, loss graph.Node) {
+	s = ScopeOf(m, task)
+	logits = m.Logits(s)
+	return s, logits, m.Loss(s, logits)
 }
 
 // Base is plain FedAvg on cross entropy. A base method embeds it and writes what differs. Base calls no other method of

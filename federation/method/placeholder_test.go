@@ -21,7 +21,7 @@ func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 	}
 	for _, full := range []any{
 		method.Prompt{Ctx: a, Deep: []graph.Node{{}, b}, Changes: changes,
-			PromptLayout: method.PromptLayout{Position: "end"}},
+			Position: "end"},
 		method.PromptedImages{Pixels: a, Prompts: method.VisionPrompts{Pixels: b, Tokens: a, Deep: []graph.Node{b},
 			Changes: changes}},
 		method.HandTexts{Templates: []string{"a {}", "b"}, Of: map[string]string{"a": "b"}}, method.Words{Text: "a b"},

@@ -1,6 +1,7 @@
 package method
 
 import (
+	"cmp"
 	"slices"
 
 	"promptfed/models/clip"
@@ -28,7 +29,10 @@ type Prompt struct {
 	NoClass     bool         // without a class: features [1,D]
 	NoPositions bool         // no positions are added to Ctx, as none are to deep prompts
 	PerClass    bool         // each class has a prompt of its own
-	PromptLayout
+	Position    string       // of the class name: "end" (also when empty), "middle" or "front" of the prompt
+	// ReadOffset is how many positions after the end of the text its feature is read, on padding, as FedPHA's public
+	// code reads short prompts.
+	ReadOffset int
 }
 
 // PerImage tells whether each image of the batch has a prompt of its own.
@@ -37,9 +41,7 @@ func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.P
 // TextFeatures returns the class features [C,D] of a prompt, or [B,C,D] of a prompt for each image. All prompts of a
 // step with the same changes go through the text tower in one pass.
 func (s *Scope) TextFeatures(p Prompt) graph.Node {
-	if p.Position == "" {
-		p.Position = "end"
-	}
+	p.Position = cmp.Or(p.Position, "end")
 	shape := []int{s.task.Classes, s.task.Dim}
 	if p.NoClass {
 		shape[0] = 1
@@ -79,10 +81,4 @@ func (s *Scope) lacks(p Prompt) string {
 		return "a prompt for each image"
 	}
 	return ""
-}
-
-// WordEmbeddings returns the embeddings [n,w] of n words, each a token of its own; they are constants.
-func (s *Scope) WordEmbeddings(text string) graph.Node {
-	w := Words{text}
-	return s.g.Placeholder(w, graph.Float, []int{w.Tokens(), s.task.Width})
 }

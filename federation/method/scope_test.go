@@ -27,44 +27,38 @@ func fails(t *testing.T, s *Scope, want string) {
 
 func scope(params ...Param) *Scope { return NewScope(towers, params) }
 
-// A parameter is an input under the name of the value that is read. Substitutes read through to the next.
+// A parameter is an input under the name of the value that is read. Overrides of parameters read through to the next.
 func TestParameters(t *testing.T) {
 	s := scope(Param{Name: "a", Shape: []int{2, 3}}, Param{Name: "b", Owner: Private}, Param{Name: "c"})
 	for n, want := range map[graph.Node]string{s.Param("a"): "param/a", s.Received().Param("a"): "received/a",
-		s.LastTrained().Param("a"): "before/a", s.Broadcast("x", -1, 2): "down/x", s.State("y", 2): "kept/y"} {
+		s.LastTrained().Param("a"): "before/a", s.Broadcast("x", 1, 2): "down/x", s.State("y", 2): "kept/y"} {
 		if n.Name() != want {
 			t.Errorf("%s, want %s", n.Name(), want)
 		}
 	}
-	if a := s.Param("a"); a.Shape().String() != "[2,3]" || s.Broadcast("x", -1, 2).Shape().String() != "[x_0,2]" ||
+	if a := s.Param("a"); a.Shape().String() != "[2,3]" ||
 		s.Broadcast("z", 0, 2).Shape().String() != "[0,2]" {
-		t.Errorf("%v, %v", a.Shape(), s.Broadcast("x", -1, 2).Shape())
+		t.Errorf("%v", a.Shape())
 	}
-	if got := s.SharedNames(); !slices.Equal(got, []string{"a", "c"}) {
+	if got := SharedNames(s.Params()); !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("shared are %v", got)
 	}
-	inner := s.Substitute("first", func(s *Scope, name string) graph.Node {
-		if name == "a" {
-			return s.Param("a").MulScalar(2)
-		}
-		return graph.Node{}
-	})
-	outer := inner.Substitute("second", func(s *Scope, name string) graph.Node {
-		if name == "a" {
-			return s.Param("a").AddScalar(1)
-		}
-		return graph.Node{}
-	})
-	if outer.Param("a") != s.Param("a").MulScalar(2).AddScalar(1) || outer.Param("b") != s.Param("b") ||
-		inner.Param("a") != s.Param("a").MulScalar(2) {
-		t.Error("substitutes do not read through")
+	outer := s.With(Override{Name: "first", TrainedValue: func(s *Scope, name string) graph.Node {
+		return s.Param(name).MulScalar(2)
+	}})
+	inner := outer.With(Override{Name: "second", TrainedValue: func(s *Scope, name string) graph.Node {
+		return s.Param(name).AddScalar(1)
+	}})
+	if inner.Param("a") != s.Param("a").MulScalar(2).AddScalar(1) || outer.Param("a") != s.Param("a").MulScalar(2) ||
+		inner.Received().Param("a") != s.Received().Param("a").MulScalar(2).AddScalar(1) {
+		t.Error("overrides do not read through")
 	}
-	loss := outer.Term("t", s.g.Scalar(1))
-	if terms, err := s.Terms(loss); err != nil || terms[0].Name != "t second first" {
+	loss := inner.Term("t", s.g.Scalar(1))
+	if terms, err := s.Built().Terms(loss); err != nil || terms[0].Name != "t second first" {
 		t.Errorf("%v, %v", terms, err)
 	}
-	outer.AuxLoss("x", loss)
-	if aux := s.AuxLosses(); len(aux) != 1 || aux[0].Name != "x second first" || aux[0].Node != loss {
+	inner.AuxLoss("x", loss)
+	if aux := s.Built().AuxLosses; len(aux) != 1 || aux[0].Name != "x second first" || aux[0].Node != loss {
 		t.Errorf("%v", aux)
 	}
 	fails(t, s, "")
@@ -91,10 +85,10 @@ func TestHostFunctions(t *testing.T) {
 	}
 	r := s.Received()
 	r.Host("f", f, []int{1}, r.Param("a"))
-	w := s.Substitute("w", func(*Scope, string) graph.Node { return graph.Node{} })
+	w := s.With(Override{Name: "w"})
 	w.Host("f", f, []int{1}, a)
 	var got []string
-	for _, h := range s.Hosts() {
+	for _, h := range s.Built().Hosts {
 		got = append(got, fmt.Sprint(h.Name, h.Args, h.Func.Trace != nil))
 	}
 	want := []string{"f[param/a] true", "received/f[received/a] false", "with/f w[param/a] false"}
@@ -112,10 +106,8 @@ func TestHostFunctions(t *testing.T) {
 // Inputs of a batch have the sizes of the client.
 func TestInputs(t *testing.T) {
 	s := scope()
-	image, label := s.Memory()
 	for n, want := range map[graph.Node]string{s.Image(): "image[B,4]", s.Patches(): "patches[B,3,4]",
-		s.Tokens(): "tokens[B,9,6]", s.Pixels(): "pixels[B,3,7,7]", s.Label(): "label[B]",
-		s.LocalClasses(): "client/owned[5]", image: "client/image[N,4]", label: "client/label[N]"} {
+		s.Pixels(): "pixels[B,3,7,7]", s.Label(): "label[B]"} {
 		if got := n.Name() + n.Shape().String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -123,16 +115,7 @@ func TestInputs(t *testing.T) {
 	if one := s.Scalar("x"); one.Rank() != 0 {
 		t.Errorf("a scalar is %v", one.Shape())
 	}
-	x := s.g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(2), graph.StaticDim(3)})
-	if n := s.PerExample(x); n.Rank() != 3 || n.Dim(1) != 2 || n.Dim(2) != 3 {
-		t.Errorf("%v", n.Shape())
-	}
 	fails(t, s, "")
-	none := towers
-	none.Tokens = 0
-	s = NewScope(none, nil)
-	s.Tokens()
-	fails(t, s, "backbone toy, a ResNet or an exported model, does not provide")
 }
 
 // Features of texts are unit rows of every class, of one where there is no class, and of each image where it has a
@@ -152,18 +135,15 @@ func TestTextFeatures(t *testing.T) {
 	if n := s.TextFeatures(Prompt{Ctx: each}); n.Rank() != 3 || n.Dim(1) != 5 || n.Dim(2) != 4 {
 		t.Errorf("a prompt for each image: %v", n.Shape())
 	}
-	if s.Text(ctx) != s.TextWithLayout(ctx, PromptLayout{Position: "end"}) ||
+	if s.Text(ctx) != s.TextFeatures(Prompt{Ctx: ctx, Position: "end"}) ||
 		s.Text(ctx) != s.TextFeatures(Prompt{Ctx: ctx, Template: "a {}"}) ||
 		s.TextFeatures(Prompt{Ctx: ctx, Deep: []graph.Node{ctx}}) !=
 			s.TextFeatures(Prompt{Ctx: ctx, Deep: []graph.Node{ctx, {}, {}}}) ||
-		s.Text(ctx) == s.TextWithLayout(ctx, PromptLayout{Position: "front"}) {
+		s.Text(ctx) == s.TextFeatures(Prompt{Ctx: ctx, Position: "front"}) {
 		t.Error("equal prompts are told apart, or different ones are not")
 	}
 	if s.Text(ctx) == s.TextFeatures(Prompt{Ctx: ctx, Deep: []graph.Node{{}, ctx, {}}}) {
 		t.Error("deep prompts are dropped")
-	}
-	if n := s.WordEmbeddings("a photo of"); n.Shape().String() != "[3,8]" {
-		t.Errorf("three words are %v", n.Shape())
 	}
 	fails(t, s, "")
 	for _, c := range []struct {
@@ -193,24 +173,18 @@ func TestTextFeatures(t *testing.T) {
 	}
 }
 
-// Noise is added to the features of the image tower alone, which are unit rows before it, and after it on request.
+// Another value takes the place of features of the image tower, not of embeddings of patches. A tower without blocks
+// refuses what changes them.
 func TestVision(t *testing.T) {
 	s := scope()
-	plain := s.Vision(VisionPrompts{Pixels: s.g.Scalar(1)})
-	noise := s.g.Input("draw/noise", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(4)})
-	for unit, want := range map[bool]graph.Node{false: plain.Add(noise), true: plain.Add(noise).L2Normalize()} {
-		c := s.WithFeatureNoise(unit)
-		if c.FeatureNoiseUsed() || c.Vision(VisionPrompts{Pixels: s.g.Scalar(1)}) != want ||
-			!c.FeatureNoiseUsed() {
-			t.Errorf("unit %v: other features", unit)
-		}
-	}
-	if s.FeatureNoiseUsed() {
-		t.Error("the outer scope has noise")
-	}
-	if n := s.WithFeatureNoise(true).Vision(VisionPrompts{Embeddings: true}); n.Rank() != 3 || n.Dim(1) != 3 ||
+	plain, noise := VisionPrompts{Pixels: s.g.Scalar(1)}, s.g.Input("noise", graph.Float, graph.Rows("B", 4))
+	noisy := s.With(Override{Vision: func(s *Scope, p VisionPrompts) graph.Node { return s.Vision(p).Add(noise) }})
+	if n := noisy.Vision(VisionPrompts{Embeddings: true}); noisy.Used() || n.Rank() != 3 || n.Dim(1) != 3 ||
 		n.Dim(2) != 6 {
 		t.Errorf("embeddings are %v", n.Shape())
+	}
+	if noisy.Vision(plain) != s.Vision(plain).Add(noise) || !noisy.Used() || s.Used() {
+		t.Error("other features")
 	}
 	fails(t, s, "")
 	low := VisionPrompts{Changes: BlockChanges{LowRank: []clip.LowRank{{A: noise, B: noise}}}}
@@ -225,20 +199,19 @@ func TestVision(t *testing.T) {
 	fails(t, s, "the image tower of backbone toy, a ResNet or an exported model, does not support low-rank")
 }
 
-// The pair of a scope is what it compared first; copies of a scope have their own.
-func TestScoredPair(t *testing.T) {
+// The last override of a method counts, whatever overrides of other methods came after it. It is used where it is
+// called, those around it where it calls them.
+func TestLastOverrideCounts(t *testing.T) {
 	s := scope()
-	x, a, b := s.Image(), s.HandText(), s.Texts("a {}")
-	if s.Cosine(x, a) != x.MatMulT(a).MulScalar(2) {
-		t.Error("scores are not twice the products")
+	x, a := s.Image(), s.HandText()
+	outer := s.With(Override{Cosine: func(_ *Scope, x, t graph.Node) graph.Node { return x.MatMulT(t) }})
+	inner := outer.With(Override{Cosine: func(s *Scope, x, t graph.Node) graph.Node { return s.Cosine(x, t).Neg() }})
+	last := inner.With(Override{Vision: (*Scope).Vision})
+	if s.Cosine(x, a) != x.MatMulT(a).MulScalar(2) || last.Cosine(x, a) != x.MatMulT(a).Neg() {
+		t.Error("other scores")
 	}
-	s.Cosine(x, b)
-	s.Received().Cosine(x, b)
-	if gotX, got := s.ScoredPair(); gotX != x || got != a {
-		t.Error("another pair")
-	}
-	if s.TextsOf("a {}", nil) == b || s.TextsOf("a {}", map[string]string{"a": "b"}) == s.TextsOf("a {}", nil) {
-		t.Error("a table of texts makes no difference")
+	if !outer.Used() || !inner.Used() || last.Used() || s.Used() {
+		t.Errorf("used are %v, %v, %v and %v", outer.Used(), inner.Used(), last.Used(), s.Used())
 	}
 }
 
@@ -264,15 +237,12 @@ func TestTermsOfALoss(t *testing.T) {
 			s.Term("b", one(s, "y"))
 			return s.Term("a", one(s, "x"))
 		},
-		"a=w": func(s *Scope) graph.Node {
-			s.WithoutTerms().Term("hidden", one(s, "y"))
-			return s.Term("a", one(s, "w"))
-		},
 	} {
 		s := scope()
-		terms, err := s.Terms(loss(s))
+		n := loss(s)
+		terms, err := s.Built().Terms(n)
 		sum := func(n graph.Node) string {
-			for text, of := range map[string]graph.Node{"x": one(s, "x"), "y": one(s, "y"), "w": one(s, "w"),
+			for text, of := range map[string]graph.Node{"x": one(s, "x"), "y": one(s, "y"),
 				"x+z": one(s, "x").Add(one(s, "z")), "x+x": one(s, "x").Add(one(s, "x")),
 				"s": one(s, "x").Add(one(s, "y"))} {
 				if of == n {
@@ -309,16 +279,16 @@ func TestCrossEntropy(t *testing.T) {
 		if task.Sigmoid {
 			want = graph.SigmoidCrossEntropy(logits.AddScalar(-3), s.Label())
 		}
-		if got := s.CrossEntropy(logits); got != want || s.LabelLossUsed() {
+		if got := s.CrossEntropy(logits); got != want || s.LabelLoss(logits) != want {
 			t.Error("another loss")
 		}
-		if got := (*s.terms)[0].Name; got != "cross entropy" {
+		if got := s.built.terms[0].Name; got != "cross entropy" {
 			t.Errorf("it is called %s", got)
 		}
-		fit := s.WithLabelLoss(func(n graph.Node) graph.Node { return n.Mean() })
-		if fit.LabelLossUsed() || fit.CrossEntropy(logits, "local", "a") != logits.Mean() || !fit.LabelLossUsed() ||
-			(*s.terms)[1].Name != "cross entropy local a" {
-			t.Errorf("the loss is not replaced: %v", *s.terms)
+		fit := s.With(Override{LabelLoss: func(_ *Scope, n graph.Node) graph.Node { return n.Mean() }})
+		if fit.Used() || fit.CrossEntropy(logits, "local", "a") != logits.Mean() || !fit.Used() ||
+			s.built.terms[1].Name != "cross entropy local a" {
+			t.Errorf("the loss is not replaced: %v", s.built.terms)
 		}
 	}
 	for name, want := range map[string]bool{"cross entropy": true, "cross entropy local": true, "cross entropyx": false,

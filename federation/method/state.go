@@ -86,10 +86,10 @@ type Global struct {
 	// Interrupted returns the reason why the run ends, or nil; nil where nothing ends it. Long computations ask it.
 	Interrupted func() error
 	// Optimize minimises a loss over server-side parameters in place, by some steps of a new optimizer, and returns the
-	// loss after them. The loss reads params with Scope.Param and rows with Scope.Broadcast.
+	// loss after them. The loss reads params with Scope.Param and rows as inputs of kind BroadcastInput.
 	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
-	// Compute returns the value of a node that reads rows with Scope.Broadcast.
+	// Compute returns the value of a node that reads rows as inputs of kind BroadcastInput.
 	Compute func(rows tensor.Map, build func(*Scope) graph.Node) (*tensor.Tensor, error)
 }
 

@@ -3,6 +3,7 @@ package method
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"promptfed/runtime/graph"
@@ -33,45 +34,32 @@ func (s *Scope) Term(name string, n graph.Node) graph.Node {
 		return s.g.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, spaces "+
 			"and hyphens", name)
 	}
-	*s.terms = append(*s.terms, Term{name, n})
+	s.built.terms = append(s.built.terms, Term{name, n})
 	return n
 }
 
-// CrossEntropy returns the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax,
-// or, for a task with Sigmoid, over a sigmoid for each class after the backbone's bias. words name it among several.
+// CrossEntropy returns LabelLoss as a term; words name it among several.
 func (s *Scope) CrossEntropy(logits graph.Node, words ...string) graph.Node {
-	name := strings.Join(append([]string{CrossEntropy}, words...), " ")
-	if s.fitting != nil {
-		s.fitting.used = true
-		return s.Term(name, s.fitting.loss(logits))
+	return s.Term(strings.Join(append([]string{CrossEntropy}, words...), " "), s.LabelLoss(logits))
+}
+
+// LabelLoss returns the mean cross entropy of class scores [B,C] with the batch's labels, for a part of a term: over a
+// softmax, or, for a task with Sigmoid, over a sigmoid for each class after the backbone's bias.
+func (s *Scope) LabelLoss(logits graph.Node) graph.Node {
+	if o, outer := s.replaced(func(o *override) bool { return o.LabelLoss != nil }); o != nil {
+		return o.LabelLoss(outer, logits)
 	}
 	if s.task.Sigmoid {
-		return s.Term(name, graph.SigmoidCrossEntropy(logits.AddScalar(s.task.Bias), s.Label()))
+		return graph.SigmoidCrossEntropy(logits.AddScalar(s.task.Bias), s.Label())
 	}
-	return s.Term(name, graph.CrossEntropy(logits, s.Label()))
+	return graph.CrossEntropy(logits, s.Label())
 }
 
-type fitting struct {
-	loss func(logits graph.Node) graph.Node
-	used bool
-}
-
-// WithLabelLoss returns a copy of this scope in which CrossEntropy returns another loss under the same name: loss
-// returns its mean over the batch for class scores [B,C].
-func (s *Scope) WithLabelLoss(loss func(logits graph.Node) graph.Node) *Scope {
-	c := *s
-	c.fitting = &fitting{loss: loss}
-	return &c
-}
-
-// LabelLossUsed reports whether a cross entropy was replaced in a scope of WithLabelLoss.
-func (s *Scope) LabelLossUsed() bool { return s.fitting != nil && s.fitting.used }
-
-// Terms returns the terms of a loss that was built in this scope, in the order in which they were named. A part of the
-// loss without a name is an error, and so is a term that is not in the loss.
-func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
+// Terms returns the terms of a loss that was built, in the order in which they were named. A part of the loss without a
+// name is an error, and so is a term that is not in the loss.
+func (b Built) Terms(loss graph.Node) ([]Term, error) {
 	left := map[graph.Node]int{}
-	for _, t := range *s.terms {
+	for _, t := range b.terms {
 		left[t.Node]++
 	}
 	var unnamed []string
@@ -94,18 +82,14 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 			", "))
 	}
 	var out []Term
-	for _, t := range *s.terms {
+	for _, t := range b.terms {
 		if left[t.Node] > 0 {
 			return nil, fmt.Errorf("the term %q is named but not added to the loss", t.Name)
 		}
-		k := 0
-		for k < len(out) && out[k].Name != t.Name {
-			k++
-		}
-		if k == len(out) {
-			out = append(out, t)
-		} else {
+		if k := slices.IndexFunc(out, func(o Term) bool { return o.Name == t.Name }); k >= 0 {
 			out[k].Node = out[k].Node.Add(t.Node)
+		} else {
+			out = append(out, t)
 		}
 	}
 	return out, nil
@@ -117,8 +101,8 @@ func TermNames(m Method) []string {
 	for _, n := range []int{8, 12, 64, 512, 768} {
 		task := ClientSpec{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224,
 			VisionWidth: n, VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
-		s := NewScope(task, m.Params(task))
-		terms, err := s.Terms(m.Loss(s, m.Logits(s)))
+		s, _, loss := LossOf(m, task)
+		terms, err := s.Built().Terms(loss)
 		if err != nil || s.Graph().Err() != nil {
 			continue
 		}
@@ -131,17 +115,7 @@ func TermNames(m Method) []string {
 	return nil
 }
 
-// WithoutTerms returns a copy of this scope whose terms do not count, for parts of one term.
-func (s *Scope) WithoutTerms() *Scope {
-	c := *s
-	c.terms = &[]Term{}
-	return &c
-}
-
 // AuxLoss names a scalar that is no part of the loss. AdjustGradients finds its gradients in Local.AuxGradients.
 func (s *Scope) AuxLoss(name string, n graph.Node) {
-	*s.beside = append(*s.beside, Term{s.named(name), n})
+	s.built.AuxLosses = append(s.built.AuxLosses, Term{s.named(name), n})
 }
-
-// AuxLosses returns the scalars of AuxLoss.
-func (s *Scope) AuxLosses() []Term { return *s.beside }

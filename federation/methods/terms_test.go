@@ -15,12 +15,11 @@ import (
 func termsOf(m method.Method) ([]string, error) {
 	task := methodtest.ClientsOfOneBackbone(4)[0].Backbone.Task()
 	task.Clients, task.Classes = 2, len(methodtest.Classes)
-	s := method.NewScope(task, m.Params(task))
-	loss := m.Loss(s, m.Logits(s))
+	s, _, loss := method.LossOf(m, task)
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
-	terms, err := s.Terms(loss)
+	terms, err := s.Built().Terms(loss)
 	var names []string
 	for _, t := range terms {
 		names = append(names, t.Name)

@@ -138,8 +138,8 @@ func (c Case) gradients(t *testing.T) {
 
 // fill sets extras of the server and state of a client that the loss reads, where they are absent or zeros.
 func fill(m method.Method, task method.ClientSpec, down, kept tensor.Map) {
-	s := method.NewScope(task, m.Params(task))
-	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
+	_, _, loss := method.LossOf(m, task)
+	for i, n := range graph.Inputs(loss) {
 		shape, _ := n.Shape().Ints()
 		in := method.InputOf(n)
 		to, ok := map[method.InputKind]tensor.Map{method.BroadcastInput: down, method.StateInput: kept}[in.Kind]

@@ -82,9 +82,10 @@ type probe struct {
 
 func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := p.Method.Loss(s, logits)
-	for i, h := range s.Hosts() {
-		if !h.Func.Differentiable {
-			s.Hosts()[i].Func.Every = method.EveryRound
+	hosts := s.Built().Hosts
+	for i := range hosts {
+		if f := &hosts[i].Func; !f.Differentiable {
+			f.Every = method.EveryRound
 		}
 	}
 	return loss

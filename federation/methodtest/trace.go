@@ -176,10 +176,8 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 // inputs returns the inputs of a client's loss, with those that its host functions read, and of the class scores.
 func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []method.Input) {
 	t.Helper()
-	task := e.Task(client)
-	s := method.NewScope(task, e.Method.Params(task))
-	logits := e.Method.Logits(s)
-	scores, loss = method.Inputs(logits), s.Reads(e.Method.Loss(s, logits))
+	s, logits, node := method.LossOf(e.Method, e.Task(client))
+	scores, loss = method.Inputs(logits), s.Reads(node)
 	if err := s.Graph().Err(); err != nil {
 		t.Fatal(err)
 	}

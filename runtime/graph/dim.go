@@ -177,6 +177,9 @@ func Static(sizes ...int) Shape {
 	return s
 }
 
+// Rows returns a shape of as many rows as a symbol stands for, of known sizes.
+func Rows(symbol string, sizes ...int) Shape { return append(Shape{Sym(symbol)}, Static(sizes...)...) }
+
 // Known reports whether the rank is known.
 func (s Shape) Known() bool { return s != nil }
 

@@ -165,7 +165,7 @@ func (c *compiler) losses(s *method.Scope) ([]lossNode, error) {
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
-	return append([]lossNode{{node: trained}}, lossesOf(auxiliaryLoss, s.AuxLosses())...), allUsed(s, trained)
+	return append([]lossNode{{node: trained}}, lossesOf(auxiliaryLoss, s.Built().AuxLosses)...), allUsed(s, trained)
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: the server would average them, and no step
@@ -183,7 +183,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
-	s := method.NewScope(task, c.e.Method.Params(task))
+	s := method.ScopeOf(c.e.Method, task)
 	if !c.plain {
 		s.Graph().UseKernels()
 	}
@@ -310,7 +310,7 @@ func (c *compiler) same(kind Kind, b spec.Backbone, s *method.Scope, nodes []gra
 	for _, p := range s.Params() {
 		same += fmt.Sprintf(" %q", p.Name)
 	}
-	for _, h := range s.Hosts() {
+	for _, h := range s.Built().Hosts {
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Args, h.Func.Differentiable)
 	}
 	p, ok := c.equal[same]
@@ -444,7 +444,7 @@ func learned(s *method.Scope, loss graph.Node) []method.Input {
 	for _, p := range s.Params() {
 		all = append(all, method.Input{Kind: method.ParamInput, Name: p.Name})
 	}
-	for _, h := range s.Hosts() {
+	for _, h := range s.Built().Hosts {
 		if h.Func.Differentiable {
 			all = append(all, h.Input())
 		}
@@ -491,7 +491,7 @@ func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error)
 		if err := s.Graph().Err(); err != nil {
 			return nil, nil, err
 		}
-		terms, err := s.Terms(loss)
+		terms, err := s.Built().Terms(loss)
 		losses := lossesOf(termLoss, terms)
 		return valuesOf(losses), func() (*plan, error) { return c.gradients(TermsProgram, b, s, losses) }, err
 	})

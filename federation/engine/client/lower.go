@@ -136,9 +136,7 @@ func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (
 // graphsOf returns the class scores and the loss of a client.
 func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots []graph.Node, err error) {
 	t := spec.TaskOf(b, client, clients, len(e.Classes))
-	s := method.NewScope(t, e.Method.Params(t))
-	scores := e.Method.Logits(s)
-	loss := e.Method.Loss(s, scores)
+	s, scores, loss := method.LossOf(e.Method, t)
 	if err = s.Graph().Err(); err == nil {
 		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
 		roots, err = lower(b, e.Classes, e.Template, hand, nil, nil, []graph.Node{scores, loss})

@@ -26,7 +26,8 @@ func (countsLocalClasses) Logits(s *method.Scope) graph.Node {
 }
 
 func (countsLocalClasses) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	return s.Term("count", s.Param("ctx").Sum().Mul(s.LocalClasses().Sum()))
+	own := s.Input(method.LocalClassesInput, graph.Float, graph.Static(s.Task().Classes))
+	return s.Term("count", s.Param("ctx").Sum().Mul(own.Sum()))
 }
 
 type withClass3 struct{ method.Data }

@@ -128,7 +128,7 @@ func (p *plan) withHosts(s *method.Scope) *plan {
 	}
 	own := *p
 	own.program, own.prefix, own.initial = p.program.withHosts(s), p.prefix.withHosts(s), p.initial.withHosts(s)
-	own.constants = s.Constants()
+	own.constants = s.Built().Constants
 	return &own
 }
 
@@ -247,7 +247,7 @@ func copies(s *method.Scope, outputs []graph.Output, n int) []graph.Output {
 // commonInputs returns a test for inputs that are the same for all clients of a round: shared parameters of some kinds,
 // such as ReceivedInput.
 func commonInputs(s *method.Scope, kinds ...method.InputKind) func(method.Input) bool {
-	shared := s.SharedNames()
+	shared := method.SharedNames(s.Params())
 	return func(in method.Input) bool { return slices.Contains(kinds, in.Kind) && slices.Contains(shared, in.Name) }
 }
 
@@ -349,7 +349,7 @@ func (p *program) withHosts(s *method.Scope) *program {
 
 // hostsOf lists the host functions of a scope that the program reads.
 func (p *program) hostsOf(s *method.Scope) []method.HostCall {
-	return slices.DeleteFunc(slices.Clone(s.Hosts()), func(h method.HostCall) bool {
+	return slices.DeleteFunc(slices.Clone(s.Built().Hosts), func(h method.HostCall) bool {
 		return !slices.Contains(p.inputs, h.Input())
 	})
 }

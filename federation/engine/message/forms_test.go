@@ -92,8 +92,8 @@ func TestTermsOfAnyTask(t *testing.T) {
 		}
 		names := method.TermNames(m)
 		for _, task := range []method.ClientSpec{sizes(16, 12), sizes(96, 13)} {
-			s := method.NewScope(task, m.Params(task))
-			terms, err := s.Terms(m.Loss(s, m.Logits(s)))
+			s, _, loss := method.LossOf(m, task)
+			terms, err := s.Built().Terms(loss)
 			if err != nil || s.Graph().Err() != nil {
 				t.Fatalf("%s: %v, %v", e.Name, err, s.Graph().Err())
 			}

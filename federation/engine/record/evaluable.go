@@ -19,8 +19,8 @@ type Evaluable struct {
 // EvaluableOf reads the inputs of the graph of a method's class scores, and those of its host functions. The result is
 // the same for all clients of an experiment.
 func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
-	s := method.NewScope(task, m.Params(task))
-	shared, reads := s.SharedNames(), map[string]bool{}
+	s := method.ScopeOf(m, task)
+	shared, reads := method.SharedNames(s.Params()), map[string]bool{}
 	for _, in := range s.Reads(m.Logits(s)) {
 		switch in.Kind {
 		case method.ParamInput, method.ReceivedInput, method.BeforeInput:

@@ -34,10 +34,9 @@ func (m reads) Logits(s *method.Scope) graph.Node {
 	case "server":
 		x = x.Mul(s.Broadcast("extra", 1))
 	case "examples":
-		image, _ := s.Memory()
-		x = x.Mul(image.Sum())
+		x = x.Mul(s.Input(method.MemoryImage, graph.Float, graph.Rows("N", s.Task().Dim)).Sum())
 	case "classes":
-		x = x.Mul(s.LocalClasses())
+		x = x.Mul(s.Input(method.LocalClassesInput, graph.Float, graph.Static(s.Task().Classes)))
 	case "host":
 		x = x.Mul(s.Host("h", method.HostFunc{}, []int{1}, s.Param("own")))
 	}

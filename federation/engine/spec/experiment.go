@@ -160,7 +160,7 @@ func transfers(m method.Method, task method.ClientSpec) error {
 		}
 	}
 	inputs := func(t method.ClientSpec) []graph.Node {
-		return graph.Inputs(m.Logits(method.NewScope(t, m.Params(t))))
+		return graph.Inputs(m.Logits(method.ScopeOf(m, t)))
 	}
 	shapes = map[string]string{}
 	for _, n := range inputs(there) {

@@ -37,14 +37,13 @@ func (m reads) Logits(s *method.Scope) graph.Node {
 	x := m.Method.Logits(s)
 	switch m.what {
 	case "memory":
-		image, _ := s.Memory()
-		x = x.Add(image.Sum())
+		x = x.Add(s.Input(method.MemoryImage, graph.Float, graph.Rows("N", s.Task().Dim)).Sum())
 	case "state":
 		x = x.Add(s.State("seen", s.Task().Classes))
 	case "local classes":
-		x = x.Add(s.LocalClasses().Sum())
+		x = x.Add(s.Input(method.LocalClassesInput, graph.Float, graph.Static(s.Task().Classes)).Sum())
 	case "templates":
-		texts := s.Texts("b {}", "a {}").Add(s.TextFeatures(method.Prompt{Template: "c {}"}))
+		texts := s.HandText("b {}", "a {}").Add(s.TextFeatures(method.Prompt{Template: "c {}"}))
 		x = s.Cosine(s.Image(), texts.Add(s.HandText()))
 	}
 	return x

@@ -14,9 +14,8 @@ func (e *Experiment) Reads(b Backbone) []string {
 }
 
 func Reads(m method.Method, task method.ClientSpec) []string {
-	s := method.NewScope(task, m.Params(task))
-	logits := m.Logits(s)
-	out := LargeInputsOf(method.Inputs(logits, m.Loss(s, logits)))
+	_, logits, loss := method.LossOf(m, task)
+	out := LargeInputsOf(method.Inputs(logits, loss))
 	slices.Sort(out)
 	return out
 }
@@ -42,7 +41,7 @@ func IsRow(in method.Input) bool { return in.Kind == method.RowInput }
 
 // UsesMemory reports whether a method's class scores read the client's own examples.
 func UsesMemory(m method.Method, task method.ClientSpec) bool {
-	s := method.NewScope(task, m.Params(task))
+	s := method.ScopeOf(m, task)
 	return slices.Contains(method.Inputs(m.Logits(s)), method.MemoryImage)
 }
 
@@ -76,14 +75,12 @@ func (e *Experiment) NotBatchable(b Backbone) string {
 	if e.Training.Shared {
 		return "clients share one optimizer"
 	}
-	logits, loss := e.onePass(e.scope(b))
-	return NotBatchable(logits, loss)
+	return NotBatchable(e.onePass(e.scope(b)))
 }
 
 // scope starts a graph of the first client on a backbone.
 func (e *Experiment) scope(b Backbone) *method.Scope {
-	t := TaskOf(b, 0, 1, len(e.Classes))
-	return method.NewScope(t, e.Method.Params(t))
+	return method.ScopeOf(e.Method, TaskOf(b, 0, 1, len(e.Classes)))
 }
 
 // onePass returns the class scores and the loss of a client; towers are placeholders.

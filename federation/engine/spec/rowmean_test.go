@@ -29,7 +29,7 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 		}
 		task := methodtest.ClientsOfOneBackbone(4)[0].Backbone.Task()
 		task.Clients, task.Classes, task.Backbone = 4, 4, "toy"
-		s := method.NewScope(task, m.Params(task))
+		s := method.ScopeOf(m, task)
 		loss := m.Loss(s, m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			t.Fatalf("%s: %v", d.Name, err)

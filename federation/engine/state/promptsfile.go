@@ -168,8 +168,7 @@ func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []messa
 		if !c.Joined || len(g.Broadcast)+len(g.PerClient[id]) == 0 {
 			continue
 		}
-		t := c.Task
-		for _, in := range method.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
+		for _, in := range method.Inputs(e.Method.Logits(method.ScopeOf(e.Method, c.Task))) {
 			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
 				if v := from[in.Name]; v != nil && in.Kind == method.BroadcastInput {
 					out[strconv.Itoa(id)+"/"+in.Name] = v

@@ -142,7 +142,7 @@ func TestPromptsFile(t *testing.T) {
 type readsMemory struct{ method.Method }
 
 func (m readsMemory) Logits(s *method.Scope) graph.Node {
-	image, _ := s.Memory()
+	image := s.Input(method.MemoryImage, graph.Float, graph.Rows("N", s.Task().Dim))
 	return m.Method.Logits(s).Add(image.Mean(0).Sum())
 }
 

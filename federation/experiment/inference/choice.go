@@ -205,7 +205,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Cl
 			return refuse(own[1])
 		}
 	}
-	if slices.Contains(method.Inputs(m.Logits(method.NewScope(task, m.Params(task)))), method.LocalClassesInput) {
+	if slices.Contains(method.Inputs(m.Logits(method.ScopeOf(m, task))), method.LocalClassesInput) {
 		return refuse("which classes a client has examples of")
 	}
 	if first := r.byBackbone(); f.Backbone == "" && len(first) > 1 {

@@ -50,7 +50,7 @@ func scoresOf(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map)
 	if g.local, g.state, err = learned(w, c, clients, prompts); err != nil {
 		return g, err
 	}
-	g.scope = method.NewScope(g.local.Task, w.Experiment.Method.Params(g.local.Task))
+	g.scope = method.ScopeOf(w.Experiment.Method, g.local.Task)
 	g.scores, err = w.Logits(c, g.scope)
 	return g, err
 }
@@ -61,7 +61,7 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 	if slices.Contains(read, method.Input{Kind: method.RowInput, Name: method.LabelInput}) {
 		return fmt.Errorf("the method's class scores depend on the label, which a classifier does not have")
 	}
-	for _, h := range scope.Hosts() {
+	for _, h := range scope.Built().Hosts {
 		if i := slices.IndexFunc(h.Args, spec.IsRow); i >= 0 && slices.Contains(read, h.Input()) {
 			return fmt.Errorf("this method cannot be exported: host function %s computes on %s of every image, "+
 				"outside of the graph", h.Name, h.Args[i])

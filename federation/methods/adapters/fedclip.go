@@ -53,7 +53,7 @@ func (m FedCLIP) adapted(s *method.Scope) graph.Node {
 	return modules.ApplyLinear(s, "adapter/2", hidden).Softmax(-1).Mul(f).L2Normalize()
 }
 
-func texts(s *method.Scope) graph.Node { return s.Texts("a picture of a {}") }
+func texts(s *method.Scope) graph.Node { return s.HandText("a picture of a {}") }
 
 func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(s), texts(s)) }
 
@@ -67,7 +67,7 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // contrastive returns CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of
 // the cross entropies of images over texts and of texts over images.
 func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
-	pairs := image.MatMulT(text.Rows(s.Label())).MulScalar(s.Task().Scale) // [B,B]
+	pairs := s.Cosine(image, text.Rows(s.Label())) // [B,B]
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := nn.LogSumExp(pairs.Sub(own.Unsqueeze(1)), 1), nn.LogSumExp(pairs.Sub(own.Unsqueeze(0)), 0)

@@ -65,5 +65,5 @@ func (m ZeroShot) Check() (err error) {
 func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
 
 func (m ZeroShot) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.Texts(m.texts()...))
+	return s.Cosine(s.Image(), s.HandText(m.texts()...))
 }

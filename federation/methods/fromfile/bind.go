@@ -197,12 +197,11 @@ func (b *binder) input(in port) graph.Node {
 	case "noise":
 		n := b.m.file.meta.Noise[name]
 		shape := b.m.shape(Tensor{Shape: n.Shape}, t)
-		x := graph.Static(append([]int{1}, shape...)...) // no part of a batch
 		if len(shape) > 0 && shape[0] < 0 {
-			x = append(graph.Shape{graph.Sym("B")}, graph.Static(shape[1:]...)...)
-			return s.Input(drawn(name), graph.Float, x)
+			return s.Input(drawn(name), graph.Float, graph.Rows("B", shape[1:]...))
 		}
-		return s.Input(drawn(name), graph.Float, x).Squeeze(0)
+		one := graph.Static(append([]int{1}, shape...)...) // no part of a batch
+		return s.Input(drawn(name), graph.Float, one).Squeeze(0)
 	case "state":
 		return s.State(own(name), b.m.shape(b.m.file.meta.State[name], t)...)
 	case "down":
@@ -219,7 +218,7 @@ func (b *binder) input(in port) graph.Node {
 // ofUploads returns a tensor of each upload.
 func (b *binder) ofUploads(in port, sizes ...int) graph.Node {
 	return b.s.Input(method.Input{Kind: method.BroadcastInput, Name: in.String()}, graph.Float,
-		append(graph.Shape{graph.Sym(uploadsDim)}, graph.Static(sizes...)...))
+		graph.Rows(uploadsDim, sizes...))
 }
 
 // parameter returns a parameter, with its words where it is a prompt of a step. At the end of a turn, as on the server,
@@ -248,7 +247,7 @@ func (b *binder) text(in port) graph.Node {
 	}
 	values.busy, values.size = b.busy, b.size
 	layout := b.m.file.meta.Texts[in.name]
-	p := method.Prompt{PromptLayout: method.PromptLayout{Position: layout.Position, ReadOffset: layout.ReadOffset}}
+	p := method.Prompt{Position: layout.Position, ReadOffset: layout.ReadOffset}
 	prompt := port{kind: "prompt", name: in.name}
 	if _, made := b.m.file.graph.Output(prompt.String()); made {
 		p.Ctx = values.output(prompt)

@@ -146,7 +146,7 @@ func (b *binder) function(name string) graph.Node {
 		if rank(0) != 2 || !in[0].Shape()[1].Is(b.task.Classes) {
 			return wrong(0, "[B,C]")
 		}
-		return b.s.WithoutTerms().CrossEntropy(in[0])
+		return b.s.LabelLoss(in[0])
 	}
 	return b.fail("%s cannot be computed", key)
 }

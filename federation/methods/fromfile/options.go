@@ -70,12 +70,11 @@ func (m ONNX) check() error {
 }
 
 func (m ONNX) checkFor(t method.ClientSpec) error {
-	s := method.NewScope(t, m.Params(t))
-	loss := m.Loss(s, m.Logits(s))
+	s, _, loss := method.LossOf(m, t)
 	if err := s.Graph().Err(); err != nil {
 		return err
 	}
-	if _, err := s.Terms(loss); err != nil {
+	if _, err := s.Built().Terms(loss); err != nil {
 		return err
 	}
 	// towers are not built yet
@@ -101,7 +100,7 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		role    *role
 		outputs []port
 	}{{ofFinish, m.outputs(nextState, uploaded)}, {ofServer, m.outputs(merged, nextDown)}} {
-		scope := method.NewScope(t, m.Params(t))
+		scope := method.ScopeOf(m, t)
 		for _, out := range c.outputs {
 			m.vector(scope, c.role, t, []port{out})
 		}

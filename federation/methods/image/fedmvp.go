@@ -141,12 +141,13 @@ func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
 			for class, own := range m.Attributes {
 				table[class] = own[i]
 			}
-			out = append(out, s.TextsOf("a photo of a {} which has {of}.", table))
+			out = append(out, s.HandTextFeatures(method.HandTexts{Of: table,
+				Templates: []string{"a photo of a {} which has {of}."}}))
 		}
 		return out
 	}
 	for _, template := range prompts.Ensemble(m.Templates) {
-		out = append(out, s.Texts(template))
+		out = append(out, s.HandText(template))
 	}
 	return out
 }

@@ -151,7 +151,7 @@ func TestTowersWithoutPrompts(t *testing.T) {
 	for want, task := range map[string]method.ClientSpec{"is a ResNet; fedmvp needs a vision transformer": resnet,
 		"option heads is 3; it must divide the image tower's width 8": heads,
 		"fedmvp reads patch features, which backbone":                 patches, "": fits} {
-		s := method.NewScope(task, m.Params(task))
+		s := method.ScopeOf(m, task)
 		m.Logits(s)
 		if err := s.Graph().Err(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -130,9 +130,9 @@ func (m FedMGP) Logits(s *method.Scope) graph.Node {
 
 func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	texts, images := m.features(s)
-	part, sum := s.WithoutTerms(), s.Graph().Scalar(0)
+	sum := s.Graph().Scalar(0)
 	for j := range texts {
-		sum = sum.Add(part.CrossEntropy(s.Cosine(images[j], texts[j])))
+		sum = sum.Add(s.LabelLoss(s.Cosine(images[j], texts[j])))
 	}
 	loss := s.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
 	if m.Lambda == 0 || m.Groups == 1 {

@@ -62,7 +62,7 @@ func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(
 
 func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
-	hand := s.RawTexts(prompts.Ensemble(m.Ensemble)...)
+	hand := s.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Ensemble), Raw: true})
 	add := func(name string, weight float64, of func() graph.Node) {
 		if weight > 0 {
 			loss = loss.Add(s.Term(name, of().MulScalar(weight)))
@@ -73,7 +73,7 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		add("image features", m.ImageWeight, func() graph.Node { return m.Image(s).Sub(s.Image()).Abs().Mean() })
 	}
 	add("class probabilities", m.KLWeight, func() graph.Node {
-		teacher := s.Image().MatMulT(hand).MulScalar(s.Task().Scale).LogSoftmax(-1)
+		teacher := s.Cosine(s.Image(), hand).LogSoftmax(-1)
 		return teacher.Exp().Mul(teacher.Sub(logits.LogSoftmax(-1))).Mean()
 	})
 	return loss

@@ -70,7 +70,7 @@ func TestStepMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		task := e.Task(e.Clients[0])
-		s := method.NewScope(task, e.Method.Params(task))
+		s := method.ScopeOf(e.Method, task)
 		s.Graph().UseKernels()
 		loss := e.Method.Loss(s, e.Method.Logits(s))
 		m, err := spec.MemoryOf(tower, e.Classes, e.Training.Memory, loss)

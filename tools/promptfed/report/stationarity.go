@@ -43,12 +43,8 @@ type startGradients struct {
 
 // newStartGradients returns a tracer for some rounds of an experiment.
 func newStartGradients(e *spec.Experiment, rounds int) *startGradients {
-	s := &startGradients{shared: map[string]bool{}, kept: tensor.Map{}}
-	for _, p := range e.Method.Params(e.Task(e.Clients[0])) {
-		if p.Owner == method.Shared {
-			s.params = append(s.params, p.Name)
-		}
-	}
+	s := &startGradients{shared: map[string]bool{}, kept: tensor.Map{},
+		params: method.SharedNames(e.Method.Params(e.Task(e.Clients[0])))}
 	for round := range rounds {
 		for client := range e.Clients {
 			for _, param := range s.params {

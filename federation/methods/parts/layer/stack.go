@@ -35,15 +35,7 @@ func RequireLearned(does string) func(inner method.Method) error {
 }
 
 // SharedNames lists the parameters of a method that the server averages.
-func SharedNames(m method.Method) []string {
-	var out []string
-	for _, p := range m.Params(PlaceholderClient) {
-		if p.Owner == method.Shared {
-			out = append(out, p.Name)
-		}
-	}
-	return out
-}
+func SharedNames(m method.Method) []string { return method.SharedNames(m.Params(PlaceholderClient)) }
 
 // PlaceholderClient is a client by which a stack is checked before the real clients are known. Its towers support every
 // parameter.
@@ -54,8 +46,7 @@ var PlaceholderClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim:
 // may need sizes of the real clients.
 func checkLoss(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
-		s := method.NewScope(PlaceholderClient, m.Params(PlaceholderClient))
-		m.Loss(s, m.Logits(s))
+		s, _, _ := method.LossOf(m, PlaceholderClient)
 		return s.Graph().Err()
 	}
 	if inner == nil || graphs(inner) != nil {

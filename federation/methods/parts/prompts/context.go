@@ -21,7 +21,7 @@ func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []met
 
 // Features returns the class features [C,D] of a prompt.
 func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
-	return s.TextWithLayout(ctx, method.PromptLayout{Position: c.Position})
+	return s.TextFeatures(method.Prompt{Ctx: ctx, Position: c.Position})
 }
 
 // Logits compares images with the class features of the prompt "ctx".
@@ -50,7 +50,6 @@ func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Para
 
 // Logits compares images with the class features of "ctx".
 func (c ClassContext) Logits(s *method.Scope) graph.Node {
-	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific,
-		PromptLayout: method.PromptLayout{Position: c.Position}}
+	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific, Position: c.Position}
 	return s.Cosine(s.Image(), s.TextFeatures(p))
 }

@@ -1,8 +1,6 @@
 package prompts
 
 import (
-	"strings"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -41,11 +39,12 @@ func FullPrompt(s *method.Scope, p method.Param) graph.Node {
 
 // AddWords returns the whole prompt [T,w] of an offset [tokens,w], or [B,T,w] of offsets [B,tokens,w] of each image.
 func (c OffsetContext) AddWords(s *method.Scope, offset graph.Node) graph.Node {
-	n := len(strings.Fields(c.Words))
+	n := method.Words{Text: c.Words}.Tokens()
 	if n == 0 {
 		return offset
 	}
-	words, w := s.WordEmbeddings(c.Words), s.Task().Width
+	w := s.Task().Width
+	words := s.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, w})
 	if n <= c.Tokens { // rows of zeros in front
 		pads := s.Graph().Ints(c.Tokens-n, 0, 0, 0)
 		return offset.Add(s.Graph().Apply(graph.Standard, "Pad", nil, words, pads))

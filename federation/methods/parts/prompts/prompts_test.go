@@ -169,7 +169,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %q, %v", option, got, tpl.Check())
 		}
 		s := method.NewScope(toy, nil)
-		if got := tpl.Texts(s); (got == s.HandText()) != (want == "") || want != "" && got != s.Texts(want) {
+		if got := tpl.Texts(s); (got == s.HandText()) != (want == "") || want != "" && got != s.HandText(want) {
 			t.Errorf("%s: other texts", option)
 		}
 	}

@@ -46,7 +46,7 @@ func (t Template) Text() string {
 // Texts returns the class features [C,D] of the hand-written prompt.
 func (t Template) Texts(s *method.Scope) graph.Node {
 	if text := t.Text(); text != "" {
-		return s.Texts(text)
+		return s.HandText(text)
 	}
 	return s.HandText()
 }

@@ -100,7 +100,7 @@ func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
 // text returns the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
 func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
 	return s.TextFeatures(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
-		PromptLayout: method.PromptLayout{Position: m.Position}})
+		Position: m.Position})
 }
 
 func (m FedAPT) Logits(s *method.Scope) graph.Node {

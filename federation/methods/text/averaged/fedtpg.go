@@ -83,7 +83,7 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 	if w := x.Dim(1); w%m.Heads != 0 {
 		return s.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
 	}
-	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.Texts("{}"))
+	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.HandText("{}"))
 	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, others(s)))
 	for i := range m.Depth {
 		at := tpgBlock(i + 1)
@@ -93,9 +93,14 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 	return x
 }
 
+// localClasses returns [C]: 1 for the client's own classes, 0 for the others.
+func localClasses(s *method.Scope) graph.Node {
+	return s.Input(method.LocalClassesInput, graph.Float, graph.Static(s.Task().Classes))
+}
+
 // others returns [C]: 0 for the client's own classes, and a number far below any score for the others.
 func others(s *method.Scope) graph.Node {
-	return s.LocalClasses().AddScalar(-1).MulScalar(-nn.MaskValue)
+	return localClasses(s).AddScalar(-1).MulScalar(-nn.MaskValue)
 }
 
 // attend returns multi-head attention of rows q [n,w] on rows kv [k,.].
@@ -120,5 +125,5 @@ func (m FedTPG) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), 
 func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
 	each := logits.Add(others(s)).LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
-	return s.Term(method.CrossEntropy, each.Mul(s.LocalClasses().Rows(s.Label())).Mean().Neg())
+	return s.Term(method.CrossEntropy, each.Mul(localClasses(s).Rows(s.Label())).Mean().Neg())
 }

@@ -66,7 +66,7 @@ func (m ProDA) position(k int) string {
 func (m ProDA) Logits(s *method.Scope) graph.Node {
 	var texts []graph.Node
 	for k, ctx := range nn.Unbind(s.Param("prompts")) {
-		texts = append(texts, s.TextWithLayout(ctx, method.PromptLayout{Position: m.position(k)}))
+		texts = append(texts, s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
 	}
 	return s.Cosine(s.Image(), graph.Stack(texts...).Mean(0))
 }
@@ -112,7 +112,7 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	var texts []graph.Node
 	for i, k := range m.turns(0) { // whichever it is, it has the position of the place
 		ctx := prompts.Gather(0, s.Scalar(scalar(i)).Cast(graph.Int64))
-		texts = append(texts, s.TextWithLayout(ctx, method.PromptLayout{Position: m.position(k)}))
+		texts = append(texts, s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
 	}
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
 	square := f.Square()                  // [B,D]

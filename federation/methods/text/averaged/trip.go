@@ -103,7 +103,8 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 	t := s.Task()
 	switch {
 	case t.Tokens == 0:
-		return s.Tokens() // says why
+		return s.Graph().Fail("the method needs the tokens of the image tower's last block, which backbone %s, a "+
+			"ResNet or an exported model, does not provide", t.Backbone)
 	case t.Tokens < m.Experts:
 		return s.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these at "+
 			"most", m.Experts, t.Tokens, t.Backbone)
@@ -113,9 +114,12 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
 	s.Note(tripStarts, route.InitialCenters(t.Tokens))
-	weights := s.PerExample(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
+	tokens := s.Input(method.Input{Kind: method.RowInput, Name: method.TokensInput}, graph.Float,
+		graph.Rows("B", t.Tokens, t.VisionWidth))
+	each := method.PerExample{X: route.Weights(tokens, s.Broadcast(tripKeys, m.Experts, t.VisionWidth))}
+	weights := s.Graph().Placeholder(each, graph.Float, []int{-1, m.Experts})
 	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
-	text := s.TextFeatures(method.Prompt{Ctx: ctx, PromptLayout: method.PromptLayout{Position: m.Position}}) // [B,C,D]
+	text := s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.Position}) // [B,C,D]
 	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 }
 
@@ -134,7 +138,8 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Alpha == 0 {
 		return loss
 	}
-	q := s.Image().MatMulT(s.RawTexts(prompts.Ensemble(m.Templates)...)).MulScalar(s.Task().Scale).Softmax(-1)
+	hand := s.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Templates), Raw: true})
+	q := s.Cosine(s.Image(), hand).Softmax(-1)
 	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
 }
 

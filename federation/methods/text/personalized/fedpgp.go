@@ -58,7 +58,7 @@ func (m FedPGP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	hand := s.HandText()
 	if m.Positive == "code" {
-		hand = s.Texts(strings.Repeat("X ", m.Tokens) + "{}.")
+		hand = s.HandText(strings.Repeat("X ", m.Tokens) + "{}.")
 	}
 	anchor := s.Text(s.Param("sigma"))
 	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)              // cosines [C]

@@ -68,7 +68,7 @@ func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
 		return s.Text(ctx)
 	}
 	longest := max(m.Global, slices.Max(m.Local))
-	return s.TextWithLayout(ctx, method.PromptLayout{ReadOffset: longest - ctx.Dim(0)})
+	return s.TextFeatures(method.Prompt{Ctx: ctx, ReadOffset: longest - ctx.Dim(0)})
 }
 
 func (m FedPHA) Logits(s *method.Scope) graph.Node {

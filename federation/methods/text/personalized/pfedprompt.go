@@ -48,7 +48,8 @@ func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
 
 // remembered returns the memory's scores [B,C], before their scale.
 func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
-	keys, labels := s.Memory()
+	keys := s.Input(method.MemoryImage, graph.Float, graph.Rows("N", s.Task().Dim))
+	labels := s.Input(method.MemoryLabel, graph.Int64, graph.Rows("N"))
 	beta := m.Beta
 	if beta == 0 {
 		beta = s.Task().Scale

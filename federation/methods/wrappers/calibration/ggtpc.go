@@ -77,6 +77,9 @@ const (
 	ggtpcLabels = "prototypes/label" // [P]
 )
 
+// noiseInput [B,D] is what a batch adds to image features that are computed in the step.
+var noiseInput = method.Input{Kind: method.DrawInput, Name: "noise"}
+
 // needs lists the tensors that a client needs from the server.
 func (m GGTPC) needs() []string {
 	var out []string
@@ -91,12 +94,17 @@ func (m GGTPC) needs() []string {
 
 // Loss adds noise to image features of a base method that computes them in the step.
 func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	if m.Strength == 0 {
-		return m.Method.Loss(s, logits)
-	}
-	noisy := s.WithFeatureNoise(m.Renormalise)
-	if spread := m.Method.Logits(noisy); noisy.FeatureNoiseUsed() {
-		return m.Method.Loss(noisy, spread)
+	noisy := s.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
+		x := s.Vision(p).Add(s.Input(noiseInput, graph.Float, graph.Rows("B", s.Task().Dim)))
+		if m.Renormalise {
+			x = x.L2Normalize()
+		}
+		return x
+	}})
+	if m.Strength > 0 {
+		if spread := m.Method.Logits(noisy); noisy.Used() {
+			s, logits = noisy, spread
+		}
 	}
 	return m.Method.Loss(s, logits)
 }

@@ -120,7 +120,7 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 	}
 	clean := image.Clone()
 	if c.m.Strength > 0 && slices.Contains(also, method.PixelsInput) {
-		b[method.NoiseInput.String()] = tensor.New(image.Shape...)
+		b[noiseInput.String()] = tensor.New(image.Shape...)
 	}
 	if c.axes != nil && c.m.Strength > 0 {
 		b["draw/clean"] = clean
@@ -138,7 +138,7 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 // spread draws eps and adds the noise of eq. 6.
 func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 	image, patches := b[method.ImageInput], b[method.PatchesInput]
-	eps, noise := b["draw/eps"], b[method.NoiseInput.String()]
+	eps, noise := b["draw/eps"], b[noiseInput.String()]
 	for i := range eps.Data {
 		eps.Data[i] = float32(r.NormFloat64())
 	}

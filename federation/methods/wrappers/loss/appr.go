@@ -127,9 +127,6 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 				parts[i].Shape(), w)
 		}
 	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
 	return graph.Concat(0, parts...)
 }
 
@@ -219,9 +216,13 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 // discriminate returns the loss of eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their
 // tokens.
 func (m Appr) discriminate(s *method.Scope) graph.Node {
-	w := s.Task().Width
+	input := func(name string, shape ...graph.Dim) graph.Node {
+		return s.Input(method.Input{Kind: method.BroadcastInput, Name: name}, graph.Float, shape)
+	}
+	tokens, w := graph.Sym("T"), graph.StaticDim(s.Task().Width)
 	odds := func(rows string) graph.Node {
-		return m.logOdds(s.Broadcast(rows, -1, -1, w), s.Broadcast("average", -1, w), s.Param(apprW1), s.Param(apprW2))
+		return m.logOdds(input(rows, graph.Sym(rows), tokens, w), input("average", tokens, w), s.Param(apprW1),
+			s.Param(apprW2))
 	}
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
 }

@@ -12,8 +12,13 @@ import (
 // the class features that the base method scores (text) or those of its shared prompts (prompt) [C,D], or the image
 // features that it scores (image) [B,D]. For a base method that does not score by Scope.Cosine, text is prompt.
 func represent(m method.Method, s *method.Scope, of string) graph.Node {
-	logits := m.Logits(s)
-	x, t := s.ScoredPair()
+	var x, t graph.Node // that Scope.Cosine compares first
+	logits := m.Logits(s.With(method.Override{Cosine: func(s *method.Scope, image, text graph.Node) graph.Node {
+		if !x.OK() {
+			x, t = image, text
+		}
+		return s.Cosine(image, text)
+	}}))
 	switch {
 	case of == "logits":
 		return logits.L2Normalize()
@@ -30,9 +35,6 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	}
 	if of == "image" || texts == nil {
 		return s.Graph().Fail("of: %s does not exist in this base method; use another", of)
-	}
-	if len(texts) == 1 {
-		return texts[0]
 	}
 	return graph.Concat(0, texts...)
 }

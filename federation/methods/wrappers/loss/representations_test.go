@@ -24,7 +24,7 @@ func (m offset) Logits(s *method.Scope) graph.Node {
 func TestPromptsAreRepresentedWithTheirWords(t *testing.T) {
 	task := method.ClientSpec{Classes: 3, Width: 8, Dim: 8, Scale: 1, TextLayers: 1}
 	m := offset{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}}
-	s := method.NewScope(task, m.Params(task))
+	s := method.ScopeOf(m, task)
 	if got := represent(m, s, "prompt"); got != represent(m, s, "text") || s.Graph().Err() != nil {
 		t.Errorf("prompt is %v: %v", got, s.Graph().Err())
 	}

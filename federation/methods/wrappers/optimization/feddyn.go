@@ -46,7 +46,7 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	var moves []graph.Node
-	for _, name := range s.SharedNames() {
+	for _, name := range method.SharedNames(s.Params()) {
 		w := s.TrainedValue(name)
 		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
 		moves = append(moves, w.Sub(s.Received().TrainedValue(name)).Reshape(-1))

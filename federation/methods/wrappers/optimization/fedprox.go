@@ -28,7 +28,7 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Mu == 0 {
 		return loss
 	}
-	for _, name := range s.SharedNames() {
+	for _, name := range method.SharedNames(s.Params()) {
 		w := s.TrainedValue(name)
 		if m.Detached {
 			w = w.Detach()

@@ -49,11 +49,11 @@ func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.M
 
 func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
-	mix := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
+	mix := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
 		v, w := s.TrainedValue(apflCopy+"/"+name), s.TrainedValue(name)
 		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
 		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
-	})
+	}})
 	return loss.Add(m.Method.Loss(mix, m.Method.Logits(mix)))
 }
 

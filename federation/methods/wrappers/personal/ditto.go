@@ -44,14 +44,14 @@ func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.
 
 func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
-	own := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
+	own := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
 		return s.TrainedValue(dittoCopy + "/" + name)
-	})
+	}})
 	loss = loss.Add(m.Method.Loss(own, m.Method.Logits(own)))
 	if m.Lambda == 0 {
 		return loss
 	}
-	for _, name := range s.SharedNames() {
+	for _, name := range method.SharedNames(s.Params()) {
 		far := own.TrainedValue(name).Sub(s.Received().TrainedValue(name))
 		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}

@@ -58,7 +58,7 @@ const (
 
 func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
-	for _, name := range s.SharedNames() {
+	for _, name := range method.SharedNames(s.Params()) {
 		w := s.TrainedValue(name)
 		shape, _ := w.Shape().Ints()
 		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))

@@ -50,12 +50,7 @@ func (s Split) matches(params []method.Param) error {
 	if s.none() {
 		return nil
 	}
-	var shared []string
-	for _, p := range params {
-		if p.Owner == method.Shared {
-			shared = append(shared, p.Name)
-		}
-	}
+	shared := method.SharedNames(params)
 	for _, at := range s.Private {
 		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
 			return check.OptionErrorf("private", " names %.60q; the base method shares %s", at, layer.Enumerate(shared))

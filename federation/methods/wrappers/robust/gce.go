@@ -46,11 +46,11 @@ func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	if s.Task().Sigmoid {
 		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
-	fit := s.WithLabelLoss(func(logits graph.Node) graph.Node {
+	fit := s.With(method.Override{LabelLoss: func(_ *method.Scope, logits graph.Node) graph.Node {
 		return of(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
-	})
+	}})
 	loss := inner.Loss(fit, logits)
-	if !fit.LabelLossUsed() {
+	if !fit.Used() {
 		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
 			"remove this wrapper, or choose another base method")
 	}

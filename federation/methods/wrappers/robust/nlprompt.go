@@ -46,7 +46,7 @@ func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: 
 var cleanInput = method.Input{Kind: method.DrawInput, Name: "trusted"}
 
 func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	clean := s.Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
+	clean := s.Input(cleanInput, graph.Float, graph.Rows("B"))
 	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
 		wrong := generalised(logp, 1)
 		return wrong.Add(clean.Mul(logp.Neg().Sub(wrong)))
