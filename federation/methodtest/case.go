@@ -225,6 +225,7 @@ func (o outcome) same(t *testing.T, other outcome, what string) {
 func Run(t *testing.T, c Case) {
 	c.kept = new(kept)
 	t.Run("gradients", c.gradients)
+	t.Run("overrides", c.overrides)
 	t.Run("zero", c.zero)
 	t.Run("device", c.device)
 	t.Run("together", c.together)
