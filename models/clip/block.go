@@ -61,12 +61,7 @@ func (b block) project(x graph.Node, from, to int) projected {
 }
 
 // joined returns the projections as one node.
-func (p projected) joined() graph.Node {
-	if len(p.nodes) == 1 {
-		return p.nodes[0]
-	}
-	return graph.Concat(1, p.nodes...)
-}
+func (p projected) joined() graph.Node { return graph.Concat(1, p.nodes...) }
 
 // split splits the rows into consecutive groups.
 func (p projected) split(sizes []int) []projected {

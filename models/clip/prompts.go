@@ -292,7 +292,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
-			hd, tl := b.norm1(join(heads)), b.norm1(join(tails))
+			hd, tl := b.norm1(graph.Concat(0, heads...)), b.norm1(graph.Concat(0, tails...))
 			a := b.project(hd, from, 3).split(prefixes)
 			c := b.project(tl, from, 3).split(suffixes)
 			for j, r := range rs {
@@ -320,7 +320,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 				attended, qkv = append(attended, r.attend(b, qkv[0], qkv[1])...), qkv[2:]
 			}
 		}
-		x = b.rest(x, join(attended))
+		x = b.rest(x, graph.Concat(0, attended...))
 	}
 	f := t.head(tw, x)
 	if len(rs) == 1 {
@@ -377,13 +377,6 @@ func spans(rs []*promptRows) (out [][5]int) {
 		}
 	}
 	return out
-}
-
-func join(a []graph.Node) graph.Node {
-	if len(a) == 1 {
-		return a[0]
-	}
-	return graph.Concat(0, a...)
 }
 
 // attend returns the attention outputs of the prefix rows and of the suffix rows.
@@ -472,7 +465,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
 		}
 	}
-	return b.rest(x.Rows(g.Ints(read...)), join(attended))
+	return b.rest(x.Rows(g.Ints(read...)), graph.Concat(0, attended...))
 }
 
 // attendLast returns attention with one query per class, q [C,width], as [C,width].
