@@ -156,7 +156,7 @@ chaos: library ## kill, disconnect and damage runs of several processes, RUNS (2
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/architectures.py | */events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
+		*/architectures.py | */backbones.py | */events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
 		*/trace.py | */step_torch.py | */sim_*.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
@@ -168,9 +168,10 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 		$(PYTHON) $$script $$argument || exit 1; \
 	done
 
-towers: library build/towers ## let other libraries compute their towers anew, and compare all of them (docs/models.md)
+towers: build build/towers ## let other libraries compute their towers anew, and compare all of them (docs/models.md)
 	HF_HUB_OFFLINE=1 build/towers/bin/python tools/golden/architectures.py
 	UPDATE=1 go test -count=1 -v -run TestArchitectures ./models/bundle/converted
+	PYTHONPATH=tools/python PATH=$$PWD/bin:$$PATH HF_HUB_OFFLINE=1 build/towers/bin/python tools/golden/backbones.py
 	git status --short models docs
 
 build/towers: tools/golden/architectures.txt

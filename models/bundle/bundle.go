@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -45,7 +46,8 @@ type Towers interface {
 	Patches() int
 	// Tokens returns the number of tokens of an image after the last block; 0 if they are not accessible.
 	Tokens() int
-	// TakesPromptTokens reports whether Image accepts prompt tokens, and not only prompts of pixels.
+	// TakesPromptTokens reports whether Image may accept prompt tokens, and not only prompts of pixels. An exported
+	// tower whose blocks were found is compared at the first ones; Image returns ErrNoPromptTokens if it accepts none.
 	TakesPromptTokens() bool
 
 	// ClassFeatures adds the text tower to g and returns for each prompt the features [C,D] of all classes.
@@ -63,6 +65,10 @@ type Towers interface {
 	// Report adds the description of the towers and their files.
 	Report(r *Report)
 }
+
+// ErrNoPromptTokens means that an image tower accepts prompts of pixels alone.
+var ErrNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so it supports only " +
+	"prompts of pixels (promptfed inspect says why); convert the checkpoint for prompt tokens")
 
 // Bundle is an open bundle. It keeps no file open and is safe for concurrent use.
 type Bundle struct {

@@ -2,7 +2,6 @@ package exported
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"promptfed/models/bundle"
@@ -217,9 +216,6 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	return graph.Model(list...)
 }
 
-var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so it supports only " +
-	"prompts of pixels (promptfed inspect says why); convert the checkpoint for prompt tokens")
-
 // prompted returns the tower with prompts. Prompt tokens use the recognised form, after it was compared with the graph.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
 	err error) {
@@ -230,15 +226,15 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	case plain:
 		image, patches = t.build(g, pixels)
 	case t.vit == nil && t.stream == nil:
-		return image, patches, errNoPromptTokens
+		return image, patches, bundle.ErrNoPromptTokens
 	case t.vit != nil:
 		if err := t.vit.proof(); err != nil {
-			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
+			return image, patches, fmt.Errorf("%w (%v)", bundle.ErrNoPromptTokens, err)
 		}
 		image, patches = t.tokens(g, t.vit, pixels, p)
 	default:
 		if err := t.stream.proof(); err != nil {
-			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
+			return image, patches, fmt.Errorf("%w (%v)", bundle.ErrNoPromptTokens, err)
 		}
 		image = t.streamed(g, t.stream, pixels, p)
 	}

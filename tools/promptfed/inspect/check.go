@@ -88,7 +88,7 @@ func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
 		return err
 	}
 	c.add(checkDone{What: "files against their SHA-256", OK: true})
-	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.imageTower, c.lengths,
+	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.witness, c.imageTower, c.lengths,
 		c.textTower} {
 		if err := check(ctx, b, ort.Options{WeightsDir: b.WeightsDir()}); err != nil {
 			return err

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -57,6 +58,28 @@ func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options
 	c.add(checkDone{What: fmt.Sprintf("image tower, features of norm %.3g",
 		out.Norm()/math.Sqrt(float64(out.Shape[0]))), OK: true})
 	prompts, feeds := imagePrompts(b)
+	image, err := promptedImage(b, feeds)
+	if errors.Is(err, bundle.ErrNoPromptTokens) {
+		prompts = prompts[:1]
+		image, err = promptedImage(b, tensor.Map{bundle.PixelsInput: feeds[bundle.PixelsInput]})
+	}
+	if err != nil {
+		return err
+	}
+	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
+	options := gradtest.Options{Session: o, Elements: -1}
+	if gradtest.NonSmooth(outputs...) {
+		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // longer steps cross many bends
+	}
+	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
+	if err != nil {
+		return fmt.Errorf("image tower: %w", err)
+	}
+	return c.gradients(results, "the image tower")
+}
+
+// promptedImage returns the features of an image in a graph whose inputs are those of feeds.
+func promptedImage(b *bundle.Bundle, feeds tensor.Map) (graph.Node, error) {
 	g := graph.New()
 	of := func(name string) graph.Node {
 		if t := feeds[name]; t != nil {
@@ -73,19 +96,7 @@ func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options
 		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
 	}
 	image, _, err := b.Image(g, pixels, p)
-	if err != nil {
-		return err
-	}
-	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
-	options := gradtest.Options{Session: o, Elements: -1}
-	if gradtest.NonSmooth(outputs...) {
-		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // longer steps cross many bends
-	}
-	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
-	if err != nil {
-		return fmt.Errorf("image tower: %w", err)
-	}
-	return c.gradients(results, "the image tower")
+	return image, err
 }
 
 // lengths compares the features of a text alone with those beside a longer text. Tokens after the end token must have

@@ -15,16 +15,18 @@ from ._start import run, sweep
 
 __all__ = ["Classifier", "Error", "Run", "Sweep", "compare", "load", "program", "run", "sweep", "version"]
 
-_methods = ("Down", "Method", "Noise", "Parameter", "Prompt", "State", "Up")
+_torch = dict.fromkeys(("Down", "Method", "Noise", "Parameter", "Prompt", "State", "Up"), ".method")
+_torch["export_backbone"] = ".backbone"
 if TYPE_CHECKING:
+    from .backbone import export_backbone
     from .method import Down, Method, Noise, Parameter, Prompt, State, Up
 
 
 def __getattr__(name: str):
-    """Imports promptfed.method, the only module that needs PyTorch, on the first use of its names."""
-    if name not in _methods:
+    """Imports the modules that need PyTorch on the first use of their names."""
+    if name not in _torch:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(".method", __name__), name)
+        return getattr(importlib.import_module(_torch[name], __name__), name)
     except ImportError as e:
         raise Error(f"promptfed.{name} needs PyTorch ({e}): pip install promptfed[torch]") from None

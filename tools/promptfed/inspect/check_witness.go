@@ -1,0 +1,171 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/models/preprocess"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Files of a bundle with what its model computes in the library that it comes from (docs/dropin.md).
+const (
+	witnessFile    = "witness.safetensors"
+	witnessPicture = "witness.png"
+)
+
+// agreement is the largest difference to a witness, relative to its largest value. Pixels may differ by one level of
+// 255: libraries round differently when they resize.
+const agreement = 1e-4
+
+// witness is what a model computes in its own library. Its tensors are pixels [1,3,S,S] of the picture, image [1,D],
+// text [n,D], a prompt [T,w] of all classes, prompts [C,D], the loss [1], and its gradient [T,w].
+type witness struct {
+	texts, classes []string
+	labels         []int
+	tensors        tensor.Map
+}
+
+// readWitness reads a witness whose sizes are those of a bundle.
+func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
+	var text map[string]string
+	if w.tensors, text, err = safetensors.ReadFile(path); err != nil {
+		return w, err
+	}
+	for key, into := range map[string]any{"texts": &w.texts, "classes": &w.classes, "labels": &w.labels} {
+		if err := json.Unmarshal([]byte(text[key]), into); err != nil {
+			return w, fmt.Errorf("%s: %s: %w", path, key, err)
+		}
+	}
+	if len(w.labels) != 1 || w.labels[0] < 0 || w.labels[0] >= len(w.classes) {
+		return w, fmt.Errorf("%s: labels are %v, want one of %d classes", path, w.labels, len(w.classes))
+	}
+	size, dim, prompt := b.Preprocess.Size, b.Text.EmbedDim, []int{1, b.Text.Width}
+	if p := w.tensors["prompt"]; p != nil && len(p.Shape) == 2 && p.Shape[0] > 0 {
+		prompt[0] = p.Shape[0]
+	}
+	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(w.texts), dim},
+		"prompt": prompt, "prompts": {len(w.classes), dim}, "loss": {1}, "gradient": prompt}
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		if t := w.tensors[name]; t == nil || !slices.Equal(t.Shape, shapes[name]) {
+			return w, fmt.Errorf("%s: tensor %s must have the shape %v", path, name, shapes[name])
+		}
+	}
+	return w, nil
+}
+
+// witness compares what a bundle computes with what its model computes in its own library, if the bundle says so.
+func (c *checks) witness(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
+	path := filepath.Join(b.Dir, witnessFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	w, err := readWitness(path, b)
+	if err != nil {
+		return err
+	}
+	report := func(what string, worst, allowed float64, unit string) error {
+		d := checkDone{what + " as in the model's own library", worst <= allowed, &worst,
+			fmt.Sprintf("%.1e", worst)}
+		if c.add(d); !d.OK {
+			return fmt.Errorf("%s: %s differs by %.2g of %s, more than %.2g", path, what, worst, unit, allowed)
+		}
+		return nil
+	}
+	pixels, err := readPicture(filepath.Join(b.Dir, witnessPicture), b.Preprocess)
+	if err != nil {
+		return err
+	}
+	out, err := w.compute(ctx, b, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	levels, area := 0.0, len(pixels)/3
+	for i, v := range w.tensors["pixels"].Data {
+		levels = max(levels, math.Abs(float64(pixels[i]-v))*float64(b.Preprocess.Std[i/area]))
+	}
+	if err := report("preprocessing", levels, 1.001/255, "the range of colours"); err != nil {
+		return err
+	}
+	for _, x := range [][2]string{{"image features", "image"}, {"text features", "text"},
+		{"features of prompts", "prompts"}, {"loss", "loss"}, {"gradient of a prompt", "gradient"}} {
+		worst, largest := 0.0, 0.0
+		for i, v := range w.tensors[x[1]].Data {
+			worst = max(worst, math.Abs(float64(out[x[1]].Data[i]-v)))
+			largest = max(largest, math.Abs(float64(v)))
+		}
+		if err := report(x[0], worst/cmp.Or(largest, 1), agreement, "the largest value"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readPicture(path string, p preprocess.Preprocess) ([]float32, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	img, err := preprocess.Decode(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p.Pixels(img), nil
+}
+
+// compute returns the features of the pixels, texts and prompts, the loss and its gradient.
+func (w witness) compute(ctx context.Context, b *bundle.Bundle, o ort.Options) (tensor.Map, error) {
+	model, err := b.ImageModel()
+	if err != nil {
+		return nil, err
+	}
+	batch := cmp.Or(b.Batch(), 1)
+	pixels := tensor.Of(slices.Repeat(w.tensors["pixels"].Data, batch), batch, 3, b.Preprocess.Size, b.Preprocess.Size)
+	out, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: pixels}, bundle.ImageOutput)
+	if err != nil {
+		return nil, err
+	}
+	image := tensor.Of(out[bundle.ImageOutput].Data[:b.Text.EmbedDim], 1, b.Text.EmbedDim)
+	g := graph.New()
+	ctxInput := g.Input("prompt", graph.Float, graph.Static(w.tensors["prompt"].Shape...))
+	texts, err := b.Sentences(g, w.texts)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := b.Prompts(g, w.classes, []clip.Prompt{{Ctx: ctxInput}})
+	if err != nil {
+		return nil, err
+	}
+	logits := g.Const(image).L2Normalize().MatMul(prompts[0].L2Normalize().Transpose(1, 0)).MulScalar(b.LogitScale)
+	loss := graph.CrossEntropy(logits, g.Ints(w.labels...))
+	d, err := grad.Of(loss, ctxInput)
+	if err != nil {
+		return nil, err
+	}
+	if model, err = graph.Model(graph.Output{Name: "text", Node: texts},
+		graph.Output{Name: "prompts", Node: prompts[0]}, graph.Output{Name: "loss", Node: loss},
+		graph.Output{Name: "gradient", Node: d[0]}); err != nil {
+		return nil, err
+	}
+	if out, err = ort.RunOnce(ctx, model, o, tensor.Map{"prompt": w.tensors["prompt"]}); err != nil {
+		return nil, err
+	}
+	out["image"] = image
+	return out, nil
+}
