@@ -66,7 +66,10 @@ var banned = []struct {
 	{"federation/experiment/identity", true, []string{Module + "/federation"}},
 	{"federation/net/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/net/listen", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
-	{"federation/net/remote", true, []string{"github.com/nats-io"}},
+	{"federation/net/wire", true, []string{Module + "/federation/net/server", Module + "/federation/net/client",
+		"github.com/nats-io"}},
+	{"federation/net/server", true, []string{Module + "/federation/net/client", "github.com/nats-io"}},
+	{"federation/net/client", true, []string{Module + "/federation/net/server", "github.com/nats-io"}},
 	{"federation/net/workers", true, []string{"github.com/nats-io/nats-server"}},
 	{"federation/net/natsserver", true, []string{Module + "/federation/engine"}},
 }

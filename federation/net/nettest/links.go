@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,11 +55,12 @@ func (a *Authority) Identity(name string) certs.Identity {
 	return who
 }
 
-// SlowLink limits the bytes a second in each direction, and cuts all connections after every so many bytes.
+// SlowLink limits the bytes a second in each direction, and cuts all connections after some numbers of bytes.
 type SlowLink struct {
 	To    string
 	Rate  float64
-	Every int64
+	Every int64   // bytes between two cuts; 0 for none
+	At    []int64 // bytes before other cuts
 	Sum   atomic.Int64
 	Cuts  atomic.Int64
 	mu    sync.Mutex
@@ -112,7 +114,10 @@ func (s *SlowLink) carry(to, from net.Conn) {
 		n, err := io.CopyN(to, from, 16<<10)
 		sent += int(n)
 		busytest.Delay(time.Until(began.Add(time.Duration(float64(sent) / s.Rate * float64(time.Second)))))
-		if before := s.Sum.Add(n) - n; before/s.Every != (before+n)/s.Every {
+		after := s.Sum.Add(n)
+		before := after - n
+		if s.Every > 0 && before/s.Every != after/s.Every ||
+			slices.ContainsFunc(s.At, func(at int64) bool { return before < at && at <= after }) {
 			s.Cut()
 		}
 		if err != nil {

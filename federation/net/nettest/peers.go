@@ -10,12 +10,12 @@ import (
 	"connectrpc.com/connect"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 )
 
 // Dial returns a client of a server that may send any messages. It shows the certificate of an identity with a name,
 // and the server can send it at most window bytes before it reads them.
-func Dial(t testing.TB, url, name string, who certs.Identity, window int) protocol.FederationClient {
+func Dial(t testing.TB, url, name string, who certs.Identity, window int) wire.FederationClient {
 	t.Helper()
 	conf, err := who.ClientTLS(name, func() []byte { return nil })
 	if err != nil {
@@ -26,17 +26,17 @@ func Dial(t testing.TB, url, name string, who certs.Identity, window int) protoc
 	transport := &http.Transport{TLSClientConfig: conf, Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return protocol.NewFederationClient(&http.Client{Transport: transport}, url, connect.WithGRPC())
+	return wire.NewFederationClient(&http.Client{Transport: transport}, url, connect.WithGRPC())
 }
 
 // Serve runs a server with an identity whose handler may send any messages, and returns its URL.
-func Serve(t testing.TB, who certs.Identity, handler protocol.FederationHandler) (url string) {
+func Serve(t testing.TB, who certs.Identity, handler wire.FederationHandler) (url string) {
 	t.Helper()
 	conf, err := who.ServerTLS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, h := protocol.NewFederationHandler(handler)
+	path, h := wire.NewFederationHandler(handler)
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
 	s := httptest.NewUnstartedServer(mux)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
@@ -32,12 +32,9 @@ func TestFlickering(t *testing.T) {
 				continue
 			}
 			joined++
-			for m, err := x.Receive(); err == nil; m, err = x.Receive() {
-				if m.GetInstruction() != nil {
-					orders++
-					x.send(&protocol.Leave{})
-					x.CloseRequest()
-				}
+			for _, err = x.next(ctx); err == nil; _, err = x.next(ctx) {
+				orders++
+				x.leave(ctx)
 			}
 		}
 	})
@@ -79,7 +76,7 @@ func TestTokenFlood(t *testing.T) {
 							return open(ctx, s, from)
 						}
 						for range 20 {
-							a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+							a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 							calls.Add(1)
 						}
 						a.CloseIdleConnections()

@@ -26,8 +26,8 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
 	"promptfed/federation/net/wait"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
@@ -48,8 +48,8 @@ const (
 	attackers    = floodClients - 1
 )
 
-// streaming joins as a client, and repeats messages on the stream.
-func streaming(messages func(s *server, o *protocol.Instruction) []any) func(context.Context, *server,
+// calling joins as a client, and repeats calls, with the newest instruction.
+func calling(calls func(ctx context.Context, x *session, o *wire.Instruction)) func(context.Context, *server,
 	*attacker) error {
 	return func(ctx context.Context, s *server, a *attacker) error {
 		x, err := a.enter(ctx)
@@ -57,33 +57,11 @@ func streaming(messages func(s *server, o *protocol.Instruction) []any) func(con
 			return err
 		}
 		begins()
-		orders := make(chan *protocol.Instruction, 1)
-		go func() {
-			for {
-				m, err := x.Receive()
-				if err != nil {
-					return
-				}
-				if o := m.GetInstruction(); o != nil {
-					select {
-					case orders <- o:
-					default:
-					}
-				}
-			}
-		}()
-		o := &protocol.Instruction{Id: protocol.NewID(), Attempt: protocol.NewID(), Content: &protocol.Content{}}
-		for {
-			select {
-			case o = <-orders:
-			default:
-			}
-			for _, m := range messages(s, o) {
-				if err := x.send(m); err != nil {
-					return err
-				}
-			}
+		o, err := x.next(ctx)
+		for ; err == nil; err = ctx.Err() {
+			calls(ctx, x, o)
 		}
+		return err
 	}
 }
 
@@ -110,7 +88,7 @@ func batch(write func(w *http2.Framer, f *frames) error) func(f *frames) error {
 func (f *frames) headers(more ...string) http2.HeadersFrameParam {
 	f.next += 2
 	return http2.HeadersFrameParam{StreamID: f.next, EndHeaders: true,
-		BlockFragment: f.request(protocol.FederationParticipateProcedure, more...)}
+		BlockFragment: f.request(wire.FederationAnswerProcedure, more...)}
 }
 
 var (
@@ -128,7 +106,7 @@ func begun(err error) {
 
 func invite(ctx context.Context, _ *server, a *attacker) error {
 	for range 100 {
-		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+		_, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 		begun(err)
 	}
 	return nil
@@ -136,24 +114,18 @@ func invite(ctx context.Context, _ *server, a *attacker) error {
 
 func askStatus(ctx context.Context, _ *server, a *attacker) error {
 	for range 100 {
-		_, err := a.Status(ctx, &protocol.StatusRequest{})
+		_, err := a.Status(ctx, &wire.StatusRequest{})
 		begun(err)
 	}
 	return nil
 }
 
-// joining sends a request to join in each stream.
-func joining(request func(s *server, run string) *protocol.Join) func(context.Context, *server, *attacker) error {
+// joining sends a request to join in each call.
+func joining(request func(s *server, run string) *wire.JoinCall) func(context.Context, *server, *attacker) error {
 	return func(ctx context.Context, s *server, a *attacker) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		x, err := a.Participate(ctx)
-		if err != nil {
-			return err
-		}
-		begins()
-		_, err = (&stream{BidiStreamForClientSimple: x}).ask(request(s, protocol.NewID()))
-		return err
+		_, err := a.Join(ctx, request(s, wire.NewID()))
+		begun(err)
+		return ctx.Err()
 	}
 }
 
@@ -162,30 +134,53 @@ var floods = map[string]flood{
 	"status":                      {user: certs.StatusUser, connections: 8, calls: askStatus},
 	"invitations":                 {user: member, connections: 8, calls: invite},
 	"invitations without a place": {user: unknown, connections: 8, calls: invite},
-	"requests to join": {user: member, connections: 8, calls: joining(func(s *server, run string) *protocol.Join {
+	"requests to join": {user: member, connections: 8, calls: joining(func(s *server, run string) *wire.JoinCall {
 		return s.joinRequest(run)
 	})},
 	"requests to join of 4 MB": {user: member, connections: 8, calls: joining(
-		func(s *server, run string) *protocol.Join {
-			return &protocol.Join{Run: run, Instance: run, Request: make([]byte, 4_000_000)}
+		func(s *server, run string) *wire.JoinCall {
+			return &wire.JoinCall{Run: run, Instance: run, Request: make([]byte, 4_000_000)}
 		})},
-	"replies": {user: member, connections: 1, calls: streaming(func(_ *server, o *protocol.Instruction) []any {
-		return []any{&protocol.Reply{Id: o.Id, Attempt: protocol.NewID(), Error: "no"}, &protocol.Reply{}}
+	"replies": {user: member, connections: 1, calls: calling(func(ctx context.Context, x *session,
+		o *wire.Instruction) {
+		x.reply(ctx, &wire.Reply{Id: o.Id, Attempt: wire.NewID(), Error: "no"})
+		x.reply(ctx, &wire.Reply{})
 	})},
-	"large replies": {user: member, connections: 1, calls: streaming(
-		func(_ *server, o *protocol.Instruction) []any {
-			return []any{&protocol.Reply{Id: protocol.NewID(), Error: "no", Scores: make([]byte, 4_000_000)}}
-		})},
-	"chunks": {user: member, connections: 1, calls: streaming(func(_ *server, o *protocol.Instruction) []any {
-		return []any{&protocol.Chunk{Sum: o.Content.Sum, Data: zeros}}
+	"large replies": {user: member, connections: 1, calls: calling(func(ctx context.Context, x *session,
+		_ *wire.Instruction) {
+		x.reply(ctx, &wire.Reply{Id: wire.NewID(), Error: "no", Scores: make([]byte, 4_000_000)})
 	})},
-	"fetches": {user: member, connections: 1, calls: streaming(func(_ *server, o *protocol.Instruction) []any {
-		return []any{&protocol.Fetch{Sum: o.Content.Sum}}
+	"parts": {user: member, connections: 1, calls: calling(func(ctx context.Context, x *session,
+		o *wire.Instruction) {
+		x.reply(ctx, &wire.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 1, Content: &wire.Content{Size: 8000,
+			Sum: wire.Checksum(nil)}}, zeros[:7999])
+		x.reply(ctx, &wire.Reply{Id: wire.NewID()}, slices.Repeat([][]byte{zeros}, 100)...)
 	})},
-	"messages of no kind": {user: member, connections: 1, calls: streaming(
-		func(*server, *protocol.Instruction) []any { return []any{nil} })},
-	"joining and leaving": {user: member, connections: 1, calls: streaming(
-		func(*server, *protocol.Instruction) []any { return []any{&protocol.Leave{}} })},
+	"instructions": {user: member, connections: 1, calls: calling(func(ctx context.Context, x *session,
+		_ *wire.Instruction) {
+		x.seq = 0
+		x.next(ctx)
+	})},
+	"messages of no kind": {user: member, connections: 1, calls: calling(func(ctx context.Context, x *session,
+		_ *wire.Instruction) {
+		x.send(ctx, &wire.Part{})
+	})},
+	"joining and leaving": {user: member, connections: 1, calls: func(ctx context.Context, s *server,
+		a *attacker) error {
+		x, err := a.enter(ctx)
+		if err == nil {
+			begins()
+			err = x.leave(ctx)
+		}
+		return err
+	}},
+	"calls of nobody": {user: member, connections: 8, calls: func(ctx context.Context, s *server, a *attacker) error {
+		x := &session{attacker: a, instance: wire.NewID()}
+		_, err := x.next(ctx)
+		begun(err)
+		x.reply(ctx, &wire.Reply{Id: wire.NewID()}, zeros)
+		return ctx.Err()
+	}},
 	// calls that are forbidden
 	"status of a client":    {user: member, connections: 8, calls: askStatus},
 	"invitations of status": {user: certs.StatusUser, connections: 8, calls: invite},
@@ -222,7 +217,7 @@ var floods = map[string]flood{
 	})},
 	"empty data": {user: member, connections: 8, frames: func(f *frames) error {
 		if f.next == 1 {
-			if _, err := f.begin(protocol.FederationParticipateProcedure); err != nil {
+			if _, err := f.begin(wire.FederationAnswerProcedure); err != nil {
 				return err
 			}
 		}
@@ -232,7 +227,7 @@ var floods = map[string]flood{
 		if f.next == 1 {
 			f.next += 2
 			err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
-				BlockFragment: f.request(protocol.FederationParticipateProcedure)})
+				BlockFragment: f.request(wire.FederationAnswerProcedure)})
 			if err != nil {
 				return err
 			}
@@ -251,29 +246,17 @@ var floods = map[string]flood{
 	})},
 	"unread pings": {user: member, connections: 8, deaf: true, frames: batch(
 		func(w *http2.Framer, _ *frames) error { return w.WritePing(false, [8]byte{}) })},
-	"unread invitations": {user: member, connections: 8, deaf: true, frames: unread(protocol.FederationInviteProcedure,
-		&protocol.InvitationRequest{Version: protocol.Version})},
+	"unread invitations": {user: member, connections: 8, deaf: true, frames: unread(wire.FederationInviteProcedure,
+		&wire.InvitationRequest{Version: wire.Version})},
 	"unread status": {user: certs.StatusUser, connections: 8, deaf: true,
-		frames: unread(protocol.FederationStatusProcedure, &protocol.StatusRequest{})},
-	"unread receipts": {user: member, connections: 1, calls: func(ctx context.Context, s *server, a *attacker) error {
+		frames: unread(wire.FederationStatusProcedure, &wire.StatusRequest{})},
+	"unread receipts": {user: member, connections: 8, deaf: true, frames: unread(wire.FederationAnswerProcedure,
+		&wire.Part{Reply: &wire.Reply{Id: wire.NewID(), Attempt: string(make([]byte, 100))}})},
+	"unread instructions": {user: member, connections: 1, calls: func(ctx context.Context, s *server,
+		a *attacker) error {
 		x, err := a.enter(ctx)
-		for ; err == nil; begins() { // it reads nothing more
-			err = x.send(&protocol.Reply{Id: protocol.NewID(), Attempt: string(make([]byte, 100))})
-		}
-		return err
-	}},
-	"unread chunks": {user: member, connections: 1, calls: func(ctx context.Context, s *server, a *attacker) error {
-		x, err := a.enter(ctx)
-		for n := 0; err == nil; n++ {
-			begins()
-			var m *protocol.ServerMessage
-			if n < 3 {
-				if m, err = x.Receive(); err == nil && m.GetInstruction() != nil {
-					err = x.send(&protocol.Fetch{Sum: m.GetInstruction().Content.Sum})
-				}
-				continue
-			}
-			err = x.send(&protocol.Fetch{Sum: protocol.Checksum(nil)})
+		for ; err == nil; begins() { // each call is in place of the one before
+			_, err = x.Next(ctx, &wire.Ask{Instance: x.instance})
 		}
 		return err
 	}},
@@ -318,7 +301,7 @@ func unread(procedure string, question protobuf.Message) func(f *frames) error {
 func (a *attacker) pour(ctx context.Context, size uint32, first int) error {
 	in, out := io.Pipe()
 	defer in.Close()
-	r, err := http.NewRequestWithContext(ctx, "POST", a.server.url()+protocol.FederationParticipateProcedure, in)
+	r, err := http.NewRequestWithContext(ctx, "POST", a.server.url()+wire.FederationAnswerProcedure, in)
 	if err != nil {
 		return err
 	}
@@ -528,12 +511,10 @@ func flooded(t *testing.T) *server {
 		cancel()
 		all.Wait()
 	})
-	stream, err := s.attacker(member).enter(ctx)
-	if err != nil {
+	if _, err := s.attacker(member).enter(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.says(fmt.Sprint(silence, attackers)) // its patience is used up
-	stream.CloseRequest()
 	return s
 }
 

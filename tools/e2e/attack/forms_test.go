@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 )
 
 // envelope returns a message as gRPC sends it: a byte of flags, its length and its bytes.
@@ -43,8 +43,8 @@ func TestMessageFormats(t *testing.T) {
 	z.Close()
 	compressed := append(binary.BigEndian.AppendUint32([]byte{1}, uint32(bomb.Len())), bomb.Bytes()...)
 	before := peak()
-	join, invitation := protocol.FederationParticipateProcedure, protocol.FederationInviteProcedure
-	plain := envelope(0, &protocol.InvitationRequest{Version: protocol.Version})
+	join, invitation := wire.FederationAnswerProcedure, wire.FederationInviteProcedure
+	plain := envelope(0, &wire.InvitationRequest{Version: wire.Version})
 	for _, c := range []struct {
 		what, method, path, kind string
 		body                     []byte
@@ -72,9 +72,8 @@ func TestMessageFormats(t *testing.T) {
 		{"a bomb without its header", "POST", join, "application/grpc", compressed, 200, connect.CodeInternal, nil},
 		{"a compressed request", "POST", join, "application/grpc", compressed, 200, connect.CodeInternal,
 			[]string{"Content-Encoding", "gzip"}},
-		{"a large question", "POST", invitation, "application/grpc", envelope(0, &protocol.ServerMessage{
-			Kind: &protocol.ServerMessage_Chunk{Chunk: &protocol.Chunk{Data: make([]byte, 1<<20)}}}), 200,
-			connect.CodeResourceExhausted, nil},
+		{"a large question", "POST", invitation, "application/grpc",
+			envelope(0, &wire.Part{Data: make([]byte, 1<<20)}), 200, connect.CodeResourceExhausted, nil},
 	} {
 		r, err := http.NewRequest(c.method, s.url()+c.path, bytes.NewReader(c.body))
 		if err != nil {

@@ -2,11 +2,13 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -17,13 +19,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
 // attacker is the holder of a certificate who speaks the protocol without the code of promptfed join.
 type attacker struct {
-	protocol.FederationClient
+	wire.FederationClient
 	*http.Transport
 	server *server
 	token  string
@@ -40,7 +42,7 @@ func (s *server) attackerWith(conf *tls.Config, name string) *attacker {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	a := &attacker{server: s, Name: name, Transport: &http.Transport{TLSClientConfig: conf, Protocols: &protocols}}
-	a.FederationClient = protocol.NewFederationClient(&http.Client{Transport: a}, s.url(), connect.WithGRPC())
+	a.FederationClient = wire.NewFederationClient(&http.Client{Transport: a}, s.url(), connect.WithGRPC())
 	s.t.Cleanup(a.CloseIdleConnections)
 	return a
 }
@@ -69,79 +71,98 @@ func (a *attacker) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.Transport.RoundTrip(r)
 }
 
-// stream is an open stream of an attacker. The attacker reads the server's messages from it.
-type stream struct {
-	*connect.BidiStreamForClientSimple[protocol.ClientMessage, protocol.ServerMessage]
-	run string // identity of the run
+// session is a process of an attacker that speaks as a client.
+type session struct {
+	*attacker
+	run, instance string
+	seq           int64 // of its newest instruction
 }
 
-// open opens a stream.
-func (a *attacker) open(ctx context.Context) (*stream, error) {
-	i, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+// open asks for the run.
+func (a *attacker) open(ctx context.Context) (*session, error) {
+	i, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.Participate(ctx)
+	return &session{attacker: a, run: i.Run, instance: wire.NewID()}, nil
+}
+
+// ask sends a request to join, and returns why the server refuses it or asks to wait.
+func (s *session) ask(ctx context.Context, j *wire.JoinCall) error {
+	answer, err := s.Join(ctx, j)
+	if err == nil && answer.Later != "" {
+		err = errors.New(answer.Later)
+	}
+	return err
+}
+
+// next returns the next instruction, without its tensors.
+func (s *session) next(ctx context.Context) (*wire.Instruction, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	x, err := s.Next(ctx, &wire.Ask{Instance: s.instance, Seq: s.seq})
 	if err != nil {
 		return nil, err
 	}
-	return &stream{s, i.Run}, nil
+	if !x.Receive() {
+		return nil, cmp.Or(x.Err(), io.EOF)
+	}
+	o := x.Msg().Instruction
+	for x.Receive() {
+	}
+	s.seq = o.Seq
+	return o, x.Err()
 }
 
-// send sends a message of any kind.
-func (s *stream) send(kind any) error {
-	m := &protocol.ClientMessage{}
-	switch v := kind.(type) {
-	case *protocol.Join:
-		m.Kind = &protocol.ClientMessage_Join{Join: v}
-	case *protocol.Reply:
-		m.Kind = &protocol.ClientMessage_Reply{Reply: v}
-	case *protocol.Fetch:
-		m.Kind = &protocol.ClientMessage_Fetch{Fetch: v}
-	case *protocol.Chunk:
-		m.Kind = &protocol.ClientMessage_Chunk{Chunk: v}
-	case *protocol.Leave:
-		m.Kind = &protocol.ClientMessage_Leave{Leave: v}
+// reply sends a reply with parts of tensors.
+func (s *session) reply(ctx context.Context, r *wire.Reply, parts ...[]byte) error {
+	r.Instance = s.instance
+	list := []*wire.Part{{Reply: r}}
+	for _, b := range parts {
+		list = append(list, &wire.Part{Data: b})
 	}
-	return s.Send(m)
+	return s.send(ctx, list...)
 }
 
-// ask sends a request to join and returns the server's answer.
-func (s *stream) ask(j *protocol.Join) (*protocol.JoinAnswer, error) {
-	if err := s.send(j); err != nil {
-		return nil, err
-	}
-	m, err := s.Receive()
+// send makes a call that answers with any parts.
+func (s *session) send(ctx context.Context, parts ...*wire.Part) error {
+	x, err := s.Answer(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if m.GetAnswer() == nil {
-		return nil, fmt.Errorf("%v is no answer", m)
+	for _, p := range parts {
+		if err := x.Send(p); err != nil {
+			break
+		}
 	}
-	return m.GetAnswer(), nil
+	_, err = x.CloseAndReceive()
+	return err
+}
+
+func (s *session) leave(ctx context.Context) error {
+	_, err := s.Leave(ctx, &wire.LeaveCall{Instance: s.instance})
+	return err
 }
 
 // joinRequest is the request to join of a client that an honest client would send.
-func (s *server) joinRequest(run string) *protocol.Join {
+func (s *server) joinRequest(run string) *wire.JoinCall {
 	s.t.Helper()
 	text, err := json.Marshal(s.request(part{}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &protocol.Join{Run: run, Instance: protocol.NewID(), Request: text}
+	return &wire.JoinCall{Run: run, Instance: wire.NewID(), Request: text}
 }
 
-// enter opens a stream and joins.
-func (a *attacker) enter(ctx context.Context) (*stream, error) {
+// enter joins.
+func (a *attacker) enter(ctx context.Context) (*session, error) {
 	s, err := a.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.ask(a.server.joinRequest(s.run))
-	if err == nil && !answer.Ok {
-		err = errors.New(answer.Reason)
-	}
-	return s, err
+	j := a.server.joinRequest(s.run)
+	j.Instance = s.instance
+	return s, s.ask(ctx, j)
 }
 
 // frames is a connection on which an attacker writes HTTP/2 frames.

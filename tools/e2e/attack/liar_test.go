@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -101,8 +101,8 @@ func TestLiesOfTwo(t *testing.T) {
 	s.learned(3)
 }
 
-// The server drops and counts invalid messages of a client: replies to instructions that it does not have, replies and
-// chunks that no client sends, requests that make no sense at this place, and earlier replies. The rounds count the
+// The server drops and counts invalid messages of a client: replies to instructions that it does not have, parts at the
+// wrong place, and earlier replies. The rounds count the
 // other two clients; client 0 never answers.
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
@@ -118,21 +118,21 @@ func TestLyingClient(t *testing.T) {
 	s.background(part{client: 2})
 	sent, orders := 0, 0
 	for orders < 10 {
-		m, err := x.Receive()
+		o, err := x.next(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := m.GetInstruction()
-		if o == nil {
-			continue
-		}
-		if orders++; o.Kind == protocol.EndKind {
+		if orders++; o.Kind == wire.EndKind {
 			break
 		}
-		for _, kind := range s.invalidMessages(o) {
-			if err := x.send(kind); err != nil {
+		for _, r := range invalidReplies(o) {
+			if err := x.reply(ctx, r); err != nil {
 				t.Fatal(err)
 			}
+			sent++
+		}
+		for _, p := range []*wire.Part{{}, {Instruction: o}, {Data: zeros}} {
+			code(t, "a part", x.send(ctx, p), connect.CodeInvalidArgument, "the first part must be a reply")
 			sent++
 		}
 	}
@@ -148,25 +148,24 @@ func TestLyingClient(t *testing.T) {
 	if n != int64(sent) || sent < 80 {
 		t.Errorf("%d of %d lies were counted", n, sent)
 	}
-	x.send(&protocol.Leave{})
+	x.leave(ctx)
 	s.hold(0)
 	counted(t, s.ends(), 1, 2)
 	s.learned(float64(s.rounds))
 	s.noPieces()
 }
 
-// invalidMessages are messages of client 0, which has an instruction, that the server drops or counts as late.
-func (s *server) invalidMessages(o *protocol.Instruction) []any {
-	reply := func(id, attempt string) *protocol.Reply {
-		return &protocol.Reply{Id: id, Attempt: attempt, Examples: 10, Loss: 1, Content: o.Content}
+// invalidReplies are replies of client 0, which has an instruction, that the server counts as late.
+func invalidReplies(o *wire.Instruction) []*wire.Reply {
+	reply := func(id, attempt string) *wire.Reply {
+		return &wire.Reply{Id: id, Attempt: attempt, Examples: 10, Loss: 1, Content: o.Content}
 	}
 	other := protobuf.CloneOf(o)
 	other.Client = 1 // the instruction to client 1, whose identity client 0 can compute
-	failed := reply(o.Id, protocol.NewID())
+	failed := reply(o.Id, wire.NewID())
 	failed.Error = "not now"
-	return []any{reply(protocol.NewID(), o.Attempt), reply("../../x", o.Attempt), reply(o.Run, o.Attempt),
-		reply(protocol.IdentityOf(other), o.Attempt), failed, &protocol.Reply{}, s.joinRequest(o.Run),
-		&protocol.Join{}, nil}
+	return []*wire.Reply{reply(wire.NewID(), o.Attempt), reply("../../x", o.Attempt), reply(o.Run, o.Attempt),
+		reply(wire.IdentityOf(other), o.Attempt), failed, {}}
 }
 
 // A client sends invalid requests to join, also some in the name of another client. The server refuses them, and then
@@ -177,7 +176,7 @@ func TestLyingJoinRequests(t *testing.T) {
 	s := serve(t, 2)
 	ctx := busytest.Context(t)
 	a := s.attacker("client-0")
-	ask := func(change func(j *protocol.Join, fields map[string]any)) string {
+	ask := func(change func(j *wire.JoinCall, fields map[string]any)) error {
 		t.Helper()
 		x, err := a.open(ctx)
 		if err != nil {
@@ -191,26 +190,16 @@ func TestLyingJoinRequests(t *testing.T) {
 		if j.Request, err = json.Marshal(fields); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := x.ask(j)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !answer.Ok { // the server ends the stream
-			_, err := x.Receive()
-			code(t, answer.Reason, err, connect.CodePermissionDenied, answer.Reason)
-		}
-		x.CloseRequest()
-		x.CloseResponse()
-		return answer.Reason
+		return x.ask(ctx, j)
 	}
-	set := func(name string, v any) func(*protocol.Join, map[string]any) {
-		return func(_ *protocol.Join, fields map[string]any) { fields[name] = v }
+	set := func(name string, v any) func(*wire.JoinCall, map[string]any) {
+		return func(_ *wire.JoinCall, fields map[string]any) { fields[name] = v }
 	}
 	strange := s.terms
 	strange.Method = "fedpha"
-	for say, change := range map[string]func(*protocol.Join, map[string]any){
-		"the server started another run": func(j *protocol.Join, _ map[string]any) { j.Run = protocol.NewID() },
-		"is not an identity":             func(j *protocol.Join, _ map[string]any) { j.Instance = "../x" },
+	for say, change := range map[string]func(*wire.JoinCall, map[string]any){
+		"the server started another run": func(j *wire.JoinCall, _ map[string]any) { j.Run = wire.NewID() },
+		"is not an identity":             func(j *wire.JoinCall, _ map[string]any) { j.Instance = "../x" },
 		"examples to train on":           set("examples", -5),
 		"cannot unmarshal number":        set("examples", json.Number("9223372036854775808")),
 		"unknown field":                  set("also", 1),
@@ -221,9 +210,7 @@ func TestLyingJoinRequests(t *testing.T) {
 			Width: 512, Dim: 512}}),
 		"method: the server has": set("terms", strange),
 	} {
-		if reason := ask(change); !strings.Contains(reason, say) {
-			t.Errorf("%q: %s", say, reason)
-		}
+		code(t, say, ask(change), connect.CodePermissionDenied, say)
 	}
 	other, err := certs.FromTLS(s.tls(s.at("certs"), "client-1"))
 	if err != nil {
@@ -233,8 +220,8 @@ func TestLyingJoinRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reason := ask(set("proof", proof)); reason != "" {
-		t.Errorf("a valid request: %s", reason)
+	if err := ask(set("proof", proof)); err != nil {
+		t.Errorf("a valid request: %v", err)
 	}
 	s.says("msg=joined client=0")
 	if strings.Contains(s.log.String(), "msg=joined client=1") {

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +17,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
@@ -28,27 +26,27 @@ import (
 // client 0, whose certificate it has too, and the real server, and adds its lies. It can also answer without the real
 // server.
 type liar struct {
-	protocol.UnimplementedFederationHandler
+	wire.UnimplementedFederationHandler
 	*server // the real one
 	address string
 	real    *attacker
 
-	invite func() *protocol.Invitation                    // instead of the real one, if not nil
-	hears  func(o *protocol.Instruction, down downstream) // called before an instruction is passed on; may be nil
-	alone  atomic.Pointer[func(downstream) error]         // answers a client that joined; nil for the real server
-	raw    atomic.Pointer[http.HandlerFunc]               // answers everything, without the protocol
-	asked  atomic.Pointer[protocol.Join]                  // the request of client 0
-	mu     sync.Mutex
-	last   *protocol.Instruction // the newest of the real server
+	invite func() *wire.Invitation          // instead of the real one, if not nil
+	hears  func(o *wire.Instruction)        // called before an instruction is passed on; may be nil
+	lying  atomic.Bool                      // instructions are those of lies
+	lies   chan []*wire.Part                // in the next call of client 0; none ends the lies
+	alone  atomic.Bool                      // without the real server
+	said   chan *wire.Reply                 // of client 0 to a liar that is alone
+	raw    atomic.Pointer[http.HandlerFunc] // answers everything, without the protocol
+	asked  atomic.Pointer[wire.JoinCall]    // the request of client 0
+	last   atomic.Pointer[wire.Instruction] // the newest of the real server
 }
-
-// downstream is the stream of client 0.
-type downstream = *connect.BidiStream[protocol.ClientMessage, protocol.ServerMessage]
 
 // lyingServer starts a server that lies to client 0 of an experiment.
 func (s *server) lyingServer() *liar {
 	s.t.Helper()
-	p := &liar{server: s, address: busytest.Address(s.t, "127.0.0.1"), real: s.attacker("client-0")}
+	p := &liar{server: s, address: busytest.Address(s.t, "127.0.0.1"), real: s.attacker("client-0"),
+		lies: make(chan []*wire.Part), said: make(chan *wire.Reply, 1024)}
 	conf := s.tls(s.at("certs"), "server")
 	conf.NextProtos, conf.ClientCAs, conf.ClientAuth = []string{"h2"}, conf.RootCAs, tls.RequireAndVerifyClientCert
 	l, err := tls.Listen("tcp", p.address, conf)
@@ -57,7 +55,7 @@ func (s *server) lyingServer() *liar {
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
-	_, handler := protocol.NewFederationHandler(p)
+	_, handler := wire.NewFederationHandler(p)
 	h := &http.Server{Protocols: &protocols, TLSConfig: conf, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			if raw := p.raw.Load(); raw != nil {
@@ -74,101 +72,143 @@ func (s *server) lyingServer() *liar {
 // join starts client 0.
 func (p *liar) join() *process { return p.joinAt("https://"+p.address, 0) }
 
-func (p *liar) Invite(ctx context.Context, r *protocol.InvitationRequest) (*protocol.Invitation, error) {
+func (p *liar) Invite(ctx context.Context, r *wire.InvitationRequest) (*wire.Invitation, error) {
 	if p.invite != nil {
 		return p.invite(), nil
 	}
 	return p.real.Invite(ctx, r)
 }
 
-func (p *liar) Participate(ctx context.Context, down downstream) error {
-	if alone := p.alone.Load(); alone != nil {
-		if _, err := down.Receive(); err != nil { // the request to join
-			return err
-		}
-		err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Answer{Answer: &protocol.JoinAnswer{
-			Ok: true, Accepted: p.last.Accepted, Safe: p.last.Safe, Seq: p.last.Seq}}})
-		if err == nil {
-			err = (*alone)(down)
-		}
+func (p *liar) Join(ctx context.Context, j *wire.JoinCall) (*wire.JoinAnswer, error) {
+	if p.asked.Store(j); p.alone.Load() {
+		o := p.last.Load()
+		return &wire.JoinAnswer{Accepted: o.Accepted, Safe: o.Safe, Seq: o.Seq}, nil
+	}
+	return p.real.Join(ctx, j)
+}
+
+func (p *liar) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, error) {
+	return p.real.Leave(ctx, m)
+}
+
+func (p *liar) Next(ctx context.Context, q *wire.Ask, down *connect.ServerStream[wire.Part]) error {
+	if told, err := p.lie(ctx, down); told {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	up, err := p.real.Participate(ctx)
+	up, err := p.real.Next(ctx, q)
 	if err != nil {
 		return err
 	}
-	go func() { // ends with the handler
-		for {
-			m, err := down.Receive()
-			if err != nil {
-				up.CloseRequest()
-				return
-			}
-			if m.GetJoin() != nil {
-				p.asked.Store(m.GetJoin())
-			}
-			up.Send(m)
-			if ctx.Err() != nil {
-				return
-			}
-		}
-	}()
-	for {
-		m, err := up.Receive()
-		if err != nil {
-			return err
-		}
-		if o := m.GetInstruction(); o != nil {
-			p.mu.Lock()
-			p.last = o
-			p.mu.Unlock()
+	for up.Receive() {
+		part := up.Msg()
+		if o := part.Instruction; o != nil {
+			p.last.Store(o)
 			if p.hears != nil {
-				p.hears(o, down)
+				p.hears(o)
+			}
+			if told, err := p.lie(ctx, down); told {
+				return err
 			}
 		}
-		if err := down.Send(m); err != nil {
+		if err := down.Send(part); err != nil {
 			return err
 		}
 	}
+	return up.Err()
 }
 
-// give sends client 0 an instruction.
-func give(t *testing.T, down downstream, o *protocol.Instruction) {
-	err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Instruction{Instruction: o}})
-	if err != nil {
-		t.Error(err)
+// lie sends a lie, if there is one to tell.
+func (p *liar) lie(ctx context.Context, down *connect.ServerStream[wire.Part]) (told bool, err error) {
+	for p.lying.Load() {
+		select {
+		case list := <-p.lies:
+			if list == nil {
+				p.lying.Store(false)
+				if p.alone.Load() {
+					return true, errors.New("the end of this server")
+				}
+				return false, nil
+			}
+			for _, part := range list {
+				if err := down.Send(part); err != nil {
+					return true, err
+				}
+			}
+			return true, nil
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+func (p *liar) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+	if p.alone.Load() {
+		if down.Receive() {
+			p.said <- down.Msg().Reply
+		}
+		for down.Receive() {
+		}
+		return &wire.Receipt{}, nil
+	}
+	up, err := p.real.Answer(ctx)
+	for err == nil && down.Receive() {
+		err = up.Send(down.Msg())
+	}
+	if up == nil {
+		return nil, err
+	}
+	return up.CloseAndReceive()
+}
+
+// tell gives client 0 an instruction in its next call, with parts of tensors.
+func (p *liar) tell(o *wire.Instruction, parts ...[]byte) {
+	p.t.Helper()
+	list := []*wire.Part{{Instruction: o}}
+	for _, b := range parts {
+		list = append(list, &wire.Part{Data: b})
+	}
+	p.say(list)
+}
+
+func (p *liar) say(list []*wire.Part) {
+	p.t.Helper()
+	select {
+	case p.lies <- list:
+	case <-busytest.Hung(p.t):
+		p.t.Fatal("client 0 does not call")
 	}
 }
 
 // but returns a changed instruction with the identity of its new content.
-func but(o *protocol.Instruction, change func(o *protocol.Instruction)) *protocol.Instruction {
+func but(o *wire.Instruction, change func(o *wire.Instruction)) *wire.Instruction {
 	o = protobuf.CloneOf(o)
 	change(o)
-	o.Id = protocol.IdentityOf(o)
+	o.Id = wire.IdentityOf(o)
 	return o
 }
 
 // with returns an instruction with other tensors.
-func with(o *protocol.Instruction, body []byte) *protocol.Instruction {
-	return but(o, func(o *protocol.Instruction) {
-		o.Content = protocol.ContentOf(body)
+func with(o *wire.Instruction, body []byte) *wire.Instruction {
+	return but(o, func(o *wire.Instruction) {
+		o.Content = wire.ContentOf(body)
 		o.Content.Body = body
 	})
 }
 
 // falseInstructions are instructions that a client drops, by the reason in its log. o is the newest instruction of the
 // real server, first an earlier one.
-func falseInstructions(o, first *protocol.Instruction) map[string]*protocol.Instruction {
-	type instruction = protocol.Instruction
+func falseInstructions(o, first *wire.Instruction) map[string]*wire.Instruction {
+	type instruction = wire.Instruction
 	damaged := protobuf.CloneOf(o)
-	damaged.Id = protocol.NewID()
-	end := but(o, func(o *instruction) { o.Kind = protocol.EndKind })
+	damaged.Id = wire.NewID()
+	end := but(o, func(o *instruction) { o.Kind = wire.EndKind })
 	forged := protobuf.CloneOf(end)
 	forged.Id = o.Id
 	return map[string]*instruction{
-		"it belongs to run ":                     but(o, func(o *instruction) { o.Run = protocol.NewID() }),
+		"it belongs to run ":                     but(o, func(o *instruction) { o.Run = wire.NewID() }),
 		"it is for client 1 of 2":                but(o, func(o *instruction) { o.Client = 1 }),
 		"it is for client 0 of 7":                but(o, func(o *instruction) { o.Total = 7 }),
 		"round 1001 of 6":                        but(o, func(o *instruction) { o.Round = 1000 }),
@@ -178,7 +218,7 @@ func falseInstructions(o, first *protocol.Instruction) map[string]*protocol.Inst
 		`evaluation set "../../x\\t"`:            but(o, func(o *instruction) { o.Set = "../../x\t" }),
 		`"../../x" is not an identity`:           but(o, func(o *instruction) { o.Safe = "../../x" }),
 		`"" is not an identity`:                  but(o, func(o *instruction) { o.Attempt = "" }),
-		"has no record of":                       but(o, func(o *instruction) { o.Accepted = protocol.NewID() }),
+		"has no record of":                       but(o, func(o *instruction) { o.Accepted = wire.NewID() }),
 		"it lacks uploads of this client":        but(o, func(o *instruction) { o.Safe, o.Accepted = "", "" }),
 		`checksum "../../etc/passwd"`:            but(o, func(o *instruction) { o.Content.Sum = "../../etc/passwd" }),
 		"the description of the tensors is":      but(o, func(o *instruction) { o.Content.Size = 1 << 41 }),
@@ -186,7 +226,7 @@ func falseInstructions(o, first *protocol.Instruction) map[string]*protocol.Inst
 		"does not match its identity":            damaged,
 		"invalid number of steps -1":             but(o, func(o *instruction) { o.Steps = -1 }),
 		"a newer one came before it":             first,
-		"it belongs to run (end)":                but(end, func(o *instruction) { o.Run = protocol.NewID() }),
+		"it belongs to run (end)":                but(end, func(o *instruction) { o.Run = wire.NewID() }),
 		"it is for client 1 of 2 (end)":          but(end, func(o *instruction) { o.Client = 1 }),
 		"does not match its identity (end)":      forged,
 		"it lacks uploads of this client (end)":  but(end, func(o *instruction) { o.Safe, o.Accepted = "", "" }),
@@ -194,17 +234,8 @@ func falseInstructions(o, first *protocol.Instruction) map[string]*protocol.Inst
 	}
 }
 
-// unasked are messages of a server, beside instructions, that a client did not ask for and ignores.
-func unasked() []*protocol.ServerMessage {
-	return []*protocol.ServerMessage{{},
-		{Kind: &protocol.ServerMessage_Answer{Answer: &protocol.JoinAnswer{Reason: "go away"}}},
-		{Kind: &protocol.ServerMessage_Receipt{Receipt: &protocol.Receipt{Id: protocol.NewID(), Attempt: "x"}}},
-		{Kind: &protocol.ServerMessage_Fetch{Fetch: &protocol.Fetch{Sum: "../../x", Offset: math.MaxUint64}}},
-		{Kind: &protocol.ServerMessage_Chunk{Chunk: &protocol.Chunk{Sum: "../../x", Data: make([]byte, 64<<10)}}}}
-}
-
 // A client drops false instructions of a server and counts them, with the reason. Neither they nor other unexpected
-// messages change what the client learns.
+// parts change what the client learns.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
 	s := openReal(t)
@@ -214,57 +245,52 @@ func TestLyingServer(t *testing.T) {
 		return slices.DeleteFunc(strings.Split(strings.ReplaceAll(c.log.String(), `\"`, `"`), "\n"),
 			func(line string) bool { return !strings.Contains(line, "an instruction is dropped") })
 	}
-	type turn struct {
-		o, first *protocol.Instruction
-		down     downstream
-	}
-	turns, over := make(chan turn), make(chan struct{})
+	type turn struct{ o, first *wire.Instruction }
+	turns := make(chan turn, 1)
 	safe := 0
-	var first *protocol.Instruction
-	p.hears = func(o *protocol.Instruction, down downstream) {
+	var first *wire.Instruction
+	p.hears = func(o *wire.Instruction) {
 		if first == nil {
 			first = o
 		}
 		if o.Safe != "" {
 			safe++
 		}
-		if safe >= 2 { // before, the client knows no checkpoint of the server
-			select {
-			case turns <- turn{o, first, down}:
-				<-over
-			case <-over:
-			}
+		if safe == 2 { // before, the client knows no checkpoint of the server
+			p.lying.Store(true)
+			turns <- turn{o, first}
 		}
 	}
-	lie := func(o, first *protocol.Instruction, down downstream) (told int) {
-		defer close(over)
-		large := but(o, func(o *protocol.Instruction) {
-			o.Content, o.Seq = &protocol.Content{Size: 1 << 30, Sum: o.Content.Sum}, o.Seq-1
+	lie := func(o, first *wire.Instruction) (told int) {
+		large := but(o, func(o *wire.Instruction) {
+			o.Content, o.Seq = &wire.Content{Size: 1 << 30, Sum: o.Content.Sum}, o.Seq-1
 		})
-		give(t, down, large) // the client answers with the flag that it would need
+		p.tell(large) // the client answers with the flag that it would need
 		clients[0].says("too large: 1073741824 bytes; at most 67108864 are taken (join --largest)")
-		for _, m := range unasked() {
-			if err := down.Send(m); err != nil {
-				t.Error(err)
-			}
-		}
-		for say, lie := range falseInstructions(o, first) {
+		drops := func(say string, list ...*wire.Part) {
 			told++
 			short, _, _ := strings.Cut(say, " (")
 			before := len(dropped(clients[0]))
-			give(t, down, lie)
+			p.say(list)
 			clients[0].until("a dropped instruction", func() bool { return len(dropped(clients[0])) > before })
 			if lines := dropped(clients[0])[before:]; len(lines) > 1 || !strings.Contains(lines[0], short) {
 				t.Errorf("client 0 does not say %q: %q", short, lines)
 			}
 		}
+		for _, part := range []*wire.Part{{}, {Data: make([]byte, 64<<10)}, {Reply: &wire.Reply{Id: o.Id}}} {
+			drops("unknown kind of instruction", part)
+		}
+		for say, lie := range falseInstructions(o, first) {
+			drops(say, &wire.Part{Instruction: lie})
+		}
+		p.say(nil)
 		return told
 	}
 	s.serveReal()
 	told := 0
 	select {
 	case x := <-turns:
-		told = lie(x.o, x.first, x.down)
+		told = lie(x.o, x.first)
 	case <-busytest.Hung(t):
 		t.Fatal("client 0 gets no instruction")
 	}
@@ -273,7 +299,7 @@ func TestLyingServer(t *testing.T) {
 		c.ended()
 	}
 	s.sameAsRun()
-	if n := len(dropped(clients[0])); told < 23 || n != told {
+	if n := len(dropped(clients[0])); told < 26 || n != told {
 		t.Errorf("%d of %d lies were counted", n, told)
 	}
 	if n := len(dropped(clients[1])); n > 0 {
@@ -282,7 +308,7 @@ func TestLyingServer(t *testing.T) {
 }
 
 // While the real server is dead, the holder of its key can keep a client busy and do nothing else: with damaged
-// tensors, chunks that do not fit or do not come, names that are paths, invalid numbers, storms of instructions, and
+// tensors, parts that do not fit or do not come, names that are paths, invalid numbers, storms of instructions, and
 // bytes that are no messages. When the real server is back, the client continues from its state.
 func TestLyingServerAlone(t *testing.T) {
 	t.Parallel()
@@ -290,32 +316,18 @@ func TestLyingServerAlone(t *testing.T) {
 	p := s.lyingServer()
 	s.serveReal()
 	killed := make(chan struct{})
-	p.hears = func(o *protocol.Instruction, _ downstream) {
+	p.hears = func(o *wire.Instruction) {
 		if o.Round == 3 { // the run does not end before the real server is killed
 			<-killed
 		}
 	}
 	clients := []*process{p.join(), s.joinReal(1)}
 	s.recorded(2)
-	came, done := make(chan downstream), make(chan struct{})
-	alone := func(down downstream) error {
-		select {
-		case came <- down:
-			<-done
-		case <-done:
-		}
-		return errors.New("the end of this server")
-	}
-	p.alone.Store(&alone)
+	p.alone.Store(true)
+	p.lying.Store(true)
 	s.kill()
 	close(killed)
-	select {
-	case down := <-came:
-		p.lieAlone(down, clients[0])
-		close(done)
-	case <-busytest.Hung(t):
-		t.Fatal("client 0 does not come back")
-	}
+	p.lieAlone(clients[0])
 	garbage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Write([]byte("\x00\x00\x00\x00\x08\xff\xff\xff\xff\xff\xff\xff\xff"))
@@ -334,6 +346,7 @@ func TestLyingServerAlone(t *testing.T) {
 		calls <- time.Now()
 		garbage(w, r)
 	})
+	p.say(nil)
 	p.raw.Store(&counting)
 	clients[0].until("five calls", func() bool { return len(calls) >= 5 })
 	p.raw.Store(&endless)
@@ -359,7 +372,7 @@ func TestLyingServerAlone(t *testing.T) {
 		t.Logf("client 0 took %d MB", most/1e6)
 	}
 	p.raw.Store(nil)
-	p.alone.Store(nil)
+	p.alone.Store(false)
 	clients[0] = p.join()
 	s.serveReal("--resume")
 	s.ended()
@@ -372,35 +385,21 @@ func TestLyingServerAlone(t *testing.T) {
 	}
 }
 
-// lieAlone sends lies to client 0, which joined.
-func (p *liar) lieAlone(down downstream, client *process) {
-	t := p.t
-	said := make(chan *protocol.ClientMessage, 1024)
-	go func() {
-		for {
-			m, err := down.Receive()
-			if err != nil {
-				return
-			}
-			said <- m
-		}
-	}()
-	p.mu.Lock()
-	order := p.last
-	p.mu.Unlock()
-	next := func(o *protocol.Instruction) *protocol.Instruction {
-		o = but(o, func(o *protocol.Instruction) { o.Seq, o.Attempt = time.Now().UnixNano(), protocol.NewID() })
-		give(t, down, o)
+// lieAlone sends lies to client 0.
+func (p *liar) lieAlone(client *process) {
+	t, order := p.t, p.last.Load()
+	next := func(o *wire.Instruction, parts ...[]byte) *wire.Instruction {
+		o = but(o, func(o *wire.Instruction) { o.Seq, o.Attempt = time.Now().UnixNano(), wire.NewID() })
+		p.tell(o, parts...)
 		return o
 	}
-	answers := func(what, text string) (asked int) {
+	answers := func(what, text string) {
+		t.Helper()
 		for {
 			select {
-			case m := <-said:
-				if m.GetFetch() != nil {
-					asked++
-				} else if r := m.GetReply(); r.GetError() != "" && strings.Contains(r.Error, text) {
-					return asked
+			case r := <-p.said:
+				if r.Error != "" && strings.Contains(r.Error, text) {
+					return
 				}
 			case <-busytest.Hung(t):
 				t.Fatalf("%s: client 0 does not answer %q", what, text)
@@ -427,44 +426,32 @@ func (p *liar) lieAlone(down downstream, client *process) {
 	next(damaged)
 	answers("damaged tensors", "the tensors are damaged")
 	const size = 1 << 20
-	large := func() *protocol.Instruction { // each one differs, because a client repeats its answer to the same one
-		return next(but(order, func(o *protocol.Instruction) {
-			o.Content = &protocol.Content{Size: size, Sum: protocol.Checksum([]byte(protocol.NewID()))}
-		}))
+	zeros := slices.Collect(slices.Chunk(make([]byte, size), wire.PartSize))
+	for what, parts := range map[string][][]byte{"parts of other tensors": zeros,
+		"a part of 1 MiB": {make([]byte, size)},
+		"empty parts":     {zeros[0], nil}, "parts without end": slices.Repeat(zeros, 20)} {
+		// each instruction differs, because a client repeats its answer to the same one
+		next(but(order, func(o *wire.Instruction) {
+			o.Content = &wire.Content{Size: size, Sum: wire.Checksum([]byte(wire.NewID()))}
+		}), parts...)
+		answers(what, "the tensors are damaged")
 	}
-	chunk := func(sum string, offset uint64, n int) {
-		err := down.Send(&protocol.ServerMessage{Kind: &protocol.ServerMessage_Chunk{Chunk: &protocol.Chunk{Sum: sum,
-			Offset: offset, Data: make([]byte, n)}}})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	o := large()
-	for range 3 { // chunks of other tensors
-		for at := 0; at < size; at += 64 << 10 {
-			chunk(o.Content.Sum, uint64(at), 64<<10)
-		}
-	}
-	if asked := answers("chunks of other tensors", "the tensors are damaged"); asked > 3 {
-		t.Errorf("client 0 asks %d times", asked)
-	}
-	o = large()
-	for range 200 { // chunks that do not fit
-		chunk(o.Content.Sum, 0, size+1)
-		chunk(o.Content.Sum, 1<<63, 64<<10)
-		chunk(o.Content.Sum, math.MaxUint64, 64<<10)
-		chunk(protocol.NewID(), 0, 64<<10)
-	}
-	file := p.at("client-0", "order-"+o.Content.Sum)
-	client.until("the file of chunks", func() bool { return exists(file) })
-	if st, err := os.Stat(file); err != nil || st.Size() > size {
-		t.Errorf("the file of chunks: %v, %v", st, err)
-	}
-	large() // its chunks never come
+	next(but(order, func(o *wire.Instruction) {
+		o.Content = &wire.Content{Size: size, Sum: wire.Checksum(nil)}
+	}), zeros[:3]...) // the others do not come
+	last := order
 	for i := range 300 {
-		next(but(order, func(o *protocol.Instruction) { o.Steps = int64(i + 1) }))
+		last = next(but(order, func(o *wire.Instruction) { o.Steps = int64(i + 1) }))
 	}
-	next(but(order, func(o *protocol.Instruction) { o.Safe, o.Accepted = "", "" }))
+	client.until("the answer to the last instruction", func() bool {
+		for len(p.said) > 0 {
+			if (<-p.said).Id == last.Id {
+				return true
+			}
+		}
+		return false
+	})
+	next(but(order, func(o *wire.Instruction) { o.Safe, o.Accepted = "", "" }))
 	client.says("it lacks uploads of this client")
 }
 
@@ -480,22 +467,22 @@ func TestHostileInvitation(t *testing.T) {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9),
 			", "))
 	}
-	config := func(text string) func(*protocol.Invitation) {
-		return func(i *protocol.Invitation) { i.Config = []byte(text) }
+	config := func(text string) func(*wire.Invitation) {
+		return func(i *wire.Invitation) { i.Config = []byte(text) }
 	}
-	for say, change := range map[string]func(*protocol.Invitation){
+	for say, change := range map[string]func(*wire.Invitation){
 		"excessive aliasing":           config(bomb),
 		"exceeded max depth":           config(strings.Repeat("[", 500000)),
 		"which is a path":              config("backbones: [../../etc/passwd]"),
 		"the server's configuration: ": config("method: ["),
 		"the server's configuration:":  config("nothing: 1"),
-		"use the same release":         func(i *protocol.Invitation) { i.Version = 7 },
-		"invitation is invalid":        func(i *protocol.Invitation) { i.Run = "../../x" },
-		"is invalid":                   func(i *protocol.Invitation) { i.Clients = 0 },
-		"invalid":                      func(i *protocol.Invitation) { i.InlineLimit = 0 },
+		"use the same release":         func(i *wire.Invitation) { i.Version = 7 },
+		"invitation is invalid":        func(i *wire.Invitation) { i.Run = "../../x" },
+		"is invalid":                   func(i *wire.Invitation) { i.Clients = 0 },
+		"invalid":                      func(i *wire.Invitation) { i.InlineLimit = 0 },
 	} {
-		p.invite = func() *protocol.Invitation {
-			i := &protocol.Invitation{Version: protocol.Version, Run: protocol.NewID(), Clients: 2, InlineLimit: 1000}
+		p.invite = func() *wire.Invitation {
+			i := &wire.Invitation{Version: wire.Version, Run: wire.NewID(), Clients: 2, InlineLimit: 1000}
 			change(i)
 			return i
 		}

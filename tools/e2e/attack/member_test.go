@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
@@ -32,32 +32,33 @@ func TestNames(t *testing.T) {
 		code(t, name, call(s.attacker(name)), connect.CodePermissionDenied, text)
 	}
 	status := func(a *attacker) error {
-		_, err := a.Status(ctx, &protocol.StatusRequest{})
+		_, err := a.Status(ctx, &wire.StatusRequest{})
 		return err
 	}
 	invite := func(a *attacker) error {
-		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+		_, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 		return err
 	}
-	participate := func(a *attacker) error {
-		x, err := a.Participate(ctx)
-		if err == nil {
-			_, err = (&stream{BidiStreamForClientSimple: x}).ask(s.joinRequest(protocol.NewID()))
-		}
-		if err != nil && connect.CodeOf(err) == connect.CodeUnknown { // the answer is what Receive returns
-			_, err = x.Receive()
-		}
+	join := func(a *attacker) error {
+		_, err := a.Join(ctx, s.joinRequest(wire.NewID()))
 		return err
+	}
+	ask := func(a *attacker) error {
+		_, err := (&session{attacker: a, instance: wire.NewID()}).next(ctx)
+		return err
+	}
+	answer := func(a *attacker) error {
+		return (&session{attacker: a, instance: wire.NewID()}).reply(ctx, &wire.Reply{})
 	}
 	s.hold(1)
 	s.joins(0, 1, 2)
 	s.runs()
 	refused("client-0", `"client-0" may not ask for the status`, status)
 	refused("client-3", `"client-3" may not ask for the status`, status)
-	refused("status", `"status" is not a client`, invite)
-	refused("status", `"status" is not a client`, participate)
-	refused("client-3", "the run has clients 0 to 2", invite)
-	refused("client-3", "the run has clients 0 to 2", participate)
+	for _, call := range []func(*attacker) error{invite, join, ask, answer} {
+		refused("status", `"status" is not a client`, call)
+		refused("client-3", "the run has clients 0 to 2", call)
+	}
 	if err := status(s.attacker("status")); err != nil {
 		t.Error(err)
 	}
@@ -80,13 +81,17 @@ func TestSecondProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := x.ask(s.joinRequest(x.run))
-		if err != nil || answer.Ok || !answer.Later || !strings.Contains(answer.Reason, "another process") {
+		answer, err := x.Join(ctx, s.joinRequest(x.run))
+		if err != nil || !strings.Contains(answer.GetLater(), "another process") {
 			t.Errorf("%v, %v", answer, err)
 		}
-		x.send(&protocol.Reply{Id: protocol.NewID(), Attempt: protocol.NewID()}) // it did not join
-		_, err = x.Receive()
-		code(t, "a reply before joining", err, connect.CodeInvalidArgument, "the first message must be Join")
+		_, err = x.next(ctx)
+		code(t, "an instruction before joining", err, connect.CodeFailedPrecondition, "has not joined")
+		err = x.reply(ctx, &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID()})
+		code(t, "a reply before joining", err, connect.CodeFailedPrecondition, "has not joined")
+		if err := x.leave(ctx); err != nil { // which nobody notices
+			t.Error(err)
+		}
 	}
 	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
@@ -201,14 +206,12 @@ func TestOtherKey(t *testing.T) {
 	ctx := busytest.Context(t)
 	a := s.stranger("client-1")
 	for range 20 {
-		_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+		_, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 		code(t, "an invitation", err, connect.CodePermissionDenied, "another key than before")
-		x, err := a.Participate(ctx)
-		if err == nil {
-			x.Send(&protocol.ClientMessage{})
-			_, err = x.Receive()
-		}
-		code(t, "a stream", err, connect.CodePermissionDenied, "another key than before")
+		_, err = a.Join(ctx, s.joinRequest(wire.NewID()))
+		code(t, "a request to join", err, connect.CodePermissionDenied, "another key than before")
+		_, err = (&session{attacker: a, instance: wire.NewID()}).next(ctx)
+		code(t, "an instruction", err, connect.CodePermissionDenied, "another key than before")
 	}
 	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
@@ -234,21 +237,20 @@ func TestFlood(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			go func() {
-				for {
-					if _, err := x.Receive(); err != nil {
-						return
-					}
-				}
-			}()
 			junk := make([]byte, 60<<10)
-			for err == nil {
-				for _, kind := range []any{&protocol.Chunk{Sum: protocol.Checksum(nil), Data: junk},
-					&protocol.Reply{Id: protocol.NewID(), Attempt: protocol.NewID(), Scores: junk}, &protocol.Fetch{},
-					&protocol.Reply{Id: protocol.NewID(), Error: string(make([]byte, 60<<10))}, s.joinRequest(x.run)} {
-					if err = x.send(kind); err == nil {
-						sent++
-					}
+			for _, do := range []func() error{
+				func() error {
+					return x.reply(ctx, &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID(), Scores: junk}, junk)
+				},
+				func() error {
+					return x.reply(ctx, &wire.Reply{Id: wire.NewID(), Error: string(make([]byte, 60<<10))})
+				},
+				func() error { x.seq = 0; _, err := x.next(ctx); return err },
+				func() error { x.send(ctx, &wire.Part{Data: junk}); return nil },
+				func() error { x.ask(ctx, s.joinRequest(x.run)); return nil },
+			} {
+				if do() == nil {
+					sent++
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
@@ -44,14 +45,14 @@ func bombs(n int) map[string][]byte {
 }
 
 // bomber holds the certificate of a client and answers each instruction with the same tensors: in the message, or
-// announced and then in chunks, whether the server asks for them or not.
+// announced and then in parts, whether the server reads them or not.
 type bomber struct {
 	receipts atomic.Int64
-	done     chan struct{} // closed when its stream has ended
+	done     chan struct{} // closed when the server is gone
 }
 
 // bomb starts a bomber, which joins with a request.
-func (s *server) bomb(a *attacker, join *protocol.Join, body []byte, inline bool) *bomber {
+func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool) *bomber {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.t.Cleanup(cancel)
@@ -60,60 +61,50 @@ func (s *server) bomb(a *attacker, join *protocol.Join, body []byte, inline bool
 		s.t.Fatal(err)
 	}
 	join = protobuf.CloneOf(join)
-	join.Run, join.Instance = x.run, protocol.NewID()
+	join.Run, join.Instance = x.run, x.instance
 	s.until("a bomber that joins", func() bool {
-		answer, err := x.ask(join)
-		if err != nil || !answer.Ok && !answer.Later {
-			s.t.Fatal(err, answer)
+		answer, err := x.Join(ctx, join)
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		return answer.Ok
+		return answer.Later == ""
 	})
 	b := &bomber{done: make(chan struct{})}
-	orders := make(chan *protocol.Instruction, 100)
-	go func() {
-		defer close(b.done)
-		defer close(orders)
-		for {
-			m, err := x.Receive()
-			if err != nil {
-				return
-			}
-			if m.GetInstruction() != nil {
-				orders <- m.GetInstruction()
-			} else if m.GetReceipt() != nil {
-				b.receipts.Add(1)
-			}
-		}
-	}()
-	content := protocol.ContentOf(body)
+	content := wire.ContentOf(body)
+	parts := slices.Collect(slices.Chunk(body, wire.PartSize))
 	if inline {
-		content.Body = body
+		content.Body, parts = body, nil
 	}
 	go func() {
-		for o := range orders {
-			r := &protocol.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 10, Loss: 1, Content: content}
-			if o.Kind == protocol.EndKind {
-				r.Content = protocol.ContentOf(encodedAs("{}      ", 0))
+		defer close(b.done)
+		for {
+			o, err := x.next(ctx)
+			if err != nil { // the server closes the connection of a client that sends too much; this one comes back
+				if _, err := x.Join(ctx, join); err != nil {
+					return
+				}
+				continue
+			}
+			r, more := &wire.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 10, Loss: 1, Content: content}, parts
+			if o.Kind == wire.EndKind {
+				r.Content, more = wire.ContentOf(encodedAs("{}      ", 0)), nil
 				r.Content.Body = encodedAs("{}      ", 0)
 			}
-			if x.send(r) != nil {
-				return
-			}
-			for at := 0; at < len(body) && !inline && o.Kind != protocol.EndKind; at += 64 << 10 {
-				x.send(&protocol.Chunk{Sum: content.Sum, Offset: uint64(at), Data: body[at:min(len(body), at+64<<10)]})
+			if x.reply(ctx, r, more...) == nil {
+				b.receipts.Add(1)
 			}
 		}
 	}()
 	return b
 }
 
-// received returns how many answers the server received until it ended the stream.
+// received returns how many answers the server received until its end.
 func (b *bomber) received(t *testing.T) int64 {
 	t.Helper()
 	select {
 	case <-b.done:
 	case <-busytest.Hung(t):
-		t.Fatal("the stream does not end")
+		t.Fatal("the calls do not end")
 	}
 	return b.receipts.Load()
 }
@@ -155,7 +146,7 @@ func compressed(t *testing.T) func(part) part {
 	}
 }
 
-// The server refuses a client that answers each instruction with 60 MB in chunks, or with 2 MB in a message, that no
+// The server refuses a client that answers each instruction with 60 MB in parts, or with 2 MB in a message, that no
 // instruction requests, before it stores or decodes any of it. The server needs no more memory than without this
 // client, except for messages in transit, and the rounds count the others. An instruction requests 1.5 kB, and less
 // with compression.

@@ -16,7 +16,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/net/http2"
 
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
@@ -60,7 +60,7 @@ func TestGuesses(t *testing.T) {
 			for range 4 {
 				a := s.stranger("client-0")
 				a.token = "guess"
-				_, err := a.Invite(ctx, &protocol.InvitationRequest{Version: protocol.Version})
+				_, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 				a.CloseIdleConnections()
 				if err == nil {
 					t.Error("a guess is accepted")

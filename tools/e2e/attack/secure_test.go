@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	netserver "promptfed/federation/net/server"
+	"promptfed/federation/net/wire"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
@@ -43,7 +43,7 @@ runtime: {cache: DIR/cache, workers: 1}
 type lyingServer struct {
 	message.Cohort // nil: only Run is called
 	*server
-	hub    *remote.Server
+	hub    *netserver.Server
 	run    *experiment.Protocol
 	guards map[int]message.Guard
 	victim *process
@@ -75,13 +75,13 @@ func newLyingServer(t *testing.T) *lyingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := remote.Settings{Listen: s.address, ID: protocol.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
+	set := netserver.Settings{Listen: s.address, ID: wire.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
 		RunSpec: s.run.Experiment.RunSpec(), Method: s.run.Experiment.Method, Identity: who,
 		Masked: true, Log: log}
 	if set.Config, err = configs.YAML(s.run.Config.Invitation()); err != nil {
 		t.Fatal(err)
 	}
-	if s.hub, err = remote.Open(set); err != nil {
+	if s.hub, err = netserver.Open(set); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.hub.Close)

@@ -29,9 +29,9 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/wait"
+	"promptfed/federation/net/wire"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
@@ -329,7 +329,7 @@ type part struct {
 	// largest is the number of bytes that it accepts at a time; 0 for that of promptfed join
 	largest int
 	lie     func(r *message.Reply) // nil for an honest client
-	says    func(c *protocol.JoinRequest)
+	says    func(c *wire.JoinRequest)
 	sees    func(o message.Instruction) // receives the instructions; may be nil
 	guard   message.Guard               // of secure aggregation; nil for none
 	// lies changes the result of the guard in a step of secure aggregation; "train" stands for its vector. nil for an
@@ -388,8 +388,8 @@ func (part) Finish(message.Instruction, message.ClientState) error { return nil 
 func (s *server) url() string { return "https://" + s.address }
 
 // linkOf returns the way to the server of the holder of a certificate, or without certificates of a key in a folder.
-func (s *server) linkOf(user string) (*remote.Link, error) {
-	l := &remote.Link{URL: s.url(), Name: user, Log: slog.New(slog.DiscardHandler)}
+func (s *server) linkOf(user string) (*netclient.Link, error) {
+	l := &netclient.Link{URL: s.url(), Name: user, Log: slog.New(slog.DiscardHandler)}
 	var err error
 	if s.plain {
 		l.Token = "secret"
@@ -401,7 +401,7 @@ func (s *server) linkOf(user string) (*remote.Link, error) {
 }
 
 // status returns the status of the run.
-func (s *server) status() (*remote.Status, error) {
+func (s *server) status() (*wire.Status, error) {
 	l, err := s.linkOf(certs.StatusUser)
 	if err != nil {
 		return nil, err
@@ -411,12 +411,12 @@ func (s *server) status() (*remote.Status, error) {
 }
 
 // invited connects as a client, and returns its invitation and its request to join.
-func (s *server) invited(ctx context.Context, p part) (l *remote.Link, inv *remote.Invitation,
-	request *protocol.JoinRequest, err error) {
+func (s *server) invited(ctx context.Context, p part) (l *netclient.Link, inv *netclient.Invitation,
+	request *wire.JoinRequest, err error) {
 	if l, err = s.linkOf(certs.UserOf(p.client)); err != nil {
 		return nil, nil, nil, err
 	}
-	if inv, err = remote.FetchInvitation(ctx, l, cmp.Or(p.largest, remote.DefaultLargest)); err != nil {
+	if inv, err = netclient.FetchInvitation(ctx, l, cmp.Or(p.largest, wire.DefaultLargest)); err != nil {
 		l.Close()
 		return nil, nil, nil, err
 	}
@@ -424,10 +424,10 @@ func (s *server) invited(ctx context.Context, p part) (l *remote.Link, inv *remo
 }
 
 // request returns the request to join of a client.
-func (s *server) request(p part) *protocol.JoinRequest {
+func (s *server) request(p part) *wire.JoinRequest {
 	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	return &protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+	return &wire.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens: "t", Examples: p.examples()}
 }
 
@@ -459,7 +459,7 @@ func (s *server) join(ctx context.Context, p part) error {
 	if p.waits == nil {
 		p.waits = s.waits
 	}
-	a, err := remote.NewClient(inv, *request, s.at(user), p, l.Log)
+	a, err := netclient.NewClient(inv, *request, s.at(user), p, l.Log)
 	if err != nil {
 		return err
 	}

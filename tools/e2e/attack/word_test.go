@@ -5,17 +5,17 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
 // words are statements of a client about its data and its backbone that no other client makes.
-var words = map[string]func(c *protocol.JoinRequest){
-	"classes":  func(c *protocol.JoinRequest) { c.RunSpec.Classes = []string{"square", "circle"} },
-	"template": func(c *protocol.JoinRequest) { c.RunSpec.Template = "{}" },
-	"files":    func(c *protocol.JoinRequest) { c.Backbone = "false" },
-	"tokens":   func(c *protocol.JoinRequest) { c.Tokens = "false" },
-	"width":    func(c *protocol.JoinRequest) { c.Participant.Task.Width = 511 },
+var words = map[string]func(c *wire.JoinRequest){
+	"classes":  func(c *wire.JoinRequest) { c.RunSpec.Classes = []string{"square", "circle"} },
+	"template": func(c *wire.JoinRequest) { c.RunSpec.Template = "{}" },
+	"files":    func(c *wire.JoinRequest) { c.Backbone = "false" },
+	"tokens":   func(c *wire.JoinRequest) { c.Tokens = "false" },
+	"width":    func(c *wire.JoinRequest) { c.Participant.Task.Width = 511 },
 }
 
 // lies joins first, with such a statement; ended receives how that ends.

@@ -14,11 +14,10 @@ import (
 
 // messages are all kinds of messages of a run, in order.
 var messages = []string{
-	"invitation request", "invitation", "join", "answer",
-	"train instruction", "train fetch", "train chunk", "train reply", "train reply fetch", "train reply chunk",
-	"train receipt",
-	"test instruction", "test reply", "test receipt",
-	"end instruction", "end fetch", "end chunk", "end reply", "end receipt",
+	"invitation request", "invitation", "join", "answer", "ask",
+	"train instruction", "train part", "train ask", "train reply", "train reply part", "train receipt",
+	"test instruction", "test part", "test ask", "test reply", "test receipt",
+	"end instruction", "end part", "end reply", "end receipt",
 }
 
 // lastWords may be missing: a client that has the result and does not reach the server for 30 seconds ends without.

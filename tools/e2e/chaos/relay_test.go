@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,13 +16,13 @@ import (
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 )
 
 // relay is between clients and the server and has the certificates of both. It passes their messages on, one at a time
 // for each client.
 type relay struct {
-	protocol.UnimplementedFederationHandler
+	wire.UnimplementedFederationHandler
 	listener net.Listener
 	clients  []relayed
 	hook     func(client int, what event) (drop bool)
@@ -35,7 +36,7 @@ type event struct {
 
 // relayed is a client of a relay.
 type relayed struct {
-	server protocol.FederationClient
+	server wire.FederationClient
 	mu     sync.Mutex   // of passing a message on
 	does   atomic.Value // kind of the client's instruction
 }
@@ -63,7 +64,7 @@ func newRelay(t testing.TB, dir, server string, clients int, hook func(client in
 	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	_, handler := protocol.NewFederationHandler(r)
+	_, handler := wire.NewFederationHandler(r)
 	var http2 http.Protocols
 	http2.SetHTTP2(true)
 	h := &http.Server{TLSConfig: conf, Protocols: &http2, ErrorLog: log.New(io.Discard, "", 0),
@@ -102,96 +103,89 @@ func lost(err error) error {
 	return connect.NewError(connect.CodeUnavailable, err)
 }
 
-func (r *relay) Invite(ctx context.Context, q *protocol.InvitationRequest) (*protocol.Invitation, error) {
+// answer passes a call with one answer on.
+func answer[Q, A any](ctx context.Context, r *relay, question, answer string, q Q,
+	call func(wire.FederationClient, context.Context, Q) (A, error)) (out A, err error) {
 	k := ctx.Value(clientKey{}).(int)
-	var out *protocol.Invitation
-	err := r.pass(k, "invitation request", func() (err error) {
-		out, err = r.clients[k].server.Invite(ctx, q)
+	err = r.pass(k, question, func() (err error) {
+		out, err = call(r.clients[k].server, ctx, q)
 		return err
 	})
-	if err != nil {
-		return nil, lost(err)
+	if err == nil && r.hook(k, event{answer, false}) {
+		err = errDropped
 	}
-	if r.hook(k, event{"invitation", false}) {
-		return nil, lost(errDropped)
+	if err == nil {
+		go r.hook(k, event{answer, true}) // when the method has returned
 	}
-	go r.hook(k, event{"invitation", true}) // when this method has returned
-	return out, nil
+	return out, lost(err)
 }
 
-func (r *relay) Participate(ctx context.Context,
-	down *connect.BidiStream[protocol.ClientMessage, protocol.ServerMessage]) error {
+func (r *relay) Invite(ctx context.Context, q *wire.InvitationRequest) (*wire.Invitation, error) {
+	return answer(ctx, r, "invitation request", "invitation", q, wire.FederationClient.Invite)
+}
+
+func (r *relay) Join(ctx context.Context, q *wire.JoinCall) (*wire.JoinAnswer, error) {
+	return answer(ctx, r, "join", "answer", q, wire.FederationClient.Join)
+}
+
+func (r *relay) Leave(ctx context.Context, q *wire.LeaveCall) (*wire.Left, error) {
+	return answer(ctx, r, "leave", "left", q, wire.FederationClient.Leave)
+}
+
+func (r *relay) Next(ctx context.Context, q *wire.Ask, down *connect.ServerStream[wire.Part]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := ctx.Value(clientKey{}).(int)
-	up, err := r.clients[k].server.Participate(ctx)
+	err := r.pass(k, r.kind(k, "ask"), func() error { return nil })
 	if err != nil {
 		return lost(err)
 	}
-	defer up.CloseRequest()
-	go func() {
-		for {
-			m, err := down.Receive()
-			if err == nil {
-				err = r.pass(k, r.fromClient(k, m), func() error { return up.Send(m) })
-			} else if errors.Is(err, io.EOF) {
-				up.CloseRequest()
-				return
-			}
-			if errors.Is(err, io.EOF) { // the error of a stream is that of receiving
-				return
-			}
-			if err != nil {
-				cancel()
-				up.CloseRequest() // net/http sees the end of a context only after the end of the request
-				return
-			}
+	up, err := r.clients[k].server.Next(ctx, q) // returns with the instruction
+	for err == nil && up.Receive() {
+		p, what := up.Msg(), "part"
+		if p.Instruction != nil {
+			r.clients[k].does.Store(p.Instruction.Kind)
+			what = "instruction"
 		}
-	}()
-	for {
-		m, err := up.Receive()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = r.pass(k, r.fromServer(k, m), func() error { return down.Send(m) })
-		}
-		if err != nil {
-			return lost(err)
-		}
+		err = r.pass(k, r.kind(k, what), func() error { return down.Send(p) })
 	}
+	if err == nil {
+		err = up.Err()
+	}
+	return lost(err)
 }
 
-// fromClient returns the kind of a message, with the kind of the instruction that the client has.
-func (r *relay) fromClient(client int, m *protocol.ClientMessage) string {
-	does, _ := r.clients[client].does.Load().(string)
-	switch m.Kind.(type) {
-	case *protocol.ClientMessage_Join:
-		return "join"
-	case *protocol.ClientMessage_Fetch:
-		return does + " fetch"
-	case *protocol.ClientMessage_Chunk:
-		return does + " reply chunk"
-	case *protocol.ClientMessage_Reply:
-		return does + " reply"
+func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k := ctx.Value(clientKey{}).(int)
+	reply, part, receipt := r.kind(k, "reply"), r.kind(k, "reply part"), r.kind(k, "receipt")
+	up, err := r.clients[k].server.Answer(ctx)
+	for err == nil && down.Receive() {
+		p, what := down.Msg(), part
+		if p.Reply != nil {
+			what = reply
+		}
+		err = r.pass(k, what, func() error { return up.Send(p) })
 	}
-	return "leave"
+	if err == nil {
+		err = down.Err()
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // the server has answered
+		return nil, lost(err)
+	}
+	out, err := up.CloseAndReceive()
+	if err == nil && r.hook(k, event{receipt, false}) {
+		err = errDropped
+	}
+	if err == nil {
+		go r.hook(k, event{receipt, true})
+	}
+	return out, lost(err)
 }
 
-func (r *relay) fromServer(client int, m *protocol.ServerMessage) string {
-	if o := m.GetInstruction(); o != nil {
-		r.clients[client].does.Store(o.Kind)
-	}
+// kind returns the kind of a message, with the kind of the instruction that the client has.
+func (r *relay) kind(client int, message string) string {
 	does, _ := r.clients[client].does.Load().(string)
-	switch m.Kind.(type) {
-	case *protocol.ServerMessage_Instruction:
-		return does + " instruction"
-	case *protocol.ServerMessage_Fetch:
-		return does + " reply fetch"
-	case *protocol.ServerMessage_Chunk:
-		return does + " chunk"
-	case *protocol.ServerMessage_Receipt:
-		return does + " receipt"
-	}
-	return "answer"
+	return strings.TrimSpace(does + " " + message)
 }

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -14,7 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 )
 
@@ -89,30 +88,33 @@ func replay(address string, text []byte) bool {
 	return true
 }
 
-// impersonate joins as a client with a new key, and sends a reply. It returns the error with which the server ends the
-// stream.
+// impersonate calls as a client with a new key: it joins, asks for an instruction and sends a reply. It returns nil if
+// the server answers any of these calls.
 func impersonate(t testing.TB, address string, client int) error {
 	who, err := certs.Identity{}.WithKey("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := caller(t, who, certs.UserOf(client), address).Participate(busytest.Context(t))
-	if err != nil {
-		return err
+	call, ctx, instance := caller(t, who, certs.UserOf(client), address), busytest.Context(t), wire.NewID()
+	_, joined := call.Join(ctx, &wire.JoinCall{Run: wire.NewID(), Instance: instance, Request: []byte("{}")})
+	stream, asked := call.Next(ctx, &wire.Ask{Instance: instance})
+	if asked == nil && !stream.Receive() {
+		asked = stream.Err()
 	}
-	stream.Send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Join{Join: &protocol.Join{Run: protocol.NewID(),
-		Instance: protocol.NewID(), Request: []byte("{}")}}})
-	stream.Send(&protocol.ClientMessage{Kind: &protocol.ClientMessage_Reply{Reply: &protocol.Reply{
-		Id: protocol.NewID(), Attempt: protocol.NewID(), Content: protocol.ContentOf(nil)}}})
-	_, err = stream.Receive()
-	if errors.Is(err, io.EOF) {
+	reply, answered := call.Answer(ctx)
+	if answered == nil {
+		reply.Send(&wire.Part{Reply: &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID(), Instance: instance,
+			Content: wire.ContentOf(nil)}})
+		_, answered = reply.CloseAndReceive()
+	}
+	if joined == nil || asked == nil || answered == nil {
 		return nil
 	}
-	return err
+	return joined
 }
 
 // caller returns the client side of the protocol, over a connection of an identity.
-func caller(t testing.TB, who certs.Identity, name, address string) protocol.FederationClient {
+func caller(t testing.TB, who certs.Identity, name, address string) wire.FederationClient {
 	t.Helper()
 	conf, err := who.ClientTLS(name, func() []byte { return nil })
 	if err != nil {
@@ -122,5 +124,5 @@ func caller(t testing.TB, who certs.Identity, name, address string) protocol.Fed
 	http2.SetHTTP2(true)
 	transport := &http.Transport{TLSClientConfig: conf, Protocols: &http2}
 	t.Cleanup(transport.CloseIdleConnections)
-	return protocol.NewFederationClient(&http.Client{Transport: transport}, "https://"+address, connect.WithGRPC())
+	return wire.NewFederationClient(&http.Client{Transport: transport}, "https://"+address, connect.WithGRPC())
 }

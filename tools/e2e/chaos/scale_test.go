@@ -19,8 +19,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -83,7 +83,7 @@ func (s *scale) state(k int) string { return filepath.Join(s.dir, certs.UserOf(k
 // waiting reports whether a client does not have the result.
 func (s *scale) waiting() bool {
 	for k := range s.clients {
-		if remote.FinishedRun(s.state(k)) == "" {
+		if netclient.FinishedRun(s.state(k)) == "" {
 			return true
 		}
 	}
@@ -119,17 +119,17 @@ func (s *scale) join(ctx context.Context, k int) error {
 	if err != nil {
 		return err
 	}
-	l := &remote.Link{URL: "https://" + s.proxy.address(), Name: certs.UserOf(k), Identity: who, Log: log}
+	l := &netclient.Link{URL: "https://" + s.proxy.address(), Name: certs.UserOf(k), Identity: who, Log: log}
 	defer l.Close()
-	inv, err := remote.FetchInvitation(ctx, l, remote.DefaultLargest)
+	inv, err := netclient.FetchInvitation(ctx, l, wire.DefaultLargest)
 	if err != nil {
 		return err
 	}
 	task := method.ClientSpec{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12,
 		Patches: 196, ImageSize: 224}
-	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+	request := wire.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens: "t", Examples: 1}
-	a, err := remote.NewClient(inv, request, state, echo(k), log)
+	a, err := netclient.NewClient(inv, request, state, echo(k), log)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methodtest"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -166,7 +166,7 @@ func (s *site) over() bool {
 	all := true
 	for k, p := range s.joins {
 		all = all && p.ended()
-		if !p.ended() && remote.FinishedRun(s.client(k)) == "" {
+		if !p.ended() && netclient.FinishedRun(s.client(k)) == "" {
 			s.startServer("--resume")
 			return false
 		}

@@ -17,7 +17,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
@@ -67,7 +67,7 @@ func (p *process) killed() bool {
 
 // missing reports whether a client runs that does not have the result of its run. The server waits a minute at most for
 // clients that fetch it, and must be started again for a client that comes later.
-func missing(p *process, state string) bool { return !p.ended() && remote.FinishedRun(state) == "" }
+func missing(p *process, state string) bool { return !p.ended() && netclient.FinishedRun(state) == "" }
 
 // committed counts the rounds of a run folder.
 func committed(dir string) int {

@@ -6,7 +6,7 @@ import (
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -20,7 +20,7 @@ func certificate(a cli.Access, user string) (certs.Identity, error) {
 
 // link returns the way to the server of a run for a user. Without --tls, state is the folder of the key; empty for a
 // new key.
-func link(a cli.Access, url, user, state string, log *slog.Logger) (*remote.Link, error) {
+func link(a cli.Access, url, user, state string, log *slog.Logger) (*netclient.Link, error) {
 	token, err := a.Token()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func link(a cli.Access, url, user, state string, log *slog.Logger) (*remote.Link
 	if err == nil {
 		who, err = who.WithKey(state)
 	}
-	return &remote.Link{URL: url, Name: user, Identity: who, Token: token, Log: log}, err
+	return &netclient.Link{URL: url, Name: user, Identity: who, Token: token, Log: log}, err
 }
 
 // logger returns a log to standard error.

@@ -23,8 +23,8 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
+	"promptfed/federation/net/wire"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
@@ -72,7 +72,7 @@ func joinCommand() *cobra.Command {
 		"the run's seed (serve --insecure-dp) and protects nothing")
 	l.StringArrayVar(&f.accept, "accept-method", nil, "SHA-256 of a file of the server's with a method, whose graph "+
 		"may read this client's features and labels")
-	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes that are accepted from the server at a time: "+
+	l.IntVar(&f.largest, "largest", wire.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	f.link.Add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
@@ -110,7 +110,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	finished, waits := remote.FinishedRun(f.state), ctx
+	finished, waits := netclient.FinishedRun(f.state), ctx
 	if finished == "" {
 		if err := f.checkImages(); err != nil {
 			return err
@@ -125,7 +125,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return err
 	}
 	defer server.Close()
-	inv, err := remote.FetchInvitation(waits, server, f.largest)
+	inv, err := netclient.FetchInvitation(waits, server, f.largest)
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {
 		fmt.Println(over)
@@ -167,7 +167,7 @@ func (f joinFlags) checkImages() error {
 
 // prepare opens the data and the backbone of this client and returns the client. done releases them; its argument is
 // the error with which the work ended.
-func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slog.Logger) (a *remote.Client,
+func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *slog.Logger) (a *netclient.Client,
 	done func(error) error, err error) {
 	began := time.Now()
 	conf, err := f.configuration(inv)
@@ -213,7 +213,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 	if err != nil {
 		return nil, nil, err
 	}
-	request := protocol.JoinRequest{RunSpec: federation.Experiment.RunSpec(),
+	request := wire.JoinRequest{RunSpec: federation.Experiment.RunSpec(),
 		Participant: message.Participant{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
 		Numerics: computed.Digest()}
 	if task.Protocol.SharesExamples() {
@@ -245,9 +245,9 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 			}
 		}
 	}
-	executor := remote.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: p.Client,
+	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: p.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
-	if a, err = remote.NewClient(inv, request, f.state, executor, log); err != nil {
+	if a, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
 	resolved := task.Protocol.Config
@@ -264,7 +264,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *remote.Invitation, log *slo
 
 // checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on
 // both sides, the noise comes from the seed.
-func (f joinFlags) checkNoise(private bool, inv *remote.Invitation, log *slog.Logger) error {
+func (f joinFlags) checkNoise(private bool, inv *netclient.Invitation, log *slog.Logger) error {
 	switch {
 	case !private || !inv.InsecureDP && !f.insecureDP:
 		return nil
@@ -279,7 +279,7 @@ func (f joinFlags) checkNoise(private bool, inv *remote.Invitation, log *slog.Lo
 }
 
 // configuration returns the configuration of the server, changed by that of this client.
-func (f joinFlags) configuration(inv *remote.Invitation) (experiment.Config, error) {
+func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 )
 
 // requirements parses --require. An unknown key is an error.
@@ -31,7 +31,7 @@ const optionKeys = "options."
 
 // checkRequirements checks --require against a configuration and returns the facts about the configuration. whose names
 // the configuration in errors: that of the server, or the one with the keys of this client.
-func (f joinFlags) checkRequirements(conf experiment.Config, inv *remote.Invitation,
+func (f joinFlags) checkRequirements(conf experiment.Config, inv *netclient.Invitation,
 	whose string) (facts.Facts, error) {
 	conf.Partition.Clients = inv.Clients
 	facts, err := conf.Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: inv.InsecureDP})

@@ -18,7 +18,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/atomicfile"
 )
 
@@ -95,7 +95,7 @@ func runTerms(f facts.Facts) []joinTerm {
 }
 
 // terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
-func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *remote.Invitation) (terms, own []joinTerm) {
+func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *netclient.Invitation) (terms, own []joinTerm) {
 	shares, keeps := t.Shares()
 	var leaves, stays []string
 	bytes := 0

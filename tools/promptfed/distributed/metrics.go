@@ -16,20 +16,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/net/remote"
+	"promptfed/federation/net/server"
+	"promptfed/federation/net/wire"
 	"promptfed/tools/promptfed/hostguard"
 )
 
 // meter exports the status of a server to Prometheus. It exports only numbers about clients that the command status
 // shows.
 type meter struct {
-	server   *remote.Server
+	server   *server.Server
 	rounds   atomic.Int64 // committed
 	accuracy atomic.Value // float64, of the last evaluated round
 	loss     atomic.Value // float64
 }
 
-func newMeter(server *remote.Server) *meter {
+func newMeter(server *server.Server) *meter {
 	m := &meter{server: server}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
@@ -57,7 +58,7 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 }
 
 // collect is Collect for a given status.
-func (m *meter) collect(s *remote.Status, out chan<- prometheus.Metric) {
+func (m *meter) collect(s *wire.Status, out chan<- prometheus.Metric) {
 	send := func(kind prometheus.ValueType, name, help string, v float64) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, v)
 	}

@@ -6,14 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"promptfed/federation/net/remote"
+	"promptfed/federation/net/wire"
 )
 
 // If the sample of clients is secret, no series shows which client has an instruction. If its size is secret, no series
 // grows with it.
 func TestMetricsHideTheSample(t *testing.T) {
-	names := func(s remote.Status) string {
-		s.Clients = []remote.ClientStatus{{Joined: true, Asked: true}}
+	names := func(s wire.Status) string {
+		s.Clients = []wire.ClientStatus{{Joined: true, Asked: true}}
 		out := make(chan prometheus.Metric, 100)
 		newMeter(nil).collect(&s, out)
 		close(out)
@@ -23,8 +23,8 @@ func TestMetricsHideTheSample(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	all, secret, size := names(remote.Status{}), names(remote.Status{Secret: true}),
-		names(remote.Status{Secret: true, SecretSize: true})
+	all, secret, size := names(wire.Status{}), names(wire.Status{Secret: true}),
+		names(wire.Status{Secret: true, SecretSize: true})
 	for name, in := range map[string][3]bool{"promptfed_client_lag": {true, false, false},
 		"promptfed_client_joined": {true, true, true}, "promptfed_rounds_total": {true, true, true},
 		"promptfed_replies_total": {true, true, false}, "promptfed_upload_bytes_total": {true, true, false},

@@ -10,12 +10,13 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
+	"promptfed/federation/net/server"
 	"promptfed/federation/privacy/secure"
 )
 
 // serveSecure starts or resumes the server side of secure aggregation; wrap is nil if the run does not use it.
-func serveSecure(h *remote.Server, set remote.Settings, p *experiment.Protocol) (
+func serveSecure(h *server.Server, set server.Settings, p *experiment.Protocol) (
 	wrap func(message.Cohort) message.Cohort, err error) {
 	who, err := h.Signatures()
 	if err != nil || p.Aggregation == nil {
@@ -27,7 +28,7 @@ func serveSecure(h *remote.Server, set remote.Settings, p *experiment.Protocol) 
 
 // joinSecure prepares the client side of secure aggregation; the guard is nil if the run does not use it. printSummary
 // prints a summary of the sums that this client took part in.
-func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment.Config, inv *remote.Invitation) (
+func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment.Config, inv *netclient.Invitation) (
 	guard message.Guard, printSummary func(), err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.Enabled() && n != inv.Clients {
 		return nil, nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+

@@ -21,7 +21,8 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/remote"
+	"promptfed/federation/net/server"
+	"promptfed/federation/net/wire"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/promptfed/cli"
@@ -78,8 +79,8 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		"number, or than is usual among all clients (auto); off for no limit")
 	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no limit")
-	l.IntVar(&f.limit, "limit", remote.DefaultLimit, "bytes of tensors in a message; larger ones are sent in chunks")
-	l.IntVar(&f.largest, "largest", remote.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
+	l.IntVar(&f.limit, "limit", server.DefaultLimit, "bytes of tensors in a message; larger ones are sent in parts")
+	l.IntVar(&f.largest, "largest", wire.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
 		"or sent to one")
 	l.BoolVar(&f.insecure, "insecure", false, "without --tls, let clients on other machines join: whoever comes first "+
 		"as a client is that client")
@@ -196,7 +197,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	d := progress.New(conf)
 	defer d.Close()
 	set.OnReply = d.Turn
-	h, err := remote.Open(set)
+	h, err := server.Open(set)
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *remote.Server, served remote.Settings, p *experiment.Protocol,
+func (f serveFlags) train(ctx context.Context, h *server.Server, served server.Settings, p *experiment.Protocol,
 	dir string, d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)

@@ -9,12 +9,12 @@ import (
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/remote"
+	"promptfed/federation/net/server"
 )
 
 // renewOnHangup reads the certificate of the server again on SIGHUP. The server uses it for new connections. The list
 // of revoked certificates needs no signal.
-func renewOnHangup(ctx context.Context, dir string, h *remote.Server, log *slog.Logger) {
+func renewOnHangup(ctx context.Context, dir string, h *server.Server, log *slog.Logger) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)

@@ -15,20 +15,20 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/protocol"
-	"promptfed/federation/net/remote"
+	"promptfed/federation/net/server"
+	"promptfed/federation/net/wire"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/runfolder"
 )
 
 // settings returns the settings of the server.
-func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logger) (remote.Settings, error) {
-	set := remote.Settings{Name: p.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
+func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logger) (server.Settings, error) {
+	set := server.Settings{Name: p.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
 		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: p.Experiment.Method,
 		RunSpec: p.Experiment.RunSpec(), Limit: f.limit,
 		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: p.Aggregation != nil,
-		Privacy: remote.Privacy{Clients: methods.HidesClients(p.Experiment.Method)}, Log: log}
+		Privacy: server.Privacy{Clients: methods.HidesClients(p.Experiment.Method)}, Log: log}
 	if !f.insecureDP {
 		set.Privacy.Sample, set.Privacy.Size = p.SampleCounts()
 	}
@@ -148,6 +148,6 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 			return saved.Run, there, err
 		}
 	}
-	saved.Run, saved.InsecureDP = protocol.NewID(), insecureDP
+	saved.Run, saved.InsecureDP = wire.NewID(), insecureDP
 	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
 }

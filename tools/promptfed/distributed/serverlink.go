@@ -3,7 +3,7 @@ package distributed
 import (
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -11,7 +11,7 @@ import (
 func oneURL(c *cobra.Command, args []string) error {
 	err := cli.Exactly(1)(c, args)
 	if err == nil {
-		if err = remote.CheckURL(args[0]); err != nil {
+		if err = netclient.CheckURL(args[0]); err != nil {
 			err = cli.Usage(err)
 		}
 	}

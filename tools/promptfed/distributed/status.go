@@ -16,8 +16,9 @@ import (
 
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/net/certs"
-	"promptfed/federation/net/remote"
+	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/wait"
+	"promptfed/federation/net/wire"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -25,7 +26,7 @@ func statusCommand() *cobra.Command {
 	var access cli.Access
 	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated live on a terminal"}
-	result := cli.AddJSON(c, cli.Shape{Value: remote.Status{}})
+	result := cli.AddJSON(c, cli.Shape{Value: wire.Status{}})
 	access.Add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes "+
 		"it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -56,14 +57,14 @@ func statusCommand() *cobra.Command {
 	return c
 }
 
-func fetchStatus(ctx context.Context, server *remote.Link) (*remote.Status, error) {
+func fetchStatus(ctx context.Context, server *netclient.Link) (*wire.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return server.FetchStatus(ctx)
 }
 
 // statusTable returns a table of a run, with a row for each client.
-func statusTable(s *remote.Status) string {
+func statusTable(s *wire.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	doing := "no instruction"

@@ -1,0 +1,120 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wire"
+	"promptfed/runtime/tensor"
+)
+
+// A client's folder keeps the states that may still count, and no others.
+func TestStateStore(t *testing.T) {
+	dir := t.TempDir()
+	run := wire.NewID()
+	v, err := openStateStore(dir, run, 2, []byte("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{wire.NewID(), wire.NewID(), wire.NewID()}
+	has := func(want ...string) {
+		t.Helper()
+		for _, id := range ids {
+			s, err := v.get(id)
+			if should := strings.Contains(strings.Join(want, " "), id); should != (err == nil) {
+				t.Errorf("%s: %v, %v", id, s, err)
+			}
+		}
+	}
+	for round, id := range ids {
+		own := tensor.Map{"a": tensor.Scalar(float32(round))}
+		if err := v.put(round, id, message.ClientState{Own: own}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err := v.get(ids[1]); err != nil || s.Own["a"].Data[0] != 1 {
+		t.Errorf("%v, %v", s, err)
+	}
+	has(ids...)
+	order := func(round int, kind message.Kind, accepted, safe string) *wire.Instruction {
+		return &wire.Instruction{Round: int64(round), Kind: string(kind), Accepted: accepted, Safe: safe,
+			Id: wire.NewID()}
+	}
+	// tested in round 2, whose training is not decided yet
+	if err := v.prune(order(2, message.Test, ids[1], ids[1])); err != nil {
+		t.Fatal(err)
+	}
+	has(ids[1], ids[2])
+	if err := os.WriteFile(filepath.Join(dir, ".state-half.tmp"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// trains in round 2 once more, with another order: the server may have counted the first, and have died since
+	if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
+		t.Fatal(err)
+	}
+	has(ids[1], ids[2])
+	for range 2 * maxSpare { // and on and on
+		id := wire.NewID()
+		if err := v.put(2, id, message.ClientState{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(ids[1], ids[2])
+	if files, _, _ := v.files(); len(files) > 1+maxSpare {
+		t.Errorf("%d states are kept", len(files))
+	}
+	for say, lie := range map[string][2]string{"lacks uploads": {"", ""}, "has no record": {wire.NewID(), ids[1]},
+		"lacks": {ids[2], ""}} {
+		if err := v.checkServer(lie[0], lie[1]); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%q: %v", say, err)
+		}
+	}
+	if err := v.checkServer(ids[2], ids[2]); err != nil {
+		t.Error(err)
+	}
+	if err := v.prune(order(3, message.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
+		t.Fatal(err)
+	}
+	has(ids[2])
+	if err := v.put(1, ids[0], message.ClientState{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.checkServer(ids[0], ids[0]); err == nil || !strings.Contains(err.Error(), "goes back to round 2") {
+		t.Error(err)
+	}
+	if list, _ := filepath.Glob(filepath.Join(dir, ".*")); len(list) > 0 {
+		t.Errorf("left behind: %v", list)
+	}
+	if s, err := v.get(""); err != nil || s.Own != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+	for _, other := range []struct {
+		run    string
+		client int
+	}{{wire.NewID(), 2}, {run, 1}} {
+		if _, err := openStateStore(dir, other.run, other.client, nil); err == nil || !strings.Contains(err.Error(),
+			"--state") {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	if err := v.prune(order(9, message.Train, "", "")); err != nil {
+		t.Fatal(err)
+	}
+	next := wire.NewID()
+	if _, err := openStateStore(dir, next, 2, []byte("key")); err != nil { // nothing was learned in that run
+		t.Error(err)
+	}
+	v.storeHeader = storeHeader{Run: next, Client: 2, Done: true}
+	if FinishedRun(dir) != "" || v.write() != nil || FinishedRun(dir) != next {
+		t.Error("the end is not noted")
+	}
+	if _, err := openStateStore(dir, wire.NewID(), 2, nil); err == nil {
+		t.Error("the folder of a finished run is taken for another")
+	}
+}

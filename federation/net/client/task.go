@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wire"
+)
+
+// task is an instruction that a client executes, from its arrival to the receipt of its reply. Only the client's loop
+// has it; a goroutine computes the reply.
+type task struct {
+	*wire.Instruction
+	cancel  context.CancelFunc
+	done    chan result // of the computation
+	running sync.WaitGroup
+
+	result
+	computed     time.Time
+	acknowledged bool
+}
+
+// result is the end of a computation.
+type result struct {
+	reply *wire.Reply // without its tensors; nil before the end
+	body  []byte      // tensors of the reply
+	err   error       // ends the client
+}
+
+// receive starts a task, or lets the client send its reply again.
+func (c *Client) receive(r received) {
+	if r.dropped != nil {
+		if c.dropped++; c.dropped <= 100 || c.dropped%1000 == 0 { // invalid messages must not fill the log
+			c.log.Warn("an instruction is dropped", "reason", wire.Printable(r.dropped.Error()), "dropped", c.dropped)
+		}
+		return
+	}
+	if t := c.task; t != nil && t.Id == r.Id && !t.failed() {
+		c.seq, t.Attempt, t.acknowledged = r.Seq, r.Attempt, false
+		return
+	}
+	if r.body == nil && r.failed == nil { // the task failed since the client asked: it needs the tensors again
+		return
+	}
+	c.seq = r.Seq
+	c.task.stop()
+	c.task = &task{Instruction: r.Instruction, done: make(chan result, 1), cancel: func() {}}
+	c.task.Content.Body = nil
+	if r.failed != nil {
+		c.task.done <- c.replyTo(c.task, message.Reply{}, r.failed)
+		return
+	}
+	c.start(c.task, r.body)
+}
+
+// start computes the reply.
+func (c *Client) start(t *task, body []byte) {
+	var ctx context.Context
+	ctx, t.cancel = context.WithCancel(context.Background())
+	t.running.Go(func() { t.done <- c.compute(ctx, t, body) })
+}
+
+// compute executes an instruction and returns its reply. Failures of the computation are reported to the server.
+func (c *Client) compute(ctx context.Context, t *task, body []byte) result {
+	state, err := c.store.get(t.Accepted)
+	if err == nil {
+		err = c.store.prune(t.Instruction)
+	}
+	if err != nil {
+		return result{err: err}
+	}
+	out, err := c.execute(ctx, t, body, state)
+	if ctx.Err() != nil {
+		return result{} // another instruction came, or the client ends
+	}
+	return c.replyTo(t, out, err)
+}
+
+func (c *Client) execute(ctx context.Context, t *task, body []byte, s message.ClientState) (message.Reply, error) {
+	m, err := wire.Tensors(body)
+	if err != nil {
+		return message.Reply{}, err
+	}
+	o, err := t.Message().WithTensors(m)
+	if err != nil {
+		return message.Reply{}, err
+	}
+	if t.Kind == wire.EndKind {
+		if err := c.executor.Finish(o, s); err != nil {
+			return message.Reply{}, err
+		}
+		return message.Reply{}, c.store.finish()
+	}
+	r, next, err := c.executor.Execute(ctx, o, s)
+	if err == nil && next != nil && ctx.Err() == nil {
+		err = c.store.put(int(t.Round), t.Id, *next)
+	}
+	return r, err
+}
+
+// replyTo returns the reply to an instruction: its result, or the reason of its failure.
+func (c *Client) replyTo(t *task, out message.Reply, failed error) result {
+	if failed != nil {
+		c.log.Error("the instruction failed", "round", t.Round+1, "kind", t.Kind, "error", failed)
+		out = message.Reply{}
+	}
+	r, body, err := wire.ReplyOf(message.Kind(t.Kind), out)
+	if err != nil {
+		return result{err: err}
+	}
+	if r.Id = t.Id; failed != nil {
+		r.Error, r.Scores = wire.Printable(failed.Error()), nil
+	}
+	return result{reply: r, body: body}
+}
+
+// finish records the end of the computation. Its error ends the client.
+func (t *task) finish(r result) error {
+	t.result, t.computed = r, time.Now()
+	return r.err
+}
+
+// message returns the reply to the newest attempt, with its tensors if they have at most limit bytes.
+func (t *task) message(limit int) *wire.Reply {
+	r := protobuf.CloneOf(t.reply)
+	r.Attempt = t.Attempt
+	if len(t.body) <= limit {
+		r.Content.Body = t.body
+	}
+	return r
+}
+
+// unanswered reports whether the server does not have the reply, which is computed.
+func (t *task) unanswered() bool { return t != nil && t.reply != nil && !t.acknowledged }
+
+// failed reports whether the server knows that the task failed. It then runs again, for example after the server was
+// started again.
+func (t *task) failed() bool { return t.acknowledged && t.reply.Error != "" }
+
+// delivered reports whether the client is done: the server has its reply to the last instruction.
+func (t *task) delivered() bool { return t != nil && t.Kind == wire.EndKind && t.acknowledged }
+
+// late reports whether the client has the final parameters, and could not report it for lastWord.
+func (t *task) late() bool {
+	return t != nil && t.Kind == wire.EndKind && t.reply != nil && time.Since(t.computed) > lastWord
+}
+
+// lastWord is how long a client tries to report that it has the final parameters.
+const lastWord = 30 * time.Second
+
+// finished returns the channel of the end of the computation.
+func (t *task) finished() <-chan result {
+	if t == nil {
+		return nil
+	}
+	return t.done
+}
+
+// stop cancels the computation and waits for its end.
+func (t *task) stop() {
+	if t != nil {
+		t.cancel()
+		t.running.Wait()
+	}
+}

@@ -1,0 +1,88 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	netclient "promptfed/federation/net/client"
+	"promptfed/federation/net/nettest"
+	"promptfed/federation/net/server"
+	"promptfed/runtime/busytest"
+)
+
+// QuorumSize returns the numbers of the documentation, derived by hand: the share rounded up, and below 1 at most all
+// but one.
+func TestQuorumSize(t *testing.T) {
+	for _, c := range []struct {
+		quorum        float64
+		clients, need int
+	}{{0.8, 3, 2}, {0.8, 5, 4}, {0.8, 10, 8}, {0.8, 2, 1}, {0.8, 1, 1}, {0.8, 0, 0}, {1, 3, 3}, {1, 1, 1}, {0.5, 3, 2},
+		{0.01, 10, 1}, {0.99, 100, 99}} {
+		if got := server.QuorumSize(c.quorum, c.clients); got != c.need {
+			t.Errorf("quorum %v of %d: %d, not %d", c.quorum, c.clients, got, c.need)
+		}
+	}
+}
+
+// One of three clients uploads NaN in every round. With a quorum of 0.8 the run continues with the two others, and has
+// their result. With a quorum of 1 it ends with that client's reason.
+func TestOneBadOfThree(t *testing.T) {
+	e := nettest.FedPHA.Experiment(t)
+	e.Clients = e.Clients[:3]
+	e.Plan.Participation, e.Plan.Rounds = 1, 2
+	bad := func(s *site) {
+		s.spoil(message.Train, func(r *message.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) })
+	}
+	s := newSite(t, e)
+	bad(s)
+	s.set.Quorum = 0.8
+	s.run()
+	if s.shared() != withoutClient1(t, e) {
+		t.Error("the others have another result")
+	}
+	s = newSite(t, e)
+	bad(s)
+	ctx, cancel := context.WithCancel(busytest.Context(t))
+	defer cancel()
+	left := s.joinAll(ctx, cancel, 3)
+	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||
+		!strings.Contains(err.Error(), "holds NaN") {
+		t.Errorf("with a quorum of 1: %v", err)
+	}
+	cancel()
+	left()
+}
+
+// If the only client of a round fails, or the method fails on its extras, the round has no upload and the run
+// continues.
+func TestTheOnlyClientFails(t *testing.T) {
+	for i, spoil := range []func(r *message.Reply){
+		func(r *message.Reply) { r.Upload.N = 0 },
+		func(r *message.Reply) { clear(r.Upload.Extra) },
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			e := nettest.Method("promptfl", []string{"scaffold"}, nil).Experiment(t)
+			e.Plan.Participation, e.Plan.Rounds = 0.25, 4
+			s := newSite(t, e)
+			s.set.Quorum = 0.8
+			s.part = func(client int, p netclient.LocalExecutor) netclient.Executor {
+				return hostile{p, message.Train, spoil}
+			}
+			s.run()
+			records, err := record.Records(s.dir)
+			if err != nil || len(records) != 4 {
+				t.Fatal(len(records), err)
+			}
+			for _, r := range records {
+				if len(r.Clients) != 0 {
+					t.Errorf("round %d counts clients %v", r.Round, r.Clients)
+				}
+			}
+		})
+	}
+}

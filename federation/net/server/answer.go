@@ -1,0 +1,199 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	protobuf "google.golang.org/protobuf/proto"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wire"
+	"promptfed/runtime/tensor"
+)
+
+// receive handles a reply: it counts, or is late or refused. An error means that the client must send it again.
+func (h *Server) receive(call context.Context, client int, r *wire.Reply, next func() (*wire.Part, error)) error {
+	x := h.mail.box(client).pending
+	// a client whose failure is of an older attempt does not know of the newest one yet
+	if x == nil || x.Id != r.Id || r.Error != "" && x.Attempt != r.Attempt {
+		h.late(client)
+		return nil
+	}
+	if r.Error != "" {
+		h.fail(client, x.of, x.Id, wire.Printable(r.Error), nil)
+		return nil
+	}
+	err := wire.CheckReply(r)
+	if err == nil && int64(r.Content.Size) > x.most { // before any part is stored
+		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Content.Size, x.most)
+	}
+	if err == nil && r.Content.Inline() {
+		return h.complete(call, client, x, r, func() ([]byte, error) { return r.Content.Body, r.Content.CheckInline() })
+	}
+	if err != nil {
+		h.refuse(client, x, "its reply is refused: ", err)
+		return nil
+	}
+	defer afterEnd(x.over, func() { endReads(call.Value(responseKey{}).(*http.ResponseController)) })()
+	return h.receiveParts(call, client, x, r, next)
+}
+
+// receiveParts receives the tensors of a reply into a file.
+func (h *Server) receiveParts(call context.Context, client int, x *pending, r *wire.Reply,
+	next func() (*wire.Part, error)) error {
+	f, err := os.CreateTemp(filepath.Join(h.set.Dir, piecesDir), "reply-*")
+	if err == nil {
+		defer f.Close()
+		os.Remove(f.Name()) // where an open file cannot lose its name, the next start removes it
+		var lost error
+		err = r.Content.ReceiveParts(f, func() (p *wire.Part, err error) {
+			p, lost = next()
+			return p, lost
+		})
+		if lost != nil && x.over.Err() != nil && call.Err() == nil {
+			h.late(client)
+			return nil
+		}
+		if lost != nil {
+			return err
+		}
+	}
+	if err != nil {
+		h.refuse(client, x, "its reply is refused: ", err)
+		return nil
+	}
+	return h.complete(call, client, x, r, func() ([]byte, error) {
+		b := make([]byte, r.Content.Size)
+		_, err := io.ReadFull(io.NewSectionReader(f, 0, int64(len(b))), b)
+		return b, err
+	})
+}
+
+// complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.
+func (h *Server) complete(call context.Context, client int, x *pending, r *wire.Reply,
+	read func() ([]byte, error)) error {
+	select {
+	case h.decoding <- struct{}{}:
+		defer func() { <-h.decoding }()
+	case <-x.over.Done():
+	case <-call.Done():
+		return context.Cause(call)
+	}
+	if x.over.Err() != nil {
+		h.late(client)
+		return nil
+	}
+	size := protobuf.Size(r)
+	body, err := read()
+	if !r.Content.Inline() {
+		size += len(body)
+	}
+	var answer message.Reply
+	if err == nil {
+		answer, err = h.decodeReply(x.of.instruction, x.forms, client, r, body)
+	}
+	if err != nil {
+		h.refuse(client, x, "its reply is refused: ", err)
+		return nil
+	}
+	h.record(client, x, answer, size)
+	return nil
+}
+
+// decodeReply decodes a reply, whose tensors must have the forms of its instruction.
+func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client int, r *wire.Reply, body []byte) (
+	message.Reply, error) {
+	answer, err := r.Message(client)
+	if err != nil {
+		return answer, err
+	}
+	tensors, err := message.DecodeTensorsAs(body, forms)
+	if err != nil {
+		return answer, err
+	}
+	answer, err = o.WithReplyTensors(answer, tensors)
+	answer.Up = answer.UploadSize()
+	if err == nil && o.Kind != wire.EndKind {
+		err = o.Check(answer)
+	}
+	if err == nil {
+		err = o.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method, h.taskOf(client))
+	}
+	if err == nil {
+		err = h.checkReply(o, answer)
+	}
+	return answer, err
+}
+
+// late counts a reply to an instruction that is over, or that was answered.
+func (h *Server) late(client int) {
+	h.counts.change(func(c *counts) { c.Late++ })
+	h.set.Log.Debug("a late or repeated reply is dropped", "client", client)
+}
+
+// record accepts a reply, once.
+func (h *Server) record(client int, x *pending, r message.Reply, size int) {
+	r.Down = len(x.body)
+	counted := x.of.accept(r, func() {
+		h.counts.change(func(c *counts) {
+			k := &c.clients[client]
+			if k.miss(-1) {
+				h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round",
+					x.of.instruction.Round+1)
+			}
+			k.replies++
+			k.up += int64(size)
+			c.BytesUp += int64(size)
+			c.Replies++
+		})
+	})
+	if !counted {
+		h.late(client)
+		return
+	}
+	h.mail.finish(client, x.of)
+	if h.set.OnReply != nil {
+		h.set.OnReply(x.of.instruction, client)
+	}
+	notify(x.of.wake)
+}
+
+// refuse records that a client has no answer to an instruction, since its reply is refused.
+func (h *Server) refuse(client int, x *pending, what string, why error) {
+	h.fail(client, x.of, x.Id, what+wire.Printable(why.Error()), func(c *counts) { c.reject(client, why) })
+}
+
+// fail records that a client has no answer to an instruction, or with an empty identity to any of a collection. more
+// is counted beside the refusal; it may be nil. It is not recorded of a client that has answered.
+func (h *Server) fail(client int, of *collection, id, why string, more func(c *counts)) {
+	failed := of.fail(client, id, why, func() { // before the instruction may end
+		h.counts.change(func(c *counts) {
+			c.refuse(client)
+			if more != nil {
+				more(c)
+			}
+		})
+		h.set.Log.Warn("no answer", "client", client, "reason", why)
+	})
+	if failed {
+		h.mail.finish(client, of)
+		notify(of.wake)
+	}
+}
+
+// Rejected reports an upload on which the method failed.
+func (h *Server) Rejected(round, client int, why error) {
+	if client < 0 || client >= len(h.callers) {
+		return
+	}
+	h.counts.change(func(c *counts) {
+		c.refuse(client)
+		c.reject(client, why)
+	})
+	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
+		wire.Printable(why.Error()))
+}

@@ -1,0 +1,209 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	protobuf "google.golang.org/protobuf/proto"
+
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/wire"
+)
+
+// Invite returns the invitation of a client.
+func (h service) Invite(ctx context.Context, r *wire.InvitationRequest) (*wire.Invitation, error) {
+	_, _, err := h.caller(ctx, questionCost)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.Invitation{Version: wire.Version, Run: h.set.ID}
+	if r.Version != wire.Version { // the client reports it
+		return out, nil
+	}
+	out.Clients, out.Config, out.Classes = uint32(h.set.Clients), h.set.Config, h.members.roster().terms.Classes
+	out.InsecureDp, out.InlineLimit = h.set.InsecureDP, uint32(h.set.Limit)
+	return out, nil
+}
+
+// Join lets a process take part as its client.
+func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, error) {
+	peer, k, err := h.caller(ctx, questionCost)
+	if err != nil {
+		return nil, err
+	}
+	joining := h.callers[k].joining
+	if !joining.TryAcquire(1) {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are joining"))
+	}
+	defer joining.Release(1)
+	s, texts, err := h.join(k, peer, m)
+	if s != nil {
+		defer func() { h.members.exit(k, s, ctx.Err() != nil) }()
+	}
+	if err := h.charge(ctx, k, texts/textPerCost); err != nil {
+		return nil, err
+	}
+	switch b := h.mail.box(k); {
+	case err == nil:
+		return &wire.JoinAnswer{Accepted: b.accepted, Safe: b.safe, Seq: b.seq}, nil
+	case errors.As(err, new(laterError)):
+		return &wire.JoinAnswer{Later: wire.Printable(err.Error())}, nil
+	}
+	return nil, denied("%s", wire.Printable(err.Error()))
+}
+
+// enter begins a call of a client's process. The context of the call ends with its connection, with the process and
+// with the next call of the same kind; exit ends the call. io is called at most once, when the context ends, to end
+// what the call reads or writes.
+func (h *Server) enter(ctx context.Context, client int, instance string, what kind, io func(*http.ResponseController)) (
+	_ context.Context, exit func(), err error) {
+	call, cancel := context.WithCancelCause(ctx)
+	s, err := h.members.enter(client, instance, what, cancel)
+	if err != nil {
+		cancel(nil)
+		return nil, nil, err
+	}
+	process := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	end := afterEnd(call, func() { io(ctx.Value(responseKey{}).(*http.ResponseController)) })
+	return call, func() {
+		process()
+		end()
+		h.members.exit(client, s, ctx.Err() != nil)
+		cancel(nil)
+	}, nil
+}
+
+// afterEnd calls a function when a context ends, unless stop is called before. The function does not run after stop.
+func afterEnd(ctx context.Context, do func()) (stop func()) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		do()
+		close(done)
+	})
+	return func() {
+		if !cancel() {
+			<-done
+		}
+	}
+}
+
+// sendTime is how long a client may take to read what it gets of an instruction that is over.
+const sendTime = 5 * time.Second
+
+// Next waits for an instruction to a client and sends it. A client that does not read it holds its tensors in memory at
+// most for sendTime after the instruction is over.
+func (h service) Next(ctx context.Context, r *wire.Ask, stream *connect.ServerStream[wire.Part]) error {
+	_, k, err := h.caller(ctx, callCost)
+	if err != nil {
+		return err
+	}
+	call, exit, err := h.enter(ctx, k, r.Instance, asking, endWrites)
+	if err != nil {
+		return err
+	}
+	defer exit()
+	x, err := h.mail.newer(call, k, r.Seq)
+	if err != nil {
+		return err
+	}
+	sending, cancel := context.WithCancelCause(call)
+	defer cancel(nil)
+	defer afterEnd(x.over, func() {
+		cancel(connect.NewError(connect.CodeAborted, errors.New("the instruction is over")))
+		endWrites(ctx.Value(responseKey{}).(*http.ResponseController))
+	})()
+	o := protobuf.CloneOf(x.Instruction)
+	inParts := len(x.body) > h.set.Limit && r.Has != x.Id
+	if len(x.body) <= h.set.Limit {
+		o.Content.Body = x.body
+	} else if inParts {
+		err = h.charge(sending, k, len(x.body)/wire.PartSize)
+	}
+	if err == nil {
+		err = stream.Send(&wire.Part{Instruction: o})
+	}
+	size := int64(protobuf.Size(o))
+	if err == nil && inParts {
+		size += int64(len(x.body))
+		err = wire.SendParts(sending, x.body, stream.Send)
+	}
+	if err == nil {
+		h.counts.change(func(c *counts) {
+			c.BytesDown += size
+			c.clients[k].down += size
+		})
+	}
+	return err
+}
+
+func endWrites(c *http.ResponseController) { c.SetWriteDeadline(time.Now().Add(sendTime)) }
+
+func endReads(c *http.ResponseController) { c.SetReadDeadline(time.Now()) }
+
+// Answer receives the reply to an instruction.
+func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+	_, k, err := h.caller(ctx, callCost)
+	if err != nil {
+		return nil, err
+	}
+	next := func() (*wire.Part, error) {
+		if !stream.Receive() {
+			return nil, cmp.Or(stream.Err(), io.EOF)
+		}
+		return stream.Msg(), h.charge(ctx, k, h.costOf(stream.Msg()))
+	}
+	p, err := next()
+	if err == nil && p.Reply == nil {
+		h.counts.change(func(c *counts) {
+			c.clients[k].refused++
+			c.Dropped++
+		})
+		err = connect.NewError(connect.CodeInvalidArgument, errors.New("the first part must be a reply"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	call, exit, err := h.enter(ctx, k, p.Reply.Instance, answering, endReads)
+	if err != nil {
+		return nil, err
+	}
+	defer exit()
+	if err := h.receive(call, k, p.Reply, next); err != nil {
+		return nil, cmp.Or(context.Cause(call), err)
+	}
+	return &wire.Receipt{}, nil
+}
+
+// Leave records that a client's user stopped it.
+func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, error) {
+	_, k, err := h.caller(ctx, questionCost)
+	if err != nil {
+		return nil, err
+	}
+	h.members.change(k, func(one *member) {
+		if one.session != nil && one.session.instance == m.Instance {
+			one.session.end(errors.New("the client left"))
+			one.session, one.left, one.seen = nil, true, time.Now()
+			h.set.Log.Info("leaves", "client", k)
+		}
+	})
+	h.changed()
+	return &wire.Left{}, nil
+}
+
+// Status returns the status for the status user.
+func (h service) Status(ctx context.Context, _ *wire.StatusRequest) (*wire.StatusReply, error) {
+	if p := connectionOf(ctx).Peer(); p.Name != certs.StatusUser {
+		return nil, denied("%.60q may not ask for the status", p.Name)
+	}
+	if err := h.watchers.WaitN(ctx, statusCost); err != nil {
+		return nil, err
+	}
+	b, err := h.status.encode(h.Server.Status)
+	return &wire.StatusReply{Status: b}, err
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/net/wire"
+	"promptfed/runtime/tensor"
+)
+
+// encoded is the tensors of an instruction, as they are sent.
+type encoded struct {
+	content *wire.Content // without the tensors
+	body    []byte
+}
+
+// encode encodes the tensors of an instruction.
+func (h *Server) encode(o message.Instruction) (encoded, error) {
+	body, err := message.EncodeTensors(o.Tensors())
+	if err == nil && len(body) > h.set.Largest {
+		err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
+	}
+	if err != nil {
+		return encoded{}, err
+	}
+	return encoded{wire.ContentOf(body), body}, nil
+}
+
+// tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An
+// error of the tensors for this client alone is its own.
+func (c *collection) tensors(h *Server, client int) (what encoded, own, err error) {
+	o := c.instruction.ForClient(client)
+	if len(o.PerClient) > 0 {
+		if what, own = h.encode(o); own == nil {
+			return what, nil, nil
+		}
+		o.PerClient = nil
+	}
+	if c.common.content == nil {
+		c.common, err = h.encode(o)
+	}
+	return c.common, own, err
+}
+
+// forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
+func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the method cannot use its backbone: %v", p)
+		}
+	}()
+	forms = o.ReplySpecs(h.set.Method, h.taskOf(client))
+	_, most, err = message.MaxEncodedSize(forms)
+	return forms, most, err
+}
+
+// taskOf returns the sizes of a client as it joined.
+func (h *Server) taskOf(client int) method.ClientSpec {
+	return h.members.client(client).Participant.Task
+}
+
+// send sends one client its instruction, or records why there is none for it.
+func (h *Server) send(c *collection, client int) error {
+	what, own, err := c.tensors(h, client)
+	if own != nil {
+		c.large++
+	}
+	if c.large > 1 && c.large == len(c.instruction.Clients) { // --largest is too small for this run
+		err = own
+	}
+	if err != nil {
+		return err
+	}
+	x := &pending{body: what.body, of: c,
+		Instruction: wire.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
+	if err = own; err == nil {
+		x.forms, x.most, err = h.forms(c.instruction, client)
+	}
+	x.most = min(x.most, int64(h.set.Largest))
+	c.give(client, x.Id)
+	if err != nil {
+		h.refuse(client, x, "no instruction of its task is possible: ", err)
+		return nil
+	}
+	h.mail.deliver(client, x)
+	return nil
+}
+
+// Finish sends all clients the final shared parameters; each then stores its own part. It waits for them until the
+// deadline.
+func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
+	err error)) error {
+	o := message.Instruction{Kind: wire.EndKind, Round: rounds, Total: h.set.Clients,
+		PerClient: map[int]tensor.Map{}}
+	for k := range h.set.Clients {
+		shared, down, err := prompts(k)
+		if err != nil {
+			return err
+		}
+		o.Clients = append(o.Clients, k)
+		o.Shared = shared
+		if len(down) > 0 {
+			o.PerClient[k] = down
+		}
+	}
+	_, err := h.collect(ctx, o, 0, 1)
+	return err
+}

@@ -1,0 +1,210 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methodtest"
+	netclient "promptfed/federation/net/client"
+	"promptfed/federation/net/nettest"
+	"promptfed/runtime/busytest"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// hostile is a client that changes its replies to one kind of instruction.
+type hostile struct {
+	netclient.LocalExecutor
+	kind  message.Kind
+	spoil func(r *message.Reply)
+}
+
+func (h hostile) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r, next, err := h.LocalExecutor.Execute(ctx, o, s)
+	if err == nil && o.Kind == h.kind {
+		h.spoil(&r)
+	}
+	return r, next, err
+}
+
+// spoil makes client 1 hostile.
+func (s *site) spoil(kind message.Kind, spoil func(r *message.Reply)) {
+	s.part = func(client int, p netclient.LocalExecutor) netclient.Executor {
+		if client == 1 {
+			return hostile{p, kind, spoil}
+		}
+		return p
+	}
+}
+
+// withoutClient1 returns the shared parameters of a run in one process that loses the replies of client 1.
+func withoutClient1(t testing.TB, e *spec.Experiment) string {
+	t.Helper()
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
+		client int) bool {
+		return client == 1
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nettest.BytesOf(t, r.Prompts.WithoutPrefix("shared"))
+}
+
+// shared returns the shared parameters of the server.
+func (s *site) shared() string {
+	s.t.Helper()
+	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return nettest.BytesOf(s.t, m.WithoutPrefix("shared"))
+}
+
+// The upload of a hostile client is refused and logged. The others get the result of a run without it.
+func TestHostileUploads(t *testing.T) {
+	t.Parallel()
+	e := nettest.FedPHA.Experiment(t)
+	e.Plan.Participation, e.Plan.Rounds = 1, 2
+	want := withoutClient1(t, e)
+	for say, spoil := range map[string]func(r *message.Reply){
+		"holds NaN":              func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
+		"changed the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
+		"must be float32[3 6]": func(r *message.Reply) {
+			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
+		},
+		// 8, that header and 18 numbers of 4 bytes
+		"at most 152 are accepted": func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
+		// {"shared/global":{"dtype":"F32","shape":[3,6],"data_offsets":[0,72]}} has 69 bytes, and is padded
+		"at most 72 are accepted": func(r *message.Reply) {
+			r.Upload.Shared = tensor.Map{"global": tensor.New(1), "more": tensor.New(1)}
+		},
+		"shared/global is missing": func(r *message.Reply) {
+			r.Upload.Shared = tensor.Map{"../../x": tensor.New(1)}
+		},
+		"it must count 1 or more": func(r *message.Reply) { r.Upload.N = 0 },
+		"shared/global is int64": func(r *message.Reply) {
+			r.Upload.Shared["global"] = tensor.OfInts(make([]int64, 9), 3, 3)
+		},
+		"the client joined with 5": func(r *message.Reply) { r.Upload.N = 1000 },
+	} {
+		t.Run(say, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, e)
+			s.set.Quorum, s.set.MaxNorm = 0.7, 1000
+			s.spoil(message.Train, spoil)
+			s.run()
+			if s.shared() != want {
+				t.Error("the others have another result")
+			}
+			if !strings.Contains(s.log.String(), say) {
+				t.Errorf("nothing was logged about %q", say)
+			}
+		})
+	}
+}
+
+// Replies are refused if their extras are not the ones that the method declares, or if their numbers are far beyond all
+// others. Replies on which the method fails are left out. The others get the result of a run without them.
+func TestHostileExtras(t *testing.T) {
+	t.Parallel()
+	scaffold, proto := nettest.Method("promptfl", []string{"scaffold"}, nil), nettest.Method("promptfl",
+		[]string{"fedproto"}, nil)
+	powder := nettest.Method("powder", nil, nil)
+	ggtpc := nettest.Method("promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1})
+	lowRank := nettest.Method("promptfl", []string{"ggtpc"}, map[string]any{"stats": "lowrank"})
+	put := func(name string, value float32) func(r *message.Reply) {
+		return func(r *message.Reply) { r.Upload.Extra[name].Data[0] = value }
+	}
+	for _, c := range []struct {
+		say   string
+		of    nettest.Stack
+		kind  message.Kind
+		spoil func(r *message.Reply)
+	}{
+		{"extra/scaffold/dc/ctx is missing", scaffold, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"extra/scaffold/dc/ctx is float32[1]", scaffold, message.Train, func(r *message.Reply) {
+			r.Upload.Extra["scaffold/dc/ctx"] = tensor.New(1)
+		}},
+		{"extra/proto/mean is missing", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"extra/n is missing", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"a header of", proto, message.Train, func(r *message.Reply) {
+			r.Upload.Extra["proto/mean"], r.Upload.Extra["proto/more"] = tensor.New(1), tensor.New(1)
+		}},
+		{"at most 72 are accepted", nettest.FedPHA, message.Train, func(r *message.Reply) {
+			r.Upload.Shared, r.Upload.Extra["more"] = tensor.Map{"global": tensor.New(1)}, tensor.New(1)
+		}},
+		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
+		{"counts 0.5 examples", proto, message.Train, put("proto/n", 0.5)},
+		{"the client has 5", proto, message.Train, put("proto/n", 1e9)},
+		{"the client has 5", ggtpc, message.Compute, put("n", 1e9)},
+		{"proto/mean holds 1e+30", proto, message.Train, put("proto/mean", 1e30)},
+		{"mean holds 1e+30", ggtpc, message.Compute, put("mean", 1e30)},
+		{"a norm of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
+		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
+		{"loss 1e+300 is invalid", nettest.FedPHA, message.Train,
+			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
+		{`is not the loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
+			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
+		}},
+		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},
+		{"an upload is ignored", lowRank, message.Compute, func(r *message.Reply) {
+			r.Upload.Extra["factors"] = tensor.New(7, 5)
+		}},
+	} {
+		t.Run(c.say, func(t *testing.T) {
+			t.Parallel()
+			e := c.of.Experiment(t)
+			e.Plan.Participation, e.Plan.Rounds = 1, 2
+			s := newSite(t, e)
+			s.set.Quorum = 0.7
+			s.spoil(c.kind, c.spoil)
+			s.run()
+			if !strings.Contains(s.log.String(), c.say) {
+				t.Errorf("nothing was logged of %q", c.say)
+			}
+			records, err := record.Records(s.dir)
+			if err != nil || len(records) != 2 || len(records[0].Refused) != 1 || records[0].Refused[0].Client != 1 ||
+				!strings.Contains("an upload is ignored "+records[0].Refused[0].Reason, c.say) {
+				t.Errorf("%v: the record has %+v", err, records)
+			}
+			// after a statistic its training counts
+			if c.kind != message.Compute && s.shared() != withoutClient1(t, e) {
+				t.Error("the others have another result")
+			}
+		})
+	}
+}
+
+// Settings.Largest bounds uploads below what the method's may have: FedNova's have a number more than the instruction.
+func TestLargestUpload(t *testing.T) {
+	t.Parallel()
+	e := nettest.Method("promptfl", []string{"fednova"}, nil).Experiment(t)
+	e.Plan.Participation, e.Plan.Rounds = 1, 1
+	s := newSite(t, e)
+	sent := tensor.Map{}
+	for _, p := range e.Method.Params(e.Task(e.Clients[0])) {
+		sent["shared/"+p.Name] = tensor.New(p.Shape...)
+	}
+	s.set.Largest = message.EncodedSize(sent) // that of an instruction; an upload's header names another tensor
+	ctx, cancel := context.WithCancel(busytest.Context(t))
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.serve(ctx, false) }()
+	busytest.Until(t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
+	left := s.joinAll(ctx, cancel, len(e.Clients))
+	want := fmt.Sprintf("at most %d are accepted", s.set.Largest)
+	if err := <-served; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("serve: %v", err)
+	}
+	cancel()
+	left()
+}

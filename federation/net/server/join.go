@@ -1,0 +1,179 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+
+	"promptfed/federation/net/certs"
+	"promptfed/federation/net/wire"
+)
+
+// join admits a process of a client, or returns why not. The caller ends the session's first call.
+func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session, texts int, err error) {
+	var c wire.JoinRequest
+	if err = h.readJoin(m, &c); err == nil {
+		c.Proof = peer.Proof
+		s, err = h.admit(client, peer, m.Instance, c)
+	}
+	log, said := h.set.Log.With("client", client), h.counts.tally(client).reason
+	later := errors.As(err, new(laterError))
+	reason := ""
+	if err != nil {
+		reason = wire.Printable(err.Error())
+	}
+	h.counts.change(func(c *counts) {
+		k := &c.clients[client]
+		if k.reason = reason; err != nil {
+			k.refused++
+		}
+		if err != nil && !later {
+			c.RefusedJoins++
+		}
+	})
+	switch {
+	case err == nil:
+		log.Info("joined", "backbone", wire.Printable(c.Participant.Task.Backbone), "domain",
+			wire.Printable(c.Participant.Domain))
+	case later && reason == said: // a repeated request
+	case later:
+		log.Warn("asked to wait", "reason", reason)
+	default:
+		log.Warn("refused to join", "reason", reason)
+	}
+	if err == nil || later { // the request of a client that waits counts for the majority
+		h.changed()
+	}
+	return s, c.RunSpec.TextSize(), err
+}
+
+// readJoin decodes a request to join this run.
+func (h *Server) readJoin(m *wire.JoinCall, c *wire.JoinRequest) error {
+	if m.Run != h.set.ID {
+		return errors.New("the server started another run; restart the client")
+	}
+	if !wire.ID.MatchString(m.Instance) {
+		return fmt.Errorf("%.50q is not an identity", m.Instance)
+	}
+	return wire.DecodeStrict(m.Request, c)
+}
+
+// laterError is a temporary refusal: the client must ask again.
+type laterError string
+
+func (e laterError) Error() string { return string(e) }
+
+// maxDigest is the largest size of a digest in a request to join, in bytes.
+const maxDigest = 64
+
+// checkRequest refuses a request to join by its own sizes, before anything is computed from it.
+func checkRequest(c wire.JoinRequest) error {
+	t := c.Participant.Task
+	if !wire.Label.MatchString(t.Backbone) || !wire.Label.MatchString(c.Participant.Domain) {
+		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", t.Backbone,
+			c.Participant.Domain)
+	}
+	if max(len(c.Numerics), len(c.Backbone), len(c.Tokens)) > maxDigest {
+		return fmt.Errorf("a digest has more than %d bytes", maxDigest)
+	}
+	if min(t.Width, t.Dim) < 1 || min(t.Patches, t.ImageSize, t.Tokens, t.VisionWidth, t.VisionLayers, t.VisionUnits,
+		t.TextLayers, t.TextUnits) < 0 || max(t.Width, t.Dim, t.Patches, t.Tokens, t.VisionWidth, t.VisionUnits,
+		t.TextUnits) > 1<<16 || t.ImageSize > 1<<14 || max(t.VisionLayers, t.TextLayers) > 1<<10 {
+		return fmt.Errorf("the backbone has impossible sizes: %+v", t)
+	}
+	return c.RunSpec.CheckSizes()
+}
+
+// examine refuses a request to join that differs from what is decided, and computes what others must share with it.
+func (h *Server) examine(r roster, c *card) (err error) {
+	if err := checkRequest(c.JoinRequest); err != nil {
+		return err
+	}
+	if err := r.checkFixed(h.set, c.JoinRequest); err != nil {
+		return err
+	}
+	if err := h.checkOwn(c.JoinRequest); err != nil {
+		return err
+	}
+	c.files = filesOf(c.JoinRequest)
+	c.experiment, err = h.experimentOf(c.JoinRequest)
+	return err
+}
+
+// admit checks and stores a request to join. It judges by the roster of one moment, and judges again if the roster has
+// changed in the meantime.
+func (h *Server) admit(client int, peer certs.Peer, instance string, request wire.JoinRequest) (s *session, err error) {
+	if !h.set.asksExamples() {
+		request.Examples = 0
+	} else if request.Examples < 1 || request.Examples > wire.MaxExamples {
+		return nil, fmt.Errorf("%d examples to train on; the number must be 1 to %d", request.Examples,
+			wire.MaxExamples)
+	}
+	t := &request.Participant.Task
+	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(request.RunSpec.Classes)
+	request.Participant.Digest = request.Backbone
+	c := &card{JoinRequest: request, key: peer.Verifier}
+	if err := h.examine(h.members.roster(), c); err != nil {
+		return nil, err
+	}
+	var r roster
+	var why error
+	for ok := false; !ok; {
+		r = h.members.roster()
+		if why, err = h.judge(r, client, peer, instance, c); err != nil {
+			return nil, err
+		}
+		process := instance
+		if why != nil {
+			process = ""
+		}
+		s, ok = h.members.admit(h.over, r.version, client, c, why == nil || !r.began, process)
+	}
+	if err := h.save(client); err != nil {
+		return s, err
+	}
+	for other, o := range r.clients {
+		if o.joined && o.Numerics != c.Numerics && other != client {
+			h.set.Log.Warn("two clients round differently (other processors, libraries or settings of runtime), so "+
+				"the bytes of this run are not promised; compare promptfed doctor on both", "client", client,
+				"other", other)
+			break
+		}
+	}
+	return s, why
+}
+
+// judge refuses a request to join, or returns why the client must wait although its request counts for the majority.
+func (h *Server) judge(r roster, client int, peer certs.Peer, instance string, c *card) (waits, refused error) {
+	one := &r.clients[client]
+	if err := h.checkKey(one, peer); err != nil {
+		return nil, err
+	}
+	if one.connected && one.session.instance != instance {
+		return nil, laterError(fmt.Sprintf("another process runs as this client: client %d is connected; stop it, or "+
+			"wait a moment", client))
+	}
+	if err := r.checkFixed(h.set, c.JoinRequest); err != nil { // the run may have begun since
+		return nil, err
+	}
+	if err := one.differs(c); err != nil && (r.began || h.set.Resume) {
+		return nil, err
+	}
+	why := h.disagrees(r, client, c)
+	if why != nil && !errors.As(why, new(laterError)) {
+		return nil, why
+	}
+	return why, nil
+}
+
+// differs returns an error if a client that takes part says something else of itself than before. What others got
+// depends on it.
+func (m *member) differs(c *card) error {
+	old, now := m.Participant, c.Participant
+	if !m.joined || old.Task == now.Task && old.Domain == now.Domain && old.Digest == now.Digest &&
+		m.Examples == c.Examples {
+		return nil
+	}
+	return fmt.Errorf("client %d takes part with backbone %s, domain %q and %d examples, and not with others: start "+
+		"it with the bundle and the images of its first start", now.Task.Client, old.Task.Backbone, old.Domain,
+		m.Examples)
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"fmt"
+
+	"promptfed/federation/net/wire"
+)
+
+// deadlines is how many deadlines a client may miss before rounds no longer wait for it, and missCost how many answers
+// take back one. A client that is silent now and then therefore delays three instructions, and then at most one of
+// missCost+1.
+const deadlines, missCost = 3, 10
+
+// silent reports whether a client missed so many deadlines that no round waits for it.
+func (t tally) silent() bool { return t.missed > (deadlines-1)*missCost }
+
+// miss adds missed deadlines, each missCost, or with -1 takes back an answer. It reports whether a silence begins or
+// ends with it.
+func (t *tally) miss(n int) (changes bool) {
+	before := t.silent()
+	t.missed = max(0, min(t.missed+n, deadlines*missCost))
+	return before != t.silent()
+}
+
+// deadlinePassed records which clients have an instruction and missed its deadline.
+func (h *Server) deadlinePassed(c *collection) {
+	for k, m := range h.members.roster().clients {
+		if given, _, open := c.state(k); !m.joined || !given || !open {
+			continue
+		}
+		h.counts.change(func(n *counts) {
+			if !n.clients[k].miss(missCost) {
+				return
+			}
+			n.limited.Unawaited = append(n.limited.Unawaited, k)
+			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
+				"client", k, "round", c.instruction.Round+1, "deadlines", deadlines, "answers", missCost)
+		})
+	}
+}
+
+// checkAlone returns an error if an instruction has too few answers, nobody is left to wait for, and no other
+// instruction could have more: fewer clients of the run than Settings.Least, or none, may answer.
+func (h *Server) checkAlone(v view) error {
+	least := max(1, h.least(v))
+	if v.answers >= least || len(v.expected) > 0 || len(v.others) == 0 || h.set.KeepQuorum ||
+		v.instruction.Kind == wire.EndKind || v.may >= least {
+		return nil
+	}
+	return fmt.Errorf("round %d: clients %v do not answer, and %d of the run's %d may; at least %d are needed: start "+
+		"them again and continue with --resume", v.instruction.Round+1, v.others, v.may, len(h.callers), least)
+}

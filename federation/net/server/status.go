@@ -1,0 +1,83 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"promptfed/federation/net/wire"
+)
+
+// shownStatus is the encoded status, which is encoded at most once every statusAge.
+type shownStatus struct {
+	mu   sync.Mutex
+	text []byte
+	at   time.Time
+}
+
+// statusAge is how long an encoded status is reused.
+const statusAge = 100 * time.Millisecond
+
+// encode returns the encoded status.
+func (s *shownStatus) encode(status func() wire.Status) (text []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) > statusAge {
+		s.text, err = json.Marshal(status())
+		s.at = time.Now()
+	}
+	return s.text, err
+}
+
+// Status returns the state of the run.
+func (h *Server) Status() wire.Status {
+	s := wire.Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified()}
+	current := h.current.Load()
+	if current != nil {
+		o := current.instruction
+		s.Round, s.Kind, s.Set, s.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
+	}
+	for i, m := range h.members.roster().clients {
+		k := h.counts.tally(i)
+		c := wire.ClientStatus{Client: i, Joined: m.joined, Left: m.left, Seen: -1,
+			Backbone: m.Participant.Task.Backbone, Domain: m.Participant.Domain, Replies: k.replies,
+			Refused: k.refused, Up: k.up, Down: k.down, Examples: m.Examples, Counted: k.counted, Reason: k.reason,
+			Unawaited: k.silent()}
+		if m.connected {
+			c.Seen, c.Doing = 0, h.mail.box(i).doing()
+		} else if !m.seen.IsZero() {
+			c.Seen = time.Since(m.seen).Seconds()
+		}
+		if current != nil {
+			c.Asked, c.Answered, _ = current.state(i)
+		}
+		s.Clients = append(s.Clients, c)
+	}
+	s.Totals = h.Totals()
+	hide(&s, h.set.Privacy)
+	return s
+}
+
+// hide removes everything that shows who trains.
+func hide(s *wire.Status, p Privacy) {
+	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
+		return
+	}
+	for i, c := range s.Clients {
+		s.Clients[i] = wire.ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
+			Backbone: c.Backbone, Domain: c.Domain}
+	}
+	if p.Size {
+		s.Kind, s.Set, s.Statistic = "", "", ""
+		s.Totals = wire.Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}
+	}
+}
+
+// doing returns what a connected client is doing.
+func (b mailbox) doing() string {
+	if b.pending == nil {
+		return "waits"
+	}
+	return fmt.Sprintf("round %d, %s", b.pending.Round+1, b.pending.Kind)
+}

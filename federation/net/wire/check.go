@@ -1,0 +1,179 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/net/certs"
+	"promptfed/runtime/tensor"
+)
+
+// Limits of messages.
+const (
+	MaxExamples = 1 << 53   // of a client; larger numbers have no exact float64
+	MaxText     = 500       // bytes of a text from the other side
+	MaxScores   = 16 << 10  // bytes of statistics of a test
+	MaxTerms    = 256 << 10 // bytes of measurements of loss terms
+	// MaxControl is the largest size of a message without its tensors, in bytes. A request to join lists the classes.
+	MaxControl = 4 << 20
+
+	maxTensors = 4096
+	maxRound   = 1 << 30
+)
+
+var (
+	tensorName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	sumText    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	Label      = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
+)
+
+// CheckInstruction reports an instruction that no server sends.
+func CheckInstruction(o *Instruction) error {
+	switch k := message.Kind(o.GetKind()); {
+	case k != message.Train && k != message.Compute && !k.Tests() && k != EndKind:
+		return fmt.Errorf("unknown kind of instruction %.50q", k)
+	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > certs.MaxClients:
+		return fmt.Errorf("invalid round %d for client %d of %d", o.Round+1, o.Client, o.Total)
+	case o.Steps < 0 || o.Steps > maxRound:
+		return fmt.Errorf("invalid number of steps %d", o.Steps)
+	case !Label.MatchString(o.Statistic) || !Label.MatchString(o.Set):
+		return fmt.Errorf("statistic %.50q or evaluation set %.50q is not a name", o.Statistic, o.Set)
+	case o.Id != IdentityOf(o):
+		return errors.New("the instruction is damaged: it does not match its identity")
+	case !ID.MatchString(o.Run) || !ID.MatchString(o.Attempt):
+		return fmt.Errorf("%.50q or %.50q is not an identity", o.Run, o.Attempt)
+	}
+	for _, id := range []string{o.Accepted, o.Safe} {
+		if id != "" && !ID.MatchString(id) {
+			return fmt.Errorf("%.50q is not an identity", id)
+		}
+	}
+	return checkContent(o.Content)
+}
+
+// CheckReply reports a reply that no client sends.
+func CheckReply(r *Reply) error {
+	switch {
+	case !ID.MatchString(r.GetId()) || !ID.MatchString(r.Attempt):
+		return fmt.Errorf("%.50q or %.50q is not an identity", r.GetId(), r.GetAttempt())
+	case r.Examples < 0 || r.Examples > MaxExamples || r.Steps < 0 || r.Steps > maxRound:
+		return fmt.Errorf("invalid counts: %d examples, %d steps", r.Examples, r.Steps)
+	case len(r.Scores) > MaxScores:
+		return fmt.Errorf("%d bytes of statistics; at most %d are allowed", len(r.Scores), MaxScores)
+	case len(r.Terms) > MaxTerms:
+		return fmt.Errorf("%d bytes of loss terms; at most %d are allowed", len(r.Terms), MaxTerms)
+	}
+	return checkContent(r.Content)
+}
+
+func checkContent(c *Content) error {
+	if c == nil || c.Size > 1<<40 || !sumText.MatchString(c.Sum) {
+		return fmt.Errorf("the description of the tensors is invalid: %d bytes, checksum %.50q", c.GetSize(),
+			c.GetSum())
+	}
+	return nil
+}
+
+// Inline reports whether a message holds its tensors.
+func (c *Content) Inline() bool { return uint64(len(c.GetBody())) == c.GetSize() }
+
+// ReplyOf returns the reply to an instruction of a kind, and its encoded tensors. Its identities are not set.
+func ReplyOf(kind message.Kind, out message.Reply) (r *Reply, body []byte, err error) {
+	r = &Reply{Examples: int64(out.Upload.N), Loss: out.Stats.Loss, Steps: int64(out.Stats.Steps)}
+	if kind.Tests() {
+		r.Scores, err = json.Marshal(out.Scores)
+	} else if out.Stats.Terms != nil {
+		r.Terms, err = json.Marshal(out.Stats.Terms)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if body, err = message.EncodeTensors(out.Tensors()); err != nil {
+		return nil, nil, err
+	}
+	r.Content = ContentOf(body)
+	return r, body, nil
+}
+
+// Message returns the reply of a client for the engine, without its tensors.
+func (r *Reply) Message(client int) (message.Reply, error) {
+	out := message.Reply{Client: client, Stats: message.Stats{Loss: r.Loss, Steps: int(r.Steps)}}
+	out.Upload.Client, out.Upload.N = client, int(r.Examples)
+	if len(r.Terms) > 0 {
+		if err := DecodeStrict(r.Terms, &out.Stats.Terms); err != nil {
+			return out, fmt.Errorf("the terms of the loss: %w", err)
+		}
+	}
+	if len(r.Scores) == 0 {
+		return out, nil
+	}
+	if err := DecodeStrict(r.Scores, &out.Scores); err != nil {
+		return out, fmt.Errorf("the statistics of the test: %w", err)
+	}
+	return out, nil
+}
+
+// DecodeStrict decodes one JSON value and nothing beside it. Unknown fields are errors.
+func DecodeStrict(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+// CheckInline compares the tensors inside a message with their description.
+func (c *Content) CheckInline() error {
+	if Checksum(c.Body) != c.Sum {
+		return fmt.Errorf("%w: %d bytes with another checksum", ErrDamaged, c.Size)
+	}
+	return nil
+}
+
+// Tensors decodes tensors whose names may be any.
+func Tensors(body []byte) (tensor.Map, error) {
+	m, err := message.DecodeTensors(body)
+	if err != nil {
+		return nil, err
+	}
+	return m, checkNames(m)
+}
+
+// checkNames refuses names of tensors with characters that have another meaning elsewhere.
+func checkNames(m tensor.Map) error {
+	if len(m) > maxTensors {
+		return fmt.Errorf("%d tensors; at most %d are allowed", len(m), maxTensors)
+	}
+	for name := range m {
+		if len(name) > 200 || !tensorName.MatchString(name) || strings.Contains(name, "..") {
+			return fmt.Errorf("tensor %.100q: a name has letters, digits, _, -, . and single slashes between them",
+				name)
+		}
+	}
+	return nil
+}
+
+// Printable returns text from the other side as one printable line.
+func Printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	if len(text) > MaxText {
+		text = strings.ToValidUTF8(text[:MaxText], "") + "..."
+	}
+	return text
+}
