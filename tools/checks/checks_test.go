@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 		t.Fatalf("go list gave %d packages; there are more", len(list))
 	}
 	report(t, Imports(list))
+	report(t, Undocumented(list))
 }
 
 func TestModelsBuildWithoutCGO(t *testing.T) {

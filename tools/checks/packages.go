@@ -16,6 +16,7 @@ const Module = "promptfed"
 // Package holds the fields of `go list -json` that rules read.
 type Package struct {
 	ImportPath   string
+	Doc          string // the first sentence of its comment
 	GoFiles      []string
 	Imports      []string
 	TestImports  []string
@@ -40,12 +41,23 @@ func inModule(path string) string {
 	return inside
 }
 
+// Undocumented finds packages without a comment.
+func Undocumented(list []Package) (bad []string) {
+	for _, p := range list {
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			bad = append(bad, p.inModule()+": no file has a package comment; say in doc.go what the package is for")
+		}
+	}
+	return bad
+}
+
 // within reports whether a path is the folder or below it.
 func within(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
 
 // List returns all packages of the module that contains dir.
 func List(dir string) ([]Package, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,Deps", Module+"/...")
+	fields := "-json=ImportPath,Doc,GoFiles,Imports,TestImports,XTestImports,Deps"
+	cmd := exec.Command("go", "list", fields, Module+"/...")
 	cmd.Dir = dir
 	var failure bytes.Buffer
 	cmd.Stderr = &failure

@@ -143,6 +143,14 @@ func expect(t *testing.T, got []string, want string) {
 	}
 }
 
+func TestUndocumentedRule(t *testing.T) {
+	bad := Undocumented([]Package{{ImportPath: Module + "/runtime/a", GoFiles: []string{"a.go"}, Doc: "Package a is."},
+		{ImportPath: Module + "/runtime/b", GoFiles: []string{"b.go"}}, {ImportPath: Module + "/runtime/tests"}})
+	if len(bad) != 1 || !strings.HasPrefix(bad[0], "runtime/b: ") {
+		t.Errorf("%q", bad)
+	}
+}
+
 func TestNamesTestedRule(t *testing.T) {
 	cases := []struct{ body, want string }{
 		{`x := Config{Method: "fedpha"}; _ = x`, ""},

@@ -221,27 +221,3 @@ func TestEveryKeyIsExplained(t *testing.T) {
 		}
 	}
 }
-
-func TestPackageWithoutCommentIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	for _, f := range layers {
-		if err := os.MkdirAll(filepath.Join(dir, f, "x"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	file := filepath.Join(dir, "models", "x", "x.go")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("package x\n")
-	if _, err := packages(dir); err == nil || !strings.Contains(err.Error(), "models/x") {
-		t.Errorf("error %v; expected one about models/x", err)
-	}
-	write("// Package x is by Ada et al. 1843. It computes.\npackage x\n")
-	got, err := packages(dir)
-	if err != nil || len(got) != 1 || got[0] != (pack{"models/x", "Package x is by Ada et al. 1843."}) {
-		t.Errorf("got %q, %v", got, err)
-	}
-}

@@ -17,7 +17,7 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, layer := range layers {
+	for _, layer := range []string{"tools", "configs", "federation", "models", "runtime"} {
 		err := filepath.WalkDir(filepath.Join(root, layer), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !slices.Contains([]string{".go", ".sh"}, filepath.Ext(path)) ||
 				strings.HasSuffix(path, "_test.go") {

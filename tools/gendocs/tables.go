@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"promptfed/configs"
@@ -21,10 +20,6 @@ import (
 
 // tables returns all tables by name.
 func tables(root string) (map[string]string, error) {
-	all, err := packages(root)
-	if err != nil {
-		return nil, err
-	}
 	global, personal, err := resultTables(filepath.Join(root, "docs", "results.csv"))
 	if err != nil {
 		return nil, err
@@ -44,7 +39,6 @@ func tables(root string) (map[string]string, error) {
 		"pretrain":         keyTable(pretrain.Defaults()),
 		"datasets":         dataTable(),
 		"partitions":       partitionTable(),
-		"packages":         packageTable(all),
 		"moving":           movingTable(),
 		"metrics":          metricTable(),
 		"json":             jsonTable(),
@@ -169,15 +163,4 @@ func metricBounds(d metrics.Definition) string {
 		return fmt.Sprintf("%s, at least %v", unit, d.Low)
 	}
 	return fmt.Sprintf("%s, [%v, %v]", unit, d.Low, d.High)
-}
-
-// packageTable returns a table of packages, without the first two words of their comments.
-func packageTable(list []pack) string {
-	return table(list, func(p pack) []string {
-		words := strings.Fields(p.says)
-		if len(words) > 2 && slices.Contains([]string{"Package", "Command"}, words[0]) {
-			words = words[2:]
-		}
-		return []string{code(p.path), strings.Join(words, " ")}
-	}, "package", "what it is")
 }
