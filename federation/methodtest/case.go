@@ -41,6 +41,8 @@ type Case struct {
 	Noised bool
 	// Loose is set where image features of a step need not be unit rows.
 	Loose bool
+	// Reach is how far one upload may move the shared parameters, in norms of the longest upload's update; 0 means 1.
+	Reach float64
 	Names Names
 	// Rounded, unless it is nil, gets how far the gradient of a parameter differs with products of low precision, in
 	// shares of the largest element.
@@ -233,6 +235,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("resume", c.resume)
 	t.Run("longer", c.longer)
 	t.Run("lost", c.lost)
+	t.Run("lies", c.lies)
 	t.Run("trace", c.trace)
 	t.Run("terms", c.terms)
 	t.Run("aggregation", c.Aggregation)

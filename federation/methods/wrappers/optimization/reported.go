@@ -21,8 +21,11 @@ type ReportedNumber struct {
 // properties returns the properties of the step, which needs more than the mean of uploads unless it is off.
 func (r ReportedNumber) properties(on bool, needs string) method.Properties {
 	t := method.Properties{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
-	if !on {
+	switch {
+	case !on:
 		t.Mean, t.Needs = method.Weights(r.Weighting.Weighting), ""
+	case r.Most == 0:
+		t.Note = "with most: 0 nothing bounds how far one client that lies moves the prompts of all"
 	}
 	return t
 }

@@ -27,11 +27,19 @@ func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reporte
 }
 
 // A false report of work or loss counts as ten times the median at most, of two reports of work as ten times the lower.
-// A report that is no number is refused.
+// A report that is no number is refused. Without a bound the method says so.
 func TestReportedNumbersAreBounded(t *testing.T) {
 	for wrapper, name := range map[string]string{"fednova": "nova/a", "qffl": "qffl/loss"} {
 		if _, err := mergedReports(t, wrapper, name, nil, 0, 1); err != nil {
 			t.Errorf("%s refuses 0: %v", wrapper, err)
+		}
+	}
+	for _, wrapper := range []string{"fednova", "qffl"} {
+		for most, want := range map[float64]int{10: 0, 0: 1} {
+			m, err := methods.Build("promptfl", []string{wrapper}, map[string]any{"most": most})
+			if notes := methods.Notes(m); err != nil || len(notes) != want {
+				t.Errorf("%s with most: %v says %q, %v", wrapper, most, notes, err)
+			}
 		}
 	}
 	q1 := map[string]any{"q": 1.0}

@@ -1,0 +1,171 @@
+package methodtest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// exaggeration is how many times the norm of an honest client's numbers a lie has: below message.MaxNormRatio, beyond
+// which a server refuses it.
+const exaggeration = message.MaxNormRatio - 1
+
+// extremes are the directions of a liar's numbers.
+var extremes = []struct {
+	name string
+	of   func(i, n int) float64 // of element i of n
+}{
+	{"equal", func(int, int) float64 { return 1 }},
+	{"all negative", func(int, int) float64 { return -1 }},
+	{"alternating", func(i, _ int) float64 { return float64(1 - 2*(i%2)) }},
+	{"one element", func(i, _ int) float64 { return float64(max(0, 1-i)) }},
+	{"the last element", func(i, n int) float64 { return -float64(max(0, i+2-n)) }},
+	{"zeros", func(int, int) float64 { return 0 }},
+	{"uneven", func(i, _ int) float64 { return math.Exp(-float64(i)) }},
+}
+
+// liar is a layer in which all clients are on other machines and one lies: in each round in another direction.
+type liar struct {
+	message.Cohort
+	method method.Method
+	tasks  []message.Participant
+	client int
+	named  map[int][]string // reasons for which a client was refused
+	honest bool             // the client does not lie
+	moved  float64          // norm of the largest update in round 0, as the server gets it
+	first  tensor.Map       // the shared parameters after round 0
+}
+
+// Traits returns that replies are claims of clients on other machines.
+func (l *liar) Traits() message.Traits {
+	t := l.Cohort.Traits()
+	t.Claimed = true
+	return t
+}
+
+func (l *liar) Rejected(round, client int, why error) {
+	l.named[client] = append(l.named[client], why.Error())
+	l.Cohort.Rejected(round, client, why)
+}
+
+func (l *liar) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind == message.Train && o.Round == 1 {
+		l.first = o.Shared.Clone()
+	}
+	replies, err := l.Cohort.Run(ctx, o)
+	if err != nil || o.Kind.Tests() || o.Labels() {
+		return replies, err
+	}
+	for i := range replies {
+		r := &replies[i]
+		if r.Client == l.client && !l.honest {
+			l.lie(o, r)
+		}
+		if o.Kind == message.Train && o.Round == 0 && o.Codec == nil {
+			l.moved = max(l.moved, message.UpdateNorm(o.Shared, r.Upload.Shared))
+		}
+	}
+	return replies, nil
+}
+
+// lie replaces the numbers of a reply by others that the instruction allows.
+func (l *liar) lie(o message.Instruction, r *message.Reply) {
+	x, u := extremes[o.Round%len(extremes)], &r.Upload
+	r.Stats.Loss = message.MaxLoss * float64(1-2*(o.Round%2))
+	declared, _ := o.Extras(l.method, l.tasks[r.Client].Task)
+	counts := func(name string) bool {
+		return slices.ContainsFunc(declared, func(d method.Extra) bool { return d.Name == name && d.Counts })
+	}
+	extra := tensor.Map{}
+	for name, t := range u.Extra {
+		norm := exaggeration * t.Norm()
+		if counts(name) { // all examples are of one class
+			norm, t = float64(u.N), tensor.New(t.Shape...)
+			if t.Len() > 0 {
+				t.Data[o.Round%t.Len()] = float32(norm)
+			}
+			extra[name] = t
+			continue
+		}
+		extra[name] = scaled(x.of, t.Shape, norm)
+	}
+	u.Extra = extra
+	if o.Codec != nil || o.Kind != message.Train {
+		return
+	}
+	shared := maps.Clone(u.Shared)
+	for name, t := range u.Shared {
+		move := t.Clone()
+		move.Axpy(-1, o.Shared[name])
+		shared[name] = scaled(x.of, t.Shape, exaggeration*move.Norm())
+		shared[name].Axpy(1, o.Shared[name])
+	}
+	u.Shared = shared
+}
+
+// scaled returns a tensor of a direction with a norm.
+func scaled(of func(i, n int) float64, shape []int, norm float64) *tensor.Tensor {
+	t := tensor.New(shape...)
+	for i := range t.Data {
+		t.Data[i] = float32(of(i, t.Len()))
+	}
+	out := tensor.New(shape...)
+	if n := t.Norm(); n > 0 {
+		out.Axpy(norm/n, t)
+	}
+	return out
+}
+
+// lies: whatever one of five clients says within the forms and norms that a server accepts, the run ends normally, each
+// round counts all others, or says why it counts nobody, and what the server keeps is finite. In the first round the
+// shared parameters are no further from those without the lie than the case's Reach.
+func (c Case) lies(t *testing.T) {
+	clients := Clients
+	if c.Alike {
+		clients = ClientsOfOneBackbone
+	}
+	run := func(rounds int, honest bool) (*liar, *engine.Result) {
+		e := c.experiment(t)
+		e.Clients = clients(9, 5, 6, 3, 7)
+		e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = rounds, 1, rounds
+		l := &liar{method: e.Method, client: 1, named: map[int][]string{}, honest: honest}
+		r, err := engine.Run(t.Context(), e, engine.Settings{Workers: 2, Wrap: func(in message.Cohort) message.Cohort {
+			l.Cohort, l.tasks = in, in.Participants()
+			return l
+		}})
+		if err != nil {
+			t.Fatalf("one client ended the run: %v", err)
+		}
+		return l, r
+	}
+	l, r := run(len(extremes), false)
+	if reach := cmp.Or(c.Reach, 1); l.moved > 0 {
+		h, _ := run(2, true)
+		if d := message.UpdateNorm(h.first, l.first); !(d <= reach*l.moved) {
+			t.Errorf("one upload moves the shared parameters by %.2f norms of the longest upload, more than %g",
+				d/l.moved, reach)
+		}
+	}
+	for _, rec := range r.Records {
+		honest := slices.DeleteFunc(slices.Clone(rec.Clients), func(k int) bool { return k == l.client })
+		if !slices.Equal(honest, []int{0, 2, 3, 4}) && len(rec.Warnings) == 0 {
+			t.Errorf("%s: round %d counts clients %v: %v", extremes[rec.Round].name, rec.Round, rec.Clients, l.named)
+		}
+	}
+	for client := range l.named {
+		if client != l.client {
+			t.Errorf("client %d is refused for what client %d says: %v", client, l.client, l.named)
+		}
+	}
+	if err := message.CheckFinite("", r.Prompts); err != nil {
+		t.Error(err)
+	}
+}
