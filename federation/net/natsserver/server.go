@@ -38,8 +38,13 @@ type Server struct {
 	auth   *authenticator
 }
 
-// maxPayload is the largest message, in bytes.
-const maxPayload = 1 << 20
+const (
+	// maxPayload is the largest message, in bytes.
+	maxPayload = 1 << 20
+	// maxConnections counts connections that are not authenticated yet, too, which end after authTime.
+	maxConnections = 512
+	authTime       = 5 // seconds, for the handshake of TLS and for the user
+)
 
 // Start starts a NATS server and connects to it within the process. JetStream's files are in a temporary folder.
 func Start(e Options) (*Server, error) {
@@ -68,8 +73,9 @@ func Start(e Options) (*Server, error) {
 
 func (e *Server) start(host string, port int) (err error) {
 	e.server, err = server.NewServer(&server.Options{ServerName: "promptfed", Host: host, Port: port, NoSigs: true,
-		NoLog: true, MaxPayload: maxPayload, CustomClientAuthentication: e.auth, TLSConfig: e.auth.TLS,
-		TLS: e.auth.TLS != nil, TLSTimeout: 5, WriteDeadline: 30 * time.Second, JetStream: true, StoreDir: e.dir})
+		NoLog: true, MaxPayload: maxPayload, MaxConn: maxConnections, CustomClientAuthentication: e.auth,
+		TLSConfig: e.auth.TLS, TLS: e.auth.TLS != nil, TLSTimeout: authTime, AuthTimeout: authTime,
+		WriteDeadline: 30 * time.Second, JetStream: true, StoreDir: e.dir})
 	if err != nil {
 		return err
 	}

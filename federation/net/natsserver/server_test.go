@@ -2,12 +2,14 @@ package natsserver_test
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +97,44 @@ func TestServer(t *testing.T) {
 	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
 		t.Errorf("left behind: %v, %v", list, err)
 	}
+}
+
+// Beyond a number of connections the server refuses more, also of those that nobody has authenticated, and takes others
+// once these are closed. The run keeps its own.
+func TestConnections(t *testing.T) {
+	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret",
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int64
+	var open []net.Conn
+	for range 600 {
+		c, err := net.Dial("tcp", u.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+		go func() {
+			text, _ := io.ReadAll(c)
+			if strings.Contains(string(text), "-ERR 'maximum connections exceeded'") {
+				refused.Add(1)
+			}
+		}()
+	}
+	busytest.Until(t, "refused connections", func() bool { return refused.Load() >= 600-512 })
+	if s.Conn().Status() != nats.CONNECTED {
+		t.Errorf("the run's own connection is %v", s.Conn().Status())
+	}
+	for _, c := range open {
+		c.Close()
+	}
+	connect(t, s.URL(), nats.UserInfo("worker", "secret")).Close()
 }
 
 // The connection of a revoked certificate is closed, and no other.
