@@ -77,15 +77,13 @@ func Defs() []*Def {
 
 // Operators of this package are not in the registry, so no file can name them.
 var (
-	inputDef    = &Def{Kind: "Input", write: (*writer).input}
-	constantDef = &Def{Kind: "Constant", write: (*writer).constant}
-	failedDef   = &Def{Kind: "Error"} // every operator on it is that node again
-	stopDef     = &Def{Kind: "StopGradient", Infer: SameShape, Constant: true, write: func(*writer, *onnx.GraphProto,
-		*Op) error {
-		return nil
-	}}
+	inputDef       = &Def{Kind: "Input", write: (*writer).input}
+	constantDef    = &Def{Kind: "Constant", write: (*writer).constant}
+	failedDef      = &Def{Kind: "Error"} // every operator on it is that node again
+	stopDef        = &Def{Kind: "StopGradient", Infer: SameShape, Constant: true, write: (*writer).nothing}
 	placeholderDef = &Def{Kind: "Placeholder", Infer: inferPlaceholder, write: (*writer).placeholder}
 	whileDef       = &Def{Kind: "While", Infer: inferWhile, write: (*writer).loop}
+	ownDef         = &Def{Kind: "WithGradient", Infer: SameShape, VJP: ownGradient, write: (*writer).nothing}
 )
 
 // Backward is one application of a gradient rule.

@@ -60,8 +60,8 @@ func Marshal(outputs ...Output) ([]byte, error) {
 }
 
 type writer struct {
-	// For a signature, all reachable operators with their order: names depend on no others, and gradient stops and
-	// placeholders become nodes. Otherwise nil.
+	// For a signature, all reachable operators with their order: names depend on no others, and gradient stops, own
+	// gradients and placeholders become nodes. Otherwise nil.
 	order map[*Op]int
 	names map[*value]string
 	taken map[string]bool
@@ -185,7 +185,8 @@ func (w *writer) graph(m *onnx.ModelProto, outputs []Output) error {
 }
 
 func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
-	if op.def != nil && op.def.write != nil && (w.order == nil || op.def != stopDef && op.def != placeholderDef) {
+	if op.def != nil && op.def.write != nil && (w.order == nil || op.def == inputDef || op.def == constantDef ||
+		op.def == whileDef) {
 		return op.def.write(w, g, op)
 	}
 	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
@@ -209,6 +210,9 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 			continue
 		}
 		n.Output = append(n.Output, w.name(x))
+		if len(onnx.Subgraphs(op.proto)) > 0 && x.v.dtype != 0 { // no rule infers its type
+			g.ValueInfo = append(g.ValueInfo, valueInfo(w.name(x), x))
+		}
 	}
 	domains[op.Domain] = true
 	g.Node = append(g.Node, n)
@@ -225,9 +229,12 @@ func (w *writer) constant(g *onnx.GraphProto, op *Op) error {
 	return nil
 }
 
-// source returns the value behind gradient stops, which a model does not have.
+// nothing writes an operator that a model does not have: its output is its first input.
+func (w *writer) nothing(*onnx.GraphProto, *Op) error { return nil }
+
+// source returns the value behind gradient stops and own gradients, which a model does not have.
 func (w *writer) source(n Node) Node {
-	for n.OK() && n.v.op.def == stopDef && w.order == nil {
+	for n.OK() && (n.v.op.def == stopDef || n.v.op.def == ownDef) && w.order == nil {
 		n = n.v.op.In[0]
 	}
 	return n

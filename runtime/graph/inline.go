@@ -1,8 +1,10 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"promptfed/runtime/onnx"
 )
@@ -11,7 +13,8 @@ import (
 // the operators behind these values are not rebuilt. Shapes are inferred again, branches with a constant condition are
 // resolved, and half precision becomes float32, in which ONNX Runtime computes on a CPU and which gradients need.
 //
-// An input without a replacement is an error, and so are loops, and branches whose condition is not constant.
+// An input without a replacement is an error. Loops, and branches whose condition is not constant, keep their
+// subgraphs, and have no gradient.
 func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 	return InlineWith(g, roots, replace, nil)
 }
@@ -133,6 +136,52 @@ func (c *inliner) literal(op *Op) Node {
 	return n
 }
 
+// control keeps an operator with subgraphs.
+func (c *inliner) control(op *Op, in []Node) error {
+	uses := make([]Node, len(op.Uses))
+	for i, n := range op.Uses {
+		uses[i] = c.now[n]
+	}
+	for i, n := range c.g.control(op, in, uses) {
+		if n.failed() {
+			return c.g.err
+		}
+		c.set(op, i, c.single(n))
+	}
+	return nil
+}
+
+// control adds an operator with subgraphs again, for other inputs and for other values that its subgraphs read. Its
+// outputs keep their types, ranks and static sizes.
+func (g *Graph) control(op *Op, in, uses []Node) []Node {
+	names := map[string]string{}
+	for i, name := range onnx.OuterNames(op.proto) {
+		if uses[i].failed() {
+			return slices.Repeat(uses[i:i+1], len(op.Out))
+		}
+		n := uses[i].Identity() // its name belongs to no other value
+		n.v.name = fmt.Sprintf("outer%d", n.v.op.ID)
+		uses[i], names[name] = n, n.v.name
+	}
+	p := onnx.RenameOuter(op.proto, names)
+	out := slices.Clone(g.apply(op.def, op.Domain, op.Kind, readAttrs(p.Attribute), len(op.Out), in))
+	if out[0].failed() {
+		return out
+	}
+	made := out[0].v.op
+	made.Uses, made.proto, made.Name = uses, p, op.Name
+	for i, n := range op.Out {
+		v := out[i].v
+		v.dtype, v.shape = n.v.dtype, slices.Clone(n.v.shape)
+		for k, d := range v.shape {
+			if !d.Static() {
+				v.shape[k] = opaque("%s%d.%d.%d", op.Kind, made.ID, i, k)
+			}
+		}
+	}
+	return out
+}
+
 // branch resolves an If whose condition is constant now.
 func (c *inliner) branch(op *Op, in []Node) error {
 	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
@@ -145,12 +194,8 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	}
 	f := &File{Graph: c.g}
 	done, err := f.branch(p, in, s)
-	switch {
-	case err != nil:
-		return err
-	case !done:
-		return fmt.Errorf("its result depends on data at run time, which is not supported here; export without " +
-			"data-dependent branches and loops")
+	if err != nil || !done {
+		return cmp.Or(err, c.control(op, in))
 	}
 	for i := range op.Out {
 		n := s.names[p.Output[i]]

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -164,19 +166,87 @@ func TestInlineOfHalfPrecision(t *testing.T) {
 		err.Error() != `Input: the input "x" has no replacement` {
 		t.Errorf("error %v", err)
 	}
-	open, err := graph.ReadModel(chosen(nil))
+}
+
+// A branch that is chosen at run time stays, with the outer values that it reads, however often its file is inlined,
+// and after a transform of these values. By hand: h is -x, y is h+h if the flag is set, and else -h.
+func TestInlineOfABranch(t *testing.T) {
+	m := chosen(nil)
+	branches := m.Graph.Node[1].Attribute
+	branches[0].G.Name, branches[1].G.Name = "no", "yes"
+	branches[1].G.Initializer, branches[1].G.Node = nil, []*onnx.NodeProto{node("Add", "h h", "sum")}
+	open, err := graph.ReadModel(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, _ = open.Output("y")
-	in, _ = open.Node("x")
+	y, _ := open.Output("y")
+	in, _ := open.Node("x")
 	at, _ := open.Node("flag")
-	g = graph.New()
-	replace := map[graph.Node]graph.Node{in: g.Input("x", graph.Float, graph.Static(1)),
-		at: g.Input("flag", graph.Bool, graph.Static())}
-	if _, err = graph.Inline(g, []graph.Node{y}, replace); err == nil || err.Error() != "If (node outer): its result "+
-		"depends on data at run time, which is not supported here; export without data-dependent branches and loops" {
-		t.Errorf("error %v", err)
+	g := graph.New()
+	x, flag := g.Input("x", graph.Float, graph.Static(1)), g.Input("flag", graph.Bool, graph.Static())
+	inlined := func(x graph.Node) graph.Node {
+		out, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: x, at: flag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0]
+	}
+	once := inlined(x)
+	if again := inlined(x); again != once {
+		t.Errorf("the same values make %v and %v", once, again)
+	}
+	twice := once.Add(inlined(x.MulScalar(10))) // 11 times y
+	scaled := graph.Transform([]graph.Node{twice}, func(op *graph.Op, in []graph.Node) []graph.Node {
+		if op.Kind == "Neg" {
+			return []graph.Node{in[0].MulScalar(-100)}
+		}
+		return nil
+	})[0]
+	for flag, want := range map[int64]float32{1: -2 * 3 * 11, 0: 3 * 11} {
+		in := tensor.Map{"x": tensor.Of([]float32{3}, 1), "flag": tensor.OfInts([]int64{flag})}
+		m, err := graph.Model(graph.Output{Name: "y", Node: twice}, graph.Output{Name: "scaled", Node: scaled})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := orttest.RunFixed(t, m, "", in) // no device captures a branch
+		if a, b := got["y"].Data[0], got["scaled"].Data[0]; a != want || b != 100*want {
+			t.Errorf("flag %d: %v and, for h 100 times, %v, want %v", flag, a, b, want)
+		}
+	}
+}
+
+// A node of a graph with an own gradient is the value that it was made of, and has that gradient; graphs that differ
+// only in the gradient have different signatures.
+func TestWithGradient(t *testing.T) {
+	g := graph.New()
+	x := g.Input("x", graph.Float, graph.Static(2))
+	own := func(key string, factor float64) graph.Node {
+		return graph.WithGradient(x.Mul(x), key, func(c *graph.Backward) []graph.Node {
+			return []graph.Node{c.G().Mul(c.In[1]).MulScalar(factor)}
+		}, x)
+	}
+	y := own("three", 3)
+	dx, err := grad.Of(y.Sum(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := tensor.Map{"x": tensor.Of([]float32{1, -2}, 2)}
+	if got := value(t, in, y); !slices.Equal(got, []float32{1, 4}) {
+		t.Errorf("x*x is %v", got)
+	}
+	if got := value(t, in, dx[0]); !slices.Equal(got, []float32{3, -6}) {
+		t.Errorf("its gradient is %v, the rule says 3x", got)
+	}
+	var sums [][32]byte
+	for _, n := range []graph.Node{y, own("three", 3), own("four", 4), x.Mul(x)} {
+		sum, err := graph.Signature(graph.Output{Name: "y", Node: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, sum)
+	}
+	if sums[0] != sums[1] || sums[0] == sums[2] || sums[0] == sums[3] {
+		t.Errorf("signatures %x", sums)
 	}
 }
 

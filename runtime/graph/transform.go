@@ -43,17 +43,22 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		return n
 	}
 	for _, op := range Reachable(roots...) {
-		in := make([]Node, len(op.In))
-		changed := false
+		in, uses := make([]Node, len(op.In)), make([]Node, len(op.Uses))
 		for i, n := range op.In {
 			in[i] = get(n)
-			changed = changed || in[i] != n
+		}
+		for i, n := range op.Uses {
+			uses[i] = get(n)
 		}
 		out := replace(op, in)
-		if out == nil && changed {
+		switch {
+		case out != nil || slices.Equal(in, op.In) && slices.Equal(uses, op.Uses):
+		case len(uses) > 0:
+			out = op.g.control(op, in, uses)
+		default:
 			out = slices.Clone(op.g.again(op, len(op.Out), in))
 			if again := out[0].Op(); !out[0].failed() && again.Name == "" {
-				again.Name, again.Uses = op.Name, op.Uses
+				again.Name = op.Name
 			}
 		}
 		if out != nil {

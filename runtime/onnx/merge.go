@@ -13,8 +13,8 @@ type Part struct {
 // replaced by the values that feed them. Inputs of the first part and outputs of the last keep their names. The
 // operators that the parts use have the same meaning in all operator sets from Opset on, so the latest set is correct.
 //
-// graph.Inline would rebuild the parts in float32 and without loops. But an exported classifier must contain exactly
-// the tower that computed the client's features, with half precision and loops, or its probabilities would differ.
+// graph.Inline would rebuild the parts in float32. But an exported classifier must contain exactly the tower that
+// computed the client's features, with half precision, or its probabilities would differ.
 func Merge(parts ...Part) *ModelProto {
 	all := &ModelProto{ProducerName: "promptfed", Graph: &GraphProto{Name: "classifier"}}
 	for i, p := range parts {

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -111,6 +112,15 @@ func OuterNames(n *NodeProto) []string {
 		}
 	}
 	return out
+}
+
+// RenameOuter returns a copy of n whose subgraphs read other names from outside: for a key of names, its value.
+func RenameOuter(n *NodeProto, names map[string]string) *NodeProto {
+	n = proto.Clone(n).(*NodeProto)
+	for _, g := range Subgraphs(n) {
+		rename(g, func(name string) string { return cmp.Or(names[name], name) })
+	}
+	return n
 }
 
 // ShallowCopy returns a copy of a message. It shares lists, messages and bytes with m, and keeps unknown fields.
