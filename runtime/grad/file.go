@@ -62,25 +62,36 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 }
 
 // VJPModel returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of f, and
-// Cotangent+OUTPUT for each output in of. Its outputs are Gradient+INPUT for each input in wrt, in that order. Metadata
-// and references to weights in other files are those of f, so the result must be saved in the same folder.
+// Cotangent+OUTPUT for each output in of. Its outputs are those in of and Gradient+INPUT for each input in wrt, in that
+// order. Metadata and references to weights in other files are those of f, so the result must be saved in the same
+// folder.
 func VJPModel(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	outputs, err := SelectOutputs(f, of, wrt)
 	if err != nil {
 		return nil, err
 	}
+	all, err := WithPullback(outputs, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	return f.Model(all...)
+}
+
+// WithPullback returns outputs and their Pullback, for a file: in operators that any session runs.
+func WithPullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	dx, err := Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]node, len(dx))
-	for i, d := range dx {
-		nodes[i] = d.Node
+	all := append(outputs, dx...)
+	nodes := make([]node, len(all))
+	for i, o := range all {
+		nodes[i] = o.Node
 	}
 	for i, n := range ops.Standard(nodes) {
-		dx[i].Node = n
+		all[i].Node = n
 	}
-	return f.Model(dx...)
+	return all, nil
 }
 
 // SelectOutputs returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.

@@ -222,7 +222,7 @@ func TestFileKeepsWhatTheModelHolds(t *testing.T) {
 		names = append(names, v.Name)
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "cotangent/y grad/x k x" {
+	if got := strings.Join(names, " "); got != "cotangent/y grad/x k x y" {
 		t.Errorf("inputs and outputs: %s", got)
 	}
 	if len(m.MetadataProps) != 1 || m.MetadataProps[0].Value != "someone" {
