@@ -25,7 +25,7 @@ func init() {
 	run := func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 		return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 	}
-	bundle.RegisterFormat(converted.Format, exported.Format(run))
+	bundle.RegisterFormat(converted.Format(run), exported.Format(run))
 	for _, name := range tiny.Names() {
 		if files, err := tiny.FS(name); err == nil {
 			converted.Embed(name, files)

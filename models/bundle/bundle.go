@@ -20,6 +20,9 @@ const ManifestFile = "bundle.json"
 // towers.
 const Version = 3
 
+// GradientVersion is the version of a bundle.json that lists gradient files; programs without them would ignore these.
+const GradientVersion = 4
+
 // Names of the inputs and outputs of graphs.
 const (
 	PixelsInput     = "pixels"

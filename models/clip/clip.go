@@ -150,11 +150,18 @@ func (a VisionArch) ResNet() bool { return len(a.Stages) > 0 }
 func (a VisionArch) Patches() int { return (a.Image / a.Patch) * (a.Image / a.Patch) }
 
 // Text builds text towers of one architecture.
-type Text struct{ TextArch }
+type Text struct {
+	TextArch
+	// Box, if set, is the whole tower, whose inside cannot be reached: embeddings [C,Context,Width] and the position
+	// [C] that is read become features. All prompts use the plain form.
+	Box func(emb, read graph.Node) graph.Node
+}
 
 // Vision builds image towers of one architecture.
 type Vision struct {
 	VisionArch
+	// Box, if set, is the whole tower, whose inside cannot be reached: pixels become image features.
+	Box func(pixels graph.Node) graph.Node
 	// BatchStats, if set, makes a ResNet normalise by the mean and variance [channels] of the current batch, as in
 	// training, and receives them with the name of the normalisation. Otherwise running_mean and running_var are used.
 	BatchStats func(norm string, mean, variance graph.Node)

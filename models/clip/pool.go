@@ -64,7 +64,7 @@ func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 // length returns the number of positions of sequences if the longest has the given number of tokens: the full context
 // if padding is attended to or read.
 func (t Text) length(longest int) int {
-	if t.Bidirectional && !t.Masked || t.Pool == LastPool {
+	if t.Box != nil || t.Bidirectional && !t.Masked || t.Pool == LastPool {
 		return t.Context
 	}
 	return longest
@@ -89,11 +89,18 @@ func padding(read graph.Node, n int) graph.Node {
 
 // plainOnly reports whether prompts use the plain form because classes share no prefix.
 func (t Text) plainOnly(s *Suffixes) bool {
-	return t.Bidirectional || s.sos == nil || t.Pool != "" && t.Pool != EndPool
+	return t.Box != nil || t.Bidirectional || s.sos == nil || t.Pool != "" && t.Pool != EndPool
 }
 
 // checkPlain returns an error if a prompt has no plain form.
 func (t Text) checkPlain(s *Suffixes, p Prompt) error {
+	if t.Box != nil {
+		if p.PerImage() || len(p.Deep) > 0 || p.NoPositions || !p.Changes.None() {
+			return errors.New("text tower: deep prompts, prompts without positions, prompts for each image, low-rank " +
+				"changes and adapters need the inside of a tower, and this one trains by a gradient file")
+		}
+		return nil
+	}
 	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.NoPositions || p.ReadOffset > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")

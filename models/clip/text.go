@@ -28,6 +28,9 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 }
 
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
+	if t.Box != nil {
+		return t.Box(emb, read)
+	}
 	n := emb.Dim(1)
 	x := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
 	if t.PostNorm {

@@ -28,6 +28,12 @@ func (v Vision) PromptedFeatures(g *graph.Graph, w Weights, pixels graph.Node, p
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
+	if v.Box != nil {
+		whole := v
+		whole.Box = nil
+		_, patches = whole.PromptedFeatures(g, w, pixels, VisionPrompts{})
+		return v.Box(pixels), patches
+	}
 	tw := v.tower(g, w)
 	tw.changes = p.Changes
 	switch {

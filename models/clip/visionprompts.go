@@ -1,6 +1,7 @@
 package clip
 
 import (
+	"errors"
 	"fmt"
 
 	"promptfed/runtime/graph"
@@ -30,7 +31,16 @@ type VisionPrompts struct {
 	LastTokens bool
 }
 
+// PixelsOnly reports whether the prompts need no inside of a tower.
+func (p VisionPrompts) PixelsOnly() bool {
+	return !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.LastTokens
+}
+
 func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
+	if v.Box != nil && !p.PixelsOnly() {
+		return errors.New("vision tower: prompt tokens, low-rank changes and adapters need the inside of a tower, " +
+			"and this one trains by a gradient file")
+	}
 	if s := pixels.Shape(); len(s) != 4 || !s[1].Is(3) || !s[2].Is(v.Image) || !s[3].Is(v.Image) {
 		return fmt.Errorf("vision tower: pixels %v, must be [batch,3,%d,%d]", s, v.Image, v.Image)
 	}

@@ -31,7 +31,7 @@ import (
 const checkpointDir = "../bundle/converted/testdata/transformers"
 
 func TestMain(m *testing.M) {
-	bundle.RegisterFormat(converted.Format)
+	bundle.RegisterFormat(converted.Format(nil))
 	os.Exit(m.Run())
 }
 

@@ -23,6 +23,7 @@ type Options struct {
 
 	// Checkpoint states what a checkpoint does not state itself.
 	Checkpoint checkpoint.Options
+	Gradients  bool // whether to write gradient files, by which the towers then train
 	// Origin is recorded in the bundle.
 	Origin bundle.Origin
 	// Context cancels the conversion; it may be nil.
@@ -70,7 +71,7 @@ func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
 	j.read.Save(out)
-	return newBundle(out, j.m), nil
+	return newBundle(out, j.m)
 }
 
 // apart returns an error if the checkpoint lies in the bundle that would be replaced.
@@ -116,7 +117,7 @@ type conversion struct {
 func (j *conversion) describe() error {
 	a := j.w.Arch
 	j.m = Manifest{
-		Version: bundle.Version, Architecture: a.Name(), Source: string(j.c.Format()),
+		Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, EmbedDim: a.Text.EmbedDim, ImageSize: a.Vision.Image, Context: a.Text.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
 		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,
@@ -140,16 +141,20 @@ func (j *conversion) write(dir string) error {
 	if err := j.weights(dir); err != nil {
 		return err
 	}
-	image, err := imageModel(j.m.Vision, table(j.m.Weights))
-	if err != nil {
-		return err
+	image, text := imageModel(j.m.Vision, table(j.m.Weights)), textModel(j.m.Text, table(j.m.Weights))
+	if err := bundle.WriteGraph(filepath.Join(dir, ImageFile), ".", image); err != nil {
+		return fmt.Errorf("%s: %w", ImageFile, err)
 	}
-	text, err := textModel(j.m.Text, table(j.m.Weights))
-	if err != nil {
-		return err
+	if err := bundle.WriteGraph(filepath.Join(dir, TextFile), ".", text); err != nil {
+		return fmt.Errorf("%s: %w", TextFile, err)
 	}
-	for name, data := range map[string][]byte{ImageFile: image, TextFile: text} {
-		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+	if j.Gradients {
+		if err := bundle.WriteGradient(filepath.Join(dir, bundle.ImageGradientFile), ".", image[0],
+			bundle.PixelsInput); err != nil {
+			return err
+		}
+		if err := bundle.WriteGradient(filepath.Join(dir, bundle.TextGradientFile), ".", text[0],
+			bundle.EmbeddingsInput); err != nil {
 			return err
 		}
 	}
@@ -163,6 +168,7 @@ func (j *conversion) write(dir string) error {
 			return err
 		}
 	}
+	j.m.Version = bundle.VersionOf(j.m.Files)
 	return j.m.write(filepath.Join(dir, bundle.ManifestFile))
 }
 
@@ -174,27 +180,18 @@ func writeFile(path string, data []byte) error {
 	return atomicfile.Write(path, atomicfile.Bytes(data))
 }
 
-// imageModel returns the content of image.onnx.
-func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
+// imageModel returns the outputs of image.onnx.
+func imageModel(v clip.VisionArch, w clip.Weights) []graph.Output {
 	g := graph.New()
 	image, patches := clip.Vision{VisionArch: v}.Features(g, w, bundle.AddPixelsInput(g, 0, v.Image))
-	b, err := graph.Marshal(graph.Output{Name: bundle.ImageOutput, Node: image},
-		graph.Output{Name: bundle.PatchesOutput, Node: patches})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ImageFile, err)
-	}
-	return b, nil
+	return []graph.Output{{Name: bundle.ImageOutput, Node: image}, {Name: bundle.PatchesOutput, Node: patches}}
 }
 
-// textModel returns the content of text.onnx: the plain form over the whole context.
-func textModel(t clip.TextArch, w clip.Weights) ([]byte, error) {
+// textModel returns the output of text.onnx: the plain form over the whole context.
+func textModel(t clip.TextArch, w clip.Weights) []graph.Output {
 	g := graph.New()
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.StaticDim(t.Context),
 		graph.StaticDim(t.Width)})
 	eot := g.Input(bundle.EOTInput, graph.Int64, graph.Shape{graph.Sym("C")})
-	b, err := graph.Marshal(graph.Output{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", TextFile, err)
-	}
-	return b, nil
+	return []graph.Output{{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)}}
 }

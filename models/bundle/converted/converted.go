@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
 )
 
 // Names of the files of every bundle.
@@ -23,9 +25,12 @@ const (
 	weightsFile   = "weights.safetensors"
 )
 
-// Format is the format of this package (bundle.RegisterFormat). A bundle.json that lists weights, or is not JSON, has
-// this format.
-var Format = bundle.Format{NameOf: nameOf, Open: openSpec, Inspect: inspect}
+// Format returns the format of this package (bundle.RegisterFormat). A bundle.json that lists weights, or is not JSON,
+// has this format. With run, gradient files are compared with the towers.
+func Format(run bundle.Runner) bundle.Format {
+	return bundle.Format{NameOf: nameOf, Inspect: inspect,
+		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s.Folder, run) }}
+}
 
 func nameOf(dir string) (string, bool) {
 	data, err := bundle.ReadManifest(dir)
@@ -43,9 +48,7 @@ func nameOf(dir string) (string, bool) {
 	return m.Name, true
 }
 
-func openSpec(s bundle.Spec) (*bundle.Bundle, error) { return open(s.Folder) }
-
-func open(dir string) (*bundle.Bundle, error) {
+func open(dir string, run bundle.Runner) (*bundle.Bundle, error) {
 	m, err := readManifest(dir)
 	if err != nil {
 		return nil, err
@@ -53,23 +56,102 @@ func open(dir string) (*bundle.Bundle, error) {
 	if err := bundle.Verify(dir, m.Files, false, remedy); err != nil {
 		return nil, err
 	}
-	return newBundle(dir, m), nil
+	b, err := newBundle(dir, m)
+	if err == nil && run != nil {
+		err = b.Towers.(towers).prove(run)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", m.Name, err)
+	}
+	return b, nil
 }
 
 // remedy is the next step if a file differs from bundle.json.
 const remedy = "convert the checkpoint again"
 
-func newBundle(dir string, m Manifest) *bundle.Bundle {
-	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
+func newBundle(dir string, m Manifest) (*bundle.Bundle, error) {
+	t := towers{dir: dir, m: m}
+	var err error
+	if t.imageBox, err = t.box(bundle.ImageGradientFile, bundle.ImageOutput, bundle.PixelsInput); err != nil {
+		return nil, err
+	}
+	if t.textBox, err = t.box(bundle.TextGradientFile, bundle.TextOutput, bundle.EmbeddingsInput,
+		bundle.EOTInput); err != nil {
+		return nil, err
+	}
+	text, vision := m.Text, m.Vision // of a box, what can be reached
+	if t.textBox != nil {
+		text = clip.TextArch{Width: text.Width, Context: text.Context, EmbedDim: text.EmbedDim, Pad: text.Pad}
+	}
+	if t.imageBox != nil {
+		vision = clip.VisionArch{Image: vision.Image, EmbedDim: vision.EmbedDim}
+	}
+	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: text, Vision: vision,
 		LogitScale: m.LogitScale, LogitBias: m.LogitBias, Preprocess: m.Preprocess, Notes: m.Notes,
 		Origin: m.Origin, Dir: dir, Vocabulary: m.TokenizerFile, Texts: m.Texts,
-		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
+		TokenRows: m.Tokens.Shape[0], Towers: t}, nil
 }
 
 // towers implements bundle.Towers.
 type towers struct {
 	dir string
 	m   Manifest
+
+	imageBox, textBox *bundle.Box // nil without a gradient file
+}
+
+func (t towers) text() clip.Text {
+	tower := clip.Text{TextArch: t.m.Text}
+	if t.textBox != nil {
+		tower.Box = func(emb, read graph.Node) graph.Node {
+			return t.textBox.Features(map[string]graph.Node{bundle.EmbeddingsInput: emb, bundle.EOTInput: read})
+		}
+	}
+	return tower
+}
+
+func (t towers) vision() clip.Vision {
+	tower := clip.Vision{VisionArch: t.m.Vision}
+	if t.imageBox != nil {
+		tower.Box = func(pixels graph.Node) graph.Node {
+			return t.imageBox.Features(map[string]graph.Node{bundle.PixelsInput: pixels})
+		}
+	}
+	return tower
+}
+
+// box opens a gradient file; nil if there is none.
+func (t towers) box(name, features, input string, others ...string) (*bundle.Box, error) {
+	b, err := bundle.OpenBox(t.dir, name, features, input, others...)
+	if _, listed := t.m.Files[name]; b != nil && !listed {
+		return nil, fmt.Errorf("%s is in the folder, but %s does not list it: remove it, or convert with --gradients",
+			name, bundle.ManifestFile)
+	}
+	return b, err
+}
+
+// prove compares the features of gradient files with those of the towers, for noise.
+func (t towers) prove(run bundle.Runner) error {
+	w := table(t.m.Weights)
+	if t.imageBox != nil {
+		size := t.m.Vision.Image
+		pixels := bundle.AddPixelsInput(graph.New(), 2, size)
+		got, _ := t.vision().Features(pixels.Graph(), w, pixels)
+		want, _ := clip.Vision{VisionArch: t.m.Vision}.Features(pixels.Graph(), w, pixels)
+		f := bundle.TwoForms{Got: got, Want: want, In: tensor.Map{pixels.Name(): bundle.Noise(2, 3, size, size)}}
+		if err := t.imageBox.Prove(t.dir, run, f, pixels.Name()); err != nil {
+			return err
+		}
+	}
+	if t.textBox == nil {
+		return nil
+	}
+	a := t.m.Text
+	emb := graph.New().Input(bundle.EmbeddingsInput, graph.Float, graph.Static(2, a.Context, a.Width))
+	read := emb.Graph().Ints(a.Context/2, a.Context-1)
+	f := bundle.TwoForms{Got: t.text().Plain(w, emb, read), Want: clip.Text{TextArch: a}.Plain(w, emb, read),
+		In: tensor.Map{emb.Name(): bundle.Noise(2, a.Context, a.Width)}}
+	return t.textBox.Prove(t.dir, run, f, emb.Name())
 }
 
 // Weights returns the tensors of both towers of a converted bundle, as constants that stay in their files, with paths
@@ -80,7 +162,7 @@ func Weights(b *bundle.Bundle) (clip.Weights, bool) {
 }
 
 func (t towers) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
-	image, patches = clip.Vision{VisionArch: t.m.Vision}.PromptedFeatures(g, table(t.m.Weights), pixels, p)
+	image, patches = t.vision().PromptedFeatures(g, table(t.m.Weights), pixels, p)
 	return image, patches, nil
 }
 
@@ -92,18 +174,23 @@ func (towers) Batch() int { return 0 }
 
 func (t towers) Patches() int { return t.m.Vision.Patches() }
 
-func (t towers) Tokens() int { return t.m.Vision.Tokens() }
+func (t towers) Tokens() int {
+	if t.imageBox != nil {
+		return 0
+	}
+	return t.m.Vision.Tokens()
+}
 
-func (towers) TakesPromptTokens() bool { return true }
+func (t towers) TakesPromptTokens() bool { return t.imageBox == nil }
 
 // ClassFeatures computes all prompts in one pass, in the cheap exact form if the class name is at the end of the
 // prompt, and else in the plain form.
 func (t towers) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
-	return clip.Text{TextArch: t.m.Text}.Prompts(g, table(t.m.Weights), s, prompts), nil
+	return t.text().Prompts(g, table(t.m.Weights), s, prompts), nil
 }
 
 func (t towers) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
-	return clip.Text{TextArch: t.m.Text}.Sequences(g, table(t.m.Weights), ids, t.Embed), nil
+	return t.text().Sequences(g, table(t.m.Weights), ids, t.Embed), nil
 }
 
 func (t towers) Embed(ids []int) ([]float32, error) {

@@ -4,6 +4,7 @@
 //	bundle.json     description of the folder (Manifest)
 //	image.onnx      pixels [B,3,S,S] -> image [B,D], patches [B,M,D]
 //	text.onnx       embeddings [C,L,w], eot [C] (int64) -> text [C,D]
+//	image-gradient.onnx, text-gradient.onnx: with Options.Gradients, see bundle.Box
 //	tokenizer.json  the vocabulary, in Hugging Face's format
 //	weights         .safetensors files, to which the two graphs and bundle.json refer
 //

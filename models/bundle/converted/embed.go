@@ -38,7 +38,7 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 		return nil, err
 	}
 	dir := filepath.Join(cache, "embedded", key, name)
-	if b, err := open(dir); err == nil {
+	if b, err := open(dir, nil); err == nil {
 		return b, nil
 	}
 	parent := filepath.Dir(dir)
@@ -58,7 +58,7 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 		return nil, err
 	}
 	if err := os.Rename(fresh, dir); err != nil {
-		if b, err := open(dir); err == nil {
+		if b, err := open(dir, nil); err == nil {
 			return b, nil // another process was faster
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -69,7 +69,7 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 		}
 	}
 	atomicfile.SyncFolder(parent)
-	return open(dir)
+	return open(dir, nil)
 }
 
 // contentKey returns a hash of the names and contents of the files at the top of files.

@@ -77,7 +77,7 @@ func registered(name string) bool {
 }
 
 func init() {
-	bundle.RegisterFormat(converted.Format)
+	bundle.RegisterFormat(converted.Format(nil))
 	converted.Embed("test-registered", os.DirFS("testdata/huggingface"))
 }
 

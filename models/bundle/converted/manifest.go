@@ -19,7 +19,7 @@ import (
 
 // Manifest is the content of bundle.json.
 type Manifest struct {
-	Version      int    `json:"bundle"`         // version of the format: bundle.Version
+	Version      int    `json:"bundle"`         // version of the format: bundle.VersionOf
 	Name         string `json:"name"`           // name of the backbone in configurations
 	Architecture string `json:"architecture"`   // such as ViT-B/16; informative
 	Source       string `json:"source"`         // format of the checkpoint; informative
@@ -71,9 +71,9 @@ func parseManifest(data []byte) (Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(data, &struct {
 		Version *int `json:"bundle"`
-	}{&m.Version}); err == nil && m.Version != bundle.Version {
-		return m, fmt.Errorf("bundle version %d, this program reads version %d: convert the checkpoint again",
-			m.Version, bundle.Version)
+	}{&m.Version}); err == nil && m.Version != bundle.Version && m.Version != bundle.GradientVersion {
+		return m, fmt.Errorf("bundle version %d, this program reads versions %d and, with gradient files, %d: convert "+
+			"the checkpoint again", m.Version, bundle.Version, bundle.GradientVersion)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -116,6 +116,9 @@ func (m Manifest) check() error {
 		if f.Size < 0 || len(f.SHA256) != 64 {
 			return fmt.Errorf("files: %s has size %d and SHA-256 %q", name, f.Size, f.SHA256)
 		}
+	}
+	if v := bundle.VersionOf(m.Files); m.Version != v {
+		return fmt.Errorf("bundle version %d, but with these files it is %d", m.Version, v)
 	}
 	for _, name := range []string{ImageFile, TextFile, m.TokenizerFile} {
 		if _, ok := m.Files[name]; !ok {

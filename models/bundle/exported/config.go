@@ -99,8 +99,9 @@ func parseConfig(data []byte) (config, error) {
 	if _, err := dec.Token(); err != io.EOF {
 		return h, errors.New("not the JSON of a bundle: text follows it")
 	}
-	if h.Version < 0 || h.Version > bundle.Version {
-		return h, fmt.Errorf("bundle version %d, this program reads versions up to %d", h.Version, bundle.Version)
+	if h.Version < 0 || h.Version > bundle.GradientVersion {
+		return h, fmt.Errorf("bundle version %d, this program reads versions up to %d", h.Version,
+			bundle.GradientVersion)
 	}
 	for _, n := range []int{h.TextWidth, h.EmbedDim, h.ImageSize, h.Context} {
 		if n < 0 || n > bundle.MaxExtent {

@@ -6,7 +6,7 @@ import (
 )
 
 // StreamOnly opens the image tower of a bundle as one that is not recognised as CLIP's.
-func StreamOnly(b *bundle.Bundle, run Runner) (blocks int, err error) {
+func StreamOnly(b *bundle.Bundle, run bundle.Runner) (blocks int, err error) {
 	m := b.Towers.(*model)
 	m.image.vit = nil
 	if m.image.stream, err = m.image.findStream(b.Dir, run); err != nil {

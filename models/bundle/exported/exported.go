@@ -16,7 +16,7 @@ import (
 
 // Format returns the format of this package (bundle.RegisterFormat). With run, a batch that the export fixed is opened,
 // and the features are compared with those of the export; without run, it stays fixed.
-func Format(run Runner) bundle.Format {
+func Format(run bundle.Runner) bundle.Format {
 	return bundle.Format{NameOf: nameOf, Parts: true,
 		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
 }
@@ -27,7 +27,8 @@ type model struct {
 	config config
 	text   *textTower
 	image  *imageTower
-	files  []string // relative to the folder, sorted
+	run    bundle.Runner // may be nil
+	files  []string      // relative to the folder, sorted
 	found  []bundle.Finding
 	digest func() string
 
@@ -58,8 +59,8 @@ func nameOf(dir string) (string, bool) {
 }
 
 // open opens the parts that a specification names: one folder, or one for each tower.
-func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
-	m := &model{b: &bundle.Bundle{Dir: spec.Folder}}
+func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
+	m := &model{b: &bundle.Bundle{Dir: spec.Folder}, run: run}
 	var err error
 	if spec.Folder == "" {
 		m.b.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
@@ -97,6 +98,9 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 		return nil, err
 	}
 	m.recognise(run)
+	if err := m.proveBoxes(run); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
 	m.openBatches(run)
 	b.Towers = m
 	return b, nil

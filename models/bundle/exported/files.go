@@ -25,7 +25,13 @@ func (m *model) list() error {
 	if file := m.text.table.file; file != "" {
 		m.files = append(m.files, file)
 	}
-	for _, f := range []*graph.File{m.image.file, m.text.file} {
+	graphs := []*graph.File{m.image.file, m.text.file}
+	for _, b := range []*bundle.Box{m.image.box, m.text.box} {
+		if b != nil {
+			m.files, graphs = append(m.files, b.Name()), append(graphs, b.File)
+		}
+	}
+	for _, f := range graphs {
 		files, err := onnx.ExternalFiles(f.Proto)
 		if err != nil {
 			return err

@@ -15,8 +15,9 @@ import (
 )
 
 // WriteRecorded writes a bundle of exported models to out: their files, as hard links if the file system supports them,
-// and a bundle.json with all derived properties and the SHA-256 of every file. An existing bundle at out is replaced.
-func WriteRecorded(b *bundle.Bundle, out string) error {
+// gradient files that are missing, if gradients is set, and a bundle.json with all derived properties and the SHA-256
+// of every file. An existing bundle at out is replaced.
+func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 	m, ok := b.Towers.(*model)
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models, so nothing has to be recorded", b.Name)
@@ -31,12 +32,23 @@ func WriteRecorded(b *bundle.Bundle, out string) error {
 			if _, err := atomicfile.LinkOrCopy(context.Background(), from, to); err != nil {
 				return err
 			}
+		}
+		files := m.files
+		if gradients {
+			more, err := m.writeGradients(dir)
+			if err != nil {
+				return err
+			}
+			files = slices.Concat(files, more)
+		}
+		for _, name := range files {
 			f, err := read.File(context.Background(), dir, name)
 			if err != nil {
 				return err
 			}
 			c.Files[name] = f
 		}
+		c.Version = bundle.VersionOf(c.Files)
 		data, err := json.MarshalIndent(c, "", " ")
 		if err != nil {
 			return err
@@ -49,21 +61,21 @@ func WriteRecorded(b *bundle.Bundle, out string) error {
 	return err
 }
 
+// nameIn returns the name of a value in a file, as output if it is one; "" for an absent one.
+func nameIn(f *graph.File, n graph.Node) string {
+	if k := slices.IndexFunc(f.Outputs, func(o graph.Output) bool { return o.Node == n }); k >= 0 {
+		return f.Outputs[k].Name
+	}
+	if !n.OK() {
+		return ""
+	}
+	return n.Name()
+}
+
 // settled returns a bundle.json with all properties.
 func (m *model) settled() config {
 	c, b, i, t := m.config, m.b, m.image, m.text
-	name := func(n graph.Node) string {
-		for _, f := range []*graph.File{i.file, t.file} {
-			if k := slices.IndexFunc(f.Outputs, func(o graph.Output) bool { return o.Node == n }); k >= 0 {
-				return f.Outputs[k].Name
-			}
-		}
-		if !n.OK() {
-			return ""
-		}
-		return n.Name()
-	}
-	c.Version, c.Name, c.Architecture, c.Source = bundle.Version, b.Name, b.Architecture, b.Source
+	c.Name, c.Architecture, c.Source = b.Name, b.Architecture, b.Source
 	c.TextWidth, c.EmbedDim, c.ImageSize, c.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context
 	c.LogitScale, c.LogitBias, c.LogScale, c.Notes, c.Files = b.LogitScale, b.LogitBias, nil, b.Notes,
 		map[string]bundle.File{}
@@ -72,8 +84,9 @@ func (m *model) settled() config {
 	if b.Texts != (tokenizer.TextCleaning{}) {
 		c.Texts = &b.Texts
 	}
-	c.Image = imageConfig{File: i.name, Input: name(i.input), Output: name(i.output), Patches: name(i.patches)}
-	causal := t.causal
+	c.Image = imageConfig{File: i.name, Input: i.input.Name(), Output: nameIn(i.file, i.output),
+		Patches: nameIn(i.file, i.patches)}
+	causal, name := t.causal, func(n graph.Node) string { return nameIn(t.file, n) }
 	c.Text = textConfig{File: t.name, Embeddings: name(t.embeddings), IDs: name(t.ids), EOT: name(t.eot),
 		Mask: name(t.mask), Positions: name(t.positions), Output: name(t.output), Causal: &causal}
 	if t.embeddings.OK() && t.table.file != "" {

@@ -3,6 +3,7 @@ package exported
 import (
 	"cmp"
 	"fmt"
+	"path"
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -18,6 +19,7 @@ type imageTower struct {
 	size, embedDim, count  int        // of images, features and patches
 	batch                  int        // fixed by the export, else 0
 
+	box     *bundle.Box    // replaces the graph if there is a gradient file
 	vit     *recognisedViT // set if the graph is CLIP's vision transformer
 	stream  *stream        // set if it is another transformer
 	open    *opening       // opens a batch that the export fixed, if that is possible
@@ -70,7 +72,18 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
 		t.patches = o
 	}
-	return t, nil
+	t.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.ImageGradientFile), nameIn(f, t.output),
+		t.input.Name())
+	if err == nil && t.box != nil {
+		x, _ := t.box.File.Graph.InputNamed(t.input.Name())
+		t.batch = staticAxis(x, 0)
+		if !isFloat(t.input) {
+			err = fmt.Errorf("%s: pixels are %s, which have no gradient: remove it", t.box.Name(), describe(t.input))
+		} else if t.patches.OK() {
+			t.batch = cmp.Or(staticAxis(t.input, 0), t.batch)
+		}
+	}
+	return t, err
 }
 
 // axes returns the height and the width that the export fixes, 0 for symbolic ones.
@@ -179,14 +192,20 @@ func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches gr
 }
 
 func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches graph.Node) {
-	roots := []graph.Node{t.output}
+	var roots []graph.Node // values of the file
+	if t.box == nil {
+		roots = append(roots, t.output)
+	}
 	if t.patches.OK() {
 		roots = append(roots, t.patches)
 	}
 	feed := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
 	out := t.open.inline(g, roots, feed, staticAxis(pixels, 0))
-	if len(out) > 1 {
-		patches = out[1].Cast(graph.Float)
+	if t.patches.OK() {
+		patches = out[len(out)-1].Cast(graph.Float)
+	}
+	if t.box != nil {
+		return t.box.Features(map[string]graph.Node{t.input.Name(): feed[t.input]}), patches
 	}
 	return out[0].Cast(graph.Float), patches
 }
@@ -222,8 +241,8 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
-	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.LastTokens; {
-	case plain:
+	switch {
+	case p.PixelsOnly():
 		image, patches = t.build(g, pixels)
 	case t.vit == nil && t.stream == nil:
 		return image, patches, bundle.ErrNoPromptTokens

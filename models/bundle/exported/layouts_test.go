@@ -51,7 +51,7 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("recognised as CLIP's text tower: %t", recognised)
 			}
 			frozen := filepath.Join(t.TempDir(), "frozen")
-			if err := exported.WriteRecorded(b, frozen); err != nil {
+			if err := exported.WriteRecorded(b, frozen, false); err != nil {
 				t.Fatal(err)
 			}
 			again := openBundle(t, frozen)

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
 
@@ -284,9 +282,6 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 	return &spot{axis, outer}, nil
 }
 
-// Runner runs a model whose weights are files in dir.
-type Runner func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error)
-
 // Limits of a search: the size of the batch, and the numbers of combinations that are built and run.
 const (
 	maxOpened = 64
@@ -294,28 +289,10 @@ const (
 	maxProven = 8
 )
 
-// twoForms holds two features of the same inputs, which should be equal.
-type twoForms struct {
-	got, want graph.Node
-	in        tensor.Map
-}
-
-// compare runs both forms and returns an error if they differ.
-func (f twoForms) compare(dir string, run Runner) error {
-	m, err := graph.Model(graph.Output{Name: "got", Node: f.got}, graph.Output{Name: "want", Node: f.want})
-	if err != nil {
-		return err
-	}
-	out, err := run(m, dir, f.in)
-	if err != nil {
-		return err
-	}
-	return sameFeatures(out["got"], out["want"])
-}
-
 // searchOpening looks for choices with which a tower of a fixed batch has the same features with an open batch. build
 // returns the features of both.
-func searchOpening(n int, dir string, run Runner, build func(*opening) (twoForms, error)) (*opening, error) {
+func searchOpening(n int, dir string, run bundle.Runner,
+	build func(*opening) (bundle.TwoForms, error)) (*opening, error) {
 	if run == nil || n > maxOpened {
 		return nil, errors.New("it was not tried")
 	}
@@ -325,7 +302,7 @@ func searchOpening(n int, dir string, run Runner, build func(*opening) (twoForms
 		forms, err := build(o)
 		if err == nil {
 			proven++
-			if err = forms.compare(dir, run); err == nil {
+			if _, err = forms.Compare(dir, run); err == nil {
 				o.search = false
 				return o, nil
 			}
@@ -338,42 +315,18 @@ func searchOpening(n int, dir string, run Runner, build func(*opening) (twoForms
 	return nil, last
 }
 
-// sameFeatures returns an error if features differ by more than 1e-4 of the largest value.
-func sameFeatures(got, want *tensor.Tensor) error {
-	if got == nil || want == nil || !got.SameShape(want) || want.NonFinite() >= 0 {
-		return fmt.Errorf("features %v in place of %v", got, want)
-	}
-	worst := 0.0
-	for i, v := range want.Data {
-		worst = max(worst, math.Abs(float64(v-got.Data[i])))
-	}
-	if !(worst <= 1e-4*want.MaxAbs()) {
-		return fmt.Errorf("features differ by %g", worst)
-	}
-	return nil
-}
-
-// noise returns a tensor of pseudorandom numbers between -1 and 1.
-func noise(shape ...int) *tensor.Tensor {
-	t := tensor.New(shape...)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range t.Data {
-		t.Data[i] = 2*rng.Float32() - 1
-	}
-	return t
-}
-
 // openBatches opens the batches that the export fixed, if features stay the same.
-func (m *model) openBatches(run Runner) {
+func (m *model) openBatches(run bundle.Runner) {
 	for _, t := range []struct {
 		what      string
+		box       *bundle.Box
 		batch     *int
 		open      **opening
-		bothForms func(*opening) (twoForms, error)
-	}{{"images", &m.image.batch, &m.image.open, m.image.bothForms},
-		{"texts", &m.text.batch, &m.text.open, m.text.bothForms}} {
+		bothForms func(*opening) (bundle.TwoForms, error)
+	}{{"images", m.image.box, &m.image.batch, &m.image.open, m.image.opened},
+		{"texts", m.text.box, &m.text.batch, &m.text.open, m.text.opened}} {
 		n := *t.batch
-		if n == 0 {
+		if n == 0 || t.box != nil {
 			continue
 		}
 		o, err := searchOpening(n, m.b.Dir, run, t.bothForms)
@@ -388,25 +341,29 @@ func (m *model) openBatches(run Runner) {
 	}
 }
 
-// bothForms returns the features of the tower with an open batch and with the exported one.
-func (t *imageTower) bothForms(o *opening) (f twoForms, err error) {
-	rows := t.batch + 2
-	g := graph.New()
-	pixels := bundle.AddPixelsInput(g, rows, t.size)
+// opened returns the features of the tower with an open batch and with the exported one.
+func (t *imageTower) opened(o *opening) (f bundle.TwoForms, err error) {
 	other := *t
 	other.batch, other.open = 0, o
-	f.want, _ = t.build(g, pixels)
-	f.got, _ = other.build(g, pixels)
-	if err = g.Err(); err == nil {
+	if f, err = t.bothForms(&other, t.batch+2); err == nil {
 		_, err = other.model()
 	}
-	f.in = tensor.Map{bundle.PixelsInput: t.example(rows)}
 	return f, err
+}
+
+// bothForms returns the features that the tower and another form of it have of some images.
+func (t *imageTower) bothForms(other *imageTower, rows int) (f bundle.TwoForms, err error) {
+	g := graph.New()
+	pixels := bundle.AddPixelsInput(g, rows, t.size)
+	f.Want, _ = t.build(g, pixels)
+	f.Got, _ = other.build(g, pixels)
+	f.In = tensor.Map{bundle.PixelsInput: t.example(rows)}
+	return f, g.Err()
 }
 
 // example returns images of noise, as levels if the graph normalises them.
 func (t *imageTower) example(rows int) *tensor.Tensor {
-	in := noise(rows, 3, t.size, t.size)
+	in := bundle.Noise(rows, 3, t.size, t.size)
 	if t.levels > 0 {
 		for i, v := range in.Data {
 			in.Data[i] = float32(math.Round(float64((v + 1) / 2 * t.levels)))
@@ -415,8 +372,13 @@ func (t *imageTower) example(rows int) *tensor.Tensor {
 	return in
 }
 
-func (t *textTower) bothForms(o *opening) (f twoForms, err error) {
-	rows := t.batch + 2
+func (t *textTower) opened(o *opening) (bundle.TwoForms, error) {
+	other := *t
+	other.batch, other.open = 0, o
+	return t.bothForms(&other, t.batch+2)
+}
+
+func (t *textTower) bothForms(other *textTower, rows int) (f bundle.TwoForms, err error) {
 	g := graph.New()
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(rows, t.context, t.table.width))
 	tokens, read := make([][]int, rows), make([]int, rows)
@@ -424,9 +386,7 @@ func (t *textTower) bothForms(o *opening) (f twoForms, err error) {
 		tokens[i] = make([]int, t.context)
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
-	other := *t
-	other.batch, other.open = 0, o
-	f.want, f.got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
-	f.in = tensor.Map{bundle.EmbeddingsInput: noise(rows, t.context, t.table.width)}
+	f.Want, f.Got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
+	f.In = tensor.Map{bundle.EmbeddingsInput: bundle.Noise(rows, t.context, t.table.width)}
 	return f, g.Err()
 }

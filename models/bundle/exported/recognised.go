@@ -108,7 +108,7 @@ type recognised struct {
 
 // recogniseText finds CLIP's transformer in the graph of the text tower, and compares features of random prompts and
 // their gradient with those of the original graph. The error says why the graph is not CLIP's.
-func (m *model) recogniseText(run Runner) (*recognised, error) {
+func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 	t := m.text
 	feeds := t.cut
 	if t.embeddings.OK() {
@@ -134,10 +134,10 @@ func (m *model) recogniseText(run Runner) (*recognised, error) {
 }
 
 // recognise looks for CLIP's transformers in both towers.
-func (m *model) recognise(run Runner) {
-	t := m.text
-	r, err := m.recogniseText(run)
-	if err == nil {
+func (m *model) recognise(run bundle.Runner) {
+	if t := m.text; t.box != nil {
+		m.decided("text form", "plain, with the gradient in %s", t.box.Name())
+	} else if r, err := m.recogniseText(run); err == nil {
 		t.shared, t.batch, m.b.Text = r, 0, r.TextArch
 		m.decided("text form", "CLIP's transformer of %d blocks, recognised and compared on random prompts: classes "+
 			"share the computation of their common prefix, and blocks accept prompts", r.Layers)
@@ -146,13 +146,18 @@ func (m *model) recognise(run Runner) {
 		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
 			"converted tower", err, prompt, (t.extent(1+prompt+name)+name/2)/name)
 	}
-	if m.image.vit, err = m.recogniseImage(run); err == nil {
-		m.b.Vision = m.image.vit.VisionArch
+	i := m.image
+	if i.box != nil {
+		m.decided("image prompts", "of pixels only, with the gradient in %s", i.box.Name())
+		return
+	}
+	var err error
+	if i.vit, err = m.recogniseImage(run); err == nil {
+		m.b.Vision = i.vit.VisionArch
 		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, after a "+
 			"comparison of both forms", m.b.Vision.Layers)
 		return
 	}
-	i := m.image
 	s, other := i.findStream(m.b.Dir, run)
 	if other != nil {
 		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
@@ -168,7 +173,7 @@ func (m *model) recognise(run Runner) {
 var proofClasses = []int{1, 3, 2}
 
 // prove runs both forms of the text tower on prompts of random tokens.
-func (m *model) prove(r *recognised, run Runner) error {
+func (m *model) prove(r *recognised, run bundle.Runner) error {
 	t, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
 		for range n {
@@ -199,7 +204,7 @@ func (m *model) prove(r *recognised, run Runner) error {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(length, t.table.width))
 	prompts := []clip.Prompt{{Ctx: ctx}}
-	weigh := g.Const(noise(len(ids), t.embedDim))
+	weigh := g.Const(bundle.Noise(len(ids), t.embedDim))
 	var list []graph.Output
 	for i, features := range [][]graph.Node{r.Prompts(g, r, s, prompts), t.prompts(g, s, prompts)} {
 		f, form := features[0].L2Normalize(), []string{"shared", "plain"}[i]
@@ -218,7 +223,7 @@ func (m *model) prove(r *recognised, run Runner) error {
 		return err
 	}
 	for _, what := range []string{"", " gradient"} {
-		if err := sameFeatures(out["shared"+what], out["plain"+what]); err != nil {
+		if err := bundle.SameFeatures(out["shared"+what], out["plain"+what]); err != nil {
 			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", what, err)
 		}
 	}
@@ -234,7 +239,7 @@ type recognisedViT struct {
 }
 
 // recogniseImage finds CLIP's vision transformer in the graph of the image tower.
-func (m *model) recogniseImage(run Runner) (*recognisedViT, error) {
+func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 	t, r := m.image, &recognisedViT{}
 	if run == nil {
 		return nil, errors.New("it was not compared")
@@ -260,13 +265,14 @@ func (m *model) recogniseImage(run Runner) (*recognisedViT, error) {
 }
 
 // prove runs both forms of the image tower on an image of noise.
-func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
+func (t *imageTower) prove(r *recognisedViT, dir string, run bundle.Runner) error {
 	g := graph.New()
 	pixels := bundle.AddPixelsInput(g, 1, t.size)
 	plain, _ := t.build(g, pixels)
 	vit, _ := t.tokens(g, r, pixels, clip.VisionPrompts{})
 	in := tensor.Map{bundle.PixelsInput: t.example(1)}
-	return twoForms{vit.L2Normalize(), plain.L2Normalize(), in}.compare(dir, run)
+	_, err := bundle.TwoForms{Got: vit.L2Normalize(), Want: plain.L2Normalize(), In: in}.Compare(dir, run)
+	return err
 }
 
 // tokens adds the recognised tower with prompts to g.

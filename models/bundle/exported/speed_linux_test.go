@@ -30,7 +30,7 @@ func TestStepOfARecognisedExport(t *testing.T) {
 		t.Skip("PROMPTFED_STEPS names no folders of full size")
 	}
 	orttest.RequireLibrary(t)
-	bundle.RegisterFormat(converted.Format)
+	bundle.RegisterFormat(converted.Format(nil))
 	running = true
 	defer func() { running = false }()
 	runtime.LockOSThread()

@@ -35,7 +35,7 @@ type stream struct {
 const refBatch = 100003
 
 // findStream finds the residual stream of a tower for any number of images.
-func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
+func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) {
 	if run == nil {
 		return nil, errors.New("it was not compared")
 	}
@@ -188,14 +188,15 @@ func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int,
 }
 
 // proveStream compares the features of images with those of images whose tokens are all duplicated.
-func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
+func (t *imageTower) proveStream(s *stream, dir string, run bundle.Runner) error {
 	g := graph.New()
 	feed := t.feed(g, bundle.AddPixelsInput(g, 2, t.size))
 	list := inlined(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed}, nil)
 	twice := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.n, feed,
 		func(_ int, x graph.Node, count int) (graph.Node, int) { return x, count })
 	in := tensor.Map{bundle.PixelsInput: t.example(2)}
-	err := twoForms{twice.L2Normalize(), list[1].Cast(graph.Float).L2Normalize(), in}.compare(dir, run)
+	_, err := bundle.TwoForms{Got: twice.L2Normalize(), Want: list[1].Cast(graph.Float).L2Normalize(), In: in}.Compare(
+		dir, run)
 	if err != nil {
 		return fmt.Errorf("with all tokens twice, %w", err)
 	}

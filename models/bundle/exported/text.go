@@ -1,7 +1,9 @@
 package exported
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ type textTower struct {
 	batch, length      int // fixed by the export, else 0
 	open               *opening
 	shared             *recognised // replaces the graph if it is CLIP's
+	box                *bundle.Box // replaces the graph if there is a gradient file
 	context, embedDim  int
 	short              bool // sequences need not be padded to the context length
 	causal             bool
@@ -37,10 +40,21 @@ func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTo
 	if t.output, _, _, err = pick(dir, f, p.Output, textRole); err != nil {
 		return nil, err
 	}
-	if err := t.checkRounding(); err != nil {
+	if err := t.roles(p); err != nil {
 		return nil, err
 	}
-	if err := t.roles(p); err != nil {
+	var others []string
+	for _, in := range t.inputs() {
+		if in != t.embeddings {
+			others = append(others, in.Name())
+		}
+	}
+	t.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.TextGradientFile), nameIn(f, t.output),
+		t.prompted(), others...)
+	if err == nil && t.box == nil {
+		err = t.checkRounding()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !t.embeddings.OK() {
@@ -58,6 +72,10 @@ func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTo
 		if n := staticAxis(in, 1); n > 1 && in != t.eot {
 			t.length = n
 		}
+	}
+	if t.box != nil { // it runs in place of the file
+		x, _ := t.box.File.Graph.InputNamed(t.prompted())
+		t.batch, t.length = staticAxis(x, 0), cmp.Or(staticAxis(x, 1), t.length)
 	}
 	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
 	if p.Causal == nil && !t.causal {
@@ -315,7 +333,24 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
+	if t.box != nil {
+		values := map[string]graph.Node{t.prompted(): emb}
+		for _, in := range t.inputs() {
+			if in != t.embeddings {
+				values[in.Name()] = feed[in]
+			}
+		}
+		return t.box.Features(values)
+	}
 	return t.open.inline(g, []graph.Node{t.output}, feed, n)[0].Cast(graph.Float)
+}
+
+// prompted returns the name of the embeddings in a gradient file.
+func (t *textTower) prompted() string {
+	if t.embeddings.OK() {
+		return t.embeddings.Name()
+	}
+	return bundle.EmbeddingsInput
 }
 
 // wide returns x in the element type that represents the type of an input: float32 for half precision.

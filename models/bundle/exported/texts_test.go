@@ -69,7 +69,7 @@ func TestTextsOfExports(t *testing.T) {
 			t.Fatal(err)
 		}
 		frozen := filepath.Join(t.TempDir(), "frozen")
-		if err := exported.WriteRecorded(b, frozen); err != nil {
+		if err := exported.WriteRecorded(b, frozen, false); err != nil {
 			t.Fatal(err)
 		}
 		again, err := bundle.Open(frozen)

@@ -1,7 +1,7 @@
 package exported
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 
 	"promptfed/models/clip"
@@ -39,9 +39,12 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
 		return !p.Ctx.OK() || p.PerImage() || p.NoPositions || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
-		return nil, errors.New("an exported text tower supports no deep prompts, low-rank changes, adapters or " +
-			"prompts for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); " +
-			"convert a checkpoint of the model (promptfed convert)")
+		why := "its graph was not recognised as CLIP's (promptfed inspect says why)"
+		if m.text.box != nil {
+			why = "it trains by " + m.text.box.Name()
+		}
+		return nil, fmt.Errorf("an exported text tower supports no deep prompts, low-rank changes, adapters or "+
+			"prompts for each image, as %s; convert a checkpoint of the model (promptfed convert)", why)
 	}
 	return m.text.prompts(g, s, prompts), g.Err()
 }

@@ -12,6 +12,10 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
+// gradientsHelp is the help of --gradients.
+const gradientsHelp = "write the gradient of each tower as a file, by which the tower then trains; its blocks " +
+	"take no prompts"
+
 func convertCommand() *cobra.Command {
 	var o converted.Options
 	var out string
@@ -30,6 +34,7 @@ func convertCommand() *cobra.Command {
 		"checkpoint does not have it")
 	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
 		"does not have it")
+	c.Flags().BoolVar(&o.Gradients, "gradients", false, gradientsHelp)
 	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
@@ -67,6 +72,7 @@ func (w writtenBundle) text(name string) string {
 
 func bundleCommand() *cobra.Command {
 	var out string
+	var gradients bool
 	c := &cobra.Command{
 		Use: "bundle FOLDER --out BUNDLE", Args: cli.Exactly(1),
 		Short: "write what inspect detects in exported models into a bundle.json",
@@ -74,6 +80,7 @@ func bundleCommand() *cobra.Command {
 			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
 	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	c.Flags().BoolVar(&gradients, "gradients", false, gradientsHelp)
 	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
@@ -83,7 +90,7 @@ func bundleCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := exported.WriteRecorded(b, out); err != nil {
+		if err := exported.WriteRecorded(b, out, gradients); err != nil {
 			return err
 		}
 		if b, err = bundle.Open(out); err != nil {

@@ -1,0 +1,119 @@
+package converted
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+// Gradient files are listed with a version of their own, hold no weight of the towers, and are compared with the towers
+// when the bundle is opened. A file that bundle.json does not list is refused, and so is another version.
+func TestGradientFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "small")
+	b, err := Convert("testdata/huggingface", dir, Options{Gradients: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Text.Layers != 0 || b.TakesPromptTokens() || b.Tokens() != 0 {
+		t.Errorf("the inside of a tower can be reached: %+v", b.Text)
+	}
+	usual, err := Convert("testdata/huggingface", filepath.Join(t.TempDir(), "small"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if usual.Digest() == b.Digest() {
+		t.Error("gradient files do not belong to the digest")
+	}
+	for _, name := range []string{bundle.ImageGradientFile, bundle.TextGradientFile} {
+		m, err := onnx.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := onnx.ExternalFiles(m)
+		if err != nil || !slices.Equal(files, []string{"model.safetensors"}) {
+			t.Errorf("%s refers to %q, %v", name, files, err)
+		}
+		for _, w := range m.Graph.Initializer {
+			// The largest constant that is no weight is the causal mask of the context's 32 tokens.
+			if n := len(onnx.RawData(w)); !onnx.IsExternal(w) && n > 4*32*32 {
+				t.Errorf("%s holds %d bytes of %s", name, n, w.Name)
+			}
+		}
+	}
+
+	var compared []string
+	run := func(m *onnx.ModelProto, _ string, in tensor.Map) (tensor.Map, error) {
+		compared = append(compared, in.Names()...)
+		return nil, errors.New("not in this test")
+	}
+	_, err = open(dir, run)
+	orttest.CheckOneLineError(t, "a comparison that fails", err, bundle.ImageGradientFile, "not in this test")
+	if !slices.Equal(compared, []string{bundle.PixelsInput}) {
+		t.Errorf("compared for %q", compared)
+	}
+
+	manifest := filepath.Join(dir, bundle.ManifestFile)
+	data, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, manifest, strings.Replace(string(data), `"bundle": 4`, `"bundle": 3`, 1))
+	_, err = open(dir, nil)
+	orttest.CheckOneLineError(t, "version 3", err, "bundle version 3, but with these files it is 4")
+	if data, err = os.ReadFile(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), string(data))
+	_, err = open(usual.Dir, nil)
+	orttest.CheckOneLineError(t, "a file that is not listed", err, bundle.TextGradientFile, "does not list it")
+}
+
+// Features and gradients of texts and images by gradient files are those of the usual way, and a device computes them.
+func TestGradientFilesOnADevice(t *testing.T) {
+	orttest.RequireLibrary(t)
+	var outs []tensor.Map
+	for _, gradients := range []bool{false, true} {
+		b, err := Convert("testdata/huggingface", filepath.Join(t.TempDir(), "small"), Options{Gradients: gradients})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, size := graph.New(), b.Preprocess.Size
+		ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
+		pixels := bundle.AddPixelsInput(g, 2, size)
+		prompts := []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Front}}
+		text, err := b.Prompts(g, []string{"cat", "the thing"}, prompts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss := image.L2Normalize().MatMulT(text[0].Add(text[1]).L2Normalize()).Square().Sum()
+		dx, err := grad.Of(loss, ctx, pixels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := graph.Model(graph.Output{Name: "loss", Node: loss},
+			graph.Output{Name: "ctx gradient", Node: dx[0]}, graph.Output{Name: "pixels gradient", Node: dx[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs = append(outs, orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": bundle.Noise(3, b.Text.Width),
+			bundle.PixelsInput: bundle.Noise(2, 3, size, size)}))
+	}
+	for _, name := range outs[0].Names() {
+		orttest.CheckClose(t, name, outs[1][name], outs[0][name])
+	}
+}
