@@ -17,23 +17,8 @@ static void *environment(table t, void **out) { // 4: log fatal errors only
 	return ((void *(*)(int, const char *, void **))t[CreateEnv])(4, "promptfed", out);
 }
 
-static void *cpuMemory(table t, int arena, void **out) {
-	return ((void *(*)(int, int, void **))t[CreateCpuMemoryInfo])(arena, 0, out);
-}
-
-// shareArena registers one arena for all sessions that ask for it. It grows by the missing size, not to a power of two.
-static void *shareArena(table t, void *env) {
-	const char *keys[] = {"arena_extend_strategy"};
-	const size_t values[] = {1};
-	void *memory = NULL, *settings = NULL, *status = cpuMemory(t, 1, &memory);
-	if (!status)
-		status = ((void *(*)(const char *const *, const size_t *, size_t, void **))t[CreateArenaCfgV2])(keys, values, 1,
-			&settings);
-	if (!status)
-		status = ((void *(*)(void *, void *, void *))t[CreateAndRegisterAllocator])(env, memory, settings);
-	if (settings) release(t, ReleaseArenaCfg, settings);
-	if (memory) release(t, ReleaseMemoryInfo, memory);
-	return status;
+static void *cpuMemory(table t, void **out) { // 0: no arena; default memory
+	return ((void *(*)(int, int, void **))t[CreateCpuMemoryInfo])(0, 0, out);
 }
 
 static void *newContainer(table t, void **out) {
@@ -141,18 +126,32 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err := a.failed(C.environment(a.table, &a.environment)); err != nil {
 		return nil, err
 	}
-	if err := a.failed(C.shareArena(a.table, a.environment)); err != nil {
+	if err := shareArena(); err != nil {
 		return nil, err
 	}
 	var status unsafe.Pointer
 	if a.kernels, status = kernels.NewDomain(unsafe.Pointer(a.table)); status != nil {
 		return nil, a.failed(status)
 	}
-	if err := a.failed(C.cpuMemory(a.table, 0, &a.memory)); err != nil {
+	if err := a.failed(C.cpuMemory(a.table, &a.memory)); err != nil {
 		return nil, err
 	}
 	return a, a.noteDomain()
 })
+
+// shareArena registers one arena for all sessions that ask for it. It grows by the missing size, not to a power of two.
+func shareArena() error {
+	memory, err := binding.GetMemoryInfo()
+	if err != nil {
+		return err
+	}
+	settings, err := binding.NewArenaCfgV2(map[string]int{"arena_extend_strategy": 1})
+	if err != nil {
+		return err
+	}
+	defer settings.Destroy()
+	return binding.CreateAndRegisterAllocator(memory, settings)
+}
 
 // noteDomain creates and closes a session with the operators of runtime/kernels. The first such session in a process
 // enters their domain into a table of ONNX Runtime that no lock guards: of two first sessions at the same time, ONNX
