@@ -155,8 +155,7 @@ func (i inspected) rows() [][]string {
 			add(f.What, "%s", f.Value)
 		}
 		if i.Found == nil {
-			add("text tower", "width %d, %d layers, %d heads, context %d, %s", m.Text.Width, m.Text.Layers,
-				m.Text.Heads, m.Text.Context, m.Text.Activation)
+			add("text tower", "%s", textTower(m.Text))
 			add("image tower", "%s", imageTower(m.Vision))
 		}
 		add("embedding dimension", "%d", m.Text.EmbedDim)
@@ -209,8 +208,19 @@ func (i inspected) rows() [][]string {
 	return rows
 }
 
+func textTower(a clip.TextArch) string {
+	if a.Layers == 0 {
+		return fmt.Sprintf("width %d, context %d, with the gradient in %s", a.Width, a.Context, bundle.TextGradientFile)
+	}
+	return fmt.Sprintf("width %d, %d layers, %d heads, context %d, %s", a.Width, a.Layers, a.Heads, a.Context,
+		a.Activation)
+}
+
 func imageTower(v clip.VisionArch) string {
-	if v.ResNet() {
+	switch {
+	case v.Width == 0:
+		return fmt.Sprintf("image size %d, with the gradient in %s", v.Image, bundle.ImageGradientFile)
+	case v.ResNet():
 		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, image size %d", v.Width, v.Stages,
 			v.Heads, v.Image)
 	}
