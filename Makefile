@@ -152,11 +152,11 @@ mutants: library ## plant COUNT (24) small faults drawn by SEED (1) into each of
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_TEST_CHAOS_RUNS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
 
-# This target skips events, figures, parquet and significance, which need pip's tensorboard, scikit-learn, pyarrow and statsmodels.
+# This target skips events, figures, parquet, significance and gradient_file: pip's tensorboard, scikit-learn, pyarrow, statsmodels, torch.
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/architectures.py | */backbones.py | */events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
+		*/architectures.py | */backbones.py | */events.py | */figures.py | */gradient_file.py | */parquet.py | */significance.py) continue ;; \
 		*/trace.py | */step_torch.py | */sim_*.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
