@@ -111,6 +111,8 @@ func (p *Protocol) values() (identity.Values, error) {
 		var err error
 		switch {
 		case !IsIdentityKey(key), identity.Within(key, off) && !slices.Contains(kept, key):
+		case key == "method":
+			err = v.PutJSON(key, methods.Called(c.Method, c.Options))
 		case key == "options":
 			err = putOptions(v, key, methods.ShortOptions(c.Options))
 		default:

@@ -94,8 +94,8 @@ func newProtocol(c Config, who members) (*Protocol, error) {
 // experiment returns the engine's experiment as far as the configuration alone decides on it.
 func (c Config) experiment(m method.Method, classes []string) *spec.Experiment {
 	e := &spec.Experiment{
-		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Reproduces: c.Reproduces(),
-		Method: m, Classes: classes, Template: c.Data.Template, Precision: c.Data.Precision,
+		Name: c.Name, MethodName: strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), "+"),
+		Reproduces: c.Reproduces(), Method: m, Classes: classes, Template: c.Data.Template, Precision: c.Data.Precision,
 		BatchClients: c.Runtime.BatchClients,
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			FineTune: c.Eval.FineTune, Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,

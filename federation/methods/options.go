@@ -55,6 +55,16 @@ func Files(options map[string]any) (out []layer.File) {
 	return out
 }
 
+// Called returns what people call a base method: the method of a file by the file's name.
+func Called(name string, options map[string]any) string {
+	for _, f := range Files(options) {
+		if file, _, err := f.Content(); err == nil {
+			return strings.TrimSuffix(file, filepath.Ext(file))
+		}
+	}
+	return name
+}
+
 // EmbedFiles returns a copy of the options of a base method, in which every file that is a path is its content, as read
 // returns it. It leaves alone what names a file of the program.
 func EmbedFiles(name string, options map[string]any, read func(path string) ([]byte, error)) (map[string]any, error) {

@@ -154,7 +154,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaPreprocess, f.bundle.Preprocess)
 	put(MetaBackbone, f.bundle.Name)
 	put(MetaDigest, f.bundle.Digest())
-	put(MetaMethod, c.Method)
+	put(MetaMethod, methods.Called(c.Method, c.Options))
 	put(MetaWith, with)
 	put(MetaOptions, methods.ShortOptions(c.Options))
 	put(MetaRun, c.Name)

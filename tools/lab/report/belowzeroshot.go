@@ -24,6 +24,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 		return
 	}
 	var below []string
+	tokens := ""
 	for _, g := range v.groups {
 		var got, hand results.Stat
 		for _, r := range g.Done() {
@@ -36,6 +37,9 @@ func (v *view) belowZeroShot(main *tables.Table) {
 		const rounding = 1e-9
 		if a, b := got.Mean(), hand.Mean(); a < b-rounding {
 			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", g.Name, 100*a, 100*b))
+			if id := g.Identity(); id != nil && id.Values["options.tokens"] != "" {
+				tokens = "fewer tokens (options.tokens), "
+			}
 		}
 	}
 	if len(below) == 0 {
@@ -48,7 +52,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	case len(below) > mostBelow:
 		names = fmt.Sprintf("%s and %d more", strings.Join(below[:mostBelow], ", "), len(below)-mostBelow)
 	}
-	line := fmt.Sprintf("%s %s below zero-shot on the same test images: try more rounds (train.rounds), another "+
-		"train.lr, or a method that starts from words, as kgcoop does", names, verb)
+	line := fmt.Sprintf("%s %s below zero-shot on the same test images: try %smore rounds (train.rounds), another "+
+		"train.lr, or a method that starts from words, as kgcoop does", names, verb, tokens)
 	v.remark(main, line)
 }

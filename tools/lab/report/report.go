@@ -103,6 +103,7 @@ func (r *Report) build() error {
 			}
 		}
 	}
+	r.json.Notes = append(r.json.Notes, r.Notes...)
 	return nil
 }
 
@@ -126,6 +127,9 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 		axis: contest(groups, l.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
+	}
+	for _, m := range append(v.each(v.metric), v.metric) {
+		r.json.Measure(m)
 	}
 	v.weakTerms(main)
 	v.belowZeroShot(main)

@@ -3,6 +3,9 @@ package results
 import (
 	"math"
 	"path/filepath"
+	"strings"
+
+	"promptfed/federation/engine/metrics"
 )
 
 // JSON is report.json: the content of a report for other programs. Undefined numbers are null.
@@ -20,10 +23,14 @@ type GroupJSON struct {
 	Labels map[string]string `json:"labels"`
 	Method string            `json:"method"`
 	// Experiment is the fingerprint of experiment.json; absent if unknown.
-	Experiment string    `json:"experiment,omitempty"`
-	Runs       []RunJSON `json:"runs"`
+	Experiment string `json:"experiment,omitempty"`
+	// View is the evaluation of metrics whose name has none; absent if no run is finished.
+	View string    `json:"view,omitempty"`
+	Runs []RunJSON `json:"runs"`
 	// Metrics of finished runs by the name of the metric, in shares of 1, bytes and seconds.
 	Metrics map[string]StatJSON `json:"metrics"`
+
+	group *Group
 }
 
 // RunJSON is one run folder.
@@ -83,31 +90,36 @@ type RankingJSON struct {
 	CriticalDifference *float64    `json:"critical_difference"`
 }
 
-// Export returns report.json of the results, with paths relative to a folder. Add adds comparisons.
+// Export returns report.json of the results, without notes, and with paths relative to a folder. Add adds comparisons.
 func (r *Results) Export(folder string) *JSON {
-	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
-	all := AllMetrics(r.Groups)
+	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: []string{}}
 	for _, g := range r.Groups {
 		j := GroupJSON{Sweep: g.Plan.Sweep(), Name: g.Name, Labels: g.Labels, Method: g.Method(),
-			Metrics: map[string]StatJSON{}}
-		if id := g.identity(); id != nil && len(id.Unknown) == 0 {
+			View:    strings.Join(usual(metrics.Accuracy, "").Views([]*Group{g}), ", "),
+			Metrics: map[string]StatJSON{}, group: g}
+		if id := g.Identity(); id != nil && len(id.Unknown) == 0 {
 			j.Experiment = id.Fingerprint
 		}
 		for _, run := range g.Runs {
 			j.Runs = append(j.Runs, run.Export(folder))
 		}
-		for _, name := range all {
-			m, err := ParseMetric(name)
-			if err != nil {
-				continue // the domain's name is not valid in a metric
-			}
-			if s := g.Stat(m); s.N() > 0 {
-				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std()), s.Seeds, s.Values}
-			}
-		}
 		out.Groups = append(out.Groups, j)
 	}
+	for _, name := range AllMetrics(r.Groups) {
+		if m, err := ParseMetric(name); err == nil { // the domain's name may not be valid in a metric
+			out.Measure(m)
+		}
+	}
 	return out
+}
+
+// Measure adds a metric to the groups whose finished runs have it.
+func (j *JSON) Measure(m Metric) {
+	for _, g := range j.Groups {
+		if s := g.group.Stat(m); s.N() > 0 {
+			g.Metrics[m.Name] = StatJSON{finite(s.Mean()), finite(s.Std()), s.Seeds, s.Values}
+		}
+	}
 }
 
 // Export returns the JSON form of the run, with the path relative to a folder.

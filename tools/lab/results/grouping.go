@@ -131,7 +131,7 @@ func differing(groups []*Group) []string {
 	out := make([]string, len(groups))
 	var known []*identity.Identity
 	for _, g := range groups {
-		if id := g.identity(); id != nil {
+		if id := g.Identity(); id != nil {
 			known = append(known, id)
 		}
 	}
@@ -142,7 +142,7 @@ func differing(groups []*Group) []string {
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(rankOfKey(a), rankOfKey(b)) })
 	keys = keys[:min(len(keys), mostNamedKeys)]
 	for i, g := range groups {
-		id := g.identity()
+		id := g.Identity()
 		if id == nil {
 			continue
 		}
@@ -167,8 +167,8 @@ func rankOfKey(key string) int {
 	return 3
 }
 
-// identity returns the identity of the group's runs; nil if unknown.
-func (g *Group) identity() *identity.Identity {
+// Identity returns the identity of the group's runs; nil if unknown.
+func (g *Group) Identity() *identity.Identity {
 	for _, r := range g.Runs {
 		if r.Identity != nil {
 			return r.Identity

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"promptfed/federation/experiment/identity"
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/experiment/identity"
+	"promptfed/federation/methods/parts/layer"
 )
 
 // put writes files below a folder: name, text, name, text.
@@ -123,6 +125,16 @@ const plan = `{"name":"grid","axes":[{"name":"method","labels":["P","F"]},{"name
 {"folder":"f/3/seed-1","labels":{"method":"F","rho":"0.3"},"seed":1}],
 "card":{"paper":"X","item":"Table 1","rows":["method"],"columns":["rho"],
 "numbers":{"by":["method","rho"],"values":{"P":{"0.3":[91.2,0.3]}}}}}`
+
+// A method of a file is called like the file, before its wrappers.
+func TestMethodOfAFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "experiment.json", "", "config.yaml", config("own", "onnx", 1, 2)+"options: {file: \""+
+		string(layer.EmbedFile("FedProx.onnx", []byte("graph")))+"\"}\n")
+	if run := load(t, dir).Groups[0].Runs[0]; run.Method != "FedProx + fedprox" {
+		t.Errorf("%q", run.Method)
+	}
+}
 
 func TestLoadSweep(t *testing.T) {
 	dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment/identity"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -21,12 +22,13 @@ import (
 // written is the part of config.yaml that reports need. Package configs does not read it: with package configs the
 // environment could change the settings of a finished run, and a key of another version would be an error.
 type written struct {
-	Name   string
-	Method string
-	With   []string
-	Seed   uint64
-	Train  struct{ Rounds int }
-	Eval   struct {
+	Name    string
+	Method  string
+	With    []string
+	Options map[string]any
+	Seed    uint64
+	Train   struct{ Rounds int }
+	Eval    struct {
 		Last   int
 		Select string
 		Target float64
@@ -141,7 +143,8 @@ func (r *Run) readConfig() error {
 	if c.Name != "" {
 		r.Name = c.Name
 	}
-	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
+	r.Method = strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), " + ")
+	r.Seed, r.Planned = c.Seed, c.Train.Rounds
 	r.EvalLast, r.BestVal, r.Target = c.Eval.Last, c.Eval.Select == "best-val", c.Eval.Target
 	return err
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/trackers"
 	"promptfed/tools/promptfed/cli"
@@ -26,6 +27,6 @@ func openTrackers(names []string, dir string, t *experiment.Task, warn func(stri
 	if err != nil {
 		return nil, err
 	}
-	return trackers.Open(names, trackers.Run{Dir: dir, Name: conf.Name, Method: conf.Method, Seed: conf.Seed,
-		Config: text, Digest: t.Data.Digest}, warn)
+	return trackers.Open(names, trackers.Run{Dir: dir, Name: conf.Name, Seed: conf.Seed, Config: text,
+		Method: methods.Called(conf.Method, conf.Options), Digest: t.Data.Digest}, warn)
 }

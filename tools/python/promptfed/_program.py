@@ -60,8 +60,8 @@ def _reason(lines: List[str], code: int) -> str:
 
 
 def start(arguments: Iterable[Any], progress: bool) -> Any:
-    """Runs a command that trains, shows its progress and returns its JSON. An interrupt stops the command after its
-    last finished round."""
+    """Runs a command that trains, shows its progress and the notes of its report, and returns its JSON. An interrupt
+    stops the command after its last finished round."""
     command = [program(), *map(str, arguments), "--json", *([] if progress else ["--quiet"])]
     line, show = "", _Progress()
     with tempfile.TemporaryFile() as result, subprocess.Popen(
@@ -69,7 +69,7 @@ def start(arguments: Iterable[Any], progress: bool) -> Any:
         assert p.stderr
         try:
             for line in p.stderr:
-                if not line.startswith("promptfed: "):
+                if not line.startswith("promptfed: ") or line.startswith("promptfed: note: "):
                     show(line.rstrip("\n"))
         except BaseException:  # an interrupt, or an error of the display
             if os.name == "posix":
@@ -85,7 +85,10 @@ def start(arguments: Iterable[Any], progress: bool) -> Any:
         result.seek(0)
         if code:
             raise Error(_reason([line.strip()], code))
-        return json.loads(result.read())
+        out = json.loads(result.read())
+        for note in out["report"]["notes"] if progress and out["report"] else ():
+            show(f"promptfed: note: {note}")
+        return out
 
 
 class _Progress:

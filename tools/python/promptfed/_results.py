@@ -58,7 +58,18 @@ class Run:
 
     @property
     def method(self) -> str:
+        """The base method; a method of a file, or a class, has its name."""
         return self.settings["method"]
+
+    @property
+    def name(self) -> str:
+        """The configuration's name."""
+        return ask(["runs", "list", self.folder])[0][0]["name"]
+
+    @cached_property
+    def notes(self) -> List[str]:
+        """Notes of a report on the run: warnings, and advice where it ends below zero-shot."""
+        return _report([self.folder])[0]["notes"]
 
     @property
     def finished(self) -> bool:
@@ -170,6 +181,7 @@ class Sweep:
         self.report, groups = _report(self._folders)  # as report.json in docs/formats.md
         self._cells = [(g["labels"], r["seed"], f) for g, f, r in groups if r["state"] == "done"]
         self.runs: List[Run] = [Run(f) for _, _, f in self._cells]
+        self.notes: List[str] = self.report["notes"]
         self.failed: Dict[Path, str] = {f: r.get("why", r["state"]) for _, f, r in groups if r["state"] != "done"}
 
     def __repr__(self) -> str:
@@ -182,15 +194,19 @@ class Sweep:
         return len(self.runs)
 
     def table(self, *metrics: str) -> Table:
-        """A row for each point of the grid: its labels, its method, number of runs, and for each metric (default:
-        last, the final accuracy) the mean over seeds and the sample standard deviation, as NAME_std."""
-        rows, known = [], {m for g in self.report["groups"] for m in g["metrics"]}
-        for g in self.report["groups"]:
-            row = {**g["labels"], "method": g["method"], "runs": len(g["runs"])}
+        """A row for each point of the grid: its labels, its method (unless an axis is called so), its evaluation as
+        view, number of runs, and for each metric of docs/evaluation.md (default: last, the final accuracy) the mean
+        over seeds and the sample standard deviation, as NAME_std. personal@last5 is a metric of one evaluation; without
+        one, a metric is of the row's view."""
+        rows, groups = [], self.report["groups"]
+        for m in metrics:
+            if not any(m in g["metrics"] for g in groups):  # the program computes it, or refuses the name
+                for g, other in zip(groups, _report(self._folders, "--metric", m)[0]["groups"]):
+                    g["metrics"].update(other["metrics"])
+        for g in groups:
+            row = {**g["labels"], "method": g["labels"].get("method", g["method"]), "view": g.get("view"),
+                   "runs": len(g["runs"])}
             for m in metrics or ("last",):
-                if m not in known:
-                    raise Error(f"the report of {self.folder} has no metric {m}; it has {', '.join(sorted(known))}, "
-                                "and metric() computes others")
                 stat = g["metrics"].get(m, {})
                 row[m], row[m + "_std"] = stat.get("mean"), stat.get("std_sample")
             rows.append(row)
@@ -281,10 +297,10 @@ def _numbers(record: dict, prefix: str = "") -> Iterator[Tuple[str, Any]]:
             yield prefix + key, value
 
 
-def _report(folders: List[Path]) -> Tuple[dict, List[Tuple[dict, Path, dict]]]:
+def _report(folders: List[Path], *flags: str) -> Tuple[dict, List[Tuple[dict, Path, dict]]]:
     """Returns the content of a report, and each run of it with its group and its folder."""
     with tempfile.TemporaryDirectory(prefix="promptfed-") as out:
-        report = ask(["report", *folders, "--format", "json", "--out", out])[0]["report"]
+        report = ask(["report", *folders, *flags, "--format", "json", "--out", out])[0]["report"]
         return report, [(g, Path(out, r["folder"]).resolve(), r) for g in report["groups"] for r in g["runs"]]
 
 

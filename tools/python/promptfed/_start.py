@@ -86,7 +86,7 @@ def _method(method: Any, folder: str) -> Iterator[Any]:
     if method is None:
         return
     if hasattr(method, "export"):
-        path = os.path.join(folder, "method.onnx")
+        path = os.path.join(folder, type(method).__name__ + ".onnx")  # which names the method in results
         method.export(path)
         method = Path(path)
     if isinstance(method, os.PathLike) or str(method).endswith(".onnx"):

@@ -145,8 +145,27 @@ def test_sweep(swept, tables):
     assert tables(sweep.metric("best"), "best") == [r.metric("best") for r in sweep]
     assert tables(sweep.metric("best"), "seed") == [1, 2, 1, 2]
     assert set(tables(sweep.significance, "a")) == {"0.05"} and set(tables(sweep.significance, "b")) == {"1e-05"}
-    with pytest.raises(promptfed.Error, match="no metric nonsense; it has .*kappa"):
+    assert tables(sweep.table("global/f1@last2"), "global/f1@last2") == pytest.approx(
+        [sum(r.metric("global/f1@last2") for r in sweep.runs[i:i + 2]) / 2 for i in (0, 2)])
+    assert tables(sweep.table("attack-success"), "attack-success") == [None, None]
+    with pytest.raises(promptfed.Error, match='unknown metric "nonsense"'):
         sweep.table("nonsense")
+
+
+def test_tables_name_labels_and_evaluations(config, tmp_path, tables):
+    """Every metric of the tests of significance is a metric of the table, and an axis called method keeps its labels."""
+    config.update(options={}, eval={"last": 2}, sweep={"seeds": [1, 2], "axes": [{"name": "method", "points": [
+        {"label": "two tokens", "set": {"options.tokens": 2}}, {"label": "four tokens", "set": {"options.tokens": 4}},
+        {"label": "FedPHA", "set": {"method": "fedpha"}}]}]})
+    sweep = promptfed.sweep(config, out=tmp_path / "sweep", progress=False)
+    table = sweep.table("last", "personal@last5")
+    assert tables(table, "method") == ["two tokens", "four tokens", "FedPHA"]
+    assert tables(table, "view") == ["global", "global", "personal"]
+    personal = [r.metric("personal@last5") for r in sweep]
+    assert tables(table, "personal@last5") == pytest.approx([sum(personal[i:i + 2]) / 2 for i in (0, 2, 4)])
+    assert set(sweep.significance["metric"]) == {"global@last2", "personal@last2"}
+    for metric in set(sweep.significance["metric"]):
+        assert metric in sweep.report["groups"][0]["metrics"]
 
 
 def test_compare_and_folders_of_runs(finished, swept, config, tmp_path, tables):

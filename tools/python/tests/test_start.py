@@ -46,7 +46,10 @@ def test_methods(config, tmp_path):
 
     runs = [promptfed.run(config, method, out=tmp_path / str(i), progress=False)
             for i, method in enumerate([Exported(), METHOD, str(METHOD), "coop"])]
-    assert [r.method for r in runs] == ["onnx", "onnx", "onnx", "coop"]
+    assert [r.method for r in runs] == ["Exported", "example", "example", "coop"]
+    assert runs[0].name == "small" and runs[0].summary["method"] == "Exported"
+    assert set(promptfed.compare(runs[0], runs[1], runs[3]).table()["run"]) == {
+        "small, method=Exported", "small, method=example", "small, method=coop"}
     assert same(runs[0], runs[1]) and same(runs[0], runs[2]) and not same(runs[0], runs[3])
     assert runs[0].prompts["shared/ctx"].shape[0] == 4  # the configuration's tokens
     sweep = promptfed.sweep(config, {"train.lr": [0.05]}, Exported(), out=tmp_path / "sweep", progress=False)
@@ -118,6 +121,17 @@ def test_progress_elsewhere(config, tmp_path, capfd):
     assert sum("small, seed 1: round " in line for line in lines) == 3 and not any("\r" in line for line in lines)
     promptfed.run(config, out=tmp_path / "b", progress=False)
     assert capfd.readouterr().err == ""
+
+
+def test_notes(config, tmp_path, capfd):
+    """Dropped options of a file and advice are shown; the run and the sweep keep what the report says."""
+    run = promptfed.run(config, out=tmp_path / "a", train__rounds=1, train__lr=100)
+    said = capfd.readouterr().err
+    assert [n for n in run.notes if "below zero-shot" in n and "options.tokens" in n]
+    assert all(f"promptfed: note: {n}\n" in said for n in run.notes)
+    assert promptfed.load(tmp_path).notes == run.notes
+    promptfed.run(config, "fedpha", out=tmp_path / "b", train__rounds=1, progress=False)
+    assert capfd.readouterr().err == 'promptfed: note: --set method="fedpha" drops the options of promptfl: tokens\n'
 
 
 def test_progress_in_a_terminal(config, tmp_path, monkeypatch):
