@@ -275,7 +275,8 @@ func (v curve) ends(i int, c draw.Canvas, p *plot.Plot) (low, high vg.Length, wi
 	return toY(max(p.Y.Min, a)), toY(min(p.Y.Max, b)), wide
 }
 
-// fewBands is the largest number of lines in a panel with bands. More bands would hide each other.
+// fewBands is the largest number of lines in a panel with bands. More bands would hide each other, so more lines have
+// error bars at their markers.
 const fewBands = 4
 
 // band fills the spread around a line.
@@ -308,6 +309,9 @@ func (v curve) markedLine(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLines(v.style.line(1.4), at)
 		for j, i := range index {
 			if i%every == first || len(at) == 1 {
+				if v.of > fewBands {
+					v.bar(i, at[j].X, c, p)
+				}
 				stamp(&c, v.style.glyph(2.2), at[j])
 			}
 		}
@@ -321,20 +325,24 @@ func (v curve) whiskers(c draw.Canvas, p *plot.Plot) {
 	if v.line.Spread != nil {
 		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.of-1)/2)
 	}
-	bar := draw.LineStyle{Color: v.style.color, Width: 0.9}
 	v.pieces(c, p, func(index []int, at []vg.Point) {
 		for j := range at {
 			at[j].X += aside
 		}
 		c.StrokeLines(v.style.line(1.3), at)
 		for j, i := range index {
-			if low, high, wide := v.ends(i, c, p); wide {
-				x := at[j].X
-				c.StrokeLine2(bar, x, low, x, high)
-				c.StrokeLine2(bar, x-2, low, x+2, low)
-				c.StrokeLine2(bar, x-2, high, x+2, high)
-			}
+			v.bar(i, at[j].X, c, p)
 			stamp(&c, v.style.glyph(2.6), at[j])
 		}
 	})
+}
+
+// bar draws the error bar of a point, if the point has a spread.
+func (v curve) bar(i int, x vg.Length, c draw.Canvas, p *plot.Plot) {
+	if low, high, wide := v.ends(i, c, p); wide {
+		style := draw.LineStyle{Color: v.style.color, Width: 0.9}
+		c.StrokeLine2(style, x, low, x, high)
+		c.StrokeLine2(style, x-2, low, x+2, low)
+		c.StrokeLine2(style, x-2, high, x+2, high)
+	}
 }

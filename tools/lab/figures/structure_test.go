@@ -176,7 +176,8 @@ func TestCurvesStructure(t *testing.T) {
 	expectCount(t, "y labels", len(slices.DeleteFunc(texts, func(s string) bool { return s != "accuracy (%)" })), 1)
 }
 
-// Bands lie under all lines, and disappear in a panel with more than four lines. A label keeps its assigned colour.
+// Bands lie under all lines. In a panel with more than four lines, error bars at the markers replace them. A label keeps
+// its assigned colour.
 func TestBandsAndColours(t *testing.T) {
 	r := invented()
 	is := func(band bool) func(shape) bool {
@@ -206,6 +207,8 @@ func TestBandsAndColours(t *testing.T) {
 	}
 	paths, _ = shapesOf(t, Curves{Panels: r.curves(1, 5, 20)})
 	expectCount(t, "bands of five lines", count(paths, is(true)), 0)
+	// Each line of 20 points has a marker at every second one, and a bar of three strokes there.
+	expectCount(t, "strokes of bars of five lines", count(paths, stroked("0.9")), 5*10*3)
 }
 
 func TestSensitivityStructure(t *testing.T) {

@@ -38,7 +38,7 @@ var panels = []panel{
 	{kind: configs.CurvesFigure,
 		files: [][2]string{{"accuracy"}, {"accuracy-bytes", configs.BytesAxis}, {"accuracy-time", configs.TimeAxis}},
 		title: "%s by round", draw: (*view).curves, evaluated: true, deviates: true,
-		read: "A line is a mean over seeds, a band one sample standard deviation."},
+		read: "A line is a mean over seeds, a band or bar one sample standard deviation."},
 	{kind: "box", files: [][2]string{{"clients"}}, title: "Accuracy of clients", draw: (*view).box, evaluated: true,
 		every: true,
 		read: "A box reaches from the first to the third quartile of the clients; its line is the median. Whiskers " +
