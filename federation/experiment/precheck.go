@@ -59,7 +59,7 @@ func precheck(c Config, set *data.Set, assigned []*bundle.Bundle) error {
 	if e.Template == autoTemplate {
 		e.Template = set.Template
 	}
-	if err := fits(e, assigned, ClientPlace{}); err != nil {
+	if err := fits(e, assigned, ClientPlace{}, stack.Options); err != nil {
 		return err
 	}
 	for i, f := range assigned {

@@ -34,7 +34,11 @@ func TestPrechecker(t *testing.T) {
 		say string
 	}{
 		{func(*Config) {}, ""},
-		{func(c *Config) { c.Options["tokens"] = 90 }, "after a prompt of 90 tokens"},
+		{func(c *Config) { c.Options["tokens"] = 90 }, "options.tokens: client 0 on "},
+		{func(c *Config) { c.Method, c.Options = "fedpha", map[string]any{"local_tokens": 80} },
+			"after a prompt of 80 tokens"},
+		{func(c *Config) { c.Method, c.Options = "fedpha", map[string]any{"global_tokens": 80} },
+			"options.global_tokens: client 0 on "},
 		{func(c *Config) { c.Method, c.Options, c.Train.Memory = "fedvpt", nil, 1e-6 }, "train.memory_gb"},
 		{func(c *Config) { c.Data.Set, c.Data.Root = "folder", "none" }, ""},
 	} {

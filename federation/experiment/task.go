@@ -2,7 +2,9 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"promptfed/federation/attack"
@@ -16,6 +18,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
+	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
@@ -93,7 +96,7 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	if err := t.centralise(); err != nil {
 		return nil, err
 	}
-	if err := fits(&e, b.Assigned, place); err != nil {
+	if err := fits(&e, b.Assigned, place, p.Config.Options); err != nil {
 		return nil, err
 	}
 	if err := t.openSynthetic(); err != nil {
@@ -243,7 +246,7 @@ func (t *Task) centralise() error {
 
 // fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
 // averaged. place is that of the one client that is here.
-func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace) error {
+func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace, options map[string]any) error {
 	seen, shared := map[string]bool{}, message.SharedShapes{}
 	for i, f := range assigned {
 		id, clients := i, len(assigned)
@@ -263,10 +266,23 @@ func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace) erro
 			return err
 		}
 		if err := client.CheckGraphs(e, Backbone{f}, id, clients); err != nil {
-			return err
+			return ofLength(err, options)
 		}
 	}
 	return nil
+}
+
+// ofLength names the option of a base method with the length of a prompt that is too long.
+func ofLength(err error, options map[string]any) error {
+	var long clip.LengthError
+	if errors.As(err, &long) {
+		for _, name := range slices.Sorted(maps.Keys(options)) {
+			if options[name] == long.Tokens {
+				return configtags.KeyErrorf("options."+name, "%w", err)
+			}
+		}
+	}
+	return err
 }
 
 // openSynthetic opens the server's own images, if the configuration has any.

@@ -89,7 +89,13 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 	return rows, nil
 }
 
-// CheckLength returns an error if a class exceeds the context of the tower with a prompt of the given number of tokens,
+// LengthError is the error of a prompt with more tokens than fit before a class.
+type LengthError struct {
+	Tokens int
+	error
+}
+
+// CheckLength returns a LengthError if a class exceeds the context of the tower with a prompt of the given number of tokens,
 // read after positions behind EOT.
 func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	longest := 0 // the class with most tokens
@@ -110,9 +116,9 @@ func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	if most > 0 {
 		advice = fmt.Sprintf("lower the prompt's tokens to %d, or shorten the name", most)
 	}
-	return fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of %d tokens needs %d "+
-		"positions, the text tower has %d: %s", s.Names[longest], name, prompt, a.Context-most+prompt, a.Context,
-		advice)
+	return LengthError{prompt, fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of "+
+		"%d tokens needs %d positions, the text tower has %d: %s", s.Names[longest], name, prompt,
+		a.Context-most+prompt, a.Context, advice)}
 }
 
 func (s *Suffixes) packing(after int) packing {

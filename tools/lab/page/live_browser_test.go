@@ -65,8 +65,16 @@ func TestLive(t *testing.T) {
 	}
 	rounds("5 of 20")
 	b.until(`document.querySelector("#run-log pre").textContent === "round 1: loss 3"`)
+	b.do(chromedp.EmulateViewport(800, 300))
+	b.click(`[data-at="run-one"]`)
+	atRun := `Math.abs(document.getElementById("run").getBoundingClientRect().top) < 100`
+	b.until(atRun)
 	step.Store(7)
 	rounds("12 of 20")
+	b.frame()
+	if !js[bool](b, atRun) {
+		t.Error("the page left the run that was clicked")
+	}
 	b.until(`document.getElementById("curves-chart").dataset.to === "11"`) // rounds 0 to 11
 	step.Store(15)
 	rounds("20")

@@ -59,7 +59,7 @@ function startRuns() {
     table.tHead.replaceChildren(head);
     [...table.tBodies].forEach((b) => b.remove());
     table.append(...bodies);
-    if (focused && table.contains(document.activeElement) === false) table.querySelector(`[data-at="${CSS.escape(focused)}"]`)?.focus();
+    if (focused && table.contains(document.activeElement) === false) table.querySelector(`[data-at="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     const shown = chosenRuns().length;
     $("runs-status").textContent = [`${runs.length} of ${data.runs.length} runs`, shown < runs.length ? `${shown} in curves` : ""].filter(Boolean).join(", ");
     $("runs-all").hidden = all || state.by !== "" || sorted.length <= mostRows;
