@@ -54,7 +54,7 @@ func TestRuns(t *testing.T) {
 	for say, args := range map[string][]string{
 		"not a tag":                   {"tag", at("b"), "--add", "a b"},
 		"--add or --remove":           {"tag", at("b")},
-		"expected done":               {"list", dir, "--status", "gone"},
+		"expected one of [done ":      {"list", dir, "--status", "gone"},
 		"unknown metric":              {"list", dir, "--metric", "x"},
 		"no runs in":                  {"rm", t.TempDir(), "--yes"},
 		"at least 2":                  {"diff", at("b")},

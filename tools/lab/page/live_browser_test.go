@@ -31,14 +31,15 @@ func TestLive(t *testing.T) {
 		Report: func() (page.Report, error) {
 			r := sample(20, 4)
 			r.Live, r.Runs, r.Figures = true, slices.Clone(whole.Runs[:1]), nil
-			r.Runs[0].Folder, r.Runs[0].State, r.Runs[0].Planned = "one", "unfinished", 20
+			r.Runs[0].Folder, r.Runs[0].State, r.Runs[0].Planned = "one", "running", 20
+			r.Runs[0].Sign, r.Runs[0].Left = "2026-01-02 03:04:05", "3m0s"
 			r.Runs[0].Curves = slices.Clone(r.Runs[0].Curves)
 			if n := 5 + int(step.Load()); n < 20 {
 				for i, c := range r.Runs[0].Curves {
 					r.Runs[0].Curves[i].Rounds, r.Runs[0].Curves[i].Values = c.Rounds[:n], c.Values[:n]
 				}
 			} else {
-				r.Runs[0].State = "done"
+				r.Runs[0].State, r.Runs[0].Sign, r.Runs[0].Left = "done", "", ""
 				r.Runs = append(r.Runs, whole.Runs[3])
 				r.Tables[0].Title = "Tables of two runs"
 			}
@@ -64,6 +65,8 @@ func TestLive(t *testing.T) {
 		b.until(`[...document.querySelectorAll("#runs-table td")].some((c) => c.textContent === "` + text + `")`)
 	}
 	rounds("5 of 20")
+	rounds("2026-01-02 03:04:05")
+	rounds("3m0s")
 	b.until(`document.querySelector("#run-log pre").textContent === "round 1: loss 3"`)
 	b.do(chromedp.EmulateViewport(800, 300))
 	b.click(`[data-at="run-one"]`)

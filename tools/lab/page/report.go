@@ -114,13 +114,16 @@ type Run struct {
 	Name  string `json:"name"`  // unique in the report
 	Group string `json:"group"` // name of the experiment
 	// Experiment is equal exactly for runs that differ only in the seed.
-	Experiment string            `json:"experiment"`
-	Method     string            `json:"method"`
-	Sweep      string            `json:"sweep"`
-	Planned    int               `json:"planned"` // rounds; 0 if unknown
-	Tags       list[string]      `json:"tags"`
-	Labels     map[string]string `json:"labels"` // by the sweep's axes
-	Curves     list[Curve]       `json:"curves"`
+	Experiment string `json:"experiment"`
+	Method     string `json:"method"`
+	Sweep      string `json:"sweep"`
+	Planned    int    `json:"planned"` // rounds; 0 if unknown
+	// Sign is the time of the last sign of life and Left the remaining time of a run without a result on a live page.
+	Sign   string            `json:"sign,omitempty"`
+	Left   string            `json:"left,omitempty"`
+	Tags   list[string]      `json:"tags"`
+	Labels map[string]string `json:"labels"` // by the sweep's axes
+	Curves list[Curve]       `json:"curves"`
 	// PerClient is one metric of every client; nil if it was not recorded.
 	PerClient *ClientCurves `json:"clients,omitempty"`
 	// Details are the facts and the data of panels by their names, which a live page requests.

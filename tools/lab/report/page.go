@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/runtime/ort"
@@ -79,7 +80,7 @@ func (r *Report) counted() string {
 		n[run.State]++
 	}
 	var parts []string
-	for _, s := range []results.State{results.Done, results.Unfinished, results.Failed, results.Missing} {
+	for _, s := range results.States {
 		if n[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[s], s))
 			total += n[s]
@@ -147,6 +148,9 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 	clients, err := run.Clients()
 	out.Clients = clients
 	if r.live { // the page requests details per run
+		if !run.Sign.IsZero() {
+			out.Sign, out.Left = run.Sign.Format(time.DateTime), run.Remaining()
+		}
 		return out, err
 	}
 	details, wrong := details(run, nil)

@@ -109,26 +109,32 @@ func ConfusionRows(m *metrics.Matrix, classes int) [][]float64 {
 	return out
 }
 
-// readExecution reads the circumstances of a run: the program's commit, and the machine (numerics.Fingerprint). A
-// resumed run may have several of each.
-func readExecution(dir string) (map[string]string, error) {
-	type provenance struct {
-		Calls []struct {
-			Commit   string         `json:"commit"`
-			Numerics map[string]any `json:"numerics"`
-		} `json:"calls"`
-	}
-	p, err := readJSON[provenance](dir, runfolder.ProvenanceFile, runfolder.MaxProvenance, nil)
+// call is the part of a runfolder.Call that reports need.
+type call struct {
+	Commit   string         `json:"commit"`
+	Numerics map[string]any `json:"numerics"`
+	Seconds  *float64       `json:"seconds"`
+	Error    string         `json:"error"`
+}
+
+func readCalls(dir string) ([]call, error) {
+	p, err := readJSON[struct{ Calls []call }](dir, runfolder.ProvenanceFile, runfolder.MaxProvenance, nil)
 	if p == nil || err != nil {
 		return nil, err
 	}
+	return p.Calls, nil
+}
+
+// executionOf returns the circumstances of a run: the program's commit, and the machine (numerics.Fingerprint). A
+// resumed run may have several of each.
+func executionOf(calls []call) map[string]string {
 	values := map[string][]string{}
 	add := func(what, value string) {
 		if value != "" && !slices.Contains(values[what], value) {
 			values[what] = append(values[what], value)
 		}
 	}
-	for _, c := range p.Calls {
+	for _, c := range calls {
 		add("commit", c.Commit)
 		for what, value := range c.Numerics {
 			add(what, fmt.Sprint(value))
@@ -138,5 +144,5 @@ func readExecution(dir string) (map[string]string, error) {
 	for what, list := range values {
 		out[what] = strings.Join(list, " and ")
 	}
-	return out, nil
+	return out
 }

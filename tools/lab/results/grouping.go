@@ -228,7 +228,7 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 	most := ""
 	var kept *identity.Identity // of the majority
 	for _, r := range g.Runs {
-		if r.Identity == nil && r.State != Done && r.State != Unfinished {
+		if r.Identity == nil && !r.State.begun() {
 			continue // none of these runs is averaged
 		}
 		e := experimentOf(r)
@@ -285,7 +285,7 @@ func distinctPlans(plans []*Plan) {
 func unidentified(groups []*Group) []string {
 	var dirs []string
 	for r := range Runs(groups) {
-		if r.Identity == nil && (r.State == Done || r.State == Unfinished) {
+		if r.Identity == nil && r.State.begun() {
 			dirs = append(dirs, r.Dir)
 		}
 	}

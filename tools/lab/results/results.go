@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"promptfed/configs"
@@ -55,10 +56,20 @@ type State string
 // States of a run.
 const (
 	Done       State = "done"
-	Unfinished State = "unfinished" // has rounds, but no result
+	Running    State = "running"    // a process works on it
+	Stalled    State = "stalled"    // a process holds it and has given no sign of life for long
+	Stopped    State = "stopped"    // interrupted after a round
+	Killed     State = "killed"     // its process ended without a word
+	Unfinished State = "unfinished" // no result, and nothing says whether a process works on it
 	Failed     State = "failed"     // with an error, or with contradictory files
 	Missing    State = "missing"    // planned, not started
 )
+
+// States are all states.
+var States = []State{Done, Running, Stalled, Stopped, Killed, Unfinished, Failed, Missing}
+
+// begun reports whether a run has neither a result nor an error, or has a result.
+func (s State) begun() bool { return s != Failed && s != Missing }
 
 // Run is one run folder.
 type Run struct {
@@ -68,6 +79,8 @@ type Run struct {
 	Seed      uint64
 	State     State
 	Reason    string             // reason of a state other than done, one line
+	Sign      time.Time          // of a run without a result: the last sign of life of its process
+	Left      time.Duration      // of a running one: remaining time at the pace of its rounds; 0 if unknown
 	Config    string             // content of config.yaml
 	Identity  *identity.Identity // identity of its experiment; nil if unknown
 	Execution map[string]string  // circumstances of the execution by kind: commit, provider and so on

@@ -65,9 +65,9 @@ func readRun(dir string) (run *Run, notes []string) {
 
 	note(named(runfolder.ConfigFile, run.readConfig()))
 	note(named(identity.File, run.readIdentity()))
-	var err error
-	run.Execution, err = readExecution(dir)
+	calls, err := readCalls(dir)
 	note(err)
+	run.Execution = executionOf(calls)
 	tags, err := readJSON(dir, TagsFile, maxTags, checkTags)
 	note(err)
 	if tags != nil {
@@ -120,10 +120,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			fail(string(text))
 			break
 		}
-		run.State, run.Reason = Unfinished, fmt.Sprintf("%d rounds so far", len(run.Rounds))
-		if run.Planned > 0 {
-			run.Reason = fmt.Sprintf("%d of %d rounds so far", len(run.Rounds), run.Planned)
-		}
+		run.progress(calls)
 	}
 	return run, notes
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
@@ -46,9 +47,16 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 var watched = []string{runfolder.ConfigFile, identity.File, runfolder.ProvenanceFile, record.RoundsFile,
 	record.SummaryFile, runfolder.ErrorFile, TagsFile, runfolder.ClientsFile, record.ConfusionFile}
 
+// stampRun adds what affects the results of a run to a hash. Those of a run with a process change every minute.
 func stampRun(h hash.Hash64, dir string) {
 	for _, name := range watched {
 		stampFile(h, filepath.Join(dir, name))
+	}
+	if isFile(dir, record.SummaryFile) {
+		return
+	}
+	if held, _ := runfolder.Held(dir); held {
+		fmt.Fprint(h, "held ", time.Now().Unix()/60)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,16 +74,16 @@ func folderSeen(dir string) string {
 func runsList() *cobra.Command {
 	var tags []string
 	var state, metric string
-	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status done|unfinished|failed]",
-		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags"}
+	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status running|done|failed|...]",
+		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags, last sign of life, remaining time"}
 	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
-	c.Flags().StringVar(&state, "status", "", "only runs in this state")
+	states := slices.DeleteFunc(slices.Clone(results.States), func(s results.State) bool { return s == results.Missing })
+	c.Flags().StringVar(&state, "status", "", fmt.Sprintf("only runs in this state: %v", states))
 	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
 	result := cli.AddJSON(c, cli.Shape{Value: []listedRun{}})
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
-		if known := []results.State{"", results.Done, results.Unfinished, results.Failed}; !slices.Contains(known,
-			results.State(state)) {
-			return cli.Usagef("--status %q: expected done, unfinished or failed", state)
+		if state != "" && !slices.Contains(states, results.State(state)) {
+			return cli.Usagef("--status %q: expected one of %v", state, states)
 		}
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -99,8 +100,15 @@ func runsList() *cobra.Command {
 		}
 		var list []listedRun
 		for _, r := range runs {
-			list = append(list, listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds),
-				r.Planned, r.Tags, m.Name, valueOf(m, r.Run)})
+			l := listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds), r.Planned,
+				r.Tags, m.Name, valueOf(m, r.Run), nil, nil, r.Run}
+			if !r.Sign.IsZero() {
+				l.Sign = &r.Sign
+			}
+			if left := r.Left.Seconds(); left > 0 {
+				l.Left = &left
+			}
+			list = append(list, l)
 		}
 		if len(list) == 0 {
 			return result.Print(list, "no runs\n")
@@ -123,11 +131,20 @@ type listedRun struct {
 	Tags    []string      `json:"tags"`
 	Metric  string        `json:"metric"`
 	Value   float64       `json:"value"`
+	// Sign is the time of the last sign of life of a run without a result, Left its remaining time; nil if unknown.
+	Sign *time.Time `json:"last_sign"`
+	Left *float64   `json:"remaining_seconds"`
+
+	run *results.Run
 }
 
 // runTable returns a table with a row for each run.
 func runTable(runs []listedRun, m results.Metric) string {
 	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m, m)}}
+	open := slices.ContainsFunc(runs, func(r listedRun) bool { return r.Sign != nil })
+	if open {
+		rows[0] = append(rows[0], "last sign of life", "remaining")
+	}
 	for _, r := range runs {
 		rounds := strconv.Itoa(r.Rounds)
 		if r.State != results.Done && r.Planned > 0 {
@@ -135,6 +152,13 @@ func runTable(runs []listedRun, m results.Metric) string {
 		}
 		rows = append(rows, []string{r.Folder, r.Method, string(r.State), strings.Join(r.Tags, ","),
 			strconv.FormatUint(r.Seed, 10), rounds, shown(m, r.Value)})
+		if last := len(rows) - 1; open {
+			sign := ""
+			if r.Sign != nil {
+				sign = r.Sign.Format(time.DateTime)
+			}
+			rows[last] = append(rows[last], sign, r.run.Remaining())
+		}
 	}
 	return tables.PlainText(rows, 4)
 }

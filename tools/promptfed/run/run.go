@@ -342,6 +342,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		if o.Kind == message.Train {
 			clock.Ended(runfolder.TrainedPart)
 		}
+		runfolder.Touch(dir)
 		m.Turn(o, client)
 	}
 	set.OnRound = func(r record.Record) {

@@ -6,22 +6,23 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/gofrs/flock"
 )
 
 // lock locks a folder for this process.
 func lock(dir string) (release func(), err error) {
-	return lockFor(dir, lockFile, (*flock.Flock).TryLock, "another promptfed works in "+dir)
+	return lockFor(dir, LockFile, (*flock.Flock).TryLock, "another promptfed works in "+dir)
 }
 
 // share locks a folder for processes that run different parts of the same sweep, and one part for this process.
 func share(dir, part string) (release func(), err error) {
-	all, err := lockFor(dir, lockFile, (*flock.Flock).TryRLock, "a promptfed without --array works in "+dir)
+	all, err := lockFor(dir, LockFile, (*flock.Flock).TryRLock, "a promptfed without --array works in "+dir)
 	if err != nil {
 		return nil, err
 	}
-	own, err := lockFor(dir, lockFile+"-"+part, (*flock.Flock).TryLock, "another promptfed does this part of "+dir)
+	own, err := lockFor(dir, LockFile+"-"+part, (*flock.Flock).TryLock, "another promptfed does this part of "+dir)
 	if err != nil {
 		all()
 		return nil, err
@@ -29,10 +30,38 @@ func share(dir, part string) (release func(), err error) {
 	return func() { own(); all() }, nil
 }
 
+// Touch notes a sign of life of the process that works in a folder.
+func Touch(dir string) {
+	now := time.Now()
+	_ = os.Chtimes(filepath.Join(dir, LockFile), now, now) // a folder without it has no signs
+}
+
+// Held reports whether a process works in a folder, if that is known.
+func Held(dir string) (held, known bool) {
+	path := filepath.Join(dir, LockFile)
+	if _, err := os.Stat(path); err != nil {
+		return false, false
+	}
+	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
+	defer l.Close()
+	free, err := l.TryRLock()
+	return err == nil && !free, err == nil
+}
+
+// A process tries a lock several times, with a pause after each, because Held holds it for a moment.
+const (
+	tries = 5
+	pause = 10 * time.Millisecond
+)
+
 // lockFor locks a file of a folder.
 func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string) (release func(), err error) {
 	l := flock.New(filepath.Join(dir, name), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
 	got, err := try(l)
+	for i := 1; i < tries && err == nil && !got; i++ {
+		time.Sleep(pause)
+		got, err = try(l)
+	}
 	// Some network file systems have no locks.
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK) {
 		return func() {}, nil

@@ -68,7 +68,8 @@ type Call struct {
 	Seconds  *float64              `json:"seconds,omitempty"` // absent if the process was killed
 	// Beginning is when parts of the beginning had ended, in seconds after Start, see Clock.
 	Beginning map[string]float64 `json:"beginning,omitempty"`
-	Finished  bool               `json:"finished"` // whether the run ended without an error
+	Finished  bool               `json:"finished"`        // whether the run ended without an error
+	Error     string             `json:"error,omitempty"` // absent if the run was interrupted
 }
 
 // dataOf returns the description of the data of a task.
@@ -169,7 +170,9 @@ func Begin(ctx context.Context, dir string, c experiment.Config, t *experiment.T
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]
 		seconds := clock.seconds()
-		last.Seconds, last.Finished = &seconds, failed == nil
+		if last.Seconds, last.Finished = &seconds, failed == nil; failed != nil && ctx.Err() == nil {
+			last.Error = failed.Error()
+		}
 		clock.mu.Lock()
 		last.Beginning = maps.Clone(clock.ended)
 		clock.mu.Unlock()

@@ -64,7 +64,7 @@ func clearSweep(dir string) error {
 			if err := Clear(at); err != nil {
 				return err
 			}
-			os.Remove(filepath.Join(at, lockFile))
+			os.Remove(filepath.Join(at, LockFile))
 			for ; at != filepath.Clean(dir) && os.Remove(at) == nil; at = filepath.Dir(at) {
 			}
 		}

@@ -64,7 +64,12 @@ class Run:
     @property
     def name(self) -> str:
         """The configuration's name."""
-        return ask(["runs", "list", self.folder])[0][0]["name"]
+        return self.status()["name"]
+
+    def status(self) -> dict:
+        """What `promptfed runs list --json` says: state (running, stalled, stopped, killed, failed or done), why,
+        last_sign (time of the last sign of life), remaining_seconds (None if unknown), rounds and others."""
+        return ask(["runs", "list", self.folder])[0][0]
 
     @cached_property
     def notes(self) -> List[str]:

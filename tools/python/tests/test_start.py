@@ -183,6 +183,7 @@ def test_interrupt_and_resume(config, tmp_path):
             break
     assert said.splitlines()[-1].startswith("KeyboardInterrupt") and p.returncode != 0
     stopped = promptfed.load(out)
+    assert stopped.status()["state"] == "stopped" and stopped.status()["last_sign"]
     assert not stopped.finished and 3 <= len(stopped.records) < planned
     with pytest.raises(ProcessLookupError):  # nothing of the group is left
         os.killpg(p.pid, 0)

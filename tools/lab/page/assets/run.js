@@ -18,7 +18,7 @@ function startRun() {
     if (!run) return;
     select.value = run.folder;
     const facts = [["method", run.method], ["state", run.why ? `${run.state}: ${run.why}` : run.state], ["sweep", run.sweep], ["seed", run.seed],
-      ["rounds", run.planned ? `${run.rounds} of ${run.planned}` : run.rounds], ["tags", run.tags.join(", ")], ["folder", run.folder],
+      ["last sign of life", run.sign], ["remaining", run.left], ["rounds", run.planned ? `${run.rounds} of ${run.planned}` : run.rounds], ["tags", run.tags.join(", ")], ["folder", run.folder],
       ...data.metrics.map((m, i) => [m.title, lastOfCurve(run, i) == null ? "" : formatValue(lastOfCurve(run, i), m.unit) + (m.unit === "%" ? " %" : "")])];
     const shown = (list) => list.filter(([, v]) => v !== "" && v != null).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, String(v))));
     $("run-facts").replaceChildren(...shown(facts));

@@ -9,6 +9,7 @@ function columnsOf() {
   for (const a of data.axes) if (a !== "run" && a !== "method") out.push({ key: a, title: a, text: true });
   out.push({ key: "sweep", title: "sweep", text: true, more: !several("sweep") }, { key: "seed", title: "seed", more: !several("seed") },
     { key: "tags", title: "tags", text: true, more: !several("tags") }, { key: "rounds", title: "rounds" });
+  for (const [key, title] of [["sign", "last sign of life"], ["left", "remaining"]]) if (data.runs.some((r) => r[key])) out.push({ key, title, text: true });
   data.metrics.forEach((m, i) => out.push({ key: m.name, title: m.title, head: m.title.length > longHead ? m.name : m.title, metric: i, unit: m.unit, more: i > 4 }));
   for (const k of data.keys) if (k !== "seed" && k !== "method" && !data.axes.includes(k)) out.push({ key: k, title: k, text: true, more: true });
   const asked = new Map(listed(state.columns).map((c) => [c.slice(1), c[0] === "+"]));
