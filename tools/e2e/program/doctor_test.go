@@ -1,6 +1,8 @@
 package program
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,5 +66,33 @@ func TestDoctor(t *testing.T) {
 		!strings.Contains(out, "not found or not loadable") || !strings.Contains(out, "/nowhere.so") ||
 		!strings.Contains(out, "tiny-vit-b16") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Beside a library for CUDA, doctor describes the numerics of runs on the CPU, as it does without that library.
+func TestDoctorWithTwoLibraries(t *testing.T) {
+	library := os.Getenv("ONNXRUNTIME_LIB")
+	cuda := filepath.Join(filepath.Dir(library), "cuda", "libonnxruntime.so.1")
+	if _, err := os.Stat(cuda); err != nil {
+		t.Skip("no ONNX Runtime for CUDA:", err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "promptfed")
+	if err := errors.Join(os.Link(programs.Promptfed, program), os.Symlink(filepath.Dir(cuda), filepath.Join(dir, "cuda")),
+		os.Symlink(library, filepath.Join(dir, filepath.Base(cuda)))); err != nil {
+		t.Fatal(err)
+	}
+	numerics := func(library string) string {
+		cmd := exec.Command(program, "doctor", "--json")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "ONNXRUNTIME_LIB="+library)
+		var out struct{ Numerics struct{ Digest string } }
+		text, err := cmd.Output()
+		if err := errors.Join(err, json.Unmarshal(text, &out)); err != nil {
+			t.Fatal(err)
+		}
+		return out.Numerics.Digest
+	}
+	if both, alone := numerics(""), numerics(library); both != alone || both == "" || both == numerics(cuda) {
+		t.Errorf("numerics %s beside CUDA, %s without", both, alone)
 	}
 }

@@ -2,9 +2,11 @@ package inspect
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -107,11 +109,33 @@ type foundSet struct {
 	Domains []string `json:"domains"`
 }
 
+// numerics describes the default configuration, which runs on the CPU. If this process has loaded the library for CUDA,
+// the description is that of another process, because no process loads two libraries.
 func (m *machine) numerics() {
+	if path, err := ort.FindLibrary(); err == nil && path != m.Library.Path {
+		m.Numerics = numericsWith(path)
+		return
+	}
 	c := experiment.Defaults()
 	if f, err := c.Runtime.Session().Fingerprint(); err == nil {
 		m.Numerics = &numericsOf{f.Digest(), f}
 	}
+}
+
+// numericsWith returns what doctor says in a process with another library; nil if that fails.
+func numericsWith(library string) *numericsOf {
+	program, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	c := exec.Command(program, "doctor", "--json")
+	c.Env = append(os.Environ(), ort.LibraryVariable+"="+library)
+	text, err := c.Output()
+	var there machine
+	if err != nil || json.Unmarshal(text, &there) != nil {
+		return nil
+	}
+	return there.Numerics
 }
 
 // rows lays the machine out for a terminal.
@@ -131,7 +155,7 @@ func (m *machine) rows() [][]string {
 		rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
 	}
 	if n := m.Numerics; n != nil {
-		rows = append(rows, [][]string{{"numerics", n.Digest[:12]}, {"processor", n.Processor},
+		rows = append(rows, [][]string{{"numerics on the CPU", n.Digest[:12]}, {"processor", n.Processor},
 			{"compilers", n.Compilers}, {"build of ONNX Runtime", n.Fingerprint.Library}}...)
 	}
 	for _, b := range m.Backbones {
