@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
 )
 
 const (
@@ -114,46 +116,81 @@ func (s *Sweep) YAML() ([]byte, error) {
 	return append(base, text...), err
 }
 
-// CheckSame compares the sweep with the sweep in a folder. A difference in the card or in what runs, not only in how or
-// where it runs, is an error that names it.
-func (s *Sweep) CheckSame(dir string) error {
+// CheckSame compares the sweep with the sweep in a folder. Another name or other axes are an error, and so is a cell with
+// results that the sweep lacks or configures otherwise, except for how or where it runs. kept tells whether the cell in
+// a folder below dir has results. It returns the folders of other cells that are new or changed.
+func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []string, err error) {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{Still: true})
 	if err != nil {
-		return fmt.Errorf("cannot resume: %w", err)
+		return nil, fmt.Errorf("cannot resume: %w", err)
 	}
 	differs := func(format string, a ...any) error {
 		return fmt.Errorf("cannot resume: %s holds another sweep: %s; use another --out", dir, fmt.Sprintf(format,
 			a...))
 	}
 	if s.Name != there.Name || s.Smoke != there.Smoke {
-		return differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
-	}
-	if !slices.Equal(s.Seeds, there.Seeds) {
-		return differs("seeds %v there, %v now", there.Seeds, s.Seeds)
+		return nil, differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
 	}
 	now, before := s.Plan().Axes, there.Plan().Axes
-	for i := range max(len(now), len(before)) {
-		if i >= len(now) || i >= len(before) || now[i].Name != before[i].Name || !slices.Equal(now[i].Labels,
-			before[i].Labels) {
-			return differs("axes %s there, %s now", show(before), show(now))
+	if !slices.EqualFunc(now, before, func(a, b PlanAxis) bool { return a.Name == b.Name }) {
+		return nil, differs("axes %s there, %s now", show(before), show(now))
+	}
+	was := map[string]experiment.Config{}
+	for _, c := range there.Cells {
+		was[c.Folder] = c.Config
+	}
+	for _, c := range s.Cells {
+		before, planned := was[c.Folder]
+		delete(was, c.Folder)
+		switch key, was, is := firstDifference(before, c.Config); {
+		case planned && key == "":
+		case planned && kept(c.Folder):
+			return nil, differs("cell %s has results, and its %s is %s there, %s now", c.Folder, key, was, is)
+		default:
+			changed = append(changed, c.Folder)
 		}
 	}
-	for i, c := range s.Cells {
-		if i >= len(there.Cells) || there.Cells[i].Folder != c.Folder {
-			return differs("%d cells there, %d now, and %s is not the same", len(there.Cells), len(s.Cells), c.Folder)
-		}
-		is, was := configtags.Flatten(c.Config), configtags.Flatten(there.Cells[i].Config)
-		for _, key := range slices.Sorted(maps.Keys(is)) {
-			place := strings.HasPrefix(key, "runtime.") && !experiment.IsIdentityKey(key)
-			if !place && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {
-				return differs("in cell %s %s is %v there, %v now", c.Folder, key, was[key], is[key])
-			}
+	for _, folder := range slices.Sorted(maps.Keys(was)) {
+		if kept(folder) {
+			return nil, differs("cell %s has results there and is not planned now", folder)
 		}
 	}
-	if len(s.Cells) != len(there.Cells) {
-		return differs("%d cells there, %d now", len(there.Cells), len(s.Cells))
+	return changed, nil
+}
+
+// firstDifference returns the first key in which a cell differs from what it was, except how and where it runs, and both
+// values; an empty key for none.
+func firstDifference(before, now experiment.Config) (key, was, is string) {
+	a, b := flat(before), flat(now)
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		place := strings.HasPrefix(key, "runtime.") && !experiment.IsIdentityKey(key)
+		if !place && a[key] != b[key] {
+			return key, cmp.Or(a[key], "none"), cmp.Or(b[key], "none")
+		}
 	}
-	return nil
+	return "", "", ""
+}
+
+// flat returns the values of a configuration by dotted key.
+func flat(c experiment.Config) map[string]string {
+	out := map[string]string{}
+	var add func(key string, v any)
+	add = func(key string, v any) {
+		below, ok := v.(map[string]any)
+		for k, v := range below {
+			add(key+"."+k, v)
+		}
+		if !ok {
+			out[key] = fmt.Sprint(v)
+		}
+	}
+	c.Options = methods.ShortOptions(c.Options)
+	for key, v := range configtags.Flatten(c) {
+		add(key, v)
+	}
+	return out
 }
 
 func show(axes []PlanAxis) string {

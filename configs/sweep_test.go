@@ -504,8 +504,9 @@ func TestResolvedSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PROMPTFED_TRAIN_MOMENTUM", "0.5")
-	if err := s.CheckSame(dir); err != nil {
-		t.Error(err)
+	all := func(string) bool { return true }
+	if changed, err := s.CheckSame(dir, all); err != nil || changed != nil {
+		t.Error(changed, err)
 	}
 	again := sweep(t, string(b), SweepOptions{Still: true})
 	if folders(again) != folders(s) || again.Card == nil || !again.Smoke {
@@ -521,14 +522,15 @@ func TestResolvedSweep(t *testing.T) {
 		text   string
 		say    []string
 	}{
-		{func(o *SweepOptions) { o.Seeds = []uint64{8} }, text, []string{"seeds [8 9] there, [8] now"}},
+		{func(o *SweepOptions) { o.Seeds = []uint64{8} }, text, []string{"seed-9 has results there", "not planned"}},
 		{func(o *SweepOptions) { o.Smoke = false }, text, []string{"smoke"}},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "name=other") }, text, []string{"table", "other"}},
-		{func(o *SweepOptions) { o.Keep = nil }, text, []string{"axes method (PromptFL, FedPHA (ours))"}},
+		{func(o *SweepOptions) { o.Keep = nil }, text, []string{"fedpha-ours/1/seed-8 has results there"}},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "train.rounds=4") }, text, []string{"promptfl/1/seed-8",
 			"train.rounds is 2 there, 4 now"}},
-		{func(o *SweepOptions) { o.Sets = append(o.Sets, "options.tokens=4") }, text, []string{"options"}},
-		{func(o *SweepOptions) {}, strings.ReplaceAll(text, `tokens: ["2.0", 3]`, "tokens: [3]"), []string{"cells"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "options.tokens=4") }, text, []string{
+			"options.tokens is 3 there, 4 now"}},
+		{func(o *SweepOptions) {}, strings.ReplaceAll(text, `tokens: ["2.0", 3]`, "tokens: [3]"), nil},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "runtime.workers=4") }, text, nil},
 		{func(o *SweepOptions) {}, strings.ReplaceAll(text, "91.2", "92.1"), nil},
 	} {
@@ -536,12 +538,23 @@ func TestResolvedSweep(t *testing.T) {
 		o.Sets = slices.Clone(o.Sets)
 		c.change(&o)
 		o.Still = true
-		if err := sweep(t, c.text, o).CheckSame(dir); len(c.say) == 0 && err != nil {
+		if _, err := sweep(t, c.text, o).CheckSame(dir, all); len(c.say) == 0 && err != nil {
 			t.Error(err)
 		} else if len(c.say) > 0 {
 			datatest.WantError(t, err, append(c.say, "cannot resume")...)
 		}
 	}
+	// Cells without results may change.
+	o.Sets, o.Still = append(o.Sets, "options.tokens=4"), true
+	other := sweep(t, text, o)
+	changed, err := other.CheckSame(dir, func(folder string) bool { return false })
+	if err != nil || strings.Join(changed, " ") != folders(other) {
+		t.Errorf("%v %v, want %s", changed, err, folders(other))
+	}
+	other = sweep(t, "name: table\ndata: {set: synthetic}\nsweep: {axes: [{name: rate, key: train.lr, values: [0.1]}]}\nsmoke: {}\n", SweepOptions{
+		Smoke: true})
+	_, err = other.CheckSame(dir, all)
+	datatest.WantError(t, err, "axes method (PromptFL, FedPHA (ours))", "rate (0.1) now")
 }
 
 // sweep.json reads as it was written. Cells outside the folder are an error.

@@ -178,6 +178,46 @@ func TestSweepFolders(t *testing.T) {
 	}
 }
 
+// --resume runs new cells, and failed ones whose points were corrected. Finished cells stay, and refuse changes.
+func TestSweepRepair(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "grid.yaml"), filepath.Join(dir, "out")
+	grid := func(points string) {
+		save(t, dir, "grid.yaml", []byte("backbones: [tiny-vit-b32]\ndata: {set: synthetic, generator: {classes: [circle, "+
+			"star], domains: [photo], train: 2, test: 2}}\npartition: {clients: 1}\ntrain: {rounds: 3}\nsweep: {axes: "+
+			"[{name: run, points: ["+points+"]}]}\n"))
+	}
+	call := func(want int, words string, args ...string) {
+		t.Helper()
+		if _, text, code := call(append([]string{"sweep", file, "--out", out}, args...)...); code != want ||
+			!strings.Contains(text, words) {
+			t.Errorf("exit code %d, want %d: %s", code, want, text)
+		}
+	}
+	const good, bad = "{label: good, set: {options.tokens: 4}}", "{label: bad, set: {options.tokens: 2, train.lr: "
+	grid(good + ", " + bad + "1e30}}")
+	call(failed, "1 of 2 cells failed")
+	was, err := os.Stat(filepath.Join(out, "good", "seed-1", record.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	grid("{label: new}, " + good + ", " + bad + "0.1}}")
+	call(done, "", "--resume")
+	if now, err := os.Stat(filepath.Join(out, "good", "seed-1", record.SummaryFile)); err != nil ||
+		!now.ModTime().Equal(was.ModTime()) {
+		t.Error("the finished cell ran again")
+	}
+	if got := cells(t, out); !slices.Equal(got, []string{"new/seed-1", "good/seed-1", "bad/seed-1"}) {
+		t.Errorf("cells %v", got)
+	}
+	grid("{label: new}, " + good + ", " + bad + "0.2}}")
+	call(usage, "cell bad/seed-1 has results, and its train.lr is 0.1 there, 0.2 now", "--resume")
+	grid("{label: new}, " + good)
+	call(usage, "cell bad/seed-1 has results there and is not planned now", "--resume")
+	grid("{label: new}, " + good + ", " + bad + "0.1}}, {label: part}")
+	call(usage, "without --array", "--array", "0/2")
+}
+
 // A sweep with a cell that cannot run, because its prompt is too long for the context, starts nothing. Without this
 // cell it runs.
 func TestSweepRefusesImpossibleCells(t *testing.T) {
@@ -188,8 +228,8 @@ func TestSweepRefusesImpossibleCells(t *testing.T) {
 	save(t, dir, "impossible.yaml", []byte(text))
 	file, out := filepath.Join(dir, "impossible.yaml"), filepath.Join(dir, "out")
 	_, stderr, code := call("sweep", file, "--smoke", "--out", out)
-	if code != failed || !strings.Contains(stderr, "fedpha/many/seed-3: client 0 on ") || !strings.Contains(stderr,
-		"after a prompt of 90 tokens needs") || !strings.Contains(stderr, "nothing was started") {
+	if code != failed || !strings.Contains(stderr, "fedpha/many/seed-3: options.tokens: client 0 on ") ||
+		!strings.Contains(stderr, "after a prompt of 90 tokens needs") || !strings.Contains(stderr, "nothing was started") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {

@@ -12,12 +12,14 @@ import (
 
 // ClaimSweep creates the folder of a sweep and locks it until release is called: for this process, or for processes
 // that run different parts. A folder with another sweep or a single run is an error, and so is an existing sweep that
-// use neither resumes nor replaces.
+// use neither resumes nor replaces. A resumed sweep may have new cells, and changed ones without results, whose files
+// are removed.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
 	_, there := os.Stat(filepath.Join(dir, configs.PlanFile))
 	if there != nil && !errors.Is(there, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot use the folder: %w; use another --out", there)
 	}
+	var restart []string // cells
 	single, err := begun(dir)
 	switch {
 	case err != nil:
@@ -25,8 +27,12 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	case use.Resume && use.Force:
 		return nil, Check(dir, use)
 	case there == nil && (use.Resume || use.Part != ""):
-		if err := s.CheckSame(dir); err != nil {
+		if restart, err = s.CheckSame(dir, func(folder string) bool { return hasResults(cellDir(dir, folder)) }); err != nil {
 			return nil, Occupied{err}
+		}
+		if len(restart) > 0 && use.Part != "" {
+			return nil, Occupied{fmt.Errorf("%s holds another sweep: cell %s differs or is new; parts run one sweep: run "+
+				"it without --array and with --resume, or use another --out", dir, restart[0])}
 		}
 	case there == nil && !use.Force:
 		if worked, err := worked(dir); err != nil || worked {
@@ -39,7 +45,29 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	if err := writable(dir); err != nil {
 		return nil, err
 	}
-	return claim(dir, use, clearSweep)
+	if release, err = claim(dir, use, clearSweep); err != nil {
+		return nil, err
+	}
+	for _, folder := range restart {
+		cell := cellDir(dir, folder)
+		if hasResults(cell) { // of a cell that the sweep did not have
+			continue
+		}
+		if err := Clear(cell); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	return release, nil
+}
+
+func cellDir(dir, folder string) string { return filepath.Join(dir, filepath.FromSlash(folder)) }
+
+// hasResults reports whether a cell has finished rounds and has not failed.
+func hasResults(cell string) bool {
+	there, err := begun(cell)
+	_, failed := os.Stat(filepath.Join(cell, ErrorFile))
+	return err != nil || there && failed != nil
 }
 
 // worked reports whether a cell of the sweep in a folder has a finished round.
@@ -49,7 +77,7 @@ func worked(dir string) (bool, error) {
 		return true, nil // an unreadable plan is not replaced
 	}
 	for _, c := range p.Cells {
-		if there, err := begun(filepath.Join(dir, filepath.FromSlash(c.Folder))); err != nil || there {
+		if there, err := begun(cellDir(dir, c.Folder)); err != nil || there {
 			return there, err
 		}
 	}
@@ -60,7 +88,7 @@ func worked(dir string) (bool, error) {
 func clearSweep(dir string) error {
 	if p, err := configs.ReadPlan(dir); err == nil {
 		for _, c := range p.Cells {
-			at := filepath.Join(dir, filepath.FromSlash(c.Folder))
+			at := cellDir(dir, c.Folder)
 			if err := Clear(at); err != nil {
 				return err
 			}
