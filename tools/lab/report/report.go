@@ -32,6 +32,7 @@ type Options struct {
 	tables.Layout        // of the main table; empty fields are those of the card, or the usual ones
 	View          string // eval.view for all runs; empty: each run's own
 	Formats       []string
+	Merge         bool // all sweeps are one
 }
 
 // Standard returns the default options.
@@ -79,7 +80,11 @@ type Report struct {
 
 // Of returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
 func New(dirs []string, out string, o Options) (*Report, error) {
-	found, err := results.Load(dirs...)
+	load := results.Load
+	if o.Merge {
+		load = results.LoadMerged
+	}
+	found, err := load(dirs...)
 	if err != nil {
 		return nil, err
 	}

@@ -253,6 +253,56 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 	return apart
 }
 
+// merge adds the points and groups of another sweep.
+func (p *planned) merge(q *planned) error {
+	if !slices.EqualFunc(p.Axes, q.Axes, func(a, b Axis) bool { return a.Name == b.Name }) {
+		return fmt.Errorf("the axes of %s and %s differ; only sweeps of the same axes are merged", p.Dir, q.Dir)
+	}
+	for i, a := range q.Axes {
+		p.Axes[i].Labels = appendMissing(p.Axes[i].Labels, a.Labels)
+	}
+	if q.Name != p.Name {
+		p.Name += " + " + q.Name
+	}
+	p.Smoke, p.Card, p.Cells = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card), append(p.Cells, q.Cells...)
+	for _, g := range q.groups {
+		g.Plan = p.Plan
+		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(g.Labels) })
+		if at < 0 {
+			p.groups = append(p.groups, g)
+			continue
+		}
+		there := p.groups[at]
+		a, b := there.Identity(), g.Identity()
+		switch {
+		case len(g.Done()) == 0:
+		case len(there.Done()) == 0:
+			p.groups[at] = g
+		case a == nil || b == nil || !a.Same(*b):
+			return fmt.Errorf("%s of %s and of %s are different experiments; give them different labels", g.Name, p.Dir,
+				q.Dir)
+		default:
+			for _, r := range g.Runs {
+				if !slices.ContainsFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed }) {
+					there.Runs = append(there.Runs, r)
+				}
+			}
+			sortRuns(there.Runs)
+		}
+	}
+	return nil
+}
+
+// appendMissing appends the values that a list lacks.
+func appendMissing(list, more []string) []string {
+	for _, v := range more {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
 // isGrid reports whether a sweep compares anything. A sweep with a single point is a list of seeds. Reports with other
 // runs show its runs like runs without a sweep, in one table.
 func (p *planned) isGrid() bool {

@@ -19,9 +19,13 @@ import (
 // is a run. Its labels come from the nearest sweep.json at or above it, or from its name if there is none. Exactly the
 // runs of one experiment (identity.Identity) form a group, in any folders. Missing or failed cells of a sweep are
 // groups too. Unreadable content becomes a note. Finding no run is an error.
-func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs) }
+func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, false) }
 
-func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, error) {
+// LoadMerged is Load with all sweeps as one, whose axes must be the same. Points of equal labels must be one experiment,
+// unless only one of them has results.
+func LoadMerged(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, true) }
+
+func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool) (*Results, error) {
 	l := loader{read: read, seen: map[string]bool{}, plans: map[string]*planned{}}
 	for _, dir := range dirs {
 		if err := l.folder(dir); err != nil {
@@ -35,6 +39,14 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 		out.Notes = append(out.Notes, p.notes...)
 	}
 	parts := slices.DeleteFunc(l.order, func(p *planned) bool { return len(p.groups) == 0 })
+	if merge && len(parts) > 1 {
+		for _, p := range parts[1:] {
+			if err := parts[0].merge(p); err != nil {
+				return nil, err
+			}
+		}
+		parts = parts[:1]
+	}
 	for _, p := range parts {
 		if !p.isGrid() && len(parts)+len(l.loose) > 1 {
 			for _, g := range p.groups {

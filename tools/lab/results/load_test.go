@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,6 +176,51 @@ func TestLoadSweep(t *testing.T) {
 	one := load(t, filepath.Join(dir, "f", "8"))
 	if len(one.Groups) != 1 || one.Groups[0].Labels["rho"] != "0.8" || len(one.Groups[0].Runs) != 2 {
 		t.Errorf("below a sweep: %+v", one.Groups)
+	}
+}
+
+// Sweeps of the same axes become one: points of both, seeds of one experiment together, and a point without a result
+// gives way to one with it. Other axes and two experiments at one point are errors.
+func TestLoadMerged(t *testing.T) {
+	root := t.TempDir()
+	sweep := func(name, axis string, cells ...string) string { // label, seed, method; no method: not started
+		var labels, list []string
+		for i := 0; i < len(cells); i += 3 {
+			folder := cells[i] + "/seed-" + cells[i+1]
+			labels = appendMissing(labels, []string{cells[i]})
+			list = append(list, fmt.Sprintf(`{"folder":%q,"labels":{%q:%q},"seed":%s}`, folder, axis, cells[i], cells[i+1]))
+			if cells[i+2] != "" {
+				seed, _ := strconv.Atoi(cells[i+1])
+				finished(t, filepath.Join(root, name, folder), name, cells[i+2], seed, [2]float64{.5, .5})
+			}
+		}
+		put(t, filepath.Join(root, name), "sweep.json", fmt.Sprintf(`{"name":%q,"axes":[{"name":%q,"labels":["%s"]}],
+			"cells":[%s]}`, name, axis, strings.Join(labels, `","`), strings.Join(list, ",")))
+		return filepath.Join(root, name)
+	}
+	a := sweep("a", "method", "A", "1", "x", "B", "1", "y", "C", "1", "")
+	b := sweep("b", "method", "B", "1", "y", "B", "2", "y", "C", "1", "z", "A", "3", "")
+	one := sweep("one", "method", "D", "1", "w")
+	got, err := LoadMerged(a, b, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for _, g := range got.Of(got.Plans[0]) {
+		text = append(text, g.Name)
+		for _, r := range g.Runs {
+			text = append(text, filepath.Base(filepath.Dir(filepath.Dir(r.Dir))), fmt.Sprint(r.Seed))
+		}
+	}
+	if want := "A a 1 B a 1 b 2 C b 1 D one 1"; strings.Join(text, " ") != want || len(got.Plans) != 1 || fmt.Sprint(
+		got.Plans[0].Axes) != "[{method [A B C D]}]" {
+		t.Errorf("%s, %d sweeps, axes %v, want %s", text, len(got.Plans), got.Plans[0].Axes, want)
+	}
+	for say, other := range map[string]string{"A of": sweep("other", "method", "A", "1", "v"),
+		"axes": sweep("rates", "rate", "A", "1", "x")} {
+		if _, err := LoadMerged(a, other); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%v, want %q", err, say)
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 		}
 		kept[dir] = one
 		return one.run, one.notes
-	}, dirs)
+	}, dirs, false)
 	c.runs = kept
 	return out, err
 }

@@ -19,7 +19,7 @@ func reportCommand() *cobra.Command {
 	var out string
 	var view cli.View
 	c := &cobra.Command{
-		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
+		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--merge] [--format " +
 			strings.Join(report.Formats, ",") + "]",
 		Args: cli.AtLeast(1), Short: "write tables, figures and significance tests of run folders and sweeps, and " +
 			"one page with all of it",
@@ -33,6 +33,7 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringVar(&o.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))
 	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "formats to write")
+	c.Flags().BoolVar(&o.Merge, "merge", false, "show sweeps of the same axes as one, with the points of all")
 	view.AddFlags(c)
 	result := cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
 	c.RunE = func(_ *cobra.Command, args []string) error {

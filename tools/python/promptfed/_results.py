@@ -180,10 +180,10 @@ class Classifier:
 class Sweep:
     """All runs in and below a folder: those of a sweep, of several seeds, or of several configurations."""
 
-    def __init__(self, *folders: Path_) -> None:
-        self._folders = [Path(f).resolve() for f in folders]
+    def __init__(self, *folders: Path_, merge: bool = False) -> None:
+        self._folders, self._flags = [Path(f).resolve() for f in folders], ["--merge"] if merge else []
         self.folder = self._folders[0]
-        self.report, groups = _report(self._folders)  # as report.json in docs/formats.md
+        self.report, groups = _report(self._folders, *self._flags)  # as report.json in docs/formats.md
         self._cells = [(g["labels"], r["seed"], f) for g, f, r in groups if r["state"] == "done"]
         self.runs: List[Run] = [Run(f) for _, _, f in self._cells]
         self.notes: List[str] = self.report["notes"]
@@ -206,7 +206,7 @@ class Sweep:
         rows, groups = [], self.report["groups"]
         for m in metrics:
             if not any(m in g["metrics"] for g in groups):  # the program computes it, or refuses the name
-                for g, other in zip(groups, _report(self._folders, "--metric", m)[0]["groups"]):
+                for g, other in zip(groups, _report(self._folders, *self._flags, "--metric", m)[0]["groups"]):
                     g["metrics"].update(other["metrics"])
         for g in groups:
             row = {**g["labels"], "method": g["labels"].get("method", g["method"]), "view": g.get("view"),
@@ -229,9 +229,11 @@ class Sweep:
         return table(self.report["significance"])
 
 
-def compare(first: Union[Run, Sweep, Path_], *more: Union[Run, Sweep, Path_]) -> Sweep:
-    """Returns several runs, sweeps or folders as one Sweep, whose table compares them."""
-    return Sweep(*(f.folder if isinstance(f, (Run, Sweep)) else f for f in (first, *more)))
+def compare(first: Union[Run, Sweep, Path_], *more: Union[Run, Sweep, Path_], merge: bool = False) -> Sweep:
+    """Returns several runs, sweeps or folders as one Sweep, whose table compares them.
+
+    merge: take sweeps of the same axes as one, with the points and tests of all."""
+    return Sweep(*(f.folder if isinstance(f, (Run, Sweep)) else f for f in (first, *more)), merge=merge)
 
 
 def table(rows: Iterable[Dict[str, Any]]) -> Table:

@@ -174,6 +174,10 @@ def test_compare_and_folders_of_runs(finished, swept, config, tmp_path, tables):
     for name in ("a", "b"):
         promptfed.run(config, name=name, out=tmp_path / name, progress=False, seed=len(name))
     assert [r.folder.name for r in promptfed.load(tmp_path)] == ["a", "b"]
+    third = promptfed.sweep(config, {"train.lr": [0.5]}, seeds=[1], out=tmp_path / "third", progress=False)
+    merged = promptfed.compare(swept, third, merge=True)
+    assert tables(merged.table(), "lr") == ["0.05", "1e-05", "0.5"] and set(zip(merged.significance["a"], merged.significance["b"])) == {
+        ("0.05", "1e-05"), ("0.05", "0.5"), ("1e-05", "0.5")}
 
 
 def test_unfinished_and_failed_runs(finished, swept, tmp_path):
