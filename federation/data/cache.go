@@ -72,6 +72,11 @@ type Cache struct {
 	Damaged func(path string, why error)
 }
 
+// unusable is the error of a file in the cache that cannot be read or written.
+func unusable(err error) error {
+	return fmt.Errorf("feature cache: %w: free space there, or set runtime.cache to another folder", err)
+}
+
 // folder returns the folder of the shards of a matrix.
 func (c Cache) folder(k Key) string {
 	name := hex.EncodeToString(k[:])

@@ -108,7 +108,7 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 			c.Damaged(path, errors.New("it does not match its checksum"))
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+		return nil, unusable(err)
 	}
 	out, err := ContentHashes(ctx, list, workers, progress)
 	if err != nil {
@@ -120,9 +120,12 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 	}
 	sum := sha256.Sum256(b)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+		return nil, unusable(err)
 	}
-	return out, atomicfile.Write(path, atomicfile.Bytes(append(b, sum[:]...)))
+	if err := atomicfile.Write(path, atomicfile.Bytes(append(b, sum[:]...))); err != nil {
+		return nil, unusable(err)
+	}
+	return out, nil
 }
 
 // readContents reads the hashes of n examples, as Cache.ContentHashes writes them.

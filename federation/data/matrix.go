@@ -108,7 +108,7 @@ func (m *Matrix) finish(i int) (err error) {
 	path, key, whole := m.cache.path(m.key, i), m.key.shard(i), tensor.Of(m.next, m.shapeOf(i)...)
 	m.next = nil
 	if err := m.cache.write(path, key, whole); err != nil {
-		return fmt.Errorf("feature cache: cannot write %s: %w: choose another folder", path, err)
+		return unusable(err)
 	}
 	if m.shards[i], err = m.cache.open(path, key, whole.Shape); err == nil && m.shards[i] == nil {
 		err = fmt.Errorf("feature cache: %s was written but cannot be read back", path)

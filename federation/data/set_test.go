@@ -213,7 +213,7 @@ func TestHashesOfPixels(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err := Cache{Dir: f["a"].Path}.ContentHashes(context.Background(), []Example{f["a"]}, 1, nil)
-	datatest.WantError(t, err, "feature cache: ", "choose another folder")
+	datatest.WantError(t, err, "feature cache: ", "set runtime.cache to another folder")
 	_, err = c.ContentHashes(context.Background(), made(1, 0), 1, nil)
 	datatest.WantError(t, err, "cannot read image made0")
 }

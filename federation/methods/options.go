@@ -212,6 +212,10 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	if k != reflect.Int && k != reflect.Float64 {
 		return v, nil
 	}
+	switch from.Kind() {
+	case reflect.Slice, reflect.Map:
+		return nil, errors.New("a list or a section is given where a number is expected")
+	}
 	switch x := v.(type) {
 	case bool:
 		return nil, fmt.Errorf("%v is not a number", x)

@@ -31,6 +31,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", nil, options{"promptfl": 3}, []string{"options.promptfl", "expected options", "tokens"}},
 		{"promptfl", nil, options{"tokens": "many"}, []string{"options.tokens",
 			`"many" is not a whole number`}},
+		{"promptfl", nil, options{"tokens": []any{4, 8}}, []string{"options.tokens: a list or a section is given"}},
 		{"promptfl", nil, options{"tokens": 1.5}, []string{"tokens", "1.5 is not a whole number"}},
 		{"promptfl", nil, options{"tokens": true}, []string{"tokens", "true is not a number"}},
 		{"promptfl", nil, options{"tokens": []int{1, 2}}, []string{"tokens"}},

@@ -17,7 +17,7 @@ import (
 
 // settingsSample returns two methods at three learning rates, two decades apart, with two seeds. The accuracy of the
 // first method is 10, 20, 30, that of the second 50, 60, 70; a second seed has 1 more. Only the second method has the
-// option rank, which is 4 or, with the second seed, 8.
+// option rank, which is 4 or, with the second seed, 8. The option init_std differs only between the methods.
 func settingsSample() page.Report {
 	r := page.Report{Title: "grid", Methods: []string{"PromptFL", "FedPGP"}, Metrics: []page.Metric{{Name: "accuracy",
 		Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"}}}
@@ -27,9 +27,11 @@ func settingsSample() page.Report {
 				run := page.Run{Name: fmt.Sprintf("%s %s seed %d", method, lr, seed), Group: method + lr,
 					Method: method, RunJSON: results.RunJSON{Seed: uint64(seed)}, Labels: map[string]string{"lr": lr},
 					Config: fmt.Sprintf("method: %s\nseed: %d\ntrain: {lr: %s}\n", method, seed, lr)}
+				run.Config += fmt.Sprintf("options: {init_std: 0.0%d", 1+m)
 				if m == 1 {
-					run.Config += fmt.Sprintf("options: {rank: %d}\n", 4+4*seed)
+					run.Config += fmt.Sprintf(", rank: %d", 4+4*seed)
 				}
+				run.Config += "}\n"
 				v := float64(10 + 40*m + 10*i + seed)
 				for k, metric := range []string{"accuracy", "loss"} {
 					run.Curves = append(run.Curves, page.Curve{Metric: metric, Rounds: []int{0, 1},

@@ -71,7 +71,7 @@ const mostSets = 4
 
 // MainMetrics lists the metrics of a table with one line per group: the asked metric, and every other metric of some
 // run. It omits domains, notes other than privacy's, and a large number of evaluation sets. A metric of an evaluation
-// covers the rounds of the asked metric, if the records have it there.
+// covers the rounds of the asked metric, if the records have it there. An accuracy of all runs' own evaluation stands once.
 func MainMetrics(asked string, groups []*Group) []string {
 	m, err := ParseMetric(asked)
 	if err != nil {
@@ -87,8 +87,11 @@ func MainMetrics(asked string, groups []*Group) []string {
 	if accuracy.Name = metrics.Last; m.Evaluated && m.Window != metrics.First {
 		accuracy.Name, accuracy.window = m.window, m.window
 	}
+	headlines := accuracy.Views(groups)
 	for _, view := range []string{GlobalView, PersonalView} {
-		add(accuracy.InEvaluation(view).Name, true)
+		if !m.of(metrics.Accuracy) || m.view != "" || len(headlines) != 1 || headlines[0] != view {
+			add(accuracy.InEvaluation(view).Name, true)
+		}
 	}
 	if !m.of(metrics.Accuracy) {
 		add(accuracy.Name, false)

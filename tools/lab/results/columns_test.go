@@ -48,4 +48,9 @@ func TestOneWindow(t *testing.T) {
 	if !slices.Contains(heads, "f1") || !slices.Contains(heads, "set:pets") || !slices.Contains(heads, "seconds@all") {
 		t.Errorf("heads beside the last round: %s", strings.Join(heads, " "))
 	}
+	// The accuracy of every run's own evaluation is no second column.
+	r.show(GlobalView)
+	if own := MainMetrics("last2", groups); slices.Contains(own, "global@last2") || !slices.Contains(own, "personal@last2") {
+		t.Errorf("columns beside the global accuracy: %s", own)
+	}
 }

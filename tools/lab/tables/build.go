@@ -257,26 +257,37 @@ func (b *builder) within(axis, label string) results.Metric {
 
 // why describes the missing parts of a cell.
 func (b *builder) why(groups []*results.Group, c Cell) string {
-	var parts []string
-	n := 0
+	var whats []string // different ones, in order
+	runs := map[string][]string{}
 	for _, g := range groups {
 		for _, r := range g.Runs {
 			if r.State == results.Done {
 				continue
 			}
-			if n++; n <= 3 {
-				where := ""
-				if len(groups) > 1 {
-					where = g.Name + ", "
-				}
-				parts = append(parts, fmt.Sprintf("%sseed %d %s: %s", where, r.Seed, r.State, r.Reason))
+			where := ""
+			if len(groups) > 1 {
+				where = g.Name + ", "
 			}
+			what := fmt.Sprintf("%s: %s", r.State, r.Reason)
+			if runs[what] == nil {
+				whats = append(whats, what)
+			}
+			runs[what] = append(runs[what], fmt.Sprintf("%sseed %d", where, r.Seed))
 		}
 	}
-	if n > 3 {
-		parts = append(parts, fmt.Sprintf("and %d more", n-3))
+	var parts []string
+	for i, what := range whats {
+		if i == 3 {
+			parts = append(parts, fmt.Sprintf("and %d more", len(whats)-i))
+			break
+		}
+		where := runs[what]
+		if more := len(where) - 4; more > 0 {
+			where = append(where[:4], fmt.Sprintf("%d more", more))
+		}
+		parts = append(parts, strings.Join(where, " and ")+" "+what)
 	}
-	if n == 0 {
+	if len(whats) == 0 {
 		return "the finished runs have no " + c.Metric.Name
 	}
 	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))

@@ -343,7 +343,7 @@ func TestAllFailed(t *testing.T) {
 	if got := tab.Text(tab.Rows[0].Cells[0]); got != "– (54.5 ± 0.5) [1]" {
 		t.Errorf("%s", got)
 	}
-	if n := tab.Notes[0]; !strings.Contains(n, "P_1, cat, 0.3, seed 1 failed: no data; P_1, cat, 0.8") {
+	if n := tab.Notes[0]; !strings.Contains(n, "P_1, cat, 0.3, seed 1 and P_1, cat, 0.8, seed 1 failed: no data") {
 		t.Errorf("note %q", n)
 	}
 	if tab.Rows[0].Cells[0].Best {

@@ -26,13 +26,15 @@ type Sweep struct {
 	units   int // finished units
 	running []*Cell
 	said    map[string]bool
+	failed  map[string]string // first cell that failed for a reason
 }
 
 const roundUnits = 100
 
 // NewSweep returns the display of the cells in todo, beside done finished cells.
 func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
-	d := &Sweep{cells: done + len(todo), over: done, said: map[string]bool{}}
+	d := &Sweep{cells: done + len(todo), over: done, said: map[string]bool{},
+		failed: map[string]string{}}
 	d.name, d.began = s.Name, time.Now()
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
@@ -117,6 +119,11 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end(c.Folder)
+	if first, known := d.failed[why]; known {
+		why = "as " + first
+	} else {
+		d.failed[why] = c.Folder
+	}
 	d.warn("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
 	d.show()
 }

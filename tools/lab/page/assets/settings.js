@@ -22,6 +22,17 @@ function dimension(runs, name, title, given) {
   };
 }
 
+// incidental tells whether an option differs only between methods, whose defaults differ.
+function incidental(runs, d) {
+  if (!d.name.startsWith("options.")) return false;
+  const values = new Map(), places = ["method", "with"].map((k) => data.keys.indexOf(k));
+  return runs.every((r) => {
+    const method = places.map((i) => r.settings[i] ?? "").join();
+    if (!values.has(method)) values.set(method, d.of(r));
+    return values.get(method) === d.of(r);
+  });
+}
+
 // dimensionsOf lists the settings in which runs differ, axes of sweeps first. A setting that differs exactly where one before it does is
 // left out: the keys that an axis sets are the axis. Seeds are no settings.
 function dimensionsOf(runs) {
@@ -29,7 +40,7 @@ function dimensionsOf(runs) {
   for (const name of [...data.axes, "method", ...data.keys]) {
     if (name === "run" || /(^|\.)seed$/.test(name) || out.some((d) => d.name === name)) continue;
     const d = dimension(runs, name, name, (r) => valueOf(r, name));
-    if (!d) continue;
+    if (!d || incidental(runs, d)) continue;
     const known = [...new Set(runs.map(d.of))];
     d.same = runs.map((r) => known.indexOf(d.of(r))).join();
     if (!out.some((b) => b.same === d.same && (b.numeric || !d.numeric))) out.push(d);

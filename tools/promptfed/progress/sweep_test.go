@@ -1,0 +1,23 @@
+package progress
+
+import (
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+)
+
+// A reason is told with the first cell that failed for it.
+func TestFailedCells(t *testing.T) {
+	text := said(t, func() {
+		d := NewSweep(&configs.Sweep{Name: "s"}, 0, nil, 1)
+		for _, f := range [][2]string{{"a", "no data"}, {"b", "no data"}, {"c", "no space"}} {
+			d.Failed(configs.Cell{Folder: f[0]}, f[1])
+		}
+	})
+	for _, want := range []string{"a failed: no data\n", "b failed: as a\n", "c failed: no space\n"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, text)
+		}
+	}
+}
