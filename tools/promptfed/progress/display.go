@@ -94,6 +94,7 @@ func (s *screen) finish() {
 type Display struct {
 	screen
 	series *Series // the series of this run; nil for none
+	kind   *rounds // of the series
 
 	what     string
 	rounds   int
@@ -164,9 +165,6 @@ func (d *Display) Start(rounds, clients int) {
 	defer d.mu.Unlock()
 	d.rounds, d.clients = rounds, clients
 	d.begin(rounds*clients, "client")
-	if d.series != nil && d.series.began.IsZero() {
-		d.series.began = d.began
-	}
 	d.draw(d.name, 0)
 }
 
@@ -194,7 +192,9 @@ func (d *Display) Round(r record.Record) {
 	defer d.mu.Unlock()
 	d.finished, d.spoke = 0, time.Now()
 	d.heard++
-	d.series.round(!d.turned)
+	if d.series != nil {
+		d.kind.round(r.Seconds, !d.turned)
+	}
 	if !d.turned {
 		d.earlier, d.began = r.Round+1, time.Now()
 	}
@@ -323,6 +323,6 @@ func (d *Display) Close() {
 		refused.Do(func() { d.warn("%s", why) })
 	}
 	if d.series != nil { // a run that stopped early leaves out rounds
-		d.series.Rounds, d.heard = d.series.Rounds-(d.rounds-d.heard), d.rounds
+		d.kind.left, d.heard = d.kind.left-(d.rounds-d.heard), d.rounds
 	}
 }

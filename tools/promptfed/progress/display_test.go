@@ -63,14 +63,15 @@ func TestLines(t *testing.T) {
 // After that of the first run 3 + 5 rounds are left, after that of the second 3, at two seconds each.
 func TestSeries(t *testing.T) {
 	text := said(t, func() {
-		s := Series{Runs: 2, Rounds: 10}
+		conf := experiment.Defaults()
+		conf.Train.Rounds = 5
+		s := NewSeries([]experiment.Config{conf, conf})
 		for range 2 {
-			d := s.New(experiment.Defaults())
+			d := s.New(conf)
 			d.Start(5, 1)
 			d.Round(record.Record{Round: 0})
 			d.Turn(message.Instruction{Kind: message.Train, Round: 1, Clients: []int{0}}, 0)
-			s.began = time.Now().Add(-2 * time.Second * time.Duration(s.done+1))
-			d.Round(record.Record{Round: 1})
+			d.Round(record.Record{Round: 1, Seconds: 2})
 			d.Close()
 		}
 	})
@@ -78,6 +79,27 @@ func TestSeries(t *testing.T) {
 	if len(lines) != 4 || !strings.HasSuffix(lines[1], ", about 16s left for all runs") ||
 		!strings.HasPrefix(lines[2], "run, seed 1 (run 2 of 2): round 1/5") ||
 		!strings.HasSuffix(lines[3], ", about 6s left for all runs") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// The pace of one method says nothing about another: after a run of one, the time of two rounds of the other is unknown
+// until its first round, which takes nine seconds.
+func TestSeriesOfMethods(t *testing.T) {
+	text := said(t, func() {
+		fast, slow := experiment.Defaults(), experiment.Defaults()
+		fast.Train.Rounds, slow.Train.Rounds, slow.Method = 1, 2, "cocoop"
+		s := NewSeries([]experiment.Config{fast, slow})
+		for _, one := range []experiment.Config{fast, slow} {
+			d := s.New(one)
+			d.Start(one.Train.Rounds, 1)
+			d.Turn(message.Instruction{Kind: message.Train, Clients: []int{0}}, 0)
+			d.Round(record.Record{Seconds: 9})
+		}
+	})
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], ", time left for all runs unknown") ||
+		!strings.HasSuffix(lines[1], ", about 9s left for all runs") {
 		t.Errorf("%q", lines)
 	}
 }

@@ -24,6 +24,8 @@ type Sweep struct {
 	over    int // finished or failed cells, including those of earlier calls
 	total   int // units of the cells to run
 	units   int // finished units
+	jobs    int // cells at a time
+	pace    pace
 	running []*Cell
 	said    map[string]bool
 	failed  map[string]string // first cell that failed for a reason
@@ -33,11 +35,12 @@ const roundUnits = 100
 
 // NewSweep returns the display of the cells in todo, beside done finished cells.
 func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
-	d := &Sweep{cells: done + len(todo), over: done, said: map[string]bool{},
+	d := &Sweep{cells: done + len(todo), over: done, jobs: jobs, pace: pace{}, said: map[string]bool{},
 		failed: map[string]string{}}
 	d.name, d.began = s.Name, time.Now()
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
+		d.pace.of(c.Config).left += c.Config.Train.Rounds
 	}
 	line := experiment.CountInWords(d.cells, "cell")
 	if done > 0 {
@@ -51,7 +54,7 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 		d.say("%s, so the labels do not describe what runs", h)
 	}
 	if d.total > 0 {
-		d.bar = Bar(d.total, progressbar.OptionSetWidth(16))
+		d.bar = Bar(d.total, progressbar.OptionSetWidth(16), progressbar.OptionSetPredictTime(false))
 	}
 	return d
 }
@@ -73,12 +76,12 @@ func (d *Sweep) show() {
 	}
 	if d.bar == nil {
 		if len(parts) > 0 && time.Since(d.spoke) > time.Minute {
-			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "),
-				left(d.began, d.units, d.total))
+			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "), d.pace.text(d.jobs, ""))
 		}
 		return
 	}
-	text := []rune(fmt.Sprintf("%s %d/%d cells: %s", d.name, d.over, d.cells, strings.Join(parts, "; ")))
+	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.pace.text(d.jobs, ""),
+		strings.Join(parts, "; ")))
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
 		text = append(text[:max(20, width-45)-1], '…')
 	}
@@ -89,7 +92,8 @@ func (d *Sweep) show() {
 func (d *Sweep) Cell(c configs.Cell, features *FeatureLocks) *Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
+	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, kind: d.pace.of(c.Config),
+		at:    "opening",
 		began: time.Now()}
 	d.running = append(d.running, out)
 	d.show()
@@ -101,6 +105,7 @@ func (d *Sweep) end(folder string) {
 	d.running = slices.DeleteFunc(d.running, func(c *Cell) bool {
 		if c.folder == folder {
 			d.less(c.rounds*roundUnits - c.units)
+			c.kind.left -= c.rounds - c.round0
 			d.over++
 		}
 		return c.folder == folder
@@ -142,6 +147,7 @@ type Cell struct {
 	began  time.Time
 
 	rounds, clients int
+	kind            *rounds
 	at              string // current work
 	units           int    // units of this cell in this call
 	round0          int    // rounds before the current one
@@ -206,6 +212,7 @@ func (c *Cell) move(to int) {
 func (c *Cell) Round(r record.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
+		c.kind.round(r.Seconds, !c.fresh)
 		for _, line := range r.Warnings {
 			c.all.once("warning: %s", line)
 		}
@@ -231,7 +238,7 @@ func (c *Cell) Done(s record.Summary) {
 			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
 		}
 		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
-			time.Since(c.began).Round(100*time.Millisecond), left(c.all.began, c.all.units, c.all.total))
+			time.Since(c.began).Round(100*time.Millisecond), c.all.pace.text(c.all.jobs, ""))
 	}
 	c.all.show()
 }

@@ -233,12 +233,13 @@ func (f flags) run(ctx context.Context, args []string) error {
 	case f.out == "":
 		folder = cli.ComparisonFolder
 	}
-	series := progress.Series{Runs: len(confs)}
+	var all []experiment.Config
 	for _, conf := range confs {
-		series.Rounds += conf.Train.Rounds
+		all = append(all, conf.Config)
 	}
+	series := progress.NewSeries(all)
 	for i, conf := range confs {
-		err := f.one(ctx, conf.Config, folders[i], others, &series)
+		err := f.one(ctx, conf.Config, folders[i], others, series)
 		if err == nil && folders[i] != folder { // the report below is that of a single run
 			_, err = f.outputs.Report([]string{folders[i]}, folders[i])
 		}
