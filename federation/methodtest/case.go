@@ -269,9 +269,14 @@ func (c Case) zero(t *testing.T) {
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	base, _ := bases.LoadOrStore(fmt.Sprint(bare.Label(), bare.Alike), sync.OnceValue(func() outcome {
-		return outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
+	e := bare.experiment(t)
+	base, _ := bases.LoadOrStore(fmt.Sprint(bare.Label(), bare.Alike), sync.OnceValues(func() (*engine.Result, error) {
+		return engine.Run(context.Background(), e, engine.Settings{}) // a failed test inside would panic
 	}))
-	base.(func() outcome)().same(t, outcomeOf(t, c.run(t, idle.experiment(t), engine.Settings{})),
+	r, err := base.(func() (*engine.Result, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, idle.experiment(t), engine.Settings{})),
 		"base method and wrapper of no strength")
 }

@@ -224,9 +224,13 @@ func hoursText(h float64) string {
 // print says what is here, what is missing, and how long the tables take.
 func (s *stock) print(w io.Writer, tables []table) {
 	title := "missing:\n"
+	needs := map[string][]string{} // by how to get them
 	for _, what := range slices.Sorted(maps.Keys(s.needs)) {
-		if do := s.needs[what]; do != "" {
-			fmt.Fprintf(w, "%s  %-22s %s\n", title, what, do)
+		needs[s.needs[what]] = append(needs[s.needs[what]], what)
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.needs)) {
+		if do := s.needs[what]; do != "" && needs[do][0] == what {
+			fmt.Fprintf(w, "%s  %-22s %s\n", title, strings.Join(needs[do], ", "), do)
 			title = ""
 		}
 	}
