@@ -116,9 +116,9 @@ func (s *Sweep) YAML() ([]byte, error) {
 	return append(base, text...), err
 }
 
-// CheckSame compares the sweep with the sweep in a folder. Another name or other axes are an error, and so is a cell with
-// results that the sweep lacks or configures otherwise, except for how or where it runs. kept tells whether the cell in
-// a folder below dir has results. It returns the folders of other cells that are new or changed.
+// CheckSame compares the sweep with the sweep in a folder. Another name or other axes are an error, and so is a cell
+// with results that the sweep lacks or configures otherwise, except for how or where it runs. kept tells whether the
+// cell in a folder below dir has results. It returns the folders of other cells that are new or changed.
 func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []string, err error) {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{Still: true})
 	if err != nil {
@@ -158,8 +158,8 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 	return changed, nil
 }
 
-// firstDifference returns the first key in which a cell differs from what it was, except how and where it runs, and both
-// values; an empty key for none.
+// firstDifference returns the first key in which a cell differs from what it was, except how and where it runs, and
+// both values; an empty key for none.
 func firstDifference(before, now experiment.Config) (key, was, is string) {
 	a, b := flat(before), flat(now)
 	all := maps.Clone(a)

@@ -551,8 +551,8 @@ func TestResolvedSweep(t *testing.T) {
 	if err != nil || strings.Join(changed, " ") != folders(other) {
 		t.Errorf("%v %v, want %s", changed, err, folders(other))
 	}
-	other = sweep(t, "name: table\ndata: {set: synthetic}\nsweep: {axes: [{name: rate, key: train.lr, values: [0.1]}]}\nsmoke: {}\n", SweepOptions{
-		Smoke: true})
+	other = sweep(t, "name: table\ndata: {set: synthetic}\nsweep: {axes: [{name: rate, key: train.lr, values: "+
+		"[0.1]}]}\nsmoke: {}\n", SweepOptions{Smoke: true})
 	_, err = other.CheckSame(dir, all)
 	datatest.WantError(t, err, "axes method (PromptFL, FedPHA (ours))", "rate (0.1) now")
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -67,11 +68,16 @@ func openOwn(ctx context.Context, c Config, p ClientPlace, progress Progress) (*
 // relabel changes the labels of a set to those of an experiment, whose classes must include those of the set.
 func relabel(s *data.Set, classes []string) error {
 	to := make([]int, len(s.Classes))
+	var unknown []string
 	for i, name := range s.Classes {
 		if to[i] = slices.Index(classes, name); to[i] < 0 {
-			return fmt.Errorf("class %q is not one of the experiment's, which are %s; rename its folder, or use "+
-				"data.class_names", name, strings.Join(classes, ", "))
+			unknown = append(unknown, fmt.Sprintf("%q", name))
 		}
+	}
+	if len(unknown) > 0 {
+		absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(s.Classes, c) })
+		return fmt.Errorf("class %s is not one of the experiment's, of which those without a folder here are: %s; "+
+			"rename folders, or use data.class_names", shortList(unknown), cmp.Or(shortList(absent), "none"))
 	}
 	for _, sp := range s.Splits() {
 		for i := range *sp.Examples {

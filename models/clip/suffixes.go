@@ -95,8 +95,8 @@ type LengthError struct {
 	error
 }
 
-// CheckLength returns a LengthError if a class exceeds the context of the tower with a prompt of the given number of tokens,
-// read after positions behind EOT.
+// CheckLength returns a LengthError if a class exceeds the context of the tower with a prompt of the given number of
+// tokens, read after positions behind EOT.
 func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	longest := 0 // the class with most tokens
 	for c, ids := range s.IDs {
@@ -116,8 +116,8 @@ func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	if most > 0 {
 		advice = fmt.Sprintf("lower the prompt's tokens to %d, or shorten the name", most)
 	}
-	return LengthError{prompt, fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of "+
-		"%d tokens needs %d positions, the text tower has %d: %s", s.Names[longest], name, prompt,
+	return LengthError{prompt, fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt "+
+		"of %d tokens needs %d positions, the text tower has %d: %s", s.Names[longest], name, prompt,
 		a.Context-most+prompt, a.Context, advice)}
 }
 

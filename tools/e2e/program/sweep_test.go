@@ -183,8 +183,9 @@ func TestSweepRepair(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "grid.yaml"), filepath.Join(dir, "out")
 	grid := func(points string) {
-		save(t, dir, "grid.yaml", []byte("backbones: [tiny-vit-b32]\ndata: {set: synthetic, generator: {classes: [circle, "+
-			"star], domains: [photo], train: 2, test: 2}}\npartition: {clients: 1}\ntrain: {rounds: 3}\nsweep: {axes: "+
+		save(t, dir, "grid.yaml", []byte("backbones: [tiny-vit-b32]\ndata: {set: synthetic, generator: {classes: "+
+			"[circle, star], domains: [photo], train: 2, test: 2}}\npartition: {clients: 1}\ntrain: {rounds: 3}\n"+
+			"sweep: {axes: "+
 			"[{name: run, points: ["+points+"]}]}\n"))
 	}
 	call := func(want int, words string, args ...string) {
@@ -229,7 +230,8 @@ func TestSweepRefusesImpossibleCells(t *testing.T) {
 	file, out := filepath.Join(dir, "impossible.yaml"), filepath.Join(dir, "out")
 	_, stderr, code := call("sweep", file, "--smoke", "--out", out)
 	if code != failed || !strings.Contains(stderr, "fedpha/many/seed-3: options.tokens: client 0 on ") ||
-		!strings.Contains(stderr, "after a prompt of 90 tokens needs") || !strings.Contains(stderr, "nothing was started") {
+		!strings.Contains(stderr, "after a prompt of 90 tokens needs") ||
+		!strings.Contains(stderr, "nothing was started") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {

@@ -176,8 +176,8 @@ func TestCurvesStructure(t *testing.T) {
 	expectCount(t, "y labels", len(slices.DeleteFunc(texts, func(s string) bool { return s != "accuracy (%)" })), 1)
 }
 
-// Bands lie under all lines. In a panel with more than four lines, error bars at the markers replace them. A label keeps
-// its assigned colour.
+// Bands lie under all lines. In a panel with more than four lines, error bars at the markers replace them. A label
+// keeps its assigned colour.
 func TestBandsAndColours(t *testing.T) {
 	r := invented()
 	is := func(band bool) func(shape) bool {

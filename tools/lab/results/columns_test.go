@@ -50,7 +50,8 @@ func TestOneWindow(t *testing.T) {
 	}
 	// The accuracy of every run's own evaluation is no second column.
 	r.show(GlobalView)
-	if own := MainMetrics("last2", groups); slices.Contains(own, "global@last2") || !slices.Contains(own, "personal@last2") {
+	if own := MainMetrics("last2", groups); slices.Contains(own, "global@last2") || !slices.Contains(own,
+		"personal@last2") {
 		t.Errorf("columns beside the global accuracy: %s", own)
 	}
 }

@@ -21,8 +21,8 @@ import (
 // groups too. Unreadable content becomes a note. Finding no run is an error.
 func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, false) }
 
-// LoadMerged is Load with all sweeps as one, whose axes must be the same. Points of equal labels must be one experiment,
-// unless only one of them has results.
+// LoadMerged is Load with all sweeps as one, whose axes must be the same. Points of equal labels must be one
+// experiment, unless only one of them has results.
 func LoadMerged(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, true) }
 
 func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool) (*Results, error) {

@@ -188,7 +188,8 @@ func TestLoadMerged(t *testing.T) {
 		for i := 0; i < len(cells); i += 3 {
 			folder := cells[i] + "/seed-" + cells[i+1]
 			labels = appendMissing(labels, []string{cells[i]})
-			list = append(list, fmt.Sprintf(`{"folder":%q,"labels":{%q:%q},"seed":%s}`, folder, axis, cells[i], cells[i+1]))
+			list = append(list, fmt.Sprintf(`{"folder":%q,"labels":{%q:%q},"seed":%s}`, folder, axis, cells[i],
+				cells[i+1]))
 			if cells[i+2] != "" {
 				seed, _ := strconv.Atoi(cells[i+1])
 				finished(t, filepath.Join(root, name, folder), name, cells[i+2], seed, [2]float64{.5, .5})

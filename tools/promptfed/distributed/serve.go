@@ -205,7 +205,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if f.link.TLS == "" {
 		log.Warn(insecure, "listen", f.listen)
 	}
-	log.Info("clients join with: promptfed join "+h.URL()+" --client K", "clients", f.clients)
+	log.Info("clients join with: "+howToJoin(h.URL(), f.link.TLS), "clients", f.clients)
 	if f.link.TLS != "" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -77,7 +77,9 @@ func runsList() *cobra.Command {
 	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status running|done|failed|...]",
 		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags, last sign of life, remaining time"}
 	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
-	states := slices.DeleteFunc(slices.Clone(results.States), func(s results.State) bool { return s == results.Missing })
+	states := slices.DeleteFunc(slices.Clone(results.States), func(s results.State) bool {
+		return s == results.Missing
+	})
 	c.Flags().StringVar(&state, "status", "", fmt.Sprintf("only runs in this state: %v", states))
 	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
 	result := cli.AddJSON(c, cli.Shape{Value: []listedRun{}})

@@ -49,8 +49,8 @@ var files = []string{ConfigFile, identity.File, ClientsFile, DataFile, ErrorFile
 // SeedFolder matches the folders of a run with several seeds.
 var SeedFolder = regexp.MustCompile(`^seed-\d+$`)
 
-// LockFile is locked while a process works in a folder. The system unlocks it when the process ends. Its time is that of
-// the last sign of life (Touch).
+// LockFile is locked while a process works in a folder. The system unlocks it when the process ends. Its time is that
+// of the last sign of life (Touch).
 const LockFile = ".lock"
 
 // Occupied is the error of a folder that the run may not use. It is wrong usage.

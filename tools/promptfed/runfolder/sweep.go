@@ -27,12 +27,13 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	case use.Resume && use.Force:
 		return nil, Check(dir, use)
 	case there == nil && (use.Resume || use.Part != ""):
-		if restart, err = s.CheckSame(dir, func(folder string) bool { return hasResults(cellDir(dir, folder)) }); err != nil {
+		kept := func(folder string) bool { return hasResults(cellDir(dir, folder)) }
+		if restart, err = s.CheckSame(dir, kept); err != nil {
 			return nil, Occupied{err}
 		}
 		if len(restart) > 0 && use.Part != "" {
-			return nil, Occupied{fmt.Errorf("%s holds another sweep: cell %s differs or is new; parts run one sweep: run "+
-				"it without --array and with --resume, or use another --out", dir, restart[0])}
+			return nil, Occupied{fmt.Errorf("%s holds another sweep: cell %s differs or is new; parts run one sweep: "+
+				"run it without --array and with --resume, or use another --out", dir, restart[0])}
 		}
 	case there == nil && !use.Force:
 		if worked, err := worked(dir); err != nil || worked {
