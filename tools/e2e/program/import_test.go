@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/tools/promptfed/command"
@@ -31,6 +32,33 @@ func TestImport(t *testing.T) {
 		}
 		if _, err := os.Stat(out); (err == nil) != c.file {
 			t.Errorf("after %v the file is there: %v", c.args, err == nil)
+		}
+	}
+}
+
+// A script's files are read from its folder or one above, unless they are given.
+func TestImportReadsNamedFiles(t *testing.T) {
+	dir := t.TempDir()
+	for path, text := range map[string]string{"repo/scripts/main.sh": "CFG=vit_b16\npython main.py --root D " +
+		"--trainer PromptFL --dataset-config-file configs/pets.yaml --config-file configs/${CFG}.yaml " +
+		"--extra-config-file gone.yaml\n",
+		"repo/configs/pets.yaml": "DATASET: {NAME: OxfordPets}\n", "repo/configs/vit_b16.yaml": "OPTIM: {LR: 0.5}\n",
+		"mine/vit_b16.yaml": "OPTIM: {LR: 0.25}\n"} {
+		at := filepath.Join(dir, filepath.FromSlash(path))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		save(t, filepath.Dir(at), filepath.Base(at), []byte(text))
+	}
+	script, out := filepath.Join(dir, "repo", "scripts", "main.sh"), filepath.Join(dir, "out.yaml")
+	for lr, more := range map[string][]string{"lr: 0.5 ": nil,
+		"lr: 0.25 ": {filepath.Join(dir, "mine", "vit_b16.yaml")}} {
+		said := mustRun(t, append([]string{"import", "--force", "--out", out, script}, more...)...)
+		if got := string(read(t, out)); !strings.Contains(got, lr) || !strings.Contains(got, "set: oxfordpets") {
+			t.Errorf("%s is not in\n%s", lr, got)
+		}
+		if strings.Count(said, "also give that file") != 1 || !strings.Contains(said, "gone.yaml: also give") {
+			t.Errorf("%s", said)
 		}
 	}
 }

@@ -62,6 +62,21 @@ func read(files []File) (keys, flags map[string]value, err error) {
 	return keys, flags, nil
 }
 
+// Named returns the paths of the files that a script reads, in the order in which their code reads them; none for other
+// files.
+func Named(f File) (paths []string) {
+	flags := map[string]value{}
+	if !isScript(f) || command(f, flags, map[string]value{}) != nil { // Import reports the error
+		return nil
+	}
+	for _, flag := range []string{"dataset_config_file", "config_file"} {
+		if v, ok := flags[flag]; ok {
+			paths = append(paths, fmt.Sprint(v.is))
+		}
+	}
+	return paths
+}
+
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func isScript(f File) bool {

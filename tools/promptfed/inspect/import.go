@@ -3,6 +3,8 @@ package inspect
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +41,13 @@ func importCommand() *cobra.Command {
 			}
 			files = append(files, dasslimport.File{Name: name, Text: text})
 		}
+		for _, f := range files[:len(files):len(files)] {
+			for _, name := range dasslimport.Named(f) {
+				if found, ok := namedFile(f.Name, name, files); ok {
+					files = append(files, found)
+				}
+			}
+		}
 		got, err := dasslimport.Import(files, sets)
 		if err != nil {
 			return cli.Usage(err)
@@ -60,4 +69,28 @@ func importCommand() *cobra.Command {
 			"its partition, promptfed run %s trains\n", out, out, out))
 	}
 	return c
+}
+
+// namedFile reads a file that a script names, from the folder of the script or one above it, unless a file of this name
+// is given.
+func namedFile(script, name string, given []dasslimport.File) (f dasslimport.File, ok bool) {
+	base := filepath.Base(name)
+	if slices.ContainsFunc(given, func(g dasslimport.File) bool { return filepath.Base(g.Name) == base }) {
+		return f, false
+	}
+	dir, err := filepath.Abs(filepath.Dir(script))
+	for err == nil {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(name) {
+			path = name
+		}
+		if text, err := os.ReadFile(path); err == nil {
+			return dasslimport.File{Name: name, Text: text}, true
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return f, false
 }
