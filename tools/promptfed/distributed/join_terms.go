@@ -121,6 +121,9 @@ func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *netclient.I
 	terms = append([]joinTerm{{"run", "that of " + inv.Server()}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
+	if t.Programs != nil {
+		terms = append(terms, joinTerm{"graphs", "those of runtime.programs, SHA-256 " + t.Programs.Digest})
+	}
 	train, test := t.Counts()
 	return terms, []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
 		len(t.Experiment.Classes))}}
