@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/atomicfile"
 )
 
 // axes checks the axes of the section and expands their short forms.
@@ -52,6 +55,14 @@ func gridAxis(text string) (a AxisSection, err error) {
 	return a, nil
 }
 
+// methodOfFile returns the point of a method.onnx, with the file's name and content: the file may be temporary.
+func methodOfFile(path string) (PointSection, error) {
+	content, err := atomicfile.ReadAtMost(path, layer.MaxFile)
+	name := filepath.Base(path)
+	return PointSection{strings.TrimSuffix(name, ".onnx"), map[string]any{"method": "onnx",
+		"options.file": string(layer.EmbedFile(name, content))}}, err
+}
+
 func (a AxisSection) points() ([]PointSection, error) {
 	points := slices.Clone(a.Points)
 	if a.Key != "" || len(a.Values) > 0 {
@@ -62,7 +73,14 @@ func (a AxisSection) points() ([]PointSection, error) {
 			return nil, errors.New("it has values but no key; add the key that they are for")
 		}
 		for _, v := range a.Values {
-			points = append(points, PointSection{v.text, map[string]any{a.Key: v.value}})
+			p := PointSection{v.text, map[string]any{a.Key: v.value}}
+			if a.Key == "method" && filepath.Ext(v.text) == ".onnx" {
+				var err error
+				if p, err = methodOfFile(v.text); err != nil {
+					return nil, err
+				}
+			}
+			points = append(points, p)
 		}
 	}
 	if len(points) == 0 {

@@ -89,6 +89,21 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// A file among methods is a point with the file's name and content; a missing one is an error that names it.
+func TestMethodOfAFileInAGrid(t *testing.T) {
+	text := "name: a\nmethod: promptfl\ndata: {set: synthetic}\noptions: {tokens: 4}\n"
+	s := sweep(t, text, SweepOptions{Grid: []string{"method=promptfl,../federation/methods/fromfile/example.onnx"}})
+	if got := folders(s); got != "promptfl/seed-1 example/seed-1" {
+		t.Errorf("cells %s", got)
+	}
+	content := fmt.Sprint(s.Cells[1].Config.Options["file"])
+	if c := s.Cells[1].Config; c.Method != "onnx" || c.Options["tokens"] != 4 || !strings.HasPrefix(content, "data:") {
+		t.Errorf("%s, tokens %v, file %.20s", c.Method, c.Options["tokens"], content)
+	}
+	_, err := LoadSweep(file(t, text), SweepOptions{Grid: []string{"method=none.onnx"}})
+	datatest.WantError(t, err, "axis method", "none.onnx")
+}
+
 // Base, then points, then smoke.set, then --set, then the seed.
 func TestSweepPrecedence(t *testing.T) {
 	t.Setenv("PROMPTFED_TRAIN_BATCH", "16") // changes only the base

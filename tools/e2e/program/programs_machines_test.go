@@ -12,9 +12,8 @@ import (
 	"promptfed/runtime/busytest"
 )
 
-// Graphs of a folder are used on other machines too: by clients that join, whose terms have the digest of the folder,
-// and by workers. Both learn what one process learns with the same graphs, and a folder of another experiment is refused
-// before anything trains.
+// Graphs of a folder are used on other machines too: by clients that join, whose terms have the folder's digest, and by
+// workers. Both learn what one process learns with the same graphs. A folder of another experiment is refused.
 func TestProgramsAcrossMachines(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)

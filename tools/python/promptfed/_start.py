@@ -44,7 +44,8 @@ def sweep(config: Config, grid: Optional[Mapping[str, Iterable[Any]]] = None, me
     """Trains every cell of a grid and returns the finished sweep.
 
     config: a file with a section sweep, or a configuration with grid or seeds, which may add axes to a sweep too.
-    grid: values by key, as in {"train.lr": [0.01, 0.05]}; several keys make every combination.
+    grid: values by key, as in {"train.lr": [0.01, 0.05]} or {"method": ["promptfl", Mine()]}, where Mine has
+    export(path); several keys make every combination.
     seeds: every cell runs with each of them.
     keep: run only these labels of an axis, as in {"method": ["FedPHA"]}.
     jobs: cells at a time (default: as many as the processors allow).
@@ -52,15 +53,16 @@ def sweep(config: Config, grid: Optional[Mapping[str, Iterable[Any]]] = None, me
     The others are those of run. If a cell fails, the others run, and then Error is raised; load(out) has the others.
     """
     extra: List[str] = list(flags)
-    for key, values in (grid or {}).items():
-        extra += ["--grid", f"{_key(key)}={','.join(map(_yaml, values))}"]
     for axis, labels in (keep or {}).items():
         extra += ["--keep", f"{axis}={','.join(map(str, labels))}"]
     if seeds is not None:
         extra += ["--seeds", ",".join(str(int(s)) for s in seeds)]
     if jobs is not None:
         extra += ["--jobs", str(int(jobs))]
-    result = _start("sweep", config, method, out, resume, force, smoke, progress, extra, overrides)
+    with tempfile.TemporaryDirectory(prefix="promptfed-") as folder:
+        for key, values in (grid or {}).items():
+            extra += ["--grid", f"{_key(key)}={','.join(_yaml(_exported(v, folder)) for v in values)}"]
+        result = _start("sweep", config, method, out, resume, force, smoke, progress, extra, overrides)
     return result if isinstance(result, Sweep) else Sweep(result.folder)
 
 
@@ -81,14 +83,20 @@ def _start(command: str, config: Config, method: Any, out: Any, resume: bool, fo
         return load_folder(_program.start([*words, *flags], progress)["folder"])
 
 
+def _exported(value: Any, folder: str) -> Any:
+    """Returns the file of an object with export(path), which names the method in results, and other values as they are."""
+    if not hasattr(value, "export"):
+        return value
+    path = Path(folder, type(value).__name__ + ".onnx")
+    value.export(os.fspath(path))
+    return path
+
+
 def _method(method: Any, folder: str) -> Iterator[Any]:
     """Yields the keys that choose a method. A run keeps the content of a file, so that the file may be temporary."""
     if method is None:
         return
-    if hasattr(method, "export"):
-        path = os.path.join(folder, type(method).__name__ + ".onnx")  # which names the method in results
-        method.export(path)
-        method = Path(path)
+    method = _exported(method, folder)
     if isinstance(method, os.PathLike) or str(method).endswith(".onnx"):
         yield "method", "onnx"
         yield "options.file", os.fspath(method)

@@ -52,8 +52,11 @@ def test_methods(config, tmp_path):
         "small, method=Exported", "small, method=example", "small, method=coop"}
     assert same(runs[0], runs[1]) and same(runs[0], runs[2]) and not same(runs[0], runs[3])
     assert runs[0].prompts["shared/ctx"].shape[0] == 4  # the configuration's tokens
-    sweep = promptfed.sweep(config, {"train.lr": [0.05]}, Exported(), out=tmp_path / "sweep", progress=False)
-    assert same(sweep.runs[0], runs[0])
+    sweep = promptfed.sweep(config, {"method": ["coop", Exported()]}, seeds=[1], out=tmp_path / "sweep", progress=False)
+    assert sweep.table()["method"].tolist() == ["coop", "Exported"]
+    assert same(sweep.runs[0], runs[3]) and same(sweep.runs[1], runs[0])
+    again = promptfed.sweep(tmp_path / "sweep/sweep.yaml", out=tmp_path / "again", progress=False)
+    assert same(again.runs[1], runs[0])  # the file is in the sweep
 
 
 def test_sweep_of_a_file_with_axes(config, tmp_path):
