@@ -83,8 +83,14 @@ func start(t *testing.T, args ...string) *process {
 // startIn is start with additional variables of the environment.
 func startIn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return startAt(t, "", env, args...)
+}
+
+// startAt is startIn in a folder; empty for that of the test.
+func startAt(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
 	p := &process{Cmd: exec.CommandContext(busytest.Context(t), programs.Promptfed, args...), done: make(chan struct{})}
-	p.Stdout, p.Stderr, p.Env = &p.log, &p.log, append(os.Environ(), env...)
+	p.Stdout, p.Stderr, p.Dir, p.Env = &p.log, &p.log, dir, append(os.Environ(), env...)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +235,22 @@ func serveAndJoin(t *testing.T, more string) {
 		}
 		return code != done
 	})
+	// without --state the run gets a folder of its own, beside that of the run that is over
+	for _, dir := range []string{at("site"), at("site/runs")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(at("client2"), at("site/runs/join-2")); err != nil {
+		t.Fatal(err)
+	}
+	site := startAt(t, at("site"), nil, "join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--config",
+		conf, "--partition")
+	site.says(t, "msg=joined")
+	if dirs, _ := filepath.Glob(at("site/runs/join-2-????????/client.json")); len(dirs) != 1 {
+		t.Errorf("the folders of the second run are %v: %s", dirs, site.said())
+	}
+	site.killed()
 	another.Process.Kill()
 	image := at("image.png")
 	drawImage(t, image)

@@ -61,7 +61,8 @@ func joinCommand() *cobra.Command {
 	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
 		"server decides must agree")
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-K)")
+	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
+		"and runs/join-K-RUN if that one holds a run that is over)")
 	l.BoolVar(&f.partition, "partition", false, "use this client's part of the partition of the data, as promptfed "+
 		"run does, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
@@ -105,7 +106,8 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.state == "" {
+	named := f.state != ""
+	if !named {
 		f.state = filepath.Join("runs", "join-"+strconv.Itoa(f.client))
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
@@ -133,6 +135,13 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	if err != nil {
 		return err
+	}
+	if finished != "" && !named { // another experiment at this site
+		log.Info("a folder holds the result of a run that is over, and stays", "folder", f.state)
+		f.state = fmt.Sprintf("%s-%.8s", f.state, inv.Run)
+		log.Info("this run has a folder of its own", "folder", f.state)
+		server.Close()
+		return join(ctx, url, f)
 	}
 	if finished != "" {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
