@@ -152,7 +152,7 @@ func (p *program) stamps() (all string, settled bool) {
 
 // idleBytes estimates the memory of the compiled program: graph and constants.
 func (p *program) idleBytes(o Options) int {
-	if o.Provider != CPU || o.IntraThreads > 1 { // a device's memory and threads are for open sessions
+	if o.onDevice() || o.IntraThreads > 1 { // a device's memory and threads are for open sessions
 		return math.MaxInt
 	}
 	if runtime.GOOS == "windows" && len(p.files) > 0 { // nobody can remove a mapped file there
