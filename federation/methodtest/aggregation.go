@@ -38,7 +38,7 @@ func (c Case) Aggregation(t *testing.T) {
 		if want[name].IsInt() || strings.Contains(name, "draw") {
 			continue
 		}
-		if d := distance(got[name], want[name]); !(d <= orttest.Tolerance(1e-5)*max(1, want[name].MaxAbs())) {
+		if d := tensor.Distance(got[name], want[name]); !(d <= orttest.Tolerance(1e-5)*max(1, want[name].MaxAbs())) {
 			t.Errorf("%s differs by %v where the server gets the mean alone", name, d)
 		}
 	}

@@ -101,7 +101,7 @@ func (c Case) gradients(t *testing.T) {
 		low.Experiment.Training.Epochs = 1
 		rounded := steps(low, here).WithoutPrefix("s0/grad")
 		for _, name := range learned {
-			d := distance(rounded[name], grads[name]) / largest
+			d := tensor.Distance(rounded[name], grads[name]) / largest
 			if !(d <= bound) {
 				t.Errorf("the gradient of %s with products of %s differs by %g of its largest element", name,
 					precision, d)

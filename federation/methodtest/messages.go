@@ -98,13 +98,6 @@ func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
 	return err
 }
 
-// distance returns the largest difference of two tensors of one shape; not a number where an element is none.
-func distance(a, b *tensor.Tensor) float64 {
-	d := a.Clone()
-	d.Axpy(-1, b)
-	return d.MaxAbs()
-}
-
 func raw(t *tensor.Tensor) []byte {
 	var b []byte
 	for _, v := range t.Data {

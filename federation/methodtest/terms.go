@@ -76,7 +76,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 					want)
 			}
 			for name, want := range step.WithoutPrefix("grad") {
-				if d := distance(sum[name], want); !(d <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
+				if d := tensor.Distance(sum[name], want); !(d <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
 					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g "+
 						"of %g", round, client, s, name, d, want.MaxAbs())
 				}

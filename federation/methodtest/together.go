@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/runtime/tensor"
 )
 
 // together: steps of up to three clients in one run equal a run for each client up to rounding: prompts, losses and
@@ -22,7 +23,7 @@ func (c Case) together(t *testing.T) {
 		if g == nil || !g.SameShape(w) {
 			t.Fatalf("%s is %v, want %v", name, g, w)
 		}
-		if d := distance(g, w); !(d <= 1e-6*max(1, w.MaxAbs())) {
+		if d := tensor.Distance(g, w); !(d <= 1e-6*max(1, w.MaxAbs())) {
 			t.Fatalf("%s differs by %g", name, d)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -135,7 +134,7 @@ func (b *Box) inline(output graph.Node, names []string, values []graph.Node) gra
 	g, at := values[0].Graph(), map[graph.Node]graph.Node{}
 	for i, name := range names {
 		n, ok := b.File.Graph.InputNamed(name)
-		if at[n] = values[i]; ok && n.DType() != graph.Half && n.DType() != onnx.TensorProto_BFLOAT16 {
+		if at[n] = values[i]; ok && !graph.IsHalf(n.DType()) {
 			at[n] = values[i].Cast(n.DType())
 		}
 	}
@@ -163,12 +162,19 @@ func untransposed(op *graph.Op, in []graph.Node, apply func([]graph.Node) ([]gra
 func (b *Box) Prove(dir string, run Runner, f TwoForms, input string) error {
 	x, _ := f.Got.Graph().InputNamed(input)
 	dx, err := grad.Of(f.Got.Sum(), x)
+	var failed error // of the session, which says nothing about the file
 	if err == nil {
 		var out tensor.Map
-		out, err = f.Compare(dir, run, graph.Output{Name: "gradient", Node: dx[0]})
+		out, err = f.Compare(dir, func(m *onnx.ModelProto, dir string, in tensor.Map) (out tensor.Map, err error) {
+			out, failed = run(m, dir, in)
+			return out, failed
+		}, graph.Output{Name: "gradient", Node: dx[0]})
 		if err == nil && out["gradient"].NonFinite() >= 0 {
 			err = errors.New("its gradient has elements that are not numbers")
 		}
+	}
+	if failed != nil {
+		return fmt.Errorf("%s: %w", b.name, failed)
 	}
 	if err != nil {
 		return fmt.Errorf("%s does not belong to its tower (write it again, or remove it): %w", b.name, err)
@@ -248,11 +254,7 @@ func SameFeatures(got, want *tensor.Tensor) error {
 	if got == nil || want == nil || !got.SameShape(want) || want.NonFinite() >= 0 {
 		return fmt.Errorf("features %v in place of %v", got, want)
 	}
-	worst := 0.0
-	for i, v := range want.Data {
-		worst = max(worst, math.Abs(float64(v-got.Data[i])))
-	}
-	if !(worst <= 1e-4*want.MaxAbs()) {
+	if worst := tensor.Distance(got, want); !(worst <= 1e-4*want.MaxAbs()) {
 		return fmt.Errorf("features differ by %g", worst)
 	}
 	return nil

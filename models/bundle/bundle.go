@@ -70,8 +70,8 @@ type Towers interface {
 }
 
 // ErrNoPromptTokens means that an image tower accepts prompts of pixels alone.
-var ErrNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so it supports only " +
-	"prompts of pixels (promptfed inspect says why); convert the checkpoint for prompt tokens")
+var ErrNoPromptTokens = errors.New("this exported image tower supports only prompts of pixels, because its " +
+	"blocks cannot be reached (promptfed inspect says why); convert the checkpoint for prompt tokens")
 
 // Bundle is an open bundle. It keeps no file open and is safe for concurrent use.
 type Bundle struct {

@@ -115,7 +115,8 @@ var unsupported = []struct{ part, what string }{
 }
 
 // otherwise is the next step for unsupported towers.
-const otherwise = "python -m promptfed.backbone LIBRARY:NAME --out DIR exports it from PyTorch (docs/dropin.md)"
+const otherwise = "export the model from PyTorch with python -m promptfed.backbone LIBRARY:NAME --out DIR " +
+	"(docs/dropin.md)"
 
 const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
 	"token_embedding.weight, " +

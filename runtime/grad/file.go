@@ -77,21 +77,13 @@ func VJPModel(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	return f.Model(all...)
 }
 
-// WithPullback returns outputs and their Pullback, for a file: in operators that any session runs.
+// WithPullback returns outputs and their Pullback in standard operators, as a file needs them.
 func WithPullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	dx, err := Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
-	all := append(outputs, dx...)
-	nodes := make([]node, len(all))
-	for i, o := range all {
-		nodes[i] = o.Node
-	}
-	for i, n := range ops.Standard(nodes) {
-		all[i].Node = n
-	}
-	return all, nil
+	return ops.StandardOutputs(slices.Concat(outputs, dx)), nil
 }
 
 // SelectOutputs returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.

@@ -71,7 +71,7 @@ func (c *inliner) op(op *Op) error {
 	if len(onnx.Subgraphs(op.proto)) > 0 {
 		return c.branch(op, in)
 	}
-	if op.Domain == Standard && op.Kind == "Cast" && half(DType(op.Attrs.Int("to", 0))) {
+	if op.Domain == Standard && op.Kind == "Cast" && IsHalf(DType(op.Attrs.Int("to", 0))) {
 		c.set(op, 0, in[0].Cast(Float))
 		return nil
 	}
@@ -116,13 +116,14 @@ func (c *inliner) set(op *Op, i int, n Node) {
 
 // single returns n, converted to float32 if it is half precision.
 func (c *inliner) single(n Node) Node {
-	if half(n.v.dtype) {
+	if IsHalf(n.v.dtype) {
 		return n.Cast(Float)
 	}
 	return n
 }
 
-func half(t DType) bool { return t == Half || t == onnx.TensorProto_BFLOAT16 }
+// IsHalf reports whether a type has 16 bits.
+func IsHalf(t DType) bool { return t == Half || t == onnx.TensorProto_BFLOAT16 }
 
 func (c *inliner) literal(op *Op) Node {
 	l, old := op.data, op.Out[0].v
@@ -136,13 +137,18 @@ func (c *inliner) literal(op *Op) Node {
 	return n
 }
 
-// control keeps an operator with subgraphs.
-func (c *inliner) control(op *Op, in []Node) error {
-	uses := make([]Node, len(op.Uses))
-	for i, n := range op.Uses {
-		uses[i] = c.now[n]
+// control keeps an operator with subgraphs, which expect the types of the file.
+func (c *inliner) control(op *Op) error {
+	typed := func(old []Node) []Node {
+		out := make([]Node, len(old))
+		for i, n := range old {
+			if out[i] = c.now[n]; n.OK() && IsHalf(n.v.dtype) {
+				out[i] = out[i].Cast(n.v.dtype)
+			}
+		}
+		return out
 	}
-	for i, n := range c.g.control(op, in, uses) {
+	for i, n := range c.g.control(op, typed(op.In), typed(op.Uses)) {
 		if n.failed() {
 			return c.g.err
 		}
@@ -182,7 +188,7 @@ func (g *Graph) control(op *Op, in, uses []Node) []Node {
 	return out
 }
 
-// branch resolves an If whose condition is constant now.
+// branch resolves an If whose condition is constant now, and keeps any other operator with subgraphs.
 func (c *inliner) branch(op *Op, in []Node) error {
 	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
 	for i, name := range onnx.OuterNames(op.proto) {
@@ -195,7 +201,7 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	f := &File{Graph: c.g}
 	done, err := f.branch(p, in, s)
 	if err != nil || !done {
-		return cmp.Or(err, c.control(op, in))
+		return cmp.Or(err, c.control(op))
 	}
 	for i := range op.Out {
 		n := s.names[p.Output[i]]

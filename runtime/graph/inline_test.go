@@ -215,6 +215,73 @@ func TestInlineOfABranch(t *testing.T) {
 	}
 }
 
+// Branches of half precision get values of their type, and their output is float32 like every other: by hand, x = 3
+// gives -6 or 3.
+func TestInlineOfABranchOfHalfPrecision(t *testing.T) {
+	m := chosen(nil)
+	branches := m.Graph.Node[1].Attribute
+	branches[0].G.Name, branches[1].G.Name = "no", "yes"
+	branches[1].G.Initializer, branches[1].G.Node = nil, []*onnx.NodeProto{node("Add", "h h", "sum")}
+	for _, list := range [][]*onnx.ValueInfoProto{m.Graph.Input[:1], m.Graph.Output, branches[0].G.Output,
+		branches[1].G.Output} {
+		for _, v := range list {
+			v.Type.GetTensorType().ElemType = int32(graph.Half)
+		}
+	}
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := f.Output("y")
+	in, _ := f.Node("x")
+	at, _ := f.Node("flag")
+	g := graph.New()
+	x, flag := g.Input("x", graph.Float, graph.Static(1)), g.Input("flag", graph.Bool, graph.Static())
+	out, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: x, at: flag})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = graph.Model(graph.Output{Name: "y", Node: out[0]}); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[int64]float32{1: -6, 0: 3} {
+		got, _ := orttest.RunFixed(t, m, "", tensor.Map{"x": tensor.Of([]float32{3}, 1),
+			"flag": tensor.OfInts([]int64{flag})})
+		if out[0].DType() != graph.Float || got["y"].Data[0] != want {
+			t.Errorf("flag %d: %v of type %v, want %v", flag, got["y"].Data, out[0].DType(), want)
+		}
+	}
+}
+
+// An operator whose subgraphs read no outer value keeps its type if what it is made of changes.
+func TestTransformOfABranchOfConstants(t *testing.T) {
+	constant := func(name string, v float32) *onnx.GraphProto {
+		return &onnx.GraphProto{Name: name, Output: []*onnx.ValueInfoProto{info("c", onnx.TensorProto_FLOAT)},
+			Initializer: []*onnx.TensorProto{{Name: "c", DataType: int32(graph.Float), Dims: []int64{1},
+				FloatData: []float32{v}}}}
+	}
+	attribute := func(name string, b *onnx.GraphProto) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_GRAPH, G: b}
+	}
+	m := model(18, node("Not", "flag", "not"), node("If", "not", "y", attribute("then_branch", constant("yes", 1)),
+		attribute("else_branch", constant("no", 2))))
+	m.Graph.Input = []*onnx.ValueInfoProto{info("flag", onnx.TensorProto_BOOL)}
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, _ := f.Output("y")
+	changed := graph.Transform([]graph.Node{y}, func(op *graph.Op, in []graph.Node) []graph.Node {
+		if op.Kind == "Not" {
+			return in
+		}
+		return nil
+	})[0]
+	if changed == y || changed.DType() != graph.Float {
+		t.Errorf("%v of type %v", changed, changed.DType())
+	}
+}
+
 // A node of a graph with an own gradient is the value that it was made of, and has that gradient; graphs that differ
 // only in the gradient have different signatures.
 func TestWithGradient(t *testing.T) {

@@ -1,6 +1,10 @@
 package graph
 
-import "slices"
+import (
+	"slices"
+
+	"promptfed/runtime/onnx"
+)
 
 // Reachable lists the operators that roots depend on, in the order of their creation.
 func Reachable(roots ...Node) []*Op { return ReachableUpTo[bool](nil, roots...) }
@@ -53,7 +57,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		out := replace(op, in)
 		switch {
 		case out != nil || slices.Equal(in, op.In) && slices.Equal(uses, op.Uses):
-		case len(uses) > 0:
+		case len(onnx.Subgraphs(op.proto)) > 0:
 			out = op.g.control(op, in, uses)
 		default:
 			out = slices.Clone(op.g.again(op, len(op.Out), in))

@@ -349,12 +349,18 @@ func StandardModel(m *onnx.ModelProto) (*onnx.ModelProto, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]node, len(f.Outputs))
-	for i, o := range f.Outputs {
+	return graph.Model(StandardOutputs(f.Outputs)...)
+}
+
+// StandardOutputs is Standard for outputs.
+func StandardOutputs(list []graph.Output) []graph.Output {
+	nodes := make([]node, len(list))
+	for i, o := range list {
 		nodes[i] = o.Node
 	}
+	out := slices.Clone(list)
 	for i, n := range Standard(nodes) {
-		f.Outputs[i].Node = n
+		out[i].Node = n
 	}
-	return graph.Model(f.Outputs...)
+	return out
 }

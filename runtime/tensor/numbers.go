@@ -16,6 +16,13 @@ func (t *Tensor) Blend(keep, take float64, x *Tensor) {
 	InParts(len(x.Data), func(from, to int) { blend(keep, t.Data[from:to], take, x.Data[from:to]) })
 }
 
+// Distance returns the largest difference of two tensors of one shape; not a number where an element is none.
+func Distance(a, b *Tensor) float64 {
+	d := a.Clone()
+	d.Axpy(-1, b)
+	return d.MaxAbs()
+}
+
 func blend(keep float64, y []float32, take float64, x []float32) {
 	if vectors(len(y)) {
 		blendVectors(keep, y, take, x)

@@ -10,7 +10,6 @@ computes features of an image and of texts, a loss and a prompt's gradient that 
 import contextlib
 import csv
 import gzip
-import io
 import os
 import re
 import shutil
@@ -92,7 +91,7 @@ def model_of(name, cfg):
 
 
 def export(name):
-    """"exact" with the exporter, or the reason why there is no bundle."""
+    """"exact", or the reason why there is no bundle."""
     with tempfile.TemporaryDirectory() as d:
         out = os.path.join(os.environ.get("KEEP", d), name)
         try:
@@ -130,20 +129,13 @@ def main():
             old = {r["configuration"]: r["result"] for r in csv.DictReader(f)}
     rows = []
     for name in refused():
-        if name in old and patterns and not any(p.search(name) for p in patterns):
-            result = old[name]
-        elif patterns and not any(p.search(name) for p in patterns):
-            continue
-        else:
-            result = export(name)
-            print(name, result, flush=True)
-        rows.append((name, result))
-    with io.StringIO(newline="") as f:
-        w = csv.writer(f, lineterminator="\n")
-        w.writerows([("configuration", "result"), *rows])
-        text = f.getvalue()
-    with open(OUT, "w", encoding="utf-8") as f:
-        f.write(text)
+        if not patterns or any(p.search(name) for p in patterns):
+            rows.append((name, export(name)))
+            print(*rows[-1], flush=True)
+        elif name in old:
+            rows.append((name, old[name]))
+    with open(OUT, "w", encoding="utf-8", newline="") as f:
+        csv.writer(f, lineterminator="\n").writerows([("configuration", "result"), *rows])
 
 
 if __name__ == "__main__":

@@ -527,10 +527,7 @@ func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
 		dir = b.WeightsDir()
 	}
 	if c.programs != nil {
-		out = slices.Clone(out)
-		for i, n := range ops.Standard(nodesOf(out)) {
-			out[i].Node = n
-		}
+		out = ops.StandardOutputs(out)
 	}
 	m, err := graph.Model(out...)
 	if err == nil {

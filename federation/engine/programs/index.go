@@ -16,7 +16,7 @@ import (
 const File = "programs.json"
 
 // version is that of the index.
-const version = 1
+const version = 2
 
 // Index is programs.json.
 type Index struct {

@@ -77,10 +77,10 @@ func TestFolder(t *testing.T) {
 // An index of another version, or with a file outside of the folder, is refused.
 func TestRead(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"version":2}`: "has version 2, this program reads version 1",
-		`{"version":1,"programs":[{"file":"../a.onnx"}]}`: "outside of the folder",
-		`{"version":1,"programs":[{"file":"/a.onnx"}]}`:   "outside of the folder",
-		`{"version":1,"programs":[{"file":"a.onnx"}]}`:    "a.onnx",
+		`{"version":1}`: "has version 1, this program reads version 2",
+		`{"version":2,"programs":[{"file":"../a.onnx"}]}`: "outside of the folder",
+		`{"version":2,"programs":[{"file":"/a.onnx"}]}`:   "outside of the folder",
+		`{"version":2,"programs":[{"file":"a.onnx"}]}`:    "a.onnx",
 		`{`: File,
 	} {
 		dir := t.TempDir()
@@ -98,7 +98,7 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(`{"version":1,"programs":[{"file":"a.onnx","built":"x","backbone":"b"}]}`, b)
+	f.Add(`{"version":2,"programs":[{"file":"a.onnx","built":"x","backbone":"b"}]}`, b)
 	f.Fuzz(func(t *testing.T, index string, model []byte) {
 		dir := t.TempDir()
 		if os.WriteFile(filepath.Join(dir, File), []byte(index), 0o644) != nil ||

@@ -150,11 +150,7 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 				bundle.PixelsInput)
 		}
 	}
-	out := make([]graph.Output, len(roots))
-	for i, n := range ops.Standard(roots) {
-		out[i] = graph.Output{Name: t.asked[i].Name, Node: n}
-	}
-	m, err := t.file.Model(out...)
+	m, err := t.file.Model(ops.StandardOutputs(t.asked)...)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ var particular = []struct {
 	{regexp.MustCompile(`_name "[^"]*" is not supported, because`), "_name:"},
 	{regexp.MustCompile(`tensor "[^"]*" belongs to`), "the text tower is"},
 	{regexp.MustCompile(` \(hf_model_name [^)]*\)`), ""}, {regexp.MustCompile(`model_type "[^"]*"`), "model_type"},
-	{regexp.MustCompile(`: python -m promptfed.backbone .* exports it from PyTorch \(docs/dropin.md\)$`), ""},
+	{regexp.MustCompile(`: export the model from PyTorch with .* \(docs/dropin.md\)$`), ""},
 }
 
 // reason returns a refusal as the list shows it.

@@ -190,8 +190,7 @@ func imageModel(v clip.VisionArch, w clip.Weights) []graph.Output {
 // textModel returns the output of text.onnx: the plain form over the whole context.
 func textModel(t clip.TextArch, w clip.Weights) []graph.Output {
 	g := graph.New()
-	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.StaticDim(t.Context),
-		graph.StaticDim(t.Width)})
-	eot := g.Input(bundle.EOTInput, graph.Int64, graph.Shape{graph.Sym("C")})
+	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Rows("C", t.Context, t.Width))
+	eot := g.Input(bundle.EOTInput, graph.Int64, graph.Rows("C"))
 	return []graph.Output{{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)}}
 }

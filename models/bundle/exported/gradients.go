@@ -7,7 +7,6 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 )
 
 // proveBoxes compares the features of gradient files with those of the towers' files.
@@ -35,7 +34,8 @@ func (m *model) proveBoxes(run bundle.Runner) error {
 }
 
 // writeGradients writes the gradient files that the towers lack, beside the files of the towers in dir, and returns
-// their names. They refer to the weights in these files. A tower whose input has no gradient gets none.
+// their names. They refer to the weights in these files. A tower whose input has no gradient, or an image tower that
+// rounds, gets none.
 func (m *model) writeGradients(dir string) (names []string, err error) {
 	write := func(tower, name, output string, features graph.Node, input string) error {
 		name = path.Join(path.Dir(tower), name)
@@ -76,7 +76,7 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 // again declares an input of a file in g, in float32 for half precision, and with the batch that was opened.
 func again(g *graph.Graph, in graph.Node, open *opening) graph.Node {
 	t := in.DType()
-	if t == graph.Half || t == onnx.TensorProto_BFLOAT16 {
+	if graph.IsHalf(t) {
 		t = graph.Float
 	}
 	shape := slices.Clone(in.Shape())

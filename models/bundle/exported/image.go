@@ -244,6 +244,8 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	switch {
 	case p.PixelsOnly():
 		image, patches = t.build(g, pixels)
+	case t.box != nil:
+		return image, patches, fmt.Errorf("%w (it trains by %s)", bundle.ErrNoPromptTokens, t.box.Name())
 	case t.vit == nil && t.stream == nil:
 		return image, patches, bundle.ErrNoPromptTokens
 	case t.vit != nil:

@@ -121,10 +121,8 @@ func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 	if err != nil {
 		return fmt.Errorf("text tower: %w", err)
 	}
-	worst := 0.0
-	for i, v := range out["short"].Data {
-		worst = math.Max(worst, math.Abs(float64(v-out["both"].Data[i])))
-	}
+	alone := out["short"]
+	worst := tensor.Distance(alone, tensor.Of(out["both"].Data[:alone.Len()], alone.Shape...))
 	d := checkDone{"text beside a longer one", worst <= 1e-3, &worst, fmt.Sprintf("%.1e", worst)}
 	if !d.OK {
 		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+

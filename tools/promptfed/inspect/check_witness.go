@@ -43,10 +43,12 @@ type witness struct {
 
 // readWitness reads a witness whose sizes are those of a bundle.
 func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
-	var text map[string]string
-	if w.tensors, text, err = safetensors.ReadFile(path); err != nil {
+	f, err := safetensors.Open(path)
+	if err != nil {
 		return w, err
 	}
+	defer f.Close()
+	text := f.Metadata()
 	for key, into := range map[string]any{"texts": &w.texts, "classes": &w.classes, "labels": &w.labels} {
 		if err := json.Unmarshal([]byte(text[key]), into); err != nil {
 			return w, fmt.Errorf("%s: %s: %w", path, key, err)
@@ -56,14 +58,18 @@ func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
 		return w, fmt.Errorf("%s: labels are %v, want one of %d classes", path, w.labels, len(w.classes))
 	}
 	size, dim, prompt := b.Preprocess.Size, b.Text.EmbedDim, []int{1, b.Text.Width}
-	if p := w.tensors["prompt"]; p != nil && len(p.Shape) == 2 && p.Shape[0] > 0 {
+	if p, err := f.Info("prompt"); err == nil && len(p.Shape) == 2 && p.Shape[0] > 0 && p.Shape[0] < b.Text.Context {
 		prompt[0] = p.Shape[0]
 	}
+	w.tensors = tensor.Map{}
 	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(w.texts), dim},
 		"prompt": prompt, "prompts": {len(w.classes), dim}, "loss": {1}, "gradient": prompt}
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		if t := w.tensors[name]; t == nil || !slices.Equal(t.Shape, shapes[name]) {
-			return w, fmt.Errorf("%s: tensor %s must have the shape %v", path, name, shapes[name])
+		if info, err := f.Info(name); err != nil || info.DType != "F32" || !slices.Equal(info.Shape, shapes[name]) {
+			return w, fmt.Errorf("%s: tensor %s must be F32 and have the shape %v", path, name, shapes[name])
+		}
+		if w.tensors[name], err = f.Tensor(name); err != nil {
+			return w, err
 		}
 	}
 	return w, nil
@@ -83,7 +89,8 @@ func (c *checks) witness(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 		d := checkDone{what + " as in the model's own library", worst <= allowed, &worst,
 			fmt.Sprintf("%.1e", worst)}
 		if c.add(d); !d.OK {
-			return fmt.Errorf("%s: %s differs by %.2g of %s, more than %.2g", path, what, worst, unit, allowed)
+			return fmt.Errorf("%s: difference of %s: %.2g of %s, more than %.2g", path, what, worst, unit,
+				allowed)
 		}
 		return nil
 	}
@@ -104,12 +111,9 @@ func (c *checks) witness(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 	}
 	for _, x := range [][2]string{{"image features", "image"}, {"text features", "text"},
 		{"features of prompts", "prompts"}, {"loss", "loss"}, {"gradient of a prompt", "gradient"}} {
-		worst, largest := 0.0, 0.0
-		for i, v := range w.tensors[x[1]].Data {
-			worst = max(worst, math.Abs(float64(out[x[1]].Data[i]-v)))
-			largest = max(largest, math.Abs(float64(v)))
-		}
-		if err := report(x[0], worst/cmp.Or(largest, 1), agreement, "the largest value"); err != nil {
+		want := w.tensors[x[1]]
+		worst := tensor.Distance(out[x[1]], want) / cmp.Or(want.MaxAbs(), 1)
+		if err := report(x[0], worst, agreement, "the largest value"); err != nil {
 			return err
 		}
 	}
@@ -152,7 +156,7 @@ func (w witness) compute(ctx context.Context, b *bundle.Bundle, o ort.Options) (
 	if err != nil {
 		return nil, err
 	}
-	logits := g.Const(image).L2Normalize().MatMul(prompts[0].L2Normalize().Transpose(1, 0)).MulScalar(b.LogitScale)
+	logits := g.Const(image).L2Normalize().MatMulT(prompts[0].L2Normalize()).MulScalar(b.LogitScale)
 	loss := graph.CrossEntropy(logits, g.Ints(w.labels...))
 	d, err := grad.Of(loss, ctxInput)
 	if err != nil {

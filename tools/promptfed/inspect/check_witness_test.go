@@ -67,19 +67,25 @@ func TestWitness(t *testing.T) {
 				m[name].Data[i] *= 1.01
 			}
 		}))
-		if err == nil || !strings.Contains(err.Error(), what+" differs by 0.0") {
+		if err == nil || !strings.Contains(err.Error(), "difference of "+what+": 0.0") {
 			t.Errorf("%s: %v", name, err)
 		}
 		_, err = check(witnessed(t, func(m tensor.Map, _ map[string]string) { delete(m, name) }))
-		if err == nil || !strings.Contains(err.Error(), "tensor "+name+" must have the shape") {
+		if err == nil || !strings.Contains(err.Error(), "tensor "+name+" must be F32") {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
 	for want, change := range map[string]func(m tensor.Map, text map[string]string){
-		"labels are [3], want one of 3 classes": func(_ tensor.Map, text map[string]string) { text["labels"] = "[3]" },
-		"classes: invalid character":            func(_ tensor.Map, text map[string]string) { text["classes"] = "cat" },
-		"tensor text must have the shape [1 6]": func(_ tensor.Map, text map[string]string) { text["texts"] = `["a"]` },
-		"tensor gradient must have the shape [1 8]": func(m tensor.Map, _ map[string]string) {
+		"labels are [3], want one of 3 classes": func(_ tensor.Map, text map[string]string) {
+			text["labels"] = "[3]"
+		},
+		"classes: invalid character": func(_ tensor.Map, text map[string]string) {
+			text["classes"] = "cat"
+		},
+		"tensor text must be F32 and have the shape [1 6]": func(_ tensor.Map, text map[string]string) {
+			text["texts"] = `["a"]`
+		},
+		"tensor gradient must be F32 and have the shape [1 8]": func(m tensor.Map, _ map[string]string) {
 			m["prompt"] = tensor.New(2)
 		},
 	} {

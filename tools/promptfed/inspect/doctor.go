@@ -112,7 +112,8 @@ type foundSet struct {
 // numerics describes the default configuration, which runs on the CPU. If this process has loaded the library for CUDA,
 // the description is that of another process, because no process loads two libraries.
 func (m *machine) numerics() {
-	if path, err := ort.FindLibrary(); err == nil && path != m.Library.Path {
+	path, err := ort.FindLibrary() // a name alone for a library that only the system's loader finds
+	if err == nil && path != m.Library.Path && filepath.IsAbs(path) {
 		m.Numerics = numericsWith(path)
 		return
 	}

@@ -41,7 +41,7 @@ func importCommand() *cobra.Command {
 			}
 			files = append(files, dasslimport.File{Name: name, Text: text})
 		}
-		for _, f := range files[:len(files):len(files)] {
+		for _, f := range files {
 			for _, name := range dasslimport.Named(f) {
 				if found, ok := namedFile(f.Name, name, files); ok {
 					files = append(files, found)

@@ -13,19 +13,24 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import sys
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as e:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"promptfed.backbone: it needs PyTorch ({e}): pip install promptfed[torch]")
 
-from . import _program
-from ._program import Error
+from ._onnx import _version
+from ._program import Error, ask, program
 
 WITNESS = "witness.safetensors"
 """What the model computes in PyTorch; `promptfed check` compares it with what the program computes."""
@@ -51,41 +56,36 @@ def export_backbone(model: torch.nn.Module, preprocess: Any, tokenizer: Any, out
     The program computes features of an image and of texts, a loss and the gradient of a prompt with the new files. If one
     differs from PyTorch's by more than 1e-4 of the largest value, Error is raised and there is no folder.
     """
-    target = Path(out)
-    if target.exists():
-        raise Error(f"{target} exists: remove it, or choose another folder")
+    target = _new(out)
+    program()  # it is needed at the end
+    if exporter not in (None, *_OPSETS):
+        raise Error(f"there is no exporter {exporter!r}: choose {' or '.join(_OPSETS)}")
     towers = _Towers(model, preprocess, tokenizer)
     target.parent.mkdir(parents=True, exist_ok=True)
     failed: List[str] = []
     for kind in [exporter] if exporter else _exporters():
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            towers.write(folder, kind, name or target.name, source)
-            _check(folder)
-            folder.chmod(0o777 & ~_umask())
-            folder.rename(target)
-            return str(target)
-        except Error as e:
-            failed.append(f"{kind}: {e}")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as parent:
+            folder = Path(parent, target.name)
+            folder.mkdir()
+            try:
+                towers.write(folder, kind, name or target.name, source)
+                ask(["check", folder])
+                folder.rename(target)
+                return str(target)
+            except Error as e:
+                failed.append(f"{kind}: {e}")
     raise Error(f"{target} was not written: " + "; ".join(failed))
 
 
+def _new(out: Union[str, "os.PathLike[str]"]) -> Path:
+    """Returns the path of a folder that does not exist yet."""
+    if os.path.lexists(out):
+        raise Error(f"{os.fspath(out)} exists: remove it, or choose another folder")
+    return Path(out)
+
+
 def _exporters() -> Sequence[str]:
-    version = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
-    return ("torchscript", "dynamo") if version >= (2, 5) else ("torchscript",)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _check(folder: Path) -> None:
-    """Raises Error unless the program opens the bundle and computes what PyTorch computed."""
-    _program.ask(["check", folder])
+    return tuple(_OPSETS) if _version() >= (2, 5) else ("torchscript",)
 
 
 class _Towers:
@@ -267,16 +267,20 @@ def _export(module: torch.nn.Module, inputs: Dict[str, torch.Tensor], folder: Pa
         with warnings.catch_warnings(), torch.no_grad(), _plain():
             warnings.simplefilter("ignore")
             if exporter == "dynamo":
-                first = torch.export.Dim("batch")
-                torch.onnx.export(module, arguments, path, dynamo=True, dynamic_shapes=tuple({0: first} for _ in inputs),
+                batch = torch.export.Dim("batch")
+                torch.onnx.export(module, arguments, path, dynamo=True, dynamic_shapes=tuple({0: batch} for _ in inputs),
                                   **names)
             else:
-                legacy = {"dynamo": False} if len(_exporters()) > 1 else {}
+                legacy = {"dynamo": False} if _version() >= (2, 5) else {}
                 axes = {n: {0: "batch"} for n in [*inputs, "features"]}
                 torch.onnx.export(module, arguments, path, dynamic_axes=axes, **legacy, **names)
     except Exception as e:
-        first = (str(e).strip().splitlines() or [""])[0]
-        raise Error(f"PyTorch cannot export the {folder.name} tower: {type(e).__name__}: {first}") from e
+        traceback.clear_frames(e.__traceback__)  # PyTorch mistakes a later graph for one that a frame still holds
+        raise Error(f"PyTorch cannot export the {folder.name} tower: {type(e).__name__}: {_first_line(e)}") from e
+
+
+def _first_line(e: Exception) -> str:
+    return (str(e).strip().splitlines() or [""])[0]
 
 
 @contextlib.contextmanager
@@ -346,7 +350,7 @@ def _transform(preprocess: Any, folder: Path) -> Optional[Dict[str, Any]]:
     if missing:
         raise Error(f"preprocess shows no {' and no '.join(sorted(missing))}: give a torchvision Compose with Resize and "
                     "Normalize, or an image processor of transformers")
-    return {k: v for k, v in out.items() if v or k in ("crop", "mean")}
+    return {k: v for k, v in out.items() if v or k == "crop"}
 
 
 def _vocabulary(tokenizer: Any, folder: Path) -> Dict[str, Any]:
@@ -379,6 +383,10 @@ def load(spec: str, pretrained: str = "") -> Tuple[torch.nn.Module, Any, Any, st
     except ImportError as e:
         raise Error(f"{spec} needs {library} ({e}): pip install {library}"
                     f"{'_torch' if library == 'open_clip' else ''}") from None
+    except Error:
+        raise
+    except Exception as e:  # an unknown name or tag, or a download that fails
+        raise Error(f"{library} cannot load {name}: {type(e).__name__}: {_first_line(e)}") from e
     version = getattr(sys.modules[library], "__version__", "")
     return model, preprocess, tokenizer, " ".join(x for x in (library, version, name, pretrained) if x)
 
@@ -386,6 +394,9 @@ def load(spec: str, pretrained: str = "") -> Tuple[torch.nn.Module, Any, Any, st
 def _open_clip(name: str, pretrained: str) -> Tuple[Any, Any, Any]:
     import open_clip
 
+    if not pretrained and ":" not in name:  # hf-hub: and local-dir: name weights
+        tags = ", ".join(open_clip.list_pretrained_tags_by_model(name)) or "none"
+        raise Error(f"open_clip:{name} names no weights: give --pretrained TAG, of {tags}, or a file of weights")
     model, _, preprocess = open_clip.create_model_and_transforms(name, pretrained=pretrained or None)
     return model, preprocess, open_clip.get_tokenizer(name)
 
@@ -406,6 +417,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--exporter", choices=sorted(_OPSETS), help="PyTorch's exporter (default: both are tried)")
     given = parser.parse_args(arguments)
     try:
+        _new(given.out)  # before the model is loaded
         model, preprocess, tokenizer, source = load(given.model, given.pretrained)
         folder = export_backbone(model, preprocess, tokenizer, given.out, source=source, exporter=given.exporter)
     except Error as e:

@@ -118,7 +118,7 @@ def test_what_is_no_backbone_is_refused(tmp_path):
 
     Crop = collections.namedtuple("Crop", "transforms")
     for want, arguments in {
-        "text features differs by": (Wrong(), Preprocess(), Tokenizer()),
+        "difference of text features": (Wrong(), Preprocess(), Tokenizer()),
         "has neither encode_image nor": (torch.nn.Linear(1, 1), Preprocess(), Tokenizer()),
         "looks up no torch.nn.Embedding": (NoTable(), Preprocess(), Tokenizer()),
     }.items():
@@ -131,6 +131,8 @@ def test_what_is_no_backbone_is_refused(tmp_path):
         backbone._vocabulary(object(), tmp_path)
     with pytest.raises(promptfed.Error, match="give open_clip:NAME"):
         backbone.load("EVA02-B-16")
+    with pytest.raises(promptfed.Error, match="no exporter 'jit': choose torchscript or dynamo"):
+        promptfed.export_backbone(Model(), Preprocess(), Tokenizer(), tmp_path / "none", exporter="jit")
     (tmp_path / "taken").mkdir()
     with pytest.raises(promptfed.Error, match="taken exists"):
         promptfed.export_backbone(Model(), Preprocess(), Tokenizer(), tmp_path / "taken")
