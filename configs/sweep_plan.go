@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,9 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/methods"
 )
 
 const (
@@ -131,26 +128,31 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 	if s.Name != there.Name || s.Smoke != there.Smoke {
 		return nil, differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
 	}
-	now, before := s.Plan().Axes, there.Plan().Axes
-	if !slices.EqualFunc(now, before, func(a, b PlanAxis) bool { return a.Name == b.Name }) {
-		return nil, differs("axes %s there, %s now", show(before), show(now))
+	axes, axesThere := s.Plan().Axes, there.Plan().Axes
+	if !slices.EqualFunc(axes, axesThere, func(a, b PlanAxis) bool { return a.Name == b.Name }) {
+		return nil, differs("axes %s there, %s now", show(axesThere), show(axes))
 	}
-	was := map[string]experiment.Config{}
+	earlier := map[string]experiment.Config{}
 	for _, c := range there.Cells {
-		was[c.Folder] = c.Config
+		earlier[c.Folder] = c.Config
 	}
 	for _, c := range s.Cells {
-		before, planned := was[c.Folder]
-		delete(was, c.Folder)
-		switch key, was, is := firstDifference(before, c.Config); {
-		case planned && key == "":
-		case planned && kept(c.Folder):
-			return nil, differs("cell %s has results, and its %s is %s there, %s now", c.Folder, key, was, is)
-		default:
+		old, planned := earlier[c.Folder]
+		delete(earlier, c.Folder)
+		switch {
+		case !planned:
 			changed = append(changed, c.Folder)
+		case kept(c.Folder):
+			if key, was, is := firstDifference(old, c.Config, isOfCell); key != "" {
+				return nil, differs("cell %s has results, and its %s is %s there, %s now", c.Folder, key, was, is)
+			}
+		default: // a cell that failed goes on if it is the same experiment
+			if key, _, _ := firstDifference(old, c.Config, experiment.IsIdentityKey); key != "" {
+				changed = append(changed, c.Folder)
+			}
 		}
 	}
-	for _, folder := range slices.Sorted(maps.Keys(was)) {
+	for _, folder := range slices.Sorted(maps.Keys(earlier)) {
 		if kept(folder) {
 			return nil, differs("cell %s has results there and is not planned now", folder)
 		}
@@ -158,39 +160,29 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 	return changed, nil
 }
 
-// firstDifference returns the first key in which a cell differs from what it was, except how and where it runs, and
-// both values; an empty key for none.
-func firstDifference(before, now experiment.Config) (key, was, is string) {
-	a, b := flat(before), flat(now)
+// isOfCell reports whether a key says what runs in a cell, and not only how or where.
+func isOfCell(key string) bool {
+	return !strings.HasPrefix(key, "runtime.") || experiment.IsIdentityKey(key)
+}
+
+// firstDifference returns the first key of some in which two configurations differ, and both values; an empty key for
+// none.
+func firstDifference(before, now experiment.Config, counts func(key string) bool) (key, was, is string) {
+	a, b := before.Values(), now.Values()
 	all := maps.Clone(a)
 	maps.Copy(all, b)
+	text := func(m map[string]any, key string) string {
+		if v, ok := m[key]; ok {
+			return fmt.Sprint(v)
+		}
+		return "none"
+	}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		place := strings.HasPrefix(key, "runtime.") && !experiment.IsIdentityKey(key)
-		if !place && a[key] != b[key] {
-			return key, cmp.Or(a[key], "none"), cmp.Or(b[key], "none")
+		if was, is := text(a, key), text(b, key); counts(key) && was != is {
+			return key, was, is
 		}
 	}
 	return "", "", ""
-}
-
-// flat returns the values of a configuration by dotted key.
-func flat(c experiment.Config) map[string]string {
-	out := map[string]string{}
-	var add func(key string, v any)
-	add = func(key string, v any) {
-		below, ok := v.(map[string]any)
-		for k, v := range below {
-			add(key+"."+k, v)
-		}
-		if !ok {
-			out[key] = fmt.Sprint(v)
-		}
-	}
-	c.Options = methods.ShortOptions(c.Options)
-	for key, v := range configtags.Flatten(c) {
-		add(key, v)
-	}
-	return out
 }
 
 func show(axes []PlanAxis) string {

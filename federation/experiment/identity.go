@@ -107,18 +107,13 @@ func (p *Protocol) values() (identity.Values, error) {
 			off, kept = append(off, s.section), append(kept, s.key)
 		}
 	}
-	for key, value := range configtags.Flatten(c) {
-		var err error
-		switch {
-		case !IsIdentityKey(key), identity.Within(key, off) && !slices.Contains(kept, key):
-		case key == "method":
-			err = v.PutJSON(key, methods.Called(c.Method, c.Options))
-		case key == "options":
-			err = putOptions(v, key, methods.ShortOptions(c.Options))
-		default:
-			err = v.PutJSON(key, value)
+	values := c.Values()
+	values["method"] = methods.Called(c.Method, c.Options)
+	for key, value := range values {
+		if !IsIdentityKey(key) || identity.Within(key, off) && !slices.Contains(kept, key) {
+			continue
 		}
-		if err != nil {
+		if err := v.PutJSON(key, value); err != nil {
 			return v, err
 		}
 	}
@@ -129,20 +124,23 @@ func (p *Protocol) values() (identity.Values, error) {
 	return v, nil
 }
 
-// putOptions puts the options of a method and its wrappers, which lie below their names.
-func putOptions(v identity.Values, key string, options map[string]any) error {
-	for name, value := range options {
-		var err error
-		if below, ok := value.(map[string]any); ok {
-			err = putOptions(v, key+"."+name, below)
-		} else {
-			err = v.PutJSON(key+"."+name, value)
-		}
-		if err != nil {
-			return err
+// Values returns the values of a configuration by dotted key: the options of a method and its wrappers too, where they
+// differ from the defaults.
+func (c Config) Values() map[string]any {
+	out := configtags.Flatten(c)
+	delete(out, "options")
+	var add func(at string, options map[string]any)
+	add = func(at string, options map[string]any) {
+		for name, v := range options {
+			if below, ok := v.(map[string]any); ok {
+				add(at+name+".", below)
+			} else {
+				out[at+name] = v
+			}
 		}
 	}
-	return nil
+	add("options.", methods.ShortOptions(c.Options))
+	return out
 }
 
 // images is a digest of the images of some splits: contents, and the names of split, class and domain. Names and order

@@ -76,8 +76,8 @@ func relabel(s *data.Set, classes []string) error {
 	}
 	if len(unknown) > 0 {
 		absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(s.Classes, c) })
-		return fmt.Errorf("class %s is not one of the experiment's, of which those without a folder here are: %s; "+
-			"rename folders, or use data.class_names", shortList(unknown), cmp.Or(shortList(absent), "none"))
+		return fmt.Errorf("the experiment has no class %s; its classes without a folder here are: %s; rename folders, "+
+			"or use data.class_names", shortList(unknown), cmp.Or(shortList(absent), "none"))
 	}
 	for _, sp := range s.Splits() {
 		for i := range *sp.Examples {

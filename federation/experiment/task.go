@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"promptfed/federation/attack"
@@ -272,15 +271,17 @@ func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace, opti
 	return nil
 }
 
-// ofLength names the option of a base method with the length of a prompt that is too long.
+// ofLength names the option with the length of a prompt that is too long, if one option alone has that value.
 func ofLength(err error, options map[string]any) error {
 	var long clip.LengthError
-	if errors.As(err, &long) {
-		for _, name := range slices.Sorted(maps.Keys(options)) {
-			if options[name] == long.Tokens {
-				return configtags.KeyErrorf("options."+name, "%w", err)
-			}
+	var names []string
+	for name, value := range options {
+		if errors.As(err, &long) && value == long.Tokens {
+			names = append(names, name)
 		}
+	}
+	if len(names) == 1 {
+		return configtags.KeyErrorf("options."+names[0], "%w", err)
 	}
 	return err
 }

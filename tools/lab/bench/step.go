@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
@@ -129,9 +128,5 @@ func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, 
 
 // distance returns the largest difference between two tensors of one shape, divided by the largest magnitude in want.
 func distance(got, want *tensor.Tensor) float64 {
-	d := 0.0
-	for i, v := range want.Data {
-		d = max(d, math.Abs(float64(got.Data[i])-float64(v)))
-	}
-	return d / want.MaxAbs()
+	return tensor.Distance(got, want) / want.MaxAbs()
 }

@@ -78,7 +78,7 @@ type Report struct {
 	kept     map[*results.Run]page.Run // runs of a served page as packed earlier
 }
 
-// Of returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
+// New returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
 func New(dirs []string, out string, o Options) (*Report, error) {
 	load := results.Load
 	if o.Merge {
@@ -133,8 +133,11 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
-	for _, m := range append(v.each(v.metric), v.metric) {
-		r.json.Measure(m)
+	r.json.Measure(v.metric)
+	if each := v.each(v.metric); len(each) > 1 {
+		for _, m := range each {
+			r.json.Measure(m)
+		}
 	}
 	v.weakTerms(main)
 	v.belowZeroShot(main)

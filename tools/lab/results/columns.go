@@ -71,8 +71,8 @@ const mostSets = 4
 
 // MainMetrics lists the metrics of a table with one line per group: the asked metric, and every other metric of some
 // run. It omits domains, notes other than privacy's, and a large number of evaluation sets. A metric of an evaluation
-// covers the rounds of the asked metric, if the records have it there. An accuracy of all runs' own evaluation stands
-// once.
+// covers the rounds of the asked metric, if the records have it there. If all runs report one evaluation, its
+// accuracy has one column.
 func MainMetrics(asked string, groups []*Group) []string {
 	m, err := ParseMetric(asked)
 	if err != nil {

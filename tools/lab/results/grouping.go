@@ -264,7 +264,7 @@ func (p *planned) merge(q *planned) error {
 	if q.Name != p.Name {
 		p.Name += " + " + q.Name
 	}
-	p.Smoke, p.Card, p.Cells = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card), append(p.Cells, q.Cells...)
+	p.Smoke, p.Card = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card)
 	for _, g := range q.groups {
 		g.Plan = p.Plan
 		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(g.Labels) })
@@ -283,8 +283,12 @@ func (p *planned) merge(q *planned) error {
 				q.Dir)
 		default:
 			for _, r := range g.Runs {
-				if !slices.ContainsFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed }) {
+				i := slices.IndexFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed })
+				switch {
+				case i < 0:
 					there.Runs = append(there.Runs, r)
+				case there.Runs[i].State != Done && r.State != Missing: // a later attempt
+					there.Runs[i] = r
 				}
 			}
 			sortRuns(there.Runs)

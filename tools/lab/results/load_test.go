@@ -199,7 +199,7 @@ func TestLoadMerged(t *testing.T) {
 			"cells":[%s]}`, name, axis, strings.Join(labels, `","`), strings.Join(list, ",")))
 		return filepath.Join(root, name)
 	}
-	a := sweep("a", "method", "A", "1", "x", "B", "1", "y", "C", "1", "")
+	a := sweep("a", "method", "A", "1", "x", "B", "1", "y", "B", "2", "", "C", "1", "")
 	b := sweep("b", "method", "B", "1", "y", "B", "2", "y", "C", "1", "z", "A", "3", "")
 	one := sweep("one", "method", "D", "1", "w")
 	got, err := LoadMerged(a, b, one)

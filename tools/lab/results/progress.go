@@ -10,7 +10,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// A run stalls if its process has given no sign of life for quiet, and for slowRounds times as long as its rounds take.
+// A run stalls if its process gives no sign of life for the time quiet and for slowRounds rounds.
 const (
 	quiet      = 10 * time.Minute
 	slowRounds = 5
@@ -52,8 +52,8 @@ func signOf(dir string) (last time.Time) {
 	return last
 }
 
-// pace sets whether a run with a process is running or stalled, and its remaining time. A round that takes longer than
-// all that remain would, leaves the time unknown.
+// pace sets whether a run with a process is running or stalled, and its remaining time. The time is unknown once the
+// current round has taken as long as all remaining rounds should take.
 func (r *Run) pace() {
 	n := min(len(r.Rounds), paceRounds)
 	var round time.Duration

@@ -59,7 +59,7 @@ const (
 	Running    State = "running"    // a process works on it
 	Stalled    State = "stalled"    // a process holds it and has given no sign of life for long
 	Stopped    State = "stopped"    // interrupted after a round
-	Killed     State = "killed"     // its process ended without a word
+	Killed     State = "killed"     // its process ended and recorded no end
 	Unfinished State = "unfinished" // no result, and nothing says whether a process works on it
 	Failed     State = "failed"     // with an error, or with contradictory files
 	Missing    State = "missing"    // planned, not started
@@ -68,7 +68,7 @@ const (
 // States are all states.
 var States = []State{Done, Running, Stalled, Stopped, Killed, Unfinished, Failed, Missing}
 
-// begun reports whether a run has neither a result nor an error, or has a result.
+// begun reports whether a run has started and has not failed.
 func (s State) begun() bool { return s != Failed && s != Missing }
 
 // Run is one run folder.

@@ -257,7 +257,7 @@ func (b *builder) within(axis, label string) results.Metric {
 
 // why describes the missing parts of a cell.
 func (b *builder) why(groups []*results.Group, c Cell) string {
-	var whats []string // different ones, in order
+	var reasons []string // different ones, in order
 	runs := map[string][]string{}
 	for _, g := range groups {
 		for _, r := range g.Runs {
@@ -268,26 +268,26 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 			if len(groups) > 1 {
 				where = g.Name + ", "
 			}
-			what := fmt.Sprintf("%s: %s", r.State, r.Reason)
-			if runs[what] == nil {
-				whats = append(whats, what)
+			reason := fmt.Sprintf("%s: %s", r.State, r.Reason)
+			if runs[reason] == nil {
+				reasons = append(reasons, reason)
 			}
-			runs[what] = append(runs[what], fmt.Sprintf("%sseed %d", where, r.Seed))
+			runs[reason] = append(runs[reason], fmt.Sprintf("%sseed %d", where, r.Seed))
 		}
 	}
 	var parts []string
-	for i, what := range whats {
+	for i, reason := range reasons {
 		if i == 3 {
-			parts = append(parts, fmt.Sprintf("and %d more", len(whats)-i))
+			parts = append(parts, fmt.Sprintf("and %d more reasons", len(reasons)-i))
 			break
 		}
-		where := runs[what]
+		where := runs[reason]
 		if more := len(where) - 4; more > 0 {
 			where = append(where[:4], fmt.Sprintf("%d more", more))
 		}
-		parts = append(parts, strings.Join(where, " and ")+" "+what)
+		parts = append(parts, strings.Join(where, " and ")+" "+reason)
 	}
-	if len(whats) == 0 {
+	if len(reasons) == 0 {
 		return "the finished runs have no " + c.Metric.Name
 	}
 	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))

@@ -17,7 +17,7 @@ type Series struct {
 func NewSeries(confs []experiment.Config) *Series {
 	s := &Series{runs: len(confs), pace: pace{}}
 	for _, c := range confs {
-		s.pace.of(c).left += c.Train.Rounds
+		s.pace.rounds(c).left += c.Train.Rounds
 	}
 	return s
 }
@@ -26,7 +26,7 @@ func NewSeries(confs []experiment.Config) *Series {
 func (s *Series) New(conf experiment.Config) *Display {
 	d := New(conf)
 	if s.begun++; s.runs > 1 {
-		d.series, d.kind = s, s.pace.of(conf)
+		d.series, d.kind = s, s.pace.rounds(conf)
 		d.name = fmt.Sprintf("%s (run %d of %d)", d.name, s.begun, s.runs)
 	}
 	return d
@@ -49,9 +49,9 @@ type rounds struct {
 	seconds    float64 // of those that are done
 }
 
-// of returns the rounds of runs with the method, the backbones and the data of a configuration, which take about as
+// rounds returns the rounds of runs with the method, the backbones and the data of a configuration, which take about as
 // long as each other.
-func (p pace) of(c experiment.Config) *rounds {
+func (p pace) rounds(c experiment.Config) *rounds {
 	kind := fmt.Sprint(c.Method, c.With, c.Backbones, c.Data.Set, c.Data.Root)
 	if p[kind] == nil {
 		p[kind] = &rounds{}
@@ -66,13 +66,13 @@ func (r *rounds) round(seconds float64, earlier bool) {
 	}
 }
 
-// text describes the remaining time of several runs at a time: unknown while no round of some kind is done, and "" if
-// nothing is left.
-func (p pace) text(jobs int, of string) string {
+// text describes the remaining time if jobs runs train at a time; which names the runs. The time is unknown until one
+// round of each kind is done. The text is "" if nothing is left.
+func (p pace) text(jobs int, which string) string {
 	seconds, left := 0.0, 0
 	for _, r := range p {
 		if left += r.left; r.left > 0 && r.done == 0 {
-			return ", time left" + of + " unknown"
+			return ", time left" + which + " unknown"
 		}
 		seconds += r.seconds * float64(r.left) / float64(max(1, r.done))
 	}
@@ -80,5 +80,5 @@ func (p pace) text(jobs int, of string) string {
 		return ""
 	}
 	t := time.Duration(seconds / float64(jobs) * float64(time.Second))
-	return fmt.Sprintf(", about %s left%s", t.Round(time.Second), of)
+	return fmt.Sprintf(", about %s left%s", t.Round(time.Second), which)
 }

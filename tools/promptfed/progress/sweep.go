@@ -40,7 +40,7 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 	d.name, d.began = s.Name, time.Now()
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
-		d.pace.of(c.Config).left += c.Config.Train.Rounds
+		d.pace.rounds(c.Config).left += c.Config.Train.Rounds
 	}
 	line := experiment.CountInWords(d.cells, "cell")
 	if done > 0 {
@@ -76,11 +76,11 @@ func (d *Sweep) show() {
 	}
 	if d.bar == nil {
 		if len(parts) > 0 && time.Since(d.spoke) > time.Minute {
-			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "), d.pace.text(d.jobs, ""))
+			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "), d.left())
 		}
 		return
 	}
-	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.pace.text(d.jobs, ""),
+	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.left(),
 		strings.Join(parts, "; ")))
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
 		text = append(text[:max(20, width-45)-1], '…')
@@ -88,11 +88,14 @@ func (d *Sweep) show() {
 	d.draw(string(text), d.units)
 }
 
+// left describes the remaining time. Fewer cells than jobs may be left.
+func (d *Sweep) left() string { return d.pace.text(max(1, min(d.jobs, d.cells-d.over)), "") }
+
 // Cell begins a cell. Cells with the same features use the locks in features.
 func (d *Sweep) Cell(c configs.Cell, features *FeatureLocks) *Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, kind: d.pace.of(c.Config),
+	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, kind: d.pace.rounds(c.Config),
 		at:    "opening",
 		began: time.Now()}
 	d.running = append(d.running, out)
@@ -125,7 +128,7 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	defer d.mu.Unlock()
 	d.end(c.Folder)
 	if first, known := d.failed[why]; known {
-		why = "as " + first
+		why = "for the same reason as " + first
 	} else {
 		d.failed[why] = c.Folder
 	}
@@ -238,7 +241,7 @@ func (c *Cell) Done(s record.Summary) {
 			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
 		}
 		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
-			time.Since(c.began).Round(100*time.Millisecond), c.all.pace.text(c.all.jobs, ""))
+			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
 	c.all.show()
 }

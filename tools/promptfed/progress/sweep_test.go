@@ -15,7 +15,8 @@ func TestFailedCells(t *testing.T) {
 			d.Failed(configs.Cell{Folder: f[0]}, f[1])
 		}
 	})
-	for _, want := range []string{"a failed: no data\n", "b failed: as a\n", "c failed: no space\n"} {
+	wanted := []string{"a failed: no data\n", "b failed: for the same reason as a\n", "c failed: no space\n"}
+	for _, want := range wanted {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is not once in\n%s", want, text)
 		}

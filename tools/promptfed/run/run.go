@@ -339,11 +339,12 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	}()
 	set, finish := federation.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, m.Warn
+	alive := runfolder.SignsOfLife(dir)
 	set.OnTurn = func(o message.Instruction, client int) {
 		if o.Kind == message.Train {
 			clock.Ended(runfolder.TrainedPart)
 		}
-		runfolder.Touch(dir)
+		alive()
 		m.Turn(o, client)
 	}
 	set.OnRound = func(r record.Record) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/time/rate"
 )
 
 // lock locks a folder for this process.
@@ -29,6 +30,15 @@ func share(dir, part string) (release func(), err error) {
 	}
 	return func() { own(); all() }, nil
 }
+
+// SignsOfLife returns a function that notes a sign of life of the process that works in a folder, at most once in
+// signPause.
+func SignsOfLife(dir string) func() {
+	often := rate.Sometimes{Interval: signPause}
+	return func() { often.Do(func() { Touch(dir) }) }
+}
+
+const signPause = 10 * time.Second
 
 // Touch notes a sign of life of the process that works in a folder.
 func Touch(dir string) {

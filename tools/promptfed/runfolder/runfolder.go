@@ -162,6 +162,7 @@ func claim(dir string, use Use, clear func(dir string) error) (release func(), e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 	}
+	defer Touch(dir)
 	if use.Part != "" {
 		return share(dir, use.Part)
 	}

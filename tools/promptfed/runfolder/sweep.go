@@ -54,6 +54,10 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 		if hasResults(cell) { // of a cell that the sweep did not have
 			continue
 		}
+		if rounds, err := begun(cell); err == nil && rounds {
+			s.Notes = append(s.Notes, fmt.Sprintf("cell %s failed, and its configuration has changed: it starts over",
+				folder))
+		}
 		if err := Clear(cell); err != nil {
 			release()
 			return nil, err
