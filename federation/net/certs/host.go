@@ -4,29 +4,35 @@ import (
 	"crypto/x509"
 	"net"
 	"os"
+	"slices"
 	"strings"
 )
 
-// HostOf returns the host of an address for clients on other machines. For an unspecified address this is one of the
-// names of the server's certificate, which may be nil, or the source address of packets to other networks (none is
-// sent), or this machine's own name.
+// HostOf returns the host of an address for clients on other machines. Where the server's certificate, which may be
+// nil, does not name the address, this is one of its names. For an unspecified address without such a name it is the
+// source address of packets to other networks (none is sent), or this machine's own name.
 func HostOf(address string, own *x509.Certificate) string {
-	host, _, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && host != "" && (ip == nil || !ip.IsUnspecified()) {
-		return host
-	}
 	if own == nil {
 		own = &x509.Certificate{}
 	}
-	for _, name := range own.DNSNames {
-		if name != "localhost" && !strings.HasPrefix(name, "*") {
-			return name
+	names := slices.DeleteFunc(slices.Clone(own.DNSNames), func(n string) bool { return strings.HasPrefix(n, "*") })
+	for _, ip := range own.IPAddresses {
+		names = append(names, ip.String())
+	}
+
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	stated := err == nil && host != "" && (ip == nil || !ip.IsUnspecified())
+	if stated && (len(names) == 0 || own.VerifyHostname(host) == nil) {
+		return host
+	}
+	for _, n := range names {
+		if isLoopback(n) == (stated && isLoopback(host)) {
+			return n
 		}
 	}
-	for _, ip := range own.IPAddresses {
-		if !ip.IsLoopback() {
-			return ip.String()
-		}
+	if len(names) > 0 {
+		return names[0]
 	}
 	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil { // an address for documentation (RFC 5737)
 		defer c.Close()
@@ -37,4 +43,9 @@ func HostOf(address string, own *x509.Certificate) string {
 		return "localhost"
 	}
 	return name
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -328,13 +328,20 @@ func TestHostOf(t *testing.T) {
 	named := &x509.Certificate{DNSNames: []string{"localhost", "*.a", "b", "c"}}
 	numbered := &x509.Certificate{DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1),
 		net.IPv4(192, 0, 2, 7)}}
-	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "a.b:80": "a.b", "0.0.0.0:80": "b",
-		":80": "b", "[::]:80": "b", "no port": "b"} {
+	for address, want := range map[string]string{"10.0.0.1:80": "b", "a.b:80": "b", "c:80": "c", "x.a:80": "x.a",
+		"0.0.0.0:80": "b", ":80": "b", "[::]:80": "b", "no port": "b"} {
 		if got := certs.HostOf(address, named); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}
 	}
 	if got := certs.HostOf(":80", numbered); got != "192.0.2.7" {
+		t.Error(got)
+	}
+	local := &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	if got := certs.HostOf(":80", local); got != "127.0.0.1" {
+		t.Error(got)
+	}
+	if got := certs.HostOf("10.0.0.1:80", nil); got != "10.0.0.1" {
 		t.Error(got)
 	}
 	if got := certs.HostOf(":80", nil); got == "" || got == "0.0.0.0" {

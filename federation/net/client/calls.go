@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +59,9 @@ func (c *Client) participate(ctx context.Context) error {
 				c.task.acknowledged = true
 			}
 			if sent = (&sending{}); c.task.delivered() {
+				if why := c.task.reply.Error; why != "" {
+					return endError{errors.New(why)}
+				}
 				return nil
 			}
 		case <-watch.C:
@@ -99,7 +101,7 @@ func (c *Client) askToJoin(ctx context.Context) error {
 			return err
 		}
 		if v.Later == "" {
-			c.seq = min(c.seq, v.Seq) // a server that was started again may count from a smaller number
+			c.seq = 0 // the newest instruction comes again
 			c.log.Info("joined", "client", c.Invitation.Client)
 			return c.joined(v)
 		}
@@ -146,12 +148,7 @@ func (c *Client) next(ctx context.Context, q *wire.Ask) (r received) {
 	}
 	defer stream.Close()
 	defer cancel() // before, so that Close does not read the rest
-	part := func() (*wire.Part, error) {
-		if !stream.Receive() {
-			return nil, cmp.Or(stream.Err(), io.EOF)
-		}
-		return stream.Msg(), nil
-	}
+	part := func() (*wire.Part, error) { return wire.Next(stream) }
 	p, err := part()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -159,16 +156,16 @@ func (c *Client) next(ctx context.Context, q *wire.Ask) (r received) {
 	if err != nil {
 		return received{err: err}
 	}
-	if r = c.open(q.Has, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
+	if r = c.open(q, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
 		stream.Receive() // the end
 	}
 	return r
 }
 
 // open checks an instruction and receives its tensors, unless the client has them.
-func (c *Client) open(has string, p *wire.Part, next func() (*wire.Part, error)) received {
+func (c *Client) open(q *wire.Ask, p *wire.Part, next func() (*wire.Part, error)) received {
 	r := received{Instruction: p.Instruction}
-	if r.dropped = c.check(r.Instruction); r.dropped != nil {
+	if r.dropped = c.check(r.Instruction, q.Seq); r.dropped != nil {
 		return r
 	}
 	switch size := int(r.Content.Size); {
@@ -176,7 +173,7 @@ func (c *Client) open(has string, p *wire.Part, next func() (*wire.Part, error))
 		r.failed = checkLarge(size, c.largest)
 	case r.Content.Inline():
 		r.body, r.failed = append([]byte{}, r.Content.Body...), r.Content.CheckInline()
-	case r.Id != has:
+	case r.Id != q.Has:
 		var b bytes.Buffer
 		err := r.Content.ReceiveParts(&b, next)
 		if r.body = b.Bytes(); errors.Is(err, wire.ErrDamaged) {

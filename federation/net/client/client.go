@@ -110,7 +110,7 @@ func (c *Client) joined(v *wire.JoinAnswer) error {
 	_, err := c.store.get(v.Accepted)
 	// A resumed server may not have read its checkpoint yet and then names no upload; checkServer still verifies each
 	// of its instructions.
-	if err == nil && c.store.Safe != "" && v.Accepted+v.Safe != "" {
+	if err == nil && v.Accepted+v.Safe != "" {
 		if err = c.store.checkServer(v.Accepted, v.Safe); err != nil {
 			err = fmt.Errorf("the server's answer: %w; if that is intended, use another --state", err)
 		}
@@ -121,15 +121,15 @@ func (c *Client) joined(v *wire.JoinAnswer) error {
 	return nil
 }
 
-// check returns why an instruction is not one that this client executes.
-func (c *Client) check(o *wire.Instruction) error {
+// check returns why an instruction is not one that this client executes; seq is the number of the last one.
+func (c *Client) check(o *wire.Instruction, seq int64) error {
 	if err := wire.CheckInstruction(o); err != nil {
 		return err
 	}
 	switch n := c.executor.Rounds(); {
 	case o.Run != c.Invitation.Run:
 		return fmt.Errorf("it belongs to run %.12s", o.Run)
-	case o.Seq <= c.seq:
+	case o.Seq <= seq:
 		return errors.New("a newer one came before it")
 	case int(o.Client) != c.Invitation.Client || int(o.Total) != c.Clients:
 		return fmt.Errorf("it is for client %d of %d, not for this one", o.Client, o.Total)

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 
@@ -70,7 +69,7 @@ func FuzzServerMessage(f *testing.F) {
 	o.Content.Body = body
 	add()
 	c := fresh()
-	c.receive(received{Instruction: protobuf.CloneOf(o), dropped: c.check(o), body: body})
+	c.receive(received{Instruction: protobuf.CloneOf(o), dropped: c.check(o, c.seq), body: body})
 	if c.task == nil {
 		f.Fatal("an honest instruction is dropped")
 	}
@@ -91,7 +90,7 @@ func FuzzServerMessage(f *testing.F) {
 			o.Id = wire.IdentityOf(o)
 		}
 		c := fresh()
-		r := c.open("", &p, func() (*wire.Part, error) { return &p, nil })
+		r := c.open(&wire.Ask{Seq: c.seq}, &p, func() (*wire.Part, error) { return &p, nil })
 		if r.err != nil {
 			return
 		}
@@ -100,7 +99,7 @@ func FuzzServerMessage(f *testing.F) {
 		if x == nil {
 			return
 		}
-		c.receive(received{Instruction: r.Instruction, dropped: c.check(r.Instruction), body: r.body}) // again
+		c.receive(received{Instruction: r.Instruction, dropped: c.check(r.Instruction, c.seq), body: r.body}) // again
 		if c.task != x || x.Run != run || x.Client != 0 || x.Total != 2 || x.Round < 0 || x.Accepted != id ||
 			x.Round >= 9 && x.Kind != wire.EndKind || len(r.body) > 1<<16 {
 			t.Fatalf("%v", x.Instruction)
@@ -126,7 +125,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(true, marshal(f, &wire.Invitation{Version: wire.Version, Run: run, Clients: 2, InlineLimit: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}}))
 	f.Add(true, marshal(f, &wire.Invitation{Version: 7}))
-	f.Add(false, marshal(f, &wire.JoinAnswer{Accepted: id, Safe: id, Seq: math.MaxInt64}))
+	f.Add(false, marshal(f, &wire.JoinAnswer{Accepted: id, Safe: id}))
 	f.Add(false, marshal(f, &wire.JoinAnswer{Accepted: wire.NewID(), Safe: "../x"}))
 	f.Fuzz(func(t *testing.T, invites bool, b []byte) {
 		if invites {

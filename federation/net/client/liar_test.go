@@ -347,6 +347,25 @@ func TestInstructionsThatComeAgain(t *testing.T) {
 	}
 }
 
+// A client that cannot take the final parameters tells the server why, and ends with that reason: its run is not over
+// in order.
+func TestDamagedEnd(t *testing.T) {
+	said := ""
+	l := &liar{run: wire.NewID(), script: func(l *liar) error {
+		content := wire.ContentOf(body(t, 3))
+		o := wire.InstructionFor(l.run, message.Instruction{Kind: wire.EndKind}, 0, 2, content)
+		l.seq++
+		o.Attempt, o.Seq, o.Content.Body = wire.NewID(), l.seq, make([]byte, content.Size)
+		l.send(o)
+		said = l.reply().Error
+		return errors.New("the client ends by itself")
+	}}
+	_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
+	if err == nil || said == "" || err.Error() != said || !strings.Contains(said, wire.ErrDamaged.Error()) {
+		t.Errorf("%v, and the server hears %q", err, said)
+	}
+}
+
 // A message beyond --largest ends the client with the reason.
 func TestLargestMessage(t *testing.T) {
 	l := &liar{run: wire.NewID(), script: func(l *liar) error {

@@ -704,15 +704,15 @@ func TestSummary(t *testing.T) {
 }
 
 // A listener on all addresses has a URL that another machine can use: never the unspecified address, and a name of its
-// certificate if it has one. A listener on one address has that.
+// certificate if it has one. A listener on one address has that, or a name of its certificate, which lacks it.
 func TestURL(t *testing.T) {
 	named, bare := identity(t, folder(t, time.Hour, "localhost", "host.example"), "server"), identity(t, "", "")
 	for _, c := range []struct {
 		address string
 		server  certs.Identity
 		want    string // host; empty for any that is not unspecified
-	}{{":0", bare, ""}, {"0.0.0.0:0", bare, ""}, {"[::]:0", named, "host.example"}, {"127.0.0.1:0", named, "127.0.0.1"},
-		{"localhost:0", bare, "localhost"}} {
+	}{{":0", bare, ""}, {"0.0.0.0:0", bare, ""}, {"[::]:0", named, "host.example"}, {"127.0.0.1:0", named, "localhost"},
+		{"127.0.0.1:0", bare, "127.0.0.1"}, {"localhost:0", bare, "localhost"}} {
 		l, _ := open(t, Options{Address: c.address, Identity: c.server})
 		u, err := url.Parse(l.URL())
 		if err != nil {

@@ -263,9 +263,6 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 		}
 		agreed = h.members.agree(r.version, r.clients[members[0]].RunSpec, outvoted, wait)
 	}
-	if err := h.write(agreementFile, agreement{agreementVersion, r.clients[members[0]].RunSpec}); err != nil {
-		return false, err
-	}
 	for _, k := range slices.Concat(outvoted, wait) {
 		said, why := "a client waits", "of the clients that name the backbone "+r.clients[k].Participant.Task.Backbone+
 			", no majority has the same files"
@@ -278,7 +275,8 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 			return false, err
 		}
 	}
-	return true, nil
+	// The last file makes the decision: after a crash before it, the clients decide again.
+	return true, h.write(agreementFile, agreement{agreementVersion, r.clients[members[0]].RunSpec})
 }
 
 // outvoted returns how a client differs from those that take part.

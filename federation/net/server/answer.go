@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -38,7 +37,7 @@ func (h *Server) receive(call context.Context, client int, r *wire.Reply, next f
 		h.refuse(client, x, "its reply is refused: ", err)
 		return nil
 	}
-	defer afterEnd(x.over, func() { endReads(call.Value(responseKey{}).(*http.ResponseController)) })()
+	defer afterEnd(x.over, func() { endReads(call) })()
 	return h.receiveParts(call, client, x, r, next)
 }
 
@@ -138,13 +137,11 @@ func (h *Server) late(client int) {
 // record accepts a reply, once.
 func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 	r.Down = len(x.body)
+	again := false
 	counted := x.of.accept(r, func() {
 		h.counts.change(func(c *counts) {
 			k := &c.clients[client]
-			if k.miss(-1) {
-				h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round",
-					x.of.instruction.Round+1)
-			}
+			again = k.miss(-1)
 			k.replies++
 			k.up += int64(size)
 			c.BytesUp += int64(size)
@@ -155,6 +152,10 @@ func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 		h.late(client)
 		return
 	}
+	if again {
+		h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round",
+			x.of.instruction.Round+1)
+	}
 	h.mail.finish(client, x.of)
 	if h.set.OnReply != nil {
 		h.set.OnReply(x.of.instruction, client)
@@ -164,7 +165,7 @@ func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 
 // refuse records that a client has no answer to an instruction, since its reply is refused.
 func (h *Server) refuse(client int, x *pending, what string, why error) {
-	h.fail(client, x.of, x.Id, what+wire.Printable(why.Error()), func(c *counts) { c.reject(client, why) })
+	h.fail(client, x.of, x.Id, what+wire.Printable(why.Error()), func(c *counts) { c.recordRefusal(client, why) })
 }
 
 // fail records that a client has no answer to an instruction, or with an empty identity to any of a collection. more
@@ -192,7 +193,7 @@ func (h *Server) Rejected(round, client int, why error) {
 	}
 	h.counts.change(func(c *counts) {
 		c.refuse(client)
-		c.reject(client, why)
+		c.recordRefusal(client, why)
 	})
 	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
 		wire.Printable(why.Error()))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -37,10 +36,12 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 		return nil, err
 	}
 	joining := h.callers[k].joining
-	if !joining.TryAcquire(1) {
+	select {
+	case joining <- struct{}{}:
+		defer func() { <-joining }()
+	default:
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are joining"))
 	}
-	defer joining.Release(1)
 	s, texts, err := h.join(k, peer, m)
 	if s != nil {
 		defer func() { h.members.exit(k, s, ctx.Err() != nil) }()
@@ -50,7 +51,7 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 	}
 	switch b := h.mail.box(k); {
 	case err == nil:
-		return &wire.JoinAnswer{Accepted: b.accepted, Safe: b.safe, Seq: b.seq}, nil
+		return &wire.JoinAnswer{Accepted: b.accepted, Safe: b.safe}, nil
 	case errors.As(err, new(laterError)):
 		return &wire.JoinAnswer{Later: wire.Printable(err.Error())}, nil
 	}
@@ -60,7 +61,7 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 // enter begins a call of a client's process. The context of the call ends with its connection, with the process and
 // with the next call of the same kind; exit ends the call. io is called at most once, when the context ends, to end
 // what the call reads or writes.
-func (h *Server) enter(ctx context.Context, client int, instance string, what kind, io func(*http.ResponseController)) (
+func (h *Server) enter(ctx context.Context, client int, instance string, what kind, io func(context.Context)) (
 	_ context.Context, exit func(), err error) {
 	call, cancel := context.WithCancelCause(ctx)
 	s, err := h.members.enter(client, instance, what, cancel)
@@ -69,7 +70,7 @@ func (h *Server) enter(ctx context.Context, client int, instance string, what ki
 		return nil, nil, err
 	}
 	process := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
-	end := afterEnd(call, func() { io(ctx.Value(responseKey{}).(*http.ResponseController)) })
+	end := afterEnd(call, func() { io(ctx) })
 	return call, func() {
 		process()
 		end()
@@ -115,7 +116,7 @@ func (h service) Next(ctx context.Context, r *wire.Ask, stream *connect.ServerSt
 	defer cancel(nil)
 	defer afterEnd(x.over, func() {
 		cancel(connect.NewError(connect.CodeAborted, errors.New("the instruction is over")))
-		endWrites(ctx.Value(responseKey{}).(*http.ResponseController))
+		endWrites(ctx)
 	})()
 	o := protobuf.CloneOf(x.Instruction)
 	inParts := len(x.body) > h.set.Limit && r.Has != x.Id
@@ -141,9 +142,14 @@ func (h service) Next(ctx context.Context, r *wire.Ask, stream *connect.ServerSt
 	return err
 }
 
-func endWrites(c *http.ResponseController) { c.SetWriteDeadline(time.Now().Add(sendTime)) }
+func endWrites(call context.Context) { deadlinesOf(call).SetWriteDeadline(time.Now().Add(sendTime)) }
 
-func endReads(c *http.ResponseController) { c.SetReadDeadline(time.Now()) }
+func endReads(call context.Context) { deadlinesOf(call).SetReadDeadline(time.Now()) }
+
+// deadlinesOf returns the deadlines of a call's response and request.
+func deadlinesOf(call context.Context) *http.ResponseController {
+	return call.Value(responseKey{}).(*http.ResponseController)
+}
 
 // Answer receives the reply to an instruction.
 func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
@@ -152,10 +158,11 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		return nil, err
 	}
 	next := func() (*wire.Part, error) {
-		if !stream.Receive() {
-			return nil, cmp.Or(stream.Err(), io.EOF)
+		p, err := wire.Next(stream)
+		if err == nil {
+			err = h.charge(ctx, k, h.costOf(p))
 		}
-		return stream.Msg(), h.charge(ctx, k, h.costOf(stream.Msg()))
+		return p, err
 	}
 	p, err := next()
 	if err == nil && p.Reply == nil {
@@ -185,13 +192,16 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 	if err != nil {
 		return nil, err
 	}
+	left := false
 	h.members.change(k, func(one *member) {
-		if one.session != nil && one.session.instance == m.Instance {
+		if left = one.session != nil && one.session.instance == m.Instance; left {
 			one.session.end(errors.New("the client left"))
 			one.session, one.left, one.seen = nil, true, time.Now()
-			h.set.Log.Info("leaves", "client", k)
 		}
 	})
+	if left {
+		h.set.Log.Info("leaves", "client", k)
+	}
 	h.changed()
 	return &wire.Left{}, nil
 }

@@ -47,7 +47,8 @@ const layer = "members"
 
 // Save saves the accepted uploads of all clients.
 func (h *Server) Save() (out message.Saved, err error) {
-	err = out.Put(layer, checkpoint{h.set.ID, h.mail.save(), h.mail.seq.Load(), h.norms}, nil)
+	accepted, seq := h.mail.save()
+	err = out.Put(layer, checkpoint{h.set.ID, accepted, seq, h.norms}, nil)
 	return out, err
 }
 
@@ -78,7 +79,7 @@ func QuorumSize(quorum float64, clients int) int {
 }
 
 // Run sends an instruction to clients and returns their replies. It waits until all awaited clients that are present
-// have answered (see patience), or until the deadline is over and there is a quorum. A client that failed, or whose
+// have answered (see tally.silent), or until the deadline is over and there is a quorum. A client that failed, or whose
 // reply was refused, does not count as asked; with a quorum of 1 it ends the run. Without a quorum Run sends the
 // instruction again to clients without an answer and waits for another deadline; earlier replies still count, since the
 // same instruction has the same answer. Clients from which no answer is expected lower the quorum (see need), so that
@@ -99,9 +100,9 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 	error) {
 	c := newCollection(o)
 	h.current.Store(c)
-	defer h.replied(c)
+	defer h.end(c)
 	for k, m := range h.members.roster().clients {
-		if m.lapsed != "" && slices.Contains(o.Clients, k) {
+		if m.lapsed != "" {
 			c.fail(k, "", m.lapsed, func() {})
 		}
 	}
@@ -217,11 +218,9 @@ func notify(c chan struct{}) {
 	}
 }
 
-// replied ends a collection with its pending instructions, and returns its replies.
+// replied closes a collection and returns its replies.
 func (h *Server) replied(c *collection) (out []message.Reply) {
 	got := c.close()
-	h.current.Store(nil)
-	h.mail.clear()
 	for _, k := range slices.Sorted(maps.Keys(got)) {
 		out = append(out, got[k])
 		if c.instruction.Kind == message.Train {
@@ -229,4 +228,11 @@ func (h *Server) replied(c *collection) (out []message.Reply) {
 		}
 	}
 	return out
+}
+
+// end closes a collection and ends its pending instructions.
+func (h *Server) end(c *collection) {
+	c.close()
+	h.current.Store(nil)
+	h.mail.clear()
 }

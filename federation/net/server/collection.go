@@ -2,6 +2,7 @@ package server
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"promptfed/federation/engine/message"
@@ -67,7 +68,8 @@ func (c *collection) accept(r message.Reply, then func()) bool {
 func (c *collection) fail(client int, id, why string, then func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.open(client) || id != "" && id != c.given[client] {
+	asked := id == "" && slices.Contains(c.instruction.Clients, client) || id != "" && id == c.given[client]
+	if !asked || !c.open(client) {
 		return false
 	}
 	c.failed[client] = why

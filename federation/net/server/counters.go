@@ -19,7 +19,7 @@ type counters struct {
 type counts struct {
 	wire.Totals
 	clients []tally
-	limited message.LimitedClients // since the last call of LimitedClients
+	limited message.LimitedClients // since the last Report
 }
 
 // tally is the counts of a client.
@@ -48,8 +48,8 @@ func (c *counts) refuse(client int) {
 	c.Refused++
 }
 
-// reject records a refused reply for the round's record and the status.
-func (c *counts) reject(client int, why error) {
+// recordRefusal records a refused reply for the round's record and the status.
+func (c *counts) recordRefusal(client int, why error) {
 	reason := wire.Printable(why.Error())
 	c.clients[client].reason = reason
 	c.limited.Refused = append(c.limited.Refused, message.Refusal{Client: client, Reason: reason})

@@ -10,8 +10,9 @@
 //
 // State that calls share has an owner with its own lock: members, mailboxes, counters, and the collection in
 // progress. A lock is held to copy, to compare and to set, and nothing is decoded, expanded, computed or
-// written to a file under it. Under the lock of a collection only counters are locked, and under the other locks
-// nothing.
+// written to a file under it, but for the line of the log that says why a client has no answer. Under the lock of a
+// collection only counters are locked, and under the other locks nothing. The encoded status has a lock of its own,
+// which only its readers wait for.
 //
 // No member ends, holds or slows a run. Four rules keep that:
 //

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	protobuf "google.golang.org/protobuf/proto"
 
@@ -241,8 +240,8 @@ func (h *Server) dropInvalid() {
 // caller is what the server keeps of a client whether it has joined or not.
 type caller struct {
 	budget  *rate.Limiter
-	joining *semaphore.Weighted // calls to join
-	file    sync.Mutex          // of writing its file
+	joining chan struct{} // has an element for each call to join
+	file    sync.Mutex    // of writing its file
 }
 
 // maxJoining is how many calls to join a client may have at a time.

@@ -122,11 +122,7 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 		if why, err = h.judge(r, client, peer, instance, c); err != nil {
 			return nil, err
 		}
-		process := instance
-		if why != nil {
-			process = ""
-		}
-		s, ok = h.members.admit(h.over, r.version, client, c, why == nil || !r.began, process)
+		s, ok = h.members.admit(h.over, r.version, client, c, instance, why != nil)
 	}
 	if err := h.save(client); err != nil {
 		return s, err

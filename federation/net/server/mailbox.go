@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"promptfed/federation/net/wire"
@@ -24,15 +23,14 @@ type pending struct {
 
 // mailboxes hold what each client is told. The lock is held to set and to read pointers.
 type mailboxes struct {
-	seq   atomic.Int64 // number of the newest instruction of the run
 	mu    sync.Mutex
+	seq   int64 // number of the newest instruction of the run
 	boxes []mailbox
 }
 
 // mailbox is that of one client.
 type mailbox struct {
 	pending *pending      // nil for none
-	seq     int64         // of the client's newest instruction
 	changed chan struct{} // closed when there is a newer one
 
 	// identities of instructions whose upload counts; empty for none
@@ -61,9 +59,9 @@ func (m *mailboxes) deliver(client int, x *pending) {
 		box.clear()
 		x.over, x.end = context.WithCancel(context.Background())
 	}
-	m.seq.Store(max(m.seq.Load()+1, time.Now().UnixNano()))
+	m.seq = max(m.seq+1, time.Now().UnixNano())
 	x.Accepted, x.Safe = box.accepted, box.safe
-	x.Attempt, x.Seq, box.seq, box.pending = wire.NewID(), m.seq.Load(), m.seq.Load(), x
+	x.Attempt, x.Seq, box.pending = wire.NewID(), m.seq, x
 	close(box.changed)
 	box.changed = make(chan struct{})
 }
@@ -104,7 +102,7 @@ func (m *mailboxes) box(client int) mailbox {
 func (m *mailboxes) newer(ctx context.Context, client int, seq int64) (*pending, error) {
 	for {
 		b := m.box(client)
-		if b.pending != nil && b.seq > seq {
+		if b.pending != nil && b.pending.Seq > seq {
 			return b.pending, nil
 		}
 		select {
@@ -134,25 +132,26 @@ func (m *mailboxes) accept(clients []int) {
 	}
 }
 
-// save makes the accepted uploads those of the checkpoint, and returns them by client.
-func (m *mailboxes) save() map[int]string {
+// save makes the accepted uploads those of the checkpoint, and returns them by client, with the number of the newest
+// instruction.
+func (m *mailboxes) save() (accepted map[int]string, seq int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[int]string{}
+	accepted = map[int]string{}
 	for k := range m.boxes {
 		b := &m.boxes[k]
 		if b.safe = b.accepted; b.safe != "" {
-			out[k] = b.safe
+			accepted[k] = b.safe
 		}
 	}
-	return out
+	return accepted, m.seq
 }
 
 // restore sets the uploads and the number of the newest instruction of a checkpoint.
 func (m *mailboxes) restore(accepted map[int]string, seq int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seq.Store(seq)
+	m.seq = seq
 	for k := range m.boxes {
 		m.boxes[k].accepted, m.boxes[k].safe = accepted[k], accepted[k]
 	}

@@ -85,8 +85,8 @@ func (m *members) client(client int) member {
 }
 
 // admit makes a request to join count, unless the roster has changed since it was judged by. The process is connected
-// until exit.
-func (m *members) admit(over context.Context, version, client int, c *card, joined bool, instance string) (s *session,
+// until exit. The request of a client that waits counts until the run begins, and its process has no session.
+func (m *members) admit(over context.Context, version, client int, c *card, instance string, waits bool) (s *session,
 	ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,8 +95,8 @@ func (m *members) admit(over context.Context, version, client int, c *card, join
 	}
 	m.now.version++
 	one := &m.now.clients[client]
-	one.card, one.joined, one.lapsed = c, joined, ""
-	if instance == "" { // the client waits
+	one.card, one.joined, one.lapsed = c, !waits || !m.now.began, ""
+	if waits {
 		return nil, true
 	}
 	one.session.end(errors.New("the client joined again"))

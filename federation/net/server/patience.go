@@ -28,14 +28,16 @@ func (h *Server) deadlinePassed(c *collection) {
 		if given, _, open := c.state(k); !m.joined || !given || !open {
 			continue
 		}
+		silent := false
 		h.counts.change(func(n *counts) {
-			if !n.clients[k].miss(missCost) {
-				return
+			if silent = n.clients[k].miss(missCost); silent {
+				n.limited.Unawaited = append(n.limited.Unawaited, k)
 			}
-			n.limited.Unawaited = append(n.limited.Unawaited, k)
+		})
+		if silent {
 			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
 				"client", k, "round", c.instruction.Round+1, "deadlines", deadlines, "answers", missCost)
-		})
+		}
 	}
 }
 

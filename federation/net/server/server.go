@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"promptfed/federation/engine/message"
@@ -142,7 +141,7 @@ func newServer(set Settings) *Server {
 		counts:  newCounters(set.Clients),
 		longest: map[string]float64{}}
 	for k := range h.callers {
-		h.callers[k].budget, h.callers[k].joining = newBudget(), semaphore.NewWeighted(maxJoining)
+		h.callers[k].budget, h.callers[k].joining = newBudget(), make(chan struct{}, maxJoining)
 	}
 	h.stops = append(h.stops, func() {
 		stop(connect.NewError(connect.CodeUnavailable, errors.New("the server stops")))

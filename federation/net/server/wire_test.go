@@ -113,12 +113,7 @@ func (p *process) ask(ctx context.Context, has string) (*wire.Instruction, []byt
 		return o, o.Content.Body, nil
 	}
 	var body bytes.Buffer
-	err = o.Content.ReceiveParts(&body, func() (*wire.Part, error) {
-		if !s.Receive() {
-			return nil, cmp.Or(s.Err(), io.EOF)
-		}
-		return s.Msg(), nil
-	})
+	err = o.Content.ReceiveParts(&body, func() (*wire.Part, error) { return wire.Next(s) })
 	return o, body.Bytes(), err
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,6 +42,18 @@ func SendParts(ctx context.Context, body []byte, send func(*Part) error) error {
 		}
 	}
 	return nil
+}
+
+// Next returns the next part of a stream; io.EOF after the last one.
+func Next(stream interface {
+	Receive() bool
+	Msg() *Part
+	Err() error
+}) (*Part, error) {
+	if !stream.Receive() {
+		return nil, cmp.Or(stream.Err(), io.EOF)
+	}
+	return stream.Msg(), nil
 }
 
 // ReceiveParts writes the tensors that follow a header to a file or a buffer. It refuses a byte more than announced

@@ -236,9 +236,7 @@ type JoinAnswer struct {
 	// the client's last accepted upload, by instruction
 	Accepted string `protobuf:"bytes,2,opt,name=accepted,proto3"`
 	// likewise, in the server's last checkpoint
-	Safe string `protobuf:"bytes,3,opt,name=safe,proto3"`
-	// of the newest instruction to this client
-	Seq           int64 `protobuf:"varint,4,opt,name=seq,proto3"`
+	Safe          string `protobuf:"bytes,3,opt,name=safe,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,13 +290,6 @@ func (x *JoinAnswer) GetSafe() string {
 		return x.Safe
 	}
 	return ""
-}
-
-func (x *JoinAnswer) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
 }
 
 type Ask struct {
@@ -989,13 +980,12 @@ const file_promptfed_proto_rawDesc = "" +
 	"\bJoinCall\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\fR\arequest\"d\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\"R\n" +
 	"\n" +
 	"JoinAnswer\x12\x14\n" +
 	"\x05later\x18\x01 \x01(\tR\x05later\x12\x1a\n" +
 	"\baccepted\x18\x02 \x01(\tR\baccepted\x12\x12\n" +
-	"\x04safe\x18\x03 \x01(\tR\x04safe\x12\x10\n" +
-	"\x03seq\x18\x04 \x01(\x03R\x03seq\"E\n" +
+	"\x04safe\x18\x03 \x01(\tR\x04safe\"E\n" +
 	"\x03Ask\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x10\n" +
@@ -1132,4 +1122,4 @@ func file_promptfed_proto_init() {
 	file_promptfed_proto_depIdxs = nil
 }
 
-// SHA-256 of promptfed.proto: 1b842b356ddf5ef95cc99c6f03bc49cee66ceb1ebd0d9dfdb90021ac9a9628b7
+// SHA-256 of promptfed.proto: 9d500b57f0e6297757f12fd50515b938ccf00670974d81312b2724ca6da7d0df

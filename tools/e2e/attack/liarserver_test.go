@@ -82,7 +82,7 @@ func (p *liar) Invite(ctx context.Context, r *wire.InvitationRequest) (*wire.Inv
 func (p *liar) Join(ctx context.Context, j *wire.JoinCall) (*wire.JoinAnswer, error) {
 	if p.asked.Store(j); p.alone.Load() {
 		o := p.last.Load()
-		return &wire.JoinAnswer{Accepted: o.Accepted, Safe: o.Safe, Seq: o.Seq}, nil
+		return &wire.JoinAnswer{Accepted: o.Accepted, Safe: o.Safe}, nil
 	}
 	return p.real.Join(ctx, j)
 }

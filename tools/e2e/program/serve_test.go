@@ -235,22 +235,6 @@ func serveAndJoin(t *testing.T, more string) {
 		}
 		return code != done
 	})
-	// without --state the run gets a folder of its own, beside that of the run that is over
-	for _, dir := range []string{at("site"), at("site/runs")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink(at("client2"), at("site/runs/join-2")); err != nil {
-		t.Fatal(err)
-	}
-	site := startAt(t, at("site"), nil, "join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--config",
-		conf, "--partition")
-	site.says(t, "msg=joined")
-	if dirs, _ := filepath.Glob(at("site/runs/join-2-????????/client.json")); len(dirs) != 1 {
-		t.Errorf("the folders of the second run are %v: %s", dirs, site.said())
-	}
-	site.killed()
 	another.Process.Kill()
 	image := at("image.png")
 	drawImage(t, image)
@@ -437,5 +421,36 @@ func TestOwnFolders(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Without --state a second run at a site gets a folder of its own, beside that of the run that is over, and a client
+// that is started again continues in it, with the key of the first folder.
+func TestSecondRunAtASite(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
+	text := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "clients: 4", "clients: 1")
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(out string, more ...string) *process {
+		return start(t, append([]string{"serve", conf, "--out", filepath.Join(dir, out), "--listen", addr}, more...)...)
+	}
+	join := func() *process {
+		return startAt(t, dir, nil, "join", "https://"+addr, "--client", "0", "--config", conf, "--partition")
+	}
+	server, client := serve("first"), join()
+	server.ends(t)
+	client.ends(t)
+	server = serve("second", "--set", "train.rounds=100000")
+	for range 2 {
+		client = join()
+		client.says(t, "msg=joined")
+		client.killed()
+	}
+	server.Process.Kill()
+	if dirs, _ := filepath.Glob(filepath.Join(dir, "runs/join-0*/client.json")); len(dirs) != 2 {
+		t.Errorf("the folders of two runs are %v: %s", dirs, client.said())
 	}
 }

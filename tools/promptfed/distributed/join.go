@@ -110,8 +110,10 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if !named {
 		f.state = filepath.Join("runs", "join-"+strconv.Itoa(f.client))
 	}
-	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
-		"learned", f.state, f.client)
+	over := func() {
+		fmt.Printf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
+			"learned\n", f.state, f.client)
+	}
 	finished, waits := netclient.FinishedRun(f.state), ctx
 	if finished == "" {
 		if err := f.checkImages(); err != nil {
@@ -130,18 +132,23 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	inv, err := netclient.FetchInvitation(waits, server, f.largest)
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {
-		fmt.Println(over)
+		over()
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if finished != "" && !named { // another experiment at this site
-		log.Info("a folder holds the result of a run that is over, and stays", "folder", f.state)
+	if finished != "" && !named { // another experiment at this site: another folder, the same key
+		log.Info("the folder of a run that is over stays", "folder", f.state)
 		f.state = fmt.Sprintf("%s-%.8s", f.state, inv.Run)
 		log.Info("this run has a folder of its own", "folder", f.state)
-		server.Close()
-		return join(ctx, url, f)
+		if finished = netclient.FinishedRun(f.state); finished == inv.Run {
+			over()
+			return nil
+		}
+		if err := f.checkImages(); err != nil {
+			return err
+		}
 	}
 	if finished != "" {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
@@ -155,7 +162,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err = errors.Join(err, done(err)); err != nil {
 		return err
 	}
-	fmt.Println(over)
+	over()
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
-	"promptfed/federation/methods"
 	netclient "promptfed/federation/net/client"
 )
 
@@ -38,18 +37,5 @@ func (f joinFlags) checkRequirements(conf experiment.Config, inv *netclient.Invi
 	if err != nil {
 		return nil, err
 	}
-	keys := configtags.Flatten(conf)
-	options(keys, optionKeys, methods.ShortOptions(conf.Options))
-	return facts, facts.Meets(f.required, keys, whose)
-}
-
-// options adds the options of methods to keys.
-func options(keys map[string]any, at string, m map[string]any) {
-	for name, v := range m {
-		if inner, ok := v.(map[string]any); ok {
-			options(keys, at+name+".", inner)
-		} else {
-			keys[at+name] = v
-		}
-	}
+	return facts, facts.Meets(f.required, conf.Values(), whose)
 }

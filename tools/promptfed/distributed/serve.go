@@ -196,7 +196,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	d := progress.New(conf)
 	defer d.Close()
-	set.OnReply = d.Turn
+	alive := runfolder.SignsOfLife(dir)
+	set.OnReply = func(o message.Instruction, client int) {
+		alive()
+		d.Turn(o, client)
+	}
 	h, err := server.Open(set)
 	if err != nil {
 		return err

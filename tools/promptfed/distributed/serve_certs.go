@@ -2,10 +2,7 @@ package distributed
 
 import (
 	"context"
-	"crypto/x509"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,26 +12,10 @@ import (
 	"promptfed/federation/net/server"
 )
 
-// howToJoin returns the command with which clients join. Its address is one of the server's certificate, if that names
-// others than the address at which the server listens.
+// howToJoin returns the command with which clients join.
 func howToJoin(address, dir string) string {
 	if dir == "" {
 		return "promptfed join " + address + " --client K"
-	}
-	at, err := url.Parse(address)
-	conf, wrong := authority.ServerTLS(dir)
-	if err == nil && wrong == nil && len(conf.Certificates) > 0 {
-		leaf, err := x509.ParseCertificate(conf.Certificates[0].Certificate[0])
-		if err == nil && leaf.VerifyHostname(at.Hostname()) != nil {
-			names := leaf.DNSNames
-			for _, ip := range leaf.IPAddresses {
-				names = append(names, ip.String())
-			}
-			if len(names) > 0 {
-				at.Host = net.JoinHostPort(names[0], at.Port())
-				address = at.String()
-			}
-		}
 	}
 	return "promptfed join " + address + " --client K --tls DIR, where DIR has ca.pem, client-K.pem and " +
 		"client-K-key.pem"

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"promptfed/federation/net/authority"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -76,23 +74,5 @@ func TestAddress(t *testing.T) {
 		if got, err := f.address(); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("--listen %q, --tls %q, --insecure %v: %q, %v", c.listen, c.tls, c.insecure, got, err)
 		}
-	}
-}
-
-// The printed command has an address that the server's certificate names, and the flag of certificates.
-func TestHowToJoin(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "certs")
-	signer := filepath.Join(t.TempDir(), "signer")
-	if _, err := authority.Make(dir, signer, 1, []string{"127.0.0.1"}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	const tls = " --client K --tls DIR, where DIR has ca.pem, client-K.pem and client-K-key.pem"
-	for _, address := range []string{"https://192.0.2.2:1", "https://127.0.0.1:1"} {
-		if got := howToJoin(address, dir); got != "promptfed join https://127.0.0.1:1"+tls {
-			t.Errorf("%s: %s", address, got)
-		}
-	}
-	if got := howToJoin("https://192.0.2.2:1", ""); got != "promptfed join https://192.0.2.2:1 --client K" {
-		t.Error(got)
 	}
 }
