@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -63,6 +64,8 @@ def _graph(method: Any, sizes: Mapping[str, int], only: str = "") -> Tuple[bytes
         operator = re.search(r"'aten::(?:linalg_)?(\w+)'", first)
         line = trace.calls.get(operator.group(1), "") if operator else ""
         line = f" ({line})" if line else _line(e)
+        if trace.where == "the export":
+            traceback.clear_frames(e.__traceback__)  # PyTorch mistakes a later graph for one that a frame still holds
         raise Error(f"{type(method).__name__}: {trace.where} fails {at}{type(e).__name__}: {first}{line}") from e
     return content, trace, module.places
 

@@ -67,7 +67,7 @@ class Run:
         return self.status()["name"]
 
     def status(self) -> dict:
-        """What `promptfed runs list --json` says: state (running, stalled, stopped, killed, failed or done), why,
+        """What `promptfed runs list --json` says: state (running, stalled, stopped, killed, unfinished, failed or done), why,
         last_sign (time of the last sign of life), remaining_seconds (None if unknown), rounds and others."""
         return ask(["runs", "list", self.folder])[0][0]
 
@@ -206,8 +206,10 @@ class Sweep:
         rows, groups = [], self.report["groups"]
         for m in metrics:
             if not any(m in g["metrics"] for g in groups):  # the program computes it, or refuses the name
-                for g, other in zip(groups, _report(self._folders, *self._flags, "--metric", m)[0]["groups"]):
-                    g["metrics"].update(other["metrics"])
+                other = {(g.get("sweep"), g["name"]): g["metrics"].get(m) for g in _report(
+                    self._folders, *self._flags, "--metric", m)[0]["groups"]}
+                for g in groups:  # the folders may have other runs by now
+                    g["metrics"][m] = other.get((g.get("sweep"), g["name"])) or {}
         for g in groups:
             row = {**g["labels"], "method": g["labels"].get("method", g["method"]), "view": g.get("view"),
                    "runs": len(g["runs"])}

@@ -87,7 +87,10 @@ def _exported(value: Any, folder: str) -> Any:
     """Returns the file of an object with export(path), which names the method in results, and other values as they are."""
     if not hasattr(value, "export"):
         return value
-    path = Path(folder, type(value).__name__ + ".onnx")
+    name, more = type(value).__name__, ""
+    while Path(folder, f"{name}{more}.onnx").exists():  # another object of the class
+        more = str(int(more or 1) + 1)
+    path = Path(folder, f"{name}{more}.onnx")
     value.export(os.fspath(path))
     return path
 
