@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"connectrpc.com/connect"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
@@ -61,15 +63,29 @@ func (h *Server) receiveParts(call context.Context, client int, x *pending, r *w
 			return err
 		}
 	}
-	if err != nil {
+	if errors.Is(err, wire.ErrDamaged) {
 		h.refuse(client, x, "its reply is refused: ", err)
 		return nil
+	}
+	if err != nil {
+		return h.unable(err)
 	}
 	return h.complete(call, client, x, r, func() ([]byte, error) {
 		b := make([]byte, r.Content.Size)
 		_, err := io.ReadFull(io.NewSectionReader(f, 0, int64(len(b))), b)
 		return b, err
 	})
+}
+
+// ownError is an error of the server's own files, as on a full disk. No client is refused for it.
+type ownError struct{ error }
+
+// unable logs an error of the server's own files, and returns what a client gets in its place: it calls again.
+func (h *Server) unable(err error) error {
+	h.troubles.Do(func() {
+		h.set.Log.Error("the server cannot write a file of a client, which calls again", "error", err)
+	})
+	return connect.NewError(connect.CodeUnavailable, errors.New("the server cannot write its files; its log says why"))
 }
 
 // complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.

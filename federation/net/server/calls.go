@@ -50,6 +50,8 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 		return nil, err
 	}
 	switch b := h.mail.box(k); {
+	case errors.As(err, new(ownError)):
+		return nil, h.unable(err)
 	case err == nil:
 		return &wire.JoinAnswer{Accepted: b.accepted, Safe: b.safe}, nil
 	case errors.As(err, new(laterError)):

@@ -15,6 +15,9 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 		c.Proof = peer.Proof
 		s, err = h.admit(client, peer, m.Instance, c)
 	}
+	if errors.As(err, new(ownError)) {
+		return s, c.RunSpec.TextSize(), err
+	}
 	log, said := h.set.Log.With("client", client), h.counts.tally(client).reason
 	later := errors.As(err, new(laterError))
 	reason := ""
@@ -125,7 +128,7 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 		s, ok = h.members.admit(h.over, r.version, client, c, instance, why != nil)
 	}
 	if err := h.save(client); err != nil {
-		return s, err
+		return s, ownError{err}
 	}
 	for other, o := range r.clients {
 		if o.joined && o.Numerics != c.Numerics && other != client {

@@ -97,6 +97,8 @@ type Server struct {
 	current atomic.Pointer[collection] // nil between instructions
 	status  shownStatus
 
+	troubles rate.Sometimes // logs errors of the server's own files
+
 	// of the goroutine that runs the experiment
 	disagreement string             // last logged disagreement of clients
 	norms        norms              // of the last rounds
@@ -137,7 +139,8 @@ func newServer(set Settings) *Server {
 	over, stop := context.WithCancelCause(context.Background())
 	h := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]caller, set.Clients),
 		unknown: newBudget(), watchers: newBudget(), decoding: make(chan struct{}, maxDecoding),
-		members: newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
+		troubles: rate.Sometimes{Interval: 10 * time.Second},
+		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
 		counts:  newCounters(set.Clients),
 		longest: map[string]float64{}}
 	for k := range h.callers {

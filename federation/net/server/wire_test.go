@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -283,6 +284,45 @@ func TestRepeatedReplies(t *testing.T) {
 	}
 	if k := r.h.Status().Clients[0]; k.Replies != 1 {
 		t.Errorf("%+v", k)
+	}
+}
+
+// A server that cannot write its files, as on a full disk, refuses no client for it: a request to join and a reply that
+// come again count.
+func TestFullDisk(t *testing.T) {
+	r := newRoom(t, 1)
+	without := func(folder string, call func() error) {
+		t.Helper()
+		at := filepath.Join(r.dir, "hub", folder)
+		err := os.Rename(at, at+"-away")
+		if err == nil {
+			if err := call(); connect.CodeOf(err) != connect.CodeUnavailable || strings.Contains(err.Error(), r.dir) {
+				t.Errorf("without %s: %v", folder, err)
+			}
+			err = os.Rename(at+"-away", at)
+		}
+		if err == nil {
+			err = call()
+		}
+		if err != nil {
+			t.Fatalf("with %s: %v", folder, err)
+		}
+	}
+	s := r.process(0)
+	without("members", func() error { return s.joins(r.joinMessage()) })
+	const numbers = 100_000 // more than Limit
+	replies := r.start(0, numbers)
+	o, _ := s.next()
+	m, body := replyTo(t, o, numbers, 3)
+	without("pieces", func() error { return s.answer(m, pieces(body)...) })
+	if out := replies(); len(out) != 1 {
+		t.Errorf("%+v", out)
+	}
+	if got := r.h.Totals(); got.Refused != 0 || got.RefusedJoins != 0 || got.Replies != 1 {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(r.logs.String(), "cannot write a file") {
+		t.Error("the log does not tell it")
 	}
 }
 

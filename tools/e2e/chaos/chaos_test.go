@@ -1,9 +1,13 @@
 package chaos
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,59 +18,28 @@ import (
 	"promptfed/runtime/busytest"
 )
 
-// fault is one thing that goes wrong.
-type fault struct {
-	name string
-	do   func(s *site) string // describes its target
-}
-
-var faults = []fault{
-	{"kill a client", func(s *site) string {
-		k := s.rand.IntN(len(s.joins))
-		s.joins[k].kill()
-		s.soon()
-		s.startJoin(k)
-		return fmt.Sprint(k)
-	}},
-	{"kill the server", func(s *site) string {
-		s.server.kill()
-		s.soon()
-		s.startServer("--resume")
-		return ""
-	}},
-	{"cut", func(s *site) string { s.link.cut(0.5); return "" }},
-	{"stall", func(s *site) string { d := s.upTo(3 * time.Second); s.link.stall(0.5, d); return d.String() }},
-	{"slow", func(s *site) string { d := s.upTo(4 * time.Second); s.link.slow(0.5, d); return d.String() }},
-	{"replay", func(s *site) string { return fmt.Sprint(s.rogue.strike(s), " connections") }},
-}
-
-func (s *site) upTo(d time.Duration) time.Duration { return time.Duration(s.rand.Int64N(int64(d))) }
-
-func (s *site) soon() { busytest.Delay(s.upTo(500 * time.Millisecond)) }
-
-// survive runs the trial. plan returns the next fault and its time, until plan or the run ends.
-func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
+// survive runs the trial with the faults of a schedule, until the schedule or the run ends.
+func (s *site) survive(schedule []step) {
 	began := time.Now()
 	s.startServer()
 	for k := range s.joins {
 		s.startJoin(k)
 	}
-	for n := 0; s.rounds() < s.trial.rounds; n++ {
-		pause, f := plan(n)
-		if f == nil {
+	for _, p := range schedule {
+		busytest.Until(s.t, fmt.Sprintf("%d rounds", p.rounds), func() bool {
+			return s.rounds() >= p.rounds || s.failed()
+		})
+		busytest.Delay(p.after)
+		if s.rounds() == s.trial.rounds || s.failed() {
 			break
 		}
-		busytest.Delay(pause)
-		if s.failed() {
-			break
-		}
-		at, round := time.Since(began), s.rounds()
-		s.t.Logf("%6.1f s, %2d rounds: %s %s", at.Seconds(), round, f.name, f.do(s))
+		s.t.Logf("%6.1f s, %2d rounds: %v", time.Since(began).Seconds(), s.rounds(), p)
+		faults[p.fault](s, p)
 	}
 	busytest.Until(s.t, "the end of the run", s.over)
 	s.end()
-	s.t.Logf("%s, %d clients, %d rounds, certificates %v: %.1f s", s.method, s.clients, s.trial.rounds, s.certificates,
-		time.Since(began).Seconds())
+	s.t.Logf("%s, %d members, %d rounds, certificates %v: %.1f s", s.method, len(s.joins), s.trial.rounds,
+		s.certificates, time.Since(began).Seconds())
 }
 
 // check compares the result with that of an undisturbed run.
@@ -86,21 +59,62 @@ func (s *site) check() {
 		s.t.Errorf("other records than in one process:\n%+v\n%+v", got, want)
 	}
 	expected := s.prompts(s.at("run"))
-	if s.quorum < 1 {
-		missing := 0
-		for i := range got {
-			slices.Sort(got[i].Clients)
-			if !slices.IsSorted(got[i].Clients) ||
-				len(slices.Compact(slices.Clone(got[i].Clients))) != len(got[i].Clients) {
-				s.t.Errorf("round %d: clients %v", i, got[i].Clients)
-			}
-			missing += len(want[i].Clients) - len(got[i].Clients)
+	missing := 0
+	for i := range got {
+		counted, asked := slices.Sorted(slices.Values(got[i].Clients)), want[i].Clients
+		if len(slices.Compact(counted)) != len(got[i].Clients) {
+			s.t.Errorf("round %d: an upload counts twice: %v", i, got[i].Clients)
 		}
+		if float64(len(counted)) < s.quorum*float64(len(asked)) {
+			s.t.Errorf("round %d: %d of %d clients, quorum %v", i, len(counted), len(asked), s.quorum)
+		}
+		missing += len(asked) - len(counted)
+	}
+	if s.quorum < 1 {
 		s.t.Log("uploads that did not count:", missing)
 		expected = s.expected(got)
 	}
+	if s.workers == 0 {
+		s.keepsNothingPrivate()
+	}
 	if s.bytes(s.learned()) != s.bytes(expected) {
 		s.t.Error("other bytes than without faults")
+	}
+}
+
+// keepsNothingPrivate fails if a file of the server holds the beginning of a private parameter of a client.
+func (s *site) keepsNothingPrivate() {
+	s.t.Helper()
+	private, shared := map[string][]byte{}, s.prompts(s.at("serve"))
+	for k := range s.clients {
+		for name, v := range s.prompts(s.client(k)) {
+			if _, is := shared[name]; is {
+				continue
+			}
+			begins, err := binary.Append(nil, binary.LittleEndian, v.Data[:8])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			private[fmt.Sprintf("%s of client %d", name, k)] = begins
+		}
+	}
+	if len(private) == 0 && s.method == "fedpha" {
+		s.t.Error("fedpha has no private parameters")
+	}
+	err := filepath.WalkDir(s.at("serve"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for what, begins := range private {
+			if bytes.Contains(b, begins) {
+				s.t.Errorf("%s holds %s", path, what)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
 	}
 }
 
@@ -122,24 +136,17 @@ func parallel(t *testing.T) {
 
 // A run survives all faults of its processes and of the network, and learns what it would have learned without them.
 func TestChaos(t *testing.T) {
-	first := seed(t)
+	first, all := seed(t), slices.Sorted(maps.Keys(faults))
 	runs, long := os.LookupEnv("PROMPTFED_TEST_CHAOS_RUNS")
 	if !long {
-		for i, certificates := range []bool{false, true} {
-			t.Run(fmt.Sprint("certificates=", certificates), func(t *testing.T) {
+		for i, name := range []string{"clients", "clients with certificates", "workers"} {
+			t.Run(name, func(t *testing.T) {
 				parallel(t)
-				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12,
-					certificates: certificates, quorum: 1, deadline: time.Hour, share: 0.5,
-					delay: 60 * time.Millisecond, damage: 0.05}, first)
-				list := slices.Concat(faults, faults)
-				r := rand.New(rand.NewPCG(first, 3))
-				r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-				s.survive(func(n int) (time.Duration, *fault) {
-					if n == len(list) {
-						return 0, nil
-					}
-					return time.Duration(300+r.IntN(500)) * time.Millisecond, &list[n]
-				})
+				tr := trial{method: []string{"fedpha", "promptfl"}[i%2], clients: 6, rounds: 12, certificates: i > 0,
+					workers: i / 2 * 2, quorum: 1, deadline: time.Hour, share: 0.5, delay: 60 * time.Millisecond,
+					damage: 0.05, repeat: 0.2}
+				s := open(t, tr, first)
+				s.survive(schedule(tr, first+uint64(i), all, 1))
 				s.check()
 			})
 		}
@@ -152,16 +159,16 @@ func TestChaos(t *testing.T) {
 	for i := range n {
 		seed := first + uint64(i)
 		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, certificates: i/2%2 == 1,
-			quorum: 1, deadline: time.Hour, share: 0.3,
-			delay: 20 * time.Millisecond, damage: 0.02}
-		if i%5 == 4 {
+			quorum: 1, deadline: time.Hour, share: 0.3, delay: 20 * time.Millisecond, damage: 0.02, repeat: 0.1}
+		switch i % 5 {
+		case 3:
+			tr.workers, tr.certificates = 3, true
+		case 4:
 			tr.quorum, tr.deadline = 0.6, 3*time.Second
 		}
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			s := open(t, tr, seed)
-			s.survive(func(int) (time.Duration, *fault) {
-				return time.Duration(1000+s.rand.IntN(2000)) * time.Millisecond, &faults[s.rand.IntN(len(faults))]
-			})
+			s.survive(schedule(tr, seed, all, 4))
 			s.check()
 		})
 	}

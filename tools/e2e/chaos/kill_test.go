@@ -50,7 +50,7 @@ func (c *kills) onMessage(client int, what event) (drop bool) {
 	k := &c.list[i]
 	k.done = true
 	if k.after { // the receiver has the message, and may have begun to do something
-		busytest.Delay(5*time.Millisecond + c.upTo(50*time.Millisecond))
+		busytest.Delay(5*time.Millisecond + drawn(c.rand, 0, 50*time.Millisecond))
 	}
 	if k.message == lastWords[1] { // the server that comes back waits for a client that has ended
 		c.deadline = 10 * time.Second

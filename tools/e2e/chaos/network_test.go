@@ -16,6 +16,7 @@ type network interface {
 	inside(command ...string) []string // a command as it is started on the side of the clients
 	cut(share float64)
 	stall(share float64, d time.Duration)
+	part(d time.Duration) // nobody reaches the server
 	slow(share float64, d time.Duration)
 }
 
@@ -95,6 +96,8 @@ func (n *namespace) stall(_ float64, d time.Duration) {
 		n.try("link", "set", outer, "up")
 	}()
 }
+
+func (n *namespace) part(d time.Duration) { n.stall(1, d) }
 
 func (n *namespace) slow(_ float64, d time.Duration) {
 	if n.lost {

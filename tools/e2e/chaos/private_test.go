@@ -9,8 +9,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"promptfed/runtime/busytest"
 )
 
 // Differential privacy survives servers and clients that are killed. With noise of the seed a run learns, byte for
@@ -43,15 +41,13 @@ func TestChaosPrivacy(t *testing.T) {
 					tr.flags = []string{"--insecure-dp"}
 				}
 				s := open(t, tr, first)
-				kills := []fault{faults[1], faults[0], faults[1], faults[0], faults[1]}
-				s.survive(func(n int) (time.Duration, *fault) {
-					if n == len(kills) {
-						return 0, nil
-					}
-					// one kill per round
-					busytest.Until(t, fmt.Sprintf("%d rounds", n), func() bool { return s.rounds() >= n || s.failed() })
-					return s.upTo(200 * time.Millisecond), &kills[n]
-				})
+				var kills []step // one per round
+				for n := range tr.rounds {
+					kills = append(kills, step{rounds: n, after: drawn(s.rand, 0, 200*time.Millisecond),
+						fault:  []string{"kill the server", "kill a member"}[n%2],
+						target: s.rand.IntN(tr.clients), lasts: drawn(s.rand, 0, 3*time.Second)})
+				}
+				s.survive(kills)
 				if seeded {
 					s.check()
 				}

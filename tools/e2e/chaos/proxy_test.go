@@ -23,6 +23,7 @@ type proxy struct {
 	damage   float64                        // share of the pieces that the proxy damages
 	heard    func(from *link, piece []byte) // receives every piece of a client; may be nil
 	up, down atomic.Int64                   // bytes of all connections
+	still    atomic.Int64                   // nothing passes until then, Unix nanoseconds
 
 	mu    sync.Mutex
 	rand  *rand.Rand
@@ -97,7 +98,7 @@ func (p *proxy) wait(k *link) {
 		p.mu.Unlock()
 		busytest.Delay(d)
 	}
-	busytest.Delay(time.Until(time.Unix(0, k.still.Load())))
+	busytest.Delay(time.Until(time.Unix(0, max(k.still.Load(), p.still.Load()))))
 }
 
 // carry carries one direction of a connection, and closes the connection when the direction ends.
@@ -163,6 +164,8 @@ func (p *proxy) cut(share float64) { p.each(share, (*link).close) }
 func (p *proxy) stall(share float64, d time.Duration) {
 	p.each(share, func(k *link) { k.still.Store(time.Now().Add(d).UnixNano()) })
 }
+
+func (p *proxy) part(d time.Duration) { p.still.Store(time.Now().Add(d).UnixNano()) }
 
 func (p *proxy) slow(share float64, d time.Duration) {
 	p.each(share, func(k *link) { k.slow.Store(time.Now().Add(d).UnixNano()) })

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
@@ -26,6 +27,7 @@ type relay struct {
 	listener net.Listener
 	clients  []relayed
 	hook     func(client int, what event) (drop bool)
+	repeat   func() bool // whether the next message is sent twice, or once more before a later one
 }
 
 // event is a message just before the relay passes it on, or just after.
@@ -37,7 +39,8 @@ type event struct {
 // relayed is a client of a relay.
 type relayed struct {
 	server wire.FederationClient
-	mu     sync.Mutex   // of passing a message on
+	mu     sync.Mutex   // of passing a message on, and of last
+	last   []*wire.Part // of the last reply
 	does   atomic.Value // kind of the client's instruction
 }
 
@@ -45,7 +48,7 @@ type relayed struct {
 // after each message; it may drop a message before.
 func newRelay(t testing.TB, dir, server string, clients int, hook func(client int, what event) (drop bool)) *relay {
 	t.Helper()
-	r := &relay{clients: make([]relayed, clients), hook: hook}
+	r := &relay{clients: make([]relayed, clients), hook: hook, repeat: func() bool { return false }}
 	for k := range r.clients {
 		who, err := authority.Identity(dir, certs.UserOf(k))
 		if err != nil {
@@ -109,6 +112,9 @@ func answer[Q, A any](ctx context.Context, r *relay, question, answer string, q 
 	k := ctx.Value(clientKey{}).(int)
 	err = r.pass(k, question, func() (err error) {
 		out, err = call(r.clients[k].server, ctx, q)
+		if err == nil && r.repeat() { // the client gets the second answer
+			out, err = call(r.clients[k].server, ctx, q)
+		}
 		return err
 	})
 	if err == nil && r.hook(k, event{answer, false}) {
@@ -141,6 +147,9 @@ func (r *relay) Next(ctx context.Context, q *wire.Ask, down *connect.ServerStrea
 		return lost(err)
 	}
 	up, err := r.clients[k].server.Next(ctx, q) // returns with the instruction
+	if err == nil && r.repeat() {
+		up, err = r.clients[k].server.Next(ctx, q)
+	}
 	for err == nil && up.Receive() {
 		p, what := up.Msg(), "part"
 		if p.Instruction != nil {
@@ -160,12 +169,15 @@ func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part
 	defer cancel()
 	k := ctx.Value(clientKey{}).(int)
 	reply, part, receipt := r.kind(k, "reply"), r.kind(k, "reply part"), r.kind(k, "receipt")
+	r.sendLast(ctx, k)
 	up, err := r.clients[k].server.Answer(ctx)
+	var sent []*wire.Part
 	for err == nil && down.Receive() {
 		p, what := down.Msg(), part
 		if p.Reply != nil {
 			what = reply
 		}
+		sent = append(sent, proto.CloneOf(p))
 		err = r.pass(k, what, func() error { return up.Send(p) })
 	}
 	if err == nil {
@@ -175,6 +187,10 @@ func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part
 		return nil, lost(err)
 	}
 	out, err := up.CloseAndReceive()
+	r.clients[k].mu.Lock()
+	r.clients[k].last = sent
+	r.clients[k].mu.Unlock()
+	r.sendLast(ctx, k)
 	if err == nil && r.hook(k, event{receipt, false}) {
 		err = errDropped
 	}
@@ -182,6 +198,25 @@ func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part
 		go r.hook(k, event{receipt, true})
 	}
 	return out, lost(err)
+}
+
+// sendLast sends the last reply of a client once more, if it is drawn. The client does not see what the server says.
+func (r *relay) sendLast(ctx context.Context, client int) {
+	c := &r.clients[client]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.last) == 0 || !r.repeat() {
+		return
+	}
+	up, err := c.server.Answer(ctx)
+	for _, p := range c.last {
+		if err == nil {
+			err = up.Send(p)
+		}
+	}
+	if up != nil {
+		up.CloseAndReceive()
+	}
 }
 
 // kind returns the kind of a message, with the kind of the instruction that the client has.

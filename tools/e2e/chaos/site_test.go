@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 type trial struct {
 	method          string
 	clients, rounds int
+	workers         int  // of promptfed run --cluster; 0 for promptfed serve and a promptfed join for each client
 	certificates    bool // of an authority; without them each side remembers the other's key
 	every           int  // rounds between two tests; 0 for 5
 	quorum          float64
@@ -38,6 +40,7 @@ type trial struct {
 	share           float64       // share of the clients that train in a round
 	delay           time.Duration // of every piece of a connection
 	damage          float64       // share of the pieces of connections that are changed, or sent twice or late
+	repeat          float64       // share of the messages that are sent twice or late; with certificates only
 	options         string        // of the method; empty for those of options
 	config          string        // more lines of the configuration
 	flags           []string      // more flags of promptfed serve and join
@@ -63,7 +66,10 @@ eval: {every: EVERY, confusion: none}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
-// site is a server, its clients, and the network between them.
+// members is the number of processes beside the server.
+func (tr trial) members() int { return cmp.Or(tr.workers, tr.clients) }
+
+// site is a server, its clients or workers, and the network between them.
 type site struct {
 	trial
 	t       *testing.T
@@ -86,6 +92,9 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	if tr.certificates {
 		s.makeCertificates()
 	}
+	if tr.repeat > 0 && tr.certificates && tr.workers == 0 && os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") == "" {
+		s.connect = s.relayed(seed)
+	}
 	return s
 }
 
@@ -93,7 +102,7 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 func prepare(t *testing.T, tr trial, seed uint64) *site {
 	t.Helper()
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
-		joins: make([]*process, tr.clients)}
+		joins: make([]*process, tr.members())}
 	launch(t, s.at("convert.log"), programs.Promptfed, "convert",
 		"../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle")).ends(t)
 	if tr.options == "" {
@@ -110,6 +119,24 @@ func prepare(t *testing.T, tr trial, seed uint64) *site {
 		t.FailNow()
 	}
 	return s
+}
+
+// relayed puts a relay between the clients and the network, which repeats messages, and returns its address.
+func (s *site) relayed(seed uint64) string {
+	r := newRelay(s.t, s.at("certs"), s.connect, s.clients, func(int, event) bool { return false })
+	var mu sync.Mutex
+	draw, repeated := rand.New(rand.NewPCG(seed, 4)), 0
+	r.repeat = func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		again := draw.Float64() < s.repeat
+		if again {
+			repeated++
+		}
+		return again
+	}
+	s.t.Cleanup(func() { s.t.Log("repeated messages:", repeated) })
+	return r.listener.Addr().String()
 }
 
 // fill replaces words by values.
@@ -131,6 +158,10 @@ func (s *site) makeCertificates() {
 func (s *site) startServer(more ...string) {
 	args := []string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
 		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000", "--listen", s.address}
+	if s.workers > 0 {
+		args = []string{programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("serve"), "--cluster",
+			"listen://" + s.address}
+	}
 	if !s.certificates && os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") != "" { // no loopback address
 		args = append(args, "--insecure")
 	}
@@ -141,6 +172,10 @@ func (s *site) startServer(more ...string) {
 func (s *site) startJoin(k int) {
 	command := []string{programs.Promptfed, "join", "https://" + s.connect, "--client", strconv.Itoa(k),
 		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k)}
+	if s.workers > 0 {
+		command = []string{programs.Promptfed, "work", "tls://" + s.connect, "--jobs", "1", "--idle", "0", "--set",
+			"runtime.cache=" + s.at("cache"), "--set", "runtime.models=" + s.dir}
+	}
 	if s.link != nil {
 		command = s.link.inside(command...)
 	}
@@ -158,10 +193,11 @@ func (s *site) failed() bool {
 }
 
 // over reports whether the server and all clients ended by themselves, or one of them failed. The server waits a minute
-// at most for clients that fetch the result. If a client comes later, over starts the server again for it.
+// at most for clients that fetch the result. If a client comes later, over starts the server again for it. Workers do
+// not end.
 func (s *site) over() bool {
-	if s.failed() || !s.server.ended() {
-		return s.failed()
+	if s.failed() || s.workers > 0 || !s.server.ended() {
+		return s.failed() || s.server.ended()
 	}
 	all := true
 	for k, p := range s.joins {
@@ -227,6 +263,9 @@ func (s *site) prompts(dir string) tensor.Map {
 func (s *site) learned() tensor.Map {
 	s.t.Helper()
 	all := s.prompts(s.at("serve"))
+	if s.workers > 0 {
+		return all
+	}
 	for k := range s.joins {
 		maps.Copy(all, s.prompts(s.client(k)))
 	}
