@@ -168,6 +168,9 @@ func (p publication) read(ctx context.Context, out *outcome) {
 			out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
 		}
 	}
+	if out.err != nil && in.Host != "" {
+		out.err = fmt.Errorf("worker %s: %w", in.Host, out.err)
+	}
 	p.d.count(func(t *Totals) {
 		t.Lost += in.Deliveries - 1
 		if out.err != nil {

@@ -33,7 +33,8 @@ func aJob(t testing.TB) (order, back *nats.Msg) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, tensors, err := encodeResult(message.Reply{Upload: method.Upload{N: 9, Shared: shared}},
+	upload := method.Upload{Client: 1, N: 9, Shared: shared}
+	header, tensors, err := encodeResult(message.Reply{Client: 1, Upload: upload},
 		&message.ClientState{Private: private, Own: shared})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,8 @@ func readResult(t testing.TB, m *nats.Msg) (message.Reply, *message.ClientState,
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
-	return decodeResult(message.Instruction{Kind: message.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, r.Reply, b)
+	return decodeResult(message.Instruction{Kind: message.Train, Clients: []int{1},
+		Shared: tensor.Map{"ctx": tensor.New(2)}}, r.Reply, b)
 }
 
 func TestJobRoundTrip(t *testing.T) {

@@ -35,7 +35,8 @@ type job struct {
 
 // result is a worker's answer to a job.
 type result struct {
-	Reply      message.Reply `json:"reply"` // without tensors
+	Host       string        `json:"host,omitempty"` // of the worker
+	Reply      message.Reply `json:"reply"`          // without tensors
 	Error      string        `json:"error,omitempty"`
 	Fatal      bool          `json:"fatal,omitempty"` // the job would fail on every worker
 	Deliveries int           `json:"deliveries"`      // of the job
@@ -126,6 +127,9 @@ func decodeResult(o message.Instruction, r message.Reply, tensors []byte) (messa
 	m, err := decode(tensors, replyPart, statePart)
 	if err == nil {
 		r, err = o.WithReplyTensors(r, m.WithoutPrefix(replyPart))
+	}
+	if err == nil && (r.Client != o.Clients[0] || o.Kind == message.Train && r.Upload.Client != r.Client) {
+		err = fmt.Errorf("the result is of client %d, with an upload of client %d", r.Client, r.Upload.Client)
 	}
 	if err == nil {
 		err = o.Check(r)

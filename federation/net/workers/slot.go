@@ -65,9 +65,9 @@ func (s *session) execute(ctx context.Context, m jetstream.Msg) {
 			m.InProgress()
 		}
 	}()
-	r, body, err := s.compute(ctx, m)
+	r, tensors, err := s.compute(ctx, m)
 	if err == nil {
-		err = s.send(ctx, m, r, body)
+		err = s.send(ctx, m, r, tensors)
 	}
 	if err != nil {
 		m.NakWithDelay(retryInterval)
@@ -102,8 +102,9 @@ func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte,
 	if err != nil {
 		s.worker.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error",
 			err)
-		r.Error = fmt.Sprintf("worker %s: %v", s.info.Host, err)
+		r.Error = err.Error()
 	}
+	r.Host = s.info.Host
 	return r, inline, ctx.Err()
 }
 
@@ -132,7 +133,13 @@ func (s *session) executeJob(ctx context.Context, j job, data []byte) (r message
 
 // send sends a result until the run acknowledges it.
 func (s *session) send(ctx context.Context, m jetstream.Msg, r result, tensors []byte) error {
-	out, err := pack(s.queue.subject(resultSubject), m.Headers().Get(idHeader), r, tensors)
+	subject, id := s.queue.subject(resultSubject), m.Headers().Get(idHeader)
+	out, err := pack(subject, id, r, tensors)
+	if err != nil { // JSON has no infinite numbers
+		r = result{Host: r.Host, Deliveries: r.Deliveries, Error: fmt.Sprintf("the loss or a statistic is not finite; "+
+			"lower train.lr or set train.clip_norm (%v)", err)}
+		out, err = pack(subject, id, r)
+	}
 	if err != nil {
 		return err
 	}
