@@ -43,8 +43,8 @@ func TestLyingWorker(t *testing.T) {
 			var lies atomic.Int64
 			lies.Store(1)
 			f.around = func(_ int, do workers.Executor) workers.Executor {
-				return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
-					*message.ClientState, error) {
+				return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (
+					message.Reply, *message.ClientState, error) {
 					r, next, err := do(ctx, client, o, s)
 					if o.Kind == message.Train && client == 2 && lies.Add(-1) >= 0 {
 						lie(&r)

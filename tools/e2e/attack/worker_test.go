@@ -128,7 +128,8 @@ func TestWorkerIsNoClient(t *testing.T) {
 // longRun makes a run last long enough for servers to die during it.
 const longRun = "train.rounds=60"
 
-// A cluster of three stock nats-servers keeps the queue when one of them is killed with kill -9 during the run.
+// A cluster of three stock nats-servers keeps the queue when one of them is killed with kill -9 during the run. The run
+// waits while two are away, and continues.
 func TestWorkerReplicas(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)
@@ -138,16 +139,18 @@ func TestWorkerReplicas(t *testing.T) {
 		urls = append(urls, "nats://"+busytest.Address(t, "127.0.0.1"))
 		routes = append(routes, "nats://"+busytest.Address(t, "127.0.0.1"))
 	}
+	start := func(i int) *process {
+		return launch(t, filepath.Join(programs.Dir, "nats-server"), "-c", s.at(fmt.Sprintf("nats-%d.conf", i)))
+	}
 	var nodes []*process
 	for i := range urls {
-		conf := s.at(fmt.Sprintf("nats-%d.conf", i))
 		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream {store_dir: %q}\ncluster {\n name: c\n "+
 			"listen: %q\n routes: [%s]\n}\n", i, strings.TrimPrefix(urls[i], "nats://"), s.at(fmt.Sprint("store", i)),
 			strings.TrimPrefix(routes[i], "nats://"), strings.Join(routes, ", "))
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(s.at(fmt.Sprintf("nats-%d.conf", i)), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		nodes = append(nodes, launch(t, filepath.Join(programs.Dir, "nats-server"), "-c", conf))
+		nodes = append(nodes, start(i))
 	}
 	nodes[0].says("Server is ready")
 	nodes[0].until("a leader of the cluster", func() bool {
@@ -168,10 +171,15 @@ func TestWorkerReplicas(t *testing.T) {
 	s.says("a worker joined")
 	s.says("round 1")
 	nodes[1].kill()
-	s.workedAsRun(worker)
+	s.says("round 10")
 	if strings.Contains(s.log.String(), "lost the queue") {
 		t.Error("the queue has no replicas")
 	}
+	nodes[2].kill()
+	busytest.Delay(2 * time.Second)
+	start(1)
+	start(2)
+	s.workedAsRun(worker)
 }
 
 // A stock nats-server with JetStream, which is killed with kill -9 during the run and started again, gives the same;

@@ -1,5 +1,5 @@
-// Package chaos holds tests that run promptfed serve and join, or run --cluster and work, as processes, disturb them and
-// the network between them, and compare the result with that of an undisturbed run. TestKill kills either side just
+// Package chaos holds tests that run promptfed serve and join, or run --cluster and work, as processes, disturb them
+// and the network between them, and compare the result with that of an undisturbed run. TestKill kills either side just
 // before and just after each kind of message, which a relay passes on.
 //
 // TestChaos draws a schedule of faults from a seed: kills, pauses (clocks jump), full disks, partitions, cut, stalled
