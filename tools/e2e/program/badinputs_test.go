@@ -48,6 +48,7 @@ var badFiles = map[string]string{
 	"done/config.yaml":  good,
 	"done/rounds.jsonl": "{\"round\":0}\n",
 	"plan/sweep.json":   "{}\n",
+	"cells/sweep.json":  `{"cells": [{"folder": "coop/seed-1"}]}`,
 }
 
 // badFolders are folders of images whose files are empty.

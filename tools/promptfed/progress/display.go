@@ -281,7 +281,7 @@ func described(info experiment.DataInfo, set *data.Set) []string {
 		lines = append(lines, fmt.Sprintf("left out %s: %s", s.Name, s.Reason))
 	}
 	if len(list) > 0 {
-		lines = append(lines, fmt.Sprintf("%d images left out (data.corrupt: skip)", len(list)))
+		lines = append(lines, experiment.CountInWords(len(list), "image")+" left out (data.corrupt: skip)")
 	}
 	return lines
 }
