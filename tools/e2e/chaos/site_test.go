@@ -81,6 +81,7 @@ type site struct {
 	rogue   *rogue
 	server  *process
 	joins   []*process
+	excused int // ends of the server for which a member's full disk is the reason
 }
 
 // open prepares a trial with a network.
@@ -182,8 +183,13 @@ func (s *site) startJoin(k int) {
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
 }
 
-// failed reports whether a process ended by itself with an error.
+// failed reports whether a process ended by itself with an error. Where all clients must answer, a client that cannot
+// write its state ends the run, which continues.
 func (s *site) failed() bool {
+	if s.excused > 0 && s.server.ended() && s.server.err != nil {
+		s.excused--
+		s.startServer("--resume")
+	}
 	for _, p := range append(slices.Clone(s.joins), s.server) {
 		if p.ended() && p.err != nil {
 			return true
