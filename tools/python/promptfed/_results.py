@@ -7,7 +7,7 @@ import struct
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -135,8 +135,8 @@ class Run:
         """A metric of docs/evaluation.md, such as f1@last10, computed by the program; None if the run lacks it."""
         return ask(["runs", "list", self.folder, "--metric", name])[0][0]["value"]
 
-    def predict(self, *images: Path_, client: Optional[int] = None) -> Table:
-        """Classifies images, or folders of images: a row an image with its class and the probability of each class.
+    def predict(self, *images: Union[Path_, Sequence[Path_]], client: Optional[int] = None) -> Table:
+        """Classifies images, or folders or lists of them: a row an image with its class and the probability of each.
 
         client: use the classifier of this client; the default is the global one."""
         return _predict([self.folder, *_which(client)], images)
@@ -172,8 +172,8 @@ class Classifier:
     def __repr__(self) -> str:
         return f"<Classifier {self.path}>"
 
-    def predict(self, *images: Path_) -> Table:
-        """Classifies images, or folders of images: a row an image with its class and the probability of each class."""
+    def predict(self, *images: Union[Path_, Sequence[Path_]]) -> Table:
+        """Classifies images, or folders or lists of them: a row an image with its class and the probability of each."""
         return _predict([self.path], images)
 
 
@@ -317,6 +317,7 @@ def _which(client: Optional[int]) -> List[Any]:
     return ["--global"] if client is None else ["--client", client]
 
 
-def _predict(classifier: List[Any], images: Iterable[Path_]) -> Table:
-    answers = ask(["predict", *classifier, *images])
+def _predict(classifier: List[Any], images: Iterable[Union[Path_, Sequence[Path_]]]) -> Table:
+    paths = [p for i in images for p in (i if isinstance(i, (list, tuple)) else [i])]
+    answers = ask(["predict", *classifier, *paths])
     return table({"image": a["image"], "class": a["class"], **a["probabilities"]} for a in answers)

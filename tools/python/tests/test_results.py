@@ -127,7 +127,7 @@ def test_predict_and_export(finished, tables, tmp_path):
     classifier = finished.export(tmp_path / "global.onnx")
     assert classifier.about["classes"] == CLASSES and classifier.about["evaluation"] == "global"
     for c in CLASSES:
-        assert tables(classifier.predict(IMAGE), c) == pytest.approx(tables(finished.predict(IMAGE), c), abs=1e-4)
+        assert tables(classifier.predict([IMAGE]), c) == pytest.approx(tables(finished.predict(IMAGE), c), abs=1e-4)
     assert promptfed.load(tmp_path / "global.onnx").about == classifier.about
     with pytest.raises(promptfed.Error, match="client 9|--client 9"):
         finished.predict(IMAGE, client=9)
