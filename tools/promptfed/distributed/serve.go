@@ -165,6 +165,12 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if sweep, err := configs.HasSection(path, "sweep"); err != nil {
+		return cli.Usage(err)
+	} else if sweep {
+		return cli.Usagef("%s has a section sweep, and serve runs one experiment: give a file without it, such as "+
+			"config.yaml of a run of the sweep", path)
+	}
 	if l.Empty() {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
