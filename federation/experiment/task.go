@@ -78,6 +78,11 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	if err != nil {
 		return nil, err
 	}
+	if o.role == remoteSide { // the server chose names and places for them
+		if err := p.Experiment.RunSpec().CheckSizes(); err != nil {
+			return nil, fmt.Errorf("the server's classes and template: %w", err)
+		}
+	}
 	b, err := OpenBackbones(ctx, p.Config, len(d.Parts), progress)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/wire"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
@@ -480,6 +481,11 @@ func TestHostileInvitation(t *testing.T) {
 		"invitation is invalid":        func(i *wire.Invitation) { i.Run = "../../x" },
 		"is invalid":                   func(i *wire.Invitation) { i.Clients = 0 },
 		"invalid":                      func(i *wire.Invitation) { i.InlineLimit = 0 },
+		// a name of two tokens, and 1 GB of text in 2^20 places
+		"the server's classes and template: ": func(i *wire.Invitation) {
+			i.Config = []byte("method: promptfl\ndata: {template: \"" + strings.Repeat("{}", 1<<20) + "\"}")
+			i.Classes = append([]string{"x" + strings.Repeat(" ", 1000) + "y"}, synthetic.Classes()...)
+		},
 	} {
 		p.invite = func() *wire.Invitation {
 			i := &wire.Invitation{Version: wire.Version, Run: wire.NewID(), Clients: 2, InlineLimit: 1000}
