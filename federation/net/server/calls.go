@@ -35,13 +35,6 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 	if err != nil {
 		return nil, err
 	}
-	joining := h.callers[k].joining
-	select {
-	case joining <- struct{}{}:
-		defer func() { <-joining }()
-	default:
-		return nil, connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are joining"))
-	}
 	s, texts, err := h.join(k, peer, m)
 	if s != nil {
 		defer func() { h.members.exit(k, s, ctx.Err() != nil) }()
@@ -213,7 +206,7 @@ func (h service) Status(ctx context.Context, _ *wire.StatusRequest) (*wire.Statu
 	if p := connectionOf(ctx).Peer(); p.Name != certs.StatusUser {
 		return nil, denied("%.60q may not ask for the status", p.Name)
 	}
-	if err := h.watchers.WaitN(ctx, statusCost); err != nil {
+	if err := h.watchers.budget.WaitN(ctx, statusCost); err != nil {
 		return nil, err
 	}
 	b, err := h.status.encode(h.Server.Status)

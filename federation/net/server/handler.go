@@ -84,6 +84,7 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 			http.Error(w, "promptfed speaks gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
+		k := h.callerOf(c.Peer())
 		var err error
 		if token := h.set.Token; token != "" {
 			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -95,15 +96,22 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 				err = connect.NewError(connect.CodeUnavailable, e)
 			}
 		}
+		if r.URL.Path != wire.FederationJoinProcedure && r.URL.Path != wire.FederationAnswerProcedure {
+			r.Body = http.MaxBytesReader(w, r.Body, maxQuestion)
+		} else if err == nil {
+			select {
+			case k.open <- struct{}{}:
+				defer func() { <-k.open }()
+			default:
+				err = connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are open"))
+			}
+		}
 		if err != nil {
 			refuse.Write(w, r, err)
 			return
 		}
-		if r.URL.Path != wire.FederationJoinProcedure && r.URL.Path != wire.FederationAnswerProcedure {
-			r.Body = http.MaxBytesReader(w, r.Body, maxQuestion)
-		}
 		deadlines := http.NewResponseController(w)
-		r.Body = &countedBody{r.Body, r.Context(), c, h.budgetOf(c.Peer()), deadlines, 0}
+		r.Body = &countedBody{r.Body, r.Context(), c, k.budget, deadlines, 0}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, deadlines)))
 	})
 }
@@ -141,8 +149,8 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// budgetOf returns the budget of a caller.
-func (h *Server) budgetOf(p certs.Peer) *rate.Limiter {
+// callerOf returns what the server keeps of a caller.
+func (h *Server) callerOf(p certs.Peer) *caller {
 	k, ok := certs.ClientOf(p.Name)
 	switch {
 	case !ok:
@@ -150,7 +158,7 @@ func (h *Server) budgetOf(p certs.Peer) *rate.Limiter {
 	case k >= h.set.Clients:
 		return h.unknown
 	}
-	return h.callers[k].budget
+	return h.callers[k]
 }
 
 // guessPause is the delay of the answer to a wrong token.
@@ -175,7 +183,7 @@ func (h *Server) caller(ctx context.Context, cost int) (certs.Peer, int, error) 
 		return p, 0, denied("%.60q is not a client", p.Name)
 	}
 	if k >= h.set.Clients {
-		if err := h.budgetOf(p).WaitN(ctx, questionCost); err != nil {
+		if err := h.unknown.budget.WaitN(ctx, questionCost); err != nil {
 			return p, 0, err
 		}
 		return p, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
@@ -239,13 +247,14 @@ func (h *Server) dropInvalid() {
 
 // caller is what the server keeps of a client whether it has joined or not.
 type caller struct {
-	budget  *rate.Limiter
-	joining chan struct{} // has an element for each call to join
-	file    sync.Mutex    // of writing its file
+	budget *rate.Limiter
+	open   chan struct{} // has an element for each call that may hold a large message
+	file   sync.Mutex    // of writing its file
 }
 
-// maxJoining is how many calls to join a client may have at a time.
-const maxJoining = 2
+// maxOpen is how many calls to join and for a reply a caller may have at a time, on all its connections: an honest one
+// has one, and for a moment those of connections that it lost.
+const maxOpen = 4
 
 // Costs of a client's calls; each 64 KiB cost 1 (see countedBody). An honest client makes two for each instruction.
 const (
@@ -267,7 +276,9 @@ func (h *Server) costOf(p *wire.Part) int {
 	return partCost
 }
 
-func newBudget() *rate.Limiter { return rate.NewLimiter(budgetRate, budgetBurst) }
+func newCaller() *caller {
+	return &caller{budget: rate.NewLimiter(budgetRate, budgetBurst), open: make(chan struct{}, maxOpen)}
+}
 
 // charge waits until the client's budget covers a cost.
 func (h *Server) charge(ctx context.Context, client, cost int) error {

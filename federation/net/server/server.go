@@ -87,8 +87,8 @@ type Server struct {
 	over     context.Context // ends when the server stops
 	stops    []func()
 
-	callers           []caller      // by client
-	unknown, watchers *rate.Limiter // budgets of clients that the run does not have, and of the status user
+	callers           []*caller     // by client
+	unknown, watchers *caller       // clients that the run does not have together, and the status user
 	decoding          chan struct{} // limits how many clients' tensors are in memory at a time
 
 	members *members
@@ -137,14 +137,14 @@ func newServer(set Settings) *Server {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	over, stop := context.WithCancelCause(context.Background())
-	h := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]caller, set.Clients),
-		unknown: newBudget(), watchers: newBudget(), decoding: make(chan struct{}, maxDecoding),
+	h := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]*caller, set.Clients),
+		unknown: newCaller(), watchers: newCaller(), decoding: make(chan struct{}, maxDecoding),
 		troubles: rate.Sometimes{Interval: 10 * time.Second},
 		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
 		counts:  newCounters(set.Clients),
 		longest: map[string]float64{}}
 	for k := range h.callers {
-		h.callers[k].budget, h.callers[k].joining = newBudget(), make(chan struct{}, maxJoining)
+		h.callers[k] = newCaller()
 	}
 	h.stops = append(h.stops, func() {
 		stop(connect.NewError(connect.CodeUnavailable, errors.New("the server stops")))

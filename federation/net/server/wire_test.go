@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -648,6 +649,52 @@ func TestFloods(t *testing.T) {
 	if <-ended; beyond.Load() > 0 {
 		t.Errorf("of %d invitations under a flood, %d were answered too early", answered.Load(), beyond.Load())
 	}
+}
+
+// A client may leave four messages open, on all its connections, which bounds the server's memory: further calls are
+// refused before they are read. Another client does not notice. A call that ends makes room.
+func TestOpenMessages(t *testing.T) {
+	r := newRoom(t, 2)
+	ctx, cancel := context.WithCancel(busytest.Context(t))
+	defer cancel()
+	ended := make(chan string, 6)
+	for call := range 6 { // two more connections are allowed
+		conf, err := r.ca.Identity("client-0").ClientTLS("client-0", func() []byte { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var protocols http.Protocols
+		protocols.SetHTTP2(true)
+		own := &http.Transport{TLSClientConfig: conf, Protocols: &protocols}
+		defer own.CloseIdleConnections()
+		in, out := io.Pipe()
+		path := []string{wire.FederationAnswerProcedure, wire.FederationJoinProcedure}[call%2]
+		q, err := http.NewRequestWithContext(ctx, "POST", r.h.URL()+path, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/grpc")
+		go out.Write(append([]byte{0, 0, 0x40, 0, 0}, make([]byte, 16<<10)...)) // of a message of 4 MiB
+		go func() {
+			status := "none"
+			if a, err := own.RoundTrip(q); err == nil {
+				io.Copy(io.Discard, a.Body)
+				status = a.Header.Get("Grpc-Status") + a.Trailer.Get("Grpc-Status")
+			}
+			ended <- status
+		}()
+	}
+	for range 2 {
+		if status := <-ended; status != "14" { // unavailable
+			t.Errorf("a call ends with the status %s", status)
+		}
+	}
+	r.join(1)
+	if len(ended) > 0 {
+		t.Error("fewer than four messages stay open")
+	}
+	cancel()
+	busytest.Until(t, "client 0", func() bool { return r.process(0).joins(r.joinMessage()) == nil })
 }
 
 // A status certificate may ask for the status and nothing else; clients may not ask for the status.
