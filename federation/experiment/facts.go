@@ -36,7 +36,7 @@ var factTable = []struct {
 		func(o factSource) any { return o.protocol.Experiment.Plan.Rounds }},
 	{"clients", "number of clients", func(o factSource) any { return o.protocol.Config.Partition.Clients }},
 	{"clients_per_round", "number of clients that train in a round, or on average", func(o factSource) any {
-		return o.protocol.sampling().Size
+		return o.protocol.Sampling().Size
 	}},
 	{"sampling", "how the clients of a round are drawn: fixed or poisson",
 		func(o factSource) any { return o.protocol.Config.Sampling }},
@@ -107,7 +107,7 @@ var factTable = []struct {
 		if !o.private || o.link.Insecure {
 			return ifOn(o.private, math.Inf(1))
 		}
-		return o.dp.Against(o.protocol.sampling(), o.protocol.Experiment.Plan.Rounds, o.leastInSum())
+		return o.dp.Against(o.protocol.Sampling(), o.protocol.Experiment.Plan.Rounds, o.leastInSum())
 	}},
 }
 
@@ -124,7 +124,7 @@ func (o factSource) epsilons() (sampled, unsampled float64) {
 	if o.link.Insecure {
 		return math.Inf(1), math.Inf(1)
 	}
-	return o.dp.Promised(o.protocol.sampling(), o.protocol.Experiment.Plan.Rounds)
+	return o.dp.Promised(o.protocol.Sampling(), o.protocol.Experiment.Plan.Rounds)
 }
 
 // leastInSum returns the least number of uploads in a sum that the server sees.

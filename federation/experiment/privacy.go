@@ -39,7 +39,7 @@ func (p *Protocol) openSecureAggregation() error {
 		return configtags.KeyErrorf("secure_aggregation", "a round has one of %d clients, so that a sum would be its "+
 			"upload; raise participation, which is %v", n, share)
 	}
-	if p.Aggregation, err = secure.New(c, weighting, beside, p.clients, int(p.sampling().Size)); err != nil {
+	if p.Aggregation, err = secure.New(c, weighting, beside, p.clients, int(p.Sampling().Size)); err != nil {
 		return err
 	}
 	agreed, err := json.Marshal(struct {
@@ -51,7 +51,8 @@ func (p *Protocol) openSecureAggregation() error {
 	return err
 }
 
-func (p *Protocol) sampling() method.Sampling {
+// Sampling returns how the clients of a round are drawn.
+func (p *Protocol) Sampling() method.Sampling {
 	plan := p.Experiment.Plan
 	plan.Clients = p.clients
 	return plan.Sampling()
@@ -68,7 +69,7 @@ func (p *Protocol) privacy(seededNoise bool) (string, error) {
 	if !methods.AddsNoise(m) {
 		return "", nil
 	}
-	s := p.sampling()
+	s := p.Sampling()
 	text := fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", p.Experiment.Plan.Rounds, s.Size, s.Clients,
 		p.Config.Sampling)
 	if seededNoise {
@@ -89,7 +90,7 @@ func (p *Protocol) SharesExamples() bool {
 // SampleCounts reports whether epsilon assumes a sample of clients that nobody else knows, if its noise is secret, and
 // whether it assumes an unknown size of the sample too.
 func (p *Protocol) SampleCounts() (sample, size bool) {
-	s := p.sampling()
+	s := p.Sampling()
 	sample = methods.HidesClients(p.Experiment.Method) && s.Draws()
 	return sample, sample && s.Poisson
 }

@@ -177,7 +177,7 @@ func (p *Protocol) checkFedBuff() error {
 	if err := methods.CheckBuffered(p.Experiment.Method); err != nil {
 		return &configtags.KeyError{Key: key, Err: fmt.Errorf("simulated_time.fedbuff: %w", err)}
 	}
-	if n := int(p.sampling().Size); k > n {
+	if n := int(p.Sampling().Size); k > n {
 		return configtags.KeyErrorf(key, "%d uploads never accumulate where %d clients train at the same time; set %d "+
 			"or fewer, or raise participation", k, n, n)
 	}

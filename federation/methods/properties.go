@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/wrappers/robust"
 )
 
 // AveragedUploads returns how clients count in the server's mean, for a stack whose server needs nothing but that mean
@@ -130,6 +131,16 @@ func Notes(m method.Method) (out []string) {
 // round may have no uploads, as Poisson sampling may draw nobody.
 func HidesClients(m method.Method) bool {
 	return method.Any(m, func(p method.Properties) bool { return p.HidesClients })
+}
+
+// RobustLayer returns the layer of robust aggregation of a stack, if it has one.
+func RobustLayer(m method.Method) (r robust.Robust, has bool) {
+	for l := range method.Layers(m) {
+		if r, has = l.(robust.Robust); has {
+			break
+		}
+	}
+	return r, has
 }
 
 // AddsNoise reports whether a layer of a stack adds noise of differential privacy.

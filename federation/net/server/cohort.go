@@ -134,15 +134,7 @@ func (h *Server) need(v view, quorum float64) int {
 	case h.set.KeepQuorum:
 		return QuorumSize(quorum, v.asked())
 	}
-	return max(QuorumSize(quorum, v.asked()-len(v.others)), h.least(v))
-}
-
-// least returns the smallest number of answers that an instruction can use.
-func (h *Server) least(v view) int {
-	if h.set.Least == 0 {
-		return 0
-	}
-	return QuorumSize(h.set.Least, v.asked())
+	return max(QuorumSize(quorum, v.asked()-len(v.others)), h.set.least(v.asked()))
 }
 
 // attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.

@@ -6,20 +6,41 @@ import (
 	"promptfed/federation/net/wire"
 )
 
-// deadlines is how many deadlines a client may miss before rounds no longer wait for it, and missCost how many answers
+// Deadlines is how many deadlines a client may miss before rounds no longer wait for it, and missCost how many answers
 // take back one. A client that is silent now and then therefore delays three instructions, and then at most one of
 // missCost+1.
-const deadlines, missCost = 3, 10
+const Deadlines, missCost = 3, 10
 
 // silent reports whether a client missed so many deadlines that no round waits for it.
-func (t tally) silent() bool { return t.missed > (deadlines-1)*missCost }
+func (t tally) silent() bool { return t.missed > (Deadlines-1)*missCost }
 
 // miss adds missed deadlines, each missCost, or with -1 takes back an answer. It reports whether a silence begins or
 // ends with it.
 func (t *tally) miss(n int) (changes bool) {
 	before := t.silent()
-	t.missed = max(0, min(t.missed+n, deadlines*missCost))
+	t.missed = max(0, min(t.missed+n, Deadlines*missCost))
 	return before != t.silent()
+}
+
+// Survives returns how many of a round's clients may be silent at its deadline, and how many once they missed so many
+// deadlines that no round waits for them. Without a deadline a round waits for all.
+func (s Settings) Survives(clients int) (first, later int) {
+	if s.Deadline == 0 {
+		return 0, 0
+	}
+	first = clients - QuorumSize(s.Quorum, clients)
+	if s.KeepQuorum {
+		return first, first
+	}
+	return first, clients - max(1, s.least(clients))
+}
+
+// least returns the smallest number of answers that an instruction to so many clients can use.
+func (s Settings) least(clients int) int {
+	if s.Least == 0 {
+		return 0
+	}
+	return QuorumSize(s.Least, clients)
 }
 
 // deadlinePassed records which clients have an instruction and missed its deadline.
@@ -36,7 +57,7 @@ func (h *Server) deadlinePassed(c *collection) {
 		})
 		if silent {
 			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
-				"client", k, "round", c.instruction.Round+1, "deadlines", deadlines, "answers", missCost)
+				"client", k, "round", c.instruction.Round+1, "deadlines", Deadlines, "answers", missCost)
 		}
 	}
 }
@@ -44,7 +65,7 @@ func (h *Server) deadlinePassed(c *collection) {
 // checkAlone returns an error if an instruction has too few answers, nobody is left to wait for, and no other
 // instruction could have more: fewer clients of the run than Settings.Least, or none, may answer.
 func (h *Server) checkAlone(v view) error {
-	least := max(1, h.least(v))
+	least := max(1, h.set.least(v.asked()))
 	if v.answers >= least || len(v.expected) > 0 || len(v.others) == 0 || h.set.KeepQuorum ||
 		v.instruction.Kind == wire.EndKind || v.may >= least {
 		return nil

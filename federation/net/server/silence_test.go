@@ -71,6 +71,49 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
+// Survives says how many of five clients may be silent: at the first deadline, and once three were missed. One more at
+// first means another deadline, one more later the end of the run or, with an explicit quorum, no end.
+func TestSurvives(t *testing.T) {
+	all := []int{0, 1, 2, 3, 4}
+	for _, c := range []struct {
+		change       func(s *Settings)
+		first, later int
+	}{
+		{func(s *Settings) {}, 1, 4}, // 0.8 of five must answer
+		{func(s *Settings) { s.Quorum = 0.5 }, 2, 4},
+		{func(s *Settings) { s.Least, s.Quorum = 0.6, 0.6 }, 2, 2},
+		{func(s *Settings) { s.Least, s.Masked = 0.6, true }, 1, 2},
+	} {
+		set := newLimited(t, nil).set
+		set.Deadline = time.Minute
+		c.change(&set)
+		if first, later := set.Survives(5); first != c.first || later != c.later {
+			t.Errorf("%d at first, %d later; want %d, %d", first, later, c.first, c.later)
+		}
+		if err := silence(t, c.change, all, all[:c.first], 5-c.first, 1); err != nil {
+			t.Error(err)
+		}
+		for silent := c.first + 1; silent <= c.later; silent++ {
+			if err := silence(t, c.change, all, all[:silent], 5-silent, 3, 0); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := silence(t, c.change, all, all[:c.later+1], 0, 3); err == nil {
+			t.Errorf("a run survives %d silent clients of five", c.later+1)
+		}
+	}
+	set := newLimited(t, nil).set
+	for _, c := range []struct {
+		deadline     time.Duration
+		first, later int
+	}{{0, 0, 0}, {1, 1, 1}} {
+		set.Deadline, set.KeepQuorum = c.deadline, true // TestSilenceKeepsTheQuorum
+		if first, later := set.Survives(5); first != c.first || later != c.later {
+			t.Errorf("deadline %v, quorum kept: %d at first, %d later", c.deadline, first, later)
+		}
+	}
+}
+
 // If fewer clients of the run may answer than an instruction needs, the run stops and names those who do not: without a
 // threshold if there is nobody, with one if a draw of this size cannot reach it.
 func TestSilenceStopsTheRun(t *testing.T) {

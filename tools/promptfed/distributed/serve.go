@@ -200,6 +200,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
+	silent, lying := endures(set, p)
+	log.Info("silent clients: " + silent)
+	log.Info("lying clients: " + lying)
 	d := progress.New(conf)
 	defer d.Close()
 	alive := runfolder.SignsOfLife(dir)

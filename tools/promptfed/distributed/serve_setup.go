@@ -82,6 +82,31 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 	return set, err
 }
 
+// endures says how many silent and how many lying clients a round endures, of as many as it has on average: its line of
+// the threat model in docs/distributed.md.
+func endures(set server.Settings, p *experiment.Protocol) (silent, lying string) {
+	n := int(p.Sampling().Size)
+	first, later := set.Survives(n)
+	silent = fmt.Sprintf("of the %d clients of a round %d may be silent at its deadline, and %d after %d missed deadlines", n,
+		first, later, server.Deadlines)
+	if set.Deadline == 0 {
+		silent = fmt.Sprintf("none of the %d clients of a round may be silent: without --deadline it waits for all", n)
+	}
+	lying = "the mean withstands no lying client; the server bounds each upload " +
+		"(docs/distributed.md#what-one-client-may-do-to-a-round)"
+	r, robust := methods.RobustLayer(set.Method)
+	switch {
+	case robust:
+		lying = fmt.Sprintf("of the %d clients of a round %d may lie: %s of robust", n, r.Tolerates(n), r.Kind)
+	case set.Masked:
+		lying = fmt.Sprintf("the sum withstands no lying client; one can move each number of the mean by up to %v "+
+			"(secure_aggregation.clip)", p.Config.SecureAggregation.Clip)
+	case set.Privacy.Clients:
+		lying = "the mean withstands no lying client; dp clips the update of each"
+	}
+	return silent, lying
+}
+
 // readClasses reads a file with one class name per line. A repeated name or a file without names is an error: no
 // example could have the second of two classes with the same name.
 func readClasses(path string) (classes []string, err error) {

@@ -1,13 +1,18 @@
 package distributed
 
 import (
+	"cmp"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"promptfed/configs"
+	"promptfed/federation/experiment"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -73,6 +78,45 @@ func TestAddress(t *testing.T) {
 		f := serveFlags{listen: c.listen, link: cli.Access{TLS: c.tls}, insecure: c.insecure}
 		if got, err := f.address(); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("--listen %q, --tls %q, --insecure %v: %q, %v", c.listen, c.tls, c.insecure, got, err)
+		}
+	}
+}
+
+// serve says what a round of its settings endures: TestSurvives and TestTolerates have the numbers.
+func TestEndures(t *testing.T) {
+	for _, c := range []struct {
+		set           string // changes of a configuration of ten clients
+		flags         serveFlags
+		silent, lying string
+	}{
+		{"", serveFlags{}, "of the 10 clients of a round 2 may be silent at its deadline, and 9 after 3 missed",
+			"the mean withstands no lying client"},
+		{"participation=0.5", serveFlags{keepQuorum: true}, "of the 5 clients of a round 1 may be silent at its deadline, " +
+			"and 1 after", "the mean withstands no lying client"},
+		{"", serveFlags{deadline: -1}, "none of the 10", "the mean"},
+		{"with=[robust]", serveFlags{}, "and 9 after", "of the 10 clients of a round 4 may lie: median of robust"},
+		{"with=[dp] options.delta=0.01", serveFlags{}, "and 9 after", "dp clips the update of each"},
+		{"secure_aggregation.threshold=0.7 secure_aggregation.clip=3", serveFlags{quorum: 0.5},
+			"3 may be silent at its deadline, and 3 after", "by up to 3 (secure_aggregation.clip)"},
+	} {
+		conf, err := configs.Load(filepath.Join("..", "..", "..", "configs", "methods", "promptfl.yaml"),
+			append(strings.Fields(c.set), "partition.clients=10"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := experiment.OpenServer(conf, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := c.flags
+		f.clients, f.quorum, f.deadline = 10, cmp.Or(f.quorum, 0.8), max(0, cmp.Or(f.deadline, time.Minute))
+		set, err := f.settings(t.TempDir(), p, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent, lying := endures(set, p)
+		if !strings.Contains(silent, c.silent) || !strings.Contains(lying, c.lying) {
+			t.Errorf("%s %+v:\n%s\n%s", c.set, c.flags, silent, lying)
 		}
 	}
 }

@@ -69,6 +69,25 @@ func (m Robust) enough(uploads int) error {
 	return nil
 }
 
+// Tolerates returns how many of a round's uploads may lie without moving the mean beyond what the others say; 0 for
+// norm-clip, which shortens each upload and excludes none.
+func (m Robust) Tolerates(uploads int) int {
+	switch {
+	case m.Kind == "median" || m.Kind == "geometric-median":
+		return (uploads - 1) / 2
+	case m.Kind == "trimmed-mean":
+		return m.trimmed(uploads)
+	case m.krum() && m.enough(uploads) == nil:
+		return m.Attackers
+	}
+	return 0
+}
+
+// trimmed returns how many values trimmed-mean drops at each end.
+func (m Robust) trimmed(uploads int) int {
+	return min(int(math.Ceil(m.Trim*float64(uploads)-1e-9)), (uploads-1)/2)
+}
+
 // Start reports rounds of too few clients before round 0.
 func (m Robust) Start(g *method.Global) error {
 	if err := m.enough(int(g.Sampling.Size)); err != nil {
@@ -85,7 +104,7 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	case "median":
 		ups = alike(ups, coordinates(ups, linalg.Median))
 	case "trimmed-mean":
-		drop := min(int(math.Ceil(m.Trim*float64(len(ups))-1e-9)), (len(ups)-1)/2)
+		drop := m.trimmed(len(ups))
 		ups = alike(ups, coordinates(ups, func(v []float64) float64 { return linalg.Mean(v[drop : len(v)-drop]) }))
 	case "krum", "multi-krum":
 		keep := 1

@@ -99,6 +99,50 @@ func TestRobustRounds(t *testing.T) {
 	}
 }
 
+// As many liars as Tolerates says, who agree, move no rule beyond the uploads of the others, which lie in [-1,1]. One
+// more moves medians and trimmed means. The numbers are by hand: less than half of n; the share trim of n, rounded up;
+// f of at least 2f+3.
+func TestTolerates(t *testing.T) {
+	for _, c := range []struct {
+		o          methodtest.Options
+		n, liars   int
+		sharp, few bool // one more liar moves the mean; a round of so few uploads is refused
+	}{
+		{methodtest.Options{"kind": "median"}, 5, 2, true, false},
+		{methodtest.Options{"kind": "median"}, 6, 2, true, false},
+		{methodtest.Options{"kind": "median"}, 2, 0, true, false},
+		{methodtest.Options{"kind": "geometric-median"}, 7, 3, true, false},
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.2}, 10, 2, true, false},
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.2}, 6, 2, true, false}, // 1.2 is rounded up
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.0}, 6, 0, true, false},
+		{methodtest.Options{"kind": "krum", "attackers": 2}, 7, 2, false, false},
+		{methodtest.Options{"kind": "multi-krum", "attackers": 2}, 8, 2, false, false},
+		{methodtest.Options{"kind": "krum", "attackers": 2}, 6, 0, false, true},
+		{methodtest.Options{"kind": "norm-clip"}, 9, 0, false, false},
+	} {
+		m, err := methods.Build("promptfl", []string{"robust"}, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, has := methods.RobustLayer(m)
+		if got := r.Tolerates(c.n); !has || got != c.liars {
+			t.Errorf("%v tolerates %d of %d uploads, want %d", c.o, got, c.n, c.liars)
+		}
+		for liars := c.liars; liars <= c.liars+1; liars++ {
+			values := make([]float32, c.n)
+			for i := range values {
+				if values[i] = float32(i) / float32(c.n); i < liars {
+					values[i] = 1e6
+				}
+			}
+			got, err := merged(t, []string{"robust"}, c.o, values...)
+			if liars == c.liars && ((err != nil) != c.few || !(math.Abs(got) <= 1)) || liars > c.liars && c.sharp && got < 1 {
+				t.Errorf("%v with %d liars of %d: %v, %v", c.o, liars, c.n, got, err)
+			}
+		}
+	}
+}
+
 // One client with any upload cannot move a robust mean far from the uploads of the others, which lie in [-1,1].
 func TestRobustAgainstOne(t *testing.T) {
 	honest := []float32{-1, -0.5, 0, 0.25, 0.5, 1}
