@@ -67,7 +67,7 @@ func (l *liar) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	for i := range replies {
 		r := &replies[i]
 		if r.Client == l.client && !l.honest {
-			l.lie(o, r)
+			Lie(l.method, l.tasks[r.Client].Task, o, r)
 		}
 		if o.Kind == message.Train && o.Round == 0 && o.Codec == nil {
 			l.moved = max(l.moved, message.UpdateNorm(o.Shared, r.Upload.Shared))
@@ -76,11 +76,11 @@ func (l *liar) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return replies, nil
 }
 
-// lie replaces the numbers of a reply by others that the instruction allows.
-func (l *liar) lie(o message.Instruction, r *message.Reply) {
+// Lie replaces the numbers of a reply by others that the instruction allows, in each round in another direction.
+func Lie(m method.Method, task method.ClientSpec, o message.Instruction, r *message.Reply) {
 	x, u := extremes[o.Round%len(extremes)], &r.Upload
 	r.Stats.Loss = message.MaxLoss * float64(1-2*(o.Round%2))
-	declared, _ := o.Extras(l.method, l.tasks[r.Client].Task)
+	declared, _ := o.Extras(m, task)
 	counts := func(name string) bool {
 		return slices.ContainsFunc(declared, func(d method.Extra) bool { return d.Name == name && d.Counts })
 	}

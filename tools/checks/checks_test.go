@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -147,6 +148,37 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 	}
 	if read < 100 {
 		t.Errorf("only %d Go files were read", read)
+	}
+}
+
+// Every test, fuzz test and benchmark that the documentation names in backticks exists.
+func TestDocsNameTests(t *testing.T) {
+	dir := datatest.Module(t)
+	exists := map[string]bool{}
+	eachGoFile(t, nil, func(file string, source []byte) ([]string, error) {
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ `).FindAllSubmatch(source, -1) {
+			exists[string(m[1])] = strings.HasSuffix(file, "_test.go")
+		}
+		return nil, nil
+	})
+	pages, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, page := range append(pages, filepath.Join(dir, "README.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`").FindAllSubmatch(text, -1) {
+			if named++; !exists[string(m[1])] {
+				t.Errorf("%s names %s, which does not exist", filepath.Base(page), m[1])
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d names of tests were found", named)
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
@@ -207,4 +209,122 @@ func TestLargestUpload(t *testing.T) {
 	}
 	cancel()
 	left()
+}
+
+// liar is a client that lies in its replies.
+type liar struct {
+	netclient.LocalExecutor
+	lie func(o message.Instruction, r *message.Reply)
+}
+
+func (l liar) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r, next, err := l.LocalExecutor.Execute(ctx, o, s)
+	if err == nil {
+		l.lie(o, &r)
+	}
+	return r, next, err
+}
+
+// misshapen are lies about the shapes of tensors: a number more, as from a backbone with another dimension, all numbers
+// in a row, and whole numbers.
+var misshapen = []func(x *tensor.Tensor) *tensor.Tensor{
+	func(x *tensor.Tensor) *tensor.Tensor {
+		return tensor.New(append(slices.Clone(x.Shape[:len(x.Shape)-1]), x.Shape[len(x.Shape)-1]+1)...)
+	},
+	func(x *tensor.Tensor) *tensor.Tensor { return tensor.New(1, x.Len()) },
+	func(x *tensor.Tensor) *tensor.Tensor { return tensor.OfInts(make([]int64, x.Len()), x.Shape...) },
+}
+
+// impossible are lies about the results of a test: of its examples, or of a view.
+var impossible = []func(r *message.Scores, of metrics.Statistics){
+	func(r *message.Scores, of metrics.Statistics) { of["correct"][0] = float64(r.Examples) + 1 },
+	func(r *message.Scores, _ metrics.Statistics) { r.Examples = 1 << 40 },
+	func(r *message.Scores, _ metrics.Statistics) { r.Examples = -1 },
+	func(_ *message.Scores, of metrics.Statistics) { of["correct"][0] = -1 },
+	func(_ *message.Scores, of metrics.Statistics) { of["correct"][0] = 1.5 },
+	func(_ *message.Scores, of metrics.Statistics) { of["more"] = []float64{1} },
+	func(_ *message.Scores, of metrics.Statistics) { of["correct"] = nil },
+	func(r *message.Scores, _ metrics.Statistics) { r.Global, r.Personal = nil, nil },
+}
+
+// Over the wire, one of four clients lies: in each round in another direction, as far as the limits allow
+// (methodtest.Lie), then in the shapes of its tensors, and in the results of each test. The run ends normally, every
+// round counts the others, only the liar is refused, and what the server keeps is finite. Methods have statistics,
+// extras, loss terms, state of server and clients, or backbones of several dimensions.
+func TestLiesOverTheWire(t *testing.T) {
+	t.Parallel()
+	const rounds = 7 // the directions of methodtest
+	for name, c := range map[string]struct {
+		of    nettest.Stack
+		mixed bool
+	}{
+		"scaffold": {nettest.Method("promptfl", []string{"scaffold"}, nil), false},
+		"feddyn":   {nettest.Method("promptfl", []string{"feddyn"}, nil), false},
+		"fedproto": {nettest.Method("promptfl", []string{"fedproto"}, nil), true},
+		"ggtpc":    {nettest.Method("promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1}), false},
+		"fedappr":  {nettest.Method("fedappr", nil, map[string]any{"warmup": 0}), true},
+		"powder":   {nettest.Method("powder", nil, nil), false},
+		"fedpha":   {nettest.FedPHA, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := c.of.Experiment(t)
+			e.Plan.Participation, e.Plan.Rounds = 1, rounds+len(misshapen)
+			if c.mixed {
+				e.Clients = methodtest.Clients(9, 5, 6, 3)
+			}
+			s := newSite(t, e)
+			s.set.Quorum, s.set.KeepQuorum = 0.7, false
+			task := e.Task(e.Clients[1])
+			s.part = func(client int, p netclient.LocalExecutor) netclient.Executor {
+				if client != 1 {
+					return p
+				}
+				return liar{p, func(o message.Instruction, r *message.Reply) {
+					switch {
+					case o.Kind.Tests():
+						of := r.Scores.Global
+						if of == nil {
+							of = r.Scores.Personal
+						}
+						impossible[o.Round%len(impossible)](&r.Scores, of)
+					case o.Round < rounds:
+						methodtest.Lie(e.Method, task, o, r)
+					default:
+						for _, m := range []tensor.Map{r.Upload.Shared, r.Upload.Extra} {
+							for name, x := range m {
+								m[name] = misshapen[o.Round-rounds](x)
+							}
+						}
+					}
+				}}
+			}
+			s.run()
+			records, err := record.Records(s.dir)
+			if err != nil || len(records) != e.Plan.Rounds {
+				t.Fatalf("%d rounds, %v", len(records), err)
+			}
+			for _, r := range records {
+				others := slices.DeleteFunc(slices.Clone(r.Clients), func(k int) bool { return k == 1 })
+				if !slices.Equal(others, []int{0, 2, 3}) {
+					t.Errorf("round %d counts clients %v: %+v, %v", r.Round, r.Clients, r.Refused, r.Warnings)
+				}
+				var shaped, tested bool
+				for _, x := range r.Refused {
+					if x.Client != 1 {
+						t.Errorf("round %d refuses client %d: %s", r.Round, x.Client, x.Reason)
+					}
+					shape := strings.Contains(x.Reason, "must be float32") || strings.Contains(x.Reason, "of tensors; at most")
+					shaped, tested = shaped || shape, tested || !shape
+				}
+				if (r.Round >= rounds) != shaped || !tested {
+					t.Errorf("round %d names nobody for shapes or tests: %+v", r.Round, r.Refused)
+				}
+			}
+			if err := message.CheckFinite("", s.tensors()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

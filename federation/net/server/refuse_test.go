@@ -140,7 +140,8 @@ func TestConnectionEndsBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// Without certificates a client keeps the key with which it joined. A call with another key is refused.
+// Without certificates a client keeps the key with which it joined. A call with another key is refused. Whoever only asks
+// for the invitation of a client, or for an instruction, does not keep the client out.
 func TestOtherKey(t *testing.T) {
 	t.Parallel() // it waits for connections
 	r := newRoom(t, 1, func(s *server.Settings) { s.Identity = certs.Identity{} })
@@ -153,11 +154,15 @@ func TestOtherKey(t *testing.T) {
 		return r.process(0)
 	}
 	first, second := key(), key()
+	_, err := second.Invite(busytest.Context(t), &wire.InvitationRequest{Version: wire.Version})
+	if _, _, e := second.ask(busytest.Context(t), ""); err != nil || e == nil {
+		t.Error(err, e)
+	}
 	if err := first.joins(r.joinMessage()); err != nil {
 		t.Fatal(err)
 	}
 	second.instance = first.instance
-	_, _, err := second.ask(busytest.Context(t), "")
+	_, _, err = second.ask(busytest.Context(t), "")
 	for _, err := range []error{err, second.joins(r.joinMessage()), second.leave(), second.answer(&wire.Reply{})} {
 		if err == nil || !strings.Contains(err.Error(), "another key than before") {
 			t.Error(err)

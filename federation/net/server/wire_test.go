@@ -20,6 +20,7 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -257,8 +258,8 @@ func replyTo(t testing.TB, o *wire.Instruction, numbers int, value float32) (*wi
 		Content: wire.ContentOf(body)}, body
 }
 
-// A reply counts once if it comes several times, whole or damaged, and replies to other instructions never count. The
-// server acknowledges all of them, so that an honest client has an end.
+// A reply counts once if it comes several times, whole or damaged, and replies to other instructions never count, among
+// them those to the same instruction of another run. The server acknowledges all of them, so that an honest client has an end.
 func TestRepeatedReplies(t *testing.T) {
 	r := newRoom(t, 1)
 	s := r.join(0)
@@ -267,7 +268,9 @@ func TestRepeatedReplies(t *testing.T) {
 	ours, body := replyTo(t, o, 4, 3)
 	ours.Content.Body = body
 	other, _ := replyTo(t, o, 4, 4)
-	other.Id = wire.NewID()
+	otherRun := protobuf.CloneOf(o)
+	otherRun.Run = wire.NewID()
+	other.Id = wire.IdentityOf(otherRun)
 	damaged, wrong := replyTo(t, o, 4, 5)
 	damaged.Content.Body = slices.Clone(wrong)
 	damaged.Content.Body[len(wrong)-1] ^= 0x40
