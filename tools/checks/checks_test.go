@@ -154,17 +154,14 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 // Every test, fuzz test and benchmark that the documentation names in backticks exists.
 func TestDocsNameTests(t *testing.T) {
 	dir := datatest.Module(t)
-	exists := map[string]bool{}
+	exists, is := map[string]bool{}, regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ `)
 	eachGoFile(t, nil, func(file string, source []byte) ([]string, error) {
-		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ `).FindAllSubmatch(source, -1) {
+		for _, m := range is.FindAllSubmatch(source, -1) {
 			exists[string(m[1])] = strings.HasSuffix(file, "_test.go")
 		}
 		return nil, nil
 	})
-	pages, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages, _ := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
 	named := 0
 	for _, page := range append(pages, filepath.Join(dir, "README.md")) {
 		text, err := os.ReadFile(page)

@@ -17,6 +17,12 @@ import (
 // and the server can send it at most window bytes before it reads them.
 func Dial(t testing.TB, url, name string, who certs.Identity, window int) wire.FederationClient {
 	t.Helper()
+	return wire.NewFederationClient(&http.Client{Transport: Transport(t, name, who, window)}, url, connect.WithGRPC())
+}
+
+// Transport returns the connections of such a client.
+func Transport(t testing.TB, name string, who certs.Identity, window int) *http.Transport {
+	t.Helper()
 	conf, err := who.ClientTLS(name, func() []byte { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +32,7 @@ func Dial(t testing.TB, url, name string, who certs.Identity, window int) wire.F
 	transport := &http.Transport{TLSClientConfig: conf, Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return wire.NewFederationClient(&http.Client{Transport: transport}, url, connect.WithGRPC())
+	return transport
 }
 
 // Serve runs a server with an identity whose handler may send any messages, and returns its URL.

@@ -140,8 +140,8 @@ func TestConnectionEndsBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// Without certificates a client keeps the key with which it joined. A call with another key is refused. Whoever only asks
-// for the invitation of a client, or for an instruction, does not keep the client out.
+// Without certificates a client keeps the key with which it joined. A call with another key is refused. Whoever asks
+// for a client's invitation or instruction before it joins does not keep it out.
 func TestOtherKey(t *testing.T) {
 	t.Parallel() // it waits for connections
 	r := newRoom(t, 1, func(s *server.Settings) { s.Identity = certs.Identity{} })

@@ -57,12 +57,8 @@ func silence(t *testing.T, change func(s *Settings), clients, silent []int, answ
 	return failed
 }
 
-// Silent clients hold three deadlines, and then no round: two of five, and the only one that is asked.
+// Silent clients hold three deadlines, and then no round: the only one that is asked, and one of two.
 func TestSilenceEnds(t *testing.T) {
-	all := []int{0, 1, 2, 3, 4}
-	if err := silence(t, nil, all, []int{1, 3}, 3, 3, 0, 0); err != nil {
-		t.Error(err)
-	}
 	if err := silence(t, nil, []int{2}, []int{2}, 0, 3, 0); err != nil {
 		t.Error(err)
 	}
@@ -128,9 +124,6 @@ func TestSilenceStopsTheRun(t *testing.T) {
 	says(silence(t, nil, all, all, 0, 3), "clients [0 1 2 3 4] do not answer, and 0 of the run's 5 may; at least 1 are")
 	says(silence(t, threshold(0.8), all, []int{1, 3}, 0, 3), "clients [1 3] do not answer, and 3 of the run's 5 may; "+
 		"at least 4 are")
-	if err := silence(t, threshold(0.6), all, []int{1, 3}, 3, 3, 0); err != nil {
-		t.Error(err)
-	}
 	if err := silence(t, threshold(0.6), []int{1, 3, 4}, []int{1, 3}, 1, 3, 0); err != nil { // another draw may do
 		t.Error(err)
 	}

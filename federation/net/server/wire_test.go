@@ -259,7 +259,8 @@ func replyTo(t testing.TB, o *wire.Instruction, numbers int, value float32) (*wi
 }
 
 // A reply counts once if it comes several times, whole or damaged, and replies to other instructions never count, among
-// them those to the same instruction of another run. The server acknowledges all of them, so that an honest client has an end.
+// them those to the same instruction of another run or client. The server acknowledges all of them, so that an honest
+// client has an end.
 func TestRepeatedReplies(t *testing.T) {
 	r := newRoom(t, 1)
 	s := r.join(0)
@@ -268,13 +269,17 @@ func TestRepeatedReplies(t *testing.T) {
 	ours, body := replyTo(t, o, 4, 3)
 	ours.Content.Body = body
 	other, _ := replyTo(t, o, 4, 4)
+	first, _ := replyTo(t, o, 4, 4)
+	otherClient := protobuf.CloneOf(o)
+	otherClient.Client = 1 // whose identity this client can compute
+	first.Id = wire.IdentityOf(otherClient)
 	otherRun := protobuf.CloneOf(o)
 	otherRun.Run = wire.NewID()
 	other.Id = wire.IdentityOf(otherRun)
 	damaged, wrong := replyTo(t, o, 4, 5)
 	damaged.Content.Body = slices.Clone(wrong)
 	damaged.Content.Body[len(wrong)-1] ^= 0x40
-	for _, m := range []*wire.Reply{other, ours, ours, damaged, ours} {
+	for _, m := range []*wire.Reply{first, other, ours, ours, damaged, ours} {
 		if err := s.answer(m); err != nil {
 			t.Error(err)
 		}
@@ -283,7 +288,7 @@ func TestRepeatedReplies(t *testing.T) {
 	if len(out) != 1 || out[0].Upload.Shared["ctx"].Data[0] != 3 {
 		t.Errorf("%+v", out)
 	}
-	if got := r.h.Totals(); got.Late != 4 || got.Replies != 1 || got.Refused != 0 {
+	if got := r.h.Totals(); got.Late != 5 || got.Replies != 1 || got.Refused != 0 {
 		t.Errorf("%+v", got)
 	}
 	if k := r.h.Status().Clients[0]; k.Replies != 1 {
@@ -662,14 +667,7 @@ func TestOpenMessages(t *testing.T) {
 	defer cancel()
 	ended := make(chan string, 6)
 	for call := range 6 { // two more connections are allowed
-		conf, err := r.ca.Identity("client-0").ClientTLS("client-0", func() []byte { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		var protocols http.Protocols
-		protocols.SetHTTP2(true)
-		own := &http.Transport{TLSClientConfig: conf, Protocols: &protocols}
-		defer own.CloseIdleConnections()
+		own := nettest.Transport(t, "client-0", r.ca.Identity("client-0"), 64<<10)
 		in, out := io.Pipe()
 		path := []string{wire.FederationAnswerProcedure, wire.FederationJoinProcedure}[call%2]
 		q, err := http.NewRequestWithContext(ctx, "POST", r.h.URL()+path, in)

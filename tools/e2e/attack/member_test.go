@@ -3,11 +3,9 @@ package attack
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,37 +59,6 @@ func TestNames(t *testing.T) {
 	}
 	if err := status(s.attacker("status")); err != nil {
 		t.Error(err)
-	}
-	s.hold(0)
-	counted(t, s.ends(), 0, 1, 2)
-}
-
-// A second process with the certificate of a client that is connected must wait, whatever it sends, and does not
-// disturb the client.
-func TestSecondProcess(t *testing.T) {
-	t.Parallel()
-	s := serve(t, 3)
-	s.hold(1)
-	s.joins(0, 1, 2)
-	s.runs()
-	ctx := busytest.Context(t)
-	a := s.attacker("client-0")
-	for range 3 {
-		x, err := a.open(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := x.Join(ctx, s.joinRequest(x.run))
-		if err != nil || !strings.Contains(answer.GetLater(), "another process") {
-			t.Errorf("%v, %v", answer, err)
-		}
-		_, err = x.next(ctx)
-		code(t, "an instruction before joining", err, connect.CodeFailedPrecondition, "has not joined")
-		err = x.reply(ctx, &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID()})
-		code(t, "a reply before joining", err, connect.CodeFailedPrecondition, "has not joined")
-		if err := x.leave(ctx); err != nil { // which nobody notices
-			t.Error(err)
-		}
 	}
 	s.hold(0)
 	counted(t, s.ends(), 0, 1, 2)
@@ -192,83 +159,5 @@ func TestReplayedBytes(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 	if n := strings.Count(s.log.String(), "msg=joined client=0"); n != 2 {
 		t.Errorf("client 0 joined %d times", n)
-	}
-}
-
-// A key that somebody without a certificate showed first is the key of that client: another one with the same name
-// and the token is refused, whatever it asks, and does not disturb the client.
-func TestOtherKey(t *testing.T) {
-	t.Parallel()
-	s := serve(t, 3, "--token", "secret")
-	s.hold(1)
-	s.joins(0, 1, 2)
-	s.runs()
-	ctx := busytest.Context(t)
-	a := s.stranger("client-1")
-	for range 20 {
-		_, err := a.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
-		code(t, "an invitation", err, connect.CodePermissionDenied, "another key than before")
-		_, err = a.Join(ctx, s.joinRequest(wire.NewID()))
-		code(t, "a request to join", err, connect.CodePermissionDenied, "another key than before")
-		_, err = (&session{attacker: a, instance: wire.NewID()}).next(ctx)
-		code(t, "an instruction", err, connect.CodePermissionDenied, "another key than before")
-	}
-	s.hold(0)
-	counted(t, s.ends(), 0, 1, 2)
-	if n := strings.Count(s.log.String(), "msg=joined client=1"); n != 1 {
-		t.Errorf("client 1 joined %d times", n)
-	}
-}
-
-// A client that sends as much as it can, of everything that a member may send, is read more slowly. The run continues
-// with the others at their pace, and nothing of it stays on disk.
-func TestFlood(t *testing.T) {
-	s := serve(t, 8, "--deadline", "1s") // the first three rounds wait for it
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
-	entered, sent := make(chan int), 0
-	var attack sync.WaitGroup
-	attack.Go(func() {
-		for first := true; ctx.Err() == nil; first = false {
-			x, err := s.attacker("client-0").enter(ctx)
-			if first {
-				close(entered)
-			}
-			if err != nil {
-				continue
-			}
-			junk := make([]byte, 60<<10)
-			for _, do := range []func() error{
-				func() error {
-					return x.reply(ctx, &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID(), Scores: junk}, junk)
-				},
-				func() error {
-					return x.reply(ctx, &wire.Reply{Id: wire.NewID(), Error: string(make([]byte, 60<<10))})
-				},
-				func() error { x.seq = 0; _, err := x.next(ctx); return err },
-				func() error { x.send(ctx, &wire.Part{Data: junk}); return nil },
-				func() error { x.ask(ctx, s.joinRequest(x.run)); return nil },
-			} {
-				if do() == nil {
-					sent++
-				}
-			}
-		}
-	})
-	<-entered
-	s.background(part{client: 1})
-	s.background(part{client: 2})
-	records := s.ends()
-	cancel()
-	attack.Wait()
-	t.Logf("%d messages were sent", sent)
-	for _, r := range records {
-		if !strings.Contains(fmt.Sprint(r.Clients), "1 2") {
-			t.Errorf("round %d counts clients %v", r.Round, r.Clients)
-		}
-	}
-	s.noPieces()
-	if n := strings.Count(s.log.String(), "\n"); n > 200+sent/100 {
-		t.Errorf("the log has %d lines about %d messages", n, sent)
 	}
 }

@@ -87,8 +87,8 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 func endures(set server.Settings, p *experiment.Protocol) (silent, lying string) {
 	n := int(p.Sampling().Size)
 	first, later := set.Survives(n)
-	silent = fmt.Sprintf("of the %d clients of a round %d may be silent at its deadline, and %d after %d missed deadlines", n,
-		first, later, server.Deadlines)
+	silent = fmt.Sprintf("of the %d clients of a round %d may be silent at its deadline, and %d after %d missed "+
+		"deadlines", n, first, later, server.Deadlines)
 	if set.Deadline == 0 {
 		silent = fmt.Sprintf("none of the %d clients of a round may be silent: without --deadline it waits for all", n)
 	}
