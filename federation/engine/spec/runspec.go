@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -63,14 +64,51 @@ func (t RunSpec) Mismatch(client RunSpec) error {
 
 // MismatchOf returns, in one line, how mine differs from the spec of another side; nil if it does not.
 func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
-	a, b := reflect.ValueOf(t), reflect.ValueOf(other)
-	for i := range a.NumField() {
-		if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !equal(x, y) {
-			return fmt.Errorf("%s: %s has %s, %s %s", a.Type().Field(i).Tag.Get("what"), mine, short(x), others,
-				short(y))
-		}
+	for _, err := range t.Mismatches(mine, other, others) {
+		return err
 	}
 	return nil
+}
+
+// Mismatches returns a line for each field in which mine differs from the spec of another side. Of lists it has only
+// what one of the two lacks, or where their order differs.
+func (t RunSpec) Mismatches(mine string, other RunSpec, others string) (lines []error) {
+	a, b := reflect.ValueOf(t), reflect.ValueOf(other)
+	for i := range a.NumField() {
+		x, y := a.Field(i).Interface(), b.Field(i).Interface()
+		if equal(x, y) {
+			continue
+		}
+		has := fmt.Sprintf("%s has %s, %s %s", mine, short(x), others, short(y))
+		if list, ok := x.([]string); ok {
+			has = differ(mine, list, others, y.([]string))
+		}
+		lines = append(lines, fmt.Errorf("%s: %s", a.Type().Field(i).Tag.Get("what"), has))
+	}
+	return lines
+}
+
+// differ describes how two lists differ: what each has alone, or else their order.
+func differ(mine string, x []string, others string, y []string) string {
+	i := 0
+	for i < min(len(x), len(y)) && x[i] == y[i] {
+		i++
+	}
+	return cmp.Or(strings.Join(append(alone(mine, x, others, y), alone(others, y, mine, x)...), "; "),
+		fmt.Sprintf("%s has %s from number %d on, %s %s", mine, short(x[i:]), i+1, others, short(y[i:])))
+}
+
+// alone returns a text about what only one of two lists has; none where there is nothing.
+func alone(whose string, list []string, others string, other []string) []string {
+	known := map[string]bool{}
+	for _, s := range other {
+		known[s] = true
+	}
+	only := slices.DeleteFunc(slices.Clone(list), func(s string) bool { return known[s] })
+	if len(only) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s has %s, which %s lacks", whose, short(only), others)}
 }
 
 // equal compares two fields of a RunSpec; no list equals an empty one.

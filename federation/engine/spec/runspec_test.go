@@ -28,7 +28,7 @@ func TestRunSpecsDiffer(t *testing.T) {
 		"options":            func(e *spec.Experiment) { e.Options = `{"tokens":4}` },
 		"seed":               func(e *spec.Experiment) { e.Plan.Seed++ },
 		"training":           func(e *spec.Experiment) { e.Training.Optim.LR = 0.2 },
-		"classes":            func(e *spec.Experiment) { e.Classes = append([]string{"more"}, e.Classes...) },
+		"classes":            func(e *spec.Experiment) { e.Classes = e.Classes[1:] },
 		"template":           func(e *spec.Experiment) { e.Template = "{}" },
 		"evaluation sets":    func(e *spec.Experiment) { e.EvaluationSets = nil },
 		"secure aggregation": func(e *spec.Experiment) { e.Secure = "on" },
@@ -39,6 +39,23 @@ func TestRunSpecsDiffer(t *testing.T) {
 		if err := server.RunSpec().Mismatch(e.RunSpec()); err == nil || !strings.Contains(err.Error(),
 			what+": the server has") {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Lists differ by what each side has alone, or by their order from the first difference on.
+func TestListsDiffer(t *testing.T) {
+	server := spec.RunSpec{Classes: []string{"cat", "dog", "owl"}}
+	for want, classes := range map[string][]string{
+		`classes: client 0 has ["dog"], which client 2 lacks; client 2 has ["fox" "elk"], which client 0 lacks`: {"fox",
+			"owl", "cat", "elk"},
+		`classes: client 2 has ["elk"], which client 0 lacks`:                          {"cat", "dog", "owl", "elk"},
+		`classes: client 0 has ["dog" "owl"] from number 2 on, client 2 ["owl" "dog"]`: {"cat", "owl", "dog"},
+		`classes: client 0 has [] from number 4 on, client 2 ["cat"]`:                  {"cat", "dog", "owl", "cat"},
+	} {
+		err := server.MismatchOf("client 0", spec.RunSpec{Classes: classes}, "client 2")
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
