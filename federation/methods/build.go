@@ -17,7 +17,8 @@ import (
 type Stack struct {
 	Method method.Method
 	// Options has the value of every option, in the form that Resolve reads: options of the base method as plain keys,
-	// those of a wrapper below its name, and so those of the base method whose key a wrapper has too.
+	// those of a wrapper below its name, and so those of the base method whose key a wrapper has too. It lacks an
+	// option whose value is its tag "unset": then something else decides, such as the file of a method.
 	Options map[string]any
 }
 
@@ -129,6 +130,9 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 
 func valuesOf(v reflect.Value, out map[string]any) {
 	for _, k := range configtags.Keys(v) {
+		if unset, may := k.Field.Tag.Lookup("unset"); may && fmt.Sprint(k.Value) == unset {
+			continue
+		}
 		out[k.Name] = k.Value.Interface()
 		if k.Value.Kind() == reflect.String { // also of method.Frequency and layer.File
 			out[k.Name] = k.Value.String()

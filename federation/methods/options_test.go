@@ -2,6 +2,7 @@ package methods_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -147,6 +148,17 @@ func TestTakesOptions(t *testing.T) {
 	}
 	if p := m.(optimization.FedProx); p.Mu != 0.25 || p.Method.(averaged.PromptFL).Tokens != 7 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A resolved option whose value leaves the decision to the method's file is absent: 0 tokens would be a false number.
+func TestResolvedOptions(t *testing.T) {
+	for want, o := range map[string]options{"map[file:example]": {"tokens": 0},
+		"map[file:example private_tokens:[0 2] tokens:4]": {"tokens": 4, "private_tokens": []int{0, 2}}} {
+		stack, err := methods.Resolve("onnx", nil, o)
+		if got := fmt.Sprint(stack.Options); err != nil || got != want {
+			t.Errorf("%v gave %s, %v; want %s", o, got, err, want)
+		}
 	}
 }
 
