@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
 )
@@ -55,12 +56,16 @@ func gridAxis(text string) (a AxisSection, err error) {
 	return a, nil
 }
 
-// methodOfFile returns the point of a method.onnx, with the file's name and content: the file may be temporary.
-func methodOfFile(path string) (PointSection, error) {
+// methodOfFile returns the point of a method.onnx with the content, as the file may be temporary. Its label is the name
+// that the file gives the method or, where other points have that label, the file's own name.
+func methodOfFile(path string, others []PointSection) (PointSection, error) {
 	content, err := atomicfile.ReadAtMost(path, layer.MaxFile)
-	name := filepath.Base(path)
-	return PointSection{strings.TrimSuffix(name, ".onnx"), map[string]any{"method": "onnx",
-		"options.file": string(layer.EmbedFile(name, content))}}, err
+	p := PointSection{Label: strings.TrimSuffix(methods.FileName(path, content), ".onnx")}
+	if slices.ContainsFunc(others, func(o PointSection) bool { return o.Label == p.Label }) {
+		p.Label = strings.TrimSuffix(filepath.Base(path), ".onnx")
+	}
+	p.Set = map[string]any{"method": "onnx", "options.file": string(layer.EmbedFile(p.Label+".onnx", content))}
+	return p, err
 }
 
 func (a AxisSection) points() ([]PointSection, error) {
@@ -76,7 +81,7 @@ func (a AxisSection) points() ([]PointSection, error) {
 			p := PointSection{v.text, map[string]any{a.Key: v.value}}
 			if a.Key == "method" && filepath.Ext(v.text) == ".onnx" {
 				var err error
-				if p, err = methodOfFile(v.text); err != nil {
+				if p, err = methodOfFile(v.text, points); err != nil {
 					return nil, err
 				}
 			}

@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/fromfile"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
 )
 
 const grid = `
@@ -89,7 +93,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// A file among methods is a point with the file's name and content; a missing one is an error that names it.
+// A file among methods is a point with its content and the name in it; two of that name have the names of their files.
+// A missing file is an error that names it.
 func TestMethodOfAFileInAGrid(t *testing.T) {
 	text := "name: a\nmethod: promptfl\ndata: {set: synthetic}\noptions: {tokens: 4}\n"
 	s := sweep(t, text, SweepOptions{Grid: []string{"method=promptfl,../federation/methods/fromfile/example.onnx"}})
@@ -100,7 +105,35 @@ func TestMethodOfAFileInAGrid(t *testing.T) {
 	if c := s.Cells[1].Config; c.Method != "onnx" || c.Options["tokens"] != 4 || !strings.HasPrefix(content, "data:") {
 		t.Errorf("%s, tokens %v, file %.20s", c.Method, c.Options["tokens"], content)
 	}
-	_, err := LoadSweep(file(t, text), SweepOptions{Grid: []string{"method=none.onnx"}})
+	params := []fromfile.Parameter{{Name: "p", Owner: "shared",
+		Tensor: fromfile.Tensor{Shape: []fromfile.Size{{Sym: "D"}}}}}
+	mine, err := methodtest.ONNXFile(fromfile.Metadata{Name: "Mine", Parameters: params},
+		func(g *graph.Graph) []graph.Output {
+			x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
+			hand := g.Input("hand", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")})
+			z := x.Mul(g.Input("param/p", graph.Float, graph.Shape{graph.Sym("D")})).MatMul(hand.Transpose(1, 0))
+			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: z.Mean()}}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := filepath.Join(t.TempDir(), "one.onnx"), filepath.Join(t.TempDir(), "two.onnx")
+	for _, path := range []string{one, two} {
+		if err := os.WriteFile(path, mine, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = sweep(t, text, SweepOptions{Grid: []string{"method=" + one + "," + two}})
+	for i, label := range []string{"Mine", "two"} {
+		if c := s.Cells[i]; c.Labels["method"] != label {
+			t.Errorf("cell %d is %s, want %s", i, c.Labels["method"], label)
+		}
+	}
+	alone, err := Load(file(t, text), []string{"method=onnx", "options={file: " + two + "}"})
+	if got := methods.Called(alone.Method, alone.Options); err != nil || got != "Mine" {
+		t.Errorf("a run of two.onnx has the method %s, %v", got, err)
+	}
+	_, err = LoadSweep(file(t, text), SweepOptions{Grid: []string{"method=none.onnx"}})
 	datatest.WantError(t, err, "axis method", "none.onnx")
 }
 

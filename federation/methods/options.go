@@ -1,6 +1,7 @@
 package methods
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
 )
 
@@ -53,6 +55,12 @@ func Files(options map[string]any) (out []layer.File) {
 		}
 	}
 	return out
+}
+
+// FileName returns the name by which a configuration has a method's file: that in the file, or else that of its path.
+func FileName(path string, content []byte) string {
+	ext := filepath.Ext(path)
+	return cmp.Or(fromfile.Name(content), strings.TrimSuffix(filepath.Base(path), ext)) + ext
 }
 
 // Called returns what people call a base method: the method of a file by the file's name.
@@ -101,7 +109,7 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 			at = maps.Clone(nested)
 			options[name] = at
 		}
-		at[k.Name] = string(layer.EmbedFile(filepath.Base(path), content))
+		at[k.Name] = string(layer.EmbedFile(FileName(path, content), content))
 	}
 	return options, nil
 }

@@ -106,6 +106,7 @@ func TestBadFiles(t *testing.T) {
 	for want, b := range map[string][]byte{
 		"not an ONNX model":      []byte("name: x"),
 		"no metadata promptfed":  model(func(m *onnx.ModelProto) { m.MetadataProps = nil }),
+		"name has 61 bytes":      meta(func(m *fromfile.Metadata) { m.Name = strings.Repeat("x", 61) }),
 		"version 7 is not known": meta(func(m *fromfile.Metadata) { m.Version = 7 }),
 		"unknown field":          model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value = `{"x":1}` }),
 		"text behind the JSON":   model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value += "{}" }),

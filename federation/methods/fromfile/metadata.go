@@ -26,6 +26,7 @@ const Version = 1
 // Metadata says what the graph of a method's file cannot say.
 type Metadata struct {
 	Version    int                 `json:"version"`
+	Name       string              `json:"name,omitempty"` // of the method in results; empty: that of the file
 	Parameters []Parameter         `json:"parameters"`
 	Texts      map[string]Layout   `json:"texts,omitempty"`     // of prompts that differ from the default
 	Functions  map[string]Function `json:"functions,omitempty"` // of the engine, for the inputs function/NAME
@@ -111,12 +112,23 @@ const (
 	maxDeclared = 256     // tensors of one kind
 	maxTokens   = 1024    // T
 	maxWords    = 1000    // bytes
+	maxName     = 60      // bytes
 	maxStd      = 1e3
 	maxRank     = 8
 )
 
 // plainName are names of declared tensors, functions and texts.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+
+// Name returns the name that a method's file gives the method; "" for none.
+func Name(content []byte) string {
+	m, err := onnx.Unmarshal(content)
+	if err != nil {
+		return ""
+	}
+	meta, _ := metadataOf(m) // whoever builds the method reports an error
+	return meta.Name
+}
 
 // Is reports whether an ONNX file has the metadata of a method.
 func Is(content []byte) bool {
@@ -165,6 +177,9 @@ func decode(text []byte, into any) error {
 func (m Metadata) check() error {
 	if m.Version != Version {
 		return fmt.Errorf("version %d is not known; this program reads version %d", m.Version, Version)
+	}
+	if len(m.Name) > maxName {
+		return fmt.Errorf("name has %d bytes; at most %d are allowed", len(m.Name), maxName)
 	}
 	if m.Mean != "" && m.Mean != string(method.ByExamples) {
 		return fmt.Errorf("mean is %.20q; use examples, or leave it out", m.Mean)
@@ -233,7 +248,7 @@ func (m Metadata) check() error {
 }
 
 func checkName(name string) error {
-	if !plainName.MatchString(name) || len(name) > 60 {
+	if !plainName.MatchString(name) || len(name) > maxName {
 		return errors.New("a name has letters, digits, and _ . - / between them, at most 60")
 	}
 	return nil

@@ -16,9 +16,10 @@ import (
 // ONNX is the method of a file.
 type ONNX struct {
 	method.FedAvg
-	File    layer.File `config:"file" help:"the method: an ONNX file, or example, which is PromptFL"`
-	Tokens  int        `config:"tokens" in:"0..tokens" unset:"0" help:"length of shared prompts; 0: as the file says"`
-	Private []int      `config:"private_tokens" in:"0..tokens" unset:"[0]" help:"of private ones, or of each; 0: file"`
+	File   layer.File `config:"file" help:"the method: an ONNX file, or example, which is PromptFL"`
+	Tokens int        `config:"tokens" in:"0..tokens" unset:"0" help:"length of shared prompts; 0: as the file says"`
+
+	Private []int `config:"private_tokens" in:"0..tokens" unset:"[0]" help:"length of private ones, or a list; 0: file"`
 
 	name string // of the file, for errors
 	file *file

@@ -278,7 +278,8 @@ class Trace:
             by_kind.setdefault(d.kind, {})[d.name] = d.describe()
         private = any(d.private for d in self.declared.values() if d.kind == "param")
         out: Dict[str, Any] = {
-            "version": 1, "parameters": [{"name": n, **d} for n, d in by_kind.pop("param", {}).items()], **by_kind,
+            "version": 1, "name": type(self.method).__name__,
+            "parameters": [{"name": n, **d} for n, d in by_kind.pop("param", {}).items()], **by_kind,
             "texts": {n: layout for n, layout in self.texts.items() if layout}, "functions": self.functions,
             "detach": [n for n in self.outputs if n.startswith("detach/")],
             "mean": "" if self.merges() else "examples",

@@ -257,6 +257,8 @@ def test_page(page, config, tmp_path, monkeypatch):
     exec(block, names)
     (own,) = re.findall(r"class (\w+)\(promptfed.Method", block)
     assert len(names["run"].records) in (2, 3) and names["run"].method == own
+    run = promptfed.run("mine.yaml", names[own]().export("other.onnx"), out="other", progress=False, train__rounds=1)
+    assert run.method == own and "tokens" not in (run.folder / "config.yaml").read_text()
 
 
 def test_own_method_is_compared(monkeypatch, tmp_path, capsys):
