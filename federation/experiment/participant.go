@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/engine"
@@ -68,16 +68,25 @@ func openOwn(ctx context.Context, c Config, p ClientPlace, progress Progress) (*
 // relabel changes the labels of a set to those of an experiment, whose classes must include those of the set.
 func relabel(s *data.Set, classes []string) error {
 	to := make([]int, len(s.Classes))
-	var unknown []string
+	absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(s.Classes, c) })
+	var unknown, entries []string // entries of data.class_names
 	for i, name := range s.Classes {
 		if to[i] = slices.Index(classes, name); to[i] < 0 {
+			names := append(configtags.Similar(name, absent), "NAME")
+			if len(absent) == 1 && len(s.Classes) == len(classes) { // one unknown name
+				names = absent
+			}
 			unknown = append(unknown, fmt.Sprintf("%q", name))
+			entries = append(entries, fmt.Sprintf("%q: %q", name, names[0]))
 		}
 	}
+	if len(unknown) > 0 && len(absent) == 0 {
+		return fmt.Errorf("the experiment has no class %s; it has no class without a folder here: take the folders of "+
+			"other classes out of data.root", shortList(unknown))
+	}
 	if len(unknown) > 0 {
-		absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(s.Classes, c) })
 		return fmt.Errorf("the experiment has no class %s; its classes without a folder here are: %s; rename folders, "+
-			"or use data.class_names", shortList(unknown), cmp.Or(shortList(absent), "none"))
+			"or use --set 'data.class_names={%s}'", shortList(unknown), shortList(absent), shortList(entries))
 	}
 	for _, sp := range s.Splits() {
 		for i := range *sp.Examples {
@@ -109,7 +118,7 @@ func (f *Federation) Participant() (*Participant, error) {
 	}
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	b := t.Backbones.Assigned[t.own()]
+	b := t.OwnBackbone()
 	words, err := tokens(b, f.Experiment.Classes, f.Experiment.Template)
 	return &Participant{Client: &c, Task: task, Backbone: b.Digest(), Tokens: words}, err
 }
@@ -117,7 +126,7 @@ func (f *Federation) Participant() (*Participant, error) {
 // Shares returns the parameters that the client of OpenClient uploads in every round, and those that stay with it, by
 // the sizes of its backbone.
 func (t *Task) Shares() (shares, keeps []method.Param) {
-	b := Backbone{t.Backbones.Assigned[t.own()]}
+	b := Backbone{t.OwnBackbone()}
 	task := spec.TaskOf(b, t.place.Client, t.place.Of, len(t.Experiment.Classes))
 	for _, x := range t.Experiment.Method.Params(task) {
 		if x.Owner == method.Shared {
@@ -129,9 +138,20 @@ func (t *Task) Shares() (shares, keeps []method.Param) {
 	return shares, keeps
 }
 
-// Counts returns how many examples the client of OpenClient trains and is tested on.
-func (t *Task) Counts() (train, test int) {
-	return len(t.Data.trainedOn(t.own())), len(t.Data.Parts[t.own()].Test)
+// OwnBackbone returns the backbone of the client of OpenClient.
+func (t *Task) OwnBackbone() *bundle.Bundle { return t.Backbones.Assigned[t.own()] }
+
+// Counts returns how many examples the client of OpenClient trains and is tested on, and its classes with neither.
+func (t *Task) Counts() (train, test int, without []string) {
+	all := t.Clients()
+	own := all.Clients[t.own()]
+	for k, name := range all.Classes {
+		train, test = train+own.Train[k], test+own.Test[k]
+		if own.Train[k]+own.Val[k]+own.Test[k] == 0 {
+			without = append(without, name)
+		}
+	}
+	return train, test, without
 }
 
 // own returns the index of the client of OpenClient among the clients of the data.

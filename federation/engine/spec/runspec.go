@@ -64,18 +64,20 @@ func (t RunSpec) Mismatch(client RunSpec) error {
 
 // MismatchOf returns, in one line, how mine differs from the spec of another side; nil if it does not.
 func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
-	for _, err := range t.Mismatches(mine, other, others) {
-		return err
-	}
-	return nil
+	_, lines := t.Compare(mine, other, others)
+	return cmp.Or(lines...)
 }
 
-// Mismatches returns a line for each field in which mine differs from the spec of another side. Of lists it has only
-// what one of the two lacks, or where their order differs.
-func (t RunSpec) Mismatches(mine string, other RunSpec, others string) (lines []error) {
+// Compare returns the fields that mine and the spec of another side have with one value, and a line for each other one.
+// Of lists a line has only what one of the two lacks, or where their order differs.
+func (t RunSpec) Compare(mine string, other RunSpec, others string) (same []string, lines []error) {
 	a, b := reflect.ValueOf(t), reflect.ValueOf(other)
 	for i := range a.NumField() {
 		x, y := a.Field(i).Interface(), b.Field(i).Interface()
+		what := a.Type().Field(i).Tag.Get("what")
+		if equal(x, y) && !a.Field(i).IsZero() {
+			same = append(same, what)
+		}
 		if equal(x, y) {
 			continue
 		}
@@ -83,9 +85,18 @@ func (t RunSpec) Mismatches(mine string, other RunSpec, others string) (lines []
 		if list, ok := x.([]string); ok {
 			has = differ(mine, list, others, y.([]string))
 		}
-		lines = append(lines, fmt.Errorf("%s: %s", a.Type().Field(i).Tag.Get("what"), has))
+		lines = append(lines, fmt.Errorf("%s: %s", what, has))
 	}
-	return lines
+	return same, lines
+}
+
+// FixedBy returns the spec of a server's configuration with what it leaves open as a client has it.
+func (t RunSpec) FixedBy(client RunSpec) RunSpec {
+	if len(t.Classes) == 0 {
+		t.Classes = client.Classes
+	}
+	t.Template, t.EvaluationSets = cmp.Or(t.Template, client.Template), client.EvaluationSets
+	return t
 }
 
 // differ describes how two lists differ: what each has alone, or else their order.

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -114,9 +115,10 @@ func number(value any) (float64, bool) {
 	return 0, false
 }
 
-// Meets checks conditions against facts, and against keys of the configuration if no fact has the name. The error names
-// the first condition that does not hold, and the value of whose, such as "the server".
+// Meets checks conditions against facts, and against keys of the configuration if no fact has the name. The error has
+// a line for each condition that does not hold, with the value of whose, such as "the server".
 func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) error {
+	var errs []error
 	for _, r := range list {
 		fact, ok := f.Find(r.Key)
 		if !ok {
@@ -126,10 +128,10 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 			}
 		}
 		if !r.Holds(fact.Value) {
-			return fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text())
+			errs = append(errs, fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text()))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Unknown returns the error of an unknown name, with the names that a requirement may have.

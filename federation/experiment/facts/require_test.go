@@ -59,13 +59,15 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// The first condition that does not hold is an error, of a fact or else of a key of the configuration.
+// A condition that does not hold is a line of the error, of a fact or else of a key of the configuration.
 func TestMeets(t *testing.T) {
 	f := Facts{{Name: "dp", Value: true}, {Name: "epsilon", Value: math.Inf(1)}}
 	keys := map[string]any{"train.epochs": 2, "dp": false}
 	for text, says := range map[string]string{"dp, epsilon>3, train.epochs=2": "<nil>",
-		"dp, epsilon<3, train.epochs=3": "--require epsilon<3 does not hold: the server has epsilon: infinite",
-		"train.epochs>2":                "--require train.epochs>2 does not hold: the server has train.epochs: 2",
+		"dp, epsilon<3, train.epochs=3": "--require epsilon<3 does not hold: the server has epsilon: infinite\n" +
+			"--require train.epochs=3 does not hold: the server has train.epochs: 2",
+		"train.epochs>2,dp,dp=off": "--require train.epochs>2 does not hold: the server has train.epochs: 2\n" +
+			"--require dp=off does not hold: the server has dp: on",
 		"x": "--require x: unknown key; known are dp, epsilon, and all keys of the " +
 			"configuration, such as train.epochs or options.NAME"} {
 		list, err := ParseRequirements(text)

@@ -17,24 +17,11 @@ import (
 // (docs/distributed.md). Until then nobody is refused because of another client. A client whose request does not count
 // waits.
 
-// fixedBy returns the terms of the configuration, with those of a client where the configuration leaves them open.
-func (s Settings) fixedBy(client spec.RunSpec) spec.RunSpec {
-	out := s.RunSpec
-	if len(out.Classes) == 0 {
-		out.Classes = client.Classes
-	}
-	if out.Template == "" {
-		out.Template = client.Template
-	}
-	out.EvaluationSets = client.EvaluationSets
-	return out
-}
-
 // checkFixed reports how a client differs from the configuration and, after the start, from the decision.
 func (r roster) checkFixed(set Settings, c wire.JoinRequest) error {
 	agreed := r.terms
 	if !r.began {
-		agreed = set.fixedBy(c.RunSpec)
+		agreed = set.RunSpec.FixedBy(c.RunSpec)
 	}
 	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err

@@ -127,7 +127,7 @@ func (h *Server) readAgreement() error {
 		return fmt.Errorf("%s has version %d, this program writes version %d; continue the run with the release that "+
 			"began it", path, a.Version, agreementVersion)
 	}
-	if err := h.set.fixedBy(a.RunSpec).Mismatch(a.RunSpec); err != nil {
+	if err := h.set.RunSpec.FixedBy(a.RunSpec).Mismatch(a.RunSpec); err != nil {
 		return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
 	}
 	h.members.agree(0, a.RunSpec, nil, nil)

@@ -203,7 +203,7 @@ func FuzzJoin(f *testing.F) {
 			t.Fatalf("%v, %+v", err, k)
 		}
 		if err == nil && (k.Examples < 1 || !wire.Label.MatchString(k.Participant.Domain) ||
-			k.Participant.Task.Width > 1<<16 || d.set.fixedBy(k.RunSpec).Mismatch(k.RunSpec) != nil) {
+			k.Participant.Task.Width > 1<<16 || d.set.RunSpec.FixedBy(k.RunSpec).Mismatch(k.RunSpec) != nil) {
 			t.Fatalf("%+v", k)
 		}
 	})

@@ -303,6 +303,38 @@ func TestJoinIsRefused(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", c.args, code, text)
 		}
 	}
+	check := func(more ...string) (out, log string, code int) {
+		return call(append([]string{"join", "https://" + addr, "--check", "--client", "1", "--token", "secret",
+			"--config", conf, "--partition", "--state", filepath.Join(dir, "checked")}, more...)...)
+	}
+	out, log, code := check("--require", "rounds>=1")
+	for _, say := range []string{"agrees: method\n", "agrees: classes\n", "agrees: --require\n",
+		"│ data here", "the server names bundle;", "open: backbone: this site has bundle", "join would be accepted"} {
+		if code != done || !strings.Contains(out, say) || strings.Contains(out, "differs") {
+			t.Errorf("--check of the server's configuration: exit %d, no %q in\n%s%s", code, say, out, log)
+		}
+	}
+	out, log, code = check("--require", "rounds<1,dp", "--set", "options.global_tokens=5", "--set", "train.lr=7",
+		"--set", "data.generator.classes=[circle, square, star, heart]")
+	for _, say := range []string{"agrees: seed\n", "differs: --require rounds<1 does not hold",
+		"differs: --require dp does not hold", "differs: options: the server has", "differs: training: the server has",
+		`differs: classes: the server has ["house"], which this site lacks; this site has ["heart"], which the `,
+		"options.global_tokens: the server has 4, this site 5; remove the key here, or use --set 'options.global_to",
+		"differs: train.lr: the server has 0.01, this site 7;"} {
+		if code != failed || !strings.Contains(out, say) || strings.Contains(out, "accepted") {
+			t.Errorf("--check of other settings: exit %d, no %q in\n%s%s", code, say, out, log)
+		}
+	}
+	out, _, code = check("--set", "backbones=[nowhere]", "--set", "seed=7")
+	if code != failed || !strings.Contains(out, `differs: backbones: `) ||
+		!strings.Contains(out, "differs: seed: the") {
+		t.Errorf("--check of a backbone that is not here: exit %d, %s", code, out)
+	}
+	for _, name := range []string{"client.json", "agreed.json", "config.yaml"} {
+		if _, err := os.Stat(filepath.Join(dir, "checked", name)); err == nil {
+			t.Errorf("--check wrote %s", name)
+		}
+	}
 	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
 		"--require colour: unknown key") {
 		t.Errorf("exit %d, %s", code, text)

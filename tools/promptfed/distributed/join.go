@@ -47,7 +47,8 @@ type joinFlags struct {
 	accept      []string
 	link        cli.Access
 
-	required []facts.Requirement
+	required    []facts.Requirement
+	differences *[]error // found by --check; nil without it
 }
 
 func joinCommand() *cobra.Command {
@@ -68,6 +69,8 @@ func joinCommand() *cobra.Command {
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
 	l.StringVar(&f.require, "require", "", "conditions for joining, as in "+
 		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
+	check := l.Bool("check", false, "compare this site's data and settings with the server's, and end before anything "+
+		"is sent: exit code 0 if they agree")
 	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
 		"the run's seed (serve --insecure-dp) and protects nothing")
@@ -88,6 +91,9 @@ func joinCommand() *cobra.Command {
 		var err error
 		if f.required, err = requirements(f.require); err != nil {
 			return cli.Usage(err)
+		}
+		if *check {
+			f.differences = new([]error)
 		}
 		err = join(cmd.Context(), args[0], f)
 		if err != nil && cmd.Context().Err() != nil {
@@ -154,6 +160,9 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
 			"remove that folder", f.state, finished, inv.Run)
 	}
+	if f.differences != nil {
+		return f.compare(ctx, inv, log)
+	}
 	a, done, err := f.prepare(ctx, inv, log)
 	if err != nil {
 		return err
@@ -190,27 +199,13 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	if err != nil {
 		return nil, nil, err
 	}
-	facts, err := f.checkRequirements(conf, inv, "this client's configuration")
-	if err != nil {
-		return nil, nil, err
-	}
 	d := progress.New(conf)
 	defer d.Close()
-	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
-		Classes: inv.Classes, SeededNoise: f.insecureDP && inv.InsecureDP}
-	task, err := experiment.OpenClient(ctx, conf, place, d.Work)
+	task, err := f.open(ctx, conf, inv, inv.Classes, d, log)
 	if err != nil {
-		return nil, nil, cli.AsUsage(err)
+		return nil, nil, err
 	}
 	private := task.Protocol.Private()
-	if err := f.checkNoise(private, inv, log); err != nil {
-		return nil, nil, err
-	}
-	terms, own := f.terms(task, facts, inv)
-	if err := f.consent().take(ctx, terms, own); err != nil {
-		return nil, nil, err
-	}
-	d.Opened(task)
 	federation, err := cli.Federate(ctx, task, d)
 	if err != nil {
 		return nil, nil, err
@@ -278,6 +273,31 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	}, err
 }
 
+// open opens the data and the backbone of this client and takes the user's consent: the part of join before features
+// are computed. The classes are those of the experiment, where they are known.
+func (f joinFlags) open(ctx context.Context, conf experiment.Config, inv *netclient.Invitation, classes []string,
+	d *progress.Display, log *slog.Logger) (*experiment.Task, error) {
+	facts, err := f.checkRequirements(conf, inv, "this client's configuration")
+	if err != nil && (f.differences == nil || facts == nil) {
+		return nil, err
+	}
+	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
+		Classes: classes, SeededNoise: f.insecureDP && inv.InsecureDP}
+	task, err := experiment.OpenClient(ctx, conf, place, d.Work)
+	if err != nil {
+		return nil, cli.AsUsage(err)
+	}
+	terms, own := f.terms(task, facts, inv)
+	if err = f.fails(f.checkNoise(task.Protocol.Private(), inv, log)); err == nil {
+		err = f.fails(f.consent().take(ctx, terms, own))
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.Opened(task)
+	return task, nil
+}
+
 // checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on
 // both sides, the noise comes from the seed.
 func (f joinFlags) checkNoise(private bool, inv *netclient.Invitation, log *slog.Logger) error {
@@ -294,37 +314,47 @@ func (f joinFlags) checkNoise(private bool, inv *netclient.Invitation, log *slog
 	return nil
 }
 
+// invitationFile is the file in the folder of a client with the configuration of the server.
+const invitationFile = "invitation.yaml"
+
 // configuration returns the configuration of the server, changed by that of this client.
 func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, error) {
-	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
 	if err == nil {
 		err = os.Chmod(f.state, 0o700)
 	}
 	if err != nil {
-		return conf, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+		return experiment.Config{}, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
-	path := filepath.Join(f.state, "invitation.yaml")
-	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {
-		return conf, err
+	if err := atomicfile.Write(filepath.Join(f.state, invitationFile), atomicfile.Bytes(inv.Config)); err != nil {
+		return experiment.Config{}, err
 	}
-	conf, err = configs.ParseText(path, inv.Config)
-	if err == nil {
-		conf, err = conf.CheckInvitation()
-	}
+	conf, err := f.invited(inv)
 	if err != nil {
-		return conf, fmt.Errorf("the server's configuration: %w", err)
-	}
-	if err := f.acceptFiles(methods.Files(conf.Options)); err != nil {
 		return conf, err
 	}
-	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); err != nil {
+	if err := f.fails(f.acceptFiles(methods.Files(conf.Options))); err != nil {
+		return conf, err
+	}
+	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); f.fails(err) != nil {
 		return conf, err
 	}
 	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return conf, cli.Usage(err)
 	}
 	return conf, nil
+}
+
+// invited returns the configuration of the server.
+func (f joinFlags) invited(inv *netclient.Invitation) (experiment.Config, error) {
+	conf, err := configs.ParseText(filepath.Join(f.state, invitationFile), inv.Config)
+	if err == nil {
+		conf, err = conf.CheckInvitation()
+	}
+	if err != nil {
+		err = fmt.Errorf("the server's configuration: %w", err)
+	}
+	return conf, err
 }
 
 // acceptFiles refuses a method from a file that --accept-method does not name, and saves it to be looked at.

@@ -124,9 +124,13 @@ func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *netclient.I
 	if t.Programs != nil {
 		terms = append(terms, joinTerm{"graphs", "those of runtime.programs, SHA-256 " + t.Programs.Digest})
 	}
-	train, test := t.Counts()
-	return terms, []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
-		len(t.Experiment.Classes))}}
+	train, test, without := t.Counts()
+	own = []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
+		len(t.Experiment.Classes)-len(without))}}
+	if len(without) > 0 {
+		own = append(own, joinTerm{"classes without images here", strings.Join(without, ", ")})
+	}
+	return terms, own
 }
 
 // joinTable returns a table of terms, one per row.
@@ -147,6 +151,7 @@ func joinTable(title string, terms []joinTerm) string {
 type consent struct {
 	Path     string // file with the recorded terms
 	Yes      bool
+	Check    bool // nothing is asked or recorded
 	Terminal bool
 	In       io.Reader
 	Out      io.Writer
@@ -157,8 +162,8 @@ const agreedFile = "agreed.json"
 
 func (f joinFlags) consent() consent {
 	terminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
-	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Terminal: terminal, In: os.Stdin,
-		Out: os.Stdout}
+	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Check: f.differences != nil,
+		Terminal: terminal, In: os.Stdin, Out: os.Stdout}
 }
 
 // take prints the terms and returns an error unless they are accepted.
@@ -180,6 +185,8 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
 	}
 	switch {
+	case c.Check:
+		return nil
 	case c.Yes:
 	case c.Terminal:
 		fmt.Fprint(c.Out, "take part? [y/N] ")
