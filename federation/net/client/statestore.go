@@ -28,12 +28,13 @@ type stateStore struct {
 }
 
 const (
-	storeFile   = "client.json"
+	// StoreFile is the file that makes a folder that of a client of a server's run.
+	StoreFile   = "client.json"
 	stateFile   = "state-"
 	stateSuffix = ".safetensors"
 )
 
-// storeHeader is the content of storeFile.
+// storeHeader is the content of StoreFile.
 type storeHeader struct {
 	Run    string `json:"run"`
 	Client int    `json:"client"`
@@ -42,9 +43,9 @@ type storeHeader struct {
 	Safe   string `json:"safe,omitempty"`   // instruction of the last upload in the server's checkpoint
 }
 
-// write replaces storeFile; the caller holds the lock, or is alone.
+// write replaces StoreFile; the caller holds the lock, or is alone.
 func (v *stateStore) write() error {
-	return atomicfile.WritePrivate(filepath.Join(v.dir, storeFile), atomicfile.JSON(v.storeHeader, ""))
+	return atomicfile.WritePrivate(filepath.Join(v.dir, StoreFile), atomicfile.JSON(v.storeHeader, ""))
 }
 
 // finish records that the run is over.
@@ -89,7 +90,7 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 // FinishedRun returns the identity of the finished run of a client's folder, or "".
 func FinishedRun(dir string) string {
 	var o storeHeader
-	if _, err := atomicfile.ReadJSON(filepath.Join(dir, storeFile), &o); err != nil || !o.Done {
+	if _, err := atomicfile.ReadJSON(filepath.Join(dir, StoreFile), &o); err != nil || !o.Done {
 		return ""
 	}
 	return o.Run
@@ -105,7 +106,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return v, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state", err)
 	}
-	path := filepath.Join(dir, storeFile)
+	path := filepath.Join(dir, StoreFile)
 	var o storeHeader
 	there, err := atomicfile.ReadJSON(path, &o)
 	if err == nil && !there {

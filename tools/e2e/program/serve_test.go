@@ -485,4 +485,12 @@ func TestSecondRunAtASite(t *testing.T) {
 	if dirs, _ := filepath.Glob(filepath.Join(dir, "runs/join-0*/client.json")); len(dirs) != 2 {
 		t.Errorf("the folders of two runs are %v: %s", dirs, client.said())
 	}
+	listed, _, _ := callIn(dir, "runs", "list", "runs")
+	if !strings.Contains(listed, "runs/join-0 (small)") || strings.Count(listed, " (small)") != 2 {
+		t.Errorf("the two folders of the client are not listed by the run's name:\n%s", listed)
+	}
+	if _, log, code := callIn(dir, "report", "runs/join-0"); code != usage || !strings.Contains(log,
+		"no runs with rounds") {
+		t.Errorf("a report on a client's folder: exit %d, %s", code, log)
+	}
 }

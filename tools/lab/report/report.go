@@ -88,6 +88,13 @@ func New(dirs []string, out string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	found.Groups = slices.DeleteFunc(found.Groups, func(g *results.Group) bool {
+		return slices.ContainsFunc(g.Runs, func(r *results.Run) bool { return r.Joined })
+	})
+	if len(found.Groups) == 0 {
+		return nil, fmt.Errorf("%w with rounds in %s: a client's folder has none; promptfed predict and export take it",
+			results.ErrNoRuns, strings.Join(dirs, ", "))
+	}
 	folder, err := filepath.Abs(out)
 	if err != nil {
 		return nil, err

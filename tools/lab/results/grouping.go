@@ -339,7 +339,7 @@ func distinctPlans(plans []*Plan) {
 func unidentified(groups []*Group) []string {
 	var dirs []string
 	for r := range Runs(groups) {
-		if r.Identity == nil && r.State.begun() {
+		if r.Identity == nil && !r.Joined && r.State.begun() {
 			dirs = append(dirs, r.Dir)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// Load reads all runs in and below some folders. A folder with a config.yaml, and an experiment.json or a rounds.jsonl,
-// is a run. Its labels come from the nearest sweep.json at or above it, or from its name if there is none. Exactly the
-// runs of one experiment (identity.Identity) form a group, in any folders. Missing or failed cells of a sweep are
-// groups too. Unreadable content becomes a note. Finding no run is an error.
+// Load reads all runs in and below some folders. A folder with a config.yaml, and an experiment.json, a rounds.jsonl or
+// a client.json, is a run. Its labels come from the nearest sweep.json at or above it, or from its name if there is
+// none. Exactly the runs of one experiment (identity.Identity) form a group, in any folders. Missing or failed cells of
+// a sweep are groups too. Unreadable content becomes a note. Finding no run is an error.
 func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, false) }
 
 // LoadMerged is Load with all sweeps as one, whose axes must be the same. Points of equal labels must be one

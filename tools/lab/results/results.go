@@ -75,6 +75,7 @@ func (s State) begun() bool { return s != Failed && s != Missing }
 type Run struct {
 	Dir       string
 	Name      string
+	Joined    bool   // it is the part of a client of a server's run, without rounds
 	Method    string // with its wrappers, joined by " + "
 	Seed      uint64
 	State     State

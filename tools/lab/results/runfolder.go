@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/experiment/identity"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/net/client"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -35,11 +36,11 @@ type written struct {
 	}
 }
 
-// isRun reports whether a folder is a run folder. A run that starts has no rounds yet. The folder of a client that
-// joins a server's run has neither rounds nor an identity and is not a run.
+// isRun reports whether a folder is a run folder. A run that starts has no rounds yet. The folder of a client of a
+// server's run never has rounds.
 func isRun(dir string) bool {
 	return isFile(dir, runfolder.ConfigFile) &&
-		(isFile(dir, identity.File) || isFile(dir, record.RoundsFile))
+		(isFile(dir, identity.File) || isFile(dir, record.RoundsFile) || isFile(dir, client.StoreFile))
 }
 
 func isFile(dir, name string) bool {
@@ -49,7 +50,7 @@ func isFile(dir, name string) bool {
 
 // readRun reads a run folder. Problems become its state and notes.
 func readRun(dir string) (run *Run, notes []string) {
-	run = &Run{Dir: dir, Name: filepath.Base(dir)}
+	run = &Run{Dir: dir, Name: filepath.Base(dir), Joined: isFile(dir, client.StoreFile)}
 	fail := func(why string) { run.State, run.Reason = Failed, OneLine(why) }
 	note := func(err error) {
 		if err != nil {
@@ -120,7 +121,9 @@ func readRun(dir string) (run *Run, notes []string) {
 			fail(string(text))
 			break
 		}
-		run.progress(calls)
+		if run.State = Done; client.FinishedRun(dir) == "" {
+			run.progress(calls)
+		}
 	}
 	return run, notes
 }

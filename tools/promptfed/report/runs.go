@@ -152,7 +152,11 @@ func runTable(runs []listedRun, m results.Metric) string {
 		if r.State != results.Done && r.Planned > 0 {
 			rounds += " of " + strconv.Itoa(r.Planned)
 		}
-		rows = append(rows, []string{r.Folder, r.Method, string(r.State), strings.Join(r.Tags, ","),
+		folder := r.Folder
+		if r.run.Joined { // it is called after the client
+			folder += " (" + r.Name + ")"
+		}
+		rows = append(rows, []string{folder, r.Method, string(r.State), strings.Join(r.Tags, ","),
 			strconv.FormatUint(r.Seed, 10), rounds, shown(m, r.Value)})
 		if last := len(rows) - 1; open {
 			sign := ""
