@@ -149,16 +149,18 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// callerOf returns what the server keeps of a caller.
+// callerOf returns what the server keeps of a caller. A client with another key than the one that joined is unknown.
 func (h *Server) callerOf(p certs.Peer) *caller {
 	k, ok := certs.ClientOf(p.Name)
-	switch {
-	case !ok:
+	if !ok {
 		return h.watchers
-	case k >= h.set.Clients:
-		return h.unknown
 	}
-	return h.callers[k]
+	if k < h.set.Clients {
+		if one := h.members.client(k); h.checkKey(&one, p) == nil {
+			return h.callers[k]
+		}
+	}
+	return h.unknown
 }
 
 // guessPause is the delay of the answer to a wrong token.

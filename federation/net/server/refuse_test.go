@@ -145,9 +145,10 @@ func TestConnectionEndsBeforeTheAnswer(t *testing.T) {
 func TestOtherKey(t *testing.T) {
 	t.Parallel() // it waits for connections
 	r := newRoom(t, 1, func(s *server.Settings) { s.Identity = certs.Identity{} })
+	var who certs.Identity
 	key := func() *process {
-		who, err := certs.Identity{}.WithKey(t.TempDir())
-		if err != nil {
+		var err error
+		if who, err = (certs.Identity{}).WithKey(t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
 		r.call["client-0"] = nettest.Dial(t, r.h.URL(), "client-0", who, 64<<10)
@@ -167,6 +168,14 @@ func TestOtherKey(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "another key than before") {
 			t.Error(err)
 		}
+	}
+	ended := make(chan string, 5)
+	for range 5 { // more than may be open
+		r.half(t.Context(), who, wire.FederationJoinProcedure, ended)
+	}
+	<-ended
+	if err := first.joins(r.joinMessage()); err != nil {
+		t.Errorf("open calls with another key keep the client out: %v", err)
 	}
 }
 

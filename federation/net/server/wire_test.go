@@ -659,6 +659,27 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// half sends a part of a message of 4 MiB on a connection of its own. Its status comes at the end of the call.
+func (r *room) half(ctx context.Context, who certs.Identity, path string, ended chan<- string) {
+	r.t.Helper()
+	own := nettest.Transport(r.t, "client-0", who, 64<<10)
+	in, out := io.Pipe()
+	q, err := http.NewRequestWithContext(ctx, "POST", r.h.URL()+path, in)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/grpc")
+	go out.Write(append([]byte{0, 0, 0x40, 0, 0}, make([]byte, 16<<10)...))
+	go func() {
+		status := "none"
+		if a, err := own.RoundTrip(q); err == nil {
+			io.Copy(io.Discard, a.Body)
+			status = a.Header.Get("Grpc-Status") + a.Trailer.Get("Grpc-Status")
+		}
+		ended <- status
+	}()
+}
+
 // A client may leave four messages open, on all its connections, which bounds the server's memory: further calls are
 // refused before they are read. Another client does not notice. A call that ends makes room.
 func TestOpenMessages(t *testing.T) {
@@ -666,24 +687,9 @@ func TestOpenMessages(t *testing.T) {
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	ended := make(chan string, 6)
-	for call := range 6 { // two more connections are allowed
-		own := nettest.Transport(t, "client-0", r.ca.Identity("client-0"), 64<<10)
-		in, out := io.Pipe()
-		path := []string{wire.FederationAnswerProcedure, wire.FederationJoinProcedure}[call%2]
-		q, err := http.NewRequestWithContext(ctx, "POST", r.h.URL()+path, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("Content-Type", "application/grpc")
-		go out.Write(append([]byte{0, 0, 0x40, 0, 0}, make([]byte, 16<<10)...)) // of a message of 4 MiB
-		go func() {
-			status := "none"
-			if a, err := own.RoundTrip(q); err == nil {
-				io.Copy(io.Discard, a.Body)
-				status = a.Header.Get("Grpc-Status") + a.Trailer.Get("Grpc-Status")
-			}
-			ended <- status
-		}()
+	for range 3 { // a user has eight connections
+		r.half(ctx, r.ca.Identity("client-0"), wire.FederationAnswerProcedure, ended)
+		r.half(ctx, r.ca.Identity("client-0"), wire.FederationJoinProcedure, ended)
 	}
 	for range 2 {
 		if status := <-ended; status != "14" { // unavailable
