@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,8 +88,11 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 func endures(set server.Settings, p *experiment.Protocol) (silent, lying string) {
 	n := int(p.Sampling().Size)
 	first, later := set.Survives(n)
-	silent = fmt.Sprintf("of the %d clients of a round %d may be silent at its deadline, and %d after %d missed "+
-		"deadlines", n, first, later, server.Deadlines)
+	if dp, on := methods.DPLayer(set.Method); on && dp.Where == "client" { // a round of fewer changes nothing
+		later = min(later, n-int(math.Ceil(dp.Least*float64(n))))
+	}
+	silent = fmt.Sprintf("of the %d clients of a round, %d may be silent at its deadline, and %d after %d missed "+
+		"deadlines", n, min(first, later), later, server.Deadlines)
 	if set.Deadline == 0 {
 		silent = fmt.Sprintf("none of the %d clients of a round may be silent: without --deadline it waits for all", n)
 	}
@@ -97,7 +101,7 @@ func endures(set server.Settings, p *experiment.Protocol) (silent, lying string)
 	r, robust := methods.RobustLayer(set.Method)
 	switch {
 	case robust:
-		lying = fmt.Sprintf("of the %d clients of a round %d may lie: %s of robust", n, r.Tolerates(n), r.Kind)
+		lying = fmt.Sprintf("of the %d clients of a round, %d may lie: %s of robust", n, r.Tolerates(n), r.Kind)
 	case set.Masked:
 		lying = fmt.Sprintf("the sum withstands no lying client; one can move each number of the mean by up to %v "+
 			"(secure_aggregation.clip)", p.Config.SecureAggregation.Clip)

@@ -89,13 +89,14 @@ func TestEndures(t *testing.T) {
 		flags         serveFlags
 		silent, lying string
 	}{
-		{"", serveFlags{}, "of the 10 clients of a round 2 may be silent at its deadline, and 9 after 3 missed",
+		{"", serveFlags{}, "of the 10 clients of a round, 2 may be silent at its deadline, and 9 after 3 missed",
 			"the mean withstands no lying client"},
-		{"participation=0.5", serveFlags{keepQuorum: true}, "of the 5 clients of a round 1 may be silent at its " +
+		{"participation=0.5", serveFlags{keepQuorum: true}, "of the 5 clients of a round, 1 may be silent at its " +
 			"deadline, and 1 after", "the mean withstands no lying client"},
 		{"", serveFlags{deadline: -1}, "none of the 10", "the mean"},
-		{"with=[robust]", serveFlags{}, "and 9 after", "of the 10 clients of a round 4 may lie: median of robust"},
+		{"with=[robust]", serveFlags{}, "and 9 after", "of the 10 clients of a round, 4 may lie: median of robust"},
 		{"with=[dp] options.delta=0.01", serveFlags{}, "and 9 after", "dp clips the update of each"},
+		{"with=[dp] options.delta=0.01 options.where=client", serveFlags{}, "deadline, and 4 after", "dp clips"},
 		{"secure_aggregation.threshold=0.7 secure_aggregation.clip=3", serveFlags{quorum: 0.5},
 			"3 may be silent at its deadline, and 3 after", "by up to 3 (secure_aggregation.clip)"},
 	} {
