@@ -45,6 +45,11 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 		return err
 	}
 	rec.Score(s.has, s.view, replies, test.Clients, s.plan.Infos)
+	records[len(records)-1] = *rec
+	if len(s.plan.Attackers) == 0 && record.Falls(records, s.view, s.journal.ZeroShot) {
+		rec.Warnings = append(rec.Warnings, "accuracy is below zero-shot accuracy and does not rise: "+
+			s.experiment.Remedy)
+	}
 	if test.Confusion {
 		s.confusion = record.ConfusionOf(g.Round, g.Classes, replies)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/attack"
 	"promptfed/federation/configtags"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -64,6 +65,8 @@ func newProtocol(c Config, who members) (*Protocol, error) {
 	}
 	e := c.experiment(m, who.classes)
 	e.Options = string(options) + c.Train.lossTerm() + c.attackTerm()
+	prompt, _ := c.Options["tokens"].(int)
+	e.Remedy = record.Remedy(prompt, c.Train.LR)
 	p := &Protocol{Config: c, Experiment: e, clients: who.clients, options: string(options)}
 	if who.role == remoteSide { // clients send counts of classes only on request, and accuracies are what they claim
 		e.Evaluate.Confusion, e.Evaluate.Claimed = c.Eval.Confusion == everyone, true

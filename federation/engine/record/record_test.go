@@ -220,6 +220,43 @@ func TestZeroShot(t *testing.T) {
 	}
 }
 
+// By hand: 64 images at a zero-shot accuracy of .5 have a standard error of .5/8, so .375 and above is not below. The
+// warning belongs to the first round below that does not rise, once. Untested rounds do not count.
+func TestFalls(t *testing.T) {
+	for _, c := range []struct {
+		accuracies []float64 // negative for an untested round
+		at         int       // round of the warning; -1 for none
+	}{{[]float64{.2, .3, .6, .376, .6}, -1}, {[]float64{.6, .37, .36}, 1}, {[]float64{.2, .2, .1}, 1},
+		{[]float64{.3, -1, .36, -1, .3, .3}, 4}, {[]float64{.1}, -1}} {
+		var records []Record
+		for i, a := range c.accuracies {
+			r := Record{Round: i, TestSizes: []int{32, 32}}
+			if a >= 0 {
+				r.Evaluations.Personal = &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: a}}
+			}
+			records = append(records, r)
+			zeroShot := []ZeroShot{{Clients: 1, Mean: .5}}
+			if got := Falls(records, method.PersonalView, zeroShot); got != (i == c.at) {
+				t.Errorf("%v: round %d falls: %v", c.accuracies, i, got)
+			}
+			if Falls(records, method.PersonalView, nil) {
+				t.Errorf("%v: round %d falls below an unknown accuracy", c.accuracies, i)
+			}
+		}
+	}
+	if !Below(.5, .5+1e-8, 0) || Below(.5, .5+1e-10, 0) {
+		t.Error("differences of rounding")
+	}
+	const more = "more rounds (train.rounds), or a method that starts from words, as kgcoop does"
+	for want, got := range map[string]string{"try " + more: Remedy(1, 0),
+		"try fewer tokens (options.tokens: 4), another learning rate (train.lr: 0.01), " + more: Remedy(16, .02),
+		"try fewer tokens (options.tokens: 2), " + more:                                         Remedy(4, 0)} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // The last round is the result, or the one that ends the run, or with best-val each that is better than all before.
 func TestResult(t *testing.T) {
 	for _, c := range []struct {

@@ -1,6 +1,12 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"promptfed/federation/method"
+)
 
 // ZeroShot is the accuracy of an experiment's hand-written prompts on the test images of all clients of one backbone,
 // before training.
@@ -53,3 +59,52 @@ func (z ZeroShot) warning() string {
 		"most frequent class): check the order and spelling of class names, the labels, data.template, and that "+
 		"images are preprocessed as the backbone expects", z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
 }
+
+// Below reports whether an accuracy is below that of hand-written prompts, beyond rounding and beyond two standard
+// errors of a share of so many test images; 0 images have no error.
+func Below(accuracy, zeroShot float64, images int) bool {
+	margin := 1e-9
+	if images > 0 {
+		margin += 2 * math.Sqrt(zeroShot*(1-zeroShot)/float64(images))
+	}
+	return accuracy < zeroShot-margin
+}
+
+// Falls reports whether the last of these records is the first one that is Below zero-shot accuracy and not above the
+// tested round before. A random prompt may begin below it and rise.
+func Falls(records []Record, view method.View, list []ZeroShot) bool {
+	zeroShot, known := Summary{ZeroShot: list}.ZeroShotMean()
+	before := math.Inf(-1)
+	for i, r := range records {
+		e := r.Evaluations.Of(view)
+		if e == nil {
+			continue
+		}
+		images := 0
+		for _, n := range r.TestSizes {
+			images += n
+		}
+		if known && e.Accuracy() <= before && Below(e.Accuracy(), zeroShot, images) {
+			return i == len(records)-1
+		}
+		before = e.Accuracy()
+	}
+	return false
+}
+
+// Remedy says what to try where accuracy is Below that of hand-written prompts. tokens is the length of the learned
+// prompt, 0 if unknown, and lr the learning rate.
+func Remedy(tokens int, lr float64) string {
+	var try []string
+	if tokens > 1 {
+		try = append(try, fmt.Sprintf("fewer tokens (options.tokens: %d)", min(FewTokens, tokens/2)))
+	}
+	if lr > 0 {
+		try = append(try, fmt.Sprintf("another learning rate (train.lr: %.3g)", lr/2))
+	}
+	return "try " + strings.Join(append(try, "more rounds (train.rounds)"), ", ") +
+		", or a method that starts from words, as kgcoop does"
+}
+
+// FewTokens is the length of a prompt that seldom leaves the texts that the backbones were trained with.
+const FewTokens = 4

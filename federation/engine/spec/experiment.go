@@ -37,6 +37,7 @@ type Experiment struct {
 	Plan           Plan                // Clients and Infos are filled in
 	SimulatedTime  *simulatedtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
+	Remedy         string // what to try if accuracy falls below zero-shot accuracy
 	// Warnings lists settings that have no effect, one line each. They change nothing that is computed.
 	Warnings []string
 }

@@ -2,8 +2,10 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
+	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
 )
@@ -24,7 +26,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 		return
 	}
 	var below []string
-	tokens := ""
+	tokens, lr := 0, 0.0 // the largest of the groups below
 	for _, g := range v.groups {
 		var got, hand results.Stat
 		for _, r := range g.Done() {
@@ -34,11 +36,12 @@ func (v *view) belowZeroShot(main *tables.Table) {
 				got.Values, hand.Values = append(got.Values, a), append(hand.Values, b)
 			}
 		}
-		const rounding = 1e-9
-		if a, b := got.Mean(), hand.Mean(); a < b-rounding {
+		if a, b := got.Mean(), hand.Mean(); record.Below(a, b, 0) {
 			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", g.Name, 100*a, 100*b))
-			if id := g.Identity(); id != nil && id.Values["options.tokens"] != "" {
-				tokens = "fewer tokens (options.tokens), "
+			if id := g.Identity(); id != nil {
+				n, _ := strconv.Atoi(id.Values["options.tokens"])
+				rate, _ := strconv.ParseFloat(id.Values["train.lr"], 64)
+				tokens, lr = max(tokens, n), max(lr, rate)
 			}
 		}
 	}
@@ -52,7 +55,6 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	case len(below) > mostBelow:
 		names = fmt.Sprintf("%s and %d more", strings.Join(below[:mostBelow], ", "), len(below)-mostBelow)
 	}
-	line := fmt.Sprintf("%s %s below zero-shot on the same test images: try %smore rounds (train.rounds), another "+
-		"train.lr, or a method that starts from words, as kgcoop does", names, verb, tokens)
-	v.remark(main, line)
+	v.remark(main, fmt.Sprintf("%s %s below zero-shot on the same test images: %s", names, verb,
+		record.Remedy(tokens, lr)))
 }

@@ -40,11 +40,11 @@ func TestBelowZeroShot(t *testing.T) {
 	}
 	low, high := group("PromptFL", hand, 0.34, 0.35, 0.351), group("CoOp", hand, 0.3, 0.5, 0.6)
 	short := group("short", hand, 0.3)
-	short.Runs[0].Identity = &identity.Identity{Values: map[string]string{"options.tokens": "16"}}
+	short.Runs[0].Identity = &identity.Identity{Values: map[string]string{"options.tokens": "16", "train.lr": "0.02"}}
 	for want, groups := range map[string][]*results.Group{
 		"PromptFL (34.70 < 37.63) ends below zero-shot on the same test images: try more": {low, high},
-		"short (30.00 < 37.63) ends below zero-shot on the same test images: try fewer tokens (options.tokens), more": {
-			short},
+		"short (30.00 < 37.63) ends below zero-shot on the same test images: try fewer tokens (options.tokens: 4), " +
+			"another learning rate (train.lr: 0.01), more": {short},
 		"PromptFL (34.70 < 37.63), FedOTP (30.00 < 37.63) end below zero-shot on": {low, high,
 			group("FedOTP", hand, .3)},
 		"": {high, group("zeroshot", hand, 0.3763-1e-12), group("old", []record.ZeroShot{{Backbone: "a", Accuracy: 1}},
