@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/federation/configtags"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
@@ -78,9 +79,12 @@ const FetchPrefix = "backbone: "
 
 const mebi = 1 << 20
 
-// ReplacementHint names replacements for the bundled backbones.
-const ReplacementHint = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it " +
-	"under backbones"
+// ToyLR is a learning rate that suits the bundled backbones, as prompts of record.FewTokens tokens do.
+const ToyLR = 0.005
+
+// ReplacementHint says what suits the bundled backbones, and names replacements.
+var ReplacementHint = fmt.Sprintf("options.tokens: %d and train.lr: %g suit toys; for results, make a backbone of a "+
+	"real CLIP checkpoint with promptfed convert and name it under backbones", record.FewTokens, ToyLR)
 
 // toys returns a note if some of the backbones are bundled ones; empty otherwise.
 func toys(all []*bundle.Bundle) string {

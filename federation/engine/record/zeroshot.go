@@ -100,7 +100,7 @@ func Remedy(tokens int, lr float64) string {
 		try = append(try, fmt.Sprintf("fewer tokens (options.tokens: %d)", min(FewTokens, tokens/2)))
 	}
 	if lr > 0 {
-		try = append(try, fmt.Sprintf("another learning rate (train.lr: %.3g)", lr/2))
+		try = append(try, fmt.Sprintf("a lower learning rate (train.lr: %.3g)", lr/4))
 	}
 	return "try " + strings.Join(append(try, "more rounds (train.rounds)"), ", ") +
 		", or a method that starts from words, as kgcoop does"

@@ -29,8 +29,8 @@ runtime: {cache: ` + filepath.Join(dir, "cache") + "}\n"
 	lines := []string{"note: backbones tiny-vit-b16, tiny-vit-b32 are toys for trying the program", "promptfed convert",
 		"warning: FedAPPR's adversarial term never acts: option warmup, 20, covers all 3 rounds",
 		"warning: train.lr is never reached: train.schedule.warmup, 3, covers all 3 rounds",
-		"warning: round 2: accuracy is below zero-shot accuracy and does not rise: try fewer tokens (options.tokens: 4), " +
-			"another learning rate (train.lr: 500)"}
+		"warning: round 2: accuracy is below zero-shot accuracy and does not rise: try fewer tokens " +
+			"(options.tokens: 4), a lower learning rate (train.lr: 250)"}
 	out, errs, code := call("run", config, "--out", filepath.Join(dir, "low"))
 	for _, want := range lines {
 		if strings.Count(errs, want) != 1 {

@@ -44,7 +44,7 @@ func TestBelowZeroShot(t *testing.T) {
 	for want, groups := range map[string][]*results.Group{
 		"PromptFL (34.70 < 37.63) ends below zero-shot on the same test images: try more": {low, high},
 		"short (30.00 < 37.63) ends below zero-shot on the same test images: try fewer tokens (options.tokens: 4), " +
-			"another learning rate (train.lr: 0.01), more": {short},
+			"a lower learning rate (train.lr: 0.005), more": {short},
 		"PromptFL (34.70 < 37.63), FedOTP (30.00 < 37.63) end below zero-shot on": {low, high,
 			group("FedOTP", hand, .3)},
 		"": {high, group("zeroshot", hand, 0.3763-1e-12), group("old", []record.ZeroShot{{Backbone: "a", Accuracy: 1}},

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methods"
 )
 
@@ -28,6 +29,10 @@ var usual = []contender{byHand,
 	{"FedPHA", "fedpha", "{method: fedpha, options: {global_tokens: 4, local_tokens: [4]}}"},
 	{"FedAPPR", "fedappr", "{method: fedappr, options: {tokens: 4, warmup: 5}}"}}
 
+// short are the options of a requested method that shorten its prompts, as those of usual are.
+var short = map[string]any{"tokens": record.FewTokens, "global_tokens": record.FewTokens,
+	"local_tokens": []int{record.FewTokens}}
+
 // common lists the keys that apply to hand-written prompts too: images, clients, evaluation and runtime.
 var common = []string{"name", "seed", "backbones", "assign", "data", "partition", "eval", "reproduce", "runtime",
 	"train.rounds"}
@@ -44,6 +49,11 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 		}), nil
 	}
 	own := map[string]any{"method": asked.Method}
+	for option, value := range short {
+		if methods.HasOption(asked.Method, nil, option) {
+			own["options."+option] = value
+		}
+	}
 	for _, c := range changes {
 		key, text, _ := strings.Cut(c, "=")
 		if key != notByHand && slices.ContainsFunc(common, func(k string) bool {

@@ -143,6 +143,38 @@ func TestMethodBesideZeroShot(t *testing.T) {
 	}
 }
 
+// A requested method has prompts of four tokens, which keep PromptFL above zero-shot (docs/evaluation.md), unless the
+// command line says otherwise. A method without such an option keeps its defaults.
+func TestShortPrompts(t *testing.T) {
+	root := datatest.Tree(t, images(20, "cat", "dog")...)
+	for want, changes := range map[string][]string{
+		"tokens 4":                           {"method=promptfl"},
+		"tokens 16":                          {"method=promptfl", "options.tokens=16"},
+		"global_tokens 4, local_tokens [4]":  {"method=fedpha"},
+		"global_tokens 4, local_tokens [16]": {"method=fedpha", "options.local_tokens=[16]"},
+		"":                                   {"method=fedclip"},
+	} {
+		p, err := For(root, changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := configs.ParseSweep("x", p.Text, configs.SweepOptions{Sets: p.Changes})
+		if err != nil || len(s.Cells) != 2 {
+			t.Fatalf("%v: %v in\n%s", changes, err, p.Text)
+		}
+		c := s.Cells[1].Config
+		var got []string
+		for _, name := range []string{"global_tokens", "local_tokens", "tokens"} {
+			if value, ok := c.Options[name]; ok {
+				got = append(got, fmt.Sprint(name, " ", value))
+			}
+		}
+		if strings.Join(got, ", ") != want || c.Check() != nil || c.Train.LR != 0.005 {
+			t.Errorf("%v: %q, want %q; %v, rate %v", changes, got, want, c.Check(), c.Train.LR)
+		}
+	}
+}
+
 func TestKind(t *testing.T) {
 	for want, files := range map[string][]string{"folder": {"cat/1.png"}, "list": {"list.csv", "x/1.png"},
 		"parquet": {"data/train-0.parquet"}} {

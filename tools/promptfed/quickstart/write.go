@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data/sets"
+	"promptfed/federation/experiment"
 )
 
 // write returns the text of a configuration that compares methods. The default is the list usual.
@@ -38,7 +39,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 		line("  beta: 0.5                        # smaller is more skewed")
 	}
 	line("")
-	line("train: {rounds: 20, epochs: 1, batch: 32, lr: 0.02}")
+	line("train: {rounds: 20, epochs: 1, batch: 32, lr: %g}", experiment.ToyLR)
 	line("eval: {every: 1, last: 5, view: personal}")
 	line("")
 	if n := len(compared); n > 0 {
