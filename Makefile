@@ -22,7 +22,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build release wheel python reproduce library library-cuda browser check static tests vet \
-	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers probes clean
+	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers flower probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -173,6 +173,9 @@ towers: build build/towers ## let other libraries compute their towers anew, and
 	UPDATE=1 go test -count=1 -v -run TestArchitectures ./models/bundle/converted
 	PYTHONPATH=tools/python PATH=$$PWD/bin:$$PATH HF_HUB_OFFLINE=1 build/towers/bin/python tools/golden/backbones.py
 	git status --short models docs
+
+flower: build ## run one experiment in promptfed and in Flower as pip installs it, and compare the prompts (docs/coming-from.md)
+	@docs/examples/flower/try.sh
 
 build/towers: tools/golden/architectures.txt
 	python3 -m venv build/towers && build/towers/bin/pip install --quiet -r $< && touch build/towers

@@ -9,7 +9,8 @@ const here = path.resolve(import.meta.dirname, '..')
 
 // Every page of docs/ stands in one group, a page by its name, what is none by a link.
 const groups = {
-  'Start': ['index', 'overview', 'tutorial', 'configuration', 'troubleshooting', 'moving', 'python'],
+  'Start': ['index', 'overview', 'tutorial', 'configuration', 'troubleshooting', 'coming-from', 'moving',
+    'python'],
   'Experiments': ['sweeps', 'report', 'ui', 'figures', 'tracking', 'evaluation', 'partitions', 'datasets', 'results',
     'pitfalls', 'papers'],
   'Methods': ['methods', ['A method of your own', '/methods.html#a-method-of-your-own'], 'onnx-method', 'terms', 'robustness'],

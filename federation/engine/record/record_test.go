@@ -250,7 +250,7 @@ func TestFalls(t *testing.T) {
 	const more = "more rounds (train.rounds), or a method that starts from words, as kgcoop does"
 	for want, got := range map[string]string{"try " + more: Remedy(1, 0),
 		"try fewer tokens (options.tokens: 4), a lower learning rate (train.lr: 0.005), " + more: Remedy(16, .02),
-		"try fewer tokens (options.tokens: 2), " + more:                                         Remedy(4, 0)} {
+		"try fewer tokens (options.tokens: 2), " + more:                                          Remedy(4, 0)} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
