@@ -8,14 +8,14 @@ import (
 var (
 	promising = regexp.MustCompile(`(?i)\b(never|cannot|no client|same bytes|exactly)\b`)
 	namesTest = regexp.MustCompile("`(Test|Fuzz)[A-Z]")
-	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	noProse   = regexp.MustCompile("(?ms)^ *```.*?^ *```|\\]\\([^)\\s]*\\)") // code and the targets of links
 	paragraph = regexp.MustCompile(`\n\s*\n|\n(?:- |\d+\. |\|)`)
 	sentence  = regexp.MustCompile(`[.:;] `)
 )
 
 // Promises returns the sentences of a page that have a word of a promise and whose paragraph names no test.
 func Promises(page string) (out []string) {
-	for _, text := range paragraph.Split(fenced.ReplaceAllString(page, ""), -1) {
+	for _, text := range paragraph.Split(noProse.ReplaceAllString(page, ""), -1) {
 		if namesTest.MatchString(text) || strings.HasPrefix(text, "#") {
 			continue
 		}

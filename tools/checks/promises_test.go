@@ -69,7 +69,7 @@ func TestPromises(t *testing.T) {
 
 func TestPromisesAreFound(t *testing.T) {
 	page := "# It never does\n\nA client\nnever sends it. It cannot fail (`TestX`).\n\n- Exactly one; the rest\n" +
-		"- No client\n\n```\nnever\n```\n\n| it cannot | a |\n\nIt may."
+		"- No client\n\n```\nnever\n```\n\n| it cannot | a |\n\nIt [may](#never)."
 	got := Promises(page)
 	if want := []string{"- Exactly one", "No client", "| it cannot | a |"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
