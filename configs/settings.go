@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/convert"
 )
 
 // settings are the values of a configuration as nested maps, with their origins.
@@ -110,11 +111,9 @@ func (s settings) parse(sets []string) ([]change, error) {
 func (s settings) changes(key string, value any) []change {
 	key = strings.ToLower(key)
 	if list, places, ok := inList(key); ok {
-		var out []change
-		for _, p := range places {
-			out = append(out, change{key: list + "[" + strings.TrimSpace(p) + "]", value: value})
-		}
-		return out
+		return convert.Slice(places, func(p string) change {
+			return change{key: list + "[" + strings.TrimSpace(p) + "]", value: value}
+		})
 	}
 	m, isMap := plain(value).(map[string]any)
 	if !isMap || !s.section(key) {
@@ -339,11 +338,7 @@ func plain(v any) any {
 		}
 		return out
 	case []any:
-		out := make([]any, len(v))
-		for i, x := range v {
-			out[i] = plain(x)
-		}
-		return out
+		return convert.Slice(v, plain)
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
+	"promptfed/runtime/convert"
 )
 
 // Sweep is a grid of runs with checked configurations.
@@ -34,11 +35,7 @@ type Axis struct {
 }
 
 func (a Axis) Labels() []string {
-	out := make([]string, len(a.Points))
-	for i, p := range a.Points {
-		out[i] = p.Label
-	}
-	return out
+	return convert.Slice(a.Points, func(p PointSection) string { return p.Label })
 }
 
 // Cell is one run of a sweep.

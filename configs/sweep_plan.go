@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/runtime/convert"
 )
 
 const (
@@ -186,10 +187,7 @@ func firstDifference(before, now experiment.Config, counts func(key string) bool
 }
 
 func show(axes []PlanAxis) string {
-	var parts []string
-	for _, a := range axes {
-		parts = append(parts, a.Name+" ("+strings.Join(a.Labels, ", ")+")")
-	}
+	parts := convert.Slice(axes, func(a PlanAxis) string { return a.Name + " (" + strings.Join(a.Labels, ", ") + ")" })
 	if len(parts) == 0 {
 		return "none"
 	}

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -61,11 +62,7 @@ func sweep(t *testing.T, text string, o SweepOptions) *Sweep {
 }
 
 func folders(s *Sweep) string {
-	var list []string
-	for _, c := range s.Cells {
-		list = append(list, c.Folder)
-	}
-	return strings.Join(list, " ")
+	return strings.Join(convert.Slice(s.Cells, func(c Cell) string { return c.Folder }), " ")
 }
 
 // The grid is written down by hand: the first axis varies slowest, the seed fastest; entries of skip are left out.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/convert"
 )
 
 // files writes contents under names and lists them, with label 0.
@@ -123,11 +124,8 @@ func duplicated() (*Set, []ContentHash) {
 	return s, out
 }
 
-func names(list []Example) (out []string) {
-	for _, e := range list {
-		out = append(out, e.ID)
-	}
-	return out
+func names(list []Example) []string {
+	return convert.Slice(list, func(e Example) string { return e.ID })
 }
 
 func TestDuplicates(t *testing.T) {

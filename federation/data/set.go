@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"promptfed/federation/configtags"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/filestamp"
 )
 
@@ -142,20 +143,12 @@ func (s *Set) Counts(examples []Example) []int {
 
 // Labels returns the labels of examples, in order.
 func Labels(examples []Example) []int {
-	out := make([]int, len(examples))
-	for i, e := range examples {
-		out[i] = e.Label
-	}
-	return out
+	return convert.Slice(examples, func(e Example) int { return e.Label })
 }
 
 // Pick returns the elements at the given indices of a list, in that order.
 func Pick[T any](list []T, index []int) []T {
-	out := make([]T, len(index))
-	for i, j := range index {
-		out[i] = list[j]
-	}
-	return out
+	return convert.Slice(index, func(j int) T { return list[j] })
 }
 
 // Digest identifies a list of examples on this machine by their names, order and stamps; it changes when a file is

@@ -7,6 +7,8 @@ import (
 	"image"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Unusable is the error of a set with files that cannot be used as images. It lists them together, so that one repair
@@ -17,10 +19,7 @@ type Unusable []Skipped
 const mostNamed = 20
 
 func (u Unusable) Error() string {
-	var parts []string
-	for _, f := range u[:min(len(u), mostNamed)] {
-		parts = append(parts, f.Name+" "+f.Reason)
-	}
+	parts := convert.Slice(u[:min(len(u), mostNamed)], func(f Skipped) string { return f.Name + " " + f.Reason })
 	if more := len(u) - mostNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}

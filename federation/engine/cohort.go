@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/convert"
 )
 
 // This file is the only place that knows which capabilities a run has: what Settings leave out is chosen here, and the
@@ -38,12 +39,10 @@ func participants(e *spec.Experiment, set Settings) []message.Participant {
 	if set.Remote != nil {
 		return set.Remote.Participants()
 	}
-	var out []message.Participant
-	for _, c := range e.Clients {
-		out = append(out, message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain,
-			Digest: e.Digests[c.Backbone.Name()]})
-	}
-	return out
+	return convert.Slice(e.Clients, func(c *spec.Client) message.Participant {
+		return message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain,
+			Digest: e.Digests[c.Backbone.Name()]}
+	})
 }
 
 // check returns an error for an experiment that cannot run, before round 0.

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -102,11 +103,7 @@ func valid(replies []message.Reply, try func([]message.Reply) error) (good []int
 }
 
 func chosen(replies []message.Reply, which []int) []message.Reply {
-	out := make([]message.Reply, len(which))
-	for i, k := range which {
-		out[i] = replies[k]
-	}
-	return out
+	return convert.Slice(which, func(k int) message.Reply { return replies[k] })
 }
 
 // maxFailures bounds the calls in a row in which a method fails over all replies. Few clients that lie are hardly drawn

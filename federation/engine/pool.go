@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/runtime/convert"
 )
 
 // turns runs the turns of clients: a client.Worker, or one whose turns are executed elsewhere.
@@ -73,10 +74,7 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				var now []client.Job
-				for _, i := range group {
-					now = append(now, jobs[i])
-				}
+				now := convert.Slice(group, func(i int) client.Job { return jobs[i] })
 				got, err := p.run(ctx, now)
 				if err != nil {
 					return err

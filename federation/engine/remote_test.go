@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -38,11 +39,9 @@ func newRemoteClients(e *spec.Experiment) *remoteClients {
 }
 
 func (x *remoteClients) Participants() []message.Participant {
-	var out []message.Participant
-	for _, c := range x.of.Clients {
-		out = append(out, message.Participant{Joined: true, Task: x.of.Task(c), Domain: c.Domain})
-	}
-	return out
+	return convert.Slice(x.of.Clients, func(c *spec.Client) message.Participant {
+		return message.Participant{Joined: true, Task: x.of.Task(c), Domain: c.Domain}
+	})
 }
 
 func (x *remoteClients) Save() (out message.Saved, err error) {

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -90,10 +91,7 @@ func (s *server) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		var tested []*spec.Client
-		for _, id := range s.plan.Participants() {
-			tested = append(tested, e.Clients[id])
-		}
+		tested := convert.Slice(s.plan.Participants(), func(id int) *spec.Client { return e.Clients[id] })
 		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
 			return err
 		}

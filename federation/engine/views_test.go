@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/ort"
 )
 
@@ -148,10 +149,7 @@ func TestUnanswered(t *testing.T) {
 		!slices.Equal(r.Records[0].Unanswered, []int{2}) {
 		t.Errorf("round 0: %v over %v, want %v", r.Records[0].Evaluation.Accuracy(), r.Records[0].Answered, want)
 	}
-	var lines []string
-	for _, u := range r.Summary.Unanswered {
-		lines = append(lines, u.String())
-	}
+	lines := convert.Slice(r.Summary.Unanswered, record.Unanswered.String)
 	if want := []string{"no answer to the test of round 1 from client 2: means are over the others",
 		"no answer to evaluation set same of round 2 from clients 1, 3: means are over the " +
 			"others"}; !slices.Equal(lines, want) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 var registered = map[string]func() (*Bundle, error){}
@@ -71,10 +73,7 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		}
 		return b, err
 	}
-	var known []string
-	for _, e := range List(paths...) {
-		known = append(known, e.Name)
-	}
+	known := convert.Slice(List(paths...), func(e Entry) string { return e.Name })
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, fetch one with promptfed "+
 		"pull, or make one with promptfed convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/models/checkpoint"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/safetensors"
@@ -145,10 +146,7 @@ func reportONNX(p *onnx.ModelProto, own string) (Report, error) {
 		r.Ops[kind]++
 	}
 	for _, t := range p.Graph.Initializer {
-		shape := make([]int, len(t.Dims))
-		for i, d := range t.Dims {
-			shape[i] = int(d)
-		}
+		shape := convert.Slice(t.Dims, func(d int64) int { return int(d) })
 		file := ""
 		if onnx.IsExternal(t) {
 			e, err := onnx.ExternalOf(t)

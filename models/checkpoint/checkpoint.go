@@ -8,6 +8,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+
+	"promptfed/runtime/convert"
 )
 
 // Format is the format of a checkpoint.
@@ -102,11 +104,7 @@ func (c *Checkpoint) File(base string) string {
 }
 
 func (c *Checkpoint) paths(base []string) []string {
-	out := make([]string, len(base))
-	for i, b := range base {
-		out[i] = filepath.Join(c.dir, b)
-	}
-	return out
+	return convert.Slice(base, func(b string) string { return filepath.Join(c.dir, b) })
 }
 
 // Preprocessor returns preprocessor_config.json (Hugging Face), or preprocess_cfg of the OpenCLIP configuration; nil if

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -23,11 +24,7 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 
 // Lengths returns the number of positions of each class's sequence with a prompt, up to the position that is read.
 func (s *Suffixes) Lengths(p Prompt) []int {
-	out := make([]int, len(s.IDs))
-	for c, ids := range s.IDs {
-		out[c] = s.begin() + p.length() + len(ids) + p.ReadOffset
-	}
-	return out
+	return convert.Slice(s.IDs, func(ids []int) int { return s.begin() + p.length() + len(ids) + p.ReadOffset })
 }
 
 // Sequences assembles whole sequences for a tower that accepts nothing else: embeddings [C,length,width] without

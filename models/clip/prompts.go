@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
@@ -486,11 +487,7 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 // queries returns the rows that are read for the classes in take, after the given number of other rows.
 func (r *promptRows) queries(before int) []int {
 	last := r.p.last(before)
-	out := make([]int, len(r.take))
-	for i, c := range r.take {
-		out[i] = last[c]
-	}
-	return out
+	return convert.Slice(r.take, func(c int) int { return last[c] })
 }
 
 // maskOfLast returns the mask of the queries in take.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
@@ -122,10 +123,7 @@ func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 }
 
 func (s *Suffixes) packing(after int) packing {
-	n := make([]int, len(s.IDs))
-	for c, ids := range s.IDs {
-		n[c] = len(ids) + after
-	}
+	n := convert.Slice(s.IDs, func(ids []int) int { return len(ids) + after })
 	return pack(n)
 }
 

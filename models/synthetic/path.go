@@ -1,6 +1,10 @@
 package synthetic
 
-import "math"
+import (
+	"math"
+
+	"promptfed/runtime/convert"
+)
 
 // point is a point in the plane. Figures are designed in the square [-1,1] with y pointing down, and are drawn in
 // pixels.
@@ -107,11 +111,7 @@ func (c contour) turn(deg float64) contour {
 }
 
 func (c contour) each(f func(point) point) contour {
-	out := make(contour, len(c))
-	for i, p := range c {
-		out[i] = f(p)
-	}
-	return out
+	return convert.Slice(c, f)
 }
 
 // positive returns c running in the direction of positive signed area, so that overlapping contours add up.

@@ -1,6 +1,10 @@
 package synthetic
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"promptfed/runtime/convert"
+)
 
 // role selects the colour of an op in a sample.
 type role uint8
@@ -31,10 +35,7 @@ func (p *pen) vary(lo, hi float64) float64 { return lo + (hi-lo)*p.rng.Float64()
 
 // fill paints the union of closed contours.
 func (p *pen) fill(r role, cs ...contour) {
-	area := make([]contour, len(cs))
-	for i, c := range cs {
-		area[i] = positive(c)
-	}
+	area := convert.Slice(cs, positive)
 	p.ops = append(p.ops, op{role: r, area: area})
 }
 

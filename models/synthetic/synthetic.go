@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Sample holds the attributes of one image, which a caption can name.
@@ -34,11 +36,7 @@ func (d domain) label() string      { return d.name }
 func (c namedColour) label() string { return c.name }
 
 func names[T entry](table []T) []string {
-	var out []string
-	for _, e := range table {
-		out = append(out, e.label())
-	}
-	return out
+	return convert.Slice(table, T.label)
 }
 
 func named[T entry](table []T, name string) (e T, ok bool) {

@@ -28,6 +28,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 //go:embed tiny-rn50 tiny-rn101 tiny-vit-b16 tiny-vit-b32
@@ -45,11 +47,7 @@ func Names() []string {
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
+	return convert.Slice(entries, fs.DirEntry.Name)
 }
 
 // FS returns the files of a backbone. For an unknown name, the error lists the known ones.

@@ -11,6 +11,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/models/tiny"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -71,10 +72,7 @@ func TestWordsAreTheText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, template := range templates {
-		var texts []string
-		for _, c := range classes {
-			texts = append(texts, strings.ReplaceAll(template, "{}", c))
-		}
+		texts := convert.Slice(classes, func(c string) string { return strings.ReplaceAll(template, "{}", c) })
 		compare(template, f[i], texts...)
 	}
 	compare("without a class", f[len(templates)], "a photo of a.")

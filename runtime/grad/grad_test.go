@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -152,10 +153,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"d"}, []string{"x", "x"}, `gradient: input "x" is named twice`},
 		{[]string{"taken"}, []string{"x"}, `gradient: the model has an input "cotangent/taken" already; rename it`},
 	} {
-		var of []graph.Output
-		for _, name := range c.of {
-			of = append(of, graph.Output{Name: name, Node: x.Neg()})
-		}
+		of := convert.Slice(c.of, func(name string) graph.Output { return graph.Output{Name: name, Node: x.Neg()} })
 		_, err = grad.Pullback(of, c.wrt...)
 		check(err, c.want)
 	}

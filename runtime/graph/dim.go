@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Dim is one dimension of a shape: the number N, or N times a product of symbols if Sym is not empty (Dim{77, "B"} is
@@ -170,11 +172,7 @@ type Shape []Dim
 
 // Static returns a shape of known sizes.
 func Static(sizes ...int) Shape {
-	s := make(Shape, len(sizes))
-	for i, n := range sizes {
-		s[i] = StaticDim(n)
-	}
-	return s
+	return convert.Slice(sizes, StaticDim)
 }
 
 // Rows returns a shape of as many rows as a symbol stands for, of known sizes.
@@ -211,10 +209,7 @@ func (s Shape) String() string {
 	if s == nil {
 		return "[?]"
 	}
-	parts := make([]string, len(s))
-	for i, d := range s {
-		parts[i] = d.String()
-	}
+	parts := convert.Slice(s, Dim.String)
 	return "[" + strings.Join(parts, ",") + "]"
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -41,10 +42,7 @@ func FixSizes(m *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto, er
 	if err != nil {
 		return nil, err
 	}
-	roots := make([]Node, len(f.Outputs))
-	for i, o := range f.Outputs {
-		roots[i] = o.Node
-	}
+	roots := convert.Slice(f.Outputs, func(o Output) Node { return o.Node })
 	for i, n := range Transform(roots, fold) {
 		f.Outputs[i].Node = n
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -295,11 +296,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 }
 
 func toInts(v []int64) []int {
-	out := make([]int, len(v))
-	for i, x := range v {
-		out[i] = int(x)
-	}
-	return out
+	return convert.Slice(v, func(x int64) int { return int(x) })
 }
 
 // captures lists the outer values that the subgraphs of a node read. A value with another name than they read gets an

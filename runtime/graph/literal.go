@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -41,10 +42,7 @@ func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
 
 // Ints returns a constant vector of integers.
 func (g *Graph) Ints(v ...int) Node {
-	d := make([]int64, len(v))
-	for i, x := range v {
-		d[i] = int64(x)
-	}
+	d := convert.Slice(v, func(x int) int64 { return int64(x) })
 	return g.Const(tensor.OfInts(d, len(d)))
 }
 

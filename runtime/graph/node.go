@@ -1,6 +1,9 @@
 package graph
 
-import "promptfed/runtime/tensor"
+import (
+	"promptfed/runtime/convert"
+	"promptfed/runtime/tensor"
+)
 
 func (n Node) apply(kind string, attrs Attrs, more ...Node) Node {
 	return n.Graph().Apply(Standard, kind, attrs, append([]Node{n}, more...)...)
@@ -189,10 +192,7 @@ func Concat(axis int, a ...Node) Node {
 
 // Stack joins nodes of one shape along a new first axis.
 func Stack(a ...Node) Node {
-	b := make([]Node, len(a))
-	for i, n := range a {
-		b[i] = n.Unsqueeze(0)
-	}
+	b := convert.Slice(a, func(n Node) Node { return n.Unsqueeze(0) })
 	return Concat(0, b...)
 }
 

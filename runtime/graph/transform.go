@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -69,11 +70,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 			now[op] = out
 		}
 	}
-	out := make([]Node, len(roots))
-	for i, r := range roots {
-		out[i] = get(r)
-	}
-	return out
+	return convert.Slice(roots, get)
 }
 
 // Inputs lists the inputs that roots depend on, in the order of their declaration.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -123,10 +124,7 @@ func TestRewriteProducts(t *testing.T) {
 			}
 			continue
 		}
-		var nodes []string
-		for _, n := range got.Graph.Node {
-			nodes = append(nodes, describe(n))
-		}
+		nodes := convert.Slice(got.Graph.Node, describe)
 		if !slices.Equal(nodes, c.want) {
 			t.Errorf("%s: %q, want %q", name, nodes, c.want)
 		}

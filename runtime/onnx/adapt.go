@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Adapted is a model whose inputs and outputs all are float32 or int64 and of known rank.
@@ -64,10 +66,7 @@ func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(list, func(v *ValueInfoProto) bool { return v.Name == name })
 		if i < 0 {
-			var known []string
-			for _, v := range list {
-				known = append(known, v.Name)
-			}
+			known := convert.Slice(list, func(v *ValueInfoProto) string { return v.Name })
 			return nil, fmt.Errorf("no output %q to keep; it has %s", name, strings.Join(known, ", "))
 		}
 		out = append(out, list[i])

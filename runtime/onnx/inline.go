@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"promptfed/runtime/convert"
 )
 
 const (
@@ -125,11 +127,7 @@ func (u *upgrader) names(f *frame, list []string) []string {
 	if f.values == nil {
 		return list
 	}
-	out := make([]string, len(list))
-	for i, name := range list {
-		out[i] = u.name(f, name)
-	}
-	return out
+	return convert.Slice(list, func(name string) string { return u.name(f, name) })
 }
 
 func (u *upgrader) graph(g *GraphProto, f *frame) error {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
@@ -93,11 +94,8 @@ func TestLowerPrecisionRounds(t *testing.T) {
 }
 
 // kinds returns the operators of a model's nodes.
-func kinds(m *onnx.ModelProto) (out []string) {
-	for _, n := range m.Graph.Node {
-		out = append(out, n.OpType)
-	}
-	return out
+func kinds(m *onnx.ModelProto) []string {
+	return convert.Slice(m.Graph.Node, func(n *onnx.NodeProto) string { return n.OpType })
 }
 
 // Chains of products stay in float16: each weight is converted once, before it is transposed, and no value is converted

@@ -3,6 +3,7 @@ package ops_test
 import (
 	"fmt"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -66,19 +67,17 @@ func convCases() []gradientCase {
 }
 
 func transposedCases() []gradientCase {
-	var out []gradientCase
-	for _, c := range []window{
+	return convert.Slice([]window{
 		{[]int{2, 3, 4, 5}, []int{3, 2, 3, 2}, []int{0, 0, 0, 0}, []int{1, 1}, []int{1, 1}, 1},
 		{[]int{2, 3, 4, 4}, []int{3, 2, 3, 3}, []int{1, 1, 0, 1}, []int{2, 2}, []int{1, 1}, 1},
 		{[]int{2, 4, 3, 3}, []int{4, 3, 3, 3}, []int{1, 1, 1, 1}, []int{2, 2}, []int{1, 1}, 2},
-	} {
-		out = append(out, gradientCase{"ConvTranspose", fmt.Sprint(c), one(func(b *bench) node {
+	}, func(c window) gradientCase {
+		return gradientCase{"ConvTranspose", fmt.Sprint(c), one(func(b *bench) node {
 			at := c.attrs()
 			if c.str[0] == 2 {
 				at["output_padding"] = graph.Attr([]int{1, 0})
 			}
 			return b.op("ConvTranspose", at, b.x("x", c.x...), b.x("w", c.w...), b.x("b", c.w[1]*c.group))
-		}), 0})
-	}
-	return out
+		}), 0}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
@@ -354,10 +355,7 @@ func StandardModel(m *onnx.ModelProto) (*onnx.ModelProto, error) {
 
 // StandardOutputs is Standard for outputs.
 func StandardOutputs(list []graph.Output) []graph.Output {
-	nodes := make([]node, len(list))
-	for i, o := range list {
-		nodes[i] = o.Node
-	}
+	nodes := convert.Slice(list, func(o graph.Output) node { return o.Node })
 	out := slices.Clone(list)
 	for i, n := range Standard(nodes) {
 		out[i].Node = n

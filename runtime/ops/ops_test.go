@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
 // TestAttributesAreDeclared checks that every attribute that a rule reads, by type and name, is declared by an
 // operator: undeclared ones would not be checked.
 func TestAttributesAreDeclared(t *testing.T) {
-	var declared []string
-	for _, d := range graph.Defs() {
-		declared = append(declared, d.Attrs)
-	}
+	declared := convert.Slice(graph.Defs(), func(d *graph.Def) string { return d.Attrs })
 	all := ", " + strings.Join(declared, ", ") + ","
 	reads := regexp.MustCompile(`\b(?:Attrs|at)\.(Int|Ints|Float|Str|Tensor)\("(\w+)"`)
 	words := map[string]string{"Int": "int", "Ints": "ints", "Float": "float", "Str": "string", "Tensor": "tensor"}

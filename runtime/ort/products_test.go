@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -98,11 +99,8 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 // Runtime.
 func everyProduct() []string { return append(ownProducts(), ort.PlainProducts) }
 
-func ownProducts() (names []string) {
-	for _, s := range kernels.InstructionSets() {
-		names = append(names, s.Name)
-	}
-	return names
+func ownProducts() []string {
+	return convert.Slice(kernels.InstructionSets(), func(s kernels.InstructionSet) string { return s.Name })
 }
 
 // forOwnProducts runs a test for each instruction set of this processor.

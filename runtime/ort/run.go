@@ -11,6 +11,7 @@ import (
 
 	binding "github.com/yalue/onnxruntime_go"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -289,10 +290,7 @@ func (c *call) wrap(t *tensor.Tensor) (v unsafe.Pointer, err error) {
 	if t.Len() > 0 {
 		c.pins.Pin(data)
 	}
-	shape := make([]int64, len(t.Shape))
-	for i, d := range t.Shape {
-		shape[i] = int64(d)
-	}
+	shape := convert.Slice(t.Shape, func(d int) int64 { return int64(d) })
 	if v, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
 		c.wrapped = append(c.wrapped, v)
 	}

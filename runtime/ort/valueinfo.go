@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -47,10 +48,7 @@ func (p ValueInfo) String() string {
 	if p.Unranked {
 		return fmt.Sprintf("%s %s[any shape]", p.Name, typeName(p.Type))
 	}
-	dims := make([]string, len(p.Shape))
-	for i, d := range p.Shape {
-		dims[i] = d.String()
-	}
+	dims := convert.Slice(p.Shape, Dim.String)
 	return fmt.Sprintf("%s %s[%s]", p.Name, typeName(p.Type), strings.Join(dims, " "))
 }
 
@@ -195,9 +193,5 @@ func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, away bool, sizes map
 }
 
 func joined(infos []ValueInfo, text func(ValueInfo) string) string {
-	list := make([]string, len(infos))
-	for i, v := range infos {
-		list[i] = text(v)
-	}
-	return strings.Join(list, ", ")
+	return strings.Join(convert.Slice(infos, text), ", ")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"promptfed/runtime/convert"
 )
 
 // noNull makes the decoder reject null, which it otherwise reads as 0, "" or an empty map.
@@ -98,9 +100,6 @@ func parseEntry(value jsontext.Value) (entry, error) {
 		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", e.DType, e.Shape, want,
 			begin, end, end-begin)
 	}
-	dims := make([]int, len(e.Shape))
-	for i, d := range e.Shape {
-		dims[i] = int(d)
-	}
+	dims := convert.Slice(e.Shape, func(d int64) int { return int(d) })
 	return entry{e.DType, dims, begin, end}, nil
 }

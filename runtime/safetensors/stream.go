@@ -13,6 +13,7 @@ import (
 
 	"github.com/x448/float16"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -162,10 +163,7 @@ func layOut(entries []Entry) ([]Info, error) {
 			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32, F16 or I64", e.Name, e.DType)
 		}
 		seen[e.Name] = true
-		shape := make([]int64, len(e.Shape))
-		for j, d := range e.Shape {
-			shape[j] = int64(d)
-		}
+		shape := convert.Slice(e.Shape, func(d int) int64 { return int64(d) })
 		n, err := byteSize(shape, ElementSize(e.DType))
 		if err == nil && n > math.MaxInt64/2-at {
 			err = fmt.Errorf("it ends beyond 2^62 bytes")

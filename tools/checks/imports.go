@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // layers lists the layers from the lowest to the highest. A package may import packages of its own layer and of lower
@@ -76,11 +78,7 @@ var banned = []struct {
 
 // engine returns the paths of packages of the engine.
 func engine(names ...string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = Module + "/federation/engine/" + n
-	}
-	return out
+	return convert.Slice(names, func(n string) string { return Module + "/federation/engine/" + n })
 }
 
 // say reports a violation.

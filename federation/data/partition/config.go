@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
+	"promptfed/runtime/convert"
 )
 
 // Config describes how examples are split among clients. The tags are the keys under `partition:`.
@@ -55,10 +56,7 @@ func (p Config) checkFits(lists []list) error {
 
 // check checks everything that does not depend on random draws.
 func check(p Config, s *data.Set) (Kind, error) {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
+	names := convert.Slice(kinds, func(k Kind) string { return k.Name })
 	if err := data.OneOf("partition.kind", p.Kind, names...); err != nil {
 		return Kind{}, err
 	}

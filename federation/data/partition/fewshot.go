@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/convert"
 )
 
 // FewShot draws k examples of every class among the given indices, by the seed, and returns them in ascending order.
@@ -214,10 +215,7 @@ func (f *fewShot) draw(gs []group, out []shares) error {
 // The parts follow one drawn order of the class's examples; their length is the number of examples divided by clients
 // (or by clients/folds), rounded.
 func (f *fewShot) deal(gs []group, l int, out []shares) {
-	orders := make([][]int, len(gs))
-	for n, g := range gs {
-		orders[n] = f.rng.Permutation(len(g.index))
-	}
+	orders := convert.Slice(gs, func(g group) []int { return f.rng.Permutation(len(g.index)) })
 	for c := range out {
 		own := f.classes[c]
 		first := slice(own, 0, len(f.common))

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -252,11 +253,7 @@ func commonInputs(s *method.Scope, kinds ...method.InputKind) func(method.Input)
 }
 
 func nodesOf(outputs []graph.Output) []graph.Node {
-	out := make([]graph.Node, len(outputs))
-	for i, o := range outputs {
-		out[i] = o.Node
-	}
-	return out
+	return convert.Slice(outputs, func(o graph.Output) graph.Node { return o.Node })
 }
 
 type program struct {
@@ -316,20 +313,12 @@ func (l lossName) gradient(in method.Input) string { return l.output("grad/" + i
 
 // lossesOf returns losses of a kind.
 func lossesOf(kind lossKind, terms []method.Term) []lossNode {
-	out := make([]lossNode, len(terms))
-	for i, t := range terms {
-		out[i] = lossNode{lossName{kind, t.Name}, t.Node}
-	}
-	return out
+	return convert.Slice(terms, func(t method.Term) lossNode { return lossNode{lossName{kind, t.Name}, t.Node} })
 }
 
 // valuesOf returns losses without their gradients.
 func valuesOf(losses []lossNode) []graph.Output {
-	out := make([]graph.Output, len(losses))
-	for i, l := range losses {
-		out[i] = graph.Output{Name: l.value(), Node: l.node}
-	}
-	return out
+	return convert.Slice(losses, func(l lossNode) graph.Output { return graph.Output{Name: l.value(), Node: l.node} })
 }
 
 // reads lists the inputs of the graph and of its host functions.

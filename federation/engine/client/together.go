@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -185,10 +186,7 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 }
 
 func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) error {
-	ins := make([]inputs, len(values))
-	for i, v := range values {
-		ins[i] = v.in
-	}
+	ins := convert.Slice(values, func(v missingPrefix) inputs { return v.in })
 	outs, err := values[0].p.runPrefix(ctx, ins...)
 	for i := 0; i < len(values) && err == nil; i++ {
 		_, err = cached(w.caches.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })

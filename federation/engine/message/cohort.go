@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -230,11 +231,7 @@ func (s Scores) addTables(m tensor.Map) error {
 }
 
 func UploadsOf(replies []Reply) []method.Upload {
-	out := make([]method.Upload, len(replies))
-	for i, r := range replies {
-		out[i] = r.Upload
-	}
-	return out
+	return convert.Slice(replies, func(r Reply) method.Upload { return r.Upload })
 }
 
 // ClientsOf lists the clients behind replies, sorted.

@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -35,11 +36,9 @@ func (o Instruction) ReplySpecs(of method.Method, task method.ClientSpec) tensor
 
 // formsOf returns the forms of the tensors that a method declares.
 func formsOf(declared []method.Extra) tensor.Specs {
-	out := make(tensor.Specs, len(declared))
-	for i, x := range declared {
-		out[i] = tensor.Spec{Name: x.Name, Shape: x.Shape}
-	}
-	return out
+	return convert.Slice(declared, func(x method.Extra) tensor.Spec {
+		return tensor.Spec{Name: x.Name, Shape: x.Shape}
+	})
 }
 
 // Extras returns the tensors that a reply may have beside shared parameters, as the method declares them; ok is false

@@ -1,6 +1,10 @@
 package metrics
 
-import "math"
+import (
+	"math"
+
+	"promptfed/runtime/convert"
+)
 
 // Client holds the results of one client in one evaluation.
 type Client struct {
@@ -41,11 +45,7 @@ func sumOver(clients []Client, s *Statistic) (sum float64, examples int) {
 
 // each is a number of every client.
 func each(clients []Client, value func(c Client) float64) []float64 {
-	out := make([]float64, len(clients))
-	for i, c := range clients {
-		out[i] = value(c)
-	}
-	return out
+	return convert.Slice(clients, value)
 }
 
 // MeanStd is the mean and the population standard deviation.

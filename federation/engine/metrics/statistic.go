@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -146,10 +147,7 @@ func (s Statistics) Tables() tensor.Map {
 		if !ok {
 			continue
 		}
-		flat := make([]int64, len(v))
-		for i, n := range v {
-			flat[i] = int64(n)
-		}
+		flat := convert.Slice(v, func(n float64) int64 { return int64(n) })
 		if out == nil {
 			out = tensor.Map{}
 		}
@@ -179,12 +177,10 @@ func (s Statistics) AddTables(m tensor.Map) error {
 
 // TableSpecs are the forms of the tables of a test with so many classes; a client may withhold each of them.
 func TableSpecs(classes int) tensor.Specs {
-	var out tensor.Specs
-	for _, x := range tables() {
-		out = append(out, tensor.Spec{Name: x.Name, Int: true, Optional: true, Shape: []int{-x.Rows(classes),
-			x.Columns}})
-	}
-	return out
+	return convert.Slice(tables(), func(x *Statistic) tensor.Spec {
+		return tensor.Spec{Name: x.Name, Int: true, Optional: true, Shape: []int{-x.Rows(classes),
+			x.Columns}}
+	})
 }
 
 func tables() []*Statistic {

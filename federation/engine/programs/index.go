@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
@@ -124,10 +125,7 @@ func valuesOf(m *onnx.ModelProto) (inputs, outputs []ort.ValueInfo, err error) {
 
 // signature returns the names, types and shapes of values, sorted.
 func signature(values []ort.ValueInfo) string {
-	all := make([]string, len(values))
-	for i, v := range values {
-		all[i] = v.String()
-	}
+	all := convert.Slice(values, ort.ValueInfo.String)
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -81,10 +82,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 			view[i] = r.IntN(len(f.Views))
 		}
 	}
-	label := make([]int64, len(rows))
-	for i, row := range rows {
-		label[i] = f.Class[row]
-	}
+	label := convert.Slice(rows, func(row int) int64 { return f.Class[row] })
 	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
 	for name, from := range map[string][]RowReader{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
 		method.TokensInput: f.Tokens, method.PixelsInput: f.Pixels} {

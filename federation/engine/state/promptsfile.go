@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -85,10 +86,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 	slices.SortFunc(entries, func(a, b entry) int { // I64 before F32, so that elements lie aligned
 		return cmp.Or(-strings.Compare(a.DType, b.DType), strings.Compare(a.Name, b.Name))
 	})
-	list := make([]safetensors.Entry, len(entries))
-	for i, e := range entries {
-		list[i] = e.Entry
-	}
+	list := convert.Slice(entries, func(e entry) safetensors.Entry { return e.Entry })
 	return atomicfile.Write(path, func(w io.Writer) error {
 		out, err := safetensors.NewWriter(w, list, meta, 8)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 )
 
 // layout describes the file names of one exporter: paths in the folder without the variant (fp16, quantized) and the
@@ -120,10 +121,7 @@ func choose(role string, list []export, variant string) (export, error) {
 }
 
 func files(list []export) string {
-	var out []string
-	for _, e := range list[:min(len(list), 12)] {
-		out = append(out, e.file)
-	}
+	out := convert.Slice(list[:min(len(list), 12)], func(e export) string { return e.file })
 	return bundle.JoinOrNone(out)
 }
 

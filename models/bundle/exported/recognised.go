@@ -10,6 +10,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ops"
@@ -189,10 +190,7 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 	if length < 1 {
 		return fmt.Errorf("a context of %d is too short to compare both forms", t.context)
 	}
-	var ids [][]int
-	for _, n := range proofClasses {
-		ids = append(ids, append(tokens(n+1), t.eotID))
-	}
+	ids := convert.Slice(proofClasses, func(n int) []int { return append(tokens(n+1), t.eotID) })
 	s, err := clip.NewSuffixes(make([]string, len(ids)), ids, t.sos, t.table.width, m.Embed)
 	if err != nil {
 		return err

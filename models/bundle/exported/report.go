@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -38,10 +39,7 @@ func (m *model) Report(r *bundle.Report) {
 		}
 	}
 	if len(t.cut) > 0 {
-		var labels []string
-		for _, c := range t.cut {
-			labels = append(labels, c.Op().Label())
-		}
+		labels := convert.Slice(t.cut, func(c graph.Node) string { return c.Op().Label() })
 		found("prompts replace the output of", "%s", strings.Join(labels, ", "))
 	}
 	found("causal", "%t", t.causal)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -20,11 +21,7 @@ func describe(list ...graph.Node) string {
 }
 
 func outputs(list []graph.Output) []graph.Node {
-	var out []graph.Node
-	for _, o := range list {
-		out = append(out, o.Node)
-	}
-	return out
+	return convert.Slice(list, func(o graph.Output) graph.Node { return o.Node })
 }
 
 // namedInput looks up an input that bundle.json names.

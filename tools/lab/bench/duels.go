@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
@@ -179,10 +180,7 @@ func (s *step) exportImages(t *tower) error {
 
 // texts returns the unit features [C,D] of the hand-written prompts of all classes.
 func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
-	var sentences []string
-	for _, class := range s.of.Classes {
-		sentences = append(sentences, spec.Sentence(s.of.Template, class))
-	}
+	sentences := convert.Slice(s.of.Classes, func(class string) string { return spec.Sentence(s.of.Template, class) })
 	g := graph.New()
 	n, err := t.Sentences(g, sentences)
 	if err != nil {

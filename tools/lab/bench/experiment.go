@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -168,10 +169,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 	}
 	middle := make([]float64, len(phaseNames)+1)
 	for i := range middle {
-		var all []float64
-		for _, values := range measured {
-			all = append(all, values[i])
-		}
+		all := convert.Slice(measured, func(values []float64) float64 { return values[i] })
 		middle[i] = median(all)
 	}
 	row("median", middle)
@@ -180,10 +178,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 	results.Notes = []string{"round 1 compiles and is not in the median; disk is states of clients and the checkpoint",
 		fmt.Sprintf("a round with its test takes %.2f times its training; %d MB resident", multiple,
 			megabytes(largest))}
-	var names []string
-	for _, t := range towers {
-		names = append(names, t.Name())
-	}
+	names := convert.Slice(towers, func(t *tower) string { return t.Name() })
 	r.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and all "+
 		"are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained, len(p.classes),
 		p.images, p.method, strings.Join(names, ", "), o.Workers)

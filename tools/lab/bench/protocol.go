@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -68,11 +69,8 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 		return nil, err
 	}
 	assign, drawn := method.Rand(seed, "backbones"), examples{}
-	labels := func(of []int) (out []int64) {
-		for _, j := range of {
-			out = append(out, int64(set.Pool[j].Label))
-		}
-		return out
+	labels := func(of []int) []int64 {
+		return convert.Slice(of, func(j int) int64 { return int64(set.Pool[j].Label) })
 	}
 	for i, part := range parts {
 		t := towers[assign.IntN(len(towers))]
@@ -97,10 +95,7 @@ type repeated struct{ spec.InMemory }
 
 // Read returns rows by their index, modulo the number of stored rows.
 func (r repeated) Read(index []int) (*tensor.Tensor, error) {
-	at := make([]int, len(index))
-	for i, j := range index {
-		at[i] = j % r.Shape[0]
-	}
+	at := convert.Slice(index, func(j int) int { return j % r.Shape[0] })
 	return r.InMemory.Read(at)
 }
 

@@ -16,6 +16,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -94,10 +95,7 @@ func Start(ctx context.Context, o Options) (r Report, err error) {
 		}{{"first", all[:1]}, {"later", all[1:]}} {
 			row := []any{b.name, of.start}
 			for c := range of.times[0] {
-				var column []float64
-				for _, one := range of.times {
-					column = append(column, one[c])
-				}
+				column := convert.Slice(of.times, func(one []float64) float64 { return one[c] })
 				row = append(row, Number{median(column), "%.3f"})
 			}
 			table.add(row...)

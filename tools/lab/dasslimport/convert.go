@@ -12,9 +12,9 @@ import (
 	"promptfed/federation/data/sets"
 )
 
-// convert converts a Dassl value to a promptfed value. The error states why no conversion exists. A nil result means
+// conversion converts a Dassl value to a promptfed value. The error states why no conversion exists. A nil result means
 // that no line is written.
-type convert func(v any) (any, error)
+type conversion func(v any) (any, error)
 
 func float(v any) (float64, bool) {
 	switch v := v.(type) {
@@ -27,7 +27,7 @@ func float(v any) (float64, bool) {
 }
 
 // keep keeps the values that ok accepts.
-func keep(expected string, ok func(v any) bool) convert {
+func keep(expected string, ok func(v any) bool) conversion {
 	return func(v any) (any, error) {
 		if !ok(v) {
 			return nil, errors.New(expected)
@@ -37,21 +37,21 @@ func keep(expected string, ok func(v any) bool) convert {
 }
 
 // fixed writes nothing for the values that describe promptfed's fixed behaviour.
-func fixed(why string, ok func(v any) bool) convert {
+func fixed(why string, ok func(v any) bool) conversion {
 	return func(v any) (any, error) {
 		_, err := keep(why, ok)(v)
 		return nil, err
 	}
 }
 
-func whole(least int) convert {
+func whole(least int) conversion {
 	return keep(fmt.Sprintf("expected a whole number of at least %d", least), func(v any) bool {
 		n, ok := v.(int)
 		return ok && n >= least
 	})
 }
 
-func number(least float64) convert {
+func number(least float64) conversion {
 	return keep(fmt.Sprintf("expected a number of at least %g", least), func(v any) bool {
 		x, ok := float(v)
 		return ok && x >= least
@@ -94,7 +94,7 @@ func phrase(v any) (any, error) {
 }
 
 // one accepts the given words in any letter case.
-func one(words ...string) convert {
+func one(words ...string) conversion {
 	same := map[string]any{}
 	for _, w := range words {
 		same[w] = w
@@ -103,7 +103,7 @@ func one(words ...string) convert {
 }
 
 // mapped maps words in any letter case to values.
-func mapped(why string, words map[string]any) convert {
+func mapped(why string, words map[string]any) conversion {
 	return func(v any) (any, error) {
 		s, _ := v.(string)
 		if is, ok := words[strings.ToLower(s)]; ok {
@@ -113,13 +113,13 @@ func mapped(why string, words map[string]any) convert {
 	}
 }
 
-func only(why string, values ...any) convert {
+func only(why string, values ...any) conversion {
 	return fixed(why, func(v any) bool {
 		return slices.ContainsFunc(values, func(w any) bool { return reflect.DeepEqual(v, w) })
 	})
 }
 
-func near(why string, want ...any) convert {
+func near(why string, want ...any) conversion {
 	return fixed(why, func(v any) bool {
 		list, _ := v.([]any)
 		return slices.EqualFunc(list, want, func(a, b any) bool {
@@ -146,7 +146,7 @@ func wrapper(v any) (any, error) {
 	return nil, errors.New("supported: fedavg, FedOTP, fedprox")
 }
 
-var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others convert the checkpoint and name its "+
+var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others conversion the checkpoint and name its "+
 	"bundle", map[string]any{"vit-b/16": []string{"vit-b16"}, "vit-b/32": []string{"vit-b32"}, "rn50": []string{"rn50"},
 	"rn101": []string{"rn101"}})
 

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/configs"
+	"promptfed/runtime/convert"
 )
 
 // Unconverted is a setting without an exact equivalent.
@@ -425,10 +426,7 @@ func (im *importer) privateLengths() {
 
 // result orders the lines as in a configuration and checks that promptfed accepts them.
 func (im *importer) result(files []File) (Result, error) {
-	var names []string
-	for _, f := range files {
-		names = append(names, filepath.Base(f.Name))
-	}
+	names := convert.Slice(files, func(f File) string { return filepath.Base(f.Name) })
 	head := "Made by promptfed import of " + strings.Join(names, ", ") + ".\n"
 	if len(im.left) > 0 {
 		head += "Differences from the original:\n"

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/runtime/convert"
 )
 
 // File is a Dassl file, with its name for errors and comments.
@@ -211,10 +213,7 @@ func command(f File, flags, last map[string]value) error {
 		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
 			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", f.Name, name)
 		}
-		var all []any
-		for _, w := range words {
-			all = append(all, literal(w))
-		}
+		all := convert.Slice(words, literal)
 		var v any = all
 		switch len(all) {
 		case 0:

@@ -11,7 +11,7 @@ type Setting struct {
 	Key            string // dotted key, or a description of several keys that are decided together
 	Note           string // difference between the two, or the reason for converting nothing
 
-	to convert // nil if the key is decided with others, or has no effect on results
+	to conversion // nil if the key is decided with others, or has no effect on results
 }
 
 // HasNoEffect reports whether a setting changes no result and is therefore skipped.

@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"promptfed/runtime/convert"
 )
 
 // Point3 is a place in space with the value for its colour.
@@ -90,10 +92,7 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 	style := letters(smallSize, 0, 0)
 	for k, label := range []string{in.X, in.Y, in.Z} {
 		s := noSpan()
-		var values []float64
-		for _, p := range points {
-			values = append(values, vector{p.X, p.Y, p.Z}[k])
-		}
+		values := convert.Slice(points, func(p Point3) float64 { return vector{p.X, p.Y, p.Z}[k] })
 		s.add(values...)
 		s = s.padded(0.06, [2]float64{}, false)
 		a := &sp.axes[k]

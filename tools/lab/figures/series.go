@@ -7,6 +7,8 @@ import (
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"promptfed/runtime/convert"
 )
 
 // LineColours are the colours of methods, or of lines where there is one method, on a light and on a dark background,
@@ -138,10 +140,7 @@ type outline []vg.Point
 
 // DrawGlyph implements draw.GlyphDrawer.
 func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	corners := make([]vg.Point, len(o))
-	for i, p := range o {
-		corners[i] = at.Add(p.Scale(style.Radius))
-	}
+	corners := convert.Slice(o, func(p vg.Point) vg.Point { return at.Add(p.Scale(style.Radius)) })
 	c.FillPolygon(style.Color, corners)
 }
 

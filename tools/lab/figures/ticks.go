@@ -10,6 +10,8 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"promptfed/runtime/convert"
 )
 
 // usable reports whether a value can be drawn: a number within the range of plausible measurements.
@@ -137,11 +139,9 @@ func dataTicks(values []float64) plot.Ticker {
 	if len(values) > 12 {
 		return nil
 	}
-	out := make(plot.ConstantTicks, len(values))
-	for i, v := range values {
-		out[i] = plot.Tick{Value: v, Label: short(v)}
-	}
-	return out
+	return plot.ConstantTicks(convert.Slice(values, func(v float64) plot.Tick {
+		return plot.Tick{Value: v, Label: short(v)}
+	}))
 }
 
 // number formats a value with a fixed number of decimals, and zero without a sign.

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -97,10 +98,7 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 
 // classFeatures returns the unit text features of the classes.
 func classFeatures(ctx context.Context, b *bundle.Bundle, classes []string) (out [][]float32, err error) {
-	texts := make([]string, len(classes))
-	for i, c := range classes {
-		texts[i] = word(zeroShot, c)
-	}
+	texts := convert.Slice(classes, func(c string) string { return word(zeroShot, c) })
 	g := graph.New()
 	node, err := b.Sentences(g, texts)
 	if err != nil {

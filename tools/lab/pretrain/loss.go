@@ -2,6 +2,7 @@ package pretrain
 
 import (
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -54,10 +55,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 	loss := targets.Mul(rows).Sum().MulScalar(-0.5 / float64(batch))
 
 	names := weights.Names()
-	wrt := make([]graph.Node, len(names))
-	for i, n := range names {
-		wrt[i] = in.Node(g, n, weights[n].Shape...)
-	}
+	wrt := convert.Slice(names, func(n string) graph.Node { return in.Node(g, n, weights[n].Shape...) })
 	dw, err := grad.Of(loss, wrt...)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -109,11 +110,7 @@ func gradientOf(from, to *tensor.Tensor, lr float64) []float64 {
 }
 
 func float64s(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
+	return convert.Slice(x, func(v float32) float64 { return float64(v) })
 }
 
 // features returns the features of rows of the pool.

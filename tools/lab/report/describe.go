@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
@@ -48,10 +49,7 @@ func between(values []string) string {
 // rest.
 func (r *Report) title() (title, subtitle string) {
 	values := r.settings()
-	var names []string
-	for _, p := range r.Plans {
-		names = append(names, p.Name)
-	}
+	names := convert.Slice(r.Plans, func(p *results.Plan) string { return p.Name })
 	methods := r.methods()
 	switch loose := r.Of(nil); {
 	case len(loose) == 1:

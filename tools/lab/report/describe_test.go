@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/configs"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
@@ -156,10 +157,7 @@ func TestTableTitles(t *testing.T) {
 	r.more = []*tables.Table{table("All metrics: grid", "lr")}
 	var p page.Report
 	r.tables(&p)
-	var got []string
-	for _, s := range p.Tables {
-		got = append(got, s.Title)
-	}
+	got := convert.Slice(p.Tables, func(s page.Table) string { return s.Title })
 	want := "Accuracy (%) by lr: grid | Accuracy (%) by run | All metrics: grid"
 	if s := strings.Join(got, " | "); s != want {
 		t.Errorf("titles are %s, want %s", s, want)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"promptfed/configs"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
 )
@@ -277,11 +278,8 @@ func facets(groups []*results.Group, axis string) []facet {
 }
 
 // labelsOf returns the labels of facets.
-func labelsOf(list []facet) (out []string) {
-	for _, f := range list {
-		out = append(out, f.label)
-	}
-	return out
+func labelsOf(list []facet) []string {
+	return convert.Slice(list, func(f facet) string { return f.label })
 }
 
 // titleOf returns the displayed label, with its axis if bare labels need it.
@@ -294,9 +292,6 @@ func titleOf(axis, label string, bare bool) string {
 
 // stat returns a metric over some groups, seed by seed.
 func stat(groups []*results.Group, m results.Metric) results.Stat {
-	var list []results.Stat
-	for _, g := range groups {
-		list = append(list, g.Stat(m))
-	}
+	list := convert.Slice(groups, func(g *results.Group) results.Stat { return g.Stat(m) })
 	return results.Mean(list)
 }

@@ -13,6 +13,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/lab/figures"
@@ -117,11 +118,7 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 	rows := matrix(t)
 	if !mean || len(rows) == 0 {
-		out := make([]float64, len(t.Data))
-		for i, x := range t.Data {
-			out[i] = float64(x)
-		}
-		return out
+		return convert.Slice(t.Data, func(x float32) float64 { return float64(x) })
 	}
 	out := make([]float64, t.Shape[1])
 	for _, row := range rows {

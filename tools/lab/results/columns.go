@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/convert"
 )
 
 // AllMetrics names every metric that some groups may have: the accuracy in several windows and evaluations, and every
@@ -56,11 +57,7 @@ func targets(groups []*Group) []string {
 		}
 	}
 	slices.Sort(all)
-	var out []string
-	for _, t := range slices.Compact(all) {
-		out = append(out, strconv.FormatFloat(t, 'g', -1, 64))
-	}
-	return out
+	return convert.Slice(slices.Compact(all), func(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) })
 }
 
 // epsilons are the notes of differential privacy that tables show beside accuracies.

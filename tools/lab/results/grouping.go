@@ -11,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/identity"
+	"promptfed/runtime/convert"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -94,10 +95,7 @@ func nameByDifference(groups []*Group) {
 		if len(same) < 2 {
 			continue
 		}
-		var folders []string
-		for _, g := range same {
-			folders = append(folders, folderOf(g))
-		}
+		folders := convert.Slice(same, folderOf)
 		names := differing(same)
 		times := map[string]int{}
 		for _, n := range names {
@@ -325,10 +323,7 @@ func distinctPlans(plans []*Plan) {
 		if len(same) < 2 {
 			continue
 		}
-		var folders []string
-		for _, p := range same {
-			folders = append(folders, p.Dir)
-		}
+		folders := convert.Slice(same, func(p *Plan) string { return p.Dir })
 		for _, p := range same {
 			p.Name += " (" + distinct(p.Dir, folders) + ")"
 		}

@@ -5,17 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/convert"
 )
 
 // both returns equal accuracies of both clients in the single round of a run.
 func both(x float64) [2]float64 { return [2]float64{x, x} }
 
 func groupNames(r *Results) []string {
-	var out []string
-	for _, g := range r.Groups {
-		out = append(out, g.Name)
-	}
-	return out
+	return convert.Slice(r.Groups, func(g *Group) string { return g.Name })
 }
 
 // Seeds are averaged within one experiment, in any folders, and only there. Neighbouring folders called seed-N with

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/stats"
 )
 
@@ -69,10 +70,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		out.ChiSquare, out.ImanDavenport, out.CriticalDifference = none, none, math.NaN()
 	}
 	for _, block := range out.Blocks {
-		var list []Stat
-		for _, label := range out.Labels {
-			list = append(list, at[label][block])
-		}
+		list := convert.Slice(out.Labels, func(label string) Stat { return at[label][block] })
 		out.Stats = append(out.Stats, list)
 	}
 	return out, true

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"promptfed/runtime/convert"
 )
 
 // exactRanks is the largest number of differences for the exact distribution of the rank sum, including ties.
@@ -55,10 +57,7 @@ func RankBiserial(d []float64) float64 {
 // of positive differences, and the sum of t^3-t over groups of t equal sizes.
 func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	d = slices.DeleteFunc(slices.Clone(d), func(v float64) bool { return v == 0 })
-	sizes := make([]float64, len(d))
-	for i, v := range d {
-		sizes[i] = math.Abs(v)
-	}
+	sizes := convert.Slice(d, math.Abs)
 	ranks, ties = doubledRanks(sizes)
 	for i, v := range d {
 		if v > 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/results"
 )
 
@@ -39,11 +40,7 @@ func (b *builder) prune() {
 
 // column returns the cells of a column.
 func (t *Table) column(j int) []Cell {
-	var out []Cell
-	for _, r := range t.Rows {
-		out = append(out, r.Cells[j])
-	}
-	return out
+	return convert.Slice(t.Rows, func(r Row) Cell { return r.Cells[j] })
 }
 
 // withAverages returns the combinations of the labels of some axes, and combinations with averages: over all axes of

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/results"
 )
 
@@ -133,10 +134,7 @@ func (b *builder) evaluations() []string {
 			if s.Untrained > 0 {
 				untrained = append(untrained, fmt.Sprintf("%s %d", name, s.Untrained))
 			}
-			var records []record.Record
-			for _, round := range r.Rounds {
-				records = append(records, round.Record)
-			}
+			records := convert.Slice(r.Rounds, func(round results.Round) record.Record { return round.Record })
 			for _, u := range record.MissingTests(records) {
 				missed = append(missed, fmt.Sprintf("%s, seed %d: %s", name, r.Seed, u))
 				tests++

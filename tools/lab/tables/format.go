@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/results"
 )
 
@@ -106,11 +107,7 @@ func capital(s string) string {
 
 // values returns labels in the order of the axes.
 func values(axes []string, labels map[string]string) []string {
-	var out []string
-	for _, a := range axes {
-		out = append(out, labels[a])
-	}
-	return out
+	return convert.Slice(axes, func(a string) string { return labels[a] })
 }
 
 func merge(a, b map[string]string) map[string]string {
@@ -162,10 +159,7 @@ func (t *Table) Head(j int) []string {
 
 // bare reports whether labels of an axis of the columns need the name of the axis.
 func (t *Table) bare(axis int) bool {
-	var labels []string
-	for _, h := range t.Columns {
-		labels = append(labels, h.Labels[axis])
-	}
+	labels := convert.Slice(t.Columns, func(h Head) string { return h.Labels[axis] })
 	return results.NeedAxisName(labels)
 }
 

@@ -7,16 +7,15 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"promptfed/runtime/convert"
 )
 
 // Markdown writes tables in GitHub's Markdown, each under a second-level heading.
 func Markdown(w io.Writer, tables ...*Table) error { return write(w, tables, (*Table).markdown) }
 
 func write(w io.Writer, tables []*Table, text func(*Table) string) error {
-	var texts []string
-	for _, t := range tables {
-		texts = append(texts, text(t))
-	}
+	texts := convert.Slice(tables, text)
 	_, err := io.WriteString(w, strings.Join(texts, "\n"))
 	return err
 }
@@ -71,11 +70,7 @@ var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_",
 func markdownText(s string) string { return markdownEscapes.Replace(s) }
 
 func escapeAll(escape func(string) string, list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = escape(s)
-	}
-	return out
+	return convert.Slice(list, escape)
 }
 
 // grid returns rows as a go-pretty table with text in the first columns and numbers in the others. The first row is the

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"promptfed/runtime/convert"
 )
 
 // plainRule is the length of the longest rule under a header.
@@ -32,9 +34,6 @@ func PlainText(rows [][]string, texts int) string {
 
 // MarkdownRows lays out rows like PlainText, in GitHub's Markdown.
 func MarkdownRows(rows [][]string, texts int) string {
-	var escaped [][]string
-	for _, r := range rows {
-		escaped = append(escaped, escapeAll(markdownText, r))
-	}
+	escaped := convert.Slice(rows, func(r []string) []string { return escapeAll(markdownText, r) })
 	return grid(escaped, texts).RenderMarkdown() + "\n"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/trackers/mlflow"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -89,10 +90,7 @@ func (l *Log) Round(r record.Record) {
 // Close ends the log, with the error of the run. A second call does nothing. It returns only errors about files in the
 // run folder, which are part of the run.
 func (l *Log) Close(err error) error {
-	var all []error
-	for _, t := range l.targets {
-		all = append(all, t.close(err))
-	}
+	all := convert.Slice(l.targets, func(t target) error { return t.close(err) })
 	l.targets = nil
 	return errors.Join(all...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/convert"
 )
 
 // TestPickleTables reads lists of paths and labels in every format that numpy.load reads.
@@ -22,10 +23,7 @@ func TestPickleTables(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		var text []string
-		for _, l := range labels {
-			text = append(text, fmt.Sprint(l))
-		}
+		text := convert.Slice(labels, func(l any) string { return fmt.Sprint(l) })
 		if w := want[name]; !slices.Equal(paths, w[0]) || !slices.Equal(text, w[1]) {
 			t.Errorf("%s: %q %q", name, paths, text)
 		}

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 // series returns the names CLASS/1.jpg ... CLASS/n.jpg under dir.
@@ -36,11 +37,7 @@ var petFiles = []string{"images/Bombay_1.jpg", "images/Bombay_2.jpg", "images/Bo
 	"images/Bengal_3.jpg"}
 
 func under(dir string, names ...string) []string {
-	var out []string
-	for _, n := range names {
-		out = append(out, dir+"/"+n)
-	}
-	return out
+	return convert.Slice(names, func(n string) string { return dir + "/" + n })
 }
 
 // TestSplitFile: data.root may be $DATA, the set's folder, or a folder with the release's own names, with the same

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 const tinyNames = "n00001740\tentity\nn01443537\tgoldfish, Carassius auratus\nn02124075\tEgyptian cat\n" +
@@ -26,10 +27,7 @@ var tinyTrees = map[string][]string{
 func TestTinyImageNet(t *testing.T) {
 	for name, files := range tinyTrees {
 		for _, top := range []string{"", "tiny-imagenet-200/"} {
-			var tree []string
-			for _, f := range files {
-				tree = append(tree, top+f)
-			}
+			tree := convert.Slice(files, func(f string) string { return top + f })
 			root := datatest.Tree(t, tree...)
 			texts := map[string]string{top + "wnids.txt": "n02124075\nn01443537\n", top + "words.txt": tinyNames}
 			if name != "flat" {

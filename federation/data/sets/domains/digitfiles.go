@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/data/formats/matfile"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/filestamp"
 )
 
@@ -131,11 +132,7 @@ func idxLabels(path string) ([]float64, error) {
 	if len(raw) < dims[0] {
 		return nil, fmt.Errorf("ends after %d of %d labels: the file is truncated, fetch it again", len(raw), dims[0])
 	}
-	out := make([]float64, len(raw))
-	for i, b := range raw {
-		out[i] = float64(b)
-	}
-	return out, nil
+	return convert.Slice(raw, func(b byte) float64 { return float64(b) }), nil
 }
 
 const (

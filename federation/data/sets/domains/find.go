@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 // domainSet describes a published set with several domains.
@@ -104,11 +105,7 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 }
 
 func (d *domainSet) names() string {
-	var out []string
-	for _, n := range d.domains {
-		out = append(out, n.name)
-	}
-	return strings.Join(out, ", ")
+	return strings.Join(convert.Slice(d.domains, func(n domainName) string { return n.name }), ", ")
 }
 
 // index returns the index of a class in the list of classes, or -1.
@@ -180,10 +177,7 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 // number gives a set with a fixed list of classes all of them, so that labels do not depend on which classes are
 // present.
 func (d *domainSet) number(s *data.Set) {
-	to := make([]int, len(s.Classes))
-	for i, name := range s.Classes {
-		to[i] = d.index(name)
-	}
+	to := convert.Slice(s.Classes, d.index)
 	for _, list := range [][]data.Example{s.Train, s.Val, s.Test} {
 		for i := range list {
 			list[i].Label = to[list[i].Label]

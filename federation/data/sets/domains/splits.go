@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/formats/pickle"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 // domainListDirs lists the folders that may hold the lists of a set.
@@ -40,10 +41,7 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 			looked = append(looked, dir)
 		}
 	}
-	var files []string
-	for _, name := range names {
-		files = append(files, fmt.Sprintf(name, p.domains[0].name))
-	}
+	files := convert.Slice(names, func(name string) string { return fmt.Sprintf(name, p.domains[0].name) })
 	return nil, strings.Join(files, " or ") + " and so on in " + strings.Join(looked, ", "), nil
 }
 

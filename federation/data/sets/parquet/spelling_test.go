@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 type wordRow struct {
@@ -20,10 +21,7 @@ type wordRow struct {
 // wordParquet writes one row for each label, without an image.
 func wordParquet(t *testing.T, path string, labels ...string) {
 	t.Helper()
-	var rows []wordRow
-	for _, label := range labels {
-		rows = append(rows, wordRow{[]byte("no image"), label})
-	}
+	rows := convert.Slice(labels, func(label string) wordRow { return wordRow{[]byte("no image"), label} })
 	if err := parquet.WriteFile(path, rows); err != nil {
 		t.Fatal(err)
 	}

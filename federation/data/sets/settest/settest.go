@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 // WantImages compares labels and pixels with those that Python read.
@@ -54,11 +55,9 @@ func WantNote(t *testing.T, s *data.Set, word string) {
 
 // IDs returns the examples as name=label.domain.
 func IDs(list []data.Example) []string {
-	var out []string
-	for _, e := range list {
-		out = append(out, fmt.Sprintf("%s=%d.%d", e.ID, e.Label, e.Domain))
-	}
-	return out
+	return convert.Slice(list, func(e data.Example) string {
+		return fmt.Sprintf("%s=%d.%d", e.ID, e.Label, e.Domain)
+	})
 }
 
 // MustOpen opens a set of one of the kinds.

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/filestamp"
 )
 
@@ -261,10 +262,7 @@ func (l *Listing) HoldOut() {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
 		return cmp.Or(a.Domain-b.Domain, a.Label-b.Label, compare(a.Path, b.Path))
 	})
-	cells := make([]Cell, len(l.Items))
-	for i, it := range l.Items {
-		cells[i] = Cell{it.Label, it.Domain}
-	}
+	cells := convert.Slice(l.Items, func(it Item) Cell { return Cell{it.Label, it.Domain} })
 	for i, split := range HoldOut(cells) {
 		l.Items[i].Split = split
 	}

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/formats/pickle"
+	"promptfed/runtime/convert"
 )
 
 // splitsOf counts the splits of a list's images by class.
@@ -65,11 +66,8 @@ func TestDraws(t *testing.T) {
 	b.Names[0] = "another"
 	a.draw("", .5, .2)
 	b.draw("", .5, .2)
-	of := func(l *Listing) (out []string) {
-		for _, it := range l.Items {
-			out = append(out, it.Path+it.Split)
-		}
-		return out
+	of := func(l *Listing) []string {
+		return convert.Slice(l.Items, func(it Item) string { return it.Path + it.Split })
 	}
 	if slices.Equal(of(a), of(b)) {
 		t.Error("the class's name does not change the draw")
@@ -178,10 +176,7 @@ func TestSetOfAList(t *testing.T) {
 			l.Items = append(l.Items, Item{Split: split})
 		}
 		l.ValAsTest()
-		var got []string
-		for _, it := range l.Items {
-			got = append(got, it.Split)
-		}
+		got := convert.Slice(l.Items, func(it Item) string { return it.Split })
 		if got := fmt.Sprint(strings.Join(got, " "), " ", len(l.Notes)); got != want {
 			t.Errorf("%s: %s", splits, got)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/convert"
 )
 
 // under returns paths relative to a folder, in one line; - for none.
@@ -121,11 +122,8 @@ func TestWalk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "d/big_cat/0.png"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	at := func(names ...string) (out []string) {
-		for _, n := range names {
-			out = append(out, filepath.Join(root, n))
-		}
-		return out
+	at := func(names ...string) []string {
+		return convert.Slice(names, func(n string) string { return filepath.Join(root, n) })
 	}
 	w := &Walk{Root: root}
 	if err := w.Classes("train", "", at("d/big_cat")); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/filestamp"
 )
 
@@ -252,10 +253,7 @@ func (w *Walk) Set() (*data.Set, error) {
 // AddHeldOut adds images to a set without splits and splits them with HoldOut; the images are in the order of domains
 // and, in a class, of files.
 func AddHeldOut(s *data.Set, list []data.Example) {
-	cells := make([]Cell, len(list))
-	for i, e := range list {
-		cells[i] = Cell{e.Label, e.Domain}
-	}
+	cells := convert.Slice(list, func(e data.Example) Cell { return Cell{e.Label, e.Domain} })
 	for i, split := range HoldOut(cells) {
 		s.Add(split, list[i])
 	}

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/check"
+	"promptfed/runtime/convert"
 )
 
 // Def defines a method or a wrapper: a row of the table.
@@ -127,9 +128,5 @@ func (d Def) Options() []Option {
 
 // OptionNames lists their names.
 func (d Def) OptionNames() []string {
-	var out []string
-	for _, o := range d.Options() {
-		out = append(out, o.Name)
-	}
-	return out
+	return convert.Slice(d.Options(), func(o Option) string { return o.Name })
 }

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/ort/orttest"
@@ -18,10 +19,7 @@ var toy = method.ClientSpec{Backbone: "toy", Classes: 5, Dim: 4, Width: 8, TextL
 	VisionLayers: 3, ImageSize: 7, Patches: 2}
 
 func forms(params []method.Param) string {
-	var out []string
-	for _, p := range params {
-		out = append(out, fmt.Sprintf("%s%v%v", p.Name, p.Shape, p.Std))
-	}
+	out := convert.Slice(params, func(p method.Param) string { return fmt.Sprintf("%s%v%v", p.Name, p.Shape, p.Std) })
 	return strings.Join(out, " ")
 }
 

@@ -5,6 +5,7 @@ package routing
 import (
 	"math/bits"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
@@ -31,10 +32,7 @@ type Routing struct {
 // Weights are [B,E], rows of sum 1, for tokens [B,N,v], N at least E, and keys [E,v].
 func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	g := x.Graph()
-	var starts []int
-	for _, at := range r.InitialCenters(x.Dim(1)).Ints {
-		starts = append(starts, int(at))
-	}
+	starts := convert.Slice(r.InitialCenters(x.Dim(1)).Ints, func(at int64) int { return int(at) })
 	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
 	x = x.Sub(centre)
 	centroids := x.Gather(1, g.Ints(starts...))         // [B,E,v]

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"promptfed/runtime/convert"
 )
 
 // Limits of one call (MLflow's REST API, log-batch), and limits of values in bytes.
@@ -122,11 +124,7 @@ type pair struct {
 }
 
 func pairs(m map[string]string, most int) []pair {
-	var out []pair
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, pair{Key(k), clip(m[k], most)})
-	}
-	return out
+	return convert.Slice(slices.Sorted(maps.Keys(m)), func(k string) pair { return pair{Key(k), clip(m[k], most)} })
 }
 
 // Begin implements Store.

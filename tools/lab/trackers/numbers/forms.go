@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/parquet-go/parquet-go"
+
+	"promptfed/runtime/convert"
 )
 
 // Formats of a table.
@@ -66,11 +68,8 @@ func newTable(w io.Writer, form string, columns []column) (table, error) {
 	return t, t.Write(names(columns))
 }
 
-func names(columns []column) (out []string) {
-	for _, c := range columns {
-		out = append(out, c.name)
-	}
-	return out
+func names(columns []column) []string {
+	return convert.Slice(columns, func(c column) string { return c.name })
 }
 
 type csvTable struct{ *csv.Writer }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Number is one number of a round or of a summary.
@@ -23,11 +25,7 @@ const NoClient = -1
 // URLs, and % is written %25, so that different numbers have different names.
 func (n Number) Name(separator string) string {
 	within := strings.NewReplacer("%", "%25", separator, fmt.Sprintf("%%%X", separator))
-	var keys []string
-	for _, k := range n.Path {
-		keys = append(keys, within.Replace(k))
-	}
-	return strings.Join(keys, separator)
+	return strings.Join(convert.Slice(n.Path, within.Replace), separator)
 }
 
 // Parse lists the numbers of a line of rounds.jsonl, or of a summary.json, in the order of their keys, without the

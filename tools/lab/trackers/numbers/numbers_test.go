@@ -12,6 +12,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/results"
 )
 
@@ -30,10 +31,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, n := range list {
-		got = append(got, fmt.Sprint(n.Name("."), " ", n.Client, " ", n.Value))
-	}
+	got := convert.Slice(list, func(n Number) string { return fmt.Sprint(n.Name("."), " ", n.Client, " ", n.Value) })
 	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
 		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
 		"evaluations.global.per_client 2 0.75", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
