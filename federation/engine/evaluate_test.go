@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 )
 
 // withValidation returns the toy with validation data for all clients but one, at a learning rate at which the best
@@ -134,16 +135,10 @@ func TestBestRoundResumed(t *testing.T) {
 // summary returns summary.json without times.
 func summary(t *testing.T, dir string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var s record.Summary
-	if err := json.Unmarshal(b, &s); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, record.SummaryFile), &s)
 	s.Seconds = 0
-	b, _ = json.MarshalIndent(s, "", " ")
+	b, _ := json.MarshalIndent(s, "", " ")
 	return b
 }
 

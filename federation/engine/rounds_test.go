@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -176,10 +176,6 @@ func TestWriteTrace(t *testing.T) {
 	if err != nil || !slices.Equal(m.Names(), rec.Tensors.Names()) {
 		t.Fatalf("%v: %v", err, m.Names())
 	}
-	b, err := os.ReadFile(filepath.Join(dir, trace.InfoFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got struct {
 		Config  map[string]string
 		Classes []string
@@ -195,13 +191,11 @@ func TestWriteTrace(t *testing.T) {
 			LR                  float64
 		}
 	}
-	if err := json.Unmarshal(b, &got); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, trace.InfoFile), &got)
 	if got.Config["method"] != "fedpha" || len(got.Classes) != 4 || got.Tokens[0][1] != 2 || len(got.Clients) != 4 ||
 		got.Clients[1].Bundle != "toy-b" || got.Clients[1].Examples != 5 || got.Clients[3].Test != 7 ||
 		got.Clients[3].Domain != "west" {
-		t.Errorf("%s", b)
+		t.Errorf("%+v", got)
 	}
 	last := ""
 	for _, s := range got.Steps {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // claim rewrites both sizes of the member a/data/0 in the central directory of a ZIP file, which readers use, and keeps
@@ -139,13 +141,7 @@ func TestHostileShards(t *testing.T) {
 	var m struct {
 		Weights map[string]string `json:"weight_map"`
 	}
-	raw, err := os.ReadFile(filepath.Join("testdata/sharded", index))
-	if err == nil {
-		err = json.Unmarshal(raw, &m)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join("testdata/sharded", index), &m)
 	first := ""
 	for name, file := range m.Weights {
 		if file == a && (first == "" || name < first) {

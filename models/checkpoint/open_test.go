@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -26,14 +26,8 @@ type truth struct {
 
 func truths(t testing.TB) map[string]map[string]truth {
 	t.Helper()
-	b, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out map[string]map[string]truth
-	if err := json.Unmarshal(b, &out); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/expected.json", &out)
 	return out
 }
 

@@ -2,20 +2,16 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/goldentest"
 )
 
 // The text_cfg of OpenCLIP's own configurations, one of each kind, with the class, the cleaning and the stripping that
 // its get_tokenizer selects (tools/golden/openclip_tokens.py). CLIP's own cleaning is Lower.
 func TestOpenCLIPConfigurations(t *testing.T) {
-	data, err := os.ReadFile("testdata/tokenizing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Name        string
 		TextCfg     json.RawMessage `json:"text_cfg"`
@@ -23,9 +19,7 @@ func TestOpenCLIPConfigurations(t *testing.T) {
 		Clean       string
 		Strip       bool
 	}
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/tokenizing.json", &cases)
 	if len(cases) < 8 {
 		t.Fatalf("%d cases", len(cases))
 	}

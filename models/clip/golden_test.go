@@ -1,12 +1,11 @@
 package clip_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -38,13 +37,7 @@ type golden struct {
 
 func readGolden(t *testing.T, file string) (g golden) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + file)
-	if err == nil {
-		err = json.Unmarshal(data, &g)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/"+file, &g)
 	return g
 }
 

@@ -2,7 +2,6 @@ package clip_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -176,10 +176,6 @@ func logProfile(t *testing.T, prefix string) {
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
-	raw, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
 	var events []struct {
 		Cat, Name string
 		Dur       float64 // µs
@@ -187,9 +183,7 @@ func logProfile(t *testing.T, prefix string) {
 			Op string `json:"op_name"`
 		}
 	}
-	if err := json.Unmarshal(raw, &events); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, files[0], &events)
 	nodes, kind := map[string][]float64{}, map[string]string{}
 	for _, e := range events {
 		if name, ok := strings.CutSuffix(e.Name, "_kernel_time"); ok && e.Cat == "Node" {

@@ -1,14 +1,13 @@
 package clip_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -30,13 +29,7 @@ type resnetCase struct {
 
 func readResNet(t *testing.T, file string) (g resnetGolden) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + file)
-	if err == nil {
-		err = json.Unmarshal(data, &g)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/"+file, &g)
 	if len(g.ResNet) < 2 {
 		t.Fatalf("%s has %d cases", file, len(g.ResNet))
 	}

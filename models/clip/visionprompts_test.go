@@ -1,14 +1,13 @@
 package clip_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -32,13 +31,7 @@ var (
 
 func TestVisionPromptsEqualPyTorch(t *testing.T) {
 	var golden struct{ ViT, ResNet []promptCase }
-	data, err := os.ReadFile("testdata/visionprompts.json")
-	if err == nil {
-		err = json.Unmarshal(data, &golden)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/visionprompts.json", &golden)
 	for _, c := range golden.ViT {
 		t.Run("vit "+c.Name, func(t *testing.T) {
 			for _, kernels := range []bool{false, true} {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"image"
 	"math"
@@ -16,19 +15,15 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Goldens are written by tools/golden/preprocess.py with Pillow 9.4 and numpy.
 
 func readJSON(t testing.TB, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join("testdata", name), into)
 }
 
 func open(t testing.TB, path string) image.Image {

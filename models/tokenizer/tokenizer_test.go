@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"promptfed/runtime/goldentest"
 )
 
 func small(t testing.TB) *Tokenizer {
@@ -61,14 +63,8 @@ type goldenCase struct {
 // merges on strings.
 func golden(t testing.TB) []goldenCase {
 	t.Helper()
-	data, err := os.ReadFile("testdata/golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []goldenCase
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/golden.json", &cases)
 	return cases
 }
 

@@ -1,11 +1,10 @@
 package grad_test
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -15,14 +14,8 @@ import (
 
 func golden(t *testing.T, file string) tensor.Map {
 	t.Helper()
-	b, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var m tensor.Map
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/"+file, &m)
 	return m
 }
 

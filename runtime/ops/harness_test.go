@@ -2,15 +2,14 @@ package ops_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
@@ -215,14 +214,8 @@ type witness struct {
 // TestWitnesses compares outputs and gradients with PyTorch's.
 func TestWitnesses(t *testing.T) {
 	for _, w := range witnessList {
-		b, err := os.ReadFile("testdata/" + w.file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var want tensor.Map
-		if err := json.Unmarshal(b, &want); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.ReadJSON(t, "testdata/"+w.file, &want)
 		g := graph.New()
 		var in []node
 		for _, name := range w.inputs {

@@ -1,18 +1,17 @@
 package optim
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-viper/mapstructure/v2"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -38,13 +37,7 @@ func readGoldens(t *testing.T) goldens {
 
 func readJSON(t *testing.T, name string, into any) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/" + name)
-	if err == nil {
-		err = json.Unmarshal(raw, into)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/"+name, into)
 }
 
 // decode fills into from the keys of a configuration file, strictly.

@@ -3,15 +3,14 @@ package partition
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // codeCase is a partition that tools/golden/partition.py computed: a second implementation of the public code's
@@ -67,14 +66,8 @@ func (c codeCase) config() Config {
 }
 
 func TestCode(t *testing.T) {
-	raw, err := os.ReadFile("testdata/code.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []codeCase
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/code.json", &cases)
 	kinds := map[string]int{}
 	for _, c := range cases {
 		kinds[c.Kind]++

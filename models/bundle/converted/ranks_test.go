@@ -2,7 +2,6 @@ package converted_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -15,6 +14,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -73,14 +73,8 @@ func TestRanksOnPictures(t *testing.T) {
 	if _, err := os.Stat(root); err != nil {
 		t.Skip("no PACS pictures: ", err)
 	}
-	data, err := os.ReadFile("testdata/resnet/scores.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var scores map[string][]float32
-	if err := json.Unmarshal(data, &scores); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/resnet/scores.json", &scores)
 	b := convert(t, resnetPT, resnetOptions())
 	var names []string
 	for name := range scores {

@@ -11,6 +11,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -28,13 +29,7 @@ type textCases struct {
 }
 
 func readTextCases(t *testing.T) (all textCases) {
-	data, err := os.ReadFile(openCLIPTexts + "/texts.json")
-	if err == nil {
-		err = json.Unmarshal(data, &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, openCLIPTexts+"/texts.json", &all)
 	return all
 }
 

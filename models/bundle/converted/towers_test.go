@@ -1,9 +1,7 @@
 package converted_test
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -100,14 +99,8 @@ func (w firstPosition) Node(g *graph.Graph, name string, shape ...int) graph.Nod
 
 // The ids are SiglipTokenizer's, except that it adds a second space to a text that begins with one.
 func TestSigLIPTokens(t *testing.T) {
-	data, err := os.ReadFile("testdata/siglip.tokens.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden map[string][]int
-	if err := json.Unmarshal(data, &golden); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/siglip.tokens.json", &golden)
 	b := convert(t, "testdata/siglip", converted.Options{})
 	tok, err := b.Tokenizer()
 	if err != nil {

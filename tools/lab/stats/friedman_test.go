@@ -1,18 +1,14 @@
 package stats
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // The numbers come from scipy: tools/golden/friedman.py.
 func TestFriedmanGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/friedman.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			Name   string
@@ -27,9 +23,7 @@ func TestFriedmanGolden(t *testing.T) {
 			Alpha, Q float64
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/friedman.json", &golden)
 	if len(golden.Cases) < 5 || len(golden.Ranges) < 14 {
 		t.Fatal("the golden file is too small")
 	}

@@ -1,10 +1,10 @@
 package stats
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func near(a, b, tolerance float64) bool {
@@ -13,10 +13,6 @@ func near(a, b, tolerance float64) bool {
 
 // The numbers come from scipy, statsmodels and numpy: tools/golden/significance.py.
 func TestSignificanceGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/significance.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Cases []struct {
 			Name         string
@@ -35,9 +31,7 @@ func TestSignificanceGolden(t *testing.T) {
 			Interval [2]float64
 		}
 	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/significance.json", &golden)
 	if len(golden.Cases) < 8 || len(golden.Holm) < 5 || len(golden.Bootstrap) < 3 {
 		t.Fatal("the golden file is too small")
 	}

@@ -3,15 +3,14 @@ package pyrand
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -57,13 +56,7 @@ func list(s []int) []string { return whole(len(s), func(i int) int { return s[i]
 
 func golden(t *testing.T) (g map[string]map[string]map[string]recorded) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/draws.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/draws.json", &g)
 	return g
 }
 

@@ -1,12 +1,11 @@
 package projection
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -23,14 +22,8 @@ type golden struct {
 
 func readGoldens(t *testing.T) []golden {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/projectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []golden
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/projectors.json", &cases)
 	return cases
 }
 

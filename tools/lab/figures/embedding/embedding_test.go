@@ -1,11 +1,11 @@
 package embedding
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // golden is the output of tools/golden/figures.py with NumPy, SciPy and scikit-learn.
@@ -32,14 +32,8 @@ type golden struct {
 
 func read(t *testing.T) golden {
 	t.Helper()
-	b, err := os.ReadFile("testdata/embedding.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var g golden
-	if err := json.Unmarshal(b, &g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/embedding.json", &g)
 	if len(g.TSNE.Cases) == 0 || len(g.PCA) == 0 {
 		t.Fatal("no golden cases")
 	}
