@@ -1,10 +1,5 @@
 package sets
 
-import (
-	"testing"
+import "promptfed/federation/data/sets/settest"
 
-	"promptfed/federation/data"
-	"promptfed/federation/data/sets/settest"
-)
-
-func mustOpen(t testing.TB, cfg Config) *data.Set { return settest.MustOpen(t, kinds, cfg) }
+var _, mustOpen = settest.Openers(kinds...)

@@ -1,17 +1,5 @@
 package coop
 
-import (
-	"testing"
+import "promptfed/federation/data/sets/settest"
 
-	"promptfed/federation/data"
-	"promptfed/federation/data/sets/settest"
-	"promptfed/federation/data/sets/source"
-)
-
-func openSet(cfg source.Config) (*data.Set, error) {
-	return source.OpenIn(Kinds, cfg)
-}
-
-func mustOpen(t testing.TB, cfg source.Config) *data.Set {
-	return settest.MustOpen(t, Kinds, cfg)
-}
+var openSet, mustOpen = settest.Openers(Kinds...)

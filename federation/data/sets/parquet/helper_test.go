@@ -1,15 +1,5 @@
 package parquet
 
-import (
-	"testing"
+import "promptfed/federation/data/sets/settest"
 
-	"promptfed/federation/data"
-	"promptfed/federation/data/sets/settest"
-	"promptfed/federation/data/sets/source"
-)
-
-func openSet(cfg source.Config) (*data.Set, error) { return source.OpenIn([]source.Kind{Kind}, cfg) }
-
-func mustOpen(t testing.TB, cfg source.Config) *data.Set {
-	return settest.MustOpen(t, []source.Kind{Kind}, cfg)
-}
+var openSet, mustOpen = settest.Openers(Kind)

@@ -60,12 +60,17 @@ func IDs(list []data.Example) []string {
 	})
 }
 
-// MustOpen opens a set of one of the kinds.
-func MustOpen(t testing.TB, kinds []source.Kind, cfg source.Config) *data.Set {
-	t.Helper()
-	s, err := source.OpenIn(kinds, cfg)
-	if err != nil {
-		t.Fatal(err)
+// Openers returns functions that open a set of one of the kinds. The second one stops the test where that fails.
+func Openers(kinds ...source.Kind) (open func(source.Config) (*data.Set, error),
+	mustOpen func(testing.TB, source.Config) *data.Set) {
+	open = func(cfg source.Config) (*data.Set, error) { return source.OpenIn(kinds, cfg) }
+	mustOpen = func(t testing.TB, cfg source.Config) *data.Set {
+		t.Helper()
+		s, err := open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
 	}
-	return s
+	return open, mustOpen
 }
