@@ -18,18 +18,21 @@ func (e FormatError) Error() string {
 		e.Format, Format)
 }
 
-// read reads a value without methods, and refuses other formats.
-func read(b []byte, plain any) error {
+// read reads a value without methods and the evaluation beside it, and refuses other formats.
+func read(b []byte, plain any) (*metrics.Evaluation, error) {
 	var f struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		return err
+		return nil, err
 	}
 	if f.Format != Format {
-		return FormatError{f.Format}
+		return nil, FormatError{f.Format}
 	}
-	return json.Unmarshal(b, plain)
+	if err := json.Unmarshal(b, plain); err != nil {
+		return nil, err
+	}
+	return metrics.ReadEvaluation(b)
 }
 
 // MarshalJSON writes the headline's keys behind the others.
@@ -41,13 +44,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}{Format, plain(r)}, r.Evaluation)
 }
 
-func (r *Record) UnmarshalJSON(b []byte) error {
+func (r *Record) UnmarshalJSON(b []byte) (err error) {
 	type plain Record
-	err := read(b, (*plain)(r))
-	if err != nil {
-		return err
-	}
-	r.Evaluation, err = metrics.ReadEvaluation(b)
+	r.Evaluation, err = read(b, (*plain)(r))
 	return err
 }
 
@@ -60,12 +59,8 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 	}{Format, plain(s)}, s.Evaluation)
 }
 
-func (s *Summary) UnmarshalJSON(b []byte) error {
+func (s *Summary) UnmarshalJSON(b []byte) (err error) {
 	type plain Summary
-	err := read(b, (*plain)(s))
-	if err != nil {
-		return err
-	}
-	s.Evaluation, err = metrics.ReadEvaluation(b)
+	s.Evaluation, err = read(b, (*plain)(s))
 	return err
 }
