@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strings"
 )
@@ -157,20 +156,3 @@ func (a *archive) open(st *storage) (r io.ReaderAt, at int64, err error) {
 
 var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it " +
 	"with a newer PyTorch")
-
-// openFile opens a regular file and returns its size.
-func openFile(name string) (*os.File, int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", name)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, st.Size(), nil
-}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/safetensors"
 )
 
 // bytes of a JSON file beside the weights; the largest is an index of shards, of some 200 kilobytes
@@ -16,7 +18,7 @@ const maxJSON = 8 << 20
 
 // readJSON reads an object from a file of bounded size; numbers stay json.Number.
 func readJSON(path string) (map[string]any, error) {
-	f, size, err := openFile(path)
+	f, size, err := safetensors.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}

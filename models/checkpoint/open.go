@@ -238,7 +238,7 @@ func plainName(file string) bool {
 // file returns the tensors of one weights file, whose format follows from its first bytes.
 func (c *Checkpoint) file(base string) (handles map[string]*Handle, err error) {
 	path := filepath.Join(c.dir, base)
-	f, size, err := openFile(path)
+	f, size, err := safetensors.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,24 @@ type File struct {
 
 // Open reads and checks the header of the file at path. Tensors are read on request. Close releases the file.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, size, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
+	}
+	file, err := Parse(f, size)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	file.closer, file.path = f, path
+	return file, nil
+}
+
+// OpenRegular opens a regular file and returns its size in bytes. A folder or a device is an error.
+func OpenRegular(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
@@ -31,15 +46,9 @@ func Open(path string) (*File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	file, err := Parse(f, st.Size())
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	file.closer, file.path = f, path
-	return file, nil
+	return f, st.Size(), nil
 }
 
 // Parse reads and checks the header of the size bytes in r.
