@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/experiment"
 )
 
@@ -36,15 +37,7 @@ func TestUnambiguous(t *testing.T) {
 		{"data: {class_names: {a: 1.10}}", nil, []string{"data.class_names", "text is expected"}},
 	} {
 		_, err := Load(file(t, c.text), c.sets)
-		if err == nil {
-			t.Errorf("%q %v is taken", c.text, c.sets)
-			continue
-		}
-		for _, s := range c.say {
-			if !strings.Contains(err.Error(), s) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q %v: %q does not say %q in one line", c.text, c.sets, err, s)
-			}
-		}
+		t.Run(c.text, func(t *testing.T) { datatest.WantError(t, err, c.say...) })
 	}
 	t.Setenv("PROMPTFED_SEED", "010")
 	if _, err := Load(file(t, "name: x"), nil); err == nil || !strings.Contains(err.Error(), "seed") {

@@ -194,8 +194,19 @@ func TestMetricListsRule(t *testing.T) {
 	}
 }
 
+// expectOfBodies runs a rule on functions, each with a body, and compares what it says of them.
+func expectOfBodies(t *testing.T, rule func(string, []byte) ([]string, error), says map[string]string) {
+	for body, want := range says {
+		bad, err := rule("x.go", []byte("package x\nfunc f() { "+body+" }"))
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
+	}
+}
+
 func TestExternalReadersRule(t *testing.T) {
-	for body, want := range map[string]string{
+	expectOfBodies(t, ExternalReaders, map[string]string{
 		`onnx.SetExternal(t, onnx.External{File: "w"})`: "",
 		`e, err := onnx.ExternalOf(t)`:                  "",
 		`for _, e := range t.ExternalData {}`:           "only runtime/onnx may read external data",
@@ -203,17 +214,11 @@ func TestExternalReadersRule(t *testing.T) {
 		`t.DataLocation = 1`:                            "DataLocation",
 		`f(onnx.TensorProto_EXTERNAL)`:                  "TensorProto_EXTERNAL",
 		`t := &onnx.TensorProto{DataLocation: 1}`:       "DataLocation",
-	} {
-		bad, err := ExternalReaders("x.go", []byte("package x\nfunc f() { "+body+" }"))
-		if err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
-		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
-	}
+	})
 }
 
 func TestErrorTextsRule(t *testing.T) {
-	for body, want := range map[string]string{
+	expectOfBodies(t, ErrorTexts, map[string]string{
 		`_ = strings.Contains(err.Error(), "x")`:          "x.go:2:16: strings.Contains searches the text",
 		`_, text, _ := strings.Cut((e.Err.Error()), "x")`: "Cut searches",
 		`_ = pattern.FindStringSubmatch(err.Error())`:     "FindStringSubmatch searches",
@@ -221,29 +226,17 @@ func TestErrorTextsRule(t *testing.T) {
 		`_ = strings.Split(err.Error(), "x")`:             "",
 		`_ = strings.Contains(text, "x")`:                 "",
 		`http.Error(w, err.Error(), 500)`:                 "",
-	} {
-		bad, err := ErrorTexts("x.go", []byte("package x\nfunc f() { "+body+" }"))
-		if err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
-		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
-	}
+	})
 }
 
 func TestParsedNamesRule(t *testing.T) {
-	for body, want := range map[string]string{
+	expectOfBodies(t, ParsedNames, map[string]string{
 		`name, ok := strings.CutPrefix(in, "param/")`: "x.go:2:24: strings.CutPrefix takes a name apart",
 		`kind, name, _ := strings.Cut(in, "/")`:       "Cut takes",
 		`_ = strings.SplitN(in, "/", 2)`:              "SplitN takes",
 		`_ = strings.ReplaceAll(template, "{}", "x")`: "",
 		`_ = in.Kind == method.ParamInput`:            "",
-	} {
-		bad, err := ParsedNames("x.go", []byte("package x\nfunc f() { "+body+" }"))
-		if err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
-		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
-	}
+	})
 }
 
 func TestPlacesRule(t *testing.T) {

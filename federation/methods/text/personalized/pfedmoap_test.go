@@ -9,21 +9,28 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A client receives the prompts nearest to its own among the earlier uploads of other clients, never its own. A client
-// that never uploaded receives none.
-func TestPFedMoAPChoosesTheNearest(t *testing.T) {
-	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 3})
+// startPFedMoAP starts the method with prompts of one number, and returns a function that makes uploads of them.
+func startPFedMoAP(t *testing.T, experts, clients int) (method.Method, *method.Global,
+	func(client int, at float32) method.Upload) {
+	t.Helper()
+	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": experts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &method.Global{Clients: 6, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
+	g := &method.Global{Clients: clients, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
 		PerClient: map[int]tensor.Map{}}
 	if err := built.Start(g); err != nil {
 		t.Fatal(err)
 	}
-	upload := func(client int, at float32) method.Upload {
+	return built, g, func(client int, at float32) method.Upload {
 		return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
 	}
+}
+
+// A client receives the prompts nearest to its own among the earlier uploads of other clients, never its own. A client
+// that never uploaded receives none.
+func TestPFedMoAPChoosesTheNearest(t *testing.T) {
+	built, g, upload := startPFedMoAP(t, 3, 6)
 	for _, round := range [][]method.Upload{{upload(0, 0), upload(1, 9)}, {upload(2, 1), upload(3, 5), upload(4, 6)}} {
 		if err := built.Merge(g, round); err != nil {
 			t.Fatal(err)
@@ -41,18 +48,7 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 // chose after that round's turns. In round 0 nobody has prompts of others.
 // In round 1 clients 0 and 1 train with each other's prompts of round 0; client 2 did not train.
 func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
-	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &method.Global{Clients: 3, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
-		PerClient: map[int]tensor.Map{}}
-	if err := built.Start(g); err != nil {
-		t.Fatal(err)
-	}
-	upload := func(client int, at float32) method.Upload {
-		return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
-	}
+	built, g, upload := startPFedMoAP(t, 2, 3)
 	for round, c := range []struct {
 		ups          []method.Upload
 		next, tested []float32 // by client
