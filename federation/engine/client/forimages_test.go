@@ -16,41 +16,32 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// withPromptPerImage returns an experiment with a text prompt for each image. An image of the toy takes 4·4·4·6
-// bytes, for four classes and four tokens.
-func withPromptPerImage(t *testing.T, with ...string) *spec.Experiment {
+// onOneBackbone returns an experiment of a method, whose clients share a backbone.
+func onOneBackbone(t *testing.T, name string, with []string, options map[string]any) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("cocoop", with, map[string]any{"reduce": 2, "init_std": 0.4})
+	m, err := methods.Build(name, with, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
 	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 	return e
+}
+
+// withPromptPerImage returns an experiment with a text prompt for each image. An image of the toy takes 4·4·4·6
+// bytes, for four classes and four tokens.
+func withPromptPerImage(t *testing.T, with ...string) *spec.Experiment {
+	return onOneBackbone(t, "cocoop", with, map[string]any{"reduce": 2, "init_std": 0.4})
 }
 
 // withImagePrompts returns an experiment of a method whose steps run the image tower, with three rows and two tokens.
 func withImagePrompts(t *testing.T, name string, with ...string) *spec.Experiment {
-	t.Helper()
-	m, err := methods.Build(name, with, map[string]any{"vision_tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := withMethod(m)
-	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
-	return e
+	return onOneBackbone(t, name, with, map[string]any{"vision_tokens": 2})
 }
 
 // withPatches returns an experiment of a method that computes prompts of the image tower from each image's patches.
 func withPatches(t *testing.T) *spec.Experiment {
-	t.Helper()
-	m, err := methods.Build("fedmvp", nil, map[string]any{"mult": 1, "alpha": 0.2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := withMethod(m)
-	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
-	return e
+	return onOneBackbone(t, "fedmvp", nil, map[string]any{"mult": 1, "alpha": 0.2})
 }
 
 // withRoutedTokens returns an experiment of a method that computes text prompts from each image's tokens, in a loop.

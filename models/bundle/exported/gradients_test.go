@@ -24,34 +24,24 @@ import (
 // Towers of every layout train by gradient files that WriteRecorded wrote: their features and gradients are PyTorch's.
 // The files belong to the digest, and prompts inside the towers are refused.
 func TestGradientFiles(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
-	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
-	if err != nil || len(list) < 13 {
-		t.Fatalf("%d layouts, %v", len(list), err)
-	}
-	for _, path := range list {
-		dir := filepath.Dir(path)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			b, boxed := openBundle(t, specOf(dir)), filepath.Join(t.TempDir(), "boxed")
-			if err := exported.WriteRecorded(b, boxed, true); err != nil {
-				t.Fatal(err)
-			}
-			again := openBundle(t, boxed)
-			if again.Digest() == b.Digest() {
-				t.Error("gradient files do not belong to the digest")
-			}
-			sameAs(t, again, orttest.Golden(t, path))
-			if again.Text.Layers != 0 {
-				t.Errorf("%d blocks of the text tower can be reached", again.Text.Layers)
-			}
-			g := graph.New()
-			p := clip.Prompt{Ctx: g.Input("ctx", graph.Float, graph.Static(2, 8)), NoPositions: true}
-			_, err := again.Prompts(g, []string{"cat"}, []clip.Prompt{p})
-			orttest.CheckOneLineError(t, "a prompt without positions", err, bundle.TextGradientFile)
-		})
-	}
+	onLayouts(t, func(t *testing.T, dir string, golden tensor.Map) {
+		b, boxed := openBundle(t, specOf(dir)), filepath.Join(t.TempDir(), "boxed")
+		if err := exported.WriteRecorded(b, boxed, true); err != nil {
+			t.Fatal(err)
+		}
+		again := openBundle(t, boxed)
+		if again.Digest() == b.Digest() {
+			t.Error("gradient files do not belong to the digest")
+		}
+		sameAs(t, again, golden)
+		if again.Text.Layers != 0 {
+			t.Errorf("%d blocks of the text tower can be reached", again.Text.Layers)
+		}
+		g := graph.New()
+		p := clip.Prompt{Ctx: g.Input("ctx", graph.Float, graph.Static(2, 8)), NoPositions: true}
+		_, err := again.Prompts(g, []string{"cat"}, []clip.Prompt{p})
+		orttest.CheckOneLineError(t, "a prompt without positions", err, bundle.TextGradientFile)
+	})
 }
 
 // step is a training step on images of known features: the gradient of a prompt [4,8] for three classes.

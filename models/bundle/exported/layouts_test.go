@@ -28,8 +28,8 @@ func specOf(dir string) string {
 	return dir
 }
 
-// Folders that tools/golden/layouts.py wrote, with PyTorch's features and gradients, are read without bundle.json.
-func TestLayouts(t *testing.T) {
+// onLayouts tests each layout that tools/golden/layouts.py wrote, with PyTorch's outputs for it.
+func onLayouts(t *testing.T, test func(t *testing.T, dir string, golden tensor.Map)) {
 	orttest.RequireLibrary(t)
 	running = true
 	defer func() { running = false }()
@@ -39,36 +39,40 @@ func TestLayouts(t *testing.T) {
 	}
 	for _, path := range list {
 		dir := filepath.Dir(path)
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			b := openBundle(t, specOf(dir))
-			if b.Batch() != 0 {
-				t.Errorf("images still go through in batches of %d", b.Batch())
-			}
-			want := orttest.Golden(t, path)
-			bothForms(t, specOf(dir), want)
-			// CLIP-ONNX's export has no causal mask, so classes share no prefix.
-			if recognised := b.Text.Layers == 2; recognised == (filepath.Base(dir) == "clip-onnx") {
-				t.Errorf("recognised as CLIP's text tower: %t", recognised)
-			}
-			frozen := filepath.Join(t.TempDir(), "frozen")
-			if err := exported.WriteRecorded(b, frozen, false); err != nil {
-				t.Fatal(err)
-			}
-			again := openBundle(t, frozen)
-			sameAs(t, again, want)
-			if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess ||
-				again.LogitScale != b.LogitScale ||
-				len(again.Notes) != len(b.Notes) {
-				t.Errorf("frozen: %+v, scale %g, notes %q, %v", again.Preprocess, again.LogitScale, again.Notes, err)
-			}
-			var r bundle.Report
-			b.Report(&r)
-			for _, f := range r.Found {
-				t.Logf("%s: %s", f.What, f.Value)
-			}
-			t.Logf("%+v, scale %.3f, notes %q", b.Preprocess, b.LogitScale, b.Notes)
-		})
+		t.Run(filepath.Base(dir), func(t *testing.T) { test(t, dir, orttest.Golden(t, path)) })
 	}
+}
+
+// Folders that tools/golden/layouts.py wrote, with PyTorch's features and gradients, are read without bundle.json.
+func TestLayouts(t *testing.T) {
+	onLayouts(t, func(t *testing.T, dir string, want tensor.Map) {
+		b := openBundle(t, specOf(dir))
+		if b.Batch() != 0 {
+			t.Errorf("images still go through in batches of %d", b.Batch())
+		}
+		bothForms(t, specOf(dir), want)
+		// CLIP-ONNX's export has no causal mask, so classes share no prefix.
+		if recognised := b.Text.Layers == 2; recognised == (filepath.Base(dir) == "clip-onnx") {
+			t.Errorf("recognised as CLIP's text tower: %t", recognised)
+		}
+		frozen := filepath.Join(t.TempDir(), "frozen")
+		if err := exported.WriteRecorded(b, frozen, false); err != nil {
+			t.Fatal(err)
+		}
+		again := openBundle(t, frozen)
+		sameAs(t, again, want)
+		if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess ||
+			again.LogitScale != b.LogitScale ||
+			len(again.Notes) != len(b.Notes) {
+			t.Errorf("frozen: %+v, scale %g, notes %q, %v", again.Preprocess, again.LogitScale, again.Notes, err)
+		}
+		var r bundle.Report
+		b.Report(&r)
+		for _, f := range r.Found {
+			t.Logf("%s: %s", f.What, f.Value)
+		}
+		t.Logf("%+v, scale %.3f, notes %q", b.Preprocess, b.LogitScale, b.Notes)
+	})
 }
 
 // A derived property has a single source, or the error names two.
