@@ -184,7 +184,7 @@ class Sweep:
         self._folders, self._flags = [Path(f).resolve() for f in folders], ["--merge"] if merge else []
         self.folder = self._folders[0]
         self.report, groups = _report(self._folders, *self._flags)  # as report.json in docs/formats.md
-        self._cells = [(g["labels"], r["seed"], f) for g, f, r in groups if r["state"] == "done"]
+        self._cells = [(g, r["seed"], f) for g, f, r in groups if r["state"] == "done"]
         self.runs: List[Run] = [Run(f) for _, _, f in self._cells]
         self.notes: List[str] = self.report["notes"]
         self.failed: Dict[Path, str] = {f: r.get("why", r["state"]) for _, f, r in groups if r["state"] != "done"}
@@ -223,7 +223,47 @@ class Sweep:
         """A row for each finished run: its labels, its seed and a metric of docs/evaluation.md, such as f1@last10."""
         values = ask(["runs", "list", *self._folders, "--metric", name])[0]
         found = {Path(r["folder"]).resolve(): r["value"] for r in values}
-        return table({**labels, "seed": seed, name: found.get(f)} for labels, seed, f in self._cells)
+        return table({**g["labels"], "seed": seed, name: found.get(f)} for g, seed, f in self._cells)
+
+    def _values(self, columns: Sequence[str]) -> Iterator[Tuple[dict, int, int, List[Any]]]:
+        """Yields columns of Run.rounds: of each finished run its group, its seed, and the values of a round that has
+        one of them."""
+        for (group, seed, _), run in zip(self._cells, self.runs):
+            for r in run.records:
+                numbers = dict(_numbers(r))
+                values = [numbers.get(c) for c in columns]
+                if any(v is not None for v in values):
+                    yield group, seed, r["round"], values
+
+    def curves(self, *columns: str) -> Table:
+        """A row for each round of each finished run: its labels, its seed, the round, and columns of Run.rounds
+        (default: accuracy), where the round has one of them."""
+        columns = columns or ("accuracy",)
+        return table({**g["labels"], "seed": seed, "round": n, **dict(zip(columns, values))}
+                     for g, seed, n, values in self._values(columns))
+
+    def plot(self, column: str = "accuracy", ax: Any = None) -> Any:
+        """Draws a column of Run.rounds by round and returns the axes: a line for each point of the grid, the mean over
+        its seeds, in a band of the sample standard deviation. It needs matplotlib, unless axes are given."""
+        if ax is None:
+            try:
+                import matplotlib.pyplot
+            except ImportError:
+                raise Error("plot needs matplotlib: pip install matplotlib, or give axes that draw") from None
+            ax = matplotlib.pyplot.figure().add_subplot()
+        lines: Dict[Tuple[Any, str], Dict[int, List[float]]] = {}
+        for g, _, n, (value,) in self._values([column]):
+            lines.setdefault((g.get("sweep"), g["name"]), {}).setdefault(n, []).append(value)
+        for (_, name), rounds in lines.items():
+            x = sorted(rounds)
+            mean = np.array([np.mean(rounds[n]) for n in x])
+            ax.plot(x, mean, label=name)
+            if all(len(v) > 1 for v in rounds.values()):
+                deviation = np.array([np.std(rounds[n], ddof=1) for n in x])
+                ax.fill_between(x, mean - deviation, mean + deviation, alpha=0.2)
+        ax.set(xlabel="round", ylabel=column)
+        ax.legend()
+        return ax
 
     @property
     def significance(self) -> Table:

@@ -152,6 +152,48 @@ def test_sweep(swept, tables):
         sweep.table("nonsense")
 
 
+class Axes:
+    """Takes what is drawn, in place of matplotlib's axes."""
+
+    def __init__(self):
+        self.lines, self.bands = {}, []
+
+    def plot(self, x, y, label):
+        self.lines[label] = (x, list(y))
+
+    def fill_between(self, x, low, high, alpha):
+        self.bands.append((list(low), list(high)))
+
+    def set(self, **texts):
+        self.texts = texts
+
+    def legend(self):
+        pass
+
+
+def test_curves(swept, tables, monkeypatch):
+    sweep = promptfed.load(swept.folder)
+    curves = sweep.curves("accuracy", "loss")
+    tested = [(r.seed, t["round"], t["accuracy"]) for r in sweep for t in r.records if "accuracy" in t]
+    loss = tables(curves, "loss")
+    assert len(loss) == sum(len(r.records) for r in sweep) and None not in loss
+    assert [(s, n, a) for s, n, a in zip(tables(curves, "seed"), tables(curves, "round"), tables(curves, "accuracy"))
+            if a is not None] == tested and 0 < len(tested) < len(loss)
+    assert tables(curves, "lr") == ["0.05"] * (len(loss) // 2) + ["1e-05"] * (len(loss) // 2)
+
+    axes = sweep.plot(ax=Axes())
+    first, second = ([a for s, _, a in tested[:len(tested) // 2] if s == seed] for seed in (1, 2))
+    rounds = [n for s, n, _ in tested[:len(tested) // 2] if s == 1]
+    assert axes.lines["0.05"][0] == rounds and len(axes.lines) == 2
+    assert axes.lines["0.05"][1] == pytest.approx([(a + b) / 2 for a, b in zip(first, second)])
+    width = [high - low for low, high in zip(*axes.bands[0])]
+    assert width == pytest.approx([abs(a - b) * 2 ** 0.5 for a, b in zip(first, second)])  # 2 |a-b|/sqrt(2)
+    assert axes.texts == {"xlabel": "round", "ylabel": "accuracy"}
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(promptfed.Error, match="pip install matplotlib"):
+        sweep.plot()
+
+
 def test_tables_name_labels_and_evaluations(config, tmp_path, tables):
     """Every metric of the tests of significance is a metric of the table, and an axis called method keeps its labels."""
     config.update(options={}, eval={"last": 2}, sweep={"seeds": [1, 2], "axes": [{"name": "method", "points": [
