@@ -191,28 +191,28 @@ func unknown(m map[string]any, t reflect.Type) error { return unknownBelow("", m
 func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 	fields := fieldsOf(t)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		f, ok := fields[key]
+		typ, ok := fields[key]
 		if !ok {
 			return &configtags.KeyError{Key: at + key, Err: unknownKey(at, key, fields, root)}
 		}
 		values := []any{m[key]}
 		names := []string{at + key}
-		if list, isList := m[key].([]any); isList && f.Kind() == reflect.Slice {
-			f, values, names = f.Elem(), list, nil
+		if list, isList := m[key].([]any); isList && typ.Kind() == reflect.Slice {
+			typ, values, names = typ.Elem(), list, nil
 			for i := range list {
 				names = append(names, fmt.Sprintf("%s%s[%d]", at, key, i))
 			}
 		}
-		if f.Kind() != reflect.Struct || len(fieldsOf(f)) == 0 {
+		if typ.Kind() != reflect.Struct || len(fieldsOf(typ)) == 0 {
 			continue
 		}
 		for i, value := range values {
 			sub, isMap := value.(map[string]any)
 			if !isMap {
 				return configtags.KeyErrorf(names[i], "expected keys below it: %s",
-					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
+					strings.Join(slices.Sorted(maps.Keys(fieldsOf(typ))), ", "))
 			}
-			if err := unknownBelow(names[i]+".", sub, f, root); err != nil {
+			if err := unknownBelow(names[i]+".", sub, typ, root); err != nil {
 				return err
 			}
 		}
@@ -292,18 +292,18 @@ func ToMap(c any) (map[string]any, error) {
 
 func node(v reflect.Value) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, k := range configtags.Keys(v) {
+	for _, key := range configtags.Keys(v) {
 		value := &yaml.Node{}
 		var err error
-		if k.Value.Kind() == reflect.Struct {
-			value, err = node(k.Value)
+		if key.Value.Kind() == reflect.Struct {
+			value, err = node(key.Value)
 		} else {
-			err = value.Encode(k.Value.Interface())
+			err = value.Encode(key.Value.Interface())
 		}
 		if err != nil {
 			return nil, err
 		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: k.Name}, value)
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Name}, value)
 	}
 	return n, nil
 }

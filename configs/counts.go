@@ -40,56 +40,59 @@ type CountedSet struct {
 // LoadCounts reads a file with a section counts, and the configuration for opening its sets; sets are changes
 // "key=value" of the configuration. An error names its place in the file.
 func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
-	c := experiment.Defaults()
+	config := experiment.Defaults()
 	text, err := readText(path)
 	if err != nil {
-		return Counts{}, c, err
+		return Counts{}, config, err
 	}
 	file, err := parse(path, text)
 	if err != nil {
-		return Counts{}, c, err
+		return Counts{}, config, err
 	}
-	var f CountsFile
-	if err := unknown(map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(f)); err != nil {
+	var countsFile CountsFile
+	if err := unknown(map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(countsFile)); err != nil {
 		from := settings{path: path, from: file.origins(nil, false)}
-		return f.Counts, c, from.blame(err)
+		return countsFile.Counts, config, from.blame(err)
 	}
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		return f.Counts, c, fmt.Errorf("%s: %s", path, oneLine(err))
+	if err := yaml.Unmarshal(text, &countsFile); err != nil {
+		return countsFile.Counts, config, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
 	delete(file.keys, "counts")
-	if _, _, err := into(&c, file, sets); err != nil {
-		return f.Counts, c, err
+	if _, _, err := into(&config, file, sets); err != nil {
+		return countsFile.Counts, config, err
 	}
-	if err := f.Counts.check(c); err != nil {
-		return f.Counts, c, fmt.Errorf("%s: %w", path, err)
+	if err := countsFile.Counts.check(config); err != nil {
+		return countsFile.Counts, config, fmt.Errorf("%s: %w", path, err)
 	}
-	return f.Counts, c, nil
+	return countsFile.Counts, config, nil
 }
 
 // check checks that every row has a set and a size.
-func (t Counts) check(c experiment.Config) error {
+func (t Counts) check(config experiment.Config) error {
 	if len(t.Sets) == 0 {
 		return fmt.Errorf("counts.sets: no data set; give at least one")
 	}
-	for i, s := range t.Sets {
+	for i, countedSet := range t.Sets {
 		at := fmt.Sprintf("counts.sets[%d]", i)
-		if s.Label == "" || s.Set == "" {
+		if countedSet.Label == "" || countedSet.Set == "" {
 			return fmt.Errorf("%s has no label or no set; give both", at)
 		}
 		printed := false
-		for _, n := range []int{s.Classes, s.Train, s.Val, s.Test, s.Images, s.Domains} {
+		for _, n := range []int{countedSet.Classes, countedSet.Train, countedSet.Val, countedSet.Test,
+			countedSet.Images,
+			countedSet.Domains} {
 			if n < 0 {
-				return fmt.Errorf("%s: %s has a negative number; leave out what the paper does not print", at, s.Label)
+				return fmt.Errorf("%s: %s has a negative number; leave out what the paper does not print", at,
+					countedSet.Label)
 			}
 			printed = printed || n > 0
 		}
 		if !printed {
-			return fmt.Errorf("%s: %s has no number to compare", at, s.Label)
+			return fmt.Errorf("%s: %s has no number to compare", at, countedSet.Label)
 		}
-		c.Data.Set = s.Set
-		if err := sets.Validate(c.Data.Config); err != nil {
-			return fmt.Errorf("%s: %s: %w", at, s.Label, err)
+		config.Data.Set = countedSet.Set
+		if err := sets.Validate(config.Data.Config); err != nil {
+			return fmt.Errorf("%s: %s: %w", at, countedSet.Label, err)
 		}
 	}
 	return nil

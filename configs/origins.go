@@ -261,15 +261,15 @@ func (f *parsed) scan(text []byte, out any) error {
 	exactKeys := append(sectionNames(), "counts")
 	first := map[string]*yaml.Node{}
 	var walk func(at string, n *yaml.Node, fold bool) error
-	walk = func(at string, n *yaml.Node, fold bool) error {
-		switch n.Kind {
+	walk = func(at string, node *yaml.Node, fold bool) error {
+		switch node.Kind {
 		case yaml.ScalarNode:
-			if n.Style == 0 && ambiguous.MatchString(n.Value) {
-				return placed(origin{file: f.path, line: n.Line}, fmt.Errorf("%s begins with 0 and can be read in "+
-					"several ways; write the number without it, or a text in quotes", n.Value))
+			if node.Style == 0 && ambiguous.MatchString(node.Value) {
+				return placed(origin{file: f.path, line: node.Line}, fmt.Errorf("%s begins with 0 and can be read in "+
+					"several ways; write the number without it, or a text in quotes", node.Value))
 			}
 		case yaml.SequenceNode:
-			for i, item := range n.Content {
+			for i, item := range node.Content {
 				place := fmt.Sprintf("%s[%d]", at, i)
 				f.lines[place] = item.Line
 				if err := walk(place, item, fold); err != nil {
@@ -277,15 +277,15 @@ func (f *parsed) scan(text []byte, out any) error {
 				}
 			}
 		case yaml.MappingNode:
-			for i := 0; i+1 < len(n.Content); i += 2 {
-				key, fold := n.Content[i], fold && !(at == "" && slices.Contains(exactKeys, n.Content[i].Value))
+			for i := 0; i+1 < len(node.Content); i += 2 {
+				key, fold := node.Content[i], fold && !(at == "" && slices.Contains(exactKeys, node.Content[i].Value))
 				path := strings.TrimPrefix(at+"."+strings.ToLower(key.Value), ".")
 				if had := first[path]; fold && had != nil && key.Value != "<<" {
 					return placed(origin{file: f.path, line: key.Line}, fmt.Errorf("the key %s is given twice, as %s "+
 						"in line %d too; keep one of the two", path, had.Value, had.Line))
 				}
 				first[path], f.lines[path] = key, key.Line
-				if err := walk(path, n.Content[i+1], fold); err != nil {
+				if err := walk(path, node.Content[i+1], fold); err != nil {
 					return err
 				}
 			}

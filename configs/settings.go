@@ -158,10 +158,10 @@ func (s settings) section(key string) bool {
 // with returns the settings after some changes, in order.
 func (s settings) with(changes []change) (settings, error) {
 	s.all, s.from = plain(s.all).(map[string]any), maps.Clone(s.from)
-	for _, c := range changes {
-		maps.DeleteFunc(s.from, func(key string, _ origin) bool { return below(key, c.key) })
-		s.from[c.key] = c.from
-		key, places, isPlace := inList(c.key)
+	for _, change := range changes {
+		maps.DeleteFunc(s.from, func(key string, _ origin) bool { return below(key, change.key) })
+		s.from[change.key] = change.from
+		key, places, isPlace := inList(change.key)
 		path := strings.Split(key, ".")
 		at := s.all
 		for _, p := range path[:len(path)-1] {
@@ -174,23 +174,23 @@ func (s settings) with(changes []change) (settings, error) {
 		}
 		last := path[len(path)-1]
 		if !isPlace {
-			at[last] = plain(c.value)
+			at[last] = plain(change.value)
 			continue
 		}
 		list := reflect.ValueOf(at[last])
 		i, err := strconv.Atoi(places[0])
 		switch {
 		case list.Kind() != reflect.Slice:
-			return s, fmt.Errorf("%s: the list %s has no value yet; set the whole list first", c.key, key)
+			return s, fmt.Errorf("%s: the list %s has no value yet; set the whole list first", change.key, key)
 		case err != nil || i < 0 || i >= list.Len():
 			return s, fmt.Errorf("%s: no such index; the length of the list is %d, indices begin at "+
-				"0", c.key, list.Len())
+				"0", change.key, list.Len())
 		}
 		copied := make([]any, list.Len())
 		for j := range copied {
 			copied[j] = list.Index(j).Interface()
 		}
-		copied[i] = plain(c.value)
+		copied[i] = plain(change.value)
 		at[last] = copied
 	}
 	return s, nil

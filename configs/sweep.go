@@ -81,19 +81,19 @@ func ParseSweep(name string, text []byte, o SweepOptions) (*Sweep, error) {
 	return s, nil
 }
 
-func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
-	f, err := parse(path, text)
+func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
+	parsed, err := parse(path, text)
 	if err != nil {
 		return nil, err
 	}
-	sections, there, err := readSections(f, text)
+	sections, there, err := readSections(parsed, text)
 	if err != nil {
 		return nil, err
 	}
-	if o.Smoke && !there["smoke"] {
+	if options.Smoke && !there["smoke"] {
 		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
 	}
-	for _, text := range o.Grid {
+	for _, text := range options.Grid {
 		axis, err := gridAxis(text)
 		if err != nil {
 			return nil, err
@@ -101,33 +101,33 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		sections.Sweep.Axes = append(sections.Sweep.Axes, axis)
 	}
 	for _, name := range sectionNames() {
-		delete(f.keys, name)
+		delete(parsed.keys, name)
 	}
 	start := experiment.Defaults()
-	base, err := layered(&start, f, !o.Still)
+	base, err := layered(&start, parsed, !options.Still)
 	if err != nil {
 		return nil, err
 	}
-	base, notes, err := base.forMethod(f, o.Sets)
+	base, notes, err := base.forMethod(parsed, options.Sets)
 	if err != nil {
 		return nil, err
 	}
-	s, err := expand(base, sections, o)
+	sweep, err := expand(base, sections, options)
 	if err != nil && !inFile(err) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = notes
+	sweep.Notes = notes
 	if there["card"] {
-		s.Card = &sections.Card
+		sweep.Card = &sections.Card
 	}
-	return s, nil
+	return sweep, nil
 }
 
 // expand makes the cells from the base and the sections.
-func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
+func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error) {
 	base.path = "" // the caller adds the file
 	axes, err := file.Sweep.axes()
 	if err != nil {
@@ -147,51 +147,51 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Smoke {
+	if options.Smoke {
 		axes = smoked
 	}
-	if !o.Smoke {
+	if !options.Smoke {
 		smoke = SmokeSection{}
 	}
 	left, err := keep(axes, kept{"sweep.keep", file.Sweep.Keep}, kept{"smoke.keep", smoke.Keep}, kept{"--keep",
-		lists(o.Keep)})
+		lists(options.Keep)})
 	if err != nil {
 		return nil, err
 	}
-	sets, err := base.parse(o.Sets)
+	sets, err := base.parse(options.Sets)
 	if err != nil {
 		return nil, err
 	}
 	last := slices.Concat(base.under(file.Sweep.Set), base.under(smoke.Set), sets)
-	s := &Sweep{Axes: left, Smoke: o.Smoke || file.Sweep.Smoked}
-	if s.Hidden, err = hidden(base, left, sets); err != nil {
+	sweep := &Sweep{Axes: left, Smoke: options.Smoke || file.Sweep.Smoked}
+	if sweep.Hidden, err = hidden(base, left, sets); err != nil {
 		return nil, err
 	}
 	common, err := base.common(last)
 	if err != nil {
 		return nil, err
 	}
-	s.Name = common.Name
-	s.Seeds = []uint64{common.Seed}
-	for _, seeds := range [][]uint64{file.Sweep.Seeds, smoke.Seeds, o.Seeds} {
+	sweep.Name = common.Name
+	sweep.Seeds = []uint64{common.Seed}
+	for _, seeds := range [][]uint64{file.Sweep.Seeds, smoke.Seeds, options.Seeds} {
 		if len(seeds) > 0 {
-			s.Seeds = seeds
+			sweep.Seeds = seeds
 		}
 	}
-	for i, seed := range s.Seeds {
-		if slices.Contains(s.Seeds[:i], seed) {
+	for i, seed := range sweep.Seeds {
+		if slices.Contains(sweep.Seeds[:i], seed) {
 			return nil, fmt.Errorf("seed %d is listed twice", seed)
 		}
 	}
-	grid, err := combine(axes, left, file.Sweep.Skip, len(s.Seeds), cmp.Or(o.most, maxCells))
+	grid, err := combine(axes, left, file.Sweep.Skip, len(sweep.Seeds), cmp.Or(options.most, maxCells))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fill(base, grid, last); err != nil {
+	if err := sweep.fill(base, grid, last); err != nil {
 		return nil, err
 	}
-	s.base, s.resolved = experiment.Defaults(), s.resolve(axes, file.Sweep.Skip, last)
-	return s, base.decode(&s.base)
+	sweep.base, sweep.resolved = experiment.Defaults(), sweep.resolve(axes, file.Sweep.Skip, last)
+	return sweep, base.decode(&sweep.base)
 }
 
 // common returns the settings that cells share: the base and the later changes that do not depend on points.
@@ -256,10 +256,10 @@ func withMethod(c experiment.Config, wrong error) error {
 // the labels of the axis would not describe the cells, which is an error.
 func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 	var out []string
-	for _, a := range axes {
+	for _, axis := range axes {
 		for _, c := range sets {
 			n := 0
-			for _, p := range a.Points {
+			for _, p := range axis.Points {
 				if slices.ContainsFunc(base.under(p.Set), func(own change) bool {
 					return own.key == c.key || below(own.key, c.key)
 				}) {
@@ -267,11 +267,11 @@ func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 				}
 			}
 			switch {
-			case n > 1 && n == len(a.Points):
+			case n > 1 && n == len(axis.Points):
 				return nil, fmt.Errorf("--set %s: axis %s sets this key; choose among its labels with --keep %s="+
-					"LABEL, or remove the axis from the file", c.key, a.Name, a.Name)
+					"LABEL, or remove the axis from the file", c.key, axis.Name, axis.Name)
 			case n > 0:
-				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, a.Name))
+				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, axis.Name))
 			}
 		}
 	}

@@ -245,26 +245,27 @@ func (c *PaperTable) check(axes []Axis) error {
 		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
 		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
 	}
-	for i, f := range c.Figures {
+	for i, figure := range c.Figures {
 		at := fmt.Sprintf("card.figures: figure %d: ", i+1)
-		if f.Kind == "" {
+		if figure.Kind == "" {
 			return fmt.Errorf("%skind is missing; use one of %s", at, strings.Join(figures, ", "))
 		}
-		if err := oneOf(at+"kind", f.Kind, figures...); err != nil {
+		if err := oneOf(at+"kind", figure.Kind, figures...); err != nil {
 			return err
 		}
-		if err := metric(at+"metric", f.Metric); err != nil {
+		if err := metric(at+"metric", figure.Metric); err != nil {
 			return err
 		}
-		for _, k := range []struct{ key, name string }{{"x", f.X}, {"y", f.Y}, {"z", f.Z}, {"line", f.Line},
-			{"panel", f.Panel}, {"group", f.Group}} {
+		for _, k := range []struct{ key, name string }{{"x", figure.X}, {"y", figure.Y}, {"z", figure.Z},
+			{"line", figure.Line},
+			{"panel", figure.Panel}, {"group", figure.Group}} {
 			var also []string
 			switch {
 			case k.key == "group":
 				also = groups[1:]
-			case k.key == "panel" && f.Kind == "pca":
+			case k.key == "panel" && figure.Kind == "pca":
 				also = []string{ClassPanel}
-			case k.key == "x" && f.Kind == CurvesFigure:
+			case k.key == "x" && figure.Kind == CurvesFigure:
 				if err := oneOf(at+k.key, k.name, ProgressAxes...); err != nil {
 					return err
 				}
@@ -352,25 +353,25 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 }
 
 func (c *PaperTable) checkNumbers(axes []Axis, axis func(key, name string, also ...string) error) error {
-	n := c.Numbers
-	if err := oneOf("card.numbers.unit", n.Unit, units...); err != nil {
+	numbers := c.Numbers
+	if err := oneOf("card.numbers.unit", numbers.Unit, units...); err != nil {
 		return err
 	}
-	for i, name := range n.By {
+	for i, name := range numbers.By {
 		if err := axis("card.numbers.by", name); err != nil {
 			return err
 		}
-		if slices.Contains(n.By[:i], name) {
+		if slices.Contains(numbers.By[:i], name) {
 			return fmt.Errorf("card.numbers.by: axis %q is listed twice", name)
 		}
 	}
-	if n.Values.Empty() {
+	if numbers.Values.Empty() {
 		return nil
 	}
 	if c.NoNumbers != "" {
 		return fmt.Errorf("card.no_numbers: there are numbers; remove one of the two")
 	}
-	return n.Values.check("card.numbers.values", n.By, axes)
+	return numbers.Values.check("card.numbers.values", numbers.By, axes)
 }
 
 // metric checks the name of a metric, which may be empty.
@@ -403,32 +404,33 @@ type Values struct {
 func (v Values) Empty() bool { return !v.leaf && len(v.under) == 0 }
 
 // UnmarshalYAML reads a number, [mean, standard deviation] or a map of labels.
-func (v *Values) UnmarshalYAML(n *yaml.Node) error {
+func (v *Values) UnmarshalYAML(node *yaml.Node) error {
 	*v = Values{}
-	switch n.Kind {
+	switch node.Kind {
 	case yaml.MappingNode:
-		return n.Decode(&v.under)
+		return node.Decode(&v.under)
 	case yaml.SequenceNode:
 		var list []float64
-		if err := n.Decode(&list); err != nil {
+		if err := node.Decode(&list); err != nil {
 			return err
 		}
 		if len(list) != 2 {
-			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]", n.Line,
+			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]",
+				node.Line,
 				len(list))
 		}
 		v.leaf, v.hasStd, v.mean, v.std = true, true, list[0], list[1]
 	default:
 		v.leaf = true
-		if n.Tag == "!!null" {
-			return fmt.Errorf("line %d: a value is missing; leave its label out where the paper has none", n.Line)
+		if node.Tag == "!!null" {
+			return fmt.Errorf("line %d: a value is missing; leave its label out where the paper has none", node.Line)
 		}
-		if err := n.Decode(&v.mean); err != nil {
+		if err := node.Decode(&v.mean); err != nil {
 			return err
 		}
 	}
 	if math.IsNaN(v.mean) || math.IsInf(v.mean, 0) || math.IsInf(v.std, 0) || !(v.std >= 0) {
-		return fmt.Errorf("line %d: %v ± %v is not a mean with a standard deviation", n.Line, v.mean, v.std)
+		return fmt.Errorf("line %d: %v ± %v is not a mean with a standard deviation", node.Line, v.mean, v.std)
 	}
 	return nil
 }

@@ -133,35 +133,36 @@ func sectionNames() []string {
 
 // readSections reads the sections of a parsed sweep file, and returns the names of those that the file has.
 func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
-	var s SweepFile
+	var sweepFile SweepFile
 	there, only := map[string]bool{}, map[string]any{}
 	for _, name := range sectionNames() {
 		if v, ok := f.keys[name]; ok {
 			there[name], only[name] = true, plain(v)
 		}
 	}
-	if err := unknown(only, reflect.TypeOf(s)); err != nil {
+	if err := unknown(only, reflect.TypeOf(sweepFile)); err != nil {
 		from := settings{path: f.path, from: f.origins(nil, false)}
-		return s, there, from.blame(err)
+		return sweepFile, there, from.blame(err)
 	}
-	if err := yaml.Unmarshal(text, &s); err != nil {
-		return s, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
+	if err := yaml.Unmarshal(text, &sweepFile); err != nil {
+		return sweepFile, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
 	}
-	for i := range s.Sweep.Axes {
-		if err := s.Sweep.Axes[i].read(filepath.Dir(f.path)); err != nil {
-			return s, there, fmt.Errorf("%s: axis %s: %w", f.path, s.Sweep.Axes[i].Name, err)
+	for i := range sweepFile.Sweep.Axes {
+		if err := sweepFile.Sweep.Axes[i].read(filepath.Dir(f.path)); err != nil {
+			return sweepFile, there, fmt.Errorf("%s: axis %s: %w", f.path, sweepFile.Sweep.Axes[i].Name, err)
 		}
 	}
 	for _, name := range []string{"sweep", "smoke"} {
 		section, _ := only[name].(map[string]any)
 		if seeds, ok := section["seeds"]; ok {
 			if list, _ := seeds.([]any); len(list) == 0 {
-				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out",
+				return sweepFile, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key "+
+					"out",
 					f.path, name)
 			}
 		}
 	}
-	return s, there, nil
+	return sweepFile, there, nil
 }
 
 // HasSection reports whether a configuration file has a section, such as sweep or counts.

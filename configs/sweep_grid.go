@@ -22,23 +22,23 @@ import (
 func (s SweepSection) axes() ([]Axis, error) {
 	var out []Axis
 	seen := map[string]bool{}
-	for i, a := range s.Axes {
+	for i, section := range s.Axes {
 		switch {
-		case a.Name == "":
+		case section.Name == "":
 			return nil, fmt.Errorf("sweep.axes[%d] has no name", i)
-		case strings.ContainsFunc(a.Name, unicode.IsControl):
-			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, a.Name)
-		case a.Name == DomainAxis || a.Name == "seed":
-			return nil, fmt.Errorf("sweep.axes: the name %q is reserved; give the axis another name", a.Name)
-		case seen[a.Name]:
-			return nil, fmt.Errorf("sweep.axes: two axes are called %s", a.Name)
+		case strings.ContainsFunc(section.Name, unicode.IsControl):
+			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, section.Name)
+		case section.Name == DomainAxis || section.Name == "seed":
+			return nil, fmt.Errorf("sweep.axes: the name %q is reserved; give the axis another name", section.Name)
+		case seen[section.Name]:
+			return nil, fmt.Errorf("sweep.axes: two axes are called %s", section.Name)
 		}
-		seen[a.Name] = true
-		points, err := a.points()
+		seen[section.Name] = true
+		points, err := section.points()
 		if err != nil {
-			return nil, fmt.Errorf("axis %s: %w", a.Name, err)
+			return nil, fmt.Errorf("axis %s: %w", section.Name, err)
 		}
-		out = append(out, Axis{a.Name, points})
+		out = append(out, Axis{section.Name, points})
 	}
 	return out, nil
 }
@@ -92,20 +92,20 @@ func (a AxisSection) points() ([]PointSection, error) {
 		return nil, errors.New("it has no points; list points with label and set, or key and values")
 	}
 	seen := map[string]bool{}
-	for i, p := range points {
+	for i, section := range points {
 		switch {
-		case strings.TrimSpace(p.Label) == "":
+		case strings.TrimSpace(section.Label) == "":
 			return nil, fmt.Errorf("point %d has no label", i+1)
-		case strings.ContainsFunc(p.Label, unicode.IsControl):
-			return nil, fmt.Errorf("the label %q is more than one line", p.Label)
-		case p.Label == AverageLabel:
-			return nil, fmt.Errorf("the label %s is reserved for means; choose another", p.Label)
-		case seen[p.Label]:
-			return nil, fmt.Errorf("two points have the label %q", p.Label)
-		case p.Set["seed"] != nil:
-			return nil, fmt.Errorf("point %q sets seed; list seeds under sweep.seeds", p.Label)
+		case strings.ContainsFunc(section.Label, unicode.IsControl):
+			return nil, fmt.Errorf("the label %q is more than one line", section.Label)
+		case section.Label == AverageLabel:
+			return nil, fmt.Errorf("the label %s is reserved for means; choose another", section.Label)
+		case seen[section.Label]:
+			return nil, fmt.Errorf("two points have the label %q", section.Label)
+		case section.Set["seed"] != nil:
+			return nil, fmt.Errorf("point %q sets seed; list seeds under sweep.seeds", section.Label)
 		}
-		seen[p.Label] = true
+		seen[section.Label] = true
 	}
 	return points, nil
 }
@@ -166,18 +166,18 @@ func lists(m map[string][]string) map[string]some {
 // keep removes points from the axes. The last source that names an axis decides.
 func keep(axes []Axis, sources ...kept) ([]Axis, error) {
 	out := slices.Clone(axes)
-	for _, k := range sources {
-		for _, name := range slices.Sorted(maps.Keys(k.labels)) {
-			i, err := find(axes, name, k.labels[name])
+	for _, kept := range sources {
+		for _, name := range slices.Sorted(maps.Keys(kept.labels)) {
+			i, err := find(axes, name, kept.labels[name])
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", k.from, err)
+				return nil, fmt.Errorf("%s: %w", kept.from, err)
 			}
-			if len(k.labels[name]) == 0 {
-				return nil, fmt.Errorf("%s: no label of axis %s is kept", k.from, name)
+			if len(kept.labels[name]) == 0 {
+				return nil, fmt.Errorf("%s: no label of axis %s is kept", kept.from, name)
 			}
 			out[i].Points = nil
 			for _, p := range axes[i].Points {
-				if slices.Contains(k.labels[name], p.Label) {
+				if slices.Contains(kept.labels[name], p.Label) {
 					out[i].Points = append(out[i].Points, p)
 				}
 			}

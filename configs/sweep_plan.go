@@ -69,22 +69,22 @@ func ReadPlan(dir string) (*Plan, error) {
 }
 
 func parsePlan(path string, text []byte) (*Plan, error) {
-	var p Plan
-	if err := json.Unmarshal(text, &p); err != nil {
+	var plan Plan
+	if err := json.Unmarshal(text, &plan); err != nil {
 		return nil, fmt.Errorf("%s: %s; expected a file written by promptfed sweep", path, oneLine(err))
 	}
-	for _, c := range p.Cells {
+	for _, c := range plan.Cells {
 		if !filepath.IsLocal(filepath.FromSlash(c.Folder)) {
 			return nil, fmt.Errorf("%s: cell folder %q is not below that of the sweep", path, c.Folder)
 		}
-		for _, a := range p.Axes {
+		for _, a := range plan.Axes {
 			if !slices.Contains(a.Labels, c.Labels[a.Name]) {
 				return nil, fmt.Errorf("%s: cell %s has the label %q on axis %s, which lacks it", path, c.Folder,
 					c.Labels[a.Name], a.Name)
 			}
 		}
 	}
-	return &p, nil
+	return &plan, nil
 }
 
 // resolve returns sections of a sweep file that, with the base, make the same cells without --smoke, --set, --keep,
@@ -137,19 +137,19 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 	for _, c := range there.Cells {
 		earlier[c.Folder] = c.Config
 	}
-	for _, c := range s.Cells {
-		old, planned := earlier[c.Folder]
-		delete(earlier, c.Folder)
+	for _, cell := range s.Cells {
+		old, planned := earlier[cell.Folder]
+		delete(earlier, cell.Folder)
 		switch {
 		case !planned:
-			changed = append(changed, c.Folder)
-		case kept(c.Folder):
-			if key, was, is := firstDifference(old, c.Config, isOfCell); key != "" {
-				return nil, differs("cell %s has results, and its %s is %s there, %s now", c.Folder, key, was, is)
+			changed = append(changed, cell.Folder)
+		case kept(cell.Folder):
+			if key, was, is := firstDifference(old, cell.Config, isOfCell); key != "" {
+				return nil, differs("cell %s has results, and its %s is %s there, %s now", cell.Folder, key, was, is)
 			}
 		default: // a cell that failed goes on if it is the same experiment
-			if key, _, _ := firstDifference(old, c.Config, experiment.IsIdentityKey); key != "" {
-				changed = append(changed, c.Folder)
+			if key, _, _ := firstDifference(old, cell.Config, experiment.IsIdentityKey); key != "" {
+				changed = append(changed, cell.Folder)
 			}
 		}
 	}

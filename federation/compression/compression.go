@@ -36,15 +36,15 @@ const (
 )
 
 // Pack implements method.Codec.
-func (c Codec) Pack(l *method.Local, up *method.Upload) error {
+func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 	names := up.Shared.Names()
 	var d []float64
 	for _, name := range names {
-		old, now := l.Received[name], up.Shared[name]
+		old, now := local.Received[name], up.Shared[name]
 		if old == nil || !old.SameShape(now) || now.IsInt() {
 			return fmt.Errorf("compression: parameter %s is %v, but was received as %v", name, now, old)
 		}
-		e := l.State[memory+"/"+name]
+		e := local.State[memory+"/"+name]
 		for i, v := range now.Data {
 			d = append(d, float64(v)-float64(old.Data[i]))
 			if c.Feedback && e != nil {
@@ -52,17 +52,17 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 			}
 		}
 	}
-	l.Draws.WithoutRecording(func() {
+	local.Draws.WithoutRecording(func() {
 		var drawn *tensor.Tensor
-		if up.Packed, drawn = c.encode(d, l.Rand); drawn != nil {
-			l.Draws.Record("compress/uniform", drawn)
+		if up.Packed, drawn = c.encode(d, local.Rand); drawn != nil {
+			local.Draws.Record("compress/uniform", drawn)
 		}
 	})
 	sent, err := c.decode(up.Packed, len(d))
 	if err != nil {
 		return err
 	}
-	up.Shared = moved(l.Received, sent)
+	up.Shared = moved(local.Received, sent)
 	if !c.Feedback {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 			e.Data[i] = float32(d[at] - sent[at])
 			at++
 		}
-		l.State[memory+"/"+name] = e
+		local.State[memory+"/"+name] = e
 	}
 	return nil
 }

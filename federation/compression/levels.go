@@ -12,7 +12,7 @@ import (
 // encodeLevels writes the scale of each bucket and the code of each number. The lowest bit of a code is the sign, 1 for
 // numbers below 0; in quantise the level follows. drawn has the random numbers from [0,1) that rounded the levels, one
 // for each number, 0 in a bucket of zeros; it is nil in sign.
-func (c Codec) encodeLevels(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tensor.Tensor) {
+func (c Codec) encodeLevels(d []float64, random *rand.Rand) (packed tensor.Map, drawn *tensor.Tensor) {
 	var scales []float32
 	if c.Kind == Quantise {
 		drawn = tensor.New(len(d))
@@ -23,7 +23,7 @@ func (c Codec) encodeLevels(d []float64, r *rand.Rand) (packed tensor.Map, drawn
 		scales = append(scales, float32(scale/c.shrink(size)))
 		for i, v := range d[from : from+size] {
 			if c.Kind == Quantise && scale > 0 {
-				u := r.Float64()
+				u := random.Float64()
 				codes[from+i], drawn.Data[from+i] = c.level(math.Abs(v)/scale, u)<<1, float32(u)
 			}
 			if v < 0 {

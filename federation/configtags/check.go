@@ -30,21 +30,21 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 	if !ok {
 		return nil
 	}
-	parts, v := strings.Split(in, "|"), k.Value
-	switch v.Kind() {
+	parts, value := strings.Split(in, "|"), k.Value
+	switch value.Kind() {
 	case reflect.Slice:
-		for i := range v.Len() {
-			k.Value = v.Index(i)
+		for i := range value.Len() {
+			k.Value = value.Index(i)
 			if err := k.Check(key, is, keys, bounds); err != nil {
 				return err
 			}
 		}
 		return nil
 	case reflect.String:
-		if slices.Contains(parts, v.String()) {
+		if slices.Contains(parts, value.String()) {
 			return nil
 		}
-		return &KeyError{key, fmt.Errorf("%s %q; %s", is, v.String(), Suggest(v.String(), parts, ""))}
+		return &KeyError{key, fmt.Errorf("%s %q; %s", is, value.String(), Suggest(value.String(), parts, ""))}
 	}
 	var texts []string
 	for _, p := range parts {
@@ -53,7 +53,7 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 			hi = lo
 		}
 		lo, above := strings.CutSuffix(lo, "<")
-		x, from, to := number(v), bound(lo, keys, bounds), bound(hi, keys, bounds)
+		x, from, to := number(value), bound(lo, keys, bounds), bound(hi, keys, bounds)
 		if x >= from && x <= to && !(above && x == from) {
 			return nil
 		}
@@ -68,7 +68,7 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 			texts = append(texts, fmt.Sprintf("be %v", k.like(from)))
 		}
 	}
-	return &KeyError{key, fmt.Errorf("%s %v; it must %s", is, v.Interface(), strings.Join(texts, " or "))}
+	return &KeyError{key, fmt.Errorf("%s %v; it must %s", is, value.Interface(), strings.Join(texts, " or "))}
 }
 
 // bound returns the number of a bound.

@@ -17,24 +17,24 @@ type LongHelp interface {
 
 // Keys lists the keys of a struct in the order of its fields. The keys of a field with the tag `config:",squash"`
 // replace that field; Keys skips fields without the tag "config".
-func Keys(v reflect.Value) []Key {
+func Keys(value reflect.Value) []Key {
 	var out []Key
 	var long map[string]string
-	if l, ok := reflect.Zero(v.Type()).Interface().(LongHelp); ok {
+	if l, ok := reflect.Zero(value.Type()).Interface().(LongHelp); ok {
 		long = l.LongHelp()
 	}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+	for i := range value.NumField() {
+		f := value.Type().Field(i)
 		switch name := f.Tag.Get("config"); name {
 		case ",squash":
-			out = append(out, Keys(v.Field(i))...)
+			out = append(out, Keys(value.Field(i))...)
 		case "":
 		default:
 			help, ok := f.Tag.Lookup("help")
 			if !ok {
 				help = long[name]
 			}
-			out = append(out, Key{Name: name, Help: help, Field: f, Value: v.Field(i)})
+			out = append(out, Key{Name: name, Help: help, Field: f, Value: value.Field(i)})
 		}
 	}
 	return out

@@ -95,22 +95,22 @@ func (k Key) shard(i int) Key {
 // open maps a shard into memory and verifies its checksum once. It returns nil if the shard is absent or damaged, or
 // has another shape.
 func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
-	f, err := mmap.Open(path)
+	file, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("feature cache: %w", err)
 	}
-	s, err := readRows(f, int64(f.Len()), k, dtypeOf(c.Precision))
+	s, err := readRows(file, int64(file.Len()), k, dtypeOf(c.Precision))
 	if err == nil && !slices.Equal(s.Shape, shape) {
 		err = fmt.Errorf("holds rows %v instead of %v", s.Shape, shape)
 	}
 	if err == nil {
-		s.close = f
+		s.close = file
 		return s, nil
 	}
-	f.Close()
+	file.Close()
 	if c.Damaged != nil {
 		c.Damaged(path, err)
 	}

@@ -67,9 +67,9 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 		err   error
 	}
 	workers = max(1, workers)
-	g, ctx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	results := make(chan chan result, 2*workers) // in order
-	g.Go(func() error {
+	group.Go(func() error {
 		defer close(results)
 		var work errgroup.Group
 		work.SetLimit(workers)
@@ -89,7 +89,7 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 		}
 		return nil
 	})
-	g.Go(func() error {
+	group.Go(func() error {
 		i := 0
 		for out := range results {
 			r := <-out
@@ -103,7 +103,7 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 		}
 		return nil
 	})
-	return g.Wait()
+	return group.Wait()
 }
 
 // trimmed removes the path, which BadImage already contains.

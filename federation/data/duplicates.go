@@ -34,26 +34,26 @@ type Duplicates struct {
 // after the other in the order of Splits. The returned hashes, which are also set in the examples, are those of the
 // remaining images. A class that loses all its training images is an error.
 func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, []ContentHash, error) {
-	var d Duplicates
+	var duplicates Duplicates
 	at, where, drop := map[string][]ContentHash{}, map[string]map[ContentHash]int{}, map[string][]bool{}
 	label, several := map[ContentHash]int{}, map[ContentHash]bool{}
-	of := map[string][]Example{}
+	examples := map[string][]Example{}
 	for _, sp := range s.Splits() {
 		n := len(*sp.Examples)
 		at[sp.Name], hashes = hashes[:n:n], hashes[n:]
-		of[sp.Name], where[sp.Name], drop[sp.Name] = *sp.Examples, map[ContentHash]int{}, make([]bool, n)
-		for i, c := range at[sp.Name] {
-			if c == (ContentHash{}) {
+		examples[sp.Name], where[sp.Name], drop[sp.Name] = *sp.Examples, map[ContentHash]int{}, make([]bool, n)
+		for i, hash := range at[sp.Name] {
+			if hash == (ContentHash{}) {
 				continue
 			}
-			if _, ok := where[sp.Name][c]; !ok {
-				where[sp.Name][c] = i
+			if _, ok := where[sp.Name][hash]; !ok {
+				where[sp.Name][hash] = i
 			}
-			y := of[sp.Name][i].Label
-			if first, ok := label[c]; ok && first != y {
-				several[c] = true
+			y := examples[sp.Name][i].Label
+			if first, ok := label[hash]; ok && first != y {
+				several[hash] = true
 			}
-			label[c] = y
+			label[hash] = y
 		}
 	}
 	// count counts the images of a split that are in another one too, or that repeat an earlier one of the split.
@@ -65,25 +65,27 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 			}
 			n++
 			drop[split][i] = drop[split][i] || split != other || split == "pool"
-			a, b := of[split][i].ID, of[other][j].ID
+			a, b := examples[split][i].ID, examples[other][j].ID
 			if split == other {
 				a, b = b, a
 			}
-			d.Example = cmp.Or(d.Example, a+" and "+b)
+			duplicates.Example = cmp.Or(duplicates.Example, a+" and "+b)
 		}
 		return n
 	}
-	d.TrainTest, d.TrainVal, d.ValTest = count("train", "test"), count("train", "val"), count("val", "test")
+	duplicates.TrainTest, duplicates.TrainVal, duplicates.ValTest = count("train", "test"), count("train",
+		"val"), count("val", "test")
 	name := "train"
 	if s.Pool != nil {
 		name = "pool"
 	}
-	d.Repeated = count(name, name)
-	d.Labels = len(several)
-	if bad := d.TrainTest + d.TrainVal + d.ValTest; policy == DuplicatesError && (bad > 0 || name == "pool" &&
-		d.Repeated > 0) {
-		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
-			strings.Join(d.Lines(name == "pool"), "; "), d.Example)
+	duplicates.Repeated = count(name, name)
+	duplicates.Labels = len(several)
+	if bad := duplicates.TrainTest + duplicates.TrainVal + duplicates.ValTest; policy == DuplicatesError &&
+		(bad > 0 || name == "pool" &&
+			duplicates.Repeated > 0) {
+		return duplicates, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
+			strings.Join(duplicates.Lines(name == "pool"), "; "), duplicates.Example)
 	}
 	var left []ContentHash
 	for _, sp := range s.Splits() {
@@ -91,7 +93,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		var kept []Example
 		for i, e := range before {
 			if policy == DuplicatesDrop && drop[sp.Name][i] {
-				d.Dropped++
+				duplicates.Dropped++
 				continue
 			}
 			e.ContentHash = at[sp.Name][i]
@@ -100,13 +102,14 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
 			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
-				return d, nil, configtags.KeyErrorf("data.duplicates", "drop leaves class %q without training "+
-					"images: all %d are also in test or val", s.Classes[k], had[k])
+				return duplicates, nil, configtags.KeyErrorf("data.duplicates",
+					"drop leaves class %q without training "+
+						"images: all %d are also in test or val", s.Classes[k], had[k])
 			}
 		}
 		*sp.Examples = kept
 	}
-	return d, left, nil
+	return duplicates, left, nil
 }
 
 // Lines describes the duplicates in words, one line for each kind, for a set that is pooled or not.

@@ -184,7 +184,7 @@ type shard struct {
 }
 
 // readRows checks the checksum, the key and the precision of a file of the given size.
-func readRows(r io.ReaderAt, size int64, k Key, dtype string) (*shard, error) {
+func readRows(r io.ReaderAt, size int64, key Key, dtype string) (*shard, error) {
 	end, want, sum := size-sha256.Size, make([]byte, sha256.Size), sha256.New()
 	if end < 0 {
 		return nil, errors.New("truncated")
@@ -206,7 +206,7 @@ func readRows(r io.ReaderAt, size int64, k Key, dtype string) (*shard, error) {
 	if s.Info, err = f.Info(rowsTensor); err != nil {
 		return nil, err
 	}
-	if f.Metadata()[rowsKey] != hex.EncodeToString(k[:]) || s.DType != dtype || len(s.Shape) == 0 {
+	if f.Metadata()[rowsKey] != hex.EncodeToString(key[:]) || s.DType != dtype || len(s.Shape) == 0 {
 		return nil, errors.New("holds the features of another source, or in another precision")
 	}
 	return s, nil
@@ -222,33 +222,33 @@ func (s *shard) read(row int, t *tensor.Tensor, at int, raw []byte) error {
 
 // write writes the file of a shard, which appears whole or not at all. The file is not flushed to the device: if the
 // system crashes, a damaged file fails its checksum and is computed again.
-func (c Cache) write(path string, k Key, rows *tensor.Tensor) error {
+func (c Cache) write(path string, key Key, rows *tensor.Tensor) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	sweep(dir)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
+	file, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // does nothing after the rename
-	defer f.Close()
+	defer os.Remove(file.Name()) // does nothing after the rename
+	defer file.Close()
 	sum := sha256.New()
-	out, err := startRows(io.MultiWriter(f, sum), k, rows.Shape, dtypeOf(c.Precision))
+	out, err := startRows(io.MultiWriter(file, sum), key, rows.Shape, dtypeOf(c.Precision))
 	if err == nil {
 		err = errors.Join(out.Put(rowsTensor, rows), out.Close())
 	}
 	if err == nil {
-		_, err = f.Write(sum.Sum(nil))
+		_, err = file.Write(sum.Sum(nil))
 	}
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	if err := file.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(file.Name(), path)
 }
 
 // startRows writes the header of a shard.

@@ -46,8 +46,8 @@ func participants(e *spec.Experiment, set Settings) []message.Participant {
 }
 
 // check returns an error for an experiment that cannot run, before round 0.
-func check(e *spec.Experiment, set Settings, clients []message.Participant) error {
-	if err := checkPlan(e, len(clients)); err != nil {
+func check(experiment *spec.Experiment, set Settings, clients []message.Participant) error {
+	if err := checkPlan(experiment, len(clients)); err != nil {
 		return err
 	}
 	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Client.Guard != nil || set.Wrap != nil
@@ -55,20 +55,20 @@ func check(e *spec.Experiment, set Settings, clients []message.Participant) erro
 	case set.Client.Terms && set.Client.Guard != nil:
 		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
 			"secure aggregation hides; use only one of the two")
-	case e.Training.Shared && (elsewhere || secure):
+	case experiment.Training.Shared && (elsewhere || secure):
 		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
 			"it in one process, without secure aggregation")
-	case e.SimulatedTime != nil && (set.Remote != nil || secure):
+	case experiment.SimulatedTime != nil && (set.Remote != nil || secure):
 		return &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: clients on other " +
 			"machines take real time, and secure aggregation needs the clients that began a round; use it with " +
 			"promptfed run, without secure_aggregation")}
-	case e.BatchClients > 1 && elsewhere:
+	case experiment.BatchClients > 1 && elsewhere:
 		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
-			"each client trains alone; set it to 1", e.BatchClients)
+			"each client trains alone; set it to 1", experiment.BatchClients)
 	case set.Remote != nil:
-		return checkParticipants(e, clients)
+		return checkParticipants(experiment, clients)
 	}
-	return checkClients(e)
+	return checkClients(experiment)
 }
 
 // randomness is where the server's random numbers come from: a secret, or the seed of the run.
@@ -106,21 +106,24 @@ func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
 
 // assemble puts the server's cohort together, the innermost layer first.
 func (s *server) assemble(members []message.Participant) message.Cohort {
-	e, set := s.experiment, s.settings
+	experiment, set := s.experiment, s.settings
 	var out message.Cohort
 	if set.Remote != nil {
 		out = set.Remote
 	} else {
-		p := &pool{settings: set, members: members, clients: e.Clients, worker: s.worker, store: s.store, cost: s.cost,
+		p := &pool{settings: set, members: members, clients: experiment.Clients, worker: s.worker, store: s.store,
+			cost:  s.cost,
 			turns: s.worker}
 		if set.Executor != nil {
 			p.turns = client.Executed{Worker: s.worker, By: set.Executor}
 		}
 		out = p
 	}
-	if e.SimulatedTime != nil {
-		out = simulatedtime.New(out, e.SimulatedTime, s.plan.TrainingClients(), int(s.plan.Sampling().Size),
-			func(client int) int { return e.Training.StepsOf(client, e.Clients[client].Train.Len()) })
+	if experiment.SimulatedTime != nil {
+		out = simulatedtime.New(out, experiment.SimulatedTime, s.plan.TrainingClients(), int(s.plan.Sampling().Size),
+			func(client int) int {
+				return experiment.Training.StepsOf(client, experiment.Clients[client].Train.Len())
+			})
 	}
 	if set.Wrap != nil {
 		out = set.Wrap(out)

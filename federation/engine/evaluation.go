@@ -23,9 +23,9 @@ import (
 // evaluate tests the clients after a round: on validation data, on their own test data, and in some rounds on the
 // evaluation sets and after steps of clients that never train.
 func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
-	g, e := &s.global, s.experiment.Evaluate
+	global, testPlan := &s.global, s.experiment.Evaluate
 	test := s.instructionTo(message.Test, s.plan.Participants())
-	if e.Validate {
+	if testPlan.Validate {
 		o := test
 		o.Kind = message.Validate
 		replies, err := s.cohort.Run(ctx, o)
@@ -35,11 +35,11 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 		rec.Validation = s.validation(replies)
 	}
 	records := append(slices.Clone(s.journal.Records), *rec)
-	if (e.BestVal || e.Patience > 0) && record.BestVal(records, s.view) < 0 {
+	if (testPlan.BestVal || testPlan.Patience > 0) && record.BestVal(records, s.view) < 0 {
 		return record.ErrNoValidation
 	}
-	result := e.Result(records, s.view, s.plan.Rounds)
-	test.Confusion, test.Classes = result && e.Confusion, g.Classes
+	result := testPlan.Result(records, s.view, s.plan.Rounds)
+	test.Confusion, test.Classes = result && testPlan.Confusion, global.Classes
 	replies, err := s.cohort.Run(ctx, test)
 	if err != nil {
 		return err
@@ -51,10 +51,10 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 			s.experiment.Remedy)
 	}
 	if test.Confusion {
-		s.confusion = record.ConfusionOf(g.Round, g.Classes, replies)
+		s.confusion = record.ConfusionOf(global.Round, global.Classes, replies)
 	}
 	test.Confusion, test.Classes = false, 0
-	if result || e.SetsEvery > 0 && (g.Round+1)%e.SetsEvery == 0 {
+	if result || testPlan.SetsEvery > 0 && (global.Round+1)%testPlan.SetsEvery == 0 {
 		if err := s.evaluateSets(ctx, test, rec); err != nil {
 			return err
 		}

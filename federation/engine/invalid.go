@@ -18,18 +18,18 @@ import (
 // machines, dropInvalid leaves out those that valid does not return, and calls the method again, from the same state,
 // with the others. Clients of this process are trusted, so that such an error is one of the program. It is also one of
 // the program if no reply is valid, of several, in maxFailures calls in a row.
-func (s *server) dropInvalid(ctx context.Context, g *method.Global, replies []message.Reply,
+func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies []message.Reply,
 	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if !s.cohort.Traits().Claimed {
-		return replies, do(g, message.UploadsOf(replies))
+		return replies, do(global, message.UploadsOf(replies))
 	}
-	before := cloneGlobal(g)
-	failed := recovered(do, g, message.UploadsOf(replies))
+	before := cloneGlobal(global)
+	failed := recovered(do, global, message.UploadsOf(replies))
 	if failed == nil {
 		s.failures = 0
 		return replies, nil
 	}
-	*g = *before
+	*global = *before
 	if len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
 		return nil, failed
 	}
@@ -49,12 +49,12 @@ func (s *server) dropInvalid(ctx context.Context, g *method.Global, replies []me
 	}
 	for i, r := range replies {
 		if !slices.Contains(good, i) {
-			s.cohort.Rejected(g.Round, r.Client, cmp.Or(why[i], failed))
+			s.cohort.Rejected(global.Round, r.Client, cmp.Or(why[i], failed))
 		}
 	}
 	if len(good) > 0 {
 		s.failures, replies = 0, chosen(replies, good)
-		return replies, recovered(do, g, message.UploadsOf(replies))
+		return replies, recovered(do, global, message.UploadsOf(replies))
 	}
 	if len(replies) > 1 {
 		s.failures++
@@ -139,7 +139,7 @@ func checkFinite(g *method.Global) error {
 }
 
 // cloneGlobal copies a state and the tensors in it. Tensors that several clients share are copied once.
-func cloneGlobal(g *method.Global) *method.Global {
+func cloneGlobal(global *method.Global) *method.Global {
 	copies := map[*tensor.Tensor]*tensor.Tensor{}
 	clone := func(m tensor.Map) tensor.Map {
 		out := make(tensor.Map, len(m))
@@ -151,10 +151,10 @@ func cloneGlobal(g *method.Global) *method.Global {
 		}
 		return out
 	}
-	c := *g
-	c.Shared, c.Broadcast, c.State = clone(g.Shared), clone(g.Broadcast), clone(g.State)
-	c.Notes, c.PerClient = maps.Clone(g.Notes), map[int]tensor.Map{}
-	for id, m := range g.PerClient {
+	c := *global
+	c.Shared, c.Broadcast, c.State = clone(global.Shared), clone(global.Broadcast), clone(global.State)
+	c.Notes, c.PerClient = maps.Clone(global.Notes), map[int]tensor.Map{}
+	for id, m := range global.PerClient {
 		c.PerClient[id] = clone(m)
 	}
 	return &c

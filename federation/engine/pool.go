@@ -41,16 +41,16 @@ func (p *pool) Participants() []message.Participant { return p.members }
 func (p *pool) Traits() message.Traits              { return message.Traits{} }
 
 // Run sends an instruction to the named clients; an instruction to validate, to those that have validation data.
-func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	if o.Kind == message.Validate { // an executor need not be asked for nothing
-		o.Clients = slices.DeleteFunc(slices.Clone(o.Clients), func(id int) bool {
+func (p *pool) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	if instruction.Kind == message.Validate { // an executor need not be asked for nothing
+		instruction.Clients = slices.DeleteFunc(slices.Clone(instruction.Clients), func(id int) bool {
 			val := p.clients[id].Val
 			return val == nil || val.Len() == 0
 		})
 	}
-	jobs := make([]client.Job, len(o.Clients))
-	for i, id := range o.Clients {
-		jobs[i] = client.Job{Client: p.clients[id], Instruction: o.ForClient(id), State: p.state(id)}
+	jobs := make([]client.Job, len(instruction.Clients))
+	for i, id := range instruction.Clients {
+		jobs[i] = client.Job{Client: p.clients[id], Instruction: instruction.ForClient(id), State: p.state(id)}
 	}
 	groups, err := p.turns.Groups(ctx, jobs, p.settings.Workers)
 	if err != nil {
@@ -65,7 +65,8 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	replies := make([]message.Reply, len(jobs))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := p.settings.Workers
-	if o.Kind == message.Train && p.worker.Experiment.Training.Shared { // one optimizer, for one client at a time
+	// one optimizer, for one client at a time
+	if instruction.Kind == message.Train && p.worker.Experiment.Training.Shared {
 		workers = 1
 	}
 	for range min(workers, len(groups)) { // a goroutine for each turn would grow a stack for each
@@ -81,7 +82,7 @@ func (p *pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 				}
 				for k, i := range group {
 					replies[i] = got[k]
-					p.settings.OnTurn(o, o.Clients[i])
+					p.settings.OnTurn(instruction, instruction.Clients[i])
 				}
 			}
 			return nil
@@ -112,19 +113,20 @@ func (p *pool) run(ctx context.Context, jobs []client.Job) (replies []message.Re
 	if err != nil {
 		return nil, err
 	}
-	for k, j := range jobs {
-		r := &replies[k]
-		if r.Down = down[k]; !j.Instruction.Kind.Tests() {
-			r.Up = r.UploadSize()
+	for k, job := range jobs {
+		reply := &replies[k]
+		if reply.Down = down[k]; !job.Instruction.Kind.Tests() {
+			reply.Up = reply.UploadSize()
 		}
 		if next[k] != nil {
 			began := time.Now()
-			if err := p.store.Stage(j.Instruction.Round, r.Client, *next[k]); err != nil {
+			if err := p.store.Stage(job.Instruction.Round, reply.Client, *next[k]); err != nil {
 				return nil, err
 			}
 			since(&p.cost.disk, began)
 		}
-		if err := p.encoded(func() (err error) { *r, err = j.Instruction.ReencodeReply(*r); return err }); err != nil {
+		reencode := func() (err error) { *reply, err = job.Instruction.ReencodeReply(*reply); return err }
+		if err := p.encoded(reencode); err != nil {
 			return nil, err
 		}
 	}

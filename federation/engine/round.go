@@ -19,30 +19,30 @@ import (
 // round runs one round, the steps of docs/overview.md, and returns its record.
 func (s *server) round(ctx context.Context) (record.Record, error) {
 	// 1. The server draws clients, asks for statistics, and completes the instruction.
-	r, err := s.instruct(ctx)
+	round, err := s.instruct(ctx)
 	if err != nil {
-		return r.rec, err
+		return round.rec, err
 	}
 
 	// 2 and 3. The clients train and send their uploads.
-	replies, err := r.train(ctx)
+	replies, err := round.train(ctx)
 	if err != nil {
-		return r.rec, err
+		return round.rec, err
 	}
 
 	// 4. The server checks and merges the uploads. The clients whose uploads count keep their new states.
-	if err := r.merge(ctx, replies); err != nil {
-		return r.rec, err
+	if err := round.merge(ctx, replies); err != nil {
+		return round.rec, err
 	}
-	if err := r.accept(); err != nil {
-		return r.rec, err
+	if err := round.accept(); err != nil {
+		return round.rec, err
 	}
 
 	// 5. In a tested round every client is tested.
-	if err := r.test(ctx); err != nil {
-		return r.rec, err
+	if err := round.test(ctx); err != nil {
+		return round.rec, err
 	}
-	return r.end(), nil
+	return round.end(), nil
 }
 
 // round is a round in progress.
@@ -55,18 +55,18 @@ type round struct {
 
 // instruct begins a round: it admits new clients, draws those that train and asks for the round's statistics.
 func (s *server) instruct(ctx context.Context) (*round, error) {
-	g := &s.global
+	global := &s.global
 	r := &round{server: s, clock: startPhases(s.cost, s.settings.Workers)}
 	s.compute(ctx)
 	if err := s.joinNew(); err != nil {
-		return r, fmt.Errorf("round %d: %w", g.Round+1, err)
+		return r, fmt.Errorf("round %d: %w", global.Round+1, err)
 	}
-	g.LR = s.rate(g.Round)
-	r.rec = record.Record{Round: g.Round, LR: g.LR,
-		Clients: s.plan.Sample(s.random.sample("participants", strconv.Itoa(g.Round)))}
+	global.LR = s.rate(global.Round)
+	r.rec = record.Record{Round: global.Round, LR: global.LR,
+		Clients: s.plan.Sample(s.random.sample("participants", strconv.Itoa(global.Round)))}
 	for _, q := range s.statistics {
 		if err := r.ask(ctx, q); err != nil {
-			return r, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
+			return r, fmt.Errorf("round %d, statistic %s: %w", global.Round+1, q.Name, err)
 		}
 	}
 	r.instruction = s.instructionTo(message.Train, r.rec.Clients)
@@ -108,8 +108,8 @@ func (r *round) ask(ctx context.Context, q method.Statistic) error {
 }
 
 // send runs one instruction, counts its bytes, and returns the replies sorted by client.
-func (r *round) send(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	replies, err := r.cohort.Run(ctx, o)
+func (r *round) send(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	replies, err := r.cohort.Run(ctx, instruction)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (r *round) send(ctx context.Context, o message.Instruction) ([]message.Repl
 		r.rec.BytesDown += reply.Down
 		r.rec.ParametersUp += message.UploadTensors(reply.Upload).Count()
 		for _, id := range message.ClientsOf([]message.Reply{reply}) {
-			r.rec.ParametersDown += o.ForClient(id).Tensors().Count()
+			r.rec.ParametersDown += instruction.ForClient(id).Tensors().Count()
 		}
 	}
 	return replies, nil
@@ -196,34 +196,34 @@ func (r *round) dropSkipped(replies []message.Reply) []message.Reply {
 
 // merge passes the method the uploads, and records what it merged.
 func (r *round) merge(ctx context.Context, replies []message.Reply) error {
-	g, rec := &r.global, &r.rec
+	global, rec := &r.global, &r.rec
 	for _, reply := range replies {
-		if err := message.CheckUpload(g.Shared, reply.Upload); err != nil {
-			return fmt.Errorf("round %d, client %d: %w", g.Round+1, reply.Client, err)
+		if err := message.CheckUpload(global.Shared, reply.Upload); err != nil {
+			return fmt.Errorf("round %d, client %d: %w", global.Round+1, reply.Client, err)
 		}
 	}
 	var sent tensor.Map // with which uploads are compared
 	if r.settings.Client.Terms && !r.cohort.Traits().Summed && !r.private() {
-		sent = g.Shared.Clone()
+		sent = global.Shared.Clone()
 	}
-	g.Notes = map[string]float64{}
-	maps.Copy(g.Notes, rec.Notes)
+	global.Notes = map[string]float64{}
+	maps.Copy(global.Notes, rec.Notes)
 	merged, err := r.mergeUploads(ctx, replies)
 	if err == nil {
-		err = checkFinite(g)
+		err = checkFinite(global)
 	}
 	if err != nil {
-		return fmt.Errorf("round %d, merge: %w", g.Round+1, err)
+		return fmt.Errorf("round %d, merge: %w", global.Round+1, err)
 	}
 	if len(merged) < len(replies) {
 		rec.Clients = message.ClientsOf(merged)
 	}
 	for _, reply := range merged {
 		rec.Loss += reply.Stats.Loss / float64(len(merged))
-		maps.Copy(g.Notes, reply.Notes)
+		maps.Copy(global.Notes, reply.Notes)
 		rec.Warnings = append(rec.Warnings, reply.Warnings...)
 	}
-	rec.Notes = g.Notes
+	rec.Notes = global.Notes
 	if r.settings.Client.Terms {
 		rec.Terms, rec.Drift = record.MeanTerms(merged), record.DriftOf(sent, merged)
 	}

@@ -60,38 +60,38 @@ type Result struct {
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
-	s, err := newServer(e, set.withDefaults())
+	server, err := newServer(e, set.withDefaults())
 	if err != nil {
 		return nil, err
 	}
-	defer s.worker.Close()
-	if err := s.begin(ctx); err != nil {
+	defer server.worker.Close()
+	if err := server.begin(ctx); err != nil {
 		return nil, err
 	}
-	for s.global.Round < e.Plan.Rounds && e.Evaluate.Stop(s.journal.Records, s.view) == "" {
-		rec, err := s.round(ctx)
+	for server.global.Round < e.Plan.Rounds && e.Evaluate.Stop(server.journal.Records, server.view) == "" {
+		rec, err := server.round(ctx)
 		if err == nil {
-			err = s.commit(rec)
+			err = server.commit(rec)
 		}
 		if err != nil {
 			return nil, err
 		}
-		s.settings.OnRound(rec)
+		server.settings.OnRound(rec)
 	}
-	return s.finish()
+	return server.finish()
 }
 
 // begin restores the last committed round, or prepares the first one, and reports what is there.
 func (s *server) begin(ctx context.Context) (err error) {
-	e := s.experiment
+	experiment := s.experiment
 	if s.journal, err = s.resume(); err != nil {
 		return err
 	}
 	if err := s.checkBest(); err != nil {
 		return err
 	}
-	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		tested := convert.Slice(s.plan.Participants(), func(id int) *spec.Client { return e.Clients[id] })
+	if experiment.Evaluate.ZeroShot && len(experiment.Clients) > 0 {
+		tested := convert.Slice(s.plan.Participants(), func(id int) *spec.Client { return experiment.Clients[id] })
 		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func (s *server) begin(ctx context.Context) (err error) {
 	for _, r := range s.journal.Records {
 		s.settings.OnRound(r)
 	}
-	if e.Synthetic != nil && s.global.Round == 0 {
-		return s.pretrain(ctx, e.Synthetic)
+	if experiment.Synthetic != nil && s.global.Round == 0 {
+		return s.pretrain(ctx, experiment.Synthetic)
 	}
 	return nil
 }
@@ -214,9 +214,9 @@ func (s *server) commit(rec record.Record) (err error) {
 }
 
 func (s *server) finish() (*Result, error) {
-	r := &Result{Records: s.journal.Records, Summary: record.Summarise(s.journal.Records, s.view)}
-	sum := &r.Summary
-	sum.Choose(r.Records, s.view, s.experiment.Evaluate)
+	result := &Result{Records: s.journal.Records, Summary: record.Summarise(s.journal.Records, s.view)}
+	sum := &result.Summary
+	sum.Choose(result.Records, s.view, s.experiment.Evaluate)
 	sum.ZeroShot, sum.Warnings = s.journal.ZeroShot, s.warnings()
 	sum.Provider, sum.Reproduces = s.settings.Provider, s.experiment.Reproduces
 	sum.Name, sum.Method, sum.Reads = s.experiment.Name, s.experiment.MethodName, s.has.Reads
@@ -227,21 +227,22 @@ func (s *server) finish() (*Result, error) {
 	}
 	sum.MethodView = s.has.Headline(record.MethodView, s.experiment.Method).String()
 	if s.settings.Dir == "" {
-		r.Confusion = s.confusion
-		if r.Prompts = s.journal.Best; s.experiment.Evaluate.BestVal {
-			return r, nil
+		result.Confusion = s.confusion
+		if result.Prompts = s.journal.Best; s.experiment.Evaluate.BestVal {
+			return result, nil
 		}
 	}
 	var err error
 	if s.experiment.Evaluate.BestVal {
 		err = takeBest(s.settings.Dir, sum.Selected)
 	} else {
-		r.Prompts, err = s.writePrompts(filepath.Join(s.settings.Dir, record.PromptsFile))
+		result.Prompts, err = s.writePrompts(filepath.Join(s.settings.Dir, record.PromptsFile))
 	}
 	if err != nil || s.settings.Dir == "" {
-		return r, err
+		return result, err
 	}
-	return r, atomicfile.Write(filepath.Join(s.settings.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
+	return result, atomicfile.Write(filepath.Join(s.settings.Dir, record.SummaryFile),
+		atomicfile.JSON(result.Summary, "  "))
 }
 
 // pretrain trains the shared parameters on synthetic images before round 0.

@@ -40,33 +40,33 @@ type server struct {
 }
 
 // newServer returns the server of a run whose method has started. The caller closes its worker.
-func newServer(e *spec.Experiment, set Settings) (*server, error) {
-	members := participants(e, set)
-	if err := check(e, set, members); err != nil {
+func newServer(experiment *spec.Experiment, set Settings) (*server, error) {
+	members := participants(experiment, set)
+	if err := check(experiment, set, members); err != nil {
 		return nil, err
 	}
-	s := &server{settings: set, experiment: e, plan: e.PlanFor(members), cost: &overhead{}}
+	s := &server{settings: set, experiment: experiment, plan: experiment.PlanFor(members), cost: &overhead{}}
 	if set.Dir != "" {
-		s.fingerprint = e.Fingerprint()
+		s.fingerprint = experiment.Fingerprint()
 	}
 	var err error
-	if s.rate, err = e.Training.Schedule.New(e.Training.Optim.LR); err != nil {
+	if s.rate, err = experiment.Training.Schedule.New(experiment.Training.Optim.LR); err != nil {
 		return nil, err
 	}
 	if s.store, err = openStore(set); err != nil {
 		return nil, err
 	}
-	if s.random, err = set.openRandomness(e); err != nil {
+	if s.random, err = set.openRandomness(experiment); err != nil {
 		return nil, err
 	}
 	s.settings.Client.Noise = s.random.client
-	s.worker = client.NewWorker(e, s.settings.Client)
+	s.worker = client.NewWorker(experiment, s.settings.Client)
 	s.cohort = s.assemble(members)
 	if err := s.startWithAny(members); err != nil {
 		s.worker.Close()
 		return nil, err
 	}
-	s.view = s.has.Headline(e.Plan.View, e.Method)
+	s.view = s.has.Headline(experiment.Plan.View, experiment.Method)
 	return s, nil
 }
 
@@ -192,11 +192,11 @@ func (s *server) joinNew() error {
 // admit passes the method clients that joined. If it fails, clients over which it fails stay unknown to it until the
 // next round.
 func (s *server) admit(joined []int) error {
-	g, before, infos := &s.global, cloneGlobal(&s.global), s.global.Infos
+	global, before, infos := &s.global, cloneGlobal(&s.global), s.global.Infos
 	join := func(clients ...int) error {
 		return recovered(func(g *method.Global, _ []method.Upload) error {
 			return s.experiment.Method.Join(g, clients)
-		}, g, nil)
+		}, global, nil)
 	}
 	if join(joined...) == nil {
 		return nil
@@ -205,17 +205,17 @@ func (s *server) admit(joined []int) error {
 	for _, id := range joined {
 		known[id] = method.ClientInfo{}
 	}
-	*g = *before
+	*global = *before
 	for _, id := range joined {
-		before = cloneGlobal(g)
+		before = cloneGlobal(global)
 		known[id] = infos[id]
-		g.Infos = known
+		global.Infos = known
 		if err := join(id); err != nil {
 			known[id] = method.ClientInfo{}
-			*g = *before
-			s.cohort.Rejected(g.Round, id, err)
+			*global = *before
+			s.cohort.Rejected(global.Round, id, err)
 		}
 	}
-	g.Infos, s.known = known, known
+	global.Infos, s.known = known, known
 	return nil
 }

@@ -109,19 +109,19 @@ type Backbone struct{ *bundle.Bundle }
 func (b Backbone) Name() string { return b.Bundle.Name }
 
 func (b Backbone) Task() method.ClientSpec {
-	t := method.ClientSpec{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(),
+	client := method.ClientSpec{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(),
 		Scale: b.LogitScale, Bias: b.LogitBias, Sigmoid: b.Sigmoid, ImageSize: b.Preprocess.Size}
 	if b.Bundle.Text.Layers > 0 { // else it is a graph that was not recognised
-		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
+		client.TextLayers, client.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
 	}
 	if b.TakesPromptTokens() {
-		t.VisionWidth = b.Bundle.Vision.Width
+		client.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
-			t.VisionLayers, t.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()
-			t.Tokens = b.Tokens()
+			client.VisionLayers, client.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()
+			client.Tokens = b.Tokens()
 		}
 	}
-	return t
+	return client
 }
 
 func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
@@ -178,22 +178,22 @@ type Backbones struct {
 }
 
 // OpenBackbones opens the backbones of a configuration and assigns them to clients. It runs none.
-func OpenBackbones(ctx context.Context, c Config, clients int, progress Progress) (*Backbones, error) {
-	b, byName := &Backbones{}, map[string]*bundle.Bundle{}
-	for _, name := range c.Backbones {
+func OpenBackbones(ctx context.Context, config Config, clients int, progress Progress) (*Backbones, error) {
+	backbones, byName := &Backbones{}, map[string]*bundle.Bundle{}
+	for _, name := range config.Backbones {
 		if byName[name] == nil {
-			f, err := openBackbone(ctx, c, name, progress)
+			f, err := openBackbone(ctx, config, name, progress)
 			if err != nil {
 				return nil, err
 			}
-			byName[name], b.Distinct = f, append(b.Distinct, f)
+			byName[name], backbones.Distinct = f, append(backbones.Distinct, f)
 		}
-		b.named = append(b.named, byName[name])
+		backbones.named = append(backbones.named, byName[name])
 	}
-	for _, name := range c.assigned(clients) {
-		b.Assigned = append(b.Assigned, byName[name])
+	for _, name := range config.assigned(clients) {
+		backbones.Assigned = append(backbones.Assigned, byName[name])
 	}
-	return b, nil
+	return backbones, nil
 }
 
 // openBackbone opens a backbone for the loss of a configuration.

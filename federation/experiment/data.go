@@ -43,50 +43,50 @@ func OpenData(ctx context.Context, c Config, progress Progress) (*Data, error) {
 
 // openData is OpenData of a checked configuration. With validation, the validation images of every set stand in place
 // of its test images.
-func openData(ctx context.Context, c Config, validation bool, progress Progress) (*Data, error) {
-	d := &Data{config: c, validation: validation}
-	whole, err := d.openSet(ctx, nil, progress)
+func openData(ctx context.Context, config Config, validation bool, progress Progress) (*Data, error) {
+	content := &Data{config: config, validation: validation}
+	whole, err := content.openSet(ctx, nil, progress)
 	if err != nil {
 		return nil, err
 	}
-	if err = d.split(c.Partition); err != nil {
+	if err = content.split(config.Partition); err != nil {
 		return nil, err
 	}
-	d.classNames = slices.Clone(d.Set.Classes)
-	c.Reproduce.shuffleNames(d.Set, c.Seed)
-	if err := d.openEvaluationSets(ctx, whole, progress); err != nil {
+	content.classNames = slices.Clone(content.Set.Classes)
+	config.Reproduce.shuffleNames(content.Set, config.Seed)
+	if err := content.openEvaluationSets(ctx, whole, progress); err != nil {
 		return nil, err
 	}
-	c.Reproduce.misalign(d.Set, d.Parts, c.Seed)
-	if err := d.openTriggered(); err != nil {
+	config.Reproduce.misalign(content.Set, content.Parts, config.Seed)
+	if err := content.openTriggered(); err != nil {
 		return nil, err
 	}
-	if c.Train.Centralised {
-		for _, p := range d.Parts {
-			d.pooled = append(d.pooled, p.Train...)
+	if config.Train.Centralised {
+		for _, p := range content.Parts {
+			content.pooled = append(content.pooled, p.Train...)
 		}
-		slices.Sort(d.pooled)
-		d.pooled = slices.Compact(d.pooled)
+		slices.Sort(content.pooled)
+		content.pooled = slices.Compact(content.pooled)
 	}
-	for _, defect := range c.Reproduces() {
-		d.Set.Notes = append(d.Set.Notes, "reproduces a known defect of published code on purpose: "+defect)
+	for _, defect := range config.Reproduces() {
+		content.Set.Notes = append(content.Set.Notes, "reproduces a known defect of published code on purpose: "+defect)
 	}
-	d.describeData()
-	return d, nil
+	content.describeData()
+	return content, nil
 }
 
 // openSet opens the set, or the part of it that data.classes selects, and returns the whole set. Its labels become
 // those of the given classes, if there are any.
 func (d *Data) openSet(ctx context.Context, classes []string, progress Progress) (whole *data.Set, err error) {
-	c := d.config.Data
-	if whole, err = d.openImages(c.Config); err != nil {
+	section := d.config.Data
+	if whole, err = d.openImages(section.Config); err != nil {
 		return nil, err
 	}
 	if whole.Pool == nil && len(whole.Train) == 0 {
 		return nil, configtags.KeyErrorf("data.set", "%s has test images only: name it under eval.sets, or set "+
-			"data.split: pooled to divide its images into training and test", c.Set)
+			"data.split: pooled to divide its images into training and test", section.Set)
 	}
-	if len(classes) > 0 && c.Classes == allClasses {
+	if len(classes) > 0 && section.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
 			return nil, err
 		}
@@ -97,10 +97,10 @@ func (d *Data) openSet(ctx context.Context, classes []string, progress Progress)
 	if err := d.findDuplicates(ctx, whole, progress); err != nil {
 		return nil, err
 	}
-	if c.Template == autoTemplate {
+	if section.Template == autoTemplate {
 		d.config.Data.Template = whole.Template
 	}
-	d.Set, err = partition.ClassSubset(whole, c.Classes)
+	d.Set, err = partition.ClassSubset(whole, section.Classes)
 	return whole, err
 }
 

@@ -45,19 +45,20 @@ type SharedImages struct {
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
 
-func describe(s *data.Set, d data.Duplicates) DataInfo {
-	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
-		Duplicates: d, Notes: slices.Clone(s.Notes)}
-	for _, sp := range s.Splits() {
-		counts := s.Counts(*sp.Examples)
+func describe(set *data.Set, d data.Duplicates) DataInfo {
+	out := DataInfo{Set: set.Name, Layout: set.Layout, Classes: len(set.Classes), Domains: set.Domains,
+		LeftOut:    len(set.Skipped),
+		Duplicates: d, Notes: slices.Clone(set.Notes)}
+	for _, sp := range set.Splits() {
+		counts := set.Counts(*sp.Examples)
 		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}
 		for _, n := range counts {
 			if n == 0 {
 				one.Without++
 			}
 		}
-		if len(s.Domains) > 0 {
-			one.ByDomain = make([]int, len(s.Domains))
+		if len(set.Domains) > 0 {
+			one.ByDomain = make([]int, len(set.Domains))
 			for _, e := range *sp.Examples {
 				one.ByDomain[e.Domain]++
 			}
@@ -129,32 +130,32 @@ func (d *Data) contentsOf(ctx context.Context, list []data.Example, progress Pro
 }
 
 // findDuplicates compares the images of a set and treats duplicates as data.duplicates says.
-func (d *Data) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
+func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progress) error {
 	var list []data.Example
-	for _, sp := range s.Splits() {
+	for _, sp := range set.Splits() {
 		list = append(list, *sp.Examples...)
 	}
 	contents, err := d.contentsOf(ctx, list, progress)
 	if err != nil {
 		return err
 	}
-	pooled := s.Pool != nil
+	pooled := set.Pool != nil
 	policy := d.config.Data.Duplicates
-	if d.duplicates, contents, err = s.FindDuplicates(contents, policy); err != nil {
+	if d.duplicates, contents, err = set.FindDuplicates(contents, policy); err != nil {
 		return err
 	}
-	d.keepContents(s, contents)
+	d.keepContents(set, contents)
 	for k, line := range d.duplicates.Lines(pooled) {
 		if k == 0 {
 			line += " (such as " + d.duplicates.Example + ")"
 		}
-		s.Notes = append(s.Notes, line)
+		set.Notes = append(set.Notes, line)
 	}
 	switch d := d.duplicates; {
 	case d.Dropped > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
+		set.Notes = append(set.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
 	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
-		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images in place; drop removes them, error "+
+		set.Notes = append(set.Notes, "data.duplicates: keep leaves these images in place; drop removes them, error "+
 			"refuses the set")
 	}
 	return nil
@@ -238,22 +239,22 @@ func (d *Data) withoutValidation() *data.Set {
 	if d.config.Data.ValShare == 0 {
 		return d.Set
 	}
-	s, trained, moved := *d.Set, map[int]bool{}, map[string]bool{}
+	set, trained, moved := *d.Set, map[int]bool{}, map[string]bool{}
 	for _, p := range d.Parts {
 		for _, i := range p.Train {
 			trained[i] = true
 		}
 	}
-	for _, e := range s.Val {
+	for _, e := range set.Val {
 		moved[e.ID] = true
 	}
-	s.Train = nil
+	set.Train = nil
 	for i, e := range d.Set.Train {
 		if trained[i] || !moved[e.ID] {
-			s.Train = append(s.Train, e)
+			set.Train = append(set.Train, e)
 		}
 	}
-	return &s
+	return &set
 }
 
 // classNotes returns notes on classes that clients cannot be tested on, or cannot learn, because images are missing:

@@ -19,30 +19,30 @@ import (
 
 // checkEval returns an error for a mistake in the section eval.
 func (c Config) checkEval() error {
-	e := c.Eval
-	errs := []error{configtags.Check("eval.", e)}
+	eval := c.Eval
+	errs := []error{configtags.Check("eval.", eval)}
 	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
-	if c.validated() && !e.Validate {
+	if c.validated() && !eval.Validate {
 		bad("eval.validate", "eval.select: best-val and train.patience need the validation accuracy; set it to true")
 	}
-	if e.SetsEvery < 0 || e.Every > 0 && e.SetsEvery%e.Every != 0 {
+	if eval.SetsEvery < 0 || eval.Every > 0 && eval.SetsEvery%eval.Every != 0 {
 		bad("eval.sets_every", "%d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
-			e.SetsEvery, e.Every)
+			eval.SetsEvery, eval.Every)
 	}
-	if n := e.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
+	if n := eval.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
 		bad("eval.new_clients", "%d of %d clients; it must be at least 0, and one client must train", n,
 			c.Partition.Clients)
 	}
-	if e.NewClients > 0 && c.Train.Centralised {
+	if eval.NewClients > 0 && c.Train.Centralised {
 		bad("eval.new_clients", "with train.centralised one client trains on all data, so that no client is new; use "+
 			"only one of the two")
 	}
-	for i, k := range e.NewSteps {
-		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
+	for i, k := range eval.NewSteps {
+		if k < 0 || k > maxNewSteps || slices.Contains(eval.NewSteps[:i], k) {
 			bad("eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
 		}
 	}
-	if e.NewClients > 0 && len(e.NewSteps) == 0 {
+	if eval.NewClients > 0 && len(eval.NewSteps) == 0 {
 		bad("eval.new_steps", "empty; give numbers of steps, such as [0, 10]")
 	}
 	return errors.Join(errs...)
@@ -162,18 +162,18 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 			c.Root = d.config.Eval.SetsRoot
 		}
 		c.Generator.Classes = nil
-		s, err := d.openImages(c)
+		set, err := d.openImages(c)
 		if err != nil {
 			return configtags.KeyErrorf("eval.sets", "%w", err)
 		}
-		if err := d.dropUnreadable(ctx, s, progress); err != nil {
+		if err := d.dropUnreadable(ctx, set, progress); err != nil {
 			return configtags.KeyErrorf("eval.sets", "%s: %w", name, err)
 		}
-		p, err := newEvaluationSet(name, s)
+		p, err := newEvaluationSet(name, set)
 		if err != nil {
 			return err
 		}
-		p.template, p.notes, p.other = s.Template, s.Notes, true
+		p.template, p.notes, p.other = set.Template, set.Notes, true
 		d.evaluationSets = append(d.evaluationSets, p)
 	}
 	return nil
@@ -183,22 +183,22 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 // trigger and the target for its labels, so that its accuracy is the attack's success rate. The other has the same
 // images without the trigger.
 func (d *Data) openTriggered() error {
-	c := d.config.Attack
-	if c.Kind != attack.Backdoor {
+	config := d.config.Attack
+	if config.Kind != attack.Backdoor {
 		return nil
 	}
-	if c.Target < 0 || c.Target >= len(d.Set.Classes) {
+	if config.Target < 0 || config.Target >= len(d.Set.Classes) {
 		return configtags.KeyErrorf("attack.target", "%d is not one of the %d classes, which are numbered from 0",
-			c.Target, len(d.Set.Classes))
+			config.Target, len(d.Set.Classes))
 	}
 	with := evaluationSet{name: metrics.TriggeredSet, classes: d.Set.Classes}
 	without := evaluationSet{name: metrics.UntriggeredSet, classes: d.Set.Classes}
 	for _, e := range d.testedImages() {
-		if e.Label == c.Target {
+		if e.Label == config.Target {
 			continue
 		}
-		with.examples = append(with.examples, c.Triggered(e, preprocess.Decode))
-		e.Label = c.Target
+		with.examples = append(with.examples, config.Triggered(e, preprocess.Decode))
+		e.Label = config.Target
 		without.examples = append(without.examples, e)
 	}
 	if len(with.examples) == 0 {

@@ -42,64 +42,65 @@ func Federate(ctx context.Context, t *Task, progress Progress) (*Federation, err
 
 // compute adds what has features to the experiment: clients, the server's own images and evaluation sets.
 func (f *Federation) compute(ctx context.Context, progress Progress) (err error) {
-	t := f.Task
-	x, err := t.here().Extractor(progress)
+	task := f.Task
+	extractor, err := task.here().Extractor(progress)
 	if err != nil {
 		return err
 	}
-	x.Sessions, x.Rates = &features.Sessions{}, &f.Rates
-	defer func() { err = errors.Join(err, x.Sessions.Close()) }()
-	validating, err := t.Data.validating()
+	extractor.Sessions, extractor.Rates = &features.Sessions{}, &f.Rates
+	defer func() { err = errors.Join(err, extractor.Sessions.Close()) }()
+	validating, err := task.Data.validating()
 	if err != nil {
 		return err
 	}
-	if _, err := x.Storage(ctx, t.requests(validating)); err != nil {
+	if _, err := extractor.Storage(ctx, task.requests(validating)); err != nil {
 		return err
 	}
-	f.Experiment.Clients = make([]*spec.Client, len(t.Data.Parts))
-	for _, b := range t.Backbones.Distinct {
-		if err := f.addClients(ctx, x, b, validating); err != nil {
+	f.Experiment.Clients = make([]*spec.Client, len(task.Data.Parts))
+	for _, b := range task.Backbones.Distinct {
+		if err := f.addClients(ctx, extractor, b, validating); err != nil {
 			return err
 		}
 	}
-	if len(t.synthetic) > 0 {
-		b := t.Backbones.Distinct[0]
-		rows, err := f.features(ctx, x, b, t.synthetic, 1)
+	if len(task.synthetic) > 0 {
+		b := task.Backbones.Distinct[0]
+		rows, err := f.features(ctx, extractor, b, task.synthetic, 1)
 		if err != nil {
 			return err
 		}
 		f.Experiment.Synthetic = &spec.Synthetic{Backbone: Backbone{b}, Data: rows,
-			Epochs: t.Protocol.Config.Synthetic.Epochs}
+			Epochs: task.Protocol.Config.Synthetic.Epochs}
 	}
-	return f.addEvaluationSets(ctx, x)
+	return f.addEvaluationSets(ctx, extractor)
 }
 
 // addClients adds the clients of a backbone.
-func (f *Federation) addClients(ctx context.Context, x features.Extractor, b *bundle.Bundle, validating bool) error {
-	d := f.Task.Data
-	train, err := f.features(ctx, x, b, d.trainList(), f.Task.Protocol.Config.Data.Views)
+func (f *Federation) addClients(ctx context.Context, extractor features.Extractor, model *bundle.Bundle,
+	validating bool) error {
+	content := f.Task.Data
+	train, err := f.features(ctx, extractor, model, content.trainList(), f.Task.Protocol.Config.Data.Views)
 	if err != nil {
 		return err
 	}
-	test, err := f.features(ctx, x, b, d.testList(), 1)
+	test, err := f.features(ctx, extractor, model, content.testList(), 1)
 	if err != nil {
 		return err
 	}
 	var val *spec.Features
 	if validating {
-		if val, err = f.features(ctx, x, b, d.valList(), 1); err != nil {
+		if val, err = f.features(ctx, extractor, model, content.valList(), 1); err != nil {
 			return err
 		}
 	}
-	for i, part := range d.Parts {
-		if f.Task.Backbones.Assigned[i] != b {
+	for i, part := range content.Parts {
+		if f.Task.Backbones.Assigned[i] != model {
 			continue
 		}
-		own, err := f.training(ctx, x, b, train, i)
+		own, err := f.training(ctx, extractor, model, train, i)
 		if err != nil {
 			return err
 		}
-		c := &spec.Client{ID: i, Backbone: Backbone{b}, Domain: part.Domain, Train: own, Test: test.Pick(part.Test)}
+		c := &spec.Client{ID: i, Backbone: Backbone{model}, Domain: part.Domain, Train: own, Test: test.Pick(part.Test)}
 		if validating {
 			c.Val = val.Pick(part.Val)
 		}
@@ -129,18 +130,18 @@ func (f *Federation) training(ctx context.Context, x features.Extractor, b *bund
 
 func (f *Federation) addEvaluationSets(ctx context.Context, x features.Extractor) error {
 	for _, s := range f.Task.Data.evaluationSets {
-		e := spec.EvaluationSet{Name: s.name, Template: s.template, Test: map[string]*spec.Features{}}
+		set := spec.EvaluationSet{Name: s.name, Template: s.template, Test: map[string]*spec.Features{}}
 		if !slices.Equal(s.classes, f.Experiment.Classes) {
-			e.Classes = s.classes
+			set.Classes = s.classes
 		}
 		for _, b := range f.Task.Backbones.Distinct {
 			rows, err := f.features(ctx, x, b, s.examples, 1)
 			if err != nil {
 				return fmt.Errorf("evaluation set %s: %w", s.name, err)
 			}
-			e.Test[b.Name] = rows
+			set.Test[b.Name] = rows
 		}
-		f.Experiment.EvaluationSets = append(f.Experiment.EvaluationSets, e)
+		f.Experiment.EvaluationSets = append(f.Experiment.EvaluationSets, set)
 	}
 	return nil
 }
@@ -196,18 +197,18 @@ func (f *Federation) Client(id int) (*spec.Client, error) {
 
 // Settings returns the engine's settings of a run in this process; the caller adds folder, tracing and progress.
 func (f *Federation) Settings() engine.Settings {
-	s := f.Task.here().Settings()
-	s.Provider = f.Task.Runtime.Provider
+	settings := f.Task.here().Settings()
+	settings.Provider = f.Task.Runtime.Provider
 	if why := f.Task.Fallback; why != nil {
-		s.Provider += ": " + why.Error()
+		settings.Provider += ": " + why.Error()
 	}
 	if p := f.Task.Programs; p != nil {
-		s.Client.Programs = p
+		settings.Client.Programs = p
 	}
 	if a := f.Task.Protocol.Aggregation; a != nil {
-		s.Client.Guard, s.Wrap = a.Guard(), a.Wrap
+		settings.Client.Guard, settings.Wrap = a.Guard(), a.Wrap
 	}
-	return s
+	return settings
 }
 
 // Settings returns the engine's settings of a configuration.
@@ -242,10 +243,10 @@ func (p Progress) of(what string) func(done, total int) {
 }
 
 // WriteEncoder writes the image towers of a backbone that the method reads.
-func (t *Task) WriteEncoder(w *programs.Writer, b *bundle.Bundle) error {
-	towers := []func() (*onnx.ModelProto, error){b.ImageModel}
-	if slices.Contains(t.Experiment.Reads(Backbone{b}), method.TokensInput) {
-		towers = append(towers, b.TokensModel)
+func (t *Task) WriteEncoder(writer *programs.Writer, model *bundle.Bundle) error {
+	towers := []func() (*onnx.ModelProto, error){model.ImageModel}
+	if slices.Contains(t.Experiment.Reads(Backbone{model}), method.TokensInput) {
+		towers = append(towers, model.TokensModel)
 	}
 	for _, tower := range towers {
 		m, err := tower()
@@ -253,11 +254,11 @@ func (t *Task) WriteEncoder(w *programs.Writer, b *bundle.Bundle) error {
 			m, err = ops.StandardModel(m)
 		}
 		if err == nil {
-			p := client.Program{Kind: client.EncoderProgram, Backbone: b.Name, Weights: b.WeightsDir()}
-			_, err = w.Program(p, m)
+			p := client.Program{Kind: client.EncoderProgram, Backbone: model.Name, Weights: model.WeightsDir()}
+			_, err = writer.Program(p, m)
 		}
 		if err != nil {
-			return fmt.Errorf("backbone %s: %w", b.Name, err)
+			return fmt.Errorf("backbone %s: %w", model.Name, err)
 		}
 	}
 	return nil

@@ -38,16 +38,16 @@ func IsIdentityKey(key string) bool {
 
 // Identity is the identity of a task.
 func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identity, error) {
-	d, c := t.Data, t.Protocol.Config
-	v, err := t.Protocol.values()
+	content, config := t.Data, t.Protocol.Config
+	values, err := t.Protocol.values()
 	if err != nil {
 		return identity.Identity{}, err
 	}
-	v.Put("data", d.Digest, "")
-	v.Put("classes", identity.Digest(d.classNames), CountInWords(len(d.classNames), "class"))
+	values.Put("data", content.Digest, "")
+	values.Put("classes", identity.Digest(content.classNames), CountInWords(len(content.classNames), "class"))
 	var digests, names []string // in the order in which clients get them
 	for _, f := range t.Backbones.named {
-		text, err := tokens(f, d.classNames, t.Experiment.Template)
+		text, err := tokens(f, content.classNames, t.Experiment.Template)
 		if err != nil {
 			return identity.Identity{}, err
 		}
@@ -56,29 +56,29 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 			fmt.Sprintf("%+v", f.Preprocess)}))
 		names = append(names, f.Name)
 	}
-	v.Put("backbones", identity.Digest(digests), strings.Join(names, ", "))
-	for _, s := range d.evaluationSets {
+	values.Put("backbones", identity.Digest(digests), strings.Join(names, ", "))
+	for _, s := range content.evaluationSets {
 		if !s.other {
 			continue // images of the data
 		}
-		digest, err := d.digestOfImages(ctx, s.examples, s.classes, progress)
+		digest, err := content.digestOfImages(ctx, s.examples, s.classes, progress)
 		if err != nil {
 			return identity.Identity{}, fmt.Errorf("evaluation set %s: %w", s.name, err)
 		}
-		v.Put("eval.sets."+s.name, identity.Digest(append([]string{s.template, digest}, s.classes...)), s.name)
+		values.Put("eval.sets."+s.name, identity.Digest(append([]string{s.template, digest}, s.classes...)), s.name)
 	}
 	if t.Programs != nil { // somebody may have changed them
-		v.Put("runtime.programs", t.Programs.Digest, "")
+		values.Put("runtime.programs", t.Programs.Digest, "")
 	}
 	if len(t.synthetic) > 0 {
-		digest, err := d.digestOfImages(ctx, t.synthetic, d.classNames, progress)
+		digest, err := content.digestOfImages(ctx, t.synthetic, content.classNames, progress)
 		if err != nil {
 			return identity.Identity{}, ofSynthetic(err)
 		}
-		v.Put("synthetic.data", digest, "")
-		v.Put("synthetic.epochs", strconv.Itoa(c.Synthetic.Epochs), "")
+		values.Put("synthetic.data", digest, "")
+		values.Put("synthetic.epochs", strconv.Itoa(config.Synthetic.Epochs), "")
 	}
-	return identity.Of(c.Seed, v), nil
+	return identity.Of(config.Seed, values), nil
 }
 
 // Identity is the identity of an experiment whose clients are on other machines, after RunsAs: their data and backbones
@@ -94,21 +94,22 @@ func (p *Protocol) Identity() (identity.Identity, error) {
 
 // values has the values of the resolved configuration. A section that is off has one value: that it is off.
 func (p *Protocol) values() (identity.Values, error) {
-	c, v := p.Config, identity.NewValues()
+	config, v := p.Config, identity.NewValues()
 	var off []string // sections, and their keys that say so
 	var kept []string
 	for _, s := range []struct {
 		on           bool
 		section, key string
-	}{{c.Attack.Enabled(), "attack", "attack.kind"}, {c.SimulatedTime.Enabled(), "simulated_time",
-		"simulated_time.speeds"}, {c.SecureAggregation.Enabled(), "secure_aggregation", "secure_aggregation.threshold"},
-		{c.Data.LabelNoise.Enabled(), "data.label_noise", "data.label_noise.kind"}} {
+	}{{config.Attack.Enabled(), "attack", "attack.kind"}, {config.SimulatedTime.Enabled(), "simulated_time",
+		"simulated_time.speeds"}, {config.SecureAggregation.Enabled(), "secure_aggregation",
+		"secure_aggregation.threshold"},
+		{config.Data.LabelNoise.Enabled(), "data.label_noise", "data.label_noise.kind"}} {
 		if !s.on {
 			off, kept = append(off, s.section), append(kept, s.key)
 		}
 	}
-	values := c.Values()
-	values["method"] = methods.Called(c.Method, c.Options)
+	values := config.Values()
+	values["method"] = methods.Called(config.Method, config.Options)
 	for key, value := range values {
 		if !IsIdentityKey(key) || identity.Within(key, off) && !slices.Contains(kept, key) {
 			continue
@@ -117,8 +118,8 @@ func (p *Protocol) values() (identity.Values, error) {
 			return v, err
 		}
 	}
-	if t := p.Experiment.SimulatedTime; t != nil && c.SimulatedTime.File != "" {
-		v.Put("simulated_time.file", identity.Digest([]string{fmt.Sprint(t.Speeds)}), c.SimulatedTime.File)
+	if t := p.Experiment.SimulatedTime; t != nil && config.SimulatedTime.File != "" {
+		v.Put("simulated_time.file", identity.Digest([]string{fmt.Sprint(t.Speeds)}), config.SimulatedTime.File)
 	}
 	v.Put("numerics", strconv.Itoa(numerics.Version), "")
 	return v, nil

@@ -41,39 +41,39 @@ func OpenClient(ctx context.Context, c Config, p ClientPlace, progress Progress)
 }
 
 // openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.
-func openOwn(ctx context.Context, c Config, p ClientPlace, progress Progress) (*Data, error) {
-	c.Backbones, c.Assign = c.assigned(p.Client + 1)[p.Client:], "cycle"
-	d := &Data{config: c, total: p.Of}
-	whole, err := d.openSet(ctx, p.Classes, progress)
+func openOwn(ctx context.Context, c Config, place ClientPlace, progress Progress) (*Data, error) {
+	c.Backbones, c.Assign = c.assigned(place.Client + 1)[place.Client:], "cycle"
+	content := &Data{config: c, total: place.Of}
+	whole, err := content.openSet(ctx, place.Classes, progress)
 	if err != nil {
 		return nil, err
 	}
-	if err = d.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
+	if err = content.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
 		return nil, err
 	}
-	d.Parts[0].Domain = p.Domain
-	d.config.Partition = partition.Defaults()
-	d.config.Partition.Clients = p.Of
-	if err := d.openEvaluationSets(ctx, whole, progress); err != nil {
+	content.Parts[0].Domain = place.Domain
+	content.config.Partition = partition.Defaults()
+	content.config.Partition.Clients = place.Of
+	if err := content.openEvaluationSets(ctx, whole, progress); err != nil {
 		return nil, err
 	}
-	d.describeData()
-	if d.config.Data.LabelNoise.Enabled() {
-		d.Info.Notes = append(d.Info.Notes, "data.label_noise: it changes the labels of simulated clients only, not "+
-			"those of this client; set data.label_noise.kind: none")
+	content.describeData()
+	if content.config.Data.LabelNoise.Enabled() {
+		content.Info.Notes = append(content.Info.Notes, "data.label_noise: it changes the labels of simulated clients "+
+			"only, not those of this client; set data.label_noise.kind: none")
 	}
-	return d, nil
+	return content, nil
 }
 
 // relabel changes the labels of a set to those of an experiment, whose classes must include those of the set.
-func relabel(s *data.Set, classes []string) error {
-	to := make([]int, len(s.Classes))
-	absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(s.Classes, c) })
+func relabel(set *data.Set, classes []string) error {
+	to := make([]int, len(set.Classes))
+	absent := slices.DeleteFunc(slices.Clone(classes), func(c string) bool { return slices.Contains(set.Classes, c) })
 	var unknown, entries []string // entries of data.class_names
-	for i, name := range s.Classes {
+	for i, name := range set.Classes {
 		if to[i] = slices.Index(classes, name); to[i] < 0 {
 			names := append(configtags.Similar(name, absent), "NAME")
-			if len(absent) == 1 && len(s.Classes) == len(classes) { // one unknown name
+			if len(absent) == 1 && len(set.Classes) == len(classes) { // one unknown name
 				names = absent
 			}
 			unknown = append(unknown, fmt.Sprintf("%q", name))
@@ -88,12 +88,12 @@ func relabel(s *data.Set, classes []string) error {
 		return fmt.Errorf("the experiment has no class %s; its classes without a folder here are: %s; rename folders, "+
 			"or use --set 'data.class_names={%s}'", shortList(unknown), shortList(absent), shortList(entries))
 	}
-	for _, sp := range s.Splits() {
+	for _, sp := range set.Splits() {
 		for i := range *sp.Examples {
 			(*sp.Examples)[i].Label = to[(*sp.Examples)[i].Label]
 		}
 	}
-	s.Classes, s.Coarse, s.Superclasses = slices.Clone(classes), nil, nil
+	set.Classes, set.Coarse, set.Superclasses = slices.Clone(classes), nil, nil
 	return nil
 }
 
@@ -108,19 +108,19 @@ type Participant struct {
 // Participant returns the client of a task of OpenClient.
 func (f *Federation) Participant() (*Participant, error) {
 	t := f.Task
-	c := *f.Experiment.Clients[t.own()]
-	c.ID = t.place.Client
-	if err := engine.CheckClient(f.Experiment, &c); err != nil {
+	client := *f.Experiment.Clients[t.own()]
+	client.ID = t.place.Client
+	if err := engine.CheckClient(f.Experiment, &client); err != nil {
 		return nil, err
 	}
 	if err := f.Experiment.CheckEvaluationSets(); err != nil {
 		return nil, err
 	}
-	task := c.Backbone.Task()
-	task.Backbone = c.Backbone.Name()
+	task := client.Backbone.Task()
+	task.Backbone = client.Backbone.Name()
 	b := t.OwnBackbone()
 	words, err := tokens(b, f.Experiment.Classes, f.Experiment.Template)
-	return &Participant{Client: &c, Task: task, Backbone: b.Digest(), Tokens: words}, err
+	return &Participant{Client: &client, Task: task, Backbone: b.Digest(), Tokens: words}, err
 }
 
 // Shares returns the parameters that the client of OpenClient uploads in every round, and those that stay with it, by

@@ -23,50 +23,51 @@ type Prechecker struct {
 
 // Check returns the error of a configuration whose keys have been checked. It leaves sets and backbones that cannot be
 // opened, or are not downloaded yet, to the run.
-func (p *Prechecker) Check(c Config) error {
+func (p *Prechecker) Check(config Config) error {
 	if p.errs == nil {
 		p.sets, p.backbones, p.errs = map[string]*data.Set{}, map[string]*bundle.Bundle{}, map[string]error{}
 	}
-	set := p.set(c)
+	set := p.set(config)
 	if set == nil {
 		return nil
 	}
 	var assigned []*bundle.Bundle
-	names := c.assigned(c.Partition.Clients)
+	names := config.assigned(config.Partition.Clients)
 	for _, name := range names {
-		f := p.backbone(c, name)
+		f := p.backbone(config, name)
 		if f == nil {
 			return nil
 		}
 		assigned = append(assigned, f)
 	}
-	key := fmt.Sprint(c.Method, c.With, c.Options, names, c.Runtime.Models, c.Runtime.Provider, c.Train.Batch,
-		c.Train.Loss, c.Train.Memory, c.Data)
+	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime.Models, config.Runtime.Provider,
+		config.Train.Batch,
+		config.Train.Loss, config.Train.Memory, config.Data)
 	err, done := p.errs[key]
 	if !done {
-		err = precheck(c, set, assigned)
+		err = precheck(config, set, assigned)
 		p.errs[key] = err
 	}
 	return err
 }
 
-func precheck(c Config, set *data.Set, assigned []*bundle.Bundle) error {
-	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
+	stack, err := methods.Resolve(config.Method, config.With, config.Options)
 	if err != nil {
 		return err
 	}
-	e := c.experiment(stack.Method, set.Classes)
-	if e.Template == autoTemplate {
-		e.Template = set.Template
+	experiment := config.experiment(stack.Method, set.Classes)
+	if experiment.Template == autoTemplate {
+		experiment.Template = set.Template
 	}
-	if err := fits(e, assigned, ClientPlace{}, stack.Options); err != nil {
+	if err := fits(experiment, assigned, ClientPlace{}, stack.Options); err != nil {
 		return err
 	}
 	for i, f := range assigned {
 		if slices.Index(assigned, f) < i {
 			continue
 		}
-		if _, err := memoryNote(e, f, c); err != nil {
+		if _, err := memoryNote(experiment, f, config); err != nil {
 			return err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // openSecureAggregation sets up secure aggregation if the configuration has it, and refuses methods whose server needs
 // more than a mean.
 func (p *Protocol) openSecureAggregation() error {
-	c := p.Config.SecureAggregation
-	if !c.Enabled() {
+	config := p.Config.SecureAggregation
+	if !config.Enabled() {
 		return nil
 	}
 	weighting, beside, err := methods.AveragedUploads(p.Experiment.Method)
@@ -25,7 +25,7 @@ func (p *Protocol) openSecureAggregation() error {
 	switch {
 	case err != nil:
 		return configtags.KeyErrorf("secure_aggregation", "the server gets only sums of uploads, but %w", err)
-	case len(asked) > 0 && c.Statistics != "clear":
+	case len(asked) > 0 && config.Statistics != "clear":
 		return configtags.KeyErrorf("secure_aggregation", "clients answer the statistics %s, and the server would "+
 			"see each single answer; set secure_aggregation.statistics: clear to allow it, or turn secure "+
 			"aggregation off", strings.Join(asked, ", "))
@@ -39,14 +39,14 @@ func (p *Protocol) openSecureAggregation() error {
 		return configtags.KeyErrorf("secure_aggregation", "a round has one of %d clients, so that a sum would be its "+
 			"upload; raise participation, which is %v", n, share)
 	}
-	if p.Aggregation, err = secure.New(c, weighting, beside, p.clients, int(p.Sampling().Size)); err != nil {
+	if p.Aggregation, err = secure.New(config, weighting, beside, p.clients, int(p.Sampling().Size)); err != nil {
 		return err
 	}
 	agreed, err := json.Marshal(struct {
 		secure.Config
 		Weighting  string
 		Guarantees secure.Guarantees `json:"Facts"`
-	}{c, weighting, p.Aggregation.Guarantees()})
+	}{config, weighting, p.Aggregation.Guarantees()})
 	p.Experiment.Secure = string(agreed)
 	return err
 }

@@ -47,58 +47,59 @@ type members struct {
 }
 
 // newProtocol refuses what a method, its plan or its protection forbids.
-func newProtocol(c Config, who members) (*Protocol, error) {
-	c.Runtime.Prepack, c.Runtime.Spinning = named(c.Runtime.Prepack), named(c.Runtime.Spinning)
+func newProtocol(config Config, who members) (*Protocol, error) {
+	config.Runtime.Prepack, config.Runtime.Spinning = named(config.Runtime.Prepack), named(config.Runtime.Spinning)
 	if who.role != wholeRun { // here each client trains alone
-		c.Runtime.BatchClients = max(1, c.Runtime.BatchClients)
+		config.Runtime.BatchClients = max(1, config.Runtime.BatchClients)
 	}
-	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+	stack, err := methods.Resolve(config.Method, config.With, config.Options)
 	if err != nil {
 		return nil, err
 	}
-	m := stack.Method
-	c.Options = stack.Options
+	base := stack.Method
+	config.Options = stack.Options
 
-	options, err := json.Marshal(methods.ShortOptions(c.Options))
+	options, err := json.Marshal(methods.ShortOptions(config.Options))
 	if err != nil {
 		return nil, configtags.KeyErrorf("options", "%w", err)
 	}
-	e := c.experiment(m, who.classes)
-	e.Options = string(options) + c.Train.lossTerm() + c.attackTerm()
-	prompt, _ := c.Options["tokens"].(int)
-	e.Remedy = record.Remedy(prompt, c.Train.LR)
-	p := &Protocol{Config: c, Experiment: e, clients: who.clients, options: string(options)}
+	experiment := config.experiment(base, who.classes)
+	experiment.Options = string(options) + config.Train.lossTerm() + config.attackTerm()
+	prompt, _ := config.Options["tokens"].(int)
+	experiment.Remedy = record.Remedy(prompt, config.Train.LR)
+	protocol := &Protocol{Config: config, Experiment: experiment, clients: who.clients, options: string(options)}
 	if who.role == remoteSide { // clients send counts of classes only on request, and accuracies are what they claim
-		e.Evaluate.Confusion, e.Evaluate.Claimed = c.Eval.Confusion == everyone, true
+		experiment.Evaluate.Confusion, experiment.Evaluate.Claimed = config.Eval.Confusion == everyone, true
 	}
-	if e.Attack, err = c.attackers(e.Plan.Trainers, who.clients); err != nil {
+	if experiment.Attack, err = config.attackers(experiment.Plan.Trainers, who.clients); err != nil {
 		return nil, err
 	}
-	e.Plan.Attackers = e.Attack.Attackers
-	if err := c.checkPrivacy(m); err != nil {
+	experiment.Plan.Attackers = experiment.Attack.Attackers
+	if err := config.checkPrivacy(base); err != nil {
 		return nil, err
 	}
-	if who.role == wholeRun && c.Synthetic.Set == "" && methods.NeedsSynthetic(m) {
+	if who.role == wholeRun && config.Synthetic.Set == "" && methods.NeedsSynthetic(base) {
 		return nil, errors.New("the method needs images of the server's own: give them in the section synthetic, " +
 			"such as synthetic: {set: folder, root: IMAGES}")
 	}
-	if e.Privacy, err = p.privacy(who.seededNoise); err != nil {
+	if experiment.Privacy, err = protocol.privacy(who.seededNoise); err != nil {
 		return nil, err
 	}
-	if err := p.checkFedBuff(); err != nil {
+	if err := protocol.checkFedBuff(); err != nil {
 		return nil, err
 	}
-	if e.SimulatedTime, err = c.SimulatedTime.Plan(p.clients, c.Seed); err != nil {
+	if experiment.SimulatedTime, err = config.SimulatedTime.Plan(protocol.clients, config.Seed); err != nil {
 		return nil, err
 	}
-	return p, p.openSecureAggregation()
+	return protocol, protocol.openSecureAggregation()
 }
 
 // experiment returns the engine's experiment as far as the configuration alone decides on it.
-func (c Config) experiment(m method.Method, classes []string) *spec.Experiment {
-	e := &spec.Experiment{
+func (c Config) experiment(base method.Method, classes []string) *spec.Experiment {
+	experiment := &spec.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), "+"),
-		Reproduces: c.Reproduces(), Method: m, Classes: classes, Template: c.Data.Template, Precision: c.Data.Precision,
+		Reproduces: c.Reproduces(), Method: base, Classes: classes, Template: c.Data.Template,
+		Precision:    c.Data.Precision,
 		BatchClients: c.Runtime.BatchClients,
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			FineTune: c.Eval.FineTune, Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
@@ -107,13 +108,13 @@ func (c Config) experiment(m method.Method, classes []string) *spec.Experiment {
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 		Evaluate: c.Evaluation(),
-		Warnings: slices.Concat(methods.InactiveTerms(m, c.Train.Rounds), c.Train.neverReached()),
+		Warnings: slices.Concat(methods.InactiveTerms(base, c.Train.Rounds), c.Train.neverReached()),
 	}
 	if c.Eval.NewClients > 0 { // the last ones, where holdOutClients puts those that it draws
 		all, n := tensor.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
-		e.Plan.Trainers, e.Plan.New = all[:n], all[n:]
+		experiment.Plan.Trainers, experiment.Plan.New = all[:n], all[n:]
 	}
-	return e
+	return experiment
 }
 
 // attackTerm returns what distinguishes attacked runs in the fingerprint, like an option of the method.

@@ -20,40 +20,41 @@ import (
 
 // OpenServer returns the protocol of a server whose clients are on other machines: it has no data, no backbone, and no
 // classes before RunsAs.
-func OpenServer(c Config, seededNoise bool) (*Protocol, error) {
-	c.Data.Config = sets.Defaults() // it names no files
-	c.Eval.SetsRoot = ""
-	if err := errors.Join(c.CheckWithoutData(), c.noAttack()); err != nil {
+func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
+	config.Data.Config = sets.Defaults() // it names no files
+	config.Eval.SetsRoot = ""
+	if err := errors.Join(config.CheckWithoutData(), config.noAttack()); err != nil {
 		return nil, err
 	}
-	if c.Data.Template == autoTemplate {
-		c.Data.Template = ""
+	if config.Data.Template == autoTemplate {
+		config.Data.Template = ""
 	}
-	p, err := newProtocol(c, members{role: remoteSide, clients: c.Partition.Clients, seededNoise: seededNoise})
+	protocol, err := newProtocol(config, members{role: remoteSide, clients: config.Partition.Clients,
+		seededNoise: seededNoise})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.InOneProcess(); err != nil {
+	if err := config.InOneProcess(); err != nil {
 		return nil, err
 	}
 	switch {
-	case c.Reproduce != Defaults().Reproduce:
+	case config.Reproduce != Defaults().Reproduce:
 		return nil, configtags.KeyErrorf("reproduce", "clients on other machines have labels and class names of "+
 			"their own; use promptfed run")
-	case c.Train.Centralised:
+	case config.Train.Centralised:
 		return nil, configtags.KeyErrorf("train.centralised", "clients on other machines keep their examples; use "+
 			"promptfed run")
-	case c.Synthetic.Set != "" || methods.NeedsSynthetic(p.Experiment.Method):
+	case config.Synthetic.Set != "" || methods.NeedsSynthetic(protocol.Experiment.Method):
 		return nil, configtags.KeyErrorf("synthetic", "a server whose clients are on other machines has no images of "+
 			"its own; use promptfed run")
-	case p.Experiment.Evaluate.BestVal:
+	case protocol.Experiment.Evaluate.BestVal:
 		return nil, configtags.KeyErrorf("eval.select", "best-val: clients on other machines keep what they learned "+
 			"last, not what they had in the best round; set it to last (train.patience stops near the best round)")
-	case c.Eval.Embeddings > 0:
+	case config.Eval.Embeddings > 0:
 		return nil, configtags.KeyErrorf("eval.embeddings", "a server whose clients are on other machines has no "+
 			"images; set it to 0")
 	}
-	return p, nil
+	return protocol, nil
 }
 
 // OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the
@@ -155,34 +156,35 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Task, error)
 
 // Compatibility returns what workers must have in common with this experiment.
 func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, error) {
-	t, e := f.Task, *f.Experiment
-	c, d := t.Protocol.Config, t.Data
-	e.Options, e.Secure = t.Protocol.options+c.Train.lossTerm()+c.attackTerm(), ""
-	e.SimulatedTime = nil // the server's affair, as secure aggregation
-	out := spec.Compatibility{Program: version.String(), Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
+	task, experiment := f.Task, *f.Experiment
+	c, content := task.Protocol.Config, task.Data
+	experiment.Options, experiment.Secure = task.Protocol.options+c.Train.lossTerm()+c.attackTerm(), ""
+	experiment.SimulatedTime = nil // the server's affair, as secure aggregation
+	out := spec.Compatibility{Program: version.String(), Fingerprint: experiment.Fingerprint(),
+		RunSpec: experiment.RunSpec(),
 		Digests: map[string]string{}}
 	var err error
-	if out.Numerics, err = t.Numerics(); err != nil {
+	if out.Numerics, err = task.Numerics(); err != nil {
 		return out, err
 	}
-	for _, b := range t.Backbones.Distinct {
-		text, err := tokens(b, e.Classes, e.Template)
+	for _, b := range task.Backbones.Distinct {
+		text, err := tokens(b, experiment.Classes, experiment.Template)
 		if err != nil {
 			return out, err
 		}
 		out.Digests["backbone "+b.Name] = b.Digest()
 		out.Digests["text tokens of "+b.Name] = text
 	}
-	lists := map[string][]data.Example{"training data": d.trainList(), "test data": d.testList()}
-	if list := d.valList(); len(list) > 0 {
+	lists := map[string][]data.Example{"training data": content.trainList(), "test data": content.testList()}
+	if list := content.valList(); len(list) > 0 {
 		lists["validation data"] = list
 	}
-	for _, s := range d.evaluationSets {
+	for _, s := range content.evaluationSets {
 		if !s.other {
 			lists["evaluation set "+s.name] = s.examples
 			continue
 		}
-		contents, err := d.contentsOf(ctx, s.examples, nil)
+		contents, err := content.contentsOf(ctx, s.examples, nil)
 		if err != nil {
 			return out, fmt.Errorf("evaluation set %s: %w", s.name, err)
 		}
@@ -191,15 +193,15 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 	for what, list := range lists {
 		contents := make([]data.ContentHash, len(list))
 		for i, e := range list {
-			contents[i] = d.contents[e.ID]
+			contents[i] = content.contents[e.ID]
 		}
 		out.Digests[what] = inOrder(list, contents)
 	}
 	h := sha256.New()
-	for i, p := range d.Parts {
-		fmt.Fprintln(h, i, p.Domain, d.trainedOn(i), p.Val, p.Test, t.Backbones.Assigned[i].Name)
+	for i, p := range content.Parts {
+		fmt.Fprintln(h, i, p.Domain, content.trainedOn(i), p.Val, p.Test, task.Backbones.Assigned[i].Name)
 	}
-	for _, s := range d.evaluationSets {
+	for _, s := range content.evaluationSets {
 		fmt.Fprintf(h, "%q %q %q\n", s.name, s.classes, s.template)
 	}
 	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))

@@ -53,11 +53,11 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 	for i, name := range classes {
 		number[plain(name)] = append(number[plain(name)], i)
 	}
-	for _, e := range append(set.Train, set.Pool...) {
-		name := set.Classes[e.Label]
-		e.Label = slices.Index(classes, name)
+	for _, example := range append(set.Train, set.Pool...) {
+		name := set.Classes[example.Label]
+		example.Label = slices.Index(classes, name)
 		switch same := number[plain(name)]; {
-		case e.Label >= 0:
+		case example.Label >= 0:
 		case len(same) == 0:
 			return nil, nil, configtags.KeyErrorf("synthetic", "class %q is not one of the experiment's; rename its "+
 				"folder, or remove it", name)
@@ -65,9 +65,9 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 			return nil, nil, configtags.KeyErrorf("synthetic", "class %q may be %q or %q of the experiment; rename "+
 				"its folder", name, classes[same[0]], classes[same[1]])
 		default:
-			e.Label = same[0]
+			example.Label = same[0]
 		}
-		own = append(own, e)
+		own = append(own, example)
 	}
 	if len(own) == 0 {
 		return nil, nil, &configtags.KeyError{Key: "synthetic.set", Err: errors.New("synthetic: the set has no " +

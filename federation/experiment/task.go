@@ -64,55 +64,57 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 		return nil, err
 	}
 	c.Runtime.Session().Preload() // while the data are opened
-	d, err := o.openData(ctx, c, progress)
+	content, err := o.openData(ctx, c, progress)
 	if err != nil {
 		return nil, err
 	}
 	place := o.place
-	if n := d.clients(); place.Of > 0 && place.Of != n {
+	if n := content.clients(); place.Of > 0 && place.Of != n {
 		return nil, fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
 			"that the server was started with", n, place.Of)
 	}
-	p, err := newProtocol(d.config, members{role: o.role, clients: d.clients(), classes: d.Set.Classes,
+	protocol, err := newProtocol(content.config, members{role: o.role, clients: content.clients(),
+		classes:     content.Set.Classes,
 		seededNoise: place.SeededNoise})
 	if err != nil {
 		return nil, err
 	}
 	if o.role == remoteSide { // the server chose names and places for them
-		if err := p.Experiment.RunSpec().CheckSizes(); err != nil {
+		if err := protocol.Experiment.RunSpec().CheckSizes(); err != nil {
 			return nil, fmt.Errorf("the server's classes and template: %w", err)
 		}
 	}
-	b, err := OpenBackbones(ctx, p.Config, len(d.Parts), progress)
+	backbones, err := OpenBackbones(ctx, protocol.Config, len(content.Parts), progress)
 	if err != nil {
 		return nil, err
 	}
-	e := *p.Experiment
-	e.Digests = map[string]string{}
-	for _, f := range b.Distinct {
-		e.Digests[f.Name] = f.Digest()
+	experiment := *protocol.Experiment
+	experiment.Digests = map[string]string{}
+	for _, f := range backbones.Distinct {
+		experiment.Digests[f.Name] = f.Digest()
 	}
-	t := &Task{Protocol: p, Data: d, Backbones: b, Experiment: &e, Info: d.Info, Runtime: p.Config.Runtime,
-		place: place}
-	if err := t.describe(); err != nil {
+	task := &Task{Protocol: protocol, Data: content, Backbones: backbones, Experiment: &experiment, Info: content.Info,
+		Runtime: protocol.Config.Runtime,
+		place:   place}
+	if err := task.describe(); err != nil {
 		return nil, err
 	}
-	if err := t.centralise(); err != nil {
+	if err := task.centralise(); err != nil {
 		return nil, err
 	}
-	if err := fits(&e, b.Assigned, place, p.Config.Options); err != nil {
+	if err := fits(&experiment, backbones.Assigned, place, protocol.Config.Options); err != nil {
 		return nil, err
 	}
-	if err := t.openSynthetic(); err != nil {
+	if err := task.openSynthetic(); err != nil {
 		return nil, err
 	}
-	if t.Fallback, err = t.Runtime.ChooseProvider(); err != nil {
+	if task.Fallback, err = task.Runtime.ChooseProvider(); err != nil {
 		return nil, MachineError{err}
 	}
-	if err := t.openPrograms(); err != nil {
+	if err := task.openPrograms(); err != nil {
 		return nil, err
 	}
-	return t, t.chooseBatchClients()
+	return task, task.chooseBatchClients()
 }
 
 // openPrograms opens the folder of runtime.programs. Its graphs are those of one client alone.
@@ -144,8 +146,8 @@ func (t *Task) Numerics() (numerics.Fingerprint, error) {
 // chooseBatchClients sets runtime.batch_clients where the configuration leaves it to the program. The choice depends on
 // the configuration and the provider alone, since it is part of the experiment.
 func (t *Task) chooseBatchClients() error {
-	p := t.Protocol
-	if p.Config.Runtime.BatchClients > 0 {
+	protocol := t.Protocol
+	if protocol.Config.Runtime.BatchClients > 0 {
 		return nil
 	}
 	most := 1
@@ -165,8 +167,8 @@ func (t *Task) chooseBatchClients() error {
 		t.Info.Notes = append(t.Info.Notes, fmt.Sprintf("up to %d clients train in one run; runtime.batch_clients "+
 			"sets another number", most))
 	}
-	p.Config.Runtime.BatchClients, t.Runtime.BatchClients = most, most
-	p.Experiment.BatchClients, t.Experiment.BatchClients = most, most
+	protocol.Config.Runtime.BatchClients, t.Runtime.BatchClients = most, most
+	protocol.Experiment.BatchClients, t.Experiment.BatchClients = most, most
 	return nil
 }
 
@@ -180,38 +182,38 @@ func (o opening) openData(ctx context.Context, c Config, progress Progress) (*Da
 // describe adds notes about the method and the backbones. A backbone whose steps need more memory than
 // train.memory_gb is an error.
 func (t *Task) describe() error {
-	c, e := t.Protocol.Config, t.Experiment
-	notes := append(slices.Clone(t.Info.Notes), methods.Notes(e.Method)...)
+	config, experiment := t.Protocol.Config, t.Experiment
+	notes := append(slices.Clone(t.Info.Notes), methods.Notes(experiment.Method)...)
 	if line := toys(t.Backbones.Distinct); line != "" {
 		notes = append(notes, line)
 	}
-	lists := [][]string{e.Classes}
+	lists := [][]string{experiment.Classes}
 	for _, s := range t.Data.evaluationSets {
 		lists = append(lists, s.classes)
 	}
-	for _, f := range t.Backbones.Distinct {
-		if f.Origin.Source != "" {
-			notes = append(notes, f.Name+": "+f.Origin.String())
+	for _, model := range t.Backbones.Distinct {
+		if model.Origin.Source != "" {
+			notes = append(notes, model.Name+": "+model.Origin.String())
 		}
-		memory, err := memoryNote(e, f, c)
+		memory, err := memoryNote(experiment, model, config)
 		if err != nil {
 			return err
 		}
 		if memory != "" {
-			notes = append(notes, f.Name+": "+memory)
+			notes = append(notes, model.Name+": "+memory)
 		}
-		alike, err := alikeNotes(f, lists)
+		alike, err := alikeNotes(model, lists)
 		if err != nil {
 			return err
 		}
-		spelled, err := spelledClasses(f, e.Classes)
+		spelled, err := spelledClasses(model, experiment.Classes)
 		if err != nil {
 			return err
 		}
 		notes = append(append(notes, alike...), spelled...)
-		if why := e.NotBatchable(Backbone{f}); why != "" {
-			notes = append(notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
-				c.Runtime.BatchClients, why))
+		if why := experiment.NotBatchable(Backbone{model}); why != "" {
+			notes = append(notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", model.Name,
+				config.Runtime.BatchClients, why))
 		}
 	}
 	t.Info.Notes = notes
@@ -250,26 +252,26 @@ func (t *Task) centralise() error {
 
 // fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
 // averaged. place is that of the one client that is here.
-func fits(e *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace, options map[string]any) error {
+func fits(experiment *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace, options map[string]any) error {
 	seen, shared := map[string]bool{}, message.SharedShapes{}
-	for i, f := range assigned {
+	for i, model := range assigned {
 		id, clients := i, len(assigned)
 		if place.alone() {
 			id, clients = place.Client, place.Of
 		}
-		task := spec.TaskOf(Backbone{f}, id, clients, len(e.Classes))
-		key := f.Name
-		for _, p := range e.Method.Params(task) {
+		task := spec.TaskOf(Backbone{model}, id, clients, len(experiment.Classes))
+		key := model.Name
+		for _, p := range experiment.Method.Params(task) {
 			key += fmt.Sprint(" ", p.Name, p.Shape)
 		}
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
-		if err := shared.Add(e.Method, task); err != nil {
+		if err := shared.Add(experiment.Method, task); err != nil {
 			return err
 		}
-		if err := client.CheckGraphs(e, Backbone{f}, id, clients); err != nil {
+		if err := client.CheckGraphs(experiment, Backbone{model}, id, clients); err != nil {
 			return ofLength(err, options)
 		}
 	}
@@ -345,18 +347,18 @@ func (t *Task) requests(validating bool) (out []features.Request) {
 		out = append(out, t.requestsOf(f, list, views)...)
 	}
 	views := t.Protocol.Config.Data.Views
-	for _, f := range t.Backbones.Distinct {
-		add(f, t.Data.trainList(), views)
-		add(f, t.Data.testList(), 1)
+	for _, model := range t.Backbones.Distinct {
+		add(model, t.Data.trainList(), views)
+		add(model, t.Data.testList(), 1)
 		if validating {
-			add(f, t.Data.valList(), 1)
+			add(model, t.Data.valList(), 1)
 		}
 		for _, s := range t.Data.evaluationSets {
-			add(f, s.examples, 1)
+			add(model, s.examples, 1)
 		}
 		for i := range t.Data.Parts {
-			if list, _ := t.poisoned(i); t.Backbones.Assigned[i] == f && len(list) > 0 {
-				add(f, list, views)
+			if list, _ := t.poisoned(i); t.Backbones.Assigned[i] == model && len(list) > 0 {
+				add(model, list, views)
 			}
 		}
 	}

@@ -18,22 +18,25 @@ const layout = "a class is the sequence [sos, prompt, tokens], an sos of -1 bein
 
 // Trace returns the description of the run for trace.json.
 func (f *Federation) Trace(config any) (trace.Info, error) {
-	e := f.Experiment
-	info := trace.Info{Config: config, Classes: e.Classes, Layout: layout, Clients: trace.ClientInfos(e),
-		Words: tensor.Map{}}
-	for i, b := range f.Task.Backbones.Distinct {
-		tok, err := b.Tokenizer()
+	experiment := f.Experiment
+	info := trace.Info{Config: config, Classes: experiment.Classes, Layout: layout,
+		Clients: trace.ClientInfos(experiment),
+		Words:   tensor.Map{}}
+	for i, model := range f.Task.Backbones.Distinct {
+		tok, err := model.Tokenizer()
 		if err != nil {
 			return info, err
 		}
-		t := trace.Bundle{Name: b.Name, Digest: b.Digest(), Folder: b.WeightsDir(), LogitScale: b.LogitScale,
-			LogitBias: b.LogitBias, Sigmoid: b.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(), Context: b.Text.Context,
-			Text: b.Text}
-		if t.Tokens, err = b.ClassTokens(e.Classes); err != nil {
+		bundle := trace.Bundle{Name: model.Name, Digest: model.Digest(), Folder: model.WeightsDir(),
+			LogitScale: model.LogitScale,
+			LogitBias:  model.LogitBias, Sigmoid: model.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(),
+			Context: model.Text.Context,
+			Text:    model.Text}
+		if bundle.Tokens, err = model.ClassTokens(experiment.Classes); err != nil {
 			return info, err
 		}
 		whole := func(template string) (out [][]int, err error) {
-			for _, c := range e.Classes {
+			for _, c := range experiment.Classes {
 				ids, err := tok.Encode(spec.Sentence(template, c))
 				if err != nil {
 					return nil, err
@@ -45,35 +48,35 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 			}
 			return out, nil
 		}
-		if t.HandTokens, err = whole(e.Template); err != nil {
+		if bundle.HandTokens, err = whole(experiment.Template); err != nil {
 			return info, err
 		}
-		if t.NameTokens, err = whole("{}"); err != nil {
+		if bundle.NameTokens, err = whole("{}"); err != nil {
 			return info, err
 		}
-		for _, template := range e.Templates(e.Clients[0].Backbone) {
+		for _, template := range experiment.Templates(experiment.Clients[0].Backbone) {
 			if template == "{}" {
 				continue
 			}
-			if t.TemplateTokens == nil {
-				t.TemplateTokens = map[string][][]int{}
+			if bundle.TemplateTokens == nil {
+				bundle.TemplateTokens = map[string][][]int{}
 			}
-			if t.TemplateTokens[template], err = whole(template); err != nil {
+			if bundle.TemplateTokens[template], err = whole(template); err != nil {
 				return info, err
 			}
 		}
 		for _, text := range info.Texts() {
-			if t.Words == nil {
-				t.Words = map[string][]int{}
+			if bundle.Words == nil {
+				bundle.Words = map[string][]int{}
 			}
-			if t.Words[text], err = tok.Encode(text); err != nil {
+			if bundle.Words[text], err = tok.Encode(text); err != nil {
 				return info, err
 			}
-			if info.Words[fmt.Sprint(i, "/", text)], err = b.Words(text); err != nil {
+			if info.Words[fmt.Sprint(i, "/", text)], err = model.Words(text); err != nil {
 				return info, err
 			}
 		}
-		info.Bundles = append(info.Bundles, t)
+		info.Bundles = append(info.Bundles, bundle)
 	}
 	first := info.Bundles[0]
 	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens,

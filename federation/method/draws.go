@@ -22,11 +22,11 @@ func (d *Draws) RecordTo(record func(name string, t *tensor.Tensor)) { d.record 
 // counted is a source whose numbers are counted.
 type counted struct {
 	rand.Source
-	n *int
+	count *int
 }
 
 func (c counted) Uint64() uint64 {
-	*c.n++
+	*c.count++
 	return c.Source.Uint64()
 }
 

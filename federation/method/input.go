@@ -78,7 +78,7 @@ func Inputs(nodes ...graph.Node) []Input {
 
 // Input declares an input of the graph, or returns the node of one that exists.
 func (s *Scope) Input(in Input, dtype graph.DType, shape graph.Shape) graph.Node {
-	return s.g.InputFrom(in, dtype, shape)
+	return s.graph.InputFrom(in, dtype, shape)
 }
 
 // Reads lists the inputs that nodes depend on, followed by those that host functions among them read.

@@ -40,23 +40,24 @@ func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.P
 
 // TextFeatures returns the class features [C,D] of a prompt, or [B,C,D] of a prompt for each image. All prompts of a
 // step with the same changes go through the text tower in one pass.
-func (s *Scope) TextFeatures(p Prompt) graph.Node {
-	p.Position = cmp.Or(p.Position, "end")
+func (s *Scope) TextFeatures(prompt Prompt) graph.Node {
+	prompt.Position = cmp.Or(prompt.Position, "end")
 	shape := []int{s.task.Classes, s.task.Dim}
-	if p.NoClass {
+	if prompt.NoClass {
 		shape[0] = 1
 	}
-	if p.Ctx.OK() {
-		p.Template = ""
+	if prompt.Ctx.OK() {
+		prompt.Template = ""
 	}
-	if p.PerImage() {
+	if prompt.PerImage() {
 		shape = append([]int{-1}, shape...)
 	}
-	if what := s.lacks(p); what != "" {
-		return s.g.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone, what)
+	if what := s.lacks(prompt); what != "" {
+		return s.graph.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone,
+			what)
 	}
-	p.Deep = withoutAbsentTail(p.Deep)
-	return s.g.Placeholder(p, graph.Float, shape).L2Normalize()
+	prompt.Deep = withoutAbsentTail(prompt.Deep)
+	return s.graph.Placeholder(prompt, graph.Float, shape).L2Normalize()
 }
 
 // withoutAbsentTail drops absent nodes at the end of a list, which say nothing.

@@ -12,7 +12,7 @@ import (
 // Scope has the inputs of a loss. A node becomes an input of the compiled step, and costs time, when a method asks for
 // it. All features are unit rows. An input that only one method reads is declared by that method with Input.
 type Scope struct {
-	g        *graph.Graph
+	graph    *graph.Graph
 	task     ClientSpec
 	params   []Param
 	at       InputKind // of parameters: ParamInput, ReceivedInput or BeforeInput
@@ -22,7 +22,8 @@ type Scope struct {
 
 // NewScope starts a graph for one client.
 func NewScope(task ClientSpec, params []Param) *Scope {
-	return &Scope{g: graph.New(), task: task, params: params, at: ParamInput, built: &Built{Constants: tensor.Map{}}}
+	return &Scope{graph: graph.New(), task: task, params: params, at: ParamInput,
+		built: &Built{Constants: tensor.Map{}}}
 }
 
 // Built is what methods asked for, beside nodes, while they built a graph. The engine reads it; it is complete once the
@@ -38,7 +39,7 @@ type Built struct {
 func (s *Scope) Built() Built { return *s.built }
 
 // Graph returns the graph that is built.
-func (s *Scope) Graph() *graph.Graph { return s.g }
+func (s *Scope) Graph() *graph.Graph { return s.graph }
 
 // Task returns the client that the graph is built for.
 func (s *Scope) Task() ClientSpec { return s.task }
@@ -47,8 +48,8 @@ func (s *Scope) Task() ClientSpec { return s.task }
 // from words (Param.Words), which is no prompt by itself.
 func (s *Scope) Param(name string) graph.Node {
 	if i := s.index(name); i >= 0 && s.params[i].Words != "" {
-		return s.g.Fail("parameter %q is an offset from the words %q; add these with prompts.OffsetContext, or read "+
-			"the offset itself with Scope.TrainedValue", name, s.params[i].Words)
+		return s.graph.Fail("parameter %q is an offset from the words %q; add these with prompts.OffsetContext, or "+
+			"read the offset itself with Scope.TrainedValue", name, s.params[i].Words)
 	}
 	return s.TrainedValue(name)
 }
@@ -61,7 +62,7 @@ func (s *Scope) TrainedValue(name string) graph.Node {
 	}
 	i := s.index(name)
 	if i < 0 {
-		return s.g.Fail("parameter %q is used but not declared by Params", name)
+		return s.graph.Fail("parameter %q is used but not declared by Params", name)
 	}
 	return s.Input(Input{s.at, name}, graph.Float, graph.Static(s.params[i].Shape...))
 }
@@ -148,7 +149,7 @@ func (s *Scope) HandText(templates ...string) graph.Node {
 
 // HandTextFeatures returns the class features [C,D] of hand-written texts.
 func (s *Scope) HandTextFeatures(texts HandTexts) graph.Node {
-	return s.g.Placeholder(texts, graph.Float, []int{s.task.Classes, s.task.Dim})
+	return s.graph.Placeholder(texts, graph.Float, []int{s.task.Classes, s.task.Dim})
 }
 
 // Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the
@@ -158,15 +159,15 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 		return o.Vision(outer, p)
 	}
 	if !p.Changes.None() && s.task.VisionLayers == 0 {
-		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
+		return s.graph.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
 			"changes or adapters", s.task.Backbone)
 	}
 	p.Deep = withoutAbsentTail(p.Deep)
 	images := PromptedImages{s.Pixels(), p}
 	if p.Embeddings {
-		return s.g.Placeholder(images, graph.Float, []int{-1, s.task.Patches, s.task.VisionWidth})
+		return s.graph.Placeholder(images, graph.Float, []int{-1, s.task.Patches, s.task.VisionWidth})
 	}
-	return s.g.Placeholder(images, graph.Float, []int{-1, s.task.Dim}).L2Normalize()
+	return s.graph.Placeholder(images, graph.Float, []int{-1, s.task.Dim}).L2Normalize()
 }
 
 // Cosine scores features x [B,D] against class features t [C,D]: exp(logit_scale) x tᵀ, [B,C].
@@ -240,7 +241,7 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, args ...graph.Node) g
 
 	for _, n := range args {
 		if n.Source() == nil {
-			return s.g.Fail("host function %s: argument %v is not a parameter", call.Name, n)
+			return s.graph.Fail("host function %s: argument %v is not a parameter", call.Name, n)
 		}
 		call.Args = append(call.Args, InputOf(n))
 	}

@@ -19,7 +19,7 @@ var towers = ClientSpec{Backbone: "toy", Classes: 5, Dim: 4, Width: 8, Patches: 
 // fails checks the error of a scope's graph.
 func fails(t *testing.T, s *Scope, want string) {
 	t.Helper()
-	err := s.g.Err()
+	err := s.graph.Err()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
@@ -53,7 +53,7 @@ func TestParameters(t *testing.T) {
 		inner.Received().Param("a") != s.Received().Param("a").MulScalar(2).AddScalar(1) {
 		t.Error("overrides do not read through")
 	}
-	loss := inner.Term("t", s.g.Scalar(1))
+	loss := inner.Term("t", s.graph.Scalar(1))
 	if terms, err := s.Built().Terms(loss); err != nil || terms[0].Name != "t second first" {
 		t.Errorf("%v, %v", terms, err)
 	}
@@ -99,7 +99,7 @@ func TestHostFunctions(t *testing.T) {
 	s.Host("g", HostFunc{}, []int{1}, a.MulScalar(2))
 	fails(t, s, "host function g: argument")
 	s = scope()
-	s.Host("g", HostFunc{}, []int{1}, s.g.Input("x", graph.Float, graph.Shape{}).Exp())
+	s.Host("g", HostFunc{}, []int{1}, s.graph.Input("x", graph.Float, graph.Shape{}).Exp())
 	fails(t, s, "host function g: argument")
 }
 
@@ -123,7 +123,7 @@ func TestInputs(t *testing.T) {
 func TestTextFeatures(t *testing.T) {
 	s := scope()
 	in := func(name string, sizes ...int) graph.Node {
-		return s.g.Input(name, graph.Float, graph.Static(sizes...))
+		return s.graph.Input(name, graph.Float, graph.Static(sizes...))
 	}
 	ctx, each := in("ctx", 2, 8), in("each", 5, 2, 8)
 	for p, want := range map[*Prompt]string{{Ctx: ctx}: "[5,4]", {Ctx: ctx, NoClass: true}: "[1,4]",
@@ -163,7 +163,7 @@ func TestTextFeatures(t *testing.T) {
 		exported := towers
 		exported.TextLayers = 0
 		s := NewScope(exported, nil)
-		p := Prompt{Ctx: s.g.Input("ctx", graph.Float, graph.Static(c.sizes...))}
+		p := Prompt{Ctx: s.graph.Input("ctx", graph.Float, graph.Static(c.sizes...))}
 		c.with(&p)
 		s.TextFeatures(p)
 		if c.want != "" {
@@ -177,7 +177,7 @@ func TestTextFeatures(t *testing.T) {
 // refuses what changes them.
 func TestVision(t *testing.T) {
 	s := scope()
-	plain, noise := VisionPrompts{Pixels: s.g.Scalar(1)}, s.g.Input("noise", graph.Float, graph.Rows("B", 4))
+	plain, noise := VisionPrompts{Pixels: s.graph.Scalar(1)}, s.graph.Input("noise", graph.Float, graph.Rows("B", 4))
 	noisy := s.With(Override{Vision: func(s *Scope, p VisionPrompts) graph.Node { return s.Vision(p).Add(noise) }})
 	if n := noisy.Vision(VisionPrompts{Embeddings: true}); noisy.Used() || n.Rank() != 3 || n.Dim(1) != 3 ||
 		n.Dim(2) != 6 {
@@ -217,7 +217,7 @@ func TestLastOverrideCounts(t *testing.T) {
 
 // Terms of one name are one term. Each part of a loss has a name, as often as it is added, and each term is added.
 func TestTermsOfALoss(t *testing.T) {
-	one := func(s *Scope, name string) graph.Node { return s.g.Input(name, graph.Float, graph.Shape{}) }
+	one := func(s *Scope, name string) graph.Node { return s.graph.Input(name, graph.Float, graph.Shape{}) }
 	for want, loss := range map[string]func(s *Scope) graph.Node{
 		"a=x b=y": func(s *Scope) graph.Node { return s.Term("a", one(s, "x")).Add(s.Term("b", one(s, "y"))) },
 		"a=x+z b=y": func(s *Scope) graph.Node {
@@ -264,7 +264,7 @@ func TestTermsOfALoss(t *testing.T) {
 		}
 	}
 	s := scope()
-	s.Term("A", s.g.Scalar(1))
+	s.Term("A", s.graph.Scalar(1))
 	fails(t, s, `a term of the loss is called "A"`)
 }
 

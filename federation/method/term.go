@@ -31,8 +31,8 @@ type Term struct {
 // term, their sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	if name = s.named(name); !termName.MatchString(name) {
-		return s.g.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, spaces "+
-			"and hyphens", name)
+		return s.graph.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, "+
+			"spaces and hyphens", name)
 	}
 	s.built.terms = append(s.built.terms, Term{name, n})
 	return n

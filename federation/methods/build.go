@@ -144,21 +144,21 @@ func valuesOf(v reflect.Value, out map[string]any) {
 func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any,
 	err error) {
 	for i, n := range append([]string{name}, with...) {
-		d, err := Find(n)
+		def, err := Find(n)
 		switch {
 		case err != nil && i == 0:
 			return nil, nil, configtags.KeyErrorf("method", "%w", err)
 		case err != nil:
 			return nil, nil, configtags.KeyErrorf("with", "%w", err)
-		case i == 0 && d.Wrapper():
+		case i == 0 && def.Wrapper():
 			return nil, nil, configtags.KeyErrorf("method", "%s is a wrapper; list it under with: and choose a base "+
 				"method (promptfed list methods)", n)
-		case i > 0 && !d.Wrapper():
+		case i > 0 && !def.Wrapper():
 			return nil, nil, configtags.KeyErrorf("with", "%s is not a wrapper (promptfed list wrappers)", n)
 		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == n }):
 			return nil, nil, configtags.KeyErrorf("with", "%s is listed twice", n)
 		}
-		stack, layers = append(stack, d), append(layers, d.New())
+		stack, layers = append(stack, def), append(layers, def.New())
 	}
 	return stack, layers, decode(stack, layers, options)
 }

@@ -216,8 +216,8 @@ func readable(key string) error {
 
 // exactNumbers returns an error for values that weak typing would change: 1.5 tokens, a rate that is no number, true.
 func exactNumbers(from, to reflect.Type, v any) (any, error) {
-	k := to.Kind()
-	if k != reflect.Int && k != reflect.Float64 {
+	kind := to.Kind()
+	if kind != reflect.Int && kind != reflect.Float64 {
 		return v, nil
 	}
 	switch from.Kind() {
@@ -228,7 +228,7 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	case bool:
 		return nil, fmt.Errorf("%v is not a number", x)
 	case string:
-		if k == reflect.Int {
+		if kind == reflect.Int {
 			n, err := strconv.Atoi(x)
 			if err != nil {
 				return nil, fmt.Errorf("%q is not a whole number", x)
@@ -249,7 +249,7 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 		return v, nil
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return nil, fmt.Errorf("%v is not a finite number", f)
-	case k == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
+	case kind == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
 		return nil, fmt.Errorf("%v is not a whole number", f)
 	}
 	return v, nil

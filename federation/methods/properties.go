@@ -17,12 +17,12 @@ import (
 // of a round's uploads. Its server may get the mean as one upload of the client method.AggregatedClient. beside are the
 // prefixes of tensors PREFIX/NAME that are uploaded for each shared parameter and averaged with it. For other stacks
 // the error names the layer and what it needs.
-func AveragedUploads(m method.Method) (weighting string, beside []string, err error) {
-	if len(layer.SharedNames(m)) == 0 {
+func AveragedUploads(base method.Method) (weighting string, beside []string, err error) {
+	if len(layer.SharedNames(base)) == 0 {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
 	mean := method.ByExamples
-	for l := range method.Layers(m) {
+	for l := range method.Layers(base) {
 		switch t := method.PropertiesOf(l); {
 		case t.Needs != "":
 			return "", nil, fmt.Errorf("%s needs %s", layer.NameOf(l), t.Needs)
@@ -32,27 +32,27 @@ func AveragedUploads(m method.Method) (weighting string, beside []string, err er
 			mean = t.Mean
 		}
 	}
-	beside, err = prefixes(m)
+	beside, err = prefixes(base)
 	return string(mean), beside, err
 }
 
 // CheckBuffered returns an error that says why a stack cannot run under FedBuff. FedBuff's server averages updates of
 // clients that started from different rounds, and needs nothing else of them.
-func CheckBuffered(m method.Method) error {
-	_, beside, err := AveragedUploads(m)
+func CheckBuffered(base method.Method) error {
+	_, beside, err := AveragedUploads(base)
 	switch {
 	case err != nil:
 		return fmt.Errorf("FedBuff averages uploads only, but %w; set buffer: 0", err)
 	case len(beside) > 0:
 		return fmt.Errorf("clients also upload %s, for which FedBuff has no staleness weights; set buffer: 0",
 			strings.Join(beside, " and "))
-	case len(StatisticNames(m)) > 0:
+	case len(StatisticNames(base)) > 0:
 		return fmt.Errorf("clients answer the statistics %s before they train, which needs rounds; set buffer: 0",
-			strings.Join(StatisticNames(m), " and "))
-	case HidesClients(m):
+			strings.Join(StatisticNames(base), " and "))
+	case HidesClients(base):
 		return errors.New("the epsilon of differential privacy assumes clients drawn for each round; set buffer: 0")
 	}
-	for l := range method.Layers(m) {
+	for l := range method.Layers(base) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
 			if _, has := method.PropertiesOf(l).Roles[role]; has {
 				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", layer.NameOf(l), role)

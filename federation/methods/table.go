@@ -37,26 +37,26 @@ var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 // Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
 // for a definition without a title or a paper, for a name that is taken or not valid, and for a Default that is no
 // struct of options of a method.
-func Register(d layer.Def) {
-	if !defName.MatchString(d.Name) {
-		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", d.Name))
+func Register(def layer.Def) {
+	if !defName.MatchString(def.Name) {
+		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", def.Name))
 	}
-	if _, err := Find(d.Name); err == nil {
-		panic(fmt.Sprintf("methods: there are two methods %q", d.Name))
+	if _, err := Find(def.Name); err == nil {
+		panic(fmt.Sprintf("methods: there are two methods %q", def.Name))
 	}
-	if d.Title == "" || d.Paper == "" {
-		panic(fmt.Sprintf("methods: %s has no Title or no Paper", d.Name))
+	if def.Title == "" || def.Paper == "" {
+		panic(fmt.Sprintf("methods: %s has no Title or no Paper", def.Name))
 	}
-	if t := reflect.TypeOf(d.Default); t == nil || t.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("methods: Default of %s is %v; it must be a struct of options", d.Name, t))
+	if t := reflect.TypeOf(def.Default); t == nil || t.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("methods: Default of %s is %v; it must be a struct of options", def.Name, t))
 	}
-	_, builds := d.New().(layer.Builder)
-	if _, is := d.Default.(method.Method); !is && !builds {
-		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", d.Name,
-			d.Default))
+	_, builds := def.New().(layer.Builder)
+	if _, is := def.Default.(method.Method); !is && !builds {
+		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", def.Name,
+			def.Default))
 	}
-	at, _ := slices.BinarySearchFunc(table, d, order)
-	table = slices.Insert(table, at, d)
+	at, _ := slices.BinarySearchFunc(table, def, order)
+	table = slices.Insert(table, at, def)
 }
 
 // order compares definitions: base methods first, then wrappers, each by name.

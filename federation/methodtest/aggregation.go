@@ -58,19 +58,21 @@ func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 	}
 	one := message.Reply{Client: method.AggregatedClient, Upload: method.Upload{Client: method.AggregatedClient}}
 	var ups []method.Upload
-	for _, r := range replies {
-		for _, name := range r.Upload.Extra.Names() {
+	for _, reply := range replies {
+		for _, name := range reply.Upload.Extra.Names() {
 			if !slices.ContainsFunc(c.beside, func(prefix string) bool {
-				return r.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
+				return reply.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
 			}) {
-				return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean", r.Client,
+				return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean",
+					reply.Client,
 					name)
 			}
 		}
 		if method.Weights(c.weighting) == method.Uniform {
-			r.Upload.N = 1
+			reply.Upload.N = 1
 		}
-		one.Sum, one.Upload.N, ups = append(one.Sum, r.Client), one.Upload.N+r.Upload.N, append(ups, r.Upload)
+		one.Sum, one.Upload.N, ups = append(one.Sum, reply.Client), one.Upload.N+reply.Upload.N, append(ups,
+			reply.Upload)
 	}
 	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
 	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })

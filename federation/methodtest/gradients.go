@@ -28,34 +28,35 @@ func (c Case) gradients(t *testing.T) {
 	if c.NoDerivative {
 		t.Skip("its gradient is not the derivative, by intention")
 	}
-	e := c.experiment(t)
-	at := &probe{Method: e.Method}
-	e.Method = at
-	e.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
-	first := e.Clients[1]
-	w := client.NewWorker(e, client.Settings{})
-	defer w.Close()
+	experiment := c.experiment(t)
+	at := &probe{Method: experiment.Method}
+	experiment.Method = at
+	experiment.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
+	first := experiment.Clients[1]
+	worker := client.NewWorker(experiment, client.Settings{})
+	defer worker.Close()
 
 	task := first.Backbone.Task()
-	task.Client, task.Clients, task.Classes = first.ID, len(e.Clients), len(Classes)
-	plan := e.Plan
+	task.Client, task.Clients, task.Classes = first.ID, len(experiment.Clients), len(Classes)
+	plan := experiment.Plan
 	plan.Clients = 4
-	g := &method.Global{Clients: 4, Task: task, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width,
+	global := &method.Global{Clients: 4, Task: task, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7,
+		Width:     Width,
 		Shared:    tensor.Map{},
 		Broadcast: tensor.Map{},
 		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
-	if err := at.Method.Start(g); err != nil {
+	if err := at.Method.Start(global); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range e.Clients {
-		g.Infos = append(g.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
+	for _, c := range experiment.Clients {
+		global.Infos = append(global.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
 	for _, q := range at.Method.Statistics(0) { // without answers
-		if err := q.Aggregate(g, nil); err != nil {
+		if err := q.Aggregate(global, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	maps.Copy(g.Broadcast, g.PerClient[first.ID])
+	maps.Copy(global.Broadcast, global.PerClient[first.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
 		here[p.Name] = Values(300+i, 0.6, p.Shape...)
@@ -67,9 +68,9 @@ func (c Case) gradients(t *testing.T) {
 		}
 	}
 	kept := tensor.Map{}
-	fill(at.Method, task, g.Broadcast, kept)
+	fill(at.Method, task, global.Broadcast, kept)
 	order := message.Instruction{Kind: message.Train, Round: 1, Clients: []int{1}, Total: 4, Shared: sent,
-		Broadcast: g.Broadcast}
+		Broadcast: global.Broadcast}
 	steps := func(w *client.Worker, params tensor.Map) tensor.Map {
 		rec := trace.NewRecorder()
 		w.Settings.Tracer, at.first, at.second = rec, here, params
@@ -82,7 +83,7 @@ func (c Case) gradients(t *testing.T) {
 	if len(here) == 0 {
 		t.Skip("nothing is learned")
 	}
-	grads := steps(w, here).WithoutPrefix("s0/grad")
+	grads := steps(worker, here).WithoutPrefix("s0/grad")
 	largest := 0.0
 	learned := slices.DeleteFunc(here.Names(), func(name string) bool { return slices.Contains(c.Names.idle(), name) })
 	for _, name := range learned {
@@ -95,7 +96,7 @@ func (c Case) gradients(t *testing.T) {
 		if precision == ort.BFloat16 && !(testing.Verbose() && orttest.OnCPU()) { // only the table needs it
 			continue
 		}
-		low := client.NewWorker(e, client.Settings{Session: ort.Options{Bind: true, Precision: precision},
+		low := client.NewWorker(experiment, client.Settings{Session: ort.Options{Bind: true, Precision: precision},
 			PlainGraphs: true})
 		defer low.Close()
 		low.Experiment.Training.Epochs = 1
@@ -125,7 +126,7 @@ func (c Case) gradients(t *testing.T) {
 			f := func(d float64) float64 {
 				moved := here.Clone()
 				moved[name].Axpy(d, along)
-				return float64(steps(w, moved)["s1/loss"].Data[0])
+				return float64(steps(worker, moved)["s1/loss"].Data[0])
 			}
 			want := (8*(f(h)-f(-h)) - (f(2*h) - f(-2*h))) / (12 * h)
 			if !(math.Abs(got-want) <= 2e-3*size*largest) {

@@ -56,22 +56,22 @@ func (*pencil) Task() method.ClientSpec {
 func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
 	slope, start := g.Const(tensor.Of([]float32{0, 1, 0, -1}, 2, 2)), g.Const(tensor.Of([]float32{1, 0, 1, 0}, 2, 2))
-	for _, p := range prompts {
+	for _, prompt := range prompts {
 		sum := g.Scalar(1) // of a hand-written text
-		if p.Ctx.OK() {
-			sum = p.Ctx.Sum(-1, -2)
+		if prompt.Ctx.OK() {
+			sum = prompt.Ctx.Sum(-1, -2)
 			switch {
-			case p.PerImage():
+			case prompt.PerImage():
 				sum = sum.Reshape(-1, 1, 1)
-			case p.PerClass:
+			case prompt.PerClass:
 				sum = sum.Reshape(-1, 1)
 			}
 		}
-		for _, l := range p.Changes.LowRank {
+		for _, l := range prompt.Changes.LowRank {
 			sum = sum.Add(l.A.MatMul(l.B).Sum())
 		}
-		n := sum.Add(adapted(g, p.Changes)).Mul(slope).Add(start)
-		if p.NoClass {
+		n := sum.Add(adapted(g, prompt.Changes)).Mul(slope).Add(start)
+		if prompt.NoClass {
 			n = n.Slice(0, 0, 1)
 		}
 		out = append(out, n)
@@ -98,22 +98,22 @@ func (*pencil) Sentences(g *graph.Graph, _ []string) (graph.Node, error) {
 	return g.Const(tensor.Of([]float32{1, 1, 1, -1}, 2, 2)), nil
 }
 
-func (*pencil) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	if p.Pixels.OK() {
-		pixels = pixels.Add(p.Pixels)
+func (*pencil) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPrompts) (graph.Node, error) {
+	if prompts.Pixels.OK() {
+		pixels = pixels.Add(prompts.Pixels)
 	}
-	if p.Embeddings {
+	if prompts.Embeddings {
 		return pixels.Slice(1, 1, 2).Reshape(-1, 1, 1), g.Err()
 	}
 	out := pixels.Reshape(-1, 3).MatMul(g.Const(tensor.Of([]float32{1, 0, 0, 1, 0, 0}, 3, 2)))
-	if p.Tokens.OK() {
-		sum := p.Tokens.Sum(-1, -2)
-		if p.Tokens.Rank() == 3 { // one for each image
+	if prompts.Tokens.OK() {
+		sum := prompts.Tokens.Sum(-1, -2)
+		if prompts.Tokens.Rank() == 3 { // one for each image
 			sum = sum.Reshape(-1, 1)
 		}
 		out = out.Add(sum.Mul(g.Const(tensor.Of([]float32{0, 1}, 2))))
 	}
-	return out.Add(adapted(g, p.Changes).Mul(g.Const(tensor.Of([]float32{0, 1}, 2)))), g.Err()
+	return out.Add(adapted(g, prompts.Changes).Mul(g.Const(tensor.Of([]float32{0, 1}, 2)))), g.Err()
 }
 
 // Check runs the two rounds and compares to 1e-6.
@@ -130,23 +130,24 @@ func (h HandExample) Check(t *testing.T) {
 			}
 		}
 		n := len(image) / 2
-		f := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
-			n),
+		features := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}},
+			Class: make([]int64,
+				n),
 			Patches: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
-		for i := range f.Class {
-			if f.Class[i] = class; i >= own {
-				f.Class[i] = 1 - class
+		for i := range features.Class {
+			if features.Class[i] = class; i >= own {
+				features.Class[i] = 1 - class
 			}
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
 			copy(tokens.Row(i).Data, []float32{image[2*i], image[2*i+1], -1})
 		}
-		f.Tokens = []spec.RowReader{spec.InMemory{Tensor: tokens}}
-		f.Pixels = []spec.RowReader{spec.InMemory{Tensor: pixels}}
-		return f
+		features.Tokens = []spec.RowReader{spec.InMemory{Tensor: tokens}}
+		features.Pixels = []spec.RowReader{spec.InMemory{Tensor: pixels}}
+		return features
 	}
 	b := &pencil{}
-	e := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
+	experiment := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
 		Clients: []*spec.Client{
 			{ID: 0, Backbone: b, Train: data(h.Mirrored, 0, .6, .8), Test: data(false, 0, .6, .8)},
@@ -155,10 +156,10 @@ func (h HandExample) Check(t *testing.T) {
 			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
 		Plan: spec.Plan{Rounds: 2}}
 	if h.Synthetic > 0 {
-		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
+		experiment.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
 	rec := trace.NewRecorder()
-	run(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
+	run(t, experiment, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for name, want := range h.Want {
 		name, index, _ := strings.Cut(name, "#")
 		i := 0

@@ -56,66 +56,66 @@ func (l *liar) Rejected(round, client int, why error) {
 	l.Cohort.Rejected(round, client, why)
 }
 
-func (l *liar) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	if o.Kind == message.Train && o.Round == 1 {
-		l.first = o.Shared.Clone()
+func (l *liar) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	if instruction.Kind == message.Train && instruction.Round == 1 {
+		l.first = instruction.Shared.Clone()
 	}
-	replies, err := l.Cohort.Run(ctx, o)
-	if err != nil || o.Kind.Tests() || o.Labels() {
+	replies, err := l.Cohort.Run(ctx, instruction)
+	if err != nil || instruction.Kind.Tests() || instruction.Labels() {
 		return replies, err
 	}
 	for i := range replies {
 		r := &replies[i]
 		if r.Client == l.client && !l.honest {
-			Lie(l.method, l.tasks[r.Client].Task, o, r)
+			Lie(l.method, l.tasks[r.Client].Task, instruction, r)
 		}
-		if o.Kind == message.Train && o.Round == 0 && o.Codec == nil {
-			l.moved = max(l.moved, message.UpdateNorm(o.Shared, r.Upload.Shared))
+		if instruction.Kind == message.Train && instruction.Round == 0 && instruction.Codec == nil {
+			l.moved = max(l.moved, message.UpdateNorm(instruction.Shared, r.Upload.Shared))
 		}
 	}
 	return replies, nil
 }
 
 // Lie replaces the numbers of a reply by others that the instruction allows, in each round in another direction.
-func Lie(m method.Method, task method.ClientSpec, o message.Instruction, r *message.Reply) {
-	x, u := extremes[o.Round%len(extremes)], &r.Upload
-	r.Stats.Loss = message.MaxLoss * float64(1-2*(o.Round%2))
-	declared, _ := o.Extras(m, task)
+func Lie(m method.Method, task method.ClientSpec, instruction message.Instruction, r *message.Reply) {
+	x, upload := extremes[instruction.Round%len(extremes)], &r.Upload
+	r.Stats.Loss = message.MaxLoss * float64(1-2*(instruction.Round%2))
+	declared, _ := instruction.Extras(m, task)
 	counts := func(name string) bool {
 		return slices.ContainsFunc(declared, func(d method.Extra) bool { return d.Name == name && d.Counts })
 	}
 	extra := tensor.Map{}
-	for name, t := range u.Extra {
+	for name, t := range upload.Extra {
 		norm := exaggeration * t.Norm()
 		if counts(name) { // all examples are of one class
-			norm, t = float64(u.N), tensor.New(t.Shape...)
+			norm, t = float64(upload.N), tensor.New(t.Shape...)
 			if t.Len() > 0 {
-				t.Data[o.Round%t.Len()] = float32(norm)
+				t.Data[instruction.Round%t.Len()] = float32(norm)
 			}
 			extra[name] = t
 			continue
 		}
 		extra[name] = scaled(x.of, t.Shape, norm)
 	}
-	u.Extra = extra
-	if o.Codec != nil || o.Kind != message.Train {
+	upload.Extra = extra
+	if instruction.Codec != nil || instruction.Kind != message.Train {
 		return
 	}
-	shared := maps.Clone(u.Shared)
-	for name, t := range u.Shared {
+	shared := maps.Clone(upload.Shared)
+	for name, t := range upload.Shared {
 		move := t.Clone()
-		move.Axpy(-1, o.Shared[name])
+		move.Axpy(-1, instruction.Shared[name])
 		shared[name] = scaled(x.of, t.Shape, exaggeration*move.Norm())
-		shared[name].Axpy(1, o.Shared[name])
+		shared[name].Axpy(1, instruction.Shared[name])
 	}
-	u.Shared = shared
+	upload.Shared = shared
 }
 
 // scaled returns a tensor of a direction with a norm.
-func scaled(of func(i, n int) float64, shape []int, norm float64) *tensor.Tensor {
+func scaled(element func(i, n int) float64, shape []int, norm float64) *tensor.Tensor {
 	t := tensor.New(shape...)
 	for i := range t.Data {
-		t.Data[i] = float32(of(i, t.Len()))
+		t.Data[i] = float32(element(i, t.Len()))
 	}
 	out := tensor.New(shape...)
 	if n := t.Norm(); n > 0 {
@@ -146,7 +146,7 @@ func (c Case) lies(t *testing.T) {
 		}
 		return l, r
 	}
-	l, r := run(len(extremes), false)
+	l, result := run(len(extremes), false)
 	if reach := cmp.Or(c.Reach, 1); l.moved > 0 {
 		h, _ := run(2, true)
 		if d := message.UpdateNorm(h.first, l.first); !(d <= reach*l.moved) {
@@ -154,7 +154,7 @@ func (c Case) lies(t *testing.T) {
 				d/l.moved, reach)
 		}
 	}
-	for _, rec := range r.Records {
+	for _, rec := range result.Records {
 		honest := slices.DeleteFunc(slices.Clone(rec.Clients), func(k int) bool { return k == l.client })
 		if !slices.Equal(honest, []int{0, 2, 3, 4}) && len(rec.Warnings) == 0 {
 			t.Errorf("%s: round %d counts clients %v: %v", extremes[rec.Round].name, rec.Round, rec.Clients, l.named)
@@ -165,7 +165,7 @@ func (c Case) lies(t *testing.T) {
 			t.Errorf("client %d is refused for what client %d says: %v", client, l.client, l.named)
 		}
 	}
-	if err := message.CheckFinite("", r.Prompts); err != nil {
+	if err := message.CheckFinite("", result.Prompts); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,14 +28,14 @@ func (c Case) messages(t *testing.T) {
 	var mu sync.Mutex
 	var sent []upload
 	rec := trace.NewRecorder()
-	e := c.experiment(t)
+	experiment := c.experiment(t)
 	set := engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 8, Encode: true}
-	set.Executor = Uploads(t, e, set.Client, func(client int, m []byte) {
+	set.Executor = Uploads(t, experiment, set.Client, func(client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, upload{client, slices.Clone(m)})
 	})
-	encoded := outcomeOf(t, c.run(t, e, set))
+	encoded := outcomeOf(t, c.run(t, experiment, set))
 	c.plain(t).same(t, encoded, "values, and encoded messages with 8 workers")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")
@@ -52,18 +52,18 @@ func (c Case) messages(t *testing.T) {
 	if len(c.Names.Private) > 0 && len(secret) == 0 {
 		t.Fatal("the trace has no private tensor to look for")
 	}
-	for _, m := range sent {
-		got, err := message.DecodeTensors(m.bytes)
+	for _, upload := range sent {
+		got, err := message.DecodeTensors(upload.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := declared(e, e.Clients[m.client], got.WithoutPrefix("extra")); err != nil {
+		if err := declared(experiment, experiment.Clients[upload.client], got.WithoutPrefix("extra")); err != nil {
 			t.Error(err)
 		}
 		for _, name := range got.Names() {
 			part, rest, _ := strings.Cut(name, "/")
 			if part == "shared" && slices.Contains(c.Names.Shared, rest) || part == "extra" ||
-				part == "packed" && e.Method.Codec() != nil {
+				part == "packed" && experiment.Method.Codec() != nil {
 				continue
 			}
 			t.Errorf("a message holds %s", name)
@@ -76,7 +76,7 @@ func (c Case) messages(t *testing.T) {
 			holds := true
 			for i := range rows {
 				row := rec.Tensors[name].Row(i)
-				holds = holds && row.MaxAbs() > 0 && bytes.Contains(m.bytes, raw(row)) // zeros are everywhere
+				holds = holds && row.MaxAbs() > 0 && bytes.Contains(upload.bytes, raw(row)) // zeros are everywhere
 			}
 			if holds {
 				t.Errorf("a message holds the content of %s", name)

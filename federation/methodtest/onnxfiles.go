@@ -144,8 +144,9 @@ func localAndGlobal(global, local int) []fromfile.Parameter {
 // similarities returns [2,B,C,M]: how alike patches and both prompts' class features are.
 func similarities(g *graph.Graph) graph.Node {
 	patches := g.Input("patches", graph.Float, graph.Shape{batch, graph.Sym("M"), dim})
-	of := func(text graph.Node) graph.Node { return patches.MatMul(text.Transpose(1, 0)).Transpose(0, 2, 1) } // [B,C,M]
-	return graph.Stack(of(textIn(g, "global")), of(textIn(g, "local")))
+	// [B,C,M]
+	scores := func(text graph.Node) graph.Node { return patches.MatMul(text.Transpose(1, 0)).Transpose(0, 2, 1) }
+	return graph.Stack(scores(textIn(g, "global")), scores(textIn(g, "local")))
 }
 
 func fedOTPFile() ([]byte, error) {

@@ -12,32 +12,33 @@ import (
 // gradients, the same nodes. One that gives other values changes them exactly where it is used. A wrapper that replaces
 // the label loss refuses a method that does not use it.
 func (c Case) overrides(t *testing.T) {
-	e := c.experiment(t)
+	experiment := c.experiment(t)
 	build := func(s *method.Scope) [2]graph.Node {
-		logits := e.Method.Logits(s)
-		return [2]graph.Node{logits, e.Method.Loss(s, logits)}
+		logits := experiment.Method.Logits(s)
+		return [2]graph.Node{logits, experiment.Method.Loss(s, logits)}
 	}
-	s := method.ScopeOf(e.Method, e.Task(e.Clients[0]))
-	want := build(s)
+	scope := method.ScopeOf(experiment.Method, experiment.Task(experiment.Clients[0]))
+	want := build(scope)
 
-	same := s.With(method.Override{TrainedValue: (*method.Scope).TrainedValue, Vision: (*method.Scope).Vision,
+	same := scope.With(method.Override{TrainedValue: (*method.Scope).TrainedValue, Vision: (*method.Scope).Vision,
 		Cosine: (*method.Scope).Cosine, LabelLoss: (*method.Scope).LabelLoss})
 	if build(same) != want {
 		t.Error("equal values make other nodes")
 	}
 
-	labels := s.With(method.Override{LabelLoss: func(s *method.Scope, logits graph.Node) graph.Node {
+	labels := scope.With(method.Override{LabelLoss: func(s *method.Scope, logits graph.Node) graph.Node {
 		return s.LabelLoss(logits).Neg()
 	}})
 	for what, other := range map[string]*method.Scope{"label loss": labels,
-		"parameters": s.With(method.Override{Name: "other", TrainedValue: func(s *method.Scope, at string) graph.Node {
+		"parameters": scope.With(method.Override{Name: "other", TrainedValue: func(s *method.Scope,
+			at string) graph.Node {
 			x := s.TrainedValue(at)
 			return s.Input(method.Input{Kind: "other", Name: at}, x.DType(), x.Shape())
 		}}),
-		"image features": s.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
+		"image features": scope.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
 			return s.Vision(p).Neg()
 		}}),
-		"class scores": s.With(method.Override{Cosine: func(s *method.Scope, x, t graph.Node) graph.Node {
+		"class scores": scope.With(method.Override{Cosine: func(s *method.Scope, x, t graph.Node) graph.Node {
 			return s.Cosine(x, t).Neg()
 		}})} {
 		if changed := build(other) != want; other.Used() != changed {
@@ -45,8 +46,8 @@ func (c Case) overrides(t *testing.T) {
 		}
 	}
 
-	robust.GCE{Method: e.Method, Q: 0.5}.Loss(s, want[0])
-	if err := s.Graph().Err(); (err == nil) != labels.Used() {
+	robust.GCE{Method: experiment.Method, Q: 0.5}.Loss(scope, want[0])
+	if err := scope.Graph().Err(); (err == nil) != labels.Used() {
 		t.Errorf("the label loss is used: %v; a wrapper that replaces it says %v", labels.Used(), err)
 	}
 }

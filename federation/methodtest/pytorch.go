@@ -61,8 +61,8 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 			t.Fatal(err)
 		}
 		var want tensor.Map
-		for i, c := range cases {
-			name := append(c.With, c.Method)[0]
+		for i, golden := range cases {
+			name := append(golden.With, golden.Method)[0]
 			if !slices.ContainsFunc(defs, func(d layer.Def) bool { return d.Name == name }) {
 				continue
 			}
@@ -72,7 +72,9 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 				}
 			}
 			ran++
-			compare(t, fmt.Sprintf("%s %02d, %s%v%v", filepath.Base(path), i, c.Method, c.With, c.Options), c.trace(t),
+			compare(t, fmt.Sprintf("%s %02d, %s%v%v", filepath.Base(path), i, golden.Method, golden.With,
+				golden.Options),
+				golden.trace(t),
 				want[fmt.Sprintf("%02d", i)])
 			if t.Failed() {
 				return

@@ -54,8 +54,8 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 					loss, size = loss+float64(v.Data[0]), size+math.Abs(float64(v.Data[0]))
 					values[term.Name] += float64(v.Data[0]) / float64(4*steps)
 				}
-				g := one.WithoutPrefix("grad")
-				for name, d := range g {
+				gradients := one.WithoutPrefix("grad")
+				for name, d := range gradients {
 					norms[term.Name+"/"+name] += d.Norm() / float64(4*steps)
 					for _, into := range []tensor.Map{sum, fit} {
 						if into[name] == nil {
@@ -63,9 +63,9 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 						}
 					}
 				}
-				sum.Axpy(1, g)
+				sum.Axpy(1, gradients)
 				if method.IsCrossEntropy(term.Name) {
-					fit.Axpy(1, g)
+					fit.Axpy(1, gradients)
 				}
 			}
 			for name, d := range fit {

@@ -62,25 +62,25 @@ const (
 // and tokens_i, i > 0, Deep[i-1], and n = 1 for tokens_0 where they are Normed. Prompts that are absent add nothing.
 // Low-rank changes come behind the outer tanh as in the text tower. Embeddings of the two patches are vec(pixels)
 // [2,6] times Values with salt 34.
-func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	if b.Layers == 0 && len(p.Deep) > 0 || len(p.Deep) > max(0, b.Layers-1) {
-		return graph.Node{}, fmt.Errorf("%d deep prompts", len(p.Deep))
+func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPrompts) (graph.Node, error) {
+	if b.Layers == 0 && len(prompts.Deep) > 0 || len(prompts.Deep) > max(0, b.Layers-1) {
+		return graph.Node{}, fmt.Errorf("%d deep prompts", len(prompts.Deep))
 	}
-	if p.Pixels.OK() {
-		pixels = pixels.Add(p.Pixels)
+	if prompts.Pixels.OK() {
+		pixels = pixels.Add(prompts.Pixels)
 	}
-	if p.Embeddings {
+	if prompts.Embeddings {
 		return pixels.Reshape(-1, 2, 6).MatMul(g.Const(Values(34, 1, 6, ToyVision))), g.Err()
 	}
 	x := pixels.Reshape(-1, 3*ToyImage*ToyImage).MatMul(g.Const(Values(31, 1, 3*ToyImage*ToyImage, ToyVision)))
-	for i, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+	for i, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if !tokens.OK() {
 			continue
 		}
 		weights := tensor.New(1, tokens.Dim(-2))
 		for t := range weights.Data {
 			weights.Data[t] = 1 / float32(t+2) / float32(i+1)
-			if i == 0 && p.Normed {
+			if i == 0 && prompts.Normed {
 				weights.Data[t] *= 1.5
 			}
 		}
@@ -90,7 +90,7 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 		}
 		x = x.Add(more)
 	}
-	return changed(x.Tanh(), p.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
+	return changed(x.Tanh(), prompts.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }
 
 // changed returns x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
@@ -126,27 +126,27 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 	names, away := g.Const(Values(2, 0.8, len(classes), b.Width)), g.Const(Values(3, 1, 1, b.Width))
 	inner := g.Const(Values(1, 1, b.Width, b.Width))
 	out := make([]graph.Node, len(prompts))
-	for i, p := range prompts {
+	for i, prompt := range prompts {
 		var x graph.Node
-		if !p.Ctx.OK() {
-			x = b.sentences(g, p.Template, classes).Tanh()
+		if !prompt.Ctx.OK() {
+			x = b.sentences(g, prompt.Template, classes).Tanh()
 		} else {
-			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
-			x = names.Add(away.MulScalar(0.3 * float64(p.ReadOffset)))
-			if p.NoClass {
+			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[prompt.Position]
+			x = names.Add(away.MulScalar(0.3 * float64(prompt.ReadOffset)))
+			if prompt.NoClass {
 				x = g.Const(tensor.New(1, b.Width))
 			}
-			for k, ctx := range append([]graph.Node{p.Ctx}, p.Deep...) {
+			for k, ctx := range append([]graph.Node{prompt.Ctx}, prompt.Deep...) {
 				if ctx.OK() {
 					weights, o := tensor.New(1, ctx.Dim(-2)), o
-					if p.NoPositions && k == 0 {
+					if prompt.NoPositions && k == 0 {
 						o = -2
 					}
 					for t := range weights.Data {
 						weights.Data[t] = float32(1+o/4) / float32((t+2)*(k+1))
 					}
 					sum := g.Const(weights).MatMul(ctx.MatMul(inner).Tanh())
-					if p.PerClass { // [C,1,w]
+					if prompt.PerClass { // [C,1,w]
 						sum = sum.Squeeze(1)
 					}
 					x = x.Add(sum)
@@ -154,7 +154,7 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 			}
 			x = x.Tanh()
 		}
-		out[i] = changed(x, p.Changes, b.out(g))
+		out[i] = changed(x, prompt.Changes, b.out(g))
 	}
 	return out, g.Err()
 }
@@ -194,19 +194,19 @@ func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.N
 // classes.
 func Rows(salt, n, dim, classes int) *spec.Features {
 	x := Values(salt, 1, n, dim)
-	f := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: x}}, Class: make([]int64, n)}
+	features := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: x}}, Class: make([]int64, n)}
 	for i := range n {
 		row := x.Row(i)
 		norm := row.Norm()
 		for j, v := range row.Data {
 			row.Data[j] = float32(float64(v) / norm)
 		}
-		f.Class[i] = int64((i + salt) % classes)
+		features.Class[i] = int64((i + salt) % classes)
 	}
-	f.Patches = []spec.RowReader{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
-	f.Pixels = []spec.RowReader{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
-	f.Tokens = []spec.RowReader{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}
-	return f
+	features.Patches = []spec.RowReader{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
+	features.Pixels = []spec.RowReader{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
+	features.Tokens = []spec.RowReader{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}
+	return features
 }
 
 // Classes of the toy.

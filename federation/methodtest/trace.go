@@ -16,14 +16,14 @@ import (
 // trace: a trace holds the tensors that docs/formats.md names, no others, in the stated shapes. Images are unit rows. A
 // client's upload is its last step's result, and the next round starts from the merged parameters.
 func (c Case) trace(t *testing.T) {
-	e := c.all(t)
+	experiment := c.all(t)
 	_, rec := c.plainAll(t)
 
 	want, may := map[string]bool{}, map[string]bool{}
-	all := func(of map[string]bool) func(at string, names ...string) {
+	all := func(known map[string]bool) func(at string, names ...string) {
 		return func(at string, names ...string) {
 			for _, n := range names {
-				of[at+n] = true
+				known[at+n] = true
 			}
 		}
 	}
@@ -38,7 +38,7 @@ func (c Case) trace(t *testing.T) {
 	learned := slices.Concat(n.Shared, n.Private)
 	add("init/", n.Shared...)
 	add("start/down/", n.Broadcast...)
-	for _, client := range e.Clients {
+	for _, client := range experiment.Clients {
 		add(fmt.Sprintf("start/c%d/down/", client.ID), n.PerClient...)
 	}
 	steps := map[string]trace.StepRecord{}
@@ -46,31 +46,31 @@ func (c Case) trace(t *testing.T) {
 		steps[fmt.Sprintf("r%d/c%d/s%d/", s.Round, s.Client, s.Step)] = s
 	}
 	for r := range 2 {
-		for _, client := range e.Clients {
-			p := fmt.Sprintf("r%d/c%d/", r, client.ID)
-			add(p+"begin/", learned...)
-			add(p+"down/", n.Broadcast...)
-			add(p+"down/", n.PerClient...)
+		for _, client := range experiment.Clients {
+			path := fmt.Sprintf("r%d/c%d/", r, client.ID)
+			add(path+"begin/", learned...)
+			add(path+"down/", n.Broadcast...)
+			add(path+"down/", n.PerClient...)
 			if r > 0 {
-				add(p+"down/", n.Later...)
+				add(path+"down/", n.Later...)
 			}
-			add(p+"kept/", at(r, n.State)...)
-			add(p+"upload/", n.Shared...)
-			add(p+"upload/", n.Up...)
-			loss, scores := c.inputs(t, e, client)
+			add(path+"kept/", at(r, n.State)...)
+			add(path+"upload/", n.Shared...)
+			add(path+"upload/", n.Up...)
+			loss, scores := c.inputs(t, experiment, client)
 			if r == 1 { // clients are tested in every second round
-				add(p+"eval/", "logits", "label", "image")
-				add(p+"eval/", n.Reads...)
-				add(p+"eval/", withoutRows(scores)...)
+				add(path+"eval/", "logits", "label", "image")
+				add(path+"eval/", n.Reads...)
+				add(path+"eval/", withoutRows(scores)...)
 				if n.Memory {
-					add(p+"memory/", "image", "label")
+					add(path+"memory/", "image", "label")
 				}
 			}
-			add(p+"draw/", n.TurnDraw...)
+			add(path+"draw/", n.TurnDraw...)
 			if !c.learnsNothing() {
-				add(p+"constant/", n.Constant...)
+				add(path+"constant/", n.Constant...)
 				for _, in := range loss {
-					allow(p+"prepared/", in.String())
+					allow(path+"prepared/", in.String())
 				}
 			}
 			// Two epochs of batches of 4; a last one that is not full is left out unless it is the only one.
@@ -78,7 +78,7 @@ func (c Case) trace(t *testing.T) {
 				if c.learnsNothing() {
 					break
 				}
-				step := fmt.Sprintf("%ss%d/", p, s)
+				step := fmt.Sprintf("%ss%d/", path, s)
 				add(step, "image", "label", "loss")
 				add(step, n.Reads...)
 				add(step+"grad/", slices.DeleteFunc(slices.Clone(learned), func(name string) bool {
@@ -94,7 +94,7 @@ func (c Case) trace(t *testing.T) {
 				allow(step+"grad_raw/", learned...)
 				c.phase(t, steps[step], step, s/max(1, client.Train.Len()/4), learned)
 				c.rawGradients(t, rec, step, steps[step], learned)
-				c.complete(t, rec, p, step, loss)
+				c.complete(t, rec, path, step, loss)
 			}
 		}
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
@@ -104,7 +104,7 @@ func (c Case) trace(t *testing.T) {
 		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
 			at := fmt.Sprintf("r%d/statistic/%s/", r, q.Name)
 			add(at+"aggregate/", q.Broadcast...)
-			for k := range e.Clients {
+			for k := range experiment.Clients {
 				add(fmt.Sprintf("%sc%d/", at, k), append(q.Answer, "image", "label")...)
 				add(fmt.Sprintf("%saggregate/c%d/", at, k), q.PerClient...)
 				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Broadcast, q.PerClient)...)
@@ -216,29 +216,29 @@ func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inp
 }
 
 // phase: a step records its pass over the data and the parameters that it does not change.
-func (c Case) phase(t *testing.T, of trace.StepRecord, step string, epoch int, learned []string) {
+func (c Case) phase(t *testing.T, record trace.StepRecord, step string, epoch int, learned []string) {
 	t.Helper()
 	var want []string
 	if c.Names.Frozen != nil {
-		want = slices.DeleteFunc(slices.Clone(c.Names.Frozen(of.Round, epoch)), func(name string) bool {
+		want = slices.DeleteFunc(slices.Clone(c.Names.Frozen(record.Round, epoch)), func(name string) bool {
 			return !slices.Contains(learned, name)
 		})
 		slices.Sort(want)
 	}
-	if of.Epoch != epoch || !slices.Equal(of.Frozen, want) {
-		t.Errorf("%s is of pass %d and leaves %v, want pass %d and %v", step, of.Epoch, of.Frozen, epoch, want)
+	if record.Epoch != epoch || !slices.Equal(record.Frozen, want) {
+		t.Errorf("%s is of pass %d and leaves %v, want pass %d and %v", step, record.Epoch, record.Frozen, epoch, want)
 	}
 }
 
 // rawGradients: the trace has the gradient of the loss separately where the optimizer gets another gradient or none.
-func (c Case) rawGradients(t *testing.T, rec *trace.Recorder, step string, of trace.StepRecord, learned []string) {
+func (c Case) rawGradients(t *testing.T, rec *trace.Recorder, step string, record trace.StepRecord, learned []string) {
 	t.Helper()
 	for _, name := range learned {
 		raw, grad := rec.Tensors[step+"grad_raw/"+name], rec.Tensors[step+"grad/"+name]
 		switch {
-		case raw == nil && grad == nil && !slices.Contains(of.Frozen, name):
+		case raw == nil && grad == nil && !slices.Contains(record.Frozen, name):
 			t.Errorf("%s has neither gradient of %s", step, name)
-		case grad == nil && !slices.Contains(of.Frozen, name):
+		case grad == nil && !slices.Contains(record.Frozen, name):
 			t.Errorf("%s has no gradient of %s, which is not frozen", step, name)
 		case raw != nil && grad != nil && equal(raw, grad):
 			t.Errorf("%s has the gradient of %s twice", step, name)

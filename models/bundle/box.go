@@ -194,11 +194,11 @@ func WriteGradient(file, at string, features graph.Output, input string) error {
 // WriteGraph writes outputs as an ONNX file that refers to weights in files of the folder at, in which it must lie;
 // their names are relative to the folder above.
 func WriteGraph(file, at string, outputs []graph.Output) error {
-	m, err := graph.Model(outputs...)
+	model, err := graph.Model(outputs...)
 	if err != nil {
 		return err
 	}
-	for _, t := range m.Graph.Initializer {
+	for _, t := range model.Graph.Initializer {
 		if !onnx.IsExternal(t) {
 			continue
 		}
@@ -209,7 +209,7 @@ func WriteGraph(file, at string, outputs []graph.Output) error {
 		e.File = strings.TrimPrefix(e.File, at+"/")
 		onnx.SetExternal(t, e)
 	}
-	data, err := onnx.Marshal(m)
+	data, err := onnx.Marshal(model)
 	if err != nil {
 		return err
 	}

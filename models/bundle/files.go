@@ -42,24 +42,24 @@ const leastKept = 1 << 20
 // reading, or could change without a new stamp, is not collected.
 func (r Hashes) File(ctx context.Context, dir, name string) (File, error) {
 	path := filepath.Join(dir, filepath.FromSlash(name))
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return File{}, err
 	}
-	defer f.Close()
-	before, err := f.Stat()
+	defer file.Close()
+	before, err := file.Stat()
 	if err != nil {
 		return File{}, err
 	}
 	settled := filestamp.Settled(before, time.Now())
 	h := sha256.New()
-	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: f})
+	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: file})
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
 	out := File{n, hex.EncodeToString(h.Sum(nil))}
 	stamp := filestamp.Of(before)
-	if after, err := f.Stat(); err == nil && settled && n >= leastKept && filestamp.Of(after) == stamp {
+	if after, err := file.Stat(); err == nil && settled && n >= leastKept && filestamp.Of(after) == stamp {
 		r[name] = known{Stamp: stamp, File: out}
 	}
 	return out, nil

@@ -38,18 +38,18 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		return findHub(name, paths)
 	}
 	if strings.Contains(name, "=") {
-		s, err := ParseSpec(name)
+		spec, err := ParseSpec(name)
 		if err != nil {
 			return nil, err
 		}
-		if _, _, ok := formOf(s.Folder); !ok && s.Image == "" {
-			b, err := Find(s.Folder, paths...) // by name
+		if _, _, ok := formOf(spec.Folder); !ok && spec.Image == "" {
+			b, err := Find(spec.Folder, paths...) // by name
 			if err != nil {
 				return nil, err
 			}
-			s.Folder = b.Dir
+			spec.Folder = b.Dir
 		}
-		return openSpec(s)
+		return openSpec(spec)
 	}
 	if _, _, ok := formOf(name); ok || strings.ContainsAny(name, `/\`) {
 		return Open(name)
@@ -80,19 +80,19 @@ func Find(name string, paths ...string) (*Bundle, error) {
 
 // findHub finds the bundle of a repository of the Hugging Face hub.
 func findHub(name string, paths []string) (*Bundle, error) {
-	h, err := ParseHubName(name)
+	hubName, err := ParseHubName(name)
 	if err != nil {
 		return nil, err
 	}
 	dirs := SearchPath(paths...)
 	for _, dir := range dirs {
-		path := filepath.Join(dir, h.Folder())
+		path := filepath.Join(dir, hubName.Folder())
 		if _, _, ok := formOf(path); ok {
 			return Open(path)
 		}
 	}
 	return nil, fmt.Errorf("%s is %w: promptfed pull %s fetches it (searched %s for %s)", name, ErrNotPulled,
-		strings.TrimPrefix(name, HubPrefix), strings.Join(dirs, ", "), h.Folder())
+		strings.TrimPrefix(name, HubPrefix), strings.Join(dirs, ", "), hubName.Folder())
 }
 
 // JoinOrNone joins names for a message.

@@ -42,45 +42,45 @@ func formOf(dir string) (f Format, name string, ok bool) {
 // Open opens the bundle in a folder.
 func Open(dir string) (*Bundle, error) { return openSpec(Spec{Folder: dir}) }
 
-func openSpec(s Spec) (*Bundle, error) {
-	if s.Image != "" {
+func openSpec(spec Spec) (*Bundle, error) {
+	if spec.Image != "" {
 		i := slices.IndexFunc(forms, func(f Format) bool { return f.Parts })
 		if i < 0 {
 			return nil, errors.New("folders of one tower each are not supported here")
 		}
-		return forms[i].Open(s)
+		return forms[i].Open(spec)
 	}
-	abs, err := filepath.Abs(s.Folder)
+	abs, err := filepath.Abs(spec.Folder)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such folder", abs)
 	}
-	f, _, ok := formOf(abs)
+	format, _, ok := formOf(abs)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
 			"or write one for exported towers (docs/dropin.md)", abs, ManifestFile)
 	}
-	if s.Variant != "" && !f.Parts {
-		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, s.Variant)
+	if spec.Variant != "" && !format.Parts {
+		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, spec.Variant)
 	}
-	name := s.Name
-	if s.Folder = abs; !f.Parts {
-		s.Name = ""
+	name := spec.Name
+	if spec.Folder = abs; !format.Parts {
+		spec.Name = ""
 	}
-	b, err := f.Open(s)
+	b, err := format.Open(spec)
 	if err != nil {
 		return nil, err
 	}
-	b.Name, b.LogitScale = cmp.Or(name, b.Name), cmp.Or(s.LogitScale, b.LogitScale)
-	b.LogitBias = cmp.Or(s.LogitBias, b.LogitBias)
+	b.Name, b.LogitScale = cmp.Or(name, b.Name), cmp.Or(spec.LogitScale, b.LogitScale)
+	b.LogitBias = cmp.Or(spec.LogitBias, b.LogitBias)
 	return b, nil
 }
 
 // Inspect describes a bundle, a checkpoint, an ONNX file or a .safetensors file; if there is no such path, it describes
 // the bundle with this name (see Find). It reads no weights, except those that opening a bundle reads (Verify).
-func Inspect(path string) (r Report, err error) {
+func Inspect(path string) (report Report, err error) {
 	s, err := ParseSpec(path)
 	if err == nil && s != (Spec{Folder: path}) || strings.HasPrefix(path, HubPrefix) {
 		return reportOf(Find(path))
@@ -105,16 +105,16 @@ func Inspect(path string) (r Report, err error) {
 	case isBundle:
 		return reportOf(Open(dir))
 	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
-		r, err = inspectONNX(path)
+		report, err = inspectONNX(path)
 	default:
 		i := slices.IndexFunc(forms, func(f Format) bool { return f.Inspect != nil })
 		if i < 0 {
 			return Report{}, fmt.Errorf("%s: no known format", path)
 		}
-		r, err = forms[i].Inspect(path)
+		report, err = forms[i].Inspect(path)
 	}
-	r.count()
-	return r, err
+	report.count()
+	return report, err
 }
 
 func reportOf(b *Bundle, err error) (Report, error) {

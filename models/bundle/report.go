@@ -129,43 +129,44 @@ func externalFiles(r Report) []string {
 }
 
 // reportONNX describes a model; own is the name of its file.
-func reportONNX(p *onnx.ModelProto, own string) (Report, error) {
-	r := Report{Kind: KindONNX, Format: strings.TrimSpace(p.ProducerName + " " + p.ProducerVersion),
+func reportONNX(modelProto *onnx.ModelProto, own string) (Report, error) {
+	report := Report{Kind: KindONNX, Format: strings.TrimSpace(modelProto.ProducerName + " " +
+		modelProto.ProducerVersion),
 		Opsets: map[string]int64{}, Ops: map[string]int{}, Metadata: map[string]string{}}
-	for _, o := range p.OpsetImport {
-		r.Opsets[o.Domain] = o.Version
+	for _, o := range modelProto.OpsetImport {
+		report.Opsets[o.Domain] = o.Version
 	}
-	for _, m := range p.MetadataProps {
-		r.Metadata[m.Key] = m.Value
+	for _, m := range modelProto.MetadataProps {
+		report.Metadata[m.Key] = m.Value
 	}
-	for _, n := range p.Graph.Node {
+	for _, n := range modelProto.Graph.Node {
 		kind := n.OpType
 		if n.Domain != "" {
 			kind = n.Domain + ":" + kind
 		}
-		r.Ops[kind]++
+		report.Ops[kind]++
 	}
-	for _, t := range p.Graph.Initializer {
-		shape := convert.Slice(t.Dims, func(d int64) int { return int(d) })
+	for _, proto := range modelProto.Graph.Initializer {
+		shape := convert.Slice(proto.Dims, func(d int64) int { return int(d) })
 		file := ""
-		if onnx.IsExternal(t) {
-			e, err := onnx.ExternalOf(t)
+		if onnx.IsExternal(proto) {
+			e, err := onnx.ExternalOf(proto)
 			if err != nil {
-				return r, err
+				return report, err
 			}
 			if file = e.File; file == own {
 				file = ""
 			}
 		}
-		r.Add(t.Name, TypeName(graph.DType(t.DataType)), shape, file)
+		report.Add(proto.Name, TypeName(graph.DType(proto.DataType)), shape, file)
 	}
-	for _, v := range onnx.Inputs(p.Graph) {
-		r.Inputs = append(r.Inputs, valueReport(v))
+	for _, v := range onnx.Inputs(modelProto.Graph) {
+		report.Inputs = append(report.Inputs, valueReport(v))
 	}
-	for _, v := range p.Graph.Output {
-		r.Outputs = append(r.Outputs, valueReport(v))
+	for _, v := range modelProto.Graph.Output {
+		report.Outputs = append(report.Outputs, valueReport(v))
 	}
-	return r, nil
+	return report, nil
 }
 
 func valueReport(v *onnx.ValueInfoProto) ValueReport {

@@ -27,20 +27,21 @@ func SpecKeys() []string {
 
 // ParseSpec reads a specification. If the text before the first equals sign contains a path separator, the whole text
 // is a path.
-func ParseSpec(text string) (s Spec, err error) {
+func ParseSpec(text string) (spec Spec, err error) {
 	if first, _, pairs := strings.Cut(text, "="); !pairs || strings.ContainsAny(first, `/\`) {
 		return Spec{Folder: text}, nil
 	}
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(pair, "=")
-		to := map[string]*string{"folder": &s.Folder, "image": &s.Image, "text": &s.Text, "variant": &s.Variant,
-			"name": &s.Name}[key]
-		number := map[string]*float64{"logit_scale": &s.LogitScale, "logit_bias": &s.LogitBias}[key]
+		to := map[string]*string{"folder": &spec.Folder, "image": &spec.Image, "text": &spec.Text,
+			"variant": &spec.Variant,
+			"name":    &spec.Name}[key]
+		number := map[string]*float64{"logit_scale": &spec.LogitScale, "logit_bias": &spec.LogitBias}[key]
 		switch {
 		case number != nil:
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {
-				return s, fmt.Errorf("backbone %q: %s %q must be a number", text, key, value)
+				return spec, fmt.Errorf("backbone %q: %s %q must be a number", text, key, value)
 			}
 			if *number = v; key == "logit_scale" {
 				err = clip.CheckScale(v, 0)
@@ -48,35 +49,35 @@ func ParseSpec(text string) (s Spec, err error) {
 				err = clip.CheckScale(1, v)
 			}
 			if err != nil {
-				return s, fmt.Errorf("backbone %q: %w", text, err)
+				return spec, fmt.Errorf("backbone %q: %w", text, err)
 			}
 		case to == nil || value == "":
-			return s, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(SpecKeys(), "=, "))
+			return spec, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(SpecKeys(), "=, "))
 		default:
 			*to = value
 		}
 	}
-	if (s.Image == "") != (s.Text == "") || (s.Image == "") == (s.Folder == "") {
-		return s, fmt.Errorf("backbone %q: give a folder, or both image and text", text)
+	if (spec.Image == "") != (spec.Text == "") || (spec.Image == "") == (spec.Folder == "") {
+		return spec, fmt.Errorf("backbone %q: give a folder, or both image and text", text)
 	}
-	return s, nil
+	return spec, nil
 }
 
 // ShortName returns the name of a specification for other machines: its name, or the last element of its path.
 func ShortName(text string) string {
-	s, err := ParseSpec(text)
+	spec, err := ParseSpec(text)
 	switch {
 	case err != nil:
 		return filepath.Base(text)
-	case strings.HasPrefix(s.Folder, HubPrefix) && s.Name == "":
-		if h, err := ParseHubName(s.Folder); err == nil {
+	case strings.HasPrefix(spec.Folder, HubPrefix) && spec.Name == "":
+		if h, err := ParseHubName(spec.Folder); err == nil {
 			return h.Folder()
 		}
 		return filepath.Base(text)
-	case s.Name != "":
-		return s.Name
-	case s.Folder != "":
-		return filepath.Base(s.Folder)
+	case spec.Name != "":
+		return spec.Name
+	case spec.Folder != "":
+		return filepath.Base(spec.Folder)
 	}
-	return filepath.Base(s.Image)
+	return filepath.Base(spec.Image)
 }

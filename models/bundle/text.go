@@ -36,7 +36,7 @@ func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt
 
 // Sentences adds the text tower to g and returns the features [N,D] of whole texts, not normalised.
 func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
-	t, err := b.Tokenizer()
+	tokenizer, err := b.Tokenizer()
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -45,12 +45,12 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	}
 	ids := make([][]int, len(texts))
 	for i, text := range texts {
-		inner, err := t.Encode(text)
+		inner, err := tokenizer.Encode(text)
 		if err != nil {
 			return graph.Node{}, b.wrap(err)
 		}
-		if ids[i] = append(inner, t.EOT()); t.SOS() >= 0 {
-			ids[i] = append([]int{t.SOS()}, ids[i]...)
+		if ids[i] = append(inner, tokenizer.EOT()); tokenizer.SOS() >= 0 {
+			ids[i] = append([]int{tokenizer.SOS()}, ids[i]...)
 		}
 		if len(ids[i]) > b.Text.Context {
 			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context "+

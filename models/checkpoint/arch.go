@@ -66,23 +66,23 @@ func (t tower) set(heads int, activation string, epsilon float64) {
 
 // Name returns the usual name, such as ViT-B/16 or RN50, or else the sizes of the image tower.
 func (a Arch) Name() string {
-	v := a.Vision
-	if v.ResNet() {
+	arch := a.Vision
+	if arch.ResNet() {
 		for name, r := range map[string]clip.VisionArch{"RN50": clip.RN50, "RN101": clip.RN101,
 			"RN50x4":  {Stages: []int{4, 6, 10, 6}, Width: 2560},
 			"RN50x16": {Stages: []int{6, 8, 18, 8}, Width: 3072},
 			"RN50x64": {Stages: []int{3, 15, 36, 10}, Width: 4096}} {
-			if slices.Equal(v.Stages, r.Stages) && v.Width == r.Width {
+			if slices.Equal(arch.Stages, r.Stages) && arch.Width == r.Width {
 				return name
 			}
 		}
-		return fmt.Sprintf("ResNet, stages of %v blocks, width %d", v.Stages, v.Width)
+		return fmt.Sprintf("ResNet, stages of %v blocks, width %d", arch.Stages, arch.Width)
 	}
 	for letter, size := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280},
 		"g": {40, 1408}, "bigG": {48, 1664}} {
-		if size == [2]int{v.Layers, v.Width} {
-			return fmt.Sprintf("ViT-%s/%d", letter, v.Patch)
+		if size == [2]int{arch.Layers, arch.Width} {
+			return fmt.Sprintf("ViT-%s/%d", letter, arch.Patch)
 		}
 	}
-	return fmt.Sprintf("ViT, %d layers, width %d, patch size %d", v.Layers, v.Width, v.Patch)
+	return fmt.Sprintf("ViT, %d layers, width %d, patch size %d", arch.Layers, arch.Width, arch.Patch)
 }

@@ -56,85 +56,86 @@ func CLIP(c *Checkpoint) (*Weights, error) {
 	return w, nil
 }
 
-func find(c *Checkpoint) (*Weights, error) {
-	s, err := schemeOf(c)
+func find(ckpt *Checkpoint) (*Weights, error) {
+	scheme, err := schemeOf(ckpt)
 	if err != nil {
 		return nil, err
 	}
-	f := &finder{c: c, used: map[string]bool{}}
-	w := &Weights{LogitScale: f.find("logit_scale")}
-	a := &w.Arch
-	if c.Has("logit_bias") {
-		w.LogitBias = f.find("logit_bias")
+	f := &finder{ckpt: ckpt, used: map[string]bool{}}
+	weights := &Weights{LogitScale: f.find("logit_scale")}
+	arch := &weights.Arch
+	if ckpt.Has("logit_bias") {
+		weights.LogitBias = f.find("logit_bias")
 	}
-	f.text(s, a)
-	if s.resnet {
-		f.resnet(s.visual, a)
+	f.text(scheme, arch)
+	if scheme.resnet {
+		f.resnet(scheme.visual, arch)
 	} else {
-		f.vision(s, a)
+		f.vision(scheme, arch)
 	}
 	if f.err != nil {
 		return nil, f.err
 	}
-	w.Tensors = f.found
-	if err := settings(c, s, a); err != nil {
+	weights.Tensors = f.found
+	if err := settings(ckpt, scheme, arch); err != nil {
 		return nil, err
 	}
-	if err := f.leftovers(s, a); err != nil {
+	if err := f.leftovers(scheme, arch); err != nil {
 		return nil, err
 	}
-	scale, err := w.LogitScale.Number()
-	if err == nil && w.LogitBias != nil {
-		a.LogitBias, err = w.LogitBias.Number()
+	scale, err := weights.LogitScale.Number()
+	if err == nil && weights.LogitBias != nil {
+		arch.LogitBias, err = weights.LogitBias.Number()
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.LogitScale = math.Exp(scale)
-	if err := clip.CheckScale(a.LogitScale, 0); err != nil {
-		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", w.LogitScale.Name, scale, err)
+	arch.LogitScale = math.Exp(scale)
+	if err := clip.CheckScale(arch.LogitScale, 0); err != nil {
+		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", weights.LogitScale.Name, scale,
+			err)
 	}
-	if err := clip.CheckScale(a.LogitScale, a.LogitBias); err != nil {
-		return nil, fmt.Errorf("tensor %q: %w", w.LogitBias.Name, err)
+	if err := clip.CheckScale(arch.LogitScale, arch.LogitBias); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", weights.LogitBias.Name, err)
 	}
-	return w, nil
+	return weights, nil
 }
 
-func (f *finder) text(s scheme, a *Arch) {
-	t := &a.Text
+func (f *finder) text(s scheme, arch *Arch) {
+	text := &arch.Text
 	tokens, positions := f.find(s.tokens, -1, -1), f.find(s.textPositions, -1, -1)
 	if f.err != nil {
 		return
 	}
-	a.Vocab, t.Width = tokens.Shape[0], tokens.Shape[1]
-	f.shape(positions, -1, t.Width)
+	arch.Vocab, text.Width = tokens.Shape[0], tokens.Shape[1]
+	f.shape(positions, -1, text.Width)
 	norm, names := "ln_final.", s.textFinal
 	if s.bert {
 		norm, names = "ln_pre.", s.textEmbeddings()+"LayerNorm."
-		positions = f.bert(s, a, positions)
+		positions = f.bert(s, arch, positions)
 	}
 	f.put(TokenEmbedding, tokens)
 	f.put("positional_embedding", positions)
-	t.Layers, t.MLP = f.blocks("", s.text, s.textBlocks, t.Width)
-	f.pair(norm, names, t.Width)
-	if t.Pooler = s.pooler; t.Pooler {
-		f.pair("pooler.", strings.TrimSuffix(s.textEmbeddings(), "embeddings.")+"pooler.dense.", t.Width, t.Width)
+	text.Layers, text.MLP = f.blocks("", s.text, s.textBlocks, text.Width)
+	f.pair(norm, names, text.Width)
+	if text.Pooler = s.pooler; text.Pooler {
+		f.pair("pooler.", strings.TrimSuffix(s.textEmbeddings(), "embeddings.")+"pooler.dense.", text.Width, text.Width)
 	}
 	if f.err != nil {
 		return
 	}
-	t.Context = positions.Shape[0]
-	from, projection := t.Width, s.textProjection
-	if stem := strings.TrimSuffix(projection, "weight"); s.bert && f.c.Has(stem+"0.weight") {
-		if h := f.take("text_hidden.weight", stem+"0.weight", -1, t.Width); h != nil {
-			t.Hidden = h.Shape[0]
+	text.Context = positions.Shape[0]
+	from, projection := text.Width, s.textProjection
+	if stem := strings.TrimSuffix(projection, "weight"); s.bert && f.ckpt.Has(stem+"0.weight") {
+		if h := f.take("text_hidden.weight", stem+"0.weight", -1, text.Width); h != nil {
+			text.Hidden = h.Shape[0]
 		}
-		from, projection = t.Hidden, stem+"2.weight"
+		from, projection = text.Hidden, stem+"2.weight"
 	}
-	if t.NoProjection = f.c.format == OpenCLIP && !s.bert && !f.c.Has(projection); t.NoProjection {
-		t.EmbedDim = t.Width
+	if text.NoProjection = f.ckpt.format == OpenCLIP && !s.bert && !f.ckpt.Has(projection); text.NoProjection {
+		text.EmbedDim = text.Width
 	} else {
-		t.EmbedDim, t.ProjectionBias = f.projection("text_projection", "text_projection.", projection,
+		text.EmbedDim, text.ProjectionBias = f.projection("text_projection", "text_projection.", projection,
 			s.linearProjection, from, -1)
 	}
 }
@@ -142,10 +143,10 @@ func (f *finder) text(s scheme, a *Arch) {
 // bert sets the properties of a BERT or RoBERTa, and returns its positions with the embedding of the only type of
 // tokens. A RoBERTa, whose tokens have only one type, numbers its positions after the padding index, 1.
 func (f *finder) bert(s scheme, a *Arch, positions *Handle) *Handle {
-	t := &a.Text
-	t.Bidirectional, t.Masked, t.PostNorm, t.Pool = true, true, true, clip.FirstPool
+	arch := &a.Text
+	arch.Bidirectional, arch.Masked, arch.PostNorm, arch.Pool = true, true, true, clip.FirstPool
 	name := s.textEmbeddings() + "token_type_embeddings.weight"
-	types := f.find(name, -1, t.Width)
+	types := f.find(name, -1, arch.Width)
 	if f.err != nil {
 		return nil
 	}
@@ -161,19 +162,19 @@ func (f *finder) bert(s scheme, a *Arch, positions *Handle) *Handle {
 		f.fail("tensor %q has %d positions, want more", s.textPositions, n)
 		return nil
 	}
-	return f.biased(rows, name, t.Width, 0)
+	return f.biased(rows, name, arch.Width, 0)
 }
 
-func (f *finder) vision(s scheme, a *Arch) {
-	v := &a.Vision
+func (f *finder) vision(s scheme, arch *Arch) {
+	v := &arch.Vision
 	patches, positions := f.find(s.patches, -1, 3, -1, -1), f.rows(s.visionPositions, 0)
 	if f.err != nil {
 		return
 	}
-	v.Width, v.Patch, v.EmbedDim = patches.Shape[0], patches.Shape[3], a.Text.EmbedDim
+	v.Width, v.Patch, v.EmbedDim = patches.Shape[0], patches.Shape[3], arch.Text.EmbedDim
 	f.shape(patches, v.Width, 3, v.Patch, v.Patch)
 	class, what := 1, "one for the class and a square number of patches"
-	if v.NoClass = s.siglip || s.trunk && !f.c.Has(s.class); v.NoClass {
+	if v.NoClass = s.siglip || s.trunk && !f.ckpt.Has(s.class); v.NoClass {
 		class, what = 0, "a square number of patches"
 	}
 	n := positions.Shape[0] - class
@@ -182,7 +183,7 @@ func (f *finder) vision(s scheme, a *Arch) {
 		return
 	}
 	f.shape(positions, n+class, v.Width)
-	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.c.Has(bias) {
+	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.ckpt.Has(bias) {
 		positions = f.biased(positions, bias, v.Width, class)
 	}
 	f.put("visual.conv1.weight", patches)
@@ -192,22 +193,22 @@ func (f *finder) vision(s scheme, a *Arch) {
 		}
 	}
 	f.put("visual.positional_embedding", positions)
-	if v.NoPreNorm = s.siglip || f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !v.NoPreNorm {
+	if v.NoPreNorm = s.siglip || f.ckpt.format == OpenCLIP && !f.ckpt.Has(s.visionPre+"weight"); !v.NoPreNorm {
 		f.pair("visual.ln_pre.", s.visionPre, v.Width)
 	}
 	v.Layers, v.MLP = f.blocks("visual.", s.vision, s.visionBlocks, v.Width)
 	f.pair("visual.ln_post.", s.visionPost, v.Width)
 	v.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
-	if v.NoProjection = s.siglip || s.trunk && !f.c.Has(s.visionProjection); !v.NoProjection {
+	if v.NoProjection = s.siglip || s.trunk && !f.ckpt.Has(s.visionProjection); !v.NoProjection {
 		_, v.ProjectionBias = f.projection("visual.proj", "visual_projection.", s.visionProjection,
 			s.linearProjection, v.Width, v.EmbedDim)
 	} else if f.err == nil && v.EmbedDim != v.Width {
 		f.fail("features of texts have %d numbers, those of images %d", v.EmbedDim, v.Width)
 	}
 	if s.siglip {
-		a.Text.Bidirectional, a.Text.Pool = true, clip.LastPool
+		arch.Text.Bidirectional, arch.Text.Pool = true, clip.LastPool
 	}
-	if s.siglip || s.trunk && f.c.Has(trunk+"attn_pool.latent") {
+	if s.siglip || s.trunk && f.ckpt.Has(trunk+"attn_pool.latent") {
 		v.Pool = clip.AttentionPool
 		f.attentionPool(s.trunk, v.Width, v.Units())
 	}

@@ -98,13 +98,13 @@ func exists(path string) bool {
 // unknown field may change the computation. The first failure is kept; null counts as missing.
 type fields struct {
 	file, path string // for errors; path is empty or ends in "."
-	m          map[string]any
+	values     map[string]any
 	asked      map[string]bool
 	err        *error
 }
 
 func fieldsOf(file string, m map[string]any) *fields {
-	return &fields{file: file, m: m, asked: map[string]bool{}, err: new(error)}
+	return &fields{file: file, values: m, asked: map[string]bool{}, err: new(error)}
 }
 
 func (f *fields) fail(format string, args ...any) {
@@ -114,12 +114,12 @@ func (f *fields) fail(format string, args ...any) {
 }
 
 // has reports whether a field exists and is not null.
-func (f *fields) has(key string) bool { return f.m[key] != nil }
+func (f *fields) has(key string) bool { return f.values[key] != nil }
 
 // read returns the value of a field, or def if it is missing. A value of another type is a failure.
 func read[T int | float64 | string | bool](f *fields, key string, def T) T {
 	f.asked[key] = true
-	v, err := setting(f.m, key, def)
+	v, err := setting(f.values, key, def)
 	if err != nil {
 		f.fail("%w", err)
 	}
@@ -129,16 +129,16 @@ func read[T int | float64 | string | bool](f *fields, key string, def T) T {
 // object reads an object; a missing one has no fields.
 func (f *fields) object(key string) *fields {
 	f.asked[key] = true
-	m, ok := f.m[key].(map[string]any)
+	m, ok := f.values[key].(map[string]any)
 	if f.has(key) && !ok {
-		f.fail("%s is %s, want an object", key, oneLine(fmt.Sprint(f.m[key])))
+		f.fail("%s is %s, want an object", key, oneLine(fmt.Sprint(f.values[key])))
 	}
-	return &fields{file: f.file, path: f.path + key + ".", m: m, asked: map[string]bool{}, err: f.err}
+	return &fields{file: f.file, path: f.path + key + ".", values: m, asked: map[string]bool{}, err: f.err}
 }
 
 // side returns a field that may have two equal values, one for each side of an image.
 func (f *fields) side(key string) any {
-	v := f.m[key]
+	v := f.values[key]
 	if pair, ok := v.([]any); ok && len(pair) == 2 && fmt.Sprint(pair[0]) == fmt.Sprint(pair[1]) {
 		return pair[0]
 	}
@@ -163,7 +163,7 @@ func (f *fields) same(key string, have, def int) {
 // only refuses unsupported values of a field that change the computation.
 func (f *fields) only(key string, allowed ...string) {
 	f.asked[key] = true
-	if v := fmt.Sprint(f.m[key]); f.has(key) && !slices.Contains(allowed, v) {
+	if v := fmt.Sprint(f.values[key]); f.has(key) && !slices.Contains(allowed, v) {
 		f.fail("%s = %s is not supported, only %s: %s", key, oneLine(v), strings.Join(allowed, " or "), otherwise)
 	}
 }
@@ -172,7 +172,7 @@ func (f *fields) only(key string, allowed ...string) {
 func (f *fields) absent(key string) {
 	f.asked[key] = true
 	if f.has(key) {
-		f.fail("%s = %s is not that of the weights, which are OpenCLIP's own", key, oneLine(fmt.Sprint(f.m[key])))
+		f.fail("%s = %s is not that of the weights, which are OpenCLIP's own", key, oneLine(fmt.Sprint(f.values[key])))
 	}
 }
 
@@ -186,10 +186,10 @@ func (f *fields) ignore(keys ...string) {
 // done refuses the fields of objects of one file that were not read, and returns the first failure.
 func done(list ...*fields) error {
 	for _, f := range list {
-		for _, k := range keys(f.m) {
+		for _, k := range keys(f.values) {
 			if !f.asked[k] {
 				f.fail("%s = %s is unknown and may change what is computed: remove it if it does not, or %s",
-					oneLine(k), oneLine(fmt.Sprint(f.m[k])), otherwise)
+					oneLine(k), oneLine(fmt.Sprint(f.values[k])), otherwise)
 			}
 		}
 	}

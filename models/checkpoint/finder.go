@@ -12,7 +12,7 @@ import (
 // finder looks up tensors, checks their shapes, collects them under the names of clip.Weights, and keeps the first
 // failure.
 type finder struct {
-	c     *Checkpoint
+	ckpt  *Checkpoint
 	used  map[string]bool
 	found []Tensor
 	err   error
@@ -29,23 +29,23 @@ func (f *finder) find(name string, shape ...int) *Handle {
 	if f.err != nil {
 		return nil
 	}
-	h := f.c.handles[name]
-	if h == nil {
+	handle := f.ckpt.handles[name]
+	if handle == nil {
 		f.fail("tensor %q is missing; %s", name, expected)
 		return nil
 	}
 	f.used[name] = true
-	switch h.DType {
+	switch handle.DType {
 	case "F32", "F16", "BF16", "F64":
 	default:
 		f.fail("tensor %q is stored as %s; quantised weights are not supported, want F32, F16, BF16 or F64", name,
-			h.DType)
+			handle.DType)
 		return nil
 	}
 	if len(shape) > 0 {
-		f.shape(h, shape...)
+		f.shape(handle, shape...)
 	}
-	return h
+	return handle
 }
 
 func (f *finder) shape(h *Handle, want ...int) {
@@ -91,7 +91,7 @@ func (f *finder) projection(plain, rows, name string, linear bool, width, embed 
 		size = h.Shape[0]
 	}
 	name = strings.TrimSuffix(name, "weight") + "bias"
-	if bias = f.err == nil && f.c.Has(name); bias {
+	if bias = f.err == nil && f.ckpt.Has(name); bias {
 		f.take(rows+"bias", name, size)
 	}
 	return size, bias
@@ -100,7 +100,7 @@ func (f *finder) projection(plain, rows, name string, linear bool, width, embed 
 // count returns the number of children 0, 1, ... under a prefix; a gap is a failure.
 func (f *finder) count(prefix string) int {
 	seen := map[int]bool{}
-	for _, name := range f.c.Names() {
+	for _, name := range f.ckpt.Names() {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			digits, _, _ := strings.Cut(rest, ".")
 			if i, err := strconv.Atoi(digits); err == nil && i >= 0 {
@@ -119,32 +119,32 @@ func (f *finder) count(prefix string) int {
 
 // blocks adds the residual blocks under a prefix and returns their number and the units of their feed-forward layers,
 // with 0 for the usual 4*width, so that each architecture has one notation.
-func (f *finder) blocks(tower string, s blockNames, prefix string, width int) (n, units int) {
+func (f *finder) blocks(tower string, names blockNames, prefix string, width int) (n, units int) {
 	n = f.count(prefix)
 	if n == 0 {
 		f.fail("no blocks under %q; %s", prefix, expected)
 	}
-	up := f.find(prefix+"0."+s.up+"weight", -1, width)
+	up := f.find(prefix+"0."+names.up+"weight", -1, width)
 	if f.err != nil {
 		return 0, 0
 	}
 	mlp := up.Shape[0]
 	for i := range n {
 		from, to := fmt.Sprintf("%s%d.", prefix, i), fmt.Sprintf("%stransformer.resblocks.%d.", tower, i)
-		f.pair(to+"ln_1.", from+s.norm1, width)
-		if s.fused != "" {
-			f.pair(to+"attn.in_proj_", from+s.fused, 3*width, width)
+		f.pair(to+"ln_1.", from+names.norm1, width)
+		if names.fused != "" {
+			f.pair(to+"attn.in_proj_", from+names.fused, 3*width, width)
 		} else {
 			for k, name := range []string{"attn.q_proj.", "attn.k_proj.", "attn.v_proj."} {
-				f.pair(to+name, from+s.parts[k], width, width)
+				f.pair(to+name, from+names.parts[k], width, width)
 			}
 		}
-		f.pair(to+"attn.out_proj.", from+s.out, width, width)
-		f.scale(from+s.scales[0], width)
-		f.pair(to+"ln_2.", from+s.norm2, width)
-		f.pair(to+"mlp.c_fc.", from+s.up, mlp, width)
-		f.pair(to+"mlp.c_proj.", from+s.down, width, mlp)
-		f.scale(from+s.scales[1], width)
+		f.pair(to+"attn.out_proj.", from+names.out, width, width)
+		f.scale(from+names.scales[0], width)
+		f.pair(to+"ln_2.", from+names.norm2, width)
+		f.pair(to+"mlp.c_fc.", from+names.up, mlp, width)
+		f.pair(to+"mlp.c_proj.", from+names.down, width, mlp)
+		f.scale(from+names.scales[1], width)
 		if f.err != nil {
 			return 0, 0
 		}
@@ -158,7 +158,7 @@ func (f *finder) blocks(tower string, s blockNames, prefix string, width int) (n
 // scale multiplies the outputs of the last linear layer with a tensor (layer scale: Touvron et al., ICCV 2021), if
 // there is one with this name.
 func (f *finder) scale(name string, width int) {
-	if !f.c.Has(name) {
+	if !f.ckpt.Has(name) {
 		return
 	}
 	gamma := f.find(name, width)
@@ -216,9 +216,9 @@ var known = []string{"position_ids", "token_type_ids", "attn_mask", "input_resol
 
 // leftovers refuses unknown tensors inside the towers, since ignoring them would silently change the computation;
 // unknown tensors elsewhere become a warning.
-func (f *finder) leftovers(s scheme, a *Arch) error {
+func (f *finder) leftovers(s scheme, arch *Arch) error {
 	var inside, outside []string
-	for _, name := range f.c.Names() {
+	for _, name := range f.ckpt.Names() {
 		last := name[strings.LastIndex(name, ".")+1:]
 		switch {
 		case f.used[name] || slices.Contains(known, last) || strings.HasPrefix(name, bertInside+"pooler."):
@@ -233,7 +233,7 @@ func (f *finder) leftovers(s scheme, a *Arch) error {
 			expected)
 	}
 	if len(outside) > 0 {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)",
+		arch.Warnings = append(arch.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)",
 			len(outside), sample(outside)))
 	}
 	return nil

@@ -92,12 +92,12 @@ func (h *Handle) reshaped(shape ...int) *Handle {
 
 // concat concatenates handles of equal trailing shape along the first axis; no file holds the result.
 func concat(parts ...*Handle) *Handle {
-	h := &Handle{Name: parts[0].Name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
+	handle := &Handle{Name: parts[0].Name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
 	for _, p := range parts[1:] {
-		h.Shape[0] += p.Shape[0]
+		handle.Shape[0] += p.Shape[0]
 	}
-	h.load = func() (*tensor.Tensor, error) {
-		out := tensor.New(h.Shape...)
+	handle.load = func() (*tensor.Tensor, error) {
+		out := tensor.New(handle.Shape...)
 		at := 0
 		for _, p := range parts {
 			t, err := p.Load()
@@ -108,7 +108,7 @@ func concat(parts ...*Handle) *Handle {
 		}
 		return out, nil
 	}
-	return h
+	return handle
 }
 
 func elementSize(dtype string) int { return safetensors.ElementSize(dtype) }
@@ -130,7 +130,7 @@ type buffers interface {
 
 // handle returns the handle of a view of a PyTorch storage in the file called path.
 func (v *view) handle(name, path string, from buffers) (*Handle, error) {
-	h := &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {
+	handle := &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {
 		r, at, err := from.open(v.storage)
 		if err != nil {
 			return nil, err
@@ -138,11 +138,11 @@ func (v *view) handle(name, path string, from buffers) (*Handle, error) {
 		return v.gather(r, at)
 	}}
 	if !v.contiguous() {
-		return h, nil
+		return handle, nil
 	}
 	at, stored, err := from.place(v.storage)
 	if err != nil || !stored {
-		return h, err
+		return handle, err
 	}
 	r, _, err := from.open(v.storage)
 	unit := int64(elementSize(v.dtype))

@@ -64,26 +64,26 @@ func base(activation string, epsilon float64) clip.TextArch {
 }
 
 // bert reads a BertConfig, RobertaConfig or XLMRobertaConfig; positions is the number of its positions.
-func (f *fields) bert(a *Arch, positions int) {
+func (f *fields) bert(arch *Arch, positions int) {
 	pad := 0
-	if a.RoBERTa {
+	if arch.RoBERTa {
 		pad = 1
 	}
-	f.transformer(a.textTower(), base(GELU, 1e-12))
-	f.same("vocab_size", a.Vocab, 0)
+	f.transformer(arch.textTower(), base(GELU, 1e-12))
+	f.same("vocab_size", arch.Vocab, 0)
 	f.same("max_position_embeddings", positions, 0)
 	f.only("position_embedding_type", "absolute")
 	f.ignore("type_vocab_size", "eos_token_id")
-	if a.PadToken = read(f, "pad_token_id", pad); a.RoBERTa && a.PadToken != pad {
-		f.fail("pad_token_id is %d, which moves the positions of a RoBERTa, want %d", a.PadToken, pad)
+	if arch.PadToken = read(f, "pad_token_id", pad); arch.RoBERTa && arch.PadToken != pad {
+		f.fail("pad_token_id is %d, which moves the positions of a RoBERTa, want %d", arch.PadToken, pad)
 	}
 }
 
 // fromHuggingFace reads the config.json of a CLIP, SigLIP or Chinese-CLIP. Missing fields have the defaults of
 // transformers' configurations; text_config_dict and vision_config_dict of old files replace text_config and
 // vision_config.
-func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
-	top := fieldsOf(huggingfaceConfig, c.config)
+func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
+	top := fieldsOf(huggingfaceConfig, ckpt.config)
 	part := func(key string) *fields {
 		whole, old := top.object(key), top.object(key+"_dict")
 		if top.has(key + "_dict") {
@@ -97,47 +97,47 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 	vision.ignore("pad_token_id", "eos_token_id")
 	patch := 32
 	switch {
-	case a.Vision.ResNet():
-		a.imageTower().set(headsOf(a.Vision.Width), "", normEpsilon)
+	case arch.Vision.ResNet():
+		arch.imageTower().set(headsOf(arch.Vision.Width), "", normEpsilon)
 		vision.usual()
-		a.margin(vision, "image_size", a.Vision.Image)
-		vision.stages("layers", a)
-		vision.stages("depths", a)
+		arch.margin(vision, "image_size", arch.Vision.Image)
+		vision.stages("layers", arch)
+		vision.stages("depths", arch)
 	case s.siglip:
-		vision.transformer(a.imageTower(), base(GELUTanh, 1e-6))
+		vision.transformer(arch.imageTower(), base(GELUTanh, 1e-6))
 		vision.only("vision_use_head", "true")
 		patch = 16
 	default:
-		vision.transformer(a.imageTower(), base(QuickGELU, 1e-5))
+		vision.transformer(arch.imageTower(), base(QuickGELU, 1e-5))
 		vision.ignore("projection_dim")
 	}
-	if !a.Vision.ResNet() {
-		vision.same("patch_size", a.Vision.Patch, patch)
-		a.margin(vision, "image_size", 224)
+	if !arch.Vision.ResNet() {
+		vision.same("patch_size", arch.Vision.Patch, patch)
+		arch.margin(vision, "image_size", 224)
 	}
 	switch {
 	case s.bert:
-		text.bert(a, c.handles[s.textPositions].Shape[0])
+		text.bert(arch, ckpt.handles[s.textPositions].Shape[0])
 		text.ignore("projection_dim")
-		a.PadToken = AnyToken // the tokenizer states the masked token
+		arch.PadToken = AnyToken // the tokenizer states the masked token
 	case s.siglip:
-		text.transformer(a.textTower(), base(GELUTanh, 1e-6))
-		text.same("vocab_size", a.Vocab, 32000)
-		text.same("max_position_embeddings", a.Text.Context, 64)
-		text.same("projection_size", a.Text.EmbedDim, a.Text.Width)
+		text.transformer(arch.textTower(), base(GELUTanh, 1e-6))
+		text.same("vocab_size", arch.Vocab, 32000)
+		text.same("max_position_embeddings", arch.Text.Context, 64)
+		text.same("projection_size", arch.Text.EmbedDim, arch.Text.Width)
 		text.ignore("pad_token_id", "eos_token_id")
 	default:
-		text.transformer(a.textTower(), clip.TextArch{Width: 512, Layers: 12, Heads: 8, Activation: QuickGELU,
+		text.transformer(arch.textTower(), clip.TextArch{Width: 512, Layers: 12, Heads: 8, Activation: QuickGELU,
 			Eps: 1e-5})
-		text.same("vocab_size", a.Vocab, 49408)
-		text.same("max_position_embeddings", a.Text.Context, 77)
+		text.same("vocab_size", arch.Vocab, 49408)
+		text.same("max_position_embeddings", arch.Text.Context, 77)
 		text.ignore("projection_dim", "pad_token_id")
-		if a.EndToken = read(text, "eos_token_id", 49407); a.EndToken == 2 && kind != "metaclip_2" {
-			a.EndToken = LargestToken // in old files, CLIPTextModel reads at the largest id
+		if arch.EndToken = read(text, "eos_token_id", 49407); arch.EndToken == 2 && kind != "metaclip_2" {
+			arch.EndToken = LargestToken // in old files, CLIPTextModel reads at the largest id
 		}
 	}
 	if !s.siglip {
-		top.same("projection_dim", a.Text.EmbedDim, 512)
+		top.same("projection_dim", arch.Text.EmbedDim, 512)
 	}
 	top.ignore("initializer_range", "pad_token_id", "eos_token_id")
 	return done(text, vision, top)
@@ -146,7 +146,7 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 // stages compares the blocks of a ResNet's stages with a configuration, if it lists them.
 func (f *fields) stages(key string, a *Arch) {
 	f.asked[key] = true
-	if f.has(key) && fmt.Sprint(f.m[key]) != fmt.Sprint(a.Vision.Stages) {
-		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.m[key])), a.Vision.Stages)
+	if f.has(key) && fmt.Sprint(f.values[key]) != fmt.Sprint(a.Vision.Stages) {
+		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.values[key])), a.Vision.Stages)
 	}
 }

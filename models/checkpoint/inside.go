@@ -21,24 +21,24 @@ const (
 
 // insideOpenCLIP returns a scheme of OpenCLIP in which a vision transformer of timm or a BERT of transformers replaces
 // a tower.
-func (s scheme) insideOpenCLIP(c *Checkpoint) scheme {
-	if s.trunk = c.Has(trunk + "patch_embed.proj.weight"); s.trunk {
+func (s scheme) insideOpenCLIP(ckpt *Checkpoint) scheme {
+	if s.trunk = ckpt.Has(trunk + "patch_embed.proj.weight"); s.trunk {
 		s.patches, s.class, s.visionPositions = trunk+"patch_embed.proj.weight", trunk+"cls_token", trunk+"pos_embed"
 		s.visionPre, s.visionPost = trunk+"norm_pre.", trunk+"norm."
-		if c.Has(trunk + "fc_norm.weight") {
+		if ckpt.Has(trunk + "fc_norm.weight") {
 			s.visionPost = trunk + "fc_norm."
 		}
 		s.visionBlocks, s.vision, s.visionProjection = trunk+"blocks.", timmBlock, "visual.head.proj.weight"
-		if c.Has(trunk + "head.weight") {
+		if ckpt.Has(trunk + "head.weight") {
 			s.visionProjection = trunk + "head.weight"
 		}
 	}
-	if c.Has(bertInside + wordEmbeddings) {
+	if ckpt.Has(bertInside + wordEmbeddings) {
 		s = s.withBERT(bertInside)
 		s.textProjection = "text.proj.weight"
-		text := section(section(c.config, "model_cfg"), "text_cfg")
+		text := section(section(ckpt.config, "model_cfg"), "text_cfg")
 		s.context, _ = setting(text, "context_length", 77)
-		s.pooler = text["hf_pooler_type"] == "cls_pooler" && c.Has(bertInside+"pooler.dense.weight")
+		s.pooler = text["hf_pooler_type"] == "cls_pooler" && ckpt.Has(bertInside+"pooler.dense.weight")
 	}
 	return s
 }
@@ -92,17 +92,17 @@ var textKinds = []string{"bert", "roberta", "xlm-roberta"}
 
 // checkInside refuses unsupported towers inside OpenCLIP models, by their names or by tensors that no plain vision
 // transformer and no BERT has.
-func checkInside(c *Checkpoint, names []string) error {
-	model := section(c.config, "model_cfg")
-	if c.format == OpenCLIP && section(c.config, "vision_cfg") != nil {
-		model = c.config
+func checkInside(ckpt *Checkpoint, names []string) error {
+	model := section(ckpt.config, "model_cfg")
+	if ckpt.format == OpenCLIP && section(ckpt.config, "vision_cfg") != nil {
+		model = ckpt.config
 	}
-	if name, ok := section(model, "vision_cfg")["timm_model_name"].(string); ok && c.format == OpenCLIP {
+	if name, ok := section(model, "vision_cfg")["timm_model_name"].(string); ok && ckpt.format == OpenCLIP {
 		if _, err := timmNamed(name); err != nil {
 			return fmt.Errorf("%s: model_cfg.vision_cfg.%w", openclipConfig, err)
 		}
 	}
-	if c.format == OpenCLIP && section(model, "multimodal_cfg") != nil {
+	if ckpt.format == OpenCLIP && section(model, "multimodal_cfg") != nil {
 		return fmt.Errorf("%s: model_cfg.multimodal_cfg is that of a CoCa, whose image tower ends in an attention "+
 			"pooling with many queries, which is not supported: %s", openclipConfig, otherwise)
 	}
@@ -113,7 +113,7 @@ func checkInside(c *Checkpoint, names []string) error {
 		other := slices.IndexFunc(names, func(n string) bool {
 			return strings.HasPrefix(n, f.prefix) && !strings.HasPrefix(n, f.prefix+"resblocks.")
 		})
-		if other >= 0 && !c.Has(f.prefix+f.want) {
+		if other >= 0 && !ckpt.Has(f.prefix+f.want) {
 			what := "a tower of another library"
 			if name := section(model, f.section)[f.key]; name != nil {
 				what += fmt.Sprintf(" (%s %s)", f.key, oneLine(fmt.Sprint(name)))
@@ -125,7 +125,7 @@ func checkInside(c *Checkpoint, names []string) error {
 }
 
 // timm reads the vision_cfg of an image tower of timm. The fields of OpenCLIP's own towers are ignored.
-func (f *fields) timm(a *Arch) {
+func (f *fields) timm(arch *Arch) {
 	f.ignore("layers", "width", "head_width", "mlp_ratio", "patch_size", "ls_init_value", "no_ln_pre",
 		"pos_embed_type", "final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries",
 		"attn_pooler_heads", "act_kwargs", "norm_kwargs", "timm_model_pretrained", "timm_proj_bias", "timm_drop",
@@ -138,13 +138,13 @@ func (f *fields) timm(a *Arch) {
 	switch {
 	case err != nil:
 		f.fail("%w", err)
-	case known.Width != a.Vision.Width:
+	case known.Width != arch.Vision.Width:
 		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneLine(name), known.Width,
-			a.Vision.Width)
+			arch.Vision.Width)
 	}
-	v := &a.Vision
-	a.imageTower().set(known.Heads, known.Activation, known.Epsilon)
-	a.margin(f, "image_size", 224)
+	v := &arch.Vision
+	arch.imageTower().set(known.Heads, known.Activation, known.Epsilon)
+	arch.margin(f, "image_size", 224)
 	f.only("timm_proj", "linear", "none", "")
 	pool, attention := read(f, "timm_pool", "avg"), v.Pool == clip.AttentionPool
 	ok := false

@@ -45,21 +45,21 @@ func Open(path string, opts Options) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{path: path, dir: path, handles: map[string]*Handle{}, opts: opts}
+	ckpt := &Checkpoint{path: path, dir: path, handles: map[string]*Handle{}, opts: opts}
 	if st.IsDir() {
-		err = c.openFolder()
+		err = ckpt.openFolder()
 	} else {
-		c.dir = filepath.Dir(path)
-		err = c.openSingle(filepath.Base(path))
+		ckpt.dir = filepath.Dir(path)
+		err = ckpt.openSingle(filepath.Base(path))
 	}
-	if err == nil && len(c.handles) == 0 {
+	if err == nil && len(ckpt.handles) == 0 {
 		err = fmt.Errorf("%s: the checkpoint holds no tensors", path)
 	}
 	if err != nil {
-		c.Close()
+		ckpt.Close()
 		return nil, err
 	}
-	return c, nil
+	return ckpt, nil
 }
 
 func (c *Checkpoint) openFolder() error {

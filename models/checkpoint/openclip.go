@@ -14,8 +14,8 @@ var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"fal
 
 // fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, with their
 // defaults for missing fields. The package preprocess reads preprocess_cfg.
-func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
-	top := fieldsOf(openclipConfig, c.config)
+func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
+	top := fieldsOf(openclipConfig, ckpt.config)
 	top.ignore("preprocess_cfg")
 	model := top.object("model_cfg")
 	if !top.has("model_cfg") && top.has("vision_cfg") {
@@ -25,7 +25,7 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 		top.fail("model_cfg with vision_cfg and text_cfg is missing")
 	}
 	vision, text := model.object("vision_cfg"), model.object("text_cfg")
-	model.same("embed_dim", a.Text.EmbedDim, 0)
+	model.same("embed_dim", arch.Text.EmbedDim, 0)
 	model.ignore("custom_text", "init_logit_bias", "init_logit_scale", "nonscalar_logit_scale", "cast_dtype",
 		"output_dict")
 	act := GELU
@@ -35,20 +35,20 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	vision.ignore("output_tokens", "patch_dropout")
 	switch {
 	case s.trunk:
-		vision.timm(a)
-	case a.Vision.ResNet():
-		vision.resnet(a)
+		vision.timm(arch)
+	case arch.Vision.ResNet():
+		vision.resnet(arch)
 	default:
-		vision.vit(a, act)
+		vision.vit(arch, act)
 	}
 	text.ignore("output_tokens")
 	if s.bert {
-		text.huggingface(c, s, a)
+		text.huggingface(ckpt, s, arch)
 	} else {
-		text.transformerText(a, act)
+		text.transformerText(arch, act)
 	}
 	var err error
-	if a.Texts, err = openCLIPTreatment("model_cfg.", text.m); err != nil {
+	if arch.Texts, err = openCLIPTreatment("model_cfg.", text.values); err != nil {
 		top.fail("%w", err)
 	}
 	text.ignore("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
@@ -84,10 +84,10 @@ func (f *fields) towerBlocks(t tower, act string) {
 
 // vit reads the vision_cfg of OpenCLIP's own vision transformer.
 func (f *fields) vit(a *Arch, act string) {
-	v := &a.Vision
-	f.same("width", v.Width, 768)
-	f.same("layers", v.Layers, 12)
-	f.same("patch_size", v.Patch, 16)
+	arch := &a.Vision
+	f.same("width", arch.Width, 768)
+	f.same("layers", arch.Layers, 12)
+	f.same("patch_size", arch.Patch, 16)
 	a.margin(f, "image_size", 224)
 	f.towerBlocks(a.imageTower(), act)
 	f.headWidth(a)
@@ -98,11 +98,11 @@ func (f *fields) vit(a *Arch, act string) {
 	f.ignore("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path")
 	f.only("global_average_pool", "false") // of old releases, like the next one
 	f.only("input_patchnorm", "false")
-	v.NormPooled = read(f, "final_ln_after_pool", false)
-	if bare := read(f, "no_ln_pre", false); bare != v.NoPreNorm {
-		f.fail("no_ln_pre is %v, but the weights say %v", bare, v.NoPreNorm)
+	arch.NormPooled = read(f, "final_ln_after_pool", false)
+	if bare := read(f, "no_ln_pre", false); bare != arch.NoPreNorm {
+		f.fail("no_ln_pre is %v, but the weights say %v", bare, arch.NoPreNorm)
 	}
-	v.Pool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "", "avg": clip.MeanPool})
+	arch.Pool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "", "avg": clip.MeanPool})
 }
 
 // resnet reads the vision_cfg of CLIP's ResNet.
@@ -125,18 +125,18 @@ func (f *fields) headWidth(a *Arch) {
 }
 
 // transformerText reads the text_cfg of OpenCLIP's own text tower.
-func (f *fields) transformerText(a *Arch, act string) {
-	t := &a.Text
-	f.same("context_length", t.Context, 77)
-	f.same("vocab_size", a.Vocab, 49408)
-	f.same("width", t.Width, 512)
-	f.same("layers", t.Layers, 12)
-	t.Heads = read(f, "heads", 8)
-	f.towerBlocks(a.textTower(), act)
+func (f *fields) transformerText(arch *Arch, act string) {
+	text := &arch.Text
+	f.same("context_length", text.Context, 77)
+	f.same("vocab_size", arch.Vocab, 49408)
+	f.same("width", text.Width, 512)
+	f.same("layers", text.Layers, 12)
+	text.Heads = read(f, "heads", 8)
+	f.towerBlocks(arch.textTower(), act)
 	f.only("embed_cls", "false")
 	f.only("final_ln_after_pool", "false")
 	want := "linear"
-	if t.NoProjection {
+	if text.NoProjection {
 		want = "none"
 	}
 	if kind := read(f, "proj_type", "linear"); kind != want {
@@ -144,16 +144,16 @@ func (f *fields) transformerText(a *Arch, act string) {
 	}
 	f.absent("hf_model_name")
 	f.ignore("pad_id", "proj_bias", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
-	t.Bidirectional = read(f, "no_causal_mask", false)
+	text.Bidirectional = read(f, "no_causal_mask", false)
 	pool := read(f, "pool_type", "argmax")
-	t.Pool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
+	text.Pool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
 		"last": clip.LastPool})
 	end := read(f, "eos_id", 2)
 	switch pool {
 	case "argmax":
-		a.EndToken = LargestToken
+		arch.EndToken = LargestToken
 	case "eos":
-		a.EndToken = end
+		arch.EndToken = end
 	}
 }
 
@@ -179,46 +179,46 @@ var knownText = map[string]clip.TextArch{
 
 // huggingface reads the text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights or the entry
 // of knownText, and how OpenCLIP reads features from it. The fields of OpenCLIP's own tower are ignored.
-func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
+func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 	f.ignore("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "ls_init_value", "embed_cls",
 		"pad_id", "eos_id", "no_causal_mask", "final_ln_after_pool", "pool_type", "proj_bias", "proj_type",
 		"hf_model_pretrained", "act_kwargs", "norm_kwargs")
 	f.ignore(slices.Collect(maps.Keys(plainBlock))...)
 	name := read(f, "hf_model_name", "")
 	known, ok := knownText[name]
-	config, err := c.textConfig()
+	config, err := ckpt.textConfig()
 	switch {
 	case err != nil:
 		f.fail("hf_model_name %q: %w", oneLine(name), err)
 	case config != nil:
 		own := fieldsOf(huggingfaceConfig, config)
-		if kind := read(own, "model_type", ""); (kind == "bert") == a.RoBERTa {
+		if kind := read(own, "model_type", ""); (kind == "bert") == arch.RoBERTa {
 			own.fail("model_type %q is not that of the weights", kind)
 		}
-		own.bert(a, c.handles[s.textPositions].Shape[0])
+		own.bert(arch, ckpt.handles[s.textPositions].Shape[0])
 		if err := done(own); err != nil {
 			f.fail("hf_model_name %q: %w", oneLine(name), err)
 		}
-	case !ok || known.Width != a.Text.Width:
+	case !ok || known.Width != arch.Text.Width:
 		f.fail("hf_model_name %q with a width of %d is not among those that are known by name (%v): put its %s beside "+
-			"the weights", oneLine(name), a.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
+			"the weights", oneLine(name), arch.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
 	default:
-		a.textTower().set(known.Heads, GELU, known.Eps)
-		if a.PadToken = 0; a.RoBERTa {
-			a.PadToken = 1
+		arch.textTower().set(known.Heads, GELU, known.Eps)
+		if arch.PadToken = 0; arch.RoBERTa {
+			arch.PadToken = 1
 		}
 	}
 	kind, want := read(f, "hf_proj_type", "mlp"), "linear"
-	if a.Text.Hidden > 0 {
+	if arch.Text.Hidden > 0 {
 		want = "mlp"
 	}
 	if kind != want {
 		f.fail("hf_proj_type %q is not that of the weights, %s", oneLine(kind), want)
 	}
 	usual := "mean_pooler"
-	if _, there := f.m["hf_pooler_type"]; there && !a.RoBERTa {
+	if _, there := f.values["hf_pooler_type"]; there && !arch.RoBERTa {
 		usual = "cls_pooler" // OpenCLIP's table of architectures has this for null
 	}
-	a.Text.Pool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
+	arch.Text.Pool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
 		"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool})
 }

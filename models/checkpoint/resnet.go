@@ -113,8 +113,8 @@ func resnetPrefix(c *Checkpoint) (prefix string, ok bool) {
 }
 
 // resnet reads a ResNet image tower. Its width is that of the attention pooling, 32 times the channels of the stem.
-func (f *finder) resnet(prefix string, a *Arch) {
-	v, pool := &a.Vision, prefix+"attnpool."
+func (f *finder) resnet(prefix string, arch *Arch) {
+	v, pool := &arch.Vision, prefix+"attnpool."
 	stem, positions := f.find(prefix+stemTensor, -1, -1, 1, 1), f.find(pool+"positional_embedding", -1, -1)
 	if f.err != nil {
 		return
@@ -124,7 +124,7 @@ func (f *finder) resnet(prefix string, a *Arch) {
 		f.fail("tensor %q has %d channels, want an even number", stem.Name, channels)
 		return
 	}
-	v.Width, v.Patch, v.EmbedDim = 32*channels, 32, a.Text.EmbedDim
+	v.Width, v.Patch, v.EmbedDim = 32*channels, 32, arch.Text.EmbedDim
 	f.shape(positions, -1, v.Width)
 	n := positions.Shape[0] - 1
 	if v.Image = v.Patch * side(n); v.Image == 0 {

@@ -123,14 +123,14 @@ const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names v
 	"or Hugging Face's vision_model. and text_model., of CLIP, SigLIP or Chinese-CLIP)"
 
 // schemeOf returns the naming scheme of a checkpoint, or an error that says why it is not a CLIP.
-func schemeOf(c *Checkpoint) (scheme, error) {
-	names := c.Names()
-	if err := checkInside(c, names); err != nil {
+func schemeOf(ckpt *Checkpoint) (scheme, error) {
+	names := ckpt.Names()
+	if err := checkInside(ckpt, names); err != nil {
 		return scheme{}, err
 	}
-	kind, _ := c.config["model_type"].(string)
-	prefix, resnet := resnetPrefix(c)
-	if kind != "" && c.format == HuggingFace && !resnet && !slices.Contains(modelTypes, kind) {
+	kind, _ := ckpt.config["model_type"].(string)
+	prefix, resnet := resnetPrefix(ckpt)
+	if kind != "" && ckpt.format == HuggingFace && !resnet && !slices.Contains(modelTypes, kind) {
 		return scheme{}, fmt.Errorf("%s: model_type %q is not supported, only %s: %s", huggingfaceConfig, oneLine(kind),
 			strings.Join(modelTypes, ", "), otherwise)
 	}
@@ -141,23 +141,23 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 			}
 		}
 	}
-	bert := c.Has(chineseScheme.tokens)
-	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
+	bert := ckpt.Has(chineseScheme.tokens)
+	hfText, hfVision := ckpt.Has(huggingfaceScheme.tokens) || bert, ckpt.Has(huggingfaceScheme.patches)
 	resnet = resnet && !hfVision
-	vision := c.Has("visual.conv1.weight") || resnet || c.Has(trunk+"patch_embed.proj.weight")
-	text, custom := c.Has(TokenEmbedding), c.Has("text."+TokenEmbedding) || c.Has(bertInside+wordEmbeddings)
+	vision := ckpt.Has("visual.conv1.weight") || resnet || ckpt.Has(trunk+"patch_embed.proj.weight")
+	text, custom := ckpt.Has(TokenEmbedding), ckpt.Has("text."+TokenEmbedding) || ckpt.Has(bertInside+wordEmbeddings)
 	var s scheme
 	switch {
 	case bert && hfVision:
 		s = chineseScheme
-	case hfText && hfVision && c.Has("vision_model.head.probe"):
+	case hfText && hfVision && ckpt.Has("vision_model.head.probe"):
 		s = siglipScheme
 	case hfText && (hfVision || resnet):
 		s = huggingfaceScheme
 	case vision && text:
-		s = openaiScheme("", c.Has("text_projection.weight")).insideOpenCLIP(c)
+		s = openaiScheme("", ckpt.Has("text_projection.weight")).insideOpenCLIP(ckpt)
 	case vision && custom:
-		s = openaiScheme("text.", c.Has("text.text_projection.weight")).insideOpenCLIP(c)
+		s = openaiScheme("text.", ckpt.Has("text.text_projection.weight")).insideOpenCLIP(ckpt)
 	case hfText || text || custom:
 		return scheme{}, fmt.Errorf("the checkpoint has a text tower but no image tower; %s", expected)
 	case hfVision || vision:
@@ -165,12 +165,12 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
 	}
-	if c.format == HuggingFace && !resnet && kind != "" &&
+	if ckpt.format == HuggingFace && !resnet && kind != "" &&
 		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
 		return s, fmt.Errorf("config.json says model_type %q, but its tensors have other names; %s", kind, expected)
 	}
 	if resnet {
-		s = s.withResNet(c, prefix)
+		s = s.withResNet(ckpt, prefix)
 	}
 	return s, nil
 }

@@ -8,16 +8,17 @@ import (
 
 // settings sets the properties of an architecture that do not follow from the weights: heads, activation, the epsilon
 // of normalisations, poolings and the image size.
-func settings(c *Checkpoint, s scheme, a *Arch) error {
-	a.EndToken, a.PadToken = AnyToken, AnyToken
+func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
+	arch.EndToken, arch.PadToken = AnyToken, AnyToken
 	var err error
 	switch {
-	case c.config != nil && (s.huggingface || c.format == HuggingFace && section(c.config, "text_config") != nil):
-		err = fromHuggingFace(c, s, a)
-	case c.format == OpenCLIP && c.config != nil:
-		err = fromOpenCLIP(c, s, a)
+	case ckpt.config != nil && (s.huggingface || ckpt.format == HuggingFace &&
+		section(ckpt.config, "text_config") != nil):
+		err = fromHuggingFace(ckpt, s, arch)
+	case ckpt.format == OpenCLIP && ckpt.config != nil:
+		err = fromOpenCLIP(ckpt, s, arch)
 	default:
-		err = fromNothing(c, s, a)
+		err = fromNothing(ckpt, s, arch)
 	}
 	if err != nil {
 		return err
@@ -26,8 +27,8 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 		name, option string
 		heads        int
 		tower
-	}{{"text", "--text-heads", c.opts.TextHeads, a.textTower()},
-		{"image", "--vision-heads", c.opts.VisionHeads, a.imageTower()}} {
+	}{{"text", "--text-heads", ckpt.opts.TextHeads, arch.textTower()},
+		{"image", "--vision-heads", ckpt.opts.VisionHeads, arch.imageTower()}} {
 		if t.heads > 0 {
 			*t.tower.heads = t.heads
 		}
@@ -35,17 +36,17 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; give their number with %s",
 				t.name, t.width, heads, t.option)
 		}
-		if t.name == "image" && a.Vision.ResNet() {
+		if t.name == "image" && arch.Vision.ResNet() {
 			continue
 		}
-		*t.activation, *t.epsilon = cmp.Or(c.opts.Activation, *t.activation), cmp.Or(c.opts.Epsilon, *t.epsilon)
+		*t.activation, *t.epsilon = cmp.Or(ckpt.opts.Activation, *t.activation), cmp.Or(ckpt.opts.Epsilon, *t.epsilon)
 	}
 	return nil
 }
 
 // fromNothing sets the properties of a checkpoint without configuration. OpenAI's code defines those of OpenAI's
 // archives and state dicts; those of other files are guessed. Each guess is noted with the option that overrides it.
-func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
+func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	if s.trunk || s.bert && !s.huggingface {
 		return fmt.Errorf("weights do not determine how towers of timm or transformers inside an OpenCLIP "+
 			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
@@ -55,19 +56,19 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 	switch {
 	case s.siglip:
 		act, epsilon = GELUTanh, 1e-6
-	case !s.huggingface && (c.training || strings.HasPrefix(s.tokens, "text.")):
+	case !s.huggingface && (ckpt.training || strings.HasPrefix(s.tokens, "text.")):
 		act = GELU // as trained by OpenCLIP
 	}
-	for _, t := range []tower{a.textTower(), a.imageTower()} {
+	for _, t := range []tower{arch.textTower(), arch.imageTower()} {
 		t.set(headsOf(t.width), act, epsilon)
 	}
 	if s.bert {
-		a.Text.Activation, a.Text.Eps = GELU, 1e-12
+		arch.Text.Activation, arch.Text.Eps = GELU, 1e-12
 	}
-	if a.Vision.ResNet() {
-		a.Vision.Activation, a.Vision.Eps = "", normEpsilon
+	if arch.Vision.ResNet() {
+		arch.Vision.Activation, arch.Vision.Eps = "", normEpsilon
 	}
-	if c.format == OpenAI || c.Has("input_resolution") && c.Has("vocab_size") || c.mixedHalf(s) {
+	if ckpt.format == OpenAI || ckpt.Has("input_resolution") && ckpt.Has("vocab_size") || ckpt.mixedHalf(s) {
 		return nil
 	}
 	var guesses []string
@@ -75,19 +76,19 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 		settled bool
 		text    string
 	}{
-		{c.opts.Activation != "", fmt.Sprintf("activation %s (--activation; OpenAI's and Hugging Face's CLIP use %s, "+
-			"models trained by OpenCLIP %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
-		{c.opts.Epsilon > 0, fmt.Sprintf("epsilon %g of the text tower, %g of the image tower (--epsilon)",
-			a.Text.Eps, a.Vision.Eps)},
-		{c.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", a.Text.Heads)},
-		{c.opts.VisionHeads > 0, fmt.Sprintf("%d heads of the image tower (--vision-heads)", a.Vision.Heads)},
+		{ckpt.opts.Activation != "", fmt.Sprintf("activation %s (--activation; OpenAI's and Hugging Face's CLIP use "+
+			"%s, models trained by OpenCLIP %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
+		{ckpt.opts.Epsilon > 0, fmt.Sprintf("epsilon %g of the text tower, %g of the image tower (--epsilon)",
+			arch.Text.Eps, arch.Vision.Eps)},
+		{ckpt.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", arch.Text.Heads)},
+		{ckpt.opts.VisionHeads > 0, fmt.Sprintf("%d heads of the image tower (--vision-heads)", arch.Vision.Heads)},
 	} {
 		if !g.settled {
 			guesses = append(guesses, g.text)
 		}
 	}
 	if len(guesses) > 0 {
-		a.Warnings = append(a.Warnings, "guessed, because the weights do not determine it: "+
+		arch.Warnings = append(arch.Warnings, "guessed, because the weights do not determine it: "+
 			strings.Join(guesses, "; "))
 	}
 	return nil
@@ -107,19 +108,19 @@ func (c *Checkpoint) mixedHalf(s scheme) bool {
 // margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
 // beyond the last whole patch are ignored, as in a convolution without padding.
 func (a *Arch) margin(f *fields, key string, def int) {
-	v := &a.Vision
-	if v.ResNet() || v.Patch == 0 {
-		f.same(key, v.Image, def)
+	arch := &a.Vision
+	if arch.ResNet() || arch.Patch == 0 {
+		f.same(key, arch.Image, def)
 		return
 	}
 	f.asked[key] = true
 	size, err := setting(map[string]any{key: f.side(key)}, key, def)
 	if err != nil {
 		f.fail("%w", err)
-	} else if grid := v.Image / v.Patch; size/v.Patch != grid {
+	} else if grid := arch.Image / arch.Patch; size/arch.Patch != grid {
 		f.fail("%s is %d, but the weights have positions for %d patches of %d pixels on a side", key, size, grid,
-			v.Patch)
+			arch.Patch)
 	} else {
-		v.Image = size
+		arch.Image = size
 	}
 }

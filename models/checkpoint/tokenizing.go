@@ -51,47 +51,49 @@ func ParseTexts(data []byte) (Texts, error) {
 // openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of the text_cfg in where, as
 // get_tokenizer of OpenCLIP 3.3.0 does for a folder. With a name, the tokenizer is an HFTokenizer, which cleans white
 // space by default. Without a name, it is a SimpleTokenizer, which cleans like CLIP's own tokenizer.
-func openCLIPTreatment(where string, text map[string]any) (x Texts, err error) {
+func openCLIPTreatment(where string, text map[string]any) (texts Texts, err error) {
 	where += "text_cfg."
 	name, err := setting(text, "hf_tokenizer_name", "")
 	if err != nil {
-		return x, fmt.Errorf("%s%w", where, err)
+		return texts, fmt.Errorf("%s%w", where, err)
 	}
-	if x.Transformers = name != ""; x.Transformers {
-		x.Clean = tokenizer.Whitespace
+	if texts.Transformers = name != ""; texts.Transformers {
+		texts.Clean = tokenizer.Whitespace
 	}
 	if mode := text["tokenizer_mode"]; mode != nil && mode != "" {
-		return x, fmt.Errorf("%stokenizer_mode %s is not supported: null is the mode that puts texts between the "+
+		return texts, fmt.Errorf("%stokenizer_mode %s is not supported: null is the mode that puts texts between the "+
 			"tokens of the tokenizer's own file", where, asJSON(mode))
 	}
 	options, ok := text["tokenizer_kwargs"].(map[string]any)
 	if v := text["tokenizer_kwargs"]; v != nil && !ok {
-		return x, fmt.Errorf("%stokenizer_kwargs is %s, want an object", where, asJSON(v))
+		return texts, fmt.Errorf("%stokenizer_kwargs is %s, want an object", where, asJSON(v))
 	}
 	for _, key := range keys(options) {
 		v := options[key]
-		values, known := harmless[x.Transformers][key]
+		values, known := harmless[texts.Transformers][key]
 		switch {
 		case key == "clean":
-			if x.Clean, ok = v.(string); !ok || x.Clean == "" || x.Check() != nil {
-				return x, fmt.Errorf("%stokenizer_kwargs.clean is %s, want %q, %q or %q", where, asJSON(v),
+			if texts.Clean, ok = v.(string); !ok || texts.Clean == "" || texts.Check() != nil {
+				return texts, fmt.Errorf("%stokenizer_kwargs.clean is %s, want %q, %q or %q", where, asJSON(v),
 					tokenizer.Lower, tokenizer.Whitespace, tokenizer.Canonicalize)
 			}
-		case key == "strip_sep_token" && x.Transformers:
-			if x.StripSep, ok = v.(bool); !ok && v != nil {
-				return x, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is %s, want true or false", where, asJSON(v))
+		case key == "strip_sep_token" && texts.Transformers:
+			if texts.StripSep, ok = v.(bool); !ok && v != nil {
+				return texts, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is %s, want true or false", where,
+					asJSON(v))
 			}
 		case !known || values != nil && !slices.Contains(values, asJSON(v)):
-			return x, fmt.Errorf("%stokenizer_kwargs.%s = %s is not supported: remove it if the ids of texts are the "+
-				"same without it", where, oneLine(key), asJSON(v))
+			return texts, fmt.Errorf("%stokenizer_kwargs.%s = %s is not supported: remove it if the ids of texts are "+
+				"the same without it", where, oneLine(key), asJSON(v))
 		}
 	}
-	if pool := text["pool_type"]; x.StripSep && (pool != "last" && pool != "first" || text["hf_model_name"] != nil) {
-		return x, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is supported for OpenCLIP's own text tower with "+
+	if pool := text["pool_type"]; texts.StripSep && (pool != "last" && pool != "first" ||
+		text["hf_model_name"] != nil) {
+		return texts, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is supported for OpenCLIP's own text tower with "+
 			"pool_type first or last, not for one that looks for the end of a text: set it to false if texts keep "+
 			"their separator", where)
 	}
-	return x, nil
+	return texts, nil
 }
 
 // asJSON formats a value of a configuration for an error.

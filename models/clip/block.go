@@ -26,12 +26,12 @@ func (b block) rest(x, attended graph.Node) graph.Node {
 	return b.parallel(nn.Residual(y, b.feedForward(b.norm(y, b.name+".ln_2"))), x)
 }
 
-func (b block) weights(name string, out, in int) (w, bias graph.Node) {
-	return b.w.Node(b.g, b.name+name+".weight", out, in), b.w.Node(b.g, b.name+name+".bias", out)
+func (b block) affine(name string, out, in int) (w, bias graph.Node) {
+	return b.weights.Node(b.graph, b.name+name+".weight", out, in), b.weights.Node(b.graph, b.name+name+".bias", out)
 }
 
 func (b block) linear(x graph.Node, name string, out, in int) graph.Node {
-	w, bias := b.weights(name, out, in)
+	w, bias := b.affine(name, out, in)
 	return nn.Linear(x, w, bias, 1, 1)
 }
 
@@ -44,9 +44,9 @@ type projected struct {
 // project returns the projections from..to of (query, key, value).
 func (b block) project(x graph.Node, from, to int) projected {
 	p := projected{count: to - from}
-	if b.w.Has(b.name + ".attn.in_proj_weight") {
-		w := b.w.Node(b.g, b.name+".attn.in_proj_weight", 3*b.width, b.width)
-		bias := b.w.Node(b.g, b.name+".attn.in_proj_bias", 3*b.width)
+	if b.weights.Has(b.name + ".attn.in_proj_weight") {
+		w := b.weights.Node(b.graph, b.name+".attn.in_proj_weight", 3*b.width, b.width)
+		bias := b.weights.Node(b.graph, b.name+".attn.in_proj_bias", 3*b.width)
 		if p.count < 3 {
 			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
 		}

@@ -153,13 +153,13 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Linear
 	if len(down) == 0 {
 		return y
 	}
-	return b.g.Apply(graph.Standard, "Gemm", nil, x.MatMul(graph.Concat(1, down...)), graph.Concat(0, up...), y)
+	return b.graph.Apply(graph.Standard, "Gemm", nil, x.MatMul(graph.Concat(1, down...)), graph.Concat(0, up...), y)
 }
 
 // feedForward returns the MLP of rows h [N,width], with its changes.
 func (b block) feedForward(h graph.Node) graph.Node {
-	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
-	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
+	fc, fcBias := b.affine(".mlp.c_fc", b.mlp, b.width)
+	proj, projBias := b.affine(".mlp.c_proj", b.width, b.mlp)
 	change := func(width int, m LinearMap) func(y, x graph.Node, scale float64) graph.Node {
 		return func(y, x graph.Node, scale float64) graph.Node { return b.changed(y, x, scale, width, m) }
 	}

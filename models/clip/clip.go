@@ -169,8 +169,8 @@ type Vision struct {
 
 // tower holds the common properties of both towers' residual blocks.
 type tower struct {
-	g                 *graph.Graph
-	w                 Weights
+	graph             *graph.Graph
+	weights           Weights
 	prefix            string // "" or "visual."
 	width, heads, mlp int
 	act               string
@@ -210,17 +210,18 @@ func (t tower) withDefaults() tower {
 }
 
 func (t tower) norm(x graph.Node, name string) graph.Node {
-	return nn.LayerNorm(x, t.w.Node(t.g, name+".weight", t.width), t.w.Node(t.g, name+".bias", t.width), t.eps)
+	return nn.LayerNorm(x, t.weights.Node(t.graph, name+".weight", t.width),
+		t.weights.Node(t.graph, name+".bias", t.width), t.eps)
 }
 
 // project maps rows [N,w] to the space of image and text features [N,embedDim]. The projection is stored as plain
 // [w,embedDim], or as its transpose under another name.
 func (t tower) project(x graph.Node, plain, transposed string, embedDim int) graph.Node {
 	var y graph.Node
-	if w := x.Dim(-1); t.w.Has(transposed) {
-		y = nn.Linear(x, t.w.Node(t.g, transposed, embedDim, w), graph.Node{}, 1, 1)
+	if w := x.Dim(-1); t.weights.Has(transposed) {
+		y = nn.Linear(x, t.weights.Node(t.graph, transposed, embedDim, w), graph.Node{}, 1, 1)
 	} else {
-		y = x.MatMul(t.w.Node(t.g, plain, w, embedDim))
+		y = x.MatMul(t.weights.Node(t.graph, plain, w, embedDim))
 	}
 	return block{tower: t}.changed(y, x, 1, embedDim, Head)
 }

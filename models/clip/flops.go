@@ -124,27 +124,27 @@ func (a VisionArch) FeatureBytes() int {
 // is no single operator also keys and values by head and the weights twice. Without them it keeps all values, and as
 // much again is working memory: two norms, queries, keys and values as rows and by head, the attention output twice,
 // two sums, the feed-forward layers before and after their activation, and three times the scores of each head.
-func (t Text) StepBytes(s *Suffixes, p Prompt) int {
-	own := p.suffixes(s)
-	at := own.packing(p.ReadOffset)
-	prefix := 1 + p.length()
+func (t Text) StepBytes(s *Suffixes, prompt Prompt) int {
+	own := prompt.suffixes(s)
+	at := own.packing(prompt.ReadOffset)
+	prefix := 1 + prompt.length()
 	rows := prefix + at.rows()
 	keys := prefix + at.size
-	kernels, several := p.Ctx.Graph().HasKernels(), graph.StaticDim(1)
-	if p.PerImage() {
-		several = p.Ctx.Shape()[0]
+	kernels, several := prompt.Ctx.Graph().HasKernels(), graph.StaticDim(1)
+	if prompt.PerImage() {
+		several = prompt.Ctx.Shape()[0]
 	}
 	switch {
-	case p.PerClass || p.Class == Middle || p.Class == Front || t.plainOnly(own):
-		keys = t.length(slices.Max(own.Lengths(p)))
+	case prompt.PerClass || prompt.Class == Middle || prompt.Class == Front || t.plainOnly(own):
+		keys = t.length(slices.Max(own.Lengths(prompt)))
 		rows = len(own.IDs) * keys
-	case kernels && !p.PerImage():
+	case kernels && !prompt.PerImage():
 		keys = 0
-	case rows <= denseRows(p.Ctx.Graph(), several):
+	case rows <= denseRows(prompt.Ctx.Graph(), several):
 		keys = rows
 	}
 	if kernels {
-		bytes := BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !p.Changes.None())
+		bytes := BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !prompt.Changes.None())
 		if keys > 0 {
 			bytes += 2 * 4 * rows * t.Layers * (t.Width + t.Heads*keys)
 		}

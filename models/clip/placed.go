@@ -15,11 +15,11 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	for _, n := range s.Lengths(p) {
 		longest = max(longest, n)
 	}
-	emb, _, read := s.sequences(tw.g, p, t.length(longest))
-	if tw.g.Err() != nil {
-		return tw.g.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
+	emb, _, read := s.sequences(tw.graph, p, t.length(longest))
+	if tw.graph.Err() != nil {
+		return tw.graph.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
 	}
-	return t.plain(tw, emb, tw.g.Ints(read...))
+	return t.plain(tw, emb, tw.graph.Ints(read...))
 }
 
 // Lengths returns the number of positions of each class's sequence with a prompt, up to the position that is read.

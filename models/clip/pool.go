@@ -93,19 +93,19 @@ func (t Text) plainOnly(s *Suffixes) bool {
 }
 
 // checkPlain returns an error if a prompt has no plain form.
-func (t Text) checkPlain(s *Suffixes, p Prompt) error {
+func (t Text) checkPlain(s *Suffixes, prompt Prompt) error {
 	if t.Box != nil {
-		if p.PerImage() || len(p.Deep) > 0 || p.NoPositions || !p.Changes.None() {
+		if prompt.PerImage() || len(prompt.Deep) > 0 || prompt.NoPositions || !prompt.Changes.None() {
 			return errors.New("text tower: deep prompts, prompts without positions, prompts for each image, low-rank " +
 				"changes and adapters need the inside of a tower, and this one trains by a gradient file")
 		}
 		return nil
 	}
-	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.NoPositions || p.ReadOffset > 0) {
+	if t.plainOnly(s) && (prompt.PerImage() || len(prompt.Deep) > 0 || prompt.NoPositions || prompt.ReadOffset > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
-	if t.PostNorm && !p.Changes.None() {
+	if t.PostNorm && !prompt.Changes.None() {
 		return errors.New("text tower: low-rank changes and adapters need blocks with norms first, and this tower " +
 			"has them last, like BERT")
 	}
@@ -136,7 +136,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 			all = some(all, n-seen, n).Reshape(-1, v.Width)
 		}
 		rows := tw.norm(all, "visual.ln_post")
-		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
+		probe := tw.weights.Node(tw.graph, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
 		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
 		kv := b.project(rows, 1, 3).heads(b, -1, seen)
 		image = b.pooledBy(nn.MergeHeads(nn.Attend(q, kv[0], kv[1], graph.Node{})))
@@ -163,7 +163,7 @@ func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 	}
 	y := tw.project(rows, "visual.proj", "visual_projection.weight", v.EmbedDim)
 	if v.ProjectionBias {
-		y = y.Add(tw.w.Node(tw.g, "visual_projection.bias", v.EmbedDim))
+		y = y.Add(tw.weights.Node(tw.graph, "visual_projection.bias", v.EmbedDim))
 	}
 	return y
 }

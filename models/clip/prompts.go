@@ -64,7 +64,7 @@ func (p Prompt) length() int {
 // Prompts with the class name in another position than the end, and prompts for each class, use the plain form. Prompts
 // with equal BlockChanges pass through the tower together. A prompt [B,T,width] for each image gives features
 // [B·C,EmbedDim] (see forImages).
-func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
+func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
 	fail := func(err error) []graph.Node {
 		for i := range out {
@@ -77,29 +77,29 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 	}
 	var waiting []int
 	for i, p := range prompts {
-		own := p.suffixes(s)
+		own := p.suffixes(suffixes)
 		if err := t.CheckPrompt(own, p); err != nil {
 			return fail(err)
 		}
 		switch {
 		case p.PerImage():
-			out[i] = t.forImages(t.changed(g, w, p.Changes), own, p)
+			out[i] = t.forImages(t.changed(g, weights, p.Changes), own, p)
 		case p.Class == Middle || p.Class == Front || p.PerClass || t.plainOnly(own):
-			out[i] = t.placed(t.changed(g, w, p.Changes), own, p)
+			out[i] = t.placed(t.changed(g, weights, p.Changes), own, p)
 		default:
 			waiting = append(waiting, i)
 		}
 	}
 	if !g.HasKernels() { // their attention handles prompts of any lengths at once
-		waiting = t.stacked(g, w, s, prompts, waiting, out)
+		waiting = t.stacked(g, weights, suffixes, prompts, waiting, out)
 	}
 	for len(waiting) > 0 {
-		tw := t.changed(g, w, prompts[waiting[0]].Changes)
+		tw := t.changed(g, weights, prompts[waiting[0]].Changes)
 		var rows []*promptRows
 		var now, later []int
 		for _, i := range waiting {
 			if p := prompts[i]; p.Changes.Equal(tw.changes) {
-				now, rows = append(now, i), append(rows, t.rows(tw, p.suffixes(s), p, graph.StaticDim(1)))
+				now, rows = append(now, i), append(rows, t.rows(tw, p.suffixes(suffixes), p, graph.StaticDim(1)))
 			} else {
 				later = append(later, i)
 			}
@@ -115,10 +115,10 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 // stacked runs prompts that differ only in their values as one [n,T,width], as if they were prompts of n images, so
 // that a device runs the same number of operators for many as for one. It returns the prompts in waiting that have no
 // equals.
-func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, waiting []int,
+func (t Text) stacked(g *graph.Graph, weights Weights, suffixes *Suffixes, prompts []Prompt, waiting []int,
 	out []graph.Node) (rest []int) {
 	equal := func(a, b Prompt) bool {
-		return a.length() == b.length() && a.suffixes(s) == b.suffixes(s) && a.Changes.Equal(b.Changes)
+		return a.length() == b.length() && a.suffixes(suffixes) == b.suffixes(suffixes) && a.Changes.Equal(b.Changes)
 	}
 	for len(waiting) > 0 {
 		first := prompts[waiting[0]]
@@ -136,8 +136,8 @@ func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, 
 			rest, waiting = append(rest, waiting[0]), waiting[1:]
 			continue
 		}
-		own := first.suffixes(s)
-		f := t.forImages(t.changed(g, w, first.Changes), own, Prompt{Ctx: graph.Stack(tokens...)})
+		own := first.suffixes(suffixes)
+		f := t.forImages(t.changed(g, weights, first.Changes), own, Prompt{Ctx: graph.Stack(tokens...)})
 		for k, part := range f.Split(0, slices.Repeat([]int{len(own.IDs)}, len(same))...) {
 			out[same[k]] = part
 		}
@@ -162,49 +162,51 @@ func (p Prompt) suffixes(s *Suffixes) *Suffixes {
 }
 
 // CheckPrompt returns an error if a prompt cannot be used in the tower with these classes.
-func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
-	switch tokens := p.Ctx; {
-	case !tokens.OK() && p.Own != nil && !p.NoPositions:
+func (t Text) CheckPrompt(suffixes *Suffixes, prompt Prompt) error {
+	switch tokens := prompt.Ctx; {
+	case !tokens.OK() && prompt.Own != nil && !prompt.NoPositions:
 	case !tokens.OK() || tokens.Rank() < 2 || tokens.Rank() > 3:
 		return fmt.Errorf("text tower: a prompt must be [tokens,%d]", t.Width)
 	case tokens.Dim(-1) != t.Width || !tokens.Shape()[tokens.Rank()-2].Static() || tokens.Dim(-2) < 1:
 		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", tokens.Shape(), t.Width)
-	case p.NoPositions && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
+	case prompt.NoPositions && (tokens.Rank() == 3 || prompt.Class != "" && prompt.Class != End):
 		return fmt.Errorf("text tower: a prompt without positions must precede the class name and be the same for " +
 			"all images")
-	case p.PerClass && (tokens.Rank() != 3 || len(p.Deep) > 0):
+	case prompt.PerClass && (tokens.Rank() != 3 || len(prompt.Deep) > 0):
 		return fmt.Errorf("text tower: a prompt %v for each class must be [classes,tokens,%d], without deep prompts",
 			tokens.Shape(), t.Width)
-	case p.PerClass && (!tokens.Shape()[0].Static() || tokens.Dim(0) != len(s.IDs)):
-		return fmt.Errorf("text tower: prompts %v for each class, there are %d classes", tokens.Shape(), len(s.IDs))
-	case p.PerImage() && (len(p.Deep) > 0 || p.ReadOffset > 0 || p.Class != "" && p.Class != End):
+	case prompt.PerClass && (!tokens.Shape()[0].Static() || tokens.Dim(0) != len(suffixes.IDs)):
+		return fmt.Errorf("text tower: prompts %v for each class, there are %d classes", tokens.Shape(),
+			len(suffixes.IDs))
+	case prompt.PerImage() && (len(prompt.Deep) > 0 || prompt.ReadOffset > 0 || prompt.Class != "" &&
+		prompt.Class != End):
 		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
 			"deep prompts", tokens.Shape())
 	}
 	switch {
-	case s.width != t.Width:
-		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", s.width, t.Width)
-	case p.ReadOffset < 0:
-		return fmt.Errorf("text tower: reads %d positions after EOT", p.ReadOffset)
-	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
-		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
+	case suffixes.width != t.Width:
+		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", suffixes.width, t.Width)
+	case prompt.ReadOffset < 0:
+		return fmt.Errorf("text tower: reads %d positions after EOT", prompt.ReadOffset)
+	case prompt.Class != "" && prompt.Class != End && prompt.Class != Middle && prompt.Class != Front:
+		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", prompt.Class, End, Middle, Front)
 	}
-	if err := t.checkPlain(s, p); err != nil {
+	if err := t.checkPlain(suffixes, prompt); err != nil {
 		return err
 	}
-	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
+	if err := prompt.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
 		return err
 	}
-	if err := t.checkDeep(p, p.length()); err != nil {
+	if err := t.checkDeep(prompt, prompt.length()); err != nil {
 		return err
 	}
-	return s.CheckLength(t.TextArch, p.length(), p.ReadOffset)
+	return suffixes.CheckLength(t.TextArch, prompt.length(), prompt.ReadOffset)
 }
 
 // promptRows describes one prompt in the cheap form.
 type promptRows struct {
-	s              *Suffixes
-	p              packing
+	suffixes       *Suffixes
+	packing        packing
 	after, prefix  int        // positions after EOT; rows of [SOS, prompt]
 	head, tail     graph.Node // embeddings with positions: [prefix,width], and the constant [rows,width]
 	take           []int      // the class of each query of the last block, block by block
@@ -226,34 +228,37 @@ func denseRows(g *graph.Graph, prompts graph.Dim) int {
 }
 
 // rows describes a prompt, one of several that pass through the tower as one node.
-func (t Text) rows(tw tower, s *Suffixes, p Prompt, several graph.Dim) *promptRows {
-	r := &promptRows{s: s, p: s.packing(p.ReadOffset), after: p.ReadOffset, prefix: 1 + p.length(), deep: p.Deep}
-	switch r.head = s.start(tw.g); {
-	case p.NoPositions:
-		r.head = graph.Concat(0, r.head.Add(t.positions(tw, 1)), p.Ctx)
-	case p.Ctx.OK():
-		r.head = graph.Concat(0, r.head, p.Ctx).Add(t.positions(tw, r.prefix))
+func (t Text) rows(tw tower, suffixes *Suffixes, prompt Prompt, several graph.Dim) *promptRows {
+	rows := &promptRows{suffixes: suffixes, packing: suffixes.packing(prompt.ReadOffset), after: prompt.ReadOffset,
+		prefix: 1 +
+			prompt.length(), deep: prompt.Deep}
+	switch rows.head = suffixes.start(tw.graph); {
+	case prompt.NoPositions:
+		rows.head = graph.Concat(0, rows.head.Add(t.positions(tw, 1)), prompt.Ctx)
+	case prompt.Ctx.OK():
+		rows.head = graph.Concat(0, rows.head, prompt.Ctx).Add(t.positions(tw, rows.prefix))
 	default:
-		r.head = r.head.Add(t.positions(tw, 1))
+		rows.head = rows.head.Add(t.positions(tw, 1))
 	}
-	_, place := r.p.owner()
+	_, place := rows.packing.owner()
 	for i := range place {
-		place[i] += r.prefix
+		place[i] += rows.prefix
 	}
-	pos := t.positions(tw, t.Context).Rows(tw.g.Ints(place...))
-	r.tail = s.packed(tw.g, r.p, p.ReadOffset).Add(pos)
-	r.take, r.place = r.p.queries()
-	if r.dense = r.all() <= denseRows(tw.g, several); r.dense {
-		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
-		return r
+	pos := t.positions(tw, t.Context).Rows(tw.graph.Ints(place...))
+	rows.tail = suffixes.packed(tw.graph, rows.packing, prompt.ReadOffset).Add(pos)
+	rows.take, rows.place = rows.packing.queries()
+	if rows.dense = rows.all() <= denseRows(tw.graph, several); rows.dense {
+		rows.masked = suffixes.pairs(tw.graph, rows.packing, rows.after, rows.prefix)
+		return rows
 	}
-	r.causal = tw.g.Const(causal(r.prefix))
-	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d", r.after), r.p, tensor.Indices(r.p.rows()))
-	return r
+	rows.causal = tw.graph.Const(causal(rows.prefix))
+	rows.masked = suffixes.mask(tw.graph, fmt.Sprintf("mask+%d", rows.after), rows.packing,
+		tensor.Indices(rows.packing.rows()))
+	return rows
 }
 
 // all returns the number of rows, prefix and suffixes.
-func (r *promptRows) all() int { return r.prefix + r.p.rows() }
+func (r *promptRows) all() int { return r.prefix + r.packing.rows() }
 
 // shared passes all prompts through the tower together.
 func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
@@ -261,29 +266,29 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	var sizes, prefixes, suffixes, classes []int
 	for _, r := range rs {
 		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
-		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
-		classes = append(classes, len(r.p.start))
+		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.packing.rows())
+		classes = append(classes, len(r.packing.start))
 		if r.dense {
 			sizes = append(sizes, r.all())
 		} else {
-			sizes = append(sizes, r.prefix, r.p.rows())
+			sizes = append(sizes, r.prefix, r.packing.rows())
 		}
 	}
 	x := graph.Concat(0, parts...)
 	for i := range t.Layers {
-		b := tw.block(i)
+		block := tw.block(i)
 		x = deepened(x, rs, i)
 		last := i == t.Layers-1
-		if b.kernels() {
-			qkv, queries := packedRows(b, i, x, rs), spans(rs)
+		if block.kernels() {
+			qkv, queries := packedRows(block, i, x, rs), spans(rs)
 			if last {
 				read, all := readRows(rs), queries
-				x, queries = x.Rows(tw.g.Ints(read...)), nil
+				x, queries = x.Rows(tw.graph.Ints(read...)), nil
 				for _, row := range read {
 					queries = append(queries, all[row])
 				}
 			}
-			x = b.rest(x, nn.PackedAttention(qkv, queries, b.heads))
+			x = block.rest(x, nn.PackedAttention(qkv, queries, block.heads))
 			continue
 		}
 		from := 0
@@ -293,9 +298,9 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
-			hd, tl := b.norm1(graph.Concat(0, heads...)), b.norm1(graph.Concat(0, tails...))
-			a := b.project(hd, from, 3).split(prefixes)
-			c := b.project(tl, from, 3).split(suffixes)
+			hd, tl := block.norm1(graph.Concat(0, heads...)), block.norm1(graph.Concat(0, tails...))
+			a := block.project(hd, from, 3).split(prefixes)
+			c := block.project(tl, from, 3).split(suffixes)
 			for j, r := range rs {
 				if r.dense {
 					qkv = append(qkv, a[j].followed(c[j]))
@@ -305,23 +310,23 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			}
 			h = graph.Concat(0, hd, tl)
 		} else {
-			h = b.norm1(x)
-			qkv = b.project(h, from, 3).split(sizes)
+			h = block.norm1(x)
+			qkv = block.project(h, from, 3).split(sizes)
 		}
 		if last {
-			x = t.finish(b, rs, x, h, i == 0, qkv)
+			x = t.finish(block, rs, x, h, i == 0, qkv)
 			continue
 		}
 		var attended []graph.Node
 		for _, r := range rs {
 			if r.dense {
-				h := qkv[0].heads(b, 1, r.all())
+				h := qkv[0].heads(block, 1, r.all())
 				attended, qkv = append(attended, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
 			} else {
-				attended, qkv = append(attended, r.attend(b, qkv[0], qkv[1])...), qkv[2:]
+				attended, qkv = append(attended, r.attend(block, qkv[0], qkv[1])...), qkv[2:]
 			}
 		}
-		x = b.rest(x, graph.Concat(0, attended...))
+		x = block.rest(x, graph.Concat(0, attended...))
 	}
 	f := t.head(tw, x)
 	if len(rs) == 1 {
@@ -334,7 +339,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 func readRows(rs []*promptRows) (read []int) {
 	at := 0
 	for _, r := range rs {
-		read = append(read, r.p.last(at+r.prefix)...)
+		read = append(read, r.packing.last(at+r.prefix)...)
 		at += r.all()
 	}
 	return read
@@ -343,7 +348,7 @@ func readRows(rs []*promptRows) (read []int) {
 // kernels reports whether attention can be one operator.
 func (b block) kernels() bool {
 	d := b.width / b.heads
-	return b.g.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
+	return b.graph.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
 }
 
 // packedRows returns the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.
@@ -367,7 +372,7 @@ func spans(rs []*promptRows) (out [][5]int) {
 			first := at + i/4*4
 			out = append(out, [5]int{at, first, first, at + i + 1, at + i})
 		}
-		class, place := r.p.owner()
+		class, place := r.packing.owner()
 		for i, c := range class {
 			row := at + r.prefix + i
 			s := [5]int{at, at + r.prefix, row, row + 1, row} // a padding row attends to itself
@@ -382,7 +387,7 @@ func spans(rs []*promptRows) (out [][5]int) {
 
 // attend returns the attention outputs of the prefix rows and of the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
-	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
+	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.packing.rows())
 	return []graph.Node{nn.MergeHeads(nn.Attend(a[0], a[1], a[2], r.causal)),
 		nn.MergeHeads(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
 }
@@ -392,13 +397,13 @@ func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 // softmax. Scores against the prefix are one product per head over all rows. B is 1 unless there are prompts for each
 // image.
 func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
-	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
-	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.p.blocks, rows, x.Dim(-1)) }
-	own := nn.AttentionScores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)
+	d, n := q.Dim(-1), q.Dim(2)/r.packing.blocks
+	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.packing.blocks, rows, x.Dim(-1)) }
+	own := nn.AttentionScores(blocks(q, n), blocks(ownKeys, r.packing.size)).Add(mask)
 	shared := blocks(nn.AttentionScores(q, keys), n)
-	a := graph.Concat(3, shared, own).Softmax(-1).Split(3, r.prefix, r.p.size)
-	out := a[0].Reshape(-1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
-	return out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(-1, b.heads, r.p.blocks*n, d))
+	a := graph.Concat(3, shared, own).Softmax(-1).Split(3, r.prefix, r.packing.size)
+	out := a[0].Reshape(-1, b.heads, r.packing.blocks*n, r.prefix).MatMul(values)
+	return out.Add(a[1].MatMul(blocks(ownValues, r.packing.size)).Reshape(-1, b.heads, r.packing.blocks*n, d))
 }
 
 // checkDeep returns an error if the deep prompts do not fit a prompt of the given number of tokens.
@@ -440,16 +445,16 @@ func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
 // keys and values of all rows, in the order of shared. If this is also the first block (headsFirst), the rows of h have
 // another order: all prefixes, then all suffixes.
 func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) graph.Node {
-	g := b.g
+	g := b.graph
 	var readNorm, counts []int
 	prefixes, suffixes, read := 0, 0, readRows(rs)
 	for _, r := range rs {
 		prefixes += r.prefix
 	}
 	for _, r := range rs {
-		readNorm = append(readNorm, r.p.last(prefixes+suffixes)...)
-		suffixes += r.p.rows()
-		counts = append(counts, len(r.p.start))
+		readNorm = append(readNorm, r.packing.last(prefixes+suffixes)...)
+		suffixes += r.packing.rows()
+		counts = append(counts, len(r.packing.start))
 	}
 	if !headsFirst {
 		readNorm = read
@@ -459,8 +464,8 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	for j, r := range rs {
 		if r.dense {
 			h := kv[0].heads(b, 1, r.all())
-			query := q[j].heads(b, 1, len(r.p.start))[0]
-			attended[j], kv = nn.MergeHeads(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after,
+			query := q[j].heads(b, 1, len(r.packing.start))[0]
+			attended[j], kv = nn.MergeHeads(nn.Attend(query, h[0], h[1], r.suffixes.pairsOfLast(g, r.packing, r.after,
 				r.prefix))), kv[1:]
 		} else {
 			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
@@ -471,26 +476,26 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 
 // attendLast returns attention with one query per class, q [C,width], as [C,width].
 func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node {
-	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
+	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.packing.rows())
 	rows := q.nodes[0]
 	if !isIota(r.take) {
-		rows = rows.Rows(b.g.Ints(r.take...))
+		rows = rows.Rows(b.graph.Ints(r.take...))
 	}
 	query := nn.SplitHeads(rows, 1, 1, len(r.take), b.heads)[0]
-	out := nn.MergeHeads(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
+	out := nn.MergeHeads(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.graph)))
 	if !isIota(r.place) {
-		out = out.Rows(b.g.Ints(r.place...))
+		out = out.Rows(b.graph.Ints(r.place...))
 	}
 	return out
 }
 
 // queries returns the rows that are read for the classes in take, after the given number of other rows.
 func (r *promptRows) queries(before int) []int {
-	last := r.p.last(before)
+	last := r.packing.last(before)
 	return convert.Slice(r.take, func(c int) int { return last[c] })
 }
 
 // maskOfLast returns the mask of the queries in take.
 func (r *promptRows) maskOfLast(g *graph.Graph) graph.Node {
-	return r.s.mask(g, fmt.Sprintf("last+%d", r.after), r.p, r.queries(0))
+	return r.suffixes.mask(g, fmt.Sprintf("last+%d", r.after), r.packing, r.queries(0))
 }

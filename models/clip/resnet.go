@@ -11,7 +11,7 @@ import (
 // before every convolution that would have a stride, and attention pooling at the end.
 type resnet struct {
 	tower
-	v Vision
+	vision Vision
 }
 
 // Sizes of all of CLIP's ResNets.
@@ -79,7 +79,7 @@ func (a VisionArch) Convolutions() []Convolution {
 // features pools the last feature map: image [B,EmbedDim] with its mean as the query, patches [B,Patches,EmbedDim] with
 // each of its cells.
 func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) {
-	list := r.v.Convolutions()
+	list := r.vision.Convolutions()
 	next := func() Convolution {
 		c := list[0]
 		list = list[1:]
@@ -88,7 +88,7 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 	x := r.conv(pixels, next(), 2).ReLU()
 	x = r.conv(x, next(), 1).ReLU()
 	x = halve(r.conv(x, next(), 1).ReLU())
-	for stage, blocks := range r.v.Stages {
+	for stage, blocks := range r.vision.Stages {
 		for b := range blocks {
 			stride := b == 0 && stage > 0
 			y := r.conv(x, next(), 1).ReLU()
@@ -120,26 +120,27 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	pad := c.Kernel / 2
 	at := graph.Attrs{"kernel_shape": graph.Attr([]int{c.Kernel, c.Kernel}),
 		"pads": graph.Attr([]int{pad, pad, pad, pad}), "strides": graph.Attr([]int{stride, stride})}
-	w := r.w.Node(r.g, c.Name+".weight", c.Out, c.In, c.Kernel, c.Kernel)
-	if r.w.Has(c.Name + ".bias") {
-		return r.g.Apply(graph.Standard, "Conv", at, x, w, r.w.Node(r.g, c.Name+".bias", c.Out))
+	w := r.weights.Node(r.graph, c.Name+".weight", c.Out, c.In, c.Kernel, c.Kernel)
+	if r.weights.Has(c.Name + ".bias") {
+		return r.graph.Apply(graph.Standard, "Conv", at, x, w, r.weights.Node(r.graph, c.Name+".bias", c.Out))
 	}
-	return r.batchNorm(r.g.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
+	return r.batchNorm(r.graph.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
 }
 
 // batchNorm returns gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), with running
 // statistics or with those of the batch.
 func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
-	gain, bias := r.w.Node(r.g, name+".weight", channels), r.w.Node(r.g, name+".bias", channels)
-	if r.v.BatchStats == nil {
+	gain, bias := r.weights.Node(r.graph, name+".weight", channels), r.weights.Node(r.graph, name+".bias", channels)
+	if r.vision.BatchStats == nil {
 		at := graph.Attrs{"epsilon": graph.Attr(float32(r.eps))}
-		return r.g.Apply(graph.Standard, "BatchNormalization", at, x, gain, bias,
-			r.w.Node(r.g, name+".running_mean", channels), r.w.Node(r.g, name+".running_var", channels))
+		return r.graph.Apply(graph.Standard, "BatchNormalization", at, x, gain, bias,
+			r.weights.Node(r.graph, name+".running_mean", channels), r.weights.Node(r.graph, name+".running_var",
+				channels))
 	}
 	mean := x.MeanKeep(0, 2, 3)
 	d := x.Sub(mean)
 	variance := d.Square().MeanKeep(0, 2, 3)
-	r.v.BatchStats(name, mean.Reshape(channels), variance.Reshape(channels))
+	r.vision.BatchStats(name, mean.Reshape(channels), variance.Reshape(channels))
 	scale := gain.Reshape(1, channels, 1, 1).Div(variance.AddScalar(r.eps).Sqrt())
 	return d.Mul(scale).Add(bias.Reshape(1, channels, 1, 1))
 }
@@ -147,19 +148,20 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 // pool returns attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens,
 // if any, are additional keys and values.
 func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
-	n := r.v.Patches()
+	n := r.vision.Patches()
 	x = x.Reshape(-1, r.width, n).Transpose(0, 2, 1)
-	x = graph.Concat(1, x.MeanKeep(1), x).Add(r.w.Node(r.g, "visual.attnpool.positional_embedding", n+1, r.width))
+	x = graph.Concat(1, x.MeanKeep(1), x).Add(r.weights.Node(r.graph, "visual.attnpool.positional_embedding", n+1,
+		r.width))
 	rows := x.Reshape(-1, r.width)
 	seen, m := r.behind(rows, n+1, n+1, tokens)
 	k := r.split(seen, "k_proj", m)
 	v := r.split(seen, "v_proj", m)
 	query := func(rows graph.Node, count int) graph.Node {
 		q := r.split(rows, "q_proj", count)
-		return r.linear(nn.MergeHeads(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.v.EmbedDim)
+		return r.linear(nn.MergeHeads(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.vision.EmbedDim)
 	}
 	image = query(firstRows(rows, n+1, r.width), 1)
-	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.v.EmbedDim)
+	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.vision.EmbedDim)
 	return image, patches
 }
 
@@ -170,5 +172,6 @@ func (r resnet) split(rows graph.Node, name string, n int) graph.Node {
 
 func (r resnet) linear(x graph.Node, name string, out int) graph.Node {
 	p := "visual.attnpool." + name
-	return nn.Linear(x, r.w.Node(r.g, p+".weight", out, r.width), r.w.Node(r.g, p+".bias", out), 1, 1)
+	return nn.Linear(x, r.weights.Node(r.graph, p+".weight", out, r.width), r.weights.Node(r.graph, p+".bias", out), 1,
+		1)
 }

@@ -49,26 +49,26 @@ func SuffixesOf(names []string, ids [][]int, special SpecialTokens, width int,
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
 	}
-	s := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2,
+	suffixes := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2,
 		memo: map[string]*tensor.Tensor{}}
 	if special.NoStop {
-		s.behind = 1
+		suffixes.behind = 1
 	}
 	for c, list := range ids {
-		if len(list) < s.behind {
+		if len(list) < suffixes.behind {
 			return nil, fmt.Errorf("class %q has tokens %v, needs a name and the end token", names[c], list)
 		}
 		rows, err := lookUp(embed, list, width)
 		if err != nil {
 			return nil, fmt.Errorf("class %q: %w", names[c], err)
 		}
-		s.rows = append(s.rows, rows)
+		suffixes.rows = append(suffixes.rows, rows)
 	}
 	var err error
-	if s.pad, err = lookUp(embed, []int{special.Pad}, width); err == nil && special.SOS >= 0 {
-		s.sos, err = lookUp(embed, []int{special.SOS}, width)
+	if suffixes.pad, err = lookUp(embed, []int{special.Pad}, width); err == nil && special.SOS >= 0 {
+		suffixes.sos, err = lookUp(embed, []int{special.SOS}, width)
 	}
-	return s, err
+	return suffixes, err
 }
 
 // begin returns the number of tokens that start a text.
@@ -98,7 +98,7 @@ type LengthError struct {
 
 // CheckLength returns a LengthError if a class exceeds the context of the tower with a prompt of the given number of
 // tokens, read after positions behind EOT.
-func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
+func (s *Suffixes) CheckLength(arch TextArch, prompt, after int) error {
 	longest := 0 // the class with most tokens
 	for c, ids := range s.IDs {
 		if len(ids) > len(s.IDs[longest]) {
@@ -109,7 +109,7 @@ func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 		return nil
 	}
 	name := len(s.IDs[longest])
-	most := a.Context - s.begin() - name - after
+	most := arch.Context - s.begin() - name - after
 	if prompt <= most {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	}
 	return LengthError{prompt, fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt "+
 		"of %d tokens needs %d positions, the text tower has %d: %s", s.Names[longest], name, prompt,
-		a.Context-most+prompt, a.Context, advice)}
+		arch.Context-most+prompt, arch.Context, advice)}
 }
 
 func (s *Suffixes) packing(after int) packing {

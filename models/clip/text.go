@@ -13,7 +13,7 @@ import (
 // positions, L at most the context, and the position [C] (int64) that is read, to features [C,EmbedDim], which are not
 // normalised. C may be symbolic. In a causal tower that is read at the end token, tokens after the read position have
 // no influence; a bidirectional tower needs sequences of the full context, padded.
-func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
+func (t Text) Plain(weights Weights, emb, read graph.Node) graph.Node {
 	g := emb.Graph()
 	if g.Err() != nil {
 		return g.Fail("")
@@ -24,7 +24,7 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	if emb.Rank() != 3 || emb.Dim(1) > t.Context || emb.Dim(2) != t.Width {
 		return g.Fail("text tower: embeddings %v, must be [classes, at most %d, %d]", emb.Shape(), t.Context, t.Width)
 	}
-	return t.plain(t.tower(g, w), emb, read)
+	return t.plain(t.tower(g, weights), emb, read)
 }
 
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
@@ -49,7 +49,8 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 
 // Sequences is Plain for constant token sequences, with embeddings from embed: the features [len(ids),EmbedDim] of
 // whole texts [SOS ... EOT], each read at its last token.
-func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids []int) ([]float32, error)) graph.Node {
+func (t Text) Sequences(g *graph.Graph, weights Weights, ids [][]int,
+	embed func(ids []int) ([]float32, error)) graph.Node {
 	if len(ids) == 0 {
 		return g.Fail("text tower: no sequences")
 	}
@@ -71,7 +72,7 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 		data = append(data, rows...)
 		last[i] = len(s) - 1
 	}
-	return t.Plain(w, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
+	return t.Plain(weights, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
 }
 
 // head computes features [C,EmbedDim] from rows [C,width].
@@ -80,11 +81,13 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 		rows = tw.norm(rows, "ln_final")
 	}
 	if t.Pooler {
-		w, bias := tw.w.Node(tw.g, "pooler.weight", t.Width, t.Width), tw.w.Node(tw.g, "pooler.bias", t.Width)
+		w, bias := tw.weights.Node(tw.graph, "pooler.weight", t.Width, t.Width), tw.weights.Node(tw.graph,
+			"pooler.bias", t.Width)
 		rows = nn.Linear(rows, w, bias, 1, 1).Tanh()
 	}
 	if t.Hidden > 0 {
-		a := nn.Linear(rows, tw.w.Node(tw.g, "text_hidden.weight", t.Hidden, t.Width), graph.Node{}, math.Sqrt2/2, 1)
+		a := nn.Linear(rows, tw.weights.Node(tw.graph, "text_hidden.weight", t.Hidden, t.Width), graph.Node{},
+			math.Sqrt2/2, 1)
 		rows = a.Add(a.Mul(a.Erf())).MulScalar(math.Sqrt2 / 2)
 	}
 	if t.NoProjection {
@@ -92,14 +95,14 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	}
 	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {
-		y = y.Add(tw.w.Node(tw.g, "text_projection.bias", t.EmbedDim))
+		y = y.Add(tw.weights.Node(tw.graph, "text_projection.bias", t.EmbedDim))
 	}
 	return y
 }
 
 // positions returns the first n position embeddings, [n,width].
 func (t Text) positions(tw tower, n int) graph.Node {
-	p := tw.w.Node(tw.g, "positional_embedding", t.Context, t.Width)
+	p := tw.weights.Node(tw.graph, "positional_embedding", t.Context, t.Width)
 	if n == t.Context {
 		return p
 	}

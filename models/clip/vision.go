@@ -14,60 +14,61 @@ func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, p
 	return v.PromptedFeatures(g, w, pixels, VisionPrompts{})
 }
 
-// PromptedFeatures is Features with prompts; if p asks for them, image is the embeddings of patches or the last tokens.
-func (v Vision) PromptedFeatures(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image,
+// PromptedFeatures is Features with prompts; if prompts ask for them, image is the embeddings of patches or the last
+// tokens.
+func (v Vision) PromptedFeatures(g *graph.Graph, weights Weights, pixels graph.Node, prompts VisionPrompts) (image,
 	patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {
-		err = v.checkInputs(pixels, p)
+		err = v.checkInputs(pixels, prompts)
 	}
 	if err != nil || g.Err() != nil {
 		n := g.Fail("%w", err)
 		return n, n
 	}
-	if p.Pixels.OK() {
-		pixels = pixels.Add(p.Pixels)
+	if prompts.Pixels.OK() {
+		pixels = pixels.Add(prompts.Pixels)
 	}
 	if v.Box != nil {
 		whole := v
 		whole.Box = nil
-		_, patches = whole.PromptedFeatures(g, w, pixels, VisionPrompts{})
+		_, patches = whole.PromptedFeatures(g, weights, pixels, VisionPrompts{})
 		return v.Box(pixels), patches
 	}
-	tw := v.tower(g, w)
-	tw.changes = p.Changes
+	tw := v.tower(g, weights)
+	tw.changes = prompts.Changes
 	switch {
 	case v.ResNet():
-		return resnet{tw, v}.features(pixels, p.Tokens)
-	case p.Embeddings:
+		return resnet{tw, v}.features(pixels, prompts.Tokens)
+	case prompts.Embeddings:
 		n := v.Tokens()
 		return v.tokens(tw, pixels).Slice(1, n-v.Patches(), n), patches
 	}
-	return v.transformer(tw, pixels, p)
+	return v.transformer(tw, pixels, prompts)
 }
 
-func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
+func (v Vision) transformer(tw tower, pixels graph.Node, prompts VisionPrompts) (image, patches graph.Node) {
 	own := v.Tokens()
 	n := own
 	x := v.tokens(tw, pixels).Reshape(-1, v.Width)
-	if !p.Normed {
-		x, n = tw.behind(x, n, own, p.Tokens)
+	if !prompts.Normed {
+		x, n = tw.behind(x, n, own, prompts.Tokens)
 	}
 	if !v.NoPreNorm {
 		x = tw.norm(x, "visual.ln_pre")
 	}
-	if p.Normed {
-		x, n = tw.behind(x, n, own, p.Tokens)
+	if prompts.Normed {
+		x, n = tw.behind(x, n, own, prompts.Tokens)
 	}
 	for i := range v.Layers {
-		if i > 0 && i <= len(p.Deep) && p.Deep[i-1].OK() {
-			x, n = tw.behind(x, n, own, p.Deep[i-1])
+		if i > 0 && i <= len(prompts.Deep) && prompts.Deep[i-1].OK() {
+			x, n = tw.behind(x, n, own, prompts.Deep[i-1])
 		}
 		if i < v.Layers-1 {
 			x = tw.block(i).full(x, graph.Node{}, n)
 		}
 	}
-	if p.LastTokens {
+	if prompts.LastTokens {
 		return tw.block(v.Layers-1).full(x, graph.Node{}, n).Reshape(-1, n, v.Width), patches
 	}
 	return v.pool(tw, x, n, own)
@@ -92,20 +93,20 @@ func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 		pixels = pixels.Slice(2, 0, used).Slice(3, 0, used)
 	}
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)
-	emb := nn.Linear(flat, tw.w.Node(tw.g, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
+	emb := nn.Linear(flat, tw.weights.Node(tw.graph, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
 	n := v.Patches()
 	if v.NoClass {
-		return emb.Reshape(-1, n, v.Width).Add(tw.w.Node(tw.g, "visual.positional_embedding", n, v.Width))
+		return emb.Reshape(-1, n, v.Width).Add(tw.weights.Node(tw.graph, "visual.positional_embedding", n, v.Width))
 	}
 	// One row of zeros is prepended for the class token, which is added as part of position 0.
 	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
-	class := tw.pad(tw.w.Node(tw.g, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
-	return x.Add(tw.w.Node(tw.g, "visual.positional_embedding", n+1, v.Width).Add(class))
+	class := tw.pad(tw.weights.Node(tw.graph, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
+	return x.Add(tw.weights.Node(tw.graph, "visual.positional_embedding", n+1, v.Width).Add(class))
 }
 
 // pad adds zeros before and after each axis.
 func (t tower) pad(x graph.Node, pads ...int) graph.Node {
-	return t.g.Apply(graph.Standard, "Pad", nil, x, t.g.Ints(pads...))
+	return t.graph.Apply(graph.Standard, "Pad", nil, x, t.graph.Ints(pads...))
 }
 
 // first computes the block on sequences of n rows, only for the first row of each: [batch,width].

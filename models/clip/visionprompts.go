@@ -36,15 +36,15 @@ func (p VisionPrompts) PixelsOnly() bool {
 	return !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.LastTokens
 }
 
-func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
-	if v.Box != nil && !p.PixelsOnly() {
+func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
+	if v.Box != nil && !prompts.PixelsOnly() {
 		return errors.New("vision tower: prompt tokens, low-rank changes and adapters need the inside of a tower, " +
 			"and this one trains by a gradient file")
 	}
 	if s := pixels.Shape(); len(s) != 4 || !s[1].Is(3) || !s[2].Is(v.Image) || !s[3].Is(v.Image) {
 		return fmt.Errorf("vision tower: pixels %v, must be [batch,3,%d,%d]", s, v.Image, v.Image)
 	}
-	if s := p.Pixels; s.OK() {
+	if s := prompts.Pixels; s.OK() {
 		d := s.Shape()
 		if n := len(d); n < 3 || n > 4 || !d[n-3].Is(3) || !d[n-2].Is(v.Image) || !d[n-1].Is(v.Image) {
 			return fmt.Errorf("vision tower: a prompt of pixels %v, must be [3,%d,%d], with or without a batch", d,
@@ -52,19 +52,19 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 		}
 	}
 	switch {
-	case v.ResNet() && len(p.Deep) > 0:
+	case v.ResNet() && len(prompts.Deep) > 0:
 		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of " +
 			"attention pooling")
-	case v.ResNet() && p.Embeddings:
+	case v.ResNet() && prompts.Embeddings:
 		return fmt.Errorf("vision tower: embeddings of patches are a transformer's, and this is a ResNet")
-	case v.ResNet() && p.LastTokens:
+	case v.ResNet() && prompts.LastTokens:
 		return fmt.Errorf("vision tower: last tokens are a transformer's, and this is a ResNet")
-	case v.ResNet() && !p.Changes.None():
+	case v.ResNet() && !prompts.Changes.None():
 		return fmt.Errorf("vision tower: low-rank changes and adapters are for transformers, and this is a ResNet")
-	case len(p.Deep) > max(v.Layers-1, 0):
-		return fmt.Errorf("vision tower: %d deep prompts for %d blocks after the first", len(p.Deep), v.Layers-1)
+	case len(prompts.Deep) > max(v.Layers-1, 0):
+		return fmt.Errorf("vision tower: %d deep prompts for %d blocks after the first", len(prompts.Deep), v.Layers-1)
 	}
-	for _, t := range append([]graph.Node{p.Tokens}, p.Deep...) {
+	for _, t := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if !t.OK() {
 			continue
 		}
@@ -74,7 +74,7 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 				v.Width)
 		}
 	}
-	return p.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
+	return prompts.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
 // behind appends prompt tokens [P,width] or [B,P,width] to the first own of each n rows of x [B·n,width], in place of

@@ -51,24 +51,24 @@ func New() (*Hub, error) {
 		return usual
 	}
 	hf := path(filepath.Join(caches, "huggingface"), "HF_HOME")
-	h := &Hub{archives: archiveAddress, pause: time.Second, stall: time.Minute,
+	hub := &Hub{archives: archiveAddress, pause: time.Second, stall: time.Minute,
 		offline: isTrue(os.Getenv("HF_HUB_OFFLINE")) || isTrue(os.Getenv("TRANSFORMERS_OFFLINE")),
 		cache:   path(filepath.Join(hf, "hub"), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 		clip:    filepath.Join(home, ".cache", "clip"),
 		token:   strings.TrimSpace(cmp.Or(os.Getenv("HF_TOKEN"), os.Getenv("HUGGING_FACE_HUB_TOKEN")))}
-	if h.token == "" && !isTrue(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+	if hub.token == "" && !isTrue(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		text, _ := os.ReadFile(path(filepath.Join(hf, "token"), "HF_TOKEN_PATH")) // most users have none
-		h.token = strings.TrimSpace(string(text))
+		hub.token = strings.TrimSpace(string(text))
 	}
 	address := strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), hubAddress), "/")
-	if h.endpoint, err = url.Parse(address); err != nil || h.endpoint.Host == "" ||
-		h.endpoint.Scheme != "https" && h.endpoint.Scheme != "http" {
+	if hub.endpoint, err = url.Parse(address); err != nil || hub.endpoint.Host == "" ||
+		hub.endpoint.Scheme != "https" && hub.endpoint.Scheme != "http" {
 		return nil, fmt.Errorf("HF_ENDPOINT is no address of a hub: write it as %s", hubAddress)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.ResponseHeaderTimeout = h.stall
-	h.client = http.Client{Transport: authorized{h, transport}, CheckRedirect: h.redirect}
-	return h, nil
+	transport.ResponseHeaderTimeout = hub.stall
+	hub.client = http.Client{Transport: authorized{hub, transport}, CheckRedirect: hub.redirect}
+	return hub, nil
 }
 
 func isTrue(value string) bool {

@@ -24,21 +24,21 @@ type source struct {
 // Pull fetches a model, unless its files are there, and makes a bundle of it in promptfed/bundles of the user's cache,
 // where bundle.Find finds it. A bundle of the same commit is opened as it is. If the hub does not answer, the files in
 // huggingface_hub's cache are used; local then says why.
-func (h *Hub) Pull(ctx context.Context, m Model, progress Progress) (b *bundle.Bundle, local, err error) {
+func (h *Hub) Pull(ctx context.Context, model Model, progress Progress) (backbone *bundle.Bundle, local, err error) {
 	cache, err := bundle.CacheDir()
 	if err != nil {
 		return nil, nil, err
 	}
-	out := filepath.Join(cache, "bundles", m.Folder())
-	release, err := lock(ctx, filepath.Join(filepath.Dir(out), "."+m.Folder()+".lock"))
+	out := filepath.Join(cache, "bundles", model.Folder())
+	release, err := lock(ctx, filepath.Join(filepath.Dir(out), "."+model.Folder()+".lock"))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
 	var from source
-	if m.archive != "" {
-		from = h.archive(m)
-	} else if from, err = h.repository(ctx, m.HubName); err != nil {
+	if model.archive != "" {
+		from = h.archive(model)
+	} else if from, err = h.repository(ctx, model.HubName); err != nil {
 		return nil, nil, err
 	}
 	old, ok := bundle.OriginOf(out)
@@ -51,15 +51,15 @@ func (h *Hub) Pull(ctx context.Context, m Model, progress Progress) (b *bundle.B
 		return nil, nil, fmt.Errorf("%s is in the way, and not a bundle of %s: rename it", out, from.origin.Source)
 	}
 	o := converted.Options{Context: ctx, Origin: from.origin, Progress: func(done, total int64) {
-		progress("conversion of "+m.Folder(), done, total)
+		progress("conversion of "+model.Folder(), done, total)
 	}}
 	if o.Vocab, err = from.fetch(ctx, progress); err != nil {
 		return nil, nil, err
 	}
-	if b, err = converted.Convert(from.path, out, o); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", m.Backbone(), err)
+	if backbone, err = converted.Convert(from.path, out, o); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", model.Backbone(), err)
 	}
-	return b, from.local, nil
+	return backbone, from.local, nil
 }
 
 // repository returns the checkpoint of a repository.

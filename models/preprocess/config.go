@@ -60,37 +60,37 @@ func FromHF(data []byte) (Preprocess, error) {
 		return Preprocess{}, fmt.Errorf("preprocessor_config.json: "+format, args...)
 	}
 	on := func(b *bool) bool { return b == nil || *b }
-	p := CLIP(224)
-	p.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's file has no crop field
+	preprocess := CLIP(224)
+	preprocess.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's file has no crop field
 	switch {
 	case !on(f.Resize) || !on(f.Rescale):
 		return fail("do_resize and do_rescale must be true")
 	case f.Factor != nil && (*f.Factor < 0.00392 || *f.Factor > 0.00393):
 		return fail("rescale_factor %v, need 1/255", *f.Factor)
-	case p.Crop && f.Size.pixels > 0 && f.CropSize.pixels > 0 && f.Size.pixels != f.CropSize.pixels:
+	case preprocess.Crop && f.Size.pixels > 0 && f.CropSize.pixels > 0 && f.Size.pixels != f.CropSize.pixels:
 		return fail("crop_size %d differs from size %d: not supported", f.CropSize.pixels, f.Size.pixels)
-	case p.Crop && f.Size.square || !p.Crop && f.Size.pixels > 0 && !f.Size.square:
+	case preprocess.Crop && f.Size.square || !preprocess.Crop && f.Size.pixels > 0 && !f.Size.square:
 		return fail("do_center_crop %v does not go with the form of size: need shortest_edge with a crop, height and "+
-			"width without", p.Crop)
+			"width without", preprocess.Crop)
 	case f.Size.pixels > 0:
-		p.Size = f.Size.pixels
+		preprocess.Size = f.Size.pixels
 	case f.CropSize.pixels > 0:
-		p.Size = f.CropSize.pixels
+		preprocess.Size = f.CropSize.pixels
 	}
 	if f.Resample != nil {
 		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*f.Resample]
 		if !ok {
 			return fail("resample %d, need 3 (bicubic) or 2 (bilinear)", *f.Resample)
 		}
-		p.Resize = name
+		preprocess.Resize = name
 	}
 	if !on(f.Normalize) {
 		f.Mean, f.Std = []float32{0, 0, 0}, []float32{1, 1, 1}
 	}
-	if err := p.colours(f.Mean, f.Std); err != nil {
+	if err := preprocess.colours(f.Mean, f.Std); err != nil {
 		return fail("%w", err)
 	}
-	return p, p.Validate()
+	return preprocess, preprocess.Validate()
 }
 
 // FromOpenCLIP reads the preprocess_cfg object of OpenCLIP's open_clip_config.json; size is the model's image size,
@@ -110,28 +110,29 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 			return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 		}
 	}
-	p := CLIP(size)
-	p.Resize, p.Crop = f.Interpolation, f.ResizeMode == "shortest"
+	preprocess := CLIP(size)
+	preprocess.Resize, preprocess.Crop = f.Interpolation, f.ResizeMode == "shortest"
 	if len(f.Size) > 0 {
 		var pair [2]int
-		if json.Unmarshal(f.Size, &p.Size) != nil {
+		if json.Unmarshal(f.Size, &preprocess.Size) != nil {
 			if err := json.Unmarshal(f.Size, &pair); err != nil || pair[0] != pair[1] {
 				return Preprocess{}, fmt.Errorf("preprocess_cfg: size %.40s, need one number or two equal ones", f.Size)
 			}
-			p.Size = pair[0]
+			preprocess.Size = pair[0]
 		}
 	}
-	if p.Longest = f.ResizeMode == "longest"; p.Longest && len(f.Fill) > 0 && json.Unmarshal(f.Fill, &p.Fill) != nil {
+	if preprocess.Longest = f.ResizeMode == "longest"; preprocess.Longest && len(f.Fill) > 0 &&
+		json.Unmarshal(f.Fill, &preprocess.Fill) != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: fill_color %.40s, need one level from 0 to 255", f.Fill)
 	}
-	if f.Mode != "RGB" || !p.Crop && !p.Longest && f.ResizeMode != "squash" {
+	if f.Mode != "RGB" || !preprocess.Crop && !preprocess.Longest && f.ResizeMode != "squash" {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest, longest "+
 			"or squash", f.Mode, f.ResizeMode)
 	}
-	if err := p.colours(f.Mean, f.Std); err != nil {
+	if err := preprocess.colours(f.Mean, f.Std); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 	}
-	return p, p.Validate()
+	return preprocess, preprocess.Validate()
 }
 
 // colours sets mean and std if they are given.

@@ -78,11 +78,11 @@ const maxBands, minBand = 8, 16
 // axis computes the same as weights.set, from double nodes [1]: in pixels are resized to out, of which the Size in the
 // centre are kept.
 func (p Preprocess) axis(in, out graph.Node) axis {
-	g, f := in.Graph(), filters[p.Resize]
+	g, filter := in.Graph(), filters[p.Resize]
 	from := g.Apply(graph.Standard, "Round", nil, out.AddScalar(-float64(p.Size)).MulScalar(0.5)) // ties to even
 	scale := in.Div(out)
 	wide := scale.Max(scale.ScalarLike(1))
-	support := wide.MulScalar(f.support)
+	support := wide.MulScalar(filter.support)
 	inverse := wide.ScalarLike(1).Div(wide)
 
 	var bands axis
@@ -100,7 +100,7 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 
 		x := g.Apply(graph.Standard, "Range", nil, b.first.Reshape(), b.end.Reshape(), g.Scalar64(1)).
 			Cast(graph.Double).Unsqueeze(1)
-		k := f.node(x.Sub(middle).AddScalar(0.5).Mul(inverse)) // [n,size]
+		k := filter.node(x.Sub(middle).AddScalar(0.5).Mul(inverse)) // [n,size]
 		before := g.Apply(graph.Standard, "Not", nil, lo.Greater(x))
 		k = g.Apply(graph.Standard, "And", nil, before, hi.Greater(x)).Where(k, k.ScalarLike(0))
 		b.digits = split(fixedPoint(k))

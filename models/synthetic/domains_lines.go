@@ -70,13 +70,13 @@ func neon(v *scene) {
 		}
 		return c
 	}
-	of := map[role]rgb{body: bright(v.main), part: bright(v.second), ink: bright(mix(v.main, v.second, 128)),
+	colours := map[role]rgb{body: bright(v.main), part: bright(v.second), ink: bright(mix(v.main, v.second, 128)),
 		light: {240, 235, 225}}
 	for _, it := range v.behind {
 		tube(it.area, it.width == 0, bright(it.colour), 110)
 	}
 	for _, o := range v.figure {
-		c := of[o.role]
+		c := colours[o.role]
 		if o.width > 0 {
 			tube(o.area, o.closed, c, 256)
 			continue

@@ -11,8 +11,8 @@ import (
 // raster computes the coverage of contours in pixels. golang.org/x/image/vector fills but does not stroke, so a stroke
 // is the union of one rectangle per segment and one disc per sharp corner.
 type raster struct {
-	z    *vector.Rasterizer
-	mask *image.Alpha
+	rasterizer *vector.Rasterizer
+	mask       *image.Alpha
 }
 
 func newRaster(size int) *raster {
@@ -23,11 +23,11 @@ func (k *raster) add(c contour) {
 	if len(c) == 0 {
 		return
 	}
-	k.z.MoveTo(float32(c[0].X), float32(c[0].Y))
+	k.rasterizer.MoveTo(float32(c[0].X), float32(c[0].Y))
 	for _, p := range c[1:] {
-		k.z.LineTo(float32(p.X), float32(p.Y))
+		k.rasterizer.LineTo(float32(p.X), float32(p.Y))
 	}
-	k.z.ClosePath()
+	k.rasterizer.ClosePath()
 }
 
 // cover returns the coverage of an op, valid until the next call.
@@ -35,7 +35,7 @@ func (k *raster) cover(o op) []uint8 {
 	if o.width > 0 {
 		return k.stroke(o.area, o.width, o.closed)
 	}
-	k.z.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
+	k.rasterizer.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
 	for _, c := range o.area {
 		k.add(c)
 	}
@@ -44,7 +44,7 @@ func (k *raster) cover(o op) []uint8 {
 
 // stroke returns the coverage of lines of the given width, valid until the next call.
 func (k *raster) stroke(cs []contour, width float64, closed bool) []uint8 {
-	k.z.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
+	k.rasterizer.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
 	h := width / 2
 	for _, c := range cs {
 		last := len(c) - 1
@@ -84,8 +84,8 @@ func circleAt(p point, r float64) contour {
 }
 
 func (k *raster) flush() []uint8 {
-	k.z.DrawOp = draw.Src
-	k.z.Draw(k.mask, k.mask.Rect, image.Opaque, image.Point{})
+	k.rasterizer.DrawOp = draw.Src
+	k.rasterizer.Draw(k.mask, k.mask.Rect, image.Opaque, image.Point{})
 	return k.mask.Pix
 }
 

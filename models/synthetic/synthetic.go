@@ -65,22 +65,22 @@ func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if !ok {
 		return Sample{}, fmt.Errorf("synthetic: no domain %q: take one of %s", domain, strings.Join(Domains(), ", "))
 	}
-	s := Sample{Class: class, Domain: domain, Seed: seed, style: style}
-	rng := s.source(0)
+	sample := Sample{Class: class, Domain: domain, Seed: seed, style: style}
+	rng := sample.source(0)
 	ground := palette[rng.IntN(len(palette))]
 	if d.ground != nil {
 		ground = namedColour{value: *d.ground}
 	}
-	s.Ground = ground.name
-	s.Colour = against(rng, style.Contrast, ground.value).name
+	sample.Ground = ground.name
+	sample.Colour = against(rng, style.Contrast, ground.value).name
 	textured := rng.Float64() < style.Textured
 	if t := textures[rng.IntN(len(textures))]; textured {
-		s.Texture = t.name
+		sample.Texture = t.name
 	}
-	if s.pattern() {
-		s.Texture = class
+	if sample.pattern() {
+		sample.Texture = class
 	}
-	return s, nil
+	return sample, nil
 }
 
 // Draw returns a sample of the Default style as a square image with sides of size pixels.

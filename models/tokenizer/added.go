@@ -56,28 +56,28 @@ func (a *addedTokens) split(s string, first bool) (out []part) {
 		}
 	}
 	for i := 0; i < len(s) && len(a.list) > 0; i++ {
-		t := a.longest(s[i:])
-		if t == nil {
+		addedToken := a.longest(s[i:])
+		if addedToken == nil {
 			continue
 		}
-		start, end := i, i+len(t.text)
-		if before, _ := utf8.DecodeLastRuneInString(s[:start]); t.singleWord && start > 0 && isWord(before) {
+		start, end := i, i+len(addedToken.text)
+		if before, _ := utf8.DecodeLastRuneInString(s[:start]); addedToken.singleWord && start > 0 && isWord(before) {
 			i = end - 1
 			continue
 		}
-		if after, _ := utf8.DecodeRuneInString(s[end:]); t.singleWord && end < len(s) && isWord(after) {
+		if after, _ := utf8.DecodeRuneInString(s[end:]); addedToken.singleWord && end < len(s) && isWord(after) {
 			i = end - 1
 			continue
 		}
-		if t.left {
+		if addedToken.left {
 			start = max(from, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
 		}
-		if t.right {
+		if addedToken.right {
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
 		text(start)
-		out = append(out, part{token: t.id})
-		i, from = max(i+len(t.text), end)-1, end
+		out = append(out, part{token: addedToken.id})
+		i, from = max(i+len(addedToken.text), end)-1, end
 	}
 	text(len(s))
 	return out

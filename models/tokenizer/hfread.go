@@ -13,49 +13,49 @@ import (
 // tokens other than the two special ones keep their id but are not searched in texts. Any other file is implemented as
 // it says.
 func readHF(r io.Reader) (*Tokenizer, error) {
-	var f hfFile
+	var file hfFile
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return nil, err
 	}
-	if err := decode(data, &f); err != nil {
+	if err := decode(data, &file); err != nil {
 		return nil, err
 	}
-	if f.Model.Type == "" && len(f.Model.Merges) > 0 {
-		f.Model.Type = "BPE" // older releases omit it
+	if file.Model.Type == "" && len(file.Model.Merges) > 0 {
+		file.Model.Type = "BPE" // older releases omit it
 	}
 	var list []scored
-	if f.Model.Type == "Unigram" {
-		err = decode(f.Model.RawVocab, &list)
-		f.Model.Vocab = vocabulary{}
+	if file.Model.Type == "Unigram" {
+		err = decode(file.Model.RawVocab, &list)
+		file.Model.Vocab = vocabulary{}
 		for id, p := range list {
-			if len(f.Model.Vocab) >= maxTokens {
+			if len(file.Model.Vocab) >= maxTokens {
 				return nil, fmt.Errorf("more than %d tokens", maxTokens)
 			}
-			f.Model.Vocab[p.token] = id
+			file.Model.Vocab[p.token] = id
 		}
-	} else if len(f.Model.RawVocab) > 0 {
-		err = decode(f.Model.RawVocab, &f.Model.Vocab)
+	} else if len(file.Model.RawVocab) > 0 {
+		err = decode(file.Model.RawVocab, &file.Model.Vocab)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if f.Model.Vocab == nil {
-		f.Model.Vocab = vocabulary{}
+	if file.Model.Vocab == nil {
+		file.Model.Vocab = vocabulary{}
 	}
-	vocab := f.Model.Vocab
-	for _, a := range f.Added {
+	vocab := file.Model.Vocab
+	for _, a := range file.Added {
 		if id, ok := vocab[a.Content]; ok && id != a.ID {
 			return nil, fmt.Errorf("token %s has ids %d and %d", quote(a.Content), id, a.ID)
 		}
 	}
-	if f.clip() {
-		for _, a := range f.Added {
+	if file.clip() {
+		for _, a := range file.Added {
 			vocab[a.Content] = a.ID
 		}
-		return build(vocab, f.Model.Merges)
+		return build(vocab, file.Model.Merges)
 	}
-	t, err := f.tokenizer(list)
+	t, err := file.tokenizer(list)
 	if err == nil {
 		err = decode(data, &t.file)
 	}
@@ -74,10 +74,10 @@ func (f hfFile) clip() bool {
 // tokenizer builds the tokenizer that the file describes.
 func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	p := &pipeline{}
-	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
+	tokenizer := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
 		sep: -1}
 	for token, id := range f.Model.Vocab {
-		if err := t.add(token, id); err != nil {
+		if err := tokenizer.add(token, id); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +92,7 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		return nil, err
 	}
 	for _, a := range f.Added {
-		if err := t.add(a.Content, a.ID); err != nil {
+		if err := tokenizer.add(a.Content, a.ID); err != nil {
 			return nil, err
 		}
 		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
@@ -115,27 +115,27 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		return nil, fmt.Errorf("post_processor puts %d tokens before a text and %d after it; at most one before it "+
 			"and exactly one after it are supported", len(before), len(after))
 	}
-	if t.eot = after[0]; len(before) == 1 {
-		t.sos = before[0]
+	if tokenizer.eot = after[0]; len(before) == 1 {
+		tokenizer.sos = before[0]
 	}
 	for _, id := range append(before, after...) {
-		if _, ok := t.tokens[id]; !ok {
+		if _, ok := tokenizer.tokens[id]; !ok {
 			return nil, fmt.Errorf("post_processor: no token has id %d", id)
 		}
 	}
-	if sep || t.tokens[t.eot] == bertSep {
-		t.sep = t.eot
+	if sep || tokenizer.tokens[tokenizer.eot] == bertSep {
+		tokenizer.sep = tokenizer.eot
 	}
 	if f.Padding != nil {
 		if f.Padding.Direction != "" && f.Padding.Direction != "Right" {
 			return nil, fmt.Errorf("padding to the %.20q is not supported, only Right", f.Padding.Direction)
 		}
-		if _, ok := t.tokens[f.Padding.ID]; !ok {
+		if _, ok := tokenizer.tokens[f.Padding.ID]; !ok {
 			return nil, fmt.Errorf("padding: no token has id %d", f.Padding.ID)
 		}
-		t.pad = f.Padding.ID
+		tokenizer.pad = f.Padding.ID
 	}
-	return t, nil
+	return tokenizer, nil
 }
 
 func (m hfModel) build(list []scored) (model, error) {
@@ -188,30 +188,30 @@ func (t *templateToken) UnmarshalJSON(data []byte) error {
 func (f hfFile) around() (before, after []int, sep bool, err error) {
 	var walk func(data json.RawMessage, depth int) error
 	walk = func(data json.RawMessage, depth int) error {
-		c, err := read("post_processor", data, depth)
+		component, err := read("post_processor", data, depth)
 		if err != nil {
 			return err
 		}
-		switch c.Type {
+		switch component.Type {
 		case "", "ByteLevel":
 			return nil
 		case "Sequence":
-			for _, part := range c.Post {
+			for _, part := range component.Post {
 				if err := walk(part, depth+1); err != nil {
 					return err
 				}
 			}
 			return nil
 		case "BertProcessing", "RobertaProcessing":
-			if c.Cls == nil || c.Sep == nil {
+			if component.Cls == nil || component.Sep == nil {
 				return errors.New("cls or sep is missing")
 			}
-			before, after, sep = append(before, c.Cls.id), append(after, c.Sep.id), true
+			before, after, sep = append(before, component.Cls.id), append(after, component.Sep.id), true
 			return nil
 		case "TemplateProcessing":
-			return c.template(&before, &after)
+			return component.template(&before, &after)
 		}
-		return fmt.Errorf("%.40q is not supported", c.Type)
+		return fmt.Errorf("%.40q is not supported", component.Type)
 	}
 	err = walk(f.Post, 0)
 	return before, after, sep, err

@@ -70,7 +70,7 @@ func read(kind string, data json.RawMessage, depth int) (c component, err error)
 func orTrue(b *bool) bool { return b == nil || *b }
 
 func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
-	c, err := read("normalizer", data, depth)
+	component, err := read("normalizer", data, depth)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +81,15 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 		return whole(func(s string) string { return mapped(s, f) })
 	}
 	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
-	if form, ok := forms[c.Type]; ok {
+	if form, ok := forms[component.Type]; ok {
 		return whole(form.String)
 	}
-	switch c.Type {
+	switch component.Type {
 	case "":
 		return nil, nil
 	case "Sequence":
 		var steps []normalizer
-		for _, part := range c.Steps {
+		for _, part := range component.Steps {
 			step, err := readNormalizer(part, depth+1)
 			if err != nil {
 				return nil, err
@@ -115,22 +115,22 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	case "Prepend":
 		return whole(func(s string) string {
 			if s != "" {
-				s = c.Prepend + s
+				s = component.Prepend + s
 			}
 			return s
 		})
 	case "Strip":
 		return whole(func(s string) string {
-			if orTrue(c.Left) {
+			if orTrue(component.Left) {
 				s = strings.TrimLeftFunc(s, unicode.IsSpace)
 			}
-			if orTrue(c.Right) {
+			if orTrue(component.Right) {
 				s = strings.TrimRightFunc(s, unicode.IsSpace)
 			}
 			return s
 		})
 	case "Replace":
-		find, err := c.Pattern.finder()
+		find, err := component.Pattern.finder()
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 			var b strings.Builder
 			for _, p := range parts {
 				if p.match {
-					b.WriteString(c.Content)
+					b.WriteString(component.Content)
 				} else {
 					b.WriteString(p.text)
 				}
@@ -153,15 +153,15 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 			return b.String(), nil
 		}, nil
 	case "Precompiled":
-		m, err := readCharsmap(c.Charsmap)
+		m, err := readCharsmap(component.Charsmap)
 		if err != nil {
 			return nil, fmt.Errorf("normalizer Precompiled: %w", err)
 		}
 		return whole(m.normalize)
 	case "BertNormalizer":
-		return whole(c.bert())
+		return whole(component.bert())
 	}
-	return nil, fmt.Errorf("normalizer %.40q is not supported", c.Type)
+	return nil, fmt.Errorf("normalizer %.40q is not supported", component.Type)
 }
 
 func (n normalizer) apply(s string) (string, error) {

@@ -196,16 +196,16 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
-	c, err := read("pre_tokenizer", data, depth)
+	component, err := read("pre_tokenizer", data, depth)
 	if err != nil {
 		return nil, err
 	}
 	space := single(unicode.IsSpace)
-	switch c.Type {
+	switch component.Type {
 	case "":
 		return func(in []piece) ([]piece, error) { return in, nil }, nil
 	case "Sequence":
-		return sequence(c.PreSteps, depth)
+		return sequence(component.PreSteps, depth)
 	case "WhitespaceSplit":
 		return cut(space, "Removed", false)
 	case "Whitespace":
@@ -223,29 +223,29 @@ func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
 		marks, _ := cut(single(isPunct), "Isolated", false)
 		return chain(spaces, marks), nil
 	case "Punctuation":
-		return cut(single(isPunct), cmp.Or(c.Behavior, "Isolated"), false)
+		return cut(single(isPunct), cmp.Or(component.Behavior, "Isolated"), false)
 	case "Digits":
-		if c.Individual {
+		if component.Individual {
 			return cut(single(unicode.IsNumber), "Isolated", false)
 		}
 		return cut(single(unicode.IsNumber), "Contiguous", false)
 	case "CharDelimiterSplit":
-		if c.Delimiter == "" {
+		if component.Delimiter == "" {
 			return nil, errors.New("pre_tokenizer CharDelimiterSplit has no delimiter")
 		}
-		return cut(plain(c.Delimiter), "Removed", false)
+		return cut(plain(component.Delimiter), "Removed", false)
 	case "Split":
-		find, err := c.Pattern.finder()
+		find, err := component.Pattern.finder()
 		if err != nil {
 			return nil, err
 		}
-		return cut(find, c.Behavior, c.Invert)
+		return cut(find, component.Behavior, component.Invert)
 	case "ByteLevel":
-		return c.byteLevel()
+		return component.byteLevel()
 	case "Metaspace":
-		return c.metaspace()
+		return component.metaspace()
 	}
-	return nil, fmt.Errorf("pre_tokenizer %.40q is not supported", c.Type)
+	return nil, fmt.Errorf("pre_tokenizer %.40q is not supported", component.Type)
 }
 
 func sequence(list []json.RawMessage, depth int) (preTokenizer, error) {

@@ -80,29 +80,29 @@ func pick(dir string) (string, error) {
 }
 
 func loadFile(path string) (*Tokenizer, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var t *Tokenizer
-	c := readConfig(path)
+	defer file.Close()
+	var tokenizer *Tokenizer
+	hfConfig := readConfig(path)
 	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
 	case strings.HasSuffix(path, ".model"):
-		t, err = readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
+		tokenizer, err = readSPM(file, hfConfig.Class == "SiglipTokenizer" && orTrue(hfConfig.Lower))
 	case base == bertName:
-		t, err = readBERT(f, c.Lower)
+		tokenizer, err = readBERT(file, hfConfig.Lower)
 	case base == vocabName:
 		m, err := os.Open(filepath.Join(filepath.Dir(path), mergesName))
 		if err != nil {
 			return nil, fmt.Errorf("%s must lie beside it: %w", mergesName, err)
 		}
 		defer m.Close()
-		return readVocab(f, m)
+		return readVocab(file, m)
 	case isJSON:
-		t, err = readHF(f)
+		tokenizer, err = readHF(file)
 	default:
-		merges, err := readMerges(f, CLIPMerges)
+		merges, err := readMerges(file, CLIPMerges)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func loadFile(path string) (*Tokenizer, error) {
 		}
 		return fromMerges(merges)
 	}
-	return t.configured(c), err
+	return tokenizer.configured(hfConfig), err
 }
 
 // hfConfig holds the fields of tokenizer_config.json that are used.

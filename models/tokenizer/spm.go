@@ -77,26 +77,28 @@ func (to targets) read(data []byte) error {
 	return nil
 }
 
-func parseSPM(data []byte) (m spmModel, err error) {
-	m.kind, m.dummyPrefix, m.removeWhitespace, m.unknown = spmUnigram, true, true, -1
+func parseSPM(data []byte) (model spmModel, err error) {
+	model.kind, model.dummyPrefix, model.removeWhitespace, model.unknown = spmUnigram, true, true, -1
 	piece := func(b []byte) error {
-		if len(m.pieces) >= maxTokens {
+		if len(model.pieces) >= maxTokens {
 			return fmt.Errorf("more than %d tokens", maxTokens)
 		}
 		var token []byte
 		score, kind := uint64(0), uint64(1)
 		err := targets{1: &token, 2: &score, 3: &kind}.read(b)
 		if kind == spmUnknown {
-			m.unknown = len(m.pieces)
+			model.unknown = len(model.pieces)
 		}
-		m.pieces = append(m.pieces, scored{token: string(token), score: float64(math.Float32frombits(uint32(score)))})
-		m.kinds = append(m.kinds, kind)
+		model.pieces = append(model.pieces, scored{token: string(token),
+			score: float64(math.Float32frombits(uint32(score)))})
+		model.kinds = append(model.kinds, kind)
 		return err
 	}
-	trainer, normalizer := targets{3: &m.kind, 35: &m.fallback}, targets{2: &m.charsmap, 3: &m.dummyPrefix,
-		4: &m.removeWhitespace}
+	trainer, normalizer := targets{3: &model.kind, 35: &model.fallback}, targets{2: &model.charsmap,
+		3: &model.dummyPrefix,
+		4: &model.removeWhitespace}
 	err = targets{1: piece, 2: trainer.read, 3: normalizer.read}.read(data)
-	return m, err
+	return model, err
 }
 
 // readSPM reads SentencePiece's file by converting it to an equivalent tokenizer.json. canonical cleans texts as
@@ -106,22 +108,22 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := parseSPM(data)
+	spmModel, err := parseSPM(data)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("not SentencePiece's model: %w", err)
-	case m.kind != spmUnigram:
+	case spmModel.kind != spmUnigram:
 		return nil, errors.New("SentencePiece's model is not a unigram model: give the tokenizer.json that " +
 			"belongs to it")
-	case m.unknown < 0 || len(m.pieces) == 0:
+	case spmModel.unknown < 0 || len(spmModel.pieces) == 0:
 		return nil, errors.New("SentencePiece's model has no token for unknown characters")
 	}
 	type object = map[string]any
 	var added, steps, vocab []any
 	eos := -1
-	for id, p := range m.pieces {
+	for id, p := range spmModel.pieces {
 		vocab = append(vocab, []any{p.token, p.score})
-		if m.kinds[id] == spmUnknown || m.kinds[id] == spmControl {
+		if spmModel.kinds[id] == spmUnknown || spmModel.kinds[id] == spmControl {
 			added = append(added, object{"id": id, "content": p.token, "special": true, "normalized": false})
 		}
 		if p.token == "</s>" {
@@ -137,14 +139,14 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	if canonical {
 		steps = append(steps, object{"type": "Lowercase"}, regex("[!-/:-@\\[-`{-~]", ""), regex(`\s+`, " "))
 	}
-	if len(m.charsmap) > 0 {
-		steps = append(steps, object{"type": "Precompiled", "precompiled_charsmap": m.charsmap})
+	if len(spmModel.charsmap) > 0 {
+		steps = append(steps, object{"type": "Precompiled", "precompiled_charsmap": spmModel.charsmap})
 	}
-	if m.removeWhitespace {
+	if spmModel.removeWhitespace {
 		steps = append(steps, object{"type": "Strip", "strip_left": true, "strip_right": true}, regex(" {2,}", " "))
 	}
 	scheme := "never"
-	if m.dummyPrefix {
+	if spmModel.dummyPrefix {
 		scheme = "always"
 	}
 	text, err := json.Marshal(object{
@@ -157,7 +159,8 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 				object{"SpecialToken": object{"id": "</s>", "type_id": 0}}},
 			"pair":           []any{},
 			"special_tokens": object{"</s>": object{"id": "</s>", "ids": []int{eos}, "tokens": []string{"</s>"}}}},
-		"model": object{"type": "Unigram", "unk_id": m.unknown, "vocab": vocab, "byte_fallback": m.fallback},
+		"model": object{"type": "Unigram", "unk_id": spmModel.unknown, "vocab": vocab,
+			"byte_fallback": spmModel.fallback},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("SentencePiece's model: %w", err)

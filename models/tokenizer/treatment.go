@@ -52,31 +52,31 @@ func (x TextCleaning) String() string {
 // becomes token 0 wherever it would occur: at the end of texts (then EOT is 0), where a text spells it out, and as
 // padding. Write stores the same file.
 //
-// The separator is transformers' sep_token: that of x, else that of tokenizer_config.json beside the file, else the sep
-// of a BertProcessing or RobertaProcessing, else a token [SEP] that ends texts, which is the default of transformers'
-// BERT classes. In all other files, such as T5's and Gemma's, the token that ends texts is not a sep_token of
-// transformers, and StripSep is refused, as for CLIP's own tokenizer. OpenCLIP itself fails if transformers has no
-// sep_token.
+// The separator is transformers' sep_token: that of cleaning, else that of tokenizer_config.json beside the file, else
+// the sep of a BertProcessing or RobertaProcessing, else a token [SEP] that ends texts, which is the default of
+// transformers' BERT classes. In all other files, such as T5's and Gemma's, the token that ends texts is not a
+// sep_token of transformers, and StripSep is refused, as for CLIP's own tokenizer. OpenCLIP itself fails if
+// transformers has no sep_token.
 //
-// CLIP's own tokenizer cleans texts as Lower does unless x says otherwise. It is OpenCLIP's SimpleTokenizer, except for
-// special tokens that are spelled out in the text, which OpenCLIP calls <start_of_text> and <end_of_text>.
-func (t *Tokenizer) WithCleaning(x TextCleaning) (*Tokenizer, error) {
-	if err := x.Check(); err != nil {
+// CLIP's own tokenizer cleans texts as Lower does unless cleaning says otherwise. It is OpenCLIP's SimpleTokenizer,
+// except for special tokens that are spelled out in the text, which OpenCLIP calls <start_of_text> and <end_of_text>.
+func (t *Tokenizer) WithCleaning(cleaning TextCleaning) (*Tokenizer, error) {
+	if err := cleaning.Check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	out := *t
-	if out.treatment = x; !x.StripSep {
+	if out.treatment = cleaning; !cleaning.StripSep {
 		return &out, nil
 	}
 	out.strip = t.sep
-	if x.Sep != "" {
-		out.strip = t.find(x.Sep)
+	if cleaning.Sep != "" {
+		out.strip = t.find(cleaning.Sep)
 	}
 	switch {
 	case t.clip:
 		return nil, errors.New("tokenizer: strip_sep_token: CLIP's own tokenizer has no separator; leave it out")
-	case out.strip < 0 && x.Sep != "":
-		return nil, fmt.Errorf("tokenizer: sep_token %s is not in the vocabulary", quote(x.Sep))
+	case out.strip < 0 && cleaning.Sep != "":
+		return nil, fmt.Errorf("tokenizer: sep_token %s is not in the vocabulary", quote(cleaning.Sep))
 	case out.strip < 0:
 		return nil, fmt.Errorf("tokenizer: strip_sep_token: nothing says which token is the separator; name it as "+
 			"sep_token in %s beside the tokenizer", ConfigName)

@@ -75,18 +75,18 @@ func parts(vocab map[string]int, i int, m pair) (ids [2]int, err error) {
 
 // build checks and indexes the vocabulary of a CLIP. Ids may have gaps.
 func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
-	t := &Tokenizer{ids: vocab, tokens: make(map[int]string, len(vocab)), merges: merges, clip: true, sep: -1}
+	tokenizer := &Tokenizer{ids: vocab, tokens: make(map[int]string, len(vocab)), merges: merges, clip: true, sep: -1}
 	for token, id := range vocab {
 		if err := checkID(token, id); err != nil {
 			return nil, err
 		}
-		if twin, ok := t.tokens[id]; ok {
+		if twin, ok := tokenizer.tokens[id]; ok {
 			return nil, fmt.Errorf("tokens %s and %s share id %d", quote(min(token, twin)), quote(max(token, twin)), id)
 		}
-		t.tokens[id], t.size = token, max(t.size, id+1)
+		tokenizer.tokens[id], tokenizer.size = token, max(tokenizer.size, id+1)
 	}
-	t.sos, t.eot = t.find(StartOfText), t.find(EndOfText)
-	if t.sos < 0 || t.eot < 0 {
+	tokenizer.sos, tokenizer.eot = tokenizer.find(StartOfText), tokenizer.find(EndOfText)
+	if tokenizer.sos < 0 || tokenizer.eot < 0 {
 		return nil, fmt.Errorf("no token %s or %s: not a CLIP vocabulary", StartOfText, EndOfText)
 	}
 	model, err := hfModel{Vocab: vocab, Merges: merges, EndOfWord: wordEnd}.bpe()
@@ -96,10 +96,10 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 	if len(model.join) < len(merges) {
 		return nil, errors.New("a merge is listed a second time: the file is damaged")
 	}
-	model.strict, model.whole = true, map[string]int{StartOfText: t.sos, EndOfText: t.eot}
+	model.strict, model.whole = true, map[string]int{StartOfText: tokenizer.sos, EndOfText: tokenizer.eot}
 	words, err := cut(clipWords, "Removed", true)
-	t.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model}
-	return t, err
+	tokenizer.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model}
+	return tokenizer, err
 }
 
 // add gives a token its id.

@@ -43,19 +43,20 @@ func create(dir, pattern string) (f *os.File, err error) {
 
 func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := create(dir, "."+filepath.Base(path)+".*.tmp")
+	file, err := create(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+			file.Close()
+			os.Remove(file.Name())
 			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
 		}
 	}()
-	for _, step := range []func() error{func() error { return f.Chmod(mode) }, func() error { return fill(f) }, f.Sync,
-		f.Close, func() error { return os.Rename(f.Name(), path) }} {
+	for _, step := range []func() error{func() error { return file.Chmod(mode) }, func() error { return fill(file) },
+		file.Sync,
+		file.Close, func() error { return os.Rename(file.Name(), path) }} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -12,19 +12,19 @@ import (
 // names the mode to set. Exception: the group may read a file of root if the process does not run as root, because
 // service managers and orchestrators pass secrets so. Windows has no such modes, so ReadPrivate reads every file there.
 func ReadPrivate(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	st, err := f.Stat()
+	defer file.Close()
+	st, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if st.Mode()&fs.ModeCharDevice == 0 && othersModes(st) != 0 {
 		return nil, fmt.Errorf("%s: %w (mode %#o): run chmod 600 %s", path, ErrNotPrivate, st.Mode().Perm(), path)
 	}
-	return io.ReadAll(f)
+	return io.ReadAll(file)
 }
 
 // ErrNotPrivate is the error of a secret that users other than its owner may read or change.

@@ -65,8 +65,8 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 // Cotangent+OUTPUT for each output in of. Its outputs are those in of and Gradient+INPUT for each input in wrt, in that
 // order. Metadata and references to weights in other files are those of f, so the result must be saved in the same
 // folder.
-func VJPModel(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
-	outputs, err := SelectOutputs(f, of, wrt)
+func VJPModel(f *graph.File, targets, wrt []string) (*onnx.ModelProto, error) {
+	outputs, err := SelectOutputs(f, targets, wrt)
 	if err != nil {
 		return nil, err
 	}
@@ -86,21 +86,21 @@ func WithPullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error)
 	return ops.StandardOutputs(slices.Concat(outputs, dx)), nil
 }
 
-// SelectOutputs returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.
-func SelectOutputs(f *graph.File, of, wrt []string) ([]graph.Output, error) {
+// SelectOutputs returns outputs of a file by name and checks that wrt are inputs; its errors list the existing ones.
+func SelectOutputs(file *graph.File, targets, wrt []string) ([]graph.Output, error) {
 	var outputs []graph.Output
-	for _, name := range of {
-		n, ok := f.Output(name)
+	for _, name := range targets {
+		n, ok := file.Output(name)
 		if !ok {
-			return nil, fmt.Errorf("gradient: no output %q; the model has %s", name, list(f.Outputs))
+			return nil, fmt.Errorf("gradient: no output %q; the model has %s", name, list(file.Outputs))
 		}
 		outputs = append(outputs, graph.Output{Name: name, Node: n})
 	}
 	for _, name := range wrt {
-		x, ok := f.Graph.InputNamed(name)
+		x, ok := file.Graph.InputNamed(name)
 		if !ok || !graph.Differentiable(x.DType()) {
 			var all []graph.Output
-			for _, in := range f.Inputs() {
+			for _, in := range file.Inputs() {
 				all = append(all, graph.Output{Name: in.Name(), Node: in})
 			}
 			what := "no input %q; the model has %s"

@@ -152,26 +152,26 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 }
 
 // decompose differentiates the decomposition of an operator, with inputs that are detached from their operators.
-func decompose(c *graph.Backward) []node {
-	in, wrt, at := make([]node, len(c.In)), []node(nil), []int(nil)
-	for i, x := range c.In {
-		if in[i] = x; x.OK() && c.NeedsGrad(i) { // separate nodes, because two inputs may be one node
+func decompose(backward *graph.Backward) []node {
+	in, wrt, at := make([]node, len(backward.In)), []node(nil), []int(nil)
+	for i, x := range backward.In {
+		if in[i] = x; x.OK() && backward.NeedsGrad(i) { // separate nodes, because two inputs may be one node
 			in[i] = x.DetachAs(i)
 			wrt, at = append(wrt, in[i]), append(at, i)
 		}
 	}
-	y := c.Def().Decompose(c, in)
-	if c.Err != nil {
+	y := backward.Def().Decompose(backward, in)
+	if backward.Err != nil {
 		return nil
 	}
 	if err := y.Graph().Err(); err != nil {
-		return c.Fail("written out: %v", err)
+		return backward.Fail("written out: %v", err)
 	}
-	dx, err := VJP([]node{y}, []node{c.G()}, wrt...)
+	dx, err := VJP([]node{y}, []node{backward.G()}, wrt...)
 	if err != nil {
-		return c.Fail("written out: %v", err)
+		return backward.Fail("written out: %v", err)
 	}
-	out := make([]node, len(c.In))
+	out := make([]node, len(backward.In))
 	for i, d := range dx {
 		out[at[i]] = d
 	}

@@ -55,7 +55,7 @@ type Result struct {
 // Check compares the gradient of sum <c, output>, with random c, with respect to each graph input in wrt, at the point
 // in feeds.
 func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	c := &checker{ctx: ctx, feeds: feeds, o: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
+	c := &checker{ctx: ctx, feeds: feeds, options: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ type checker struct {
 	feeds   tensor.Map
 	weights tensor.Map // c of each output
 	noise   float64    // rounding of sum <c, output>
-	o       Options
+	options Options
 	random  *rand.Rand
 	err     error // the first one of a run
 }
@@ -129,34 +129,35 @@ func (c *checker) run(s *ort.Session, feeds tensor.Map) (tensor.Map, error) {
 	return s.Run(c.ctx, in)
 }
 
-func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
+func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
 	x, ok := c.feeds[name]
 	switch {
 	case !ok:
 		return Result{}, fmt.Errorf("input %q has no value to check at", name)
-	case !g.SameShape(x):
-		return Result{}, fmt.Errorf("the gradient of input %q has shape %v, the input has %v", name, g.Shape, x.Shape)
-	case g.NonFinite() >= 0:
-		return Result{}, fmt.Errorf("the gradient of input %q is not finite at element %d", name, g.NonFinite())
+	case !gradient.SameShape(x):
+		return Result{}, fmt.Errorf("the gradient of input %q has shape %v, the input has %v", name, gradient.Shape,
+			x.Shape)
+	case gradient.NonFinite() >= 0:
+		return Result{}, fmt.Errorf("the gradient of input %q is not finite at element %d", name, gradient.NonFinite())
 	case x.Len() == 0:
 		return Result{Input: name}, nil
 	}
-	r := Result{Input: name, Norm: g.Norm()}
-	step := orDefault(c.o.Step, 0.02)
+	result := Result{Input: name, Norm: gradient.Norm()}
+	step := orDefault(c.options.Step, 0.02)
 	if rms := x.Norm() / math.Sqrt(float64(x.Len())); rms > 0 {
 		step *= rms
 	}
 	var errors, rounding []float64
-	for i := range orDefault(c.o.Directions, 3) + max(0, orDefault(c.o.Elements, 3)) {
+	for i := range orDefault(c.options.Directions, 3) + max(0, orDefault(c.options.Elements, 3)) {
 		v := make([]float64, x.Len())
-		if i < orDefault(c.o.Directions, 3) {
+		if i < orDefault(c.options.Directions, 3) {
 			for j := range v {
 				v[j] = c.random.NormFloat64() / 2
 			}
 		} else {
 			v[c.random.IntN(len(v))] = 1
 		}
-		e, blur := c.error(name, x, g, v, step, r.Norm)
+		e, blur := c.error(name, x, gradient, v, step, result.Norm)
 		errors, rounding = append(errors, e), append(rounding, blur)
 	}
 	if c.err != nil {
@@ -165,11 +166,11 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 	slices.Sort(errors)
 	slices.Sort(rounding)
 	last := len(errors) - 1
-	if c.o.NonSmooth {
+	if c.options.NonSmooth {
 		last = len(errors) / 2
 	}
-	r.RelErr, r.Rounding = errors[last], rounding[last]
-	return r, nil
+	result.RelErr, result.Rounding = errors[last], rounding[last]
+	return result, nil
 }
 
 // enough is the sum of error and rounding below which no other step is tried.
@@ -210,9 +211,9 @@ func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float
 	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size
 }
 
-// slope returns (f(x+hv) - f(x-hv)) / 2h, and <g, v> for v after rounding to float32. It subtracts output by output and
-// sums in float64.
-func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64) (fd, along float64) {
+// slope returns (f(x+hv) - f(x-hv)) / 2h, and <gradient, v> for v after rounding to float32. It subtracts output by
+// output and sums in float64.
+func (c *checker) slope(name string, x, gradient *tensor.Tensor, v []float64, h float64) (fd, along float64) {
 	move := func(h float64) (at *tensor.Tensor, out tensor.Map) {
 		if c.err != nil {
 			return x, nil
@@ -232,7 +233,7 @@ func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64
 		return 0, 0
 	}
 	for i := range x.Data {
-		along += float64(g.Data[i]) * (float64(up.Data[i]) - float64(down.Data[i])) / (2 * h)
+		along += float64(gradient.Data[i]) * (float64(up.Data[i]) - float64(down.Data[i])) / (2 * h)
 	}
 	for _, name := range high.Names() {
 		w := c.weights[name].Data

@@ -11,7 +11,7 @@ import (
 )
 
 // Attribute is the value of one attribute of an operator (see Attr). A zero Attribute is an error.
-type Attribute struct{ p *onnx.AttributeProto }
+type Attribute struct{ encoded *onnx.AttributeProto }
 
 // Attrs are the attributes of an operator by name.
 type Attrs map[string]Attribute
@@ -51,13 +51,13 @@ var attributeTypes = map[string]onnx.AttributeProto_AttributeType{"int": onnx.At
 // that the definition lacks, because ONNX Runtime may know them from later operator sets.
 func (a Attrs) check(d *Def) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if a[name].p == nil {
+		if a[name].encoded == nil {
 			return fmt.Errorf("attribute %s has no value", name)
 		}
 		if d == nil {
 			continue
 		}
-		if have, want := a[name].p.Type, d.attrs[name]; want != 0 && have != want {
+		if have, want := a[name].encoded.Type, d.attrs[name]; want != 0 && have != want {
 			return fmt.Errorf("attribute %s is of type %v, not %v", name, have, want)
 		}
 	}
@@ -65,7 +65,7 @@ func (a Attrs) check(d *Def) error {
 }
 
 func (a Attrs) get(name string, t onnx.AttributeProto_AttributeType) *onnx.AttributeProto {
-	if p := a[name].p; p.GetType() == t {
+	if p := a[name].encoded; p.GetType() == t {
 		return p
 	}
 	return nil
@@ -109,19 +109,19 @@ func (a Attrs) Tensor(name string) *onnx.TensorProto {
 }
 
 func (a Attribute) proto(name string) *onnx.AttributeProto {
-	p := proto.Clone(a.p).(*onnx.AttributeProto)
-	p.Name, p.F = name, a.p.F // Clone makes 0 of -0
+	p := proto.Clone(a.encoded).(*onnx.AttributeProto)
+	p.Name, p.F = name, a.encoded.F // Clone makes 0 of -0
 	return p
 }
 
 // key returns a string that is equal only for equal values.
 func (a Attribute) key() string {
-	if a.p == nil {
+	if a.encoded == nil {
 		return ""
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.proto(""))
 	if err != nil { // a string that is not UTF-8: such a message equals only itself
-		return fmt.Sprintf("%p", a.p)
+		return fmt.Sprintf("%p", a.encoded)
 	}
 	return string(b)
 }

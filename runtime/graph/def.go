@@ -52,19 +52,19 @@ var registry = map[[2]string]*Def{}
 // Register adds operators to the registry at program start (package runtime/ops calls it). Each operator may be added
 // once.
 func Register(defs ...Def) {
-	for _, d := range defs {
-		key := [2]string{d.Domain, d.Kind}
-		if registry[key] != nil || d.Infer == nil || d.VJP != nil && d.Decompose != nil {
-			panic(fmt.Sprintf("operator %s is defined twice, has no shape rule, or has two gradients", d.Name()))
+	for _, def := range defs {
+		key := [2]string{def.Domain, def.Kind}
+		if registry[key] != nil || def.Infer == nil || def.VJP != nil && def.Decompose != nil {
+			panic(fmt.Sprintf("operator %s is defined twice, has no shape rule, or has two gradients", def.Name()))
 		}
-		d.attrs = map[string]onnx.AttributeProto_AttributeType{}
-		for _, a := range strings.FieldsFunc(d.Attrs, func(r rune) bool { return r == ',' }) {
+		def.attrs = map[string]onnx.AttributeProto_AttributeType{}
+		for _, a := range strings.FieldsFunc(def.Attrs, func(r rune) bool { return r == ',' }) {
 			name, kind, _ := strings.Cut(strings.TrimSpace(a), " ")
-			if d.attrs[name] = attributeTypes[kind]; d.attrs[name] == 0 {
-				panic(fmt.Sprintf("operator %s: attribute %q", d.Name(), a))
+			if def.attrs[name] = attributeTypes[kind]; def.attrs[name] == 0 {
+				panic(fmt.Sprintf("operator %s: attribute %q", def.Name(), a))
 			}
 		}
-		registry[key] = &d
+		registry[key] = &def
 	}
 }
 

@@ -97,28 +97,28 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 	}
 	for _, op := range ops {
 		if op.IsInput() {
-			fixed[op.Out[0].v] = true
-			keep(op.Out[0].v)
+			fixed[op.Out[0].value] = true
+			keep(op.Out[0].value)
 		}
 		for _, n := range op.Uses {
-			fixed[n.v] = true
-			keep(n.v)
+			fixed[n.value] = true
+			keep(n.value)
 		}
 		for _, n := range op.In {
 			if n.OK() {
-				w.used[w.source(n).v] = true
+				w.used[w.source(n).value] = true
 			}
 		}
 	}
 	for _, op := range ops {
 		for _, o := range op.Out {
-			keep(o.v)
+			keep(o.value)
 		}
 	}
 	return fixed
 }
 
-func (w *writer) graph(m *onnx.ModelProto, outputs []Output) error {
+func (w *writer) graph(model *onnx.ModelProto, outputs []Output) error {
 	w.names, w.taken = map[*value]string{}, map[string]bool{"": true}
 	w.used, w.nodes = map[*value]bool{}, map[string]int{}
 	roots, err := checkOutputs(outputs)
@@ -135,50 +135,51 @@ func (w *writer) graph(m *onnx.ModelProto, outputs []Output) error {
 	var renames []Output
 	for _, op := range ops {
 		for _, n := range op.Uses {
-			if w.names[n.v] != n.v.name {
-				return fmt.Errorf("%s: its inner graph reads %q, a name that two values have", op.Label(), n.v.name)
+			if w.names[n.value] != n.value.name {
+				return fmt.Errorf("%s: its inner graph reads %q, a name that two values have", op.Label(), n.value.name)
 			}
 		}
 	}
-	for _, o := range outputs {
-		v := w.source(o.Node).v
+	for _, output := range outputs {
+		v := w.source(output.Node).value
 		w.used[v] = true
 		switch old, has := w.names[v]; {
-		case has && old == o.Name && !v.op.IsInput() && v.op.data == nil:
-		case !has && !w.taken[o.Name] && v.op.data == nil:
-			w.taken[o.Name], w.names[v] = true, o.Name
+		case has && old == output.Name && !v.op.IsInput() && v.op.data == nil:
+		case !has && !w.taken[output.Name] && v.op.data == nil:
+			w.taken[output.Name], w.names[v] = true, output.Name
 		default:
-			renames = append(renames, o)
-			if w.taken[o.Name] {
+			renames = append(renames, output)
+			if w.taken[output.Name] {
 				for x, n := range w.names { // an inner value happens to have this name
-					if n == o.Name && !fixed[x] {
+					if n == output.Name && !fixed[x] {
 						delete(w.names, x)
-						w.taken[o.Name] = false
+						w.taken[output.Name] = false
 					}
 				}
 			}
-			if w.taken[o.Name] {
-				return fmt.Errorf("output %q has the name of an input, or of a value that an inner graph reads", o.Name)
+			if w.taken[output.Name] {
+				return fmt.Errorf("output %q has the name of an input, or of a value that an inner graph reads",
+					output.Name)
 			}
-			w.taken[o.Name] = true
+			w.taken[output.Name] = true
 		}
 	}
 	domains := map[string]bool{}
 	for _, op := range ops {
-		if err := w.op(m.Graph, op, domains); err != nil {
+		if err := w.op(model.Graph, op, domains); err != nil {
 			return err
 		}
 	}
 	for _, o := range renames {
-		m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Identity",
+		model.Graph.Node = append(model.Graph.Node, &onnx.NodeProto{OpType: "Identity",
 			Input: []string{w.name(o.Node)}, Output: []string{o.Name}})
 	}
 	for _, o := range outputs {
-		m.Graph.Output = append(m.Graph.Output, valueInfo(o.Name, o.Node))
+		model.Graph.Output = append(model.Graph.Output, valueInfo(o.Name, o.Node))
 	}
 	for _, d := range slices.Sorted(maps.Keys(domains)) {
-		if !slices.ContainsFunc(m.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == d }) {
-			m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: d, Version: 1})
+		if !slices.ContainsFunc(model.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == d }) {
+			model.OpsetImport = append(model.OpsetImport, &onnx.OperatorSetIdProto{Domain: d, Version: 1})
 		}
 	}
 	return nil
@@ -189,33 +190,33 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 		op.def == whileDef) {
 		return op.def.write(w, g, op)
 	}
-	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
+	node := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
 	if op.proto != nil {
-		n = onnx.ShallowCopy(op.proto)
-		n.Input, n.Output = nil, nil
+		node = onnx.ShallowCopy(op.proto)
+		node.Input, node.Output = nil, nil
 	} else {
 		for _, k := range slices.Sorted(maps.Keys(op.Attrs)) {
-			n.Attribute = append(n.Attribute, op.Attrs[k].proto(k))
+			node.Attribute = append(node.Attribute, op.Attrs[k].proto(k))
 		}
 	}
 	if w.nodes[op.Name]++; op.Name != "" && w.nodes[op.Name] > 1 { // a tower is in the graph twice
-		n.Name = ""
+		node.Name = ""
 	}
 	for _, x := range op.In {
-		n.Input = append(n.Input, w.name(x))
+		node.Input = append(node.Input, w.name(x))
 	}
 	for _, x := range op.Out {
-		if op.proto != nil && x.v.name == "" && !w.used[x.v] { // the file omits it
-			n.Output = append(n.Output, "")
+		if op.proto != nil && x.value.name == "" && !w.used[x.value] { // the file omits it
+			node.Output = append(node.Output, "")
 			continue
 		}
-		n.Output = append(n.Output, w.name(x))
-		if len(onnx.Subgraphs(op.proto)) > 0 && x.v.dtype != 0 { // no rule infers its type
+		node.Output = append(node.Output, w.name(x))
+		if len(onnx.Subgraphs(op.proto)) > 0 && x.value.dtype != 0 { // no rule infers its type
 			g.ValueInfo = append(g.ValueInfo, valueInfo(w.name(x), x))
 		}
 	}
 	domains[op.Domain] = true
-	g.Node = append(g.Node, n)
+	g.Node = append(g.Node, node)
 	return nil
 }
 
@@ -234,8 +235,8 @@ func (w *writer) nothing(*onnx.GraphProto, *Op) error { return nil }
 
 // source returns the value behind gradient stops and own gradients, which a model does not have.
 func (w *writer) source(n Node) Node {
-	for n.OK() && (n.v.op.def == stopDef || n.v.op.def == ownDef) && w.order == nil {
-		n = n.v.op.In[0]
+	for n.OK() && (n.value.op.def == stopDef || n.value.op.def == ownDef) && w.order == nil {
+		n = n.value.op.In[0]
 	}
 	return n
 }
@@ -244,53 +245,53 @@ func (w *writer) name(n Node) string {
 	if !n.OK() {
 		return ""
 	}
-	v := w.source(n).v
-	if s, ok := w.names[v]; ok {
+	value := w.source(n).value
+	if s, ok := w.names[value]; ok {
 		return s
 	}
-	id := v.op.ID
+	id := value.op.ID
 	if w.order != nil {
-		id = w.order[v.op]
+		id = w.order[value.op]
 	}
 	s := "v" + strconv.Itoa(id)
-	if v.index > 0 {
-		s += "." + strconv.Itoa(v.index)
+	if value.index > 0 {
+		s += "." + strconv.Itoa(value.index)
 	}
 	for w.taken[s] {
 		s += "_"
 	}
-	w.names[v], w.taken[s] = s, true
+	w.names[value], w.taken[s] = s, true
 	return s
 }
 
 func (w *writer) initializer(op *Op) *onnx.TensorProto {
 	name := w.name(op.Out[0])
-	l := op.data
-	if l.Proto != nil {
-		p := onnx.ShallowCopy(l.Proto)
+	literal := op.data
+	if literal.Proto != nil {
+		p := onnx.ShallowCopy(literal.Proto)
 		p.Name = name
 		return p
 	}
-	p := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].v.dtype)}
-	for _, d := range op.Out[0].v.shape {
+	p := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype)}
+	for _, d := range op.Out[0].value.shape {
 		p.Dims = append(p.Dims, int64(d.N))
 	}
-	if l.Tensor != nil {
-		p.RawData = rawBytes(l.Tensor)
+	if literal.Tensor != nil {
+		p.RawData = rawBytes(literal.Tensor)
 		return p
 	}
-	onnx.SetExternal(p, *l.External)
+	onnx.SetExternal(p, *literal.External)
 	return p
 }
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {
-	if n.v.dtype == 0 {
+	if n.value.dtype == 0 {
 		return &onnx.ValueInfoProto{Name: name} // ONNX Runtime infers it
 	}
-	t := &onnx.TypeProto_Tensor{ElemType: int32(n.v.dtype)}
-	if n.v.shape != nil {
-		t.Shape = &onnx.TensorShapeProto{}
-		for _, d := range n.v.shape {
+	tensor := &onnx.TypeProto_Tensor{ElemType: int32(n.value.dtype)}
+	if n.value.shape != nil {
+		tensor.Shape = &onnx.TensorShapeProto{}
+		for _, d := range n.value.shape {
 			dim := &onnx.TensorShapeProto_Dimension{}
 			switch {
 			case d.Static():
@@ -298,8 +299,9 @@ func valueInfo(name string, n Node) *onnx.ValueInfoProto {
 			default:
 				dim.Value = &onnx.TensorShapeProto_Dimension_DimParam{DimParam: d.String()}
 			}
-			t.Shape.Dim = append(t.Shape.Dim, dim)
+			tensor.Shape.Dim = append(tensor.Shape.Dim, dim)
 		}
 	}
-	return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{TensorType: t}}}
+	return &onnx.ValueInfoProto{Name: name,
+		Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{TensorType: tensor}}}
 }

@@ -18,38 +18,38 @@ import (
 // itself and can capture them: it has no Shape, Size or Range of a known size, and a ConstantOfShape is a constant or,
 // above maxFolded elements, an Expand. A loop of While with at most maxBodies iterations is written out. The result
 // computes the same values, to the last bit, and shares the weights of m.
-func FixSizes(m *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto, error) {
-	weights := m.GetGraph().GetInitializer()
-	m = onnx.ShallowCopy(m)
-	m.Graph = onnx.ShallowCopy(m.GetGraph())
-	m.Graph.Initializer = nil
-	m = proto.Clone(m).(*onnx.ModelProto) // reading changes it, except for the weights
-	m.Graph.Initializer = slices.Clone(weights)
-	for _, in := range m.Graph.Input {
+func FixSizes(model *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto, error) {
+	weights := model.GetGraph().GetInitializer()
+	model = onnx.ShallowCopy(model)
+	model.Graph = onnx.ShallowCopy(model.GetGraph())
+	model.Graph.Initializer = nil
+	model = proto.Clone(model).(*onnx.ModelProto) // reading changes it, except for the weights
+	model.Graph.Initializer = slices.Clone(weights)
+	for _, in := range model.Graph.Input {
 		if shape, ok := shapes[in.Name]; ok {
 			if err := fixInput(in, shape); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, v := range slices.Concat(m.Graph.ValueInfo, m.Graph.Output) { // symbols are inferred again
+	for _, v := range slices.Concat(model.Graph.ValueInfo, model.Graph.Output) { // symbols are inferred again
 		_, shape := typeOf(v)
 		if _, static := shape.Ints(); shape != nil && !static {
 			v.GetType().GetTensorType().Shape = nil
 		}
 	}
-	f, err := readModel(m, true)
+	file, err := readModel(model, true)
 	if err != nil {
 		return nil, err
 	}
-	roots := convert.Slice(f.Outputs, func(o Output) Node { return o.Node })
+	roots := convert.Slice(file.Outputs, func(o Output) Node { return o.Node })
 	for i, n := range Transform(roots, fold) {
-		f.Outputs[i].Node = n
+		file.Outputs[i].Node = n
 	}
-	if f.Graph.err != nil {
-		return nil, f.Graph.err
+	if file.Graph.err != nil {
+		return nil, file.Graph.err
 	}
-	return f.Model(f.Outputs...)
+	return file.Model(file.Outputs...)
 }
 
 func fixInput(in *onnx.ValueInfoProto, shape []int) error {
@@ -89,10 +89,10 @@ func fold(op *Op, in []Node) []Node {
 		return in[:1]
 	}
 	n := len(op.Out)
-	for op.proto != nil && n > 1 && op.Out[n-1].v.name == "" { // the file omits it
+	for op.proto != nil && n > 1 && op.Out[n-1].value.name == "" { // the file omits it
 		n--
 	}
-	out := slices.Clone(op.g.again(op, n, in))
+	out := slices.Clone(op.graph.again(op, n, in))
 	if out[0].failed() {
 		return out
 	}
@@ -101,13 +101,13 @@ func fold(op *Op, in []Node) []Node {
 		again.Name = op.Name
 	}
 	for i, o := range out {
-		if o.v.name == "" {
-			o.v.name = op.Out[i].v.name
+		if o.value.name == "" {
+			o.value.name = op.Out[i].value.name
 		}
 		out[i] = known(o)
 	}
 	if _, ok := again.Out[0].Shape().Ints(); ok && again.Kind == "ConstantOfShape" && out[0] == again.Out[0] {
-		return []Node{op.g.Apply(Standard, "Expand", nil, op.g.constantProto(filling(again)), in[0])}
+		return []Node{op.graph.Apply(Standard, "Expand", nil, op.graph.constantProto(filling(again)), in[0])}
 	}
 	return out
 }
@@ -129,7 +129,7 @@ func known(n Node) Node {
 	if v := floats(n); len(v) > 0 && len(v) == tensor.Size(size) {
 		return n.Graph().Const(tensor.Of(v, size...))
 	}
-	v, ok := Shape(n.v.content).Ints()
+	v, ok := Shape(n.value.content).Ints()
 	if !ok {
 		return n
 	}
@@ -197,7 +197,7 @@ func (n Node) Numbers() []float32 {
 		}
 		return numbers(&onnx.TensorProto{DataType: int32(Float), RawData: l.Bytes()})
 	}
-	v, _ := Shape(n.v.content).Ints()
+	v, _ := Shape(n.value.content).Ints()
 	return mapped(len(v), func(i int) float32 { return float32(v[i]) })
 }
 

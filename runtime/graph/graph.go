@@ -82,12 +82,12 @@ func (g *Graph) Fail(format string, a ...any) Node {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, a...)
 	}
-	return Node{&value{op: &Op{g: g, def: failedDef, Kind: failedDef.Kind}}}
+	return Node{&value{op: &Op{graph: g, def: failedDef, Kind: failedDef.Kind}}}
 }
 
 // Op is one operator: a function of nodes with attributes.
 type Op struct {
-	g      *Graph
+	graph  *Graph
 	def    *Def
 	ID     int // in the order of creation, so inputs have smaller IDs
 	Domain string
@@ -103,7 +103,7 @@ type Op struct {
 }
 
 // Graph returns the graph that o belongs to.
-func (o *Op) Graph() *Graph { return o.g }
+func (o *Op) Graph() *Graph { return o.graph }
 
 // Def returns the definition of the operator, nil for an unknown one.
 func (o *Op) Def() *Def { return o.def }
@@ -142,56 +142,56 @@ type value struct {
 }
 
 // Node is one output of an operator. The zero Node means no value.
-type Node struct{ v *value }
+type Node struct{ value *value }
 
 // OK reports whether n is not the zero Node.
-func (n Node) OK() bool { return n.v != nil }
+func (n Node) OK() bool { return n.value != nil }
 
 // Op returns the operator of n.
-func (n Node) Op() *Op { return n.v.op }
+func (n Node) Op() *Op { return n.value.op }
 
 // Index returns the number of the operator's output that n is.
-func (n Node) Index() int { return n.v.index }
+func (n Node) Index() int { return n.value.index }
 
 // Graph returns the graph that n belongs to.
-func (n Node) Graph() *Graph { return n.v.op.g }
+func (n Node) Graph() *Graph { return n.value.op.graph }
 
 // Shape returns the shape of n, nil if even the rank is unknown.
-func (n Node) Shape() Shape { return n.v.shape }
+func (n Node) Shape() Shape { return n.value.shape }
 
 // Rank returns the number of axes, or -1 if it is unknown.
 func (n Node) Rank() int {
-	if n.v.shape == nil {
+	if n.value.shape == nil {
 		return -1
 	}
-	return len(n.v.shape)
+	return len(n.value.shape)
 }
 
 // Dim returns the static size of axis i (a negative i counts from the end). For an unknown size it records an error and
 // returns 1.
 func (n Node) Dim(i int) int {
 	if i < 0 {
-		i += len(n.v.shape)
+		i += len(n.value.shape)
 	}
-	if i < 0 || i >= len(n.v.shape) || !n.v.shape[i].Static() {
-		n.Graph().Fail("%s: axis %d of shape %v is not a known size", n.Op().Label(), i, n.v.shape)
+	if i < 0 || i >= len(n.value.shape) || !n.value.shape[i].Static() {
+		n.Graph().Fail("%s: axis %d of shape %v is not a known size", n.Op().Label(), i, n.value.shape)
 		return 1
 	}
-	return n.v.shape[i].N
+	return n.value.shape[i].N
 }
 
 // DType returns the element type.
-func (n Node) DType() DType { return n.v.dtype }
+func (n Node) DType() DType { return n.value.dtype }
 
 // ConstantInts returns the elements of an integer tensor in row order, or nil if they are not known while building.
-func (n Node) ConstantInts() []Dim { return n.v.content }
+func (n Node) ConstantInts() []Dim { return n.value.content }
 
 // Ints returns the elements of an integer scalar or vector, or nil if they are not known while building.
 func (n Node) Ints() []Dim {
-	if len(n.v.shape) > 1 {
+	if len(n.value.shape) > 1 {
 		return nil
 	}
-	return n.v.content
+	return n.value.content
 }
 
 // StaticInts returns the elements of an integer scalar or vector if all are static. For the zero Node it returns nil,
@@ -207,23 +207,23 @@ func (n Node) StaticInts() (v []int, ok bool) {
 }
 
 // Name returns the name of an input or of a value in a file; it may be empty.
-func (n Node) Name() string { return n.v.name }
+func (n Node) Name() string { return n.value.name }
 
-func (n Node) String() string { return fmt.Sprintf("%s%v", n.Op().Label(), n.v.shape) }
+func (n Node) String() string { return fmt.Sprintf("%s%v", n.Op().Label(), n.value.shape) }
 
-func (n Node) failed() bool { return n.v != nil && n.v.op.def == failedDef }
+func (n Node) failed() bool { return n.value != nil && n.value.op.def == failedDef }
 
 // Input declares an input of the graph. The same name returns the same node; the same name with another type or shape
 // is an error.
 func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 	if n, ok := g.inputs[name]; ok {
-		if n.v.dtype != dtype || fmt.Sprint(n.v.shape) != fmt.Sprint(shape) {
-			return g.Fail("input %s is both %v%v and %v%v", name, n.v.dtype, n.v.shape, dtype, shape)
+		if n.value.dtype != dtype || fmt.Sprint(n.value.shape) != fmt.Sprint(shape) {
+			return g.Fail("input %s is both %v%v and %v%v", name, n.value.dtype, n.value.shape, dtype, shape)
 		}
 		return n
 	}
 	op := g.add(inputDef, Standard, inputDef.Kind, nil, 1, nil)
-	v := op.Out[0].v
+	v := op.Out[0].value
 	v.name, v.dtype, v.shape = name, dtype, shape
 	g.inputs[name] = op.Out[0]
 	return op.Out[0]
@@ -233,7 +233,7 @@ func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 // source is the name of the input.
 func (g *Graph) InputFrom(source fmt.Stringer, dtype DType, shape Shape) Node {
 	n := g.Input(source.String(), dtype, shape)
-	n.v.op.value = source
+	n.value.op.value = source
 	return n
 }
 
@@ -242,7 +242,7 @@ func (n Node) Source() any {
 	if !n.Op().IsInput() {
 		return nil
 	}
-	return n.v.op.value
+	return n.value.op.value
 }
 
 // InputNamed returns the input called name, if there is one.
@@ -269,7 +269,7 @@ func (g *Graph) internal(d *Def, attrs Attrs, in ...Node) Node {
 func (g *Graph) again(op *Op, n int, in []Node) []Node {
 	out := g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
 	if op.value != nil && !out[0].failed() {
-		out[0].v.op.value = withNodes(op.value, in)
+		out[0].value.op.value = withNodes(op.value, in)
 	}
 	return out
 }
@@ -303,7 +303,7 @@ func (g *Graph) apply(def *Def, domain, kind string, attrs Attrs, n int, in []No
 }
 
 func (g *Graph) add(def *Def, domain, kind string, attrs Attrs, n int, in []Node) *Op {
-	op := &Op{g: g, def: def, ID: len(g.ops), Domain: domain, Kind: kind, Attrs: attrs, In: slices.Clone(in)}
+	op := &Op{graph: g, def: def, ID: len(g.ops), Domain: domain, Kind: kind, Attrs: attrs, In: slices.Clone(in)}
 	for i := range n {
 		op.Out = append(op.Out, Node{&value{op: op, index: i}})
 	}
@@ -315,7 +315,7 @@ func describe(in []Node) string {
 	parts := make([]string, len(in))
 	for i, n := range in {
 		if n.OK() {
-			parts[i] = n.v.shape.String()
+			parts[i] = n.value.shape.String()
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -326,7 +326,7 @@ func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) str
 	fmt.Fprintf(&b, "%p %q %q %d", def, domain, kind, n)
 	for _, x := range in {
 		if x.OK() {
-			fmt.Fprintf(&b, " %d.%d", x.v.op.ID, x.v.index)
+			fmt.Fprintf(&b, " %d.%d", x.value.op.ID, x.value.index)
 		} else {
 			b.WriteString(" -")
 		}

@@ -89,52 +89,52 @@ func Read(b []byte) (*File, error) {
 // unchanged, with unknown shapes.
 func ReadModel(m *onnx.ModelProto) (*File, error) { return readModel(m, false) }
 
-func readModel(m *onnx.ModelProto, fixed bool) (*File, error) {
-	if m.Graph == nil || len(m.Graph.Output) == 0 {
+func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
+	if model.Graph == nil || len(model.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
 	}
-	if err := onnx.Upgrade(m); err != nil {
+	if err := onnx.Upgrade(model); err != nil {
 		return nil, err
 	}
-	f := &File{Graph: New(), Proto: m, nodes: map[string]Node{}, fixed: fixed}
-	top := &scope{names: f.nodes}
-	for _, t := range m.Graph.Initializer {
-		if err := top.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
+	file := &File{Graph: New(), Proto: model, nodes: map[string]Node{}, fixed: fixed}
+	top := &scope{names: file.nodes}
+	for _, t := range model.Graph.Initializer {
+		if err := top.declare(t.Name, file.Graph.imported(t, t.Name)); err != nil {
 			return nil, fmt.Errorf("initializers: %w", err)
 		}
 	}
-	constants := maps.Clone(f.nodes)
-	for _, in := range m.Graph.Input {
+	constants := maps.Clone(file.nodes)
+	for _, in := range model.Graph.Input {
 		if _, isConst := constants[in.Name]; isConst {
 			continue // older files list constants among the inputs
 		}
 		dtype, shape := typeOf(in)
-		if err := top.declare(in.Name, f.Graph.Input(in.Name, dtype, shape)); err != nil {
+		if err := top.declare(in.Name, file.Graph.Input(in.Name, dtype, shape)); err != nil {
 			return nil, fmt.Errorf("inputs: %w", err)
 		}
 	}
 	known := map[string]*onnx.ValueInfoProto{}
-	for _, vi := range append(append([]*onnx.ValueInfoProto{}, m.Graph.ValueInfo...), m.Graph.Output...) {
+	for _, vi := range append(append([]*onnx.ValueInfoProto{}, model.Graph.ValueInfo...), model.Graph.Output...) {
 		known[vi.Name] = vi
 	}
 	top.known = known
-	for _, p := range m.Graph.Node {
-		if err := f.node(p, top); err != nil {
+	for _, p := range model.Graph.Node {
+		if err := file.node(p, top); err != nil {
 			return nil, err
 		}
 	}
-	f.Graph.need(m.OpsetImport)
-	if f.Graph.err != nil {
-		return nil, f.Graph.err
+	file.Graph.need(model.OpsetImport)
+	if file.Graph.err != nil {
+		return nil, file.Graph.err
 	}
-	for _, out := range m.Graph.Output {
-		n, ok := f.nodes[out.Name]
+	for _, out := range model.Graph.Output {
+		n, ok := file.nodes[out.Name]
 		if !ok {
 			return nil, fmt.Errorf("output %q is made by no node", out.Name)
 		}
-		f.Outputs = append(f.Outputs, Output{out.Name, n})
+		file.Outputs = append(file.Outputs, Output{out.Name, n})
 	}
-	return f, nil
+	return file, nil
 }
 
 func (f *File) node(p *onnx.NodeProto, s *scope) error {
@@ -155,39 +155,39 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	return nil
 }
 
-func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
+func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 	if err := f.Graph.room(); err != nil {
 		return err
 	}
-	domain := p.Domain
+	domain := node.Domain
 	if domain == "ai.onnx" {
 		domain = Standard
 	}
 	var in []Node
-	for _, input := range p.Input {
+	for _, input := range node.Input {
 		n, ok := s.get(input)
 		if input != "" && !ok {
 			return fmt.Errorf("input %q is made by no earlier node", input)
 		}
 		in = append(in, n)
 	}
-	if len(p.Output) == 0 {
+	if len(node.Output) == 0 {
 		return errors.New("it has no output")
 	}
-	if t, err := onnx.ConstantOf(p); err != nil {
+	if t, err := onnx.ConstantOf(node); err != nil {
 		return err
 	} else if t != nil && domain == Standard {
-		return s.declare(p.Output[0], f.Graph.imported(t, p.Output[0]))
+		return s.declare(node.Output[0], f.Graph.imported(t, node.Output[0]))
 	}
 	if domain == Standard {
-		if done, err := f.branch(p, in, s); done || err != nil {
+		if done, err := f.branch(node, in, s); done || err != nil {
 			return err
 		}
-		if done, err := f.loop(p, in, s); done || err != nil {
+		if done, err := f.loop(node, in, s); done || err != nil {
 			return err
 		}
 	}
-	return f.operator(p, in, s, name, domain)
+	return f.operator(node, in, s, name, domain)
 }
 
 // operator adds a node without rewriting it.
@@ -208,7 +208,7 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 		if err := s.declare(name, op.Out[i]); err != nil {
 			return err
 		}
-		v := op.Out[i].v
+		v := op.Out[i].value
 		v.name = name
 		if vi := s.known[name]; vi != nil {
 			adopt(v, vi)
@@ -238,15 +238,15 @@ func adopt(v *value, vi *onnx.ValueInfoProto) {
 }
 
 func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
-	t := vi.GetType().GetTensorType()
-	if t == nil {
+	tensor := vi.GetType().GetTensorType()
+	if tensor == nil {
 		return 0, nil
 	}
-	if t.Shape == nil {
-		return DType(t.ElemType), nil
+	if tensor.Shape == nil {
+		return DType(tensor.ElemType), nil
 	}
 	shape := Shape{}
-	for i, d := range t.Shape.Dim {
+	for i, d := range tensor.Shape.Dim {
 		switch v := d.Value.(type) {
 		case *onnx.TensorShapeProto_Dimension_DimValue:
 			if v.DimValue < 0 {
@@ -260,7 +260,7 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 			shape = append(shape, symbol("", vi.Name, i))
 		}
 	}
-	return DType(t.ElemType), shape
+	return DType(tensor.ElemType), shape
 }
 
 func symbol(param, value string, axis int) Dim {
@@ -279,10 +279,10 @@ func symbol(param, value string, axis int) Dim {
 // versions and unknown fields. Inputs of the file stay inputs, used or not.
 func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	old := f.Proto.Graph
-	m, g := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
-	m.Graph, m.OpsetImport = g, slices.Clone(m.OpsetImport)
+	model, g := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
+	model.Graph, model.OpsetImport = g, slices.Clone(model.OpsetImport)
 	g.Node, g.Initializer, g.Input, g.Output, g.ValueInfo = nil, nil, nil, nil, nil
-	if err := (&writer{}).graph(m, outputs); err != nil {
+	if err := (&writer{}).graph(model, outputs); err != nil {
 		return nil, err
 	}
 	for _, in := range old.Input {
@@ -292,7 +292,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 			g.Input = append(g.Input, in)
 		}
 	}
-	return m, nil
+	return model, nil
 }
 
 func toInts(v []int64) []int {
@@ -308,13 +308,13 @@ func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 		if !ok || !n.OK() {
 			return nil, fmt.Errorf("its inner graph reads %q, which is made by no earlier node", name)
 		}
-		if n.v.name != name {
+		if n.value.name != name {
 			op := n.Graph().add(lookup(Standard, "Identity"), Standard, "Identity", nil, 1, []Node{n})
 			if err := infer(op); err != nil {
 				return nil, err
 			}
 			n = op.Out[0]
-			n.v.name, s.names[name] = name, n
+			n.value.name, s.names[name] = name, n
 		}
 		out = append(out, n)
 	}

@@ -26,13 +26,13 @@ func infer(op *Op) error {
 	}
 	for _, o := range op.Out {
 		if len(op.In) > 0 && op.In[0].OK() {
-			o.v.dtype = op.In[0].v.dtype
+			o.value.dtype = op.In[0].value.dtype
 		}
 	}
 	if op.def == nil {
 		for _, o := range op.Out {
-			if !Differentiable(o.v.dtype) { // the type of a condition or an index says nothing about the result
-				o.v.dtype = 0
+			if !Differentiable(o.value.dtype) { // the type of a condition or an index says nothing about the result
+				o.value.dtype = 0
 			}
 		}
 		return nil
@@ -45,7 +45,7 @@ func infer(op *Op) error {
 		return err
 	}
 	for _, o := range op.Out {
-		if err := o.v.check(); err != nil {
+		if err := o.value.check(); err != nil {
 			return err
 		}
 	}
@@ -88,20 +88,20 @@ func (o *Inference) RequireInputs(n int) error {
 }
 
 // RequireOpset raises the standard operator set of the graph to at least version.
-func (o *Inference) RequireOpset(version int64) { o.g.opset = max(o.g.opset, version) }
+func (o *Inference) RequireOpset(version int64) { o.graph.opset = max(o.graph.opset, version) }
 
 // Set sets the shape of the first output; a nil Shape is unknown.
 func (o *Inference) Set(s Shape) error { return o.SetOutput(0, s) }
 
 // SetOutput sets the shape of output i.
-func (o *Inference) SetOutput(i int, s Shape) error { o.Out[i].v.shape = s; return nil }
+func (o *Inference) SetOutput(i int, s Shape) error { o.Out[i].value.shape = s; return nil }
 
 // SetType sets the element type of output i.
-func (o *Inference) SetType(i int, t DType) { o.Out[i].v.dtype = t }
+func (o *Inference) SetType(i int, t DType) { o.Out[i].value.dtype = t }
 
 // SetContent sets the elements of the first output, in row order. Elements that do not fit shape and type are dropped
 // later.
-func (o *Inference) SetContent(v []Dim) { o.Out[0].v.content = v }
+func (o *Inference) SetContent(v []Dim) { o.Out[0].value.content = v }
 
 // Unknown returns a new symbolic size that is known only at run time, named by what, the operator and index.
 func (o *Inference) Unknown(what string, index ...int) Dim {
@@ -113,7 +113,7 @@ func (o *Inference) Unknown(what string, index ...int) Dim {
 }
 
 // SameShape is the shape rule of operators whose first output has the shape of their first input.
-func SameShape(o *Inference) error { return o.Set(o.In[0].v.shape) }
+func SameShape(o *Inference) error { return o.Set(o.In[0].value.shape) }
 
 // Differentiable reports whether values of type t can have a gradient; values of unknown type may.
 func Differentiable(t DType) bool {

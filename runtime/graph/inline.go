@@ -25,7 +25,7 @@ type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) 
 
 // InlineWith is Inline that calls transform, if not nil, for the outputs of each operator.
 func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
-	c := &inliner{g: g, now: maps.Clone(replace), transform: transform}
+	c := &inliner{graph: g, now: maps.Clone(replace), transform: transform}
 	if c.now == nil {
 		c.now = map[Node]Node{}
 	}
@@ -49,7 +49,7 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTrans
 }
 
 type inliner struct {
-	g         *Graph
+	graph     *Graph
 	now       map[Node]Node
 	transform OpTransform
 }
@@ -60,7 +60,7 @@ func (c *inliner) op(op *Op) error {
 		return nil
 	}
 	if op.IsInput() {
-		return fmt.Errorf("the input %q has no replacement", op.Out[0].v.name)
+		return fmt.Errorf("the input %q has no replacement", op.Out[0].value.name)
 	}
 	in := make([]Node, len(op.In))
 	for i, n := range op.In {
@@ -76,14 +76,14 @@ func (c *inliner) op(op *Op) error {
 		return nil
 	}
 	count := len(op.Out)
-	for count > 1 && op.Out[count-1].v.name == "" { // the file omits it
+	for count > 1 && op.Out[count-1].value.name == "" { // the file omits it
 		count--
 	}
 	apply := func(in []Node) ([]Node, error) {
-		out := c.g.again(op, count, in)
+		out := c.graph.again(op, count, in)
 		for _, n := range out {
 			if n.failed() {
-				return nil, c.g.err
+				return nil, c.graph.err
 			}
 		}
 		return out, nil
@@ -97,11 +97,11 @@ func (c *inliner) op(op *Op) error {
 		return err
 	}
 	for i, n := range out {
-		if made := n.v.op; made.Name == "" {
+		if made := n.value.op; made.Name == "" {
 			made.Name = op.Name
 		}
-		if n.v.dtype == 0 {
-			n.v.dtype = op.Out[i].v.dtype
+		if n.value.dtype == 0 {
+			n.value.dtype = op.Out[i].value.dtype
 		}
 		c.set(op, i, c.single(n))
 	}
@@ -116,7 +116,7 @@ func (c *inliner) set(op *Op, i int, n Node) {
 
 // single returns n, converted to float32 if it is half precision.
 func (c *inliner) single(n Node) Node {
-	if IsHalf(n.v.dtype) {
+	if IsHalf(n.value.dtype) {
 		return n.Cast(Float)
 	}
 	return n
@@ -126,13 +126,13 @@ func (c *inliner) single(n Node) Node {
 func IsHalf(t DType) bool { return t == Half || t == onnx.TensorProto_BFLOAT16 }
 
 func (c *inliner) literal(op *Op) Node {
-	l, old := op.data, op.Out[0].v
+	l, old := op.data, op.Out[0].value
 	if l.Proto == nil {
-		return c.g.constant(l, old.dtype, old.shape, fmt.Sprintf("literal:%p", l))
+		return c.graph.constant(l, old.dtype, old.shape, fmt.Sprintf("literal:%p", l))
 	}
-	n := c.g.tensorProto(l.Proto, fmt.Sprintf("proto:%p", l.Proto))
-	if n.v.name == "" {
-		n.v.name = old.name
+	n := c.graph.tensorProto(l.Proto, fmt.Sprintf("proto:%p", l.Proto))
+	if n.value.name == "" {
+		n.value.name = old.name
 	}
 	return n
 }
@@ -142,15 +142,15 @@ func (c *inliner) control(op *Op) error {
 	typed := func(old []Node) []Node {
 		out := make([]Node, len(old))
 		for i, n := range old {
-			if out[i] = c.now[n]; n.OK() && IsHalf(n.v.dtype) {
-				out[i] = out[i].Cast(n.v.dtype)
+			if out[i] = c.now[n]; n.OK() && IsHalf(n.value.dtype) {
+				out[i] = out[i].Cast(n.value.dtype)
 			}
 		}
 		return out
 	}
-	for i, n := range c.g.control(op, typed(op.In), typed(op.Uses)) {
+	for i, n := range c.graph.control(op, typed(op.In), typed(op.Uses)) {
 		if n.failed() {
-			return c.g.err
+			return c.graph.err
 		}
 		c.set(op, i, c.single(n))
 	}
@@ -166,19 +166,19 @@ func (g *Graph) control(op *Op, in, uses []Node) []Node {
 			return slices.Repeat(uses[i:i+1], len(op.Out))
 		}
 		n := uses[i].Identity() // its name belongs to no other value
-		n.v.name = fmt.Sprintf("outer%d", n.v.op.ID)
-		uses[i], names[name] = n, n.v.name
+		n.value.name = fmt.Sprintf("outer%d", n.value.op.ID)
+		uses[i], names[name] = n, n.value.name
 	}
 	p := onnx.RenameOuter(op.proto, names)
 	out := slices.Clone(g.apply(op.def, op.Domain, op.Kind, readAttrs(p.Attribute), len(op.Out), in))
 	if out[0].failed() {
 		return out
 	}
-	made := out[0].v.op
+	made := out[0].value.op
 	made.Uses, made.proto, made.Name = uses, p, op.Name
 	for i, n := range op.Out {
-		v := out[i].v
-		v.dtype, v.shape = n.v.dtype, slices.Clone(n.v.shape)
+		v := out[i].value
+		v.dtype, v.shape = n.value.dtype, slices.Clone(n.value.shape)
 		for k, d := range v.shape {
 			if !d.Static() {
 				v.shape[k] = opaque("%s%d.%d.%d", op.Kind, made.ID, i, k)
@@ -194,19 +194,19 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	for i, name := range onnx.OuterNames(op.proto) {
 		s.names[name] = c.now[op.Uses[i]]
 	}
-	p := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}
+	node := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}
 	for i := range op.Out {
-		p.Output = append(p.Output, fmt.Sprintf("\x00%d", i))
+		node.Output = append(node.Output, fmt.Sprintf("\x00%d", i))
 	}
-	f := &File{Graph: c.g}
-	done, err := f.branch(p, in, s)
+	f := &File{Graph: c.graph}
+	done, err := f.branch(node, in, s)
 	if err != nil || !done {
 		return cmp.Or(err, c.control(op))
 	}
 	for i := range op.Out {
-		n := s.names[p.Output[i]]
-		if n.v.name == p.Output[i] {
-			n.v.name = ""
+		n := s.names[node.Output[i]]
+		if n.value.name == node.Output[i] {
+			n.value.name = ""
 		}
 		c.set(op, i, c.single(n))
 	}

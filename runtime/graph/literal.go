@@ -34,8 +34,8 @@ func (g *Graph) Const(t *tensor.Tensor) Node {
 func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
 	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset,
 		e.Length))
-	if n.v.name == "" {
-		n.v.name = name
+	if n.value.name == "" {
+		n.value.name = name
 	}
 	return n
 }
@@ -55,13 +55,13 @@ func (g *Graph) Scalar(v float64) Node { return g.Const(tensor.Scalar(float32(v)
 // ScalarLike returns a constant of rank 0 with the element type of n, a floating type.
 func (n Node) ScalarLike(v float64) Node {
 	g := n.Graph()
-	if n.v.dtype == Double {
+	if n.value.dtype == Double {
 		raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
 		return g.constantProto(&onnx.TensorProto{DataType: int32(Double), RawData: raw})
 	}
 	c := g.Scalar(v)
-	if n.v.dtype != Float && n.v.dtype != onnx.TensorProto_UNDEFINED {
-		return c.Cast(n.v.dtype)
+	if n.value.dtype != Float && n.value.dtype != onnx.TensorProto_UNDEFINED {
+		return c.Cast(n.value.dtype)
 	}
 	return c
 }
@@ -74,31 +74,31 @@ func (g *Graph) constantProto(p *onnx.TensorProto) Node {
 // names.
 func (g *Graph) imported(p *onnx.TensorProto, name string) Node {
 	n := g.tensorProto(p, fmt.Sprintf("proto:%p", p))
-	n.v.name = name
+	n.value.name = name
 	return n
 }
 
 func (g *Graph) tensorProto(p *onnx.TensorProto, key string) Node {
 	dims := toInts(p.Dims)
 	n := g.constant(&Literal{Proto: p}, DType(p.DataType), Static(dims...), key)
-	if n.v.content == nil {
-		n.v.content, _ = TensorInts(p)
+	if n.value.content == nil {
+		n.value.content, _ = TensorInts(p)
 	}
 	return n
 }
 
-func (g *Graph) constant(l *Literal, dtype DType, shape Shape, key string) Node {
+func (g *Graph) constant(literal *Literal, dtype DType, shape Shape, key string) Node {
 	key = fmt.Sprintf("const:%v%v %s", dtype, shape, key)
 	if op, ok := g.intern[key]; ok {
 		return op.Out[0]
 	}
 	op := g.add(constantDef, Standard, constantDef.Kind, nil, 1, nil)
-	op.data = l
-	v := op.Out[0].v
+	op.data = literal
+	v := op.Out[0].value
 	v.dtype, v.shape = dtype, shape
-	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 && len(l.Tensor.Ints) <= MaxContent {
-		v.content = make([]Dim, len(l.Tensor.Ints))
-		for i, x := range l.Tensor.Ints {
+	if literal.Tensor != nil && literal.Tensor.IsInt() && len(shape) <= 1 && len(literal.Tensor.Ints) <= MaxContent {
+		v.content = make([]Dim, len(literal.Tensor.Ints))
+		for i, x := range literal.Tensor.Ints {
 			v.content[i] = StaticDim(int(x))
 		}
 	}

@@ -18,7 +18,7 @@ func (g *Graph) Placeholder(value any, dtype DType, shape []int) Node {
 	n := g.internal(placeholderDef, Attrs{"value": Attr(fmt.Sprintf("%#v", value)), "shape": Attr(shape),
 		"dtype": Attr(int(dtype))}, in...)
 	if !n.failed() {
-		n.v.op.value = withNodes(value, in)
+		n.value.op.value = withNodes(value, in)
 	}
 	return n
 }
@@ -53,21 +53,21 @@ func withNodes(value any, nodes []Node) any {
 }
 
 // mapNodes copies a value and the slices in it, and replaces every node that is present.
-func mapNodes(v reflect.Value, replace func(Node) Node) reflect.Value {
-	out := reflect.New(v.Type()).Elem()
-	out.Set(v)
-	switch n, isNode := v.Interface().(Node); {
+func mapNodes(value reflect.Value, replace func(Node) Node) reflect.Value {
+	out := reflect.New(value.Type()).Elem()
+	out.Set(value)
+	switch n, isNode := value.Interface().(Node); {
 	case isNode && n.OK():
 		out.Set(reflect.ValueOf(replace(n)))
 	case isNode:
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			out.Field(i).Set(mapNodes(v.Field(i), replace))
+	case value.Kind() == reflect.Struct:
+		for i := range value.NumField() {
+			out.Field(i).Set(mapNodes(value.Field(i), replace))
 		}
-	case v.Kind() == reflect.Slice && !v.IsNil():
-		out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
-		for i := range v.Len() {
-			out.Index(i).Set(mapNodes(v.Index(i), replace))
+	case value.Kind() == reflect.Slice && !value.IsNil():
+		out.Set(reflect.MakeSlice(value.Type(), value.Len(), value.Len()))
+		for i := range value.Len() {
+			out.Index(i).Set(mapNodes(value.Index(i), replace))
 		}
 	}
 	return out

@@ -63,40 +63,40 @@ func (f *File) expand(nodes int, s *scope) error {
 
 // alias declares another name of an existing value.
 func (f *File) alias(name string, n Node, s *scope) error {
-	if n.v.name == "" && n.Graph() == f.Graph {
-		n.v.name = name
+	if n.value.name == "" && n.Graph() == f.Graph {
+		n.value.name = name
 	}
-	if vi := s.known[name]; vi != nil && n.v.op.data == nil && !n.v.op.IsInput() {
-		adopt(n.v, vi)
+	if vi := s.known[name]; vi != nil && n.value.op.data == nil && !n.value.op.IsInput() {
+		adopt(n.value, vi)
 	}
 	return s.declare(name, n)
 }
 
 // branch replaces an If with a known condition by the selected branch; ok is false if the condition is not known.
-func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err error) {
-	if p.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].Ints()) != 1 || !in[0].Ints()[0].Static() {
+func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, err error) {
+	if node.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].Ints()) != 1 || !in[0].Ints()[0].Static() {
 		return false, nil
 	}
 	want := "else_branch"
 	if in[0].Ints()[0].N != 0 {
 		want = "then_branch"
 	}
-	i := slices.IndexFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == want })
-	if i < 0 || p.Attribute[i].G == nil {
+	i := slices.IndexFunc(node.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == want })
+	if i < 0 || node.Attribute[i].G == nil {
 		return false, fmt.Errorf("it has no %s", want)
 	}
-	g := p.Attribute[i].G
+	g := node.Attribute[i].G
 	s := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
-	if p.Name != "" {
-		s.label += p.Name + "/"
+	if node.Name != "" {
+		s.label += node.Name + "/"
 	}
-	if len(p.Output) > len(g.Output) {
-		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(p.Output))
+	if len(node.Output) > len(g.Output) {
+		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(node.Output))
 	}
 	if err := f.within(g, s); err != nil {
 		return false, err
 	}
-	for i, name := range p.Output {
+	for i, name := range node.Output {
 		if name == "" {
 			continue
 		}

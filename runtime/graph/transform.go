@@ -16,9 +16,9 @@ func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 	var out, visit []*Op
 	push := func(list []Node) {
 		for _, n := range list {
-			if _, stop := given[n]; n.OK() && !stop && !seen[n.v.op] {
-				seen[n.v.op] = true
-				visit = append(visit, n.v.op)
+			if _, stop := given[n]; n.OK() && !stop && !seen[n.value.op] {
+				seen[n.value.op] = true
+				visit = append(visit, n.value.op)
 			}
 		}
 	}
@@ -42,8 +42,8 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		if !n.OK() {
 			return n
 		}
-		if out, ok := now[n.v.op]; ok {
-			return out[n.v.index]
+		if out, ok := now[n.value.op]; ok {
+			return out[n.value.index]
 		}
 		return n
 	}
@@ -59,9 +59,9 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		switch {
 		case out != nil || slices.Equal(in, op.In) && slices.Equal(uses, op.Uses):
 		case len(onnx.Subgraphs(op.proto)) > 0:
-			out = op.g.control(op, in, uses)
+			out = op.graph.control(op, in, uses)
 		default:
-			out = slices.Clone(op.g.again(op, len(op.Out), in))
+			out = slices.Clone(op.graph.again(op, len(op.Out), in))
 			if again := out[0].Op(); !out[0].failed() && again.Name == "" {
 				again.Name = op.Name
 			}
@@ -87,12 +87,12 @@ func Inputs(roots ...Node) []Node {
 // ReadersOf returns the operators that roots need and that depend on some inputs: those for which the function returns
 // true. The operators of these inputs are among them.
 func ReadersOf(which func(input Node) bool, roots ...Node) map[*Op]bool {
-	of := map[*Op]bool{}
+	needed := map[*Op]bool{}
 	for _, op := range Reachable(roots...) {
-		reads := func(n Node) bool { return n.OK() && of[n.v.op] }
+		reads := func(n Node) bool { return n.OK() && needed[n.value.op] }
 		if op.IsInput() && which(op.Out[0]) || slices.ContainsFunc(slices.Concat(op.In, op.Uses), reads) {
-			of[op] = true
+			needed[op] = true
 		}
 	}
-	return of
+	return needed
 }

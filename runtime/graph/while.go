@@ -124,7 +124,7 @@ func inferWhile(o *Inference) error {
 		return fmt.Errorf("%d states in, %d out", len(o.In)-1, len(o.Out))
 	}
 	for i, out := range o.Out {
-		out.v.dtype, out.v.shape = o.In[i+1].v.dtype, o.In[i+1].v.shape
+		out.value.dtype, out.value.shape = o.In[i+1].value.dtype, o.In[i+1].value.shape
 	}
 	return nil
 }
@@ -148,11 +148,11 @@ const maxBodies = 100
 
 // loop adds a loop that While made, for FixSizes: its bodies one after another if they are few. Iterations after the
 // end of the loop change nothing.
-func (f *File) loop(p *onnx.NodeProto, in []Node, s *scope) (done bool, err error) {
-	if !f.fixed || p.OpType != "Loop" || len(in) < 2 || in[1].OK() || len(p.Attribute) != 1 {
+func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err error) {
+	if !f.fixed || node.OpType != "Loop" || len(in) < 2 || in[1].OK() || len(node.Attribute) != 1 {
 		return false, nil
 	}
-	body := p.Attribute[0].G
+	body := node.Attribute[0].G
 	if len(body.GetInput()) != len(in) || !strings.HasPrefix(body.Input[0].Name, loopPrefix) ||
 		!strings.HasSuffix(body.Input[0].Name, "/time") {
 		return false, nil
@@ -167,7 +167,7 @@ func (f *File) loop(p *onnx.NodeProto, in []Node, s *scope) (done bool, err erro
 	} else {
 		states = f.Graph.while(in[0], body, states)
 	}
-	for i, name := range p.Output {
+	for i, name := range node.Output {
 		if err := f.alias(name, states[i], s); err != nil {
 			return false, err
 		}

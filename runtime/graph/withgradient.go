@@ -6,7 +6,7 @@ package graph
 func WithGradient(y Node, key string, vjp func(*Backward) []Node, in ...Node) Node {
 	n := y.Graph().internal(ownDef, Attrs{"key": Attr(key)}, append([]Node{y.Detach()}, in...)...)
 	if !n.failed() {
-		n.v.op.value = vjp
+		n.value.op.value = vjp
 	}
 	return n
 }

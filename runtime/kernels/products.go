@@ -26,29 +26,31 @@ func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []
 	return rewriteProducts(m, int64(s.form.panel), minProduct)
 }
 
-func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
-	g := m.GetGraph()
-	r := &productRewriter{panel: panel, least: least, tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{},
+func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
+	g := model.GetGraph()
+	rewriter := &productRewriter{panel: panel, least: least, tensors: map[string]*onnx.TensorProto{},
+		uses:   map[string]int{},
 		varies: map[string]bool{}, sums: map[string]sum{}}
-	r.survey(g)
+	rewriter.survey(g)
 	for _, n := range g.GetNode() {
-		r.node(n)
+		rewriter.node(n)
 	}
-	if len(r.packed) == 0 {
-		return m, nil
+	if len(rewriter.packed) == 0 {
+		return model, nil
 	}
-	out := onnx.ShallowCopy(m)
+	out := onnx.ShallowCopy(model)
 	out.Graph = onnx.ShallowCopy(g)
-	out.Graph.Node = slices.DeleteFunc(r.nodes, func(n *onnx.NodeProto) bool { return n == nil })
+	out.Graph.Node = slices.DeleteFunc(rewriter.nodes, func(n *onnx.NodeProto) bool { return n == nil })
 	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
-		return onnx.IsExternal(t) && r.uses[t.Name] == 0
+		return onnx.IsExternal(t) && rewriter.uses[t.Name] == 0
 	})
-	out.Graph.Initializer = append(out.Graph.Initializer, r.panels...)
+	out.Graph.Initializer = append(out.Graph.Initializer, rewriter.panels...)
 	own := &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1}
-	if !slices.ContainsFunc(m.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
-		out.OpsetImport = append(slices.Clone(m.OpsetImport), own)
+	if !slices.ContainsFunc(model.OpsetImport,
+		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
+		out.OpsetImport = append(slices.Clone(model.OpsetImport), own)
 	}
-	return out, r.packed
+	return out, rewriter.packed
 }
 
 type productRewriter struct {
@@ -93,49 +95,52 @@ func (r *productRewriter) survey(g *onnx.GraphProto) {
 	}
 }
 
-func (r *productRewriter) node(n *onnx.NodeProto) {
-	if p, ok := r.matrix(n); ok {
-		matrix := r.tensors[n.Input[1]]
-		if r.uses[matrix.Name]--; !slices.Contains(r.packed, p) {
-			r.packed = append(r.packed, p)
+func (r *productRewriter) node(node *onnx.NodeProto) {
+	if packedMatrix, ok := r.matrix(node); ok {
+		matrix := r.tensors[node.Input[1]]
+		if r.uses[matrix.Name]--; !slices.Contains(r.packed, packedMatrix) {
+			r.packed = append(r.packed, packedMatrix)
 			panels := onnx.ShallowCopy(matrix)
-			panels.Name, panels.Dims = p.Name, []int64{p.N / p.Panel, p.K, p.Panel}
+			panels.Name, panels.Dims = packedMatrix.Name, []int64{packedMatrix.N / packedMatrix.Panel, packedMatrix.K,
+				packedMatrix.Panel}
 			r.panels = append(r.panels, panels)
 		}
-		n = &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
-			Input: []string{n.Input[0], p.Name}, Attribute: []*onnx.AttributeProto{{Name: "alpha",
-				Type: onnx.AttributeProto_FLOAT, F: alpha(n)}}}
-		r.sums[n.Output[0]] = sum{n, len(r.nodes), p.N, 3}
-	} else if n.OpType == "LayerNormGrad" && n.Domain == onnx.Kernels && len(n.Input) == 5 {
-		r.sums[n.Output[0]] = sum{n, len(r.nodes), 0, 5}
-	} else if len(n.Input) == 2 && len(n.Output) == 1 && (r.added(n, n.Input[0], n.Input[1]) ||
-		r.added(n, n.Input[1], n.Input[0])) {
+		node = &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Name: node.Name, Output: node.Output,
+			Input: []string{node.Input[0], packedMatrix.Name}, Attribute: []*onnx.AttributeProto{{Name: "alpha",
+				Type: onnx.AttributeProto_FLOAT, F: alpha(node)}}}
+		r.sums[node.Output[0]] = sum{node, len(r.nodes), packedMatrix.N, 3}
+	} else if node.OpType == "LayerNormGrad" && node.Domain == onnx.Kernels && len(node.Input) == 5 {
+		r.sums[node.Output[0]] = sum{node, len(r.nodes), 0, 5}
+	} else if len(node.Input) == 2 && len(node.Output) == 1 && (r.added(node, node.Input[0], node.Input[1]) ||
+		r.added(node, node.Input[1], node.Input[0])) {
 		return
 	}
-	r.nodes = append(r.nodes, n)
+	r.nodes = append(r.nodes, node)
 }
 
-func (r *productRewriter) matrix(n *onnx.NodeProto) (p PackedMatrix, ok bool) {
-	fused := n.OpType == "FusedMatMul" && n.Domain == onnx.Microsoft
-	if !fused && (n.OpType != "MatMul" || !onnx.Standard(n.Domain)) || len(n.Input) != 2 || len(n.Output) != 1 ||
-		!r.varies[n.Input[0]] {
-		return p, false
+func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok bool) {
+	fused := node.OpType == "FusedMatMul" && node.Domain == onnx.Microsoft
+	if !fused && (node.OpType != "MatMul" || !onnx.Standard(node.Domain)) || len(node.Input) != 2 ||
+		len(node.Output) != 1 ||
+		!r.varies[node.Input[0]] {
+		return matrix, false
 	}
-	t := r.tensors[n.Input[1]]
-	if t == nil || len(t.Dims) != 2 || !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
-		return p, false
+	proto := r.tensors[node.Input[1]]
+	if proto == nil || len(proto.Dims) != 2 || !onnx.IsExternal(proto) ||
+		proto.DataType != int32(onnx.TensorProto_FLOAT) {
+		return matrix, false
 	}
-	p = PackedMatrix{Name: onnx.Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1], Panel: r.panel}
-	for _, a := range n.Attribute {
+	matrix = PackedMatrix{Name: onnx.Kernels + "/" + proto.Name, K: proto.Dims[0], N: proto.Dims[1], Panel: r.panel}
+	for _, a := range node.Attribute {
 		switch {
 		case a.Name == "transB" && a.I == 1:
-			p.Transposed, p.Name, p.K, p.N = true, p.Name+"/transposed", p.N, p.K
+			matrix.Transposed, matrix.Name, matrix.K, matrix.N = true, matrix.Name+"/transposed", matrix.N, matrix.K
 		case a.Name != "alpha" && a.I != 0:
-			return p, false
+			return matrix, false
 		}
 	}
-	at, err := onnx.ExternalOf(t)
-	return p, err == nil && at.Offset%4 == 0 && p.N%r.panel == 0 && at.Length/4 >= r.least
+	at, err := onnx.ExternalOf(proto)
+	return matrix, err == nil && at.Offset%4 == 0 && matrix.N%r.panel == 0 && at.Length/4 >= r.least
 }
 
 func alpha(n *onnx.NodeProto) float32 {
@@ -147,15 +152,15 @@ func alpha(n *onnx.NodeProto) float32 {
 	return 1
 }
 
-// added moves the addition n of a value into the node that computes the sum, to n's place, if it can.
-func (r *productRewriter) added(n *onnx.NodeProto, name, value string) bool {
+// added moves the addition of a value, node, into the node that computes the sum, to the place of node, if it can.
+func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
 	s, found := r.sums[name]
 	b, input := r.tensors[value], s.input
 	switch {
 	case !found || r.uses[name] != 1:
 		return false
-	case n.OpType == "Sum" && n.Domain == onnx.Kernels:
-	case n.OpType == "Add" && onnx.Standard(n.Domain) && s.bias > 0 && b != nil &&
+	case node.OpType == "Sum" && node.Domain == onnx.Kernels:
+	case node.OpType == "Add" && onnx.Standard(node.Domain) && s.bias > 0 && b != nil &&
 		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{s.bias}):
 		input = 2
 	default:
@@ -163,10 +168,10 @@ func (r *productRewriter) added(n *onnx.NodeProto, name, value string) bool {
 	}
 	m := onnx.ShallowCopy(s.node)
 	m.Input = append(slices.Clone(m.Input), make([]string, input-len(m.Input))...)
-	m.Input, m.Output = append(m.Input, value), n.Output
+	m.Input, m.Output = append(m.Input, value), node.Output
 	r.nodes[s.at] = nil
 	if input == 2 {
-		r.sums[n.Output[0]] = sum{m, len(r.nodes), 0, s.input}
+		r.sums[node.Output[0]] = sum{m, len(r.nodes), 0, s.input}
 	}
 	r.nodes = append(r.nodes, m)
 	return true

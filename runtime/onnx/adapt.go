@@ -96,24 +96,24 @@ func (a *Adapted) inputs(g *GraphProto) {
 func (a *Adapted) outputs(g *GraphProto) {
 	g.Node, g.Initializer = slices.Clip(g.Node), slices.Clip(g.Initializer)
 	g.Output = nil
-	for _, v := range a.Kept {
-		from := TensorProto_DataType(v.GetType().GetTensorType().GetElemType())
-		t, name := InterfaceType(from), v.Name
+	for _, proto := range a.Kept {
+		from := TensorProto_DataType(proto.GetType().GetTensorType().GetElemType())
+		tensorProto_DataType, name := InterfaceType(from), proto.Name
 		at := AdaptedOutput{Value: len(g.Output), Shape: -1}
-		if t != from {
-			name = adapterName("output", v.Name)
-			g.Node = append(g.Node, castNode(v.Name, name, t))
+		if tensorProto_DataType != from {
+			name = adapterName("output", proto.Name)
+			g.Node = append(g.Node, castNode(proto.Name, name, tensorProto_DataType))
 		}
 		switch {
-		case v.GetType().GetTensorType().GetShape() == nil:
-			flat, shape := adapterName("flat", v.Name), adapterName("shape", v.Name)
+		case proto.GetType().GetTensorType().GetShape() == nil:
+			flat, shape := adapterName("flat", proto.Name), adapterName("shape", proto.Name)
 			flatten(g, name, flat, shape)
-			g.Output = append(g.Output, vector(flat, t), vector(shape, TensorProto_INT64))
+			g.Output = append(g.Output, vector(flat, tensorProto_DataType), vector(shape, TensorProto_INT64))
 			at.Shape = at.Value + 1
-		case name != v.Name:
-			g.Output = append(g.Output, retyped(v, name, t))
+		case name != proto.Name:
+			g.Output = append(g.Output, retyped(proto, name, tensorProto_DataType))
 		default:
-			g.Output = append(g.Output, v)
+			g.Output = append(g.Output, proto)
 		}
 		a.Outputs = append(a.Outputs, at)
 	}

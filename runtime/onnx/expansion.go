@@ -9,10 +9,10 @@ import (
 // checkExpansion rejects a model whose functions call themselves, whose graphs are nested more than graphs deep, or
 // that is too large with the bodies of functions in place of their calls, before anything is expanded: ONNX Runtime
 // sets no bound. The work is linear in the model's size, because each function is counted once.
-func checkExpansion(m *ModelProto, functions map[string]*FunctionProto, graphs int) error {
+func checkExpansion(model *ModelProto, functions map[string]*FunctionProto, graphs int) error {
 	x := &expander{graphs: graphs, functions: functions, known: map[*FunctionProto]expansion{}}
-	lists := [][]*NodeProto{m.GetGraph().GetNode()}
-	for _, t := range m.TrainingInfo {
+	lists := [][]*NodeProto{model.GetGraph().GetNode()}
+	for _, t := range model.TrainingInfo {
 		lists = append(lists, t.GetInitialization().GetNode(), t.GetAlgorithm().GetNode())
 	}
 	for _, list := range lists {
@@ -20,7 +20,7 @@ func checkExpansion(m *ModelProto, functions map[string]*FunctionProto, graphs i
 			return err
 		}
 	}
-	for _, f := range m.Functions {
+	for _, f := range model.Functions {
 		if _, err := x.call(f, expansion{}); err != nil {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
@@ -74,11 +74,11 @@ func (x *expander) count(nodes []*NodeProto, at expansion, body bool) (all expan
 	if err := x.check(all, at); err != nil { // recursion ends here
 		return all, err
 	}
-	for _, n := range nodes {
+	for _, node := range nodes {
 		if body {
-			all.nodes, all.bytes = all.nodes+1, all.bytes+proto.Size(n)
+			all.nodes, all.bytes = all.nodes+1, all.bytes+proto.Size(node)
 		}
-		for _, g := range Subgraphs(n) {
+		for _, g := range Subgraphs(node) {
 			inner, err := x.count(g.GetNode(), expansion{depth: at.depth + 1, graphs: at.graphs + 1}, body)
 			if err != nil {
 				return all, err
@@ -86,7 +86,7 @@ func (x *expander) count(nodes []*NodeProto, at expansion, body bool) (all expan
 			inner.depth, inner.graphs = inner.depth+1, inner.graphs+1
 			all = all.add(inner)
 		}
-		if f := x.functions[callKey(n.Domain, n.OpType, n.Overload)]; f != nil {
+		if f := x.functions[callKey(node.Domain, node.OpType, node.Overload)]; f != nil {
 			inner, err := x.call(f, expansion{depth: at.depth + 1, graphs: at.graphs})
 			if err != nil {
 				return all, err

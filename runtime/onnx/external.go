@@ -46,7 +46,7 @@ func externals(m *ModelProto) iter.Seq[*TensorProto] {
 // ExternalOf returns the place of a tensor's elements. It checks what it can without the files: the path stays inside
 // the model's folder, and the length is that of the dimensions.
 func ExternalOf(t *TensorProto) (External, error) {
-	e := External{}
+	external := External{}
 	fail := func(format string, a ...any) (External, error) {
 		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{t.GetName()}, a...)...)
 	}
@@ -57,34 +57,36 @@ func ExternalOf(t *TensorProto) (External, error) {
 	if !known {
 		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(t.DataType))
 	}
-	e.Length = size // the standard makes it optional
+	external.Length = size // the standard makes it optional
 	for i, entry := range t.ExternalData {
 		if slices.ContainsFunc(t.ExternalData[:i], func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
 			return fail("its external data names %.60q twice", entry.Key)
 		}
 		switch entry.Key {
 		case "location":
-			e.File = entry.Value
+			external.File = entry.Value
 		case "offset":
-			e.Offset, err = strconv.ParseInt(entry.Value, 10, 64)
+			external.Offset, err = strconv.ParseInt(entry.Value, 10, 64)
 		case "length":
-			e.Length, err = strconv.ParseInt(entry.Value, 10, 64)
+			external.Length, err = strconv.ParseInt(entry.Value, 10, 64)
 		}
 		if err != nil {
 			return fail("%s of its external data is %.60q, which is no number", entry.Key, entry.Value)
 		}
 	}
-	if err := checkLocation(e.File); err != nil {
+	if err := checkLocation(external.File); err != nil {
 		return fail("%w", err)
 	}
-	if e.Offset < 0 || e.Length < 0 || e.Offset > math.MaxInt64-e.Length {
-		return fail("%d bytes at %d of %s are no place in a file", e.Length, e.Offset, e.File)
+	if external.Offset < 0 || external.Length < 0 || external.Offset > math.MaxInt64-external.Length {
+		return fail("%d bytes at %d of %s are no place in a file", external.Length, external.Offset, external.File)
 	}
-	if e.Length != size {
-		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", e.Length, e.File, t.Dims,
+	if external.Length != size {
+		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", external.Length,
+			external.File,
+			t.Dims,
 			TensorProto_DataType(t.DataType), size)
 	}
-	return e, nil
+	return external, nil
 }
 
 // SetExternal makes a tensor refer to elements in a file.
@@ -201,24 +203,24 @@ func ReadExternal(dir string, e External) ([]byte, error) {
 func places(m *ModelProto, dir string) (map[string]place, error) {
 	files := map[string]place{}
 	for t := range externals(m) {
-		e, err := ExternalOf(t)
+		external, err := ExternalOf(t)
 		if err != nil {
 			return nil, err
 		}
 		if dir == "" {
-			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", t.Name, e.File)
+			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", t.Name, external.File)
 		}
-		p, known := files[e.File]
+		p, known := files[external.File]
 		if !known {
-			p, err = find(dir, e.File)
+			p, err = find(dir, external.File)
 		}
 		if err == nil {
-			err = p.check(e)
+			err = p.check(external)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		files[e.File] = p
+		files[external.File] = p
 	}
 	return files, nil
 }
@@ -247,10 +249,10 @@ func ExternalFiles(m *ModelProto) ([]string, error) {
 // ONNX Runtime needs, and the folder to pass to it ("" without external data). ONNX Runtime rejects files outside of
 // that folder, also behind symbolic links, so LocateExternal resolves links. The folder is the deepest one that
 // contains all real files; if locations change, the model is a copy.
-func LocateExternal(m *ModelProto, dir string) (*ModelProto, string, error) {
-	files, err := places(m, dir)
+func LocateExternal(model *ModelProto, dir string) (*ModelProto, string, error) {
+	files, err := places(model, dir)
 	if err != nil || len(files) == 0 {
-		return m, "", err
+		return model, "", err
 	}
 	folder := ""
 	for _, p := range files {
@@ -267,17 +269,17 @@ func LocateExternal(m *ModelProto, dir string) (*ModelProto, string, error) {
 		}
 	}
 	if len(moved) == 0 {
-		return m, folder, nil
+		return model, folder, nil
 	}
-	m = proto.Clone(m).(*ModelProto)
-	for t := range externals(m) {
+	model = proto.Clone(model).(*ModelProto)
+	for t := range externals(model) {
 		for _, entry := range t.ExternalData {
 			if entry.Key == "location" && moved[entry.Value] != "" {
 				entry.Value = moved[entry.Value]
 			}
 		}
 	}
-	return m, folder, nil
+	return model, folder, nil
 }
 
 // commonFolder returns the deepest folder at or above both; a is "" at first.
@@ -299,12 +301,12 @@ func commonFolder(a, b string) string {
 const maxFile = math.MaxInt32 - 1<<20
 
 // Embed reads all external tensors, from files in dir, into the model.
-func Embed(m *ModelProto, dir string) error {
-	if err := CheckExternal(m, dir); err != nil {
+func Embed(model *ModelProto, dir string) error {
+	if err := CheckExternal(model, dir); err != nil {
 		return err
 	}
-	total := int64(proto.Size(m))
-	for t := range externals(m) {
+	total := int64(proto.Size(model))
+	for t := range externals(model) {
 		e, err := ExternalOf(t)
 		if err != nil {
 			return err
@@ -314,7 +316,7 @@ func Embed(m *ModelProto, dir string) error {
 				"use a smaller backbone")
 		}
 	}
-	for t := range externals(m) {
+	for t := range externals(model) {
 		e, err := ExternalOf(t)
 		if err != nil {
 			return err

@@ -44,13 +44,13 @@ func OpenFile(dir, location string) (*ModelProto, error) {
 
 // externalised decodes a mapped file. Memory that cannot be read, because the file was cut short meanwhile or its disk
 // fails, is an error; without SetPanicOnFault it would end the process.
-func externalised(whole []byte, dir, location string) (m *ModelProto, err error) {
+func externalised(whole []byte, dir, location string) (model *ModelProto, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		switch fault := recover().(type) {
 		case nil:
 		case interface{ Addr() uintptr }:
-			m, err = nil, errors.New("the file was cut short while it was read, or cannot be read: try again")
+			model, err = nil, errors.New("the file was cut short while it was read, or cannot be read: try again")
 		default:
 			panic(fault)
 		}
@@ -63,29 +63,29 @@ func externalised(whole []byte, dir, location string) (m *ModelProto, err error)
 			return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 		}
 	}
-	if m, err = decode(b); err != nil {
+	if model, err = decode(b); err != nil {
 		return nil, err
 	}
 	folder, own := path.Split(location)
-	for t := range Tensors(m) {
+	for t := range Tensors(model) {
 		if len(t.ExternalData) > 0 && t.ExternalData[0].Value == ownFile && x.left {
 			t.ExternalData[0].Value = own
 		}
 	}
-	if err := Check(m); err != nil {
+	if err := Check(model); err != nil {
 		return nil, err
 	}
-	if err := CheckExternal(m, filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
+	if err := CheckExternal(model, filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
 		return nil, err
 	}
-	for t := range externals(m) {
+	for t := range externals(model) {
 		for _, entry := range t.ExternalData {
 			if entry.Key == "location" {
 				entry.Value = path.Join(folder, entry.Value)
 			}
 		}
 	}
-	return m, nil
+	return model, nil
 }
 
 // Kinds of messages that contain tensors, and their fields that do.

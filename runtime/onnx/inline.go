@@ -25,18 +25,18 @@ const Opset = 18
 // Upgrade rewrites a model in place to operator set Opset, or to its own if that is later: calls of its functions
 // become the nodes of the bodies, and nodes take the form of the later set, also in subgraphs. Functions without a body
 // stay calls. Training graphs are removed, because inference does not need them.
-func Upgrade(m *ModelProto) error {
-	version := Version(m.OpsetImport)
+func Upgrade(model *ModelProto) error {
+	version := Version(model.OpsetImport)
 	if version < 7 {
 		return fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
 	}
-	functions := functionsOf(m)
-	if err := checkExpansion(m, functions, maxDepth); err != nil {
+	functions := functionsOf(model)
+	if err := checkExpansion(model, functions, maxDepth); err != nil {
 		return err
 	}
-	u := &upgrader{model: m, functions: functions, taken: map[string]bool{"": true},
+	u := &upgrader{model: model, functions: functions, taken: map[string]bool{"": true},
 		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
-	for x := range Messages(m) {
+	for x := range Messages(model) {
 		switch x := x.(type) {
 		case *ValueInfoProto:
 			u.taken[x.Name] = true
@@ -55,17 +55,17 @@ func Upgrade(m *ModelProto) error {
 			}
 		}
 	}
-	m.TrainingInfo = nil
-	if err := u.graph(m.Graph, &frame{version: version}); err != nil {
+	model.TrainingInfo = nil
+	if err := u.graph(model.Graph, &frame{version: version}); err != nil {
 		return err
 	}
-	m.Functions = slices.DeleteFunc(m.Functions, func(f *FunctionProto) bool { return len(f.Node) > 0 })
-	for _, o := range m.OpsetImport {
+	model.Functions = slices.DeleteFunc(model.Functions, func(f *FunctionProto) bool { return len(f.Node) > 0 })
+	for _, o := range model.OpsetImport {
 		if Standard(o.Domain) {
 			o.Version = max(o.Version, Opset)
 		}
 	}
-	m.IrVersion = max(m.IrVersion, 8)
+	model.IrVersion = max(model.IrVersion, 8)
 	return nil
 }
 
@@ -162,52 +162,52 @@ type NodeError struct {
 func (e *NodeError) Error() string { return e.Label + ": " + e.Err.Error() }
 func (e *NodeError) Unwrap() error { return e.Err }
 
-func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, error) {
+func (u *upgrader) node(to []*NodeProto, node *NodeProto, f *frame) ([]*NodeProto, error) {
 	if f.values != nil {
 		u.inlined++
-		body := n
-		n = ShallowCopy(body)
-		if n.Name != "" {
-			n.Name = f.prefix + n.Name
+		body := node
+		node = ShallowCopy(body)
+		if node.Name != "" {
+			node.Name = f.prefix + node.Name
 		}
-		n.Input, n.Output = u.names(f, body.Input), u.names(f, body.Output)
-		n.Attribute = u.attributes(body.Attribute, f)
+		node.Input, node.Output = u.names(f, body.Input), u.names(f, body.Output)
+		node.Attribute = u.attributes(body.Attribute, f)
 	}
-	for _, g := range Subgraphs(n) {
+	for _, g := range Subgraphs(node) {
 		if err := u.inner(g, f); err != nil {
 			return nil, err
 		}
 	}
-	if fn := u.functions[callKey(n.Domain, n.OpType, n.Overload)]; fn != nil && len(fn.Node) > 0 {
-		return u.call(to, n, fn, f)
+	if fn := u.functions[callKey(node.Domain, node.OpType, node.Overload)]; fn != nil && len(fn.Node) > 0 {
+		return u.call(to, node, fn, f)
 	}
-	return u.upgrade(to, n, f.version)
+	return u.upgrade(to, node, f.version)
 }
 
 // attributes returns the attributes of a node in a function. References get the values of the caller's attributes, or
 // are removed if the caller omits them. Graphs are copied, because the names of each call differ.
 func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProto {
 	var out []*AttributeProto
-	for _, a := range list {
-		if a.RefAttrName != "" {
-			value, ok := f.given[a.RefAttrName]
+	for _, attribute := range list {
+		if attribute.RefAttrName != "" {
+			value, ok := f.given[attribute.RefAttrName]
 			if !ok {
 				continue
 			}
-			name := a.Name
-			a = ShallowCopy(value) // its graphs, if any, belong to the caller
-			a.Name, a.RefAttrName = name, ""
-		} else if a.G != nil || len(a.Graphs) > 0 {
-			a = ShallowCopy(a)
-			if a.G != nil {
-				a.G = u.copied(a.G, f)
+			name := attribute.Name
+			attribute = ShallowCopy(value) // its graphs, if any, belong to the caller
+			attribute.Name, attribute.RefAttrName = name, ""
+		} else if attribute.G != nil || len(attribute.Graphs) > 0 {
+			attribute = ShallowCopy(attribute)
+			if attribute.G != nil {
+				attribute.G = u.copied(attribute.G, f)
 			}
-			a.Graphs = slices.Clone(a.Graphs)
-			for i, g := range a.Graphs {
-				a.Graphs[i] = u.copied(g, f)
+			attribute.Graphs = slices.Clone(attribute.Graphs)
+			for i, g := range attribute.Graphs {
+				attribute.Graphs[i] = u.copied(g, f)
 			}
 		}
-		out = append(out, a)
+		out = append(out, attribute)
 	}
 	return out
 }
@@ -239,23 +239,24 @@ func (u *upgrader) inner(g *GraphProto, f *frame) error {
 	return u.graph(g, f)
 }
 
-func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
+func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
 	f := &frame{version: Version(fn.OpsetImport), values: map[string]string{},
 		given: map[string]*AttributeProto{}}
 	if f.version == 0 {
 		f.version = outer.version
 	}
 	u.imports(fn.OpsetImport)
-	if n.Name != "" { // it has the prefix of the outer call
-		f.prefix = n.Name + "/"
+	if node.Name != "" { // it has the prefix of the outer call
+		f.prefix = node.Name + "/"
 	} else {
 		f.prefix = outer.prefix
 	}
 	if len(f.prefix) > maxPrefix {
 		f.prefix = "call" + strconv.Itoa(u.inlined) + "/"
 	}
-	if len(n.Input) > len(fn.Input) || len(n.Output) > len(fn.Output) {
-		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Input), len(n.Output),
+	if len(node.Input) > len(fn.Input) || len(node.Output) > len(fn.Output) {
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(node.Input),
+			len(node.Output),
 			len(fn.Input), len(fn.Output))
 	}
 	for i, name := range fn.Input {
@@ -263,8 +264,8 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 			return nil, fmt.Errorf("input %q of the function is made twice, or has no name", name)
 		}
 		f.values[name] = ""
-		if i < len(n.Input) {
-			f.values[name] = n.Input[i]
+		if i < len(node.Input) {
+			f.values[name] = node.Input[i]
 		}
 	}
 	made := map[string]bool{}
@@ -274,7 +275,7 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 		}
 	}
 	var passed []*NodeProto // outputs that no node computes under their own name
-	for i, name := range n.Output {
+	for i, name := range node.Output {
 		inside := fn.Output[i]
 		value, known := f.values[inside]
 		switch {
@@ -292,7 +293,7 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 			return nil, fmt.Errorf("attribute %s of the function is a graph by default, which is not supported", a.Name)
 		}
 	}
-	for _, a := range n.Attribute {
+	for _, a := range node.Attribute {
 		f.given[a.Name] = a
 	}
 	to, err := u.nodes(to, fn.Node, f)

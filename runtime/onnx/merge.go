@@ -17,8 +17,8 @@ type Part struct {
 // computed the client's features, with half precision, or its probabilities would differ.
 func Merge(parts ...Part) *ModelProto {
 	all := &ModelProto{ProducerName: "promptfed", Graph: &GraphProto{Name: "classifier"}}
-	for i, p := range parts {
-		g := p.Model.Graph
+	for i, part := range parts {
+		g := part.Model.Graph
 		keep := map[string]bool{"": true}
 		if i == 0 {
 			all.Graph.Input = g.Input
@@ -33,19 +33,19 @@ func Merge(parts ...Part) *ModelProto {
 			}
 		}
 		rename(g, func(name string) string {
-			switch from, fed := p.Feeds[name]; {
+			switch from, fed := part.Feeds[name]; {
 			case fed:
 				return from
 			case keep[name]:
 				return name
 			}
-			return p.Name + "/" + name
+			return part.Name + "/" + name
 		})
 		all.Graph.Node = append(all.Graph.Node, g.Node...)
 		all.Graph.Initializer = append(all.Graph.Initializer, g.Initializer...)
-		all.Functions = append(all.Functions, p.Model.Functions...)
-		all.IrVersion = max(all.IrVersion, p.Model.IrVersion)
-		for _, o := range p.Model.OpsetImport {
+		all.Functions = append(all.Functions, part.Model.Functions...)
+		all.IrVersion = max(all.IrVersion, part.Model.IrVersion)
+		for _, o := range part.Model.OpsetImport {
 			if Standard(o.Domain) {
 				o = &OperatorSetIdProto{Version: o.Version}
 			}

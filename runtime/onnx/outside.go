@@ -42,36 +42,36 @@ func nameSet(names ...string) map[string]bool {
 // also rejects graphs that ONNX Runtime would expand without a bound (see checkExpansion). It holds for any installed
 // release, and knows what malformed lists, not every fault of ONNX Runtime: run a stranger's model as a user that may
 // do little.
-func checkGraphs(m *ModelProto) error {
-	c := &graphChecker{functions: map[string]*FunctionProto{}, types: typeNames(m)}
-	for _, f := range m.Functions {
+func checkGraphs(model *ModelProto) error {
+	checker := &graphChecker{functions: map[string]*FunctionProto{}, types: typeNames(model)}
+	for _, f := range model.Functions {
 		key := callKey(f.Domain, f.Name, f.Overload)
-		if c.functions[key] != nil {
+		if checker.functions[key] != nil {
 			return fmt.Errorf("function %s of domain %q is defined twice", f.Name, f.Domain)
 		}
-		c.functions[key] = f
+		checker.functions[key] = f
 	}
-	if err := checkExpansion(m, c.functions, maxGraphs); err != nil {
+	if err := checkExpansion(model, checker.functions, maxGraphs); err != nil {
 		return err
 	}
-	version := Version(m.OpsetImport)
-	for _, t := range m.TrainingInfo {
+	version := Version(model.OpsetImport)
+	for _, t := range model.TrainingInfo {
 		for _, g := range []*GraphProto{t.Initialization, t.Algorithm} {
-			if err := c.part(version, &ModelProto{Graph: g}); err != nil {
+			if err := checker.part(version, &ModelProto{Graph: g}); err != nil {
 				return err
 			}
 		}
 	}
-	for _, f := range m.Functions {
+	for _, f := range model.Functions {
 		own := Version(f.OpsetImport)
 		if own == 0 {
 			own = version
 		}
-		if err := c.part(own, &ModelProto{Functions: []*FunctionProto{f}}); err != nil {
+		if err := checker.part(own, &ModelProto{Functions: []*FunctionProto{f}}); err != nil {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
 	}
-	return c.part(version, &ModelProto{Graph: m.Graph})
+	return checker.part(version, &ModelProto{Graph: model.Graph})
 }
 
 // graphChecker checks the graphs of one model.
@@ -111,14 +111,14 @@ func typeNames(m *ModelProto) map[string]bool {
 }
 
 // part checks a graph or a function of the model, with operator set version.
-func (c *graphChecker) part(version int64, of *ModelProto) error {
+func (c *graphChecker) part(version int64, model *ModelProto) error {
 	constants := map[*TensorProto]bool{} // initializers and values of Constant nodes
 	packed := map[string]bool{}          // names of those with elements of less than a byte
 	constant := func(name string, t *TensorProto) {
 		constants[t] = true
 		packed[name] = packed[name] || small(t.GetDataType())
 	}
-	for x := range Messages(of) {
+	for x := range Messages(model) {
 		switch x := x.(type) {
 		case *GraphProto:
 			for _, t := range x.Initializer {
@@ -130,7 +130,7 @@ func (c *graphChecker) part(version int64, of *ModelProto) error {
 			}
 		}
 	}
-	for x := range Messages(of) {
+	for x := range Messages(model) {
 		var err error
 		switch x := x.(type) {
 		case *GraphProto:
@@ -181,35 +181,36 @@ func checkValues(g *GraphProto, packed map[string]bool) error {
 	return nil
 }
 
-func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool) error {
-	f := c.functions[callKey(n.Domain, n.OpType, n.Overload)]
+func (c *graphChecker) node(node *NodeProto, version int64, packed map[string]bool) error {
+	proto := c.functions[callKey(node.Domain, node.OpType, node.Overload)]
 	switch {
-	case f != nil:
-		if len(n.Input) > len(f.Input) || len(n.Output) > len(f.Output) {
-			return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Input), len(n.Output),
-				len(f.Input), len(f.Output))
+	case proto != nil:
+		if len(node.Input) > len(proto.Input) || len(node.Output) > len(proto.Output) {
+			return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(node.Input), len(node.Output),
+				len(proto.Input), len(proto.Output))
 		}
-	case n.Domain == Microsoft && !fused[n.OpType], n.Domain != Microsoft && !Standard(n.Domain):
+	case node.Domain == Microsoft && !fused[node.OpType], node.Domain != Microsoft && !Standard(node.Domain):
 		return fmt.Errorf("operator %s of domain %q is not allowed in a file: export the model with ONNX's own "+
-			"operators", n.OpType, n.Domain)
+			"operators", node.OpType, node.Domain)
 	}
-	for _, name := range n.Input {
-		if packed[name] && n.OpType != "DequantizeLinear" {
+	for _, name := range node.Input {
+		if packed[name] && node.OpType != "DequantizeLinear" {
 			return fmt.Errorf("input %q: %w", name, errSmall)
 		}
 	}
-	control := f == nil && Standard(n.Domain) && (n.OpType == "If" || n.OpType == "Loop" || n.OpType == "Scan")
-	for _, a := range n.Attribute {
-		if err := c.attribute(n, a); err != nil {
+	control := proto == nil && Standard(node.Domain) && (node.OpType == "If" || node.OpType == "Loop" ||
+		node.OpType == "Scan")
+	for _, a := range node.Attribute {
+		if err := c.attribute(node, a); err != nil {
 			return fmt.Errorf("attribute %s %w", a.Name, err)
 		}
 		if !control && (a.G != nil || len(a.Graphs) > 0 || a.Type == AttributeProto_GRAPH ||
 			a.Type == AttributeProto_GRAPHS) {
 			return fmt.Errorf("attribute %s is a graph; only If, Loop and Scan may have graphs", a.Name)
 		}
-		if a.Name == "body" && (n.OpType == "Loop" || n.OpType == "Scan" && version >= 9) {
-			if takes := bodyInputs(a.G); takes != len(n.Input) {
-				return fmt.Errorf("%d inputs for a body that takes %d besides its constants", len(n.Input), takes)
+		if a.Name == "body" && (node.OpType == "Loop" || node.OpType == "Scan" && version >= 9) {
+			if takes := bodyInputs(a.G); takes != len(node.Input) {
+				return fmt.Errorf("%d inputs for a body that takes %d besides its constants", len(node.Input), takes)
 			}
 		}
 	}
@@ -218,23 +219,23 @@ func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool)
 
 // attribute checks attributes that ONNX Runtime 1.30.0 uses without a check: as a divisor, a number of outputs or an
 // index.
-func (c *graphChecker) attribute(n *NodeProto, a *AttributeProto) error {
+func (c *graphChecker) attribute(n *NodeProto, attribute *AttributeProto) error {
 	least, most, own := int64(math.MinInt64), int64(math.MaxInt64), Standard(n.Domain)
 	switch {
-	case a.RefAttrName == "" && c.types[a.Name] && small(int32(a.I)):
-		return fmt.Errorf("is %v: %w", TensorProto_DataType(a.I), errSmall)
-	case own && (n.OpType == "DepthToSpace" || n.OpType == "SpaceToDepth") && a.Name == "blocksize":
+	case attribute.RefAttrName == "" && c.types[attribute.Name] && small(int32(attribute.I)):
+		return fmt.Errorf("is %v: %w", TensorProto_DataType(attribute.I), errSmall)
+	case own && (n.OpType == "DepthToSpace" || n.OpType == "SpaceToDepth") && attribute.Name == "blocksize":
 		least, most = 1, maxBlock
-	case own && n.OpType == "Split" && a.Name == "num_outputs":
+	case own && n.OpType == "Split" && attribute.Name == "num_outputs":
 		least, most = int64(len(n.Output)), maxParts
-	case n.Domain == Microsoft && a.Name == "qkv_hidden_sizes" && len(a.Ints) != 3:
-		return fmt.Errorf("has %d numbers and must have 3", len(a.Ints))
+	case n.Domain == Microsoft && attribute.Name == "qkv_hidden_sizes" && len(attribute.Ints) != 3:
+		return fmt.Errorf("has %d numbers and must have 3", len(attribute.Ints))
 	}
-	if least != math.MinInt64 && a.RefAttrName != "" {
+	if least != math.MinInt64 && attribute.RefAttrName != "" {
 		return errors.New("refers to an attribute of a function's caller, which is not supported")
 	}
-	if a.I < least || a.I > most {
-		return fmt.Errorf("is %d and must be from %d to %d", a.I, least, most)
+	if attribute.I < least || attribute.I > most {
+		return fmt.Errorf("is %d and must be from %d to %d", attribute.I, least, most)
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 // gate elements follow their inputs: their result has low precision if every input has it or is constant. Everything
 // else is computed in float32: normalisation, softmax, sums, losses, and what these meet. Inputs, outputs and subgraphs
 // keep their types. Cast nodes convert weights; ONNX Runtime computes them once.
-func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
-	m = proto.Clone(m).(*ModelProto)
-	g := m.GetGraph()
-	l := &lowering{low: low, opset: standardOpset(m), lowName: map[string]string{}, lowered: map[string]bool{},
+func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
+	model = proto.Clone(model).(*ModelProto)
+	g := model.GetGraph()
+	l := &lowering{low: low, opset: standardOpset(model), lowName: map[string]string{}, lowered: map[string]bool{},
 		onlyLow: map[string]bool{}, weights: map[string]bool{}, constants: map[string]*NodeProto{},
 		names: map[string]bool{}}
 	for _, t := range g.Initializer {
@@ -40,7 +40,7 @@ func LowerPrecision(m *ModelProto, low TensorProto_DataType) *ModelProto {
 	}
 	g.Node = l.used(g.Output)
 	g.ValueInfo = slices.DeleteFunc(g.ValueInfo, func(v *ValueInfoProto) bool { return l.onlyLow[v.Name] })
-	return m
+	return model
 }
 
 // standardOpset returns the version of ONNX's operators.
@@ -79,29 +79,29 @@ var followers = map[string]int{"Add": 0, "Sub": 0, "Mul": 0, "Concat": 0, "Neg":
 var moves = []string{"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Identity"}
 
 // add adds a node in the precision that it has.
-func (l *lowering) add(n *NodeProto) {
-	kind := n.OpType
-	if n.Domain != "" && n.Domain != "ai.onnx" {
-		kind = n.Domain + "." + kind
+func (l *lowering) add(node *NodeProto) {
+	kind := node.OpType
+	if node.Domain != "" && node.Domain != "ai.onnx" {
+		kind = node.Domain + "." + kind
 	}
 	count, follows := followers[kind]
-	data := n.Input
+	data := node.Input
 	if count > 0 {
-		data = n.Input[:min(count, len(n.Input))]
+		data = node.Input[:min(count, len(node.Input))]
 	}
 	switch {
-	case slices.Contains(products, kind) && l.computes(n) && slices.ContainsFunc(n.Input, l.isLowOrWeight):
-		l.lower(n, n.Input)
+	case slices.Contains(products, kind) && l.computes(node) && slices.ContainsFunc(node.Input, l.isLowOrWeight):
+		l.lower(node, node.Input)
 	case follows && slices.ContainsFunc(data, l.isLow) && !slices.ContainsFunc(data, l.isHigh):
-		l.lower(n, data)
-	case slices.Contains(moves, kind) && l.isConstant(n.Input[0]):
-		l.constants[n.Output[0]], l.weights[n.Output[0]] = n, l.weights[n.Input[0]]
-		l.keep(n)
+		l.lower(node, data)
+	case slices.Contains(moves, kind) && l.isConstant(node.Input[0]):
+		l.constants[node.Output[0]], l.weights[node.Output[0]] = node, l.weights[node.Input[0]]
+		l.keep(node)
 	case follows && !slices.ContainsFunc(data, func(name string) bool { return !l.isConstant(name) }):
-		l.constants[n.Output[0]] = nil
-		l.keep(n)
+		l.constants[node.Output[0]] = nil
+		l.keep(node)
 	default:
-		l.keep(n)
+		l.keep(node)
 	}
 }
 
@@ -124,20 +124,20 @@ func (l *lowering) isHigh(name string) bool {
 }
 
 // lower adds a node whose inputs in data and whose outputs have low precision.
-func (l *lowering) lower(n *NodeProto, data []string) {
-	n = proto.Clone(n).(*NodeProto)
-	for i, name := range n.Input {
+func (l *lowering) lower(node *NodeProto, data []string) {
+	node = proto.Clone(node).(*NodeProto)
+	for i, name := range node.Input {
 		if i < len(data) && name != "" {
-			n.Input[i] = l.lowVersion(name)
+			node.Input[i] = l.lowVersion(name)
 		}
 	}
-	for i, name := range n.Output {
+	for i, name := range node.Output {
 		if name != "" {
-			n.Output[i] = l.newName(name)
-			l.lowName[name], l.lowered[name], l.onlyLow[name] = n.Output[i], true, true
+			node.Output[i] = l.newName(name)
+			l.lowName[name], l.lowered[name], l.onlyLow[name] = node.Output[i], true, true
 		}
 	}
-	l.out = append(l.out, n)
+	l.out = append(l.out, node)
 }
 
 // keep adds a node that computes in float32.

@@ -63,21 +63,21 @@ func open(path string) (*os.File, int64, error) {
 // Check rejects a model that cannot be valid: names with control characters or of more than 4096 bytes, tensors whose
 // data do not have the length of their dimensions, and external data outside of the model's folder. It also rejects
 // graphs for which ONNX Runtime is known to access memory out of bounds (see checkGraphs).
-func Check(m *ModelProto) error {
-	if m.GetGraph() == nil {
+func Check(model *ModelProto) error {
+	if model.GetGraph() == nil {
 		return errors.New("not an ONNX model: it has no graph")
 	}
-	for _, o := range m.OpsetImport {
+	for _, o := range model.OpsetImport {
 		if err := checkName("operator set", o.Domain); err != nil {
 			return err
 		}
 	}
-	for x := range Messages(m) {
+	for x := range Messages(model) {
 		if err := checkMessage(x); err != nil {
 			return err
 		}
 	}
-	return checkGraphs(m)
+	return checkGraphs(model)
 }
 
 func checkMessage(x proto.Message) error {

@@ -47,57 +47,57 @@ func ByteSize(t *TensorProto) (n int64, known bool, err error) {
 
 // checkTensor rejects a tensor whose dimensions are out of range, or whose data do not have the length of the
 // dimensions.
-func checkTensor(t *TensorProto) error {
-	size, known, err := ByteSize(t)
-	if err == nil && IsExternal(t) {
-		_, err = ExternalOf(t)
+func checkTensor(proto *TensorProto) error {
+	size, known, err := ByteSize(proto)
+	if err == nil && IsExternal(proto) {
+		_, err = ExternalOf(proto)
 		return err // the error names the tensor
 	}
 	if err != nil {
-		return fmt.Errorf("tensor %q: %w", t.Name, err)
+		return fmt.Errorf("tensor %q: %w", proto.Name, err)
 	}
-	typed, counts := len(t.Int32Data), true
-	switch TensorProto_DataType(t.DataType) {
+	typed, counts := len(proto.Int32Data), true
+	switch TensorProto_DataType(proto.DataType) {
 	case TensorProto_FLOAT:
-		typed = len(t.FloatData)
+		typed = len(proto.FloatData)
 	case TensorProto_DOUBLE:
-		typed = len(t.DoubleData)
+		typed = len(proto.DoubleData)
 	case TensorProto_INT64:
-		typed = len(t.Int64Data)
+		typed = len(proto.Int64Data)
 	case TensorProto_UINT32, TensorProto_UINT64:
-		typed = len(t.Uint64Data)
+		typed = len(proto.Uint64Data)
 	case TensorProto_INT32, TensorProto_INT16, TensorProto_INT8, TensorProto_UINT16, TensorProto_UINT8,
 		TensorProto_BOOL, TensorProto_FLOAT16, TensorProto_BFLOAT16:
 	default: // packed in pairs, complex, or without a fixed size
 		counts = false
 	}
-	if known && len(t.RawData) > 0 && int64(len(t.RawData)) != size {
-		return fmt.Errorf("tensor %q: %d bytes for dimensions %v", t.Name, len(t.RawData), t.Dims)
+	if known && len(proto.RawData) > 0 && int64(len(proto.RawData)) != size {
+		return fmt.Errorf("tensor %q: %d bytes for dimensions %v", proto.Name, len(proto.RawData), proto.Dims)
 	}
-	if n, err := NumElements(t.Dims); err != nil || counts && len(t.RawData) == 0 && int64(typed) != n {
-		return fmt.Errorf("tensor %q: %d elements for dimensions %v", t.Name, typed, t.Dims)
+	if n, err := NumElements(proto.Dims); err != nil || counts && len(proto.RawData) == 0 && int64(typed) != n {
+		return fmt.Errorf("tensor %q: %d elements for dimensions %v", proto.Name, typed, proto.Dims)
 	}
 	return nil
 }
 
 // RawData returns the elements of a tensor in memory, in row order, little-endian, in their own type; nil for external
 // data.
-func RawData(t *TensorProto) []byte {
-	if IsExternal(t) || len(t.RawData) > 0 {
-		return t.RawData
+func RawData(proto *TensorProto) []byte {
+	if IsExternal(proto) || len(proto.RawData) > 0 {
+		return proto.RawData
 	}
 	var b []byte
-	for _, v := range t.FloatData {
+	for _, v := range proto.FloatData {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
-	for _, v := range t.DoubleData {
+	for _, v := range proto.DoubleData {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 	}
-	for _, v := range t.Int64Data {
+	for _, v := range proto.Int64Data {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
-	for _, v := range t.Int32Data { // one number per element, also for smaller types
-		switch bits[TensorProto_DataType(t.DataType)] {
+	for _, v := range proto.Int32Data { // one number per element, also for smaller types
+		switch bits[TensorProto_DataType(proto.DataType)] {
 		case 32:
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
 		case 16:
@@ -115,25 +115,27 @@ func ConstantOf(n *NodeProto) (*TensorProto, error) {
 	if n.OpType != "Constant" || len(n.Attribute) != 1 {
 		return nil, nil
 	}
-	a := n.Attribute[0]
-	t := &TensorProto{}
-	switch a.Name {
+	attribute := n.Attribute[0]
+	proto := &TensorProto{}
+	switch attribute.Name {
 	case "value":
-		if t = a.T; t == nil {
+		if proto = attribute.T; proto == nil {
 			return nil, fmt.Errorf("its value is not a tensor")
 		}
 	case "value_int":
-		t.DataType = int32(TensorProto_INT64)
-		t.RawData = binary.LittleEndian.AppendUint64(nil, uint64(a.I))
+		proto.DataType = int32(TensorProto_INT64)
+		proto.RawData = binary.LittleEndian.AppendUint64(nil, uint64(attribute.I))
 	case "value_float":
-		t.DataType = int32(TensorProto_FLOAT)
-		t.RawData = binary.LittleEndian.AppendUint32(nil, math.Float32bits(a.F))
+		proto.DataType = int32(TensorProto_FLOAT)
+		proto.RawData = binary.LittleEndian.AppendUint32(nil, math.Float32bits(attribute.F))
 	case "value_ints":
-		t.DataType, t.Dims, t.Int64Data = int32(TensorProto_INT64), []int64{int64(len(a.Ints))}, a.Ints
+		proto.DataType = int32(TensorProto_INT64)
+		proto.Dims, proto.Int64Data = []int64{int64(len(attribute.Ints))}, attribute.Ints
 	case "value_floats":
-		t.DataType, t.Dims, t.FloatData = int32(TensorProto_FLOAT), []int64{int64(len(a.Floats))}, a.Floats
+		proto.DataType = int32(TensorProto_FLOAT)
+		proto.Dims, proto.FloatData = []int64{int64(len(attribute.Floats))}, attribute.Floats
 	default:
 		return nil, nil
 	}
-	return t, checkTensor(t)
+	return proto, checkTensor(proto)
 }

@@ -10,12 +10,12 @@ import (
 
 // upgrade appends the nodes that replace a node of a standard operator set before Opset. Attributes that have become
 // inputs turn into constants. It changes n.
-func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*NodeProto, error) {
-	if version >= Opset || !Standard(n.Domain) {
-		return append(to, n), nil
+func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*NodeProto, error) {
+	if version >= Opset || !Standard(node.Domain) {
+		return append(to, node), nil
 	}
 	find := func(name string) int {
-		return slices.IndexFunc(n.Attribute, func(a *AttributeProto) bool { return a.Name == name })
+		return slices.IndexFunc(node.Attribute, func(a *AttributeProto) bool { return a.Name == name })
 	}
 	has := func(name string) bool { return find(name) >= 0 }
 	take := func(name string) *AttributeProto {
@@ -23,16 +23,16 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 		if i < 0 {
 			return nil
 		}
-		a := n.Attribute[i]
-		n.Attribute = slices.Delete(slices.Clone(n.Attribute), i, i+1)
+		a := node.Attribute[i]
+		node.Attribute = slices.Delete(slices.Clone(node.Attribute), i, i+1)
 		return a
 	}
-	set := func(a *AttributeProto) { n.Attribute = append(slices.Clone(n.Attribute), a) }
+	set := func(a *AttributeProto) { node.Attribute = append(slices.Clone(node.Attribute), a) }
 	input := func(name string, t *TensorProto) {
-		c := u.fresh(n.Output[0] + "/" + name)
+		c := u.fresh(node.Output[0] + "/" + name)
 		to = append(to, &NodeProto{OpType: "Constant", Output: []string{c},
 			Attribute: []*AttributeProto{{Name: "value", Type: AttributeProto_TENSOR, T: t}}})
-		n.Input = append(slices.Clone(n.Input), c)
+		node.Input = append(slices.Clone(node.Input), c)
 	}
 	var err error
 	ints := func(name string) {
@@ -50,19 +50,19 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 			raw := binary.LittleEndian.AppendUint32(nil, math.Float32bits(a.F))
 			input(name, &TensorProto{DataType: int32(TensorProto_FLOAT), RawData: raw})
 		} else {
-			n.Input = append(slices.Clone(n.Input), "")
+			node.Input = append(slices.Clone(node.Input), "")
 		}
 	}
-	if len(n.Output) == 0 {
-		return append(to, n), nil // an error later
+	if len(node.Output) == 0 {
+		return append(to, node), nil // an error later
 	}
-	switch k := n.OpType; {
+	switch k := node.OpType; {
 	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
 		ints("axes")
 	case k == "Split":
 		ints("split")
-		if len(n.Input) == 1 && !has("num_outputs") {
-			set(&AttributeProto{Name: "num_outputs", Type: AttributeProto_INT, I: int64(len(n.Output))})
+		if len(node.Input) == 1 && !has("num_outputs") {
+			set(&AttributeProto{Name: "num_outputs", Type: AttributeProto_INT, I: int64(len(node.Output))})
 		}
 	case k == "Slice" && version < 10:
 		axes := has("axes")
@@ -80,37 +80,39 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 	case k == "Dropout":
 		take("ratio") // at inference it is the identity
 	case k == "Scatter":
-		n.OpType = "ScatterElements"
+		node.OpType = "ScatterElements"
 	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
 		set(&AttributeProto{Name: "coordinate_transformation_mode", Type: AttributeProto_STRING,
 			S: []byte("output_half_pixel")})
 	case (k == "Softmax" || k == "LogSoftmax" || k == "Hardmax") && version < 13:
-		return u.softmax(to, n, take("axis")), nil
-	case k == "BatchNormalization" && version < 14 && len(n.Output) > 1,
+		return u.softmax(to, node, take("axis")), nil
+	case k == "BatchNormalization" && version < 14 && len(node.Output) > 1,
 		k == "BatchNormalization" && version < 9 && has("spatial"),
 		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
 		err = fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
 	}
-	return append(to, n), err
+	return append(to, node), err
 }
 
 // softmax appends the nodes of a Softmax, LogSoftmax or Hardmax before operator set 13, which treats its input as a
 // matrix: the axes before axis, and all others. Over the last axis this is the present operator.
-func (u *upgrader) softmax(to []*NodeProto, n *NodeProto, a *AttributeProto) []*NodeProto {
-	if a == nil {
-		a = &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: 1}
+func (u *upgrader) softmax(to []*NodeProto, node *NodeProto, attribute *AttributeProto) []*NodeProto {
+	if attribute == nil {
+		attribute = &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: 1}
 	}
-	n.Attribute = append(slices.Clone(n.Attribute), &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: -1})
-	if len(n.Input) == 0 || a.I == -1 {
-		return append(to, n)
+	node.Attribute = append(slices.Clone(node.Attribute), &AttributeProto{Name: "axis", Type: AttributeProto_INT,
+		I: -1})
+	if len(node.Input) == 0 || attribute.I == -1 {
+		return append(to, node)
 	}
-	x, y := n.Input[0], n.Output[0]
-	if rank, known := u.ranks[x]; known && a.I == int64(rank)-1 {
-		return append(to, n)
+	x, y := node.Input[0], node.Output[0]
+	if rank, known := u.ranks[x]; known && attribute.I == int64(rank)-1 {
+		return append(to, node)
 	}
 	shape, matrix, result := u.fresh(y+"/shape"), u.fresh(y+"/matrix"), u.fresh(y+"/result")
-	n.Input, n.Output = []string{matrix}, []string{result}
+	node.Input, node.Output = []string{matrix}, []string{result}
 	return append(to, &NodeProto{OpType: "Shape", Input: []string{x}, Output: []string{shape}},
-		&NodeProto{OpType: "Flatten", Input: []string{x}, Output: []string{matrix}, Attribute: []*AttributeProto{a}}, n,
+		&NodeProto{OpType: "Flatten", Input: []string{x}, Output: []string{matrix},
+			Attribute: []*AttributeProto{attribute}}, node,
 		&NodeProto{OpType: "Reshape", Input: []string{result, shape}, Output: []string{y}})
 }

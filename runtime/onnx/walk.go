@@ -12,18 +12,18 @@ import (
 // Messages iterates over everything in a model, each message before its contents: graphs with values, initializers
 // (also sparse ones) and nodes, attributes with tensors and graphs, functions with bodies and default attributes, and
 // training graphs.
-func Messages(m *ModelProto) iter.Seq[proto.Message] {
+func Messages(model *ModelProto) iter.Seq[proto.Message] {
 	return func(yield func(proto.Message) bool) {
 		w := walk{yield}
-		if !w.graph(m.GetGraph()) {
+		if !w.graph(model.GetGraph()) {
 			return
 		}
-		for _, f := range m.GetFunctions() {
+		for _, f := range model.GetFunctions() {
 			if !yield(f) || !each(f.AttributeProto, w.attribute) || !each(f.Node, w.node) {
 				return
 			}
 		}
-		for _, t := range m.GetTrainingInfo() {
+		for _, t := range model.GetTrainingInfo() {
 			if !w.graph(t.Initialization) || !w.graph(t.Algorithm) {
 				return
 			}

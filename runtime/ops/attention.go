@@ -20,20 +20,20 @@ func init() {
 
 // inferAttention is the shape rule of ONNX's Attention: the result has the shape of the query, with the width of the
 // values.
-func inferAttention(o *infer) error {
-	q, v := o.In[0].Shape(), o.In[2].Shape()
+func inferAttention(inference *infer) error {
+	q, v := inference.In[0].Shape(), inference.In[2].Shape()
 	if q == nil || v == nil || len(q) != len(v) {
 		return nil
 	}
 	switch len(q) {
 	case 4:
-		return o.Set(graph.Shape{q[0], q[1], q[2], v[3]})
+		return inference.Set(graph.Shape{q[0], q[1], q[2], v[3]})
 	case 3:
-		h, kv := o.Attrs.Int("q_num_heads", 0), o.Attrs.Int("kv_num_heads", 0)
+		h, kv := inference.Attrs.Int("q_num_heads", 0), inference.Attrs.Int("kv_num_heads", 0)
 		if h < 1 || kv < 1 {
 			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
 		}
-		return o.Set(graph.Shape{q[0], q[1], quotient(o, v[2], kv, "width").Mul(graph.StaticDim(h))})
+		return inference.Set(graph.Shape{q[0], q[1], quotient(inference, v[2], kv, "width").Mul(graph.StaticDim(h))})
 	}
 	return nil
 }

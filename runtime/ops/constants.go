@@ -12,9 +12,9 @@ import (
 type fold func(args []graph.Dim) (graph.Dim, bool)
 
 // propagate applies f element by element to known elements.
-func propagate(o *infer, f fold) {
+func propagate(inference *infer, f fold) {
 	n := 1
-	for _, x := range o.In {
+	for _, x := range inference.In {
 		switch l := len(x.Ints()); {
 		case x.Ints() == nil, l != 1 && n != 1 && l != n:
 			return
@@ -24,8 +24,8 @@ func propagate(o *infer, f fold) {
 	}
 	out := make([]graph.Dim, 0, n)
 	for j := range n {
-		args := make([]graph.Dim, len(o.In))
-		for i, x := range o.In {
+		args := make([]graph.Dim, len(inference.In))
+		for i, x := range inference.In {
 			if args[i] = x.Ints()[0]; len(x.Ints()) > 1 {
 				args[i] = x.Ints()[j]
 			}
@@ -36,7 +36,7 @@ func propagate(o *infer, f fold) {
 		}
 		out = append(out, d)
 	}
-	o.SetContent(out)
+	inference.SetContent(out)
 }
 
 // pairwise folds an operator of two inputs, or of several from left to right. If f is nil, the result of two inputs is

@@ -35,40 +35,41 @@ func (w geometry) span(i int) int { return w.dilations[i]*(w.kernel[i]-1) + 1 }
 func (w geometry) pad(i int) int { return w.pads[i] + w.pads[i+len(w.kernel)] }
 
 // windows returns the geometry of a convolution or pooling operator with a known kernel.
-func windows(o *graph.Op) (w geometry, err error) {
-	kernel, ok := o.Attrs.Ints("kernel_shape")
-	if weights := o.X(1); !ok && weights.OK() && weights.Rank() > 2 {
+func windows(op *graph.Op) (window geometry, err error) {
+	kernel, ok := op.Attrs.Ints("kernel_shape")
+	if weights := op.X(1); !ok && weights.OK() && weights.Rank() > 2 {
 		if kernel, ok = weights.Shape()[2:].Ints(); !ok {
-			return w, fmt.Errorf("the kernel size is not known")
+			return window, fmt.Errorf("the kernel size is not known")
 		}
 	}
 	n := len(kernel)
-	if r := o.In[0].Rank(); r >= 0 && n != r-2 {
-		return w, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, r)
+	if r := op.In[0].Rank(); r >= 0 && n != r-2 {
+		return window, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, r)
 	}
 	get := func(name string, v, count int) []int {
-		if a, ok := o.Attrs.Ints(name); ok && len(a) == count {
+		if a, ok := op.Attrs.Ints(name); ok && len(a) == count {
 			return a
 		}
 		return slices.Repeat([]int{v}, count)
 	}
-	w = geometry{kernel, get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)}
-	for _, v := range slices.Concat(kernel, w.strides, w.dilations) {
+	window = geometry{kernel, get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)}
+	for _, v := range slices.Concat(kernel, window.strides, window.dilations) {
 		if v < 1 || v > maxWindow {
-			return w, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel, w.strides,
-				w.dilations, maxWindow)
+			return window, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel,
+				window.strides,
+				window.dilations, maxWindow)
 		}
 	}
-	switch auto := o.Attrs.Str("auto_pad", "NOTSET"); auto {
+	switch auto := op.Attrs.Str("auto_pad", "NOTSET"); auto {
 	case "NOTSET":
 	case "VALID":
-		w.pads = make([]int, 2*n)
+		window.pads = make([]int, 2*n)
 	case "SAME_UPPER", "SAME_LOWER":
-		err = w.padSame(o.In[0].Shape(), auto == "SAME_LOWER")
+		err = window.padSame(op.In[0].Shape(), auto == "SAME_LOWER")
 	default:
 		err = fmt.Errorf("auto_pad %s is not known", auto)
 	}
-	return w, err
+	return window, err
 }
 
 // transposeWindows is windows for ConvTranspose, for which auto_pad SAME has another meaning and is not supported.
@@ -113,20 +114,20 @@ func unknownWindow(o *infer, x graph.Shape, channels graph.Dim) error {
 	return o.Set(out)
 }
 
-func windowShape(o *infer, x graph.Shape, channels graph.Dim) error {
-	w, err := windows(o.Op)
+func windowShape(inference *infer, x graph.Shape, channels graph.Dim) error {
+	geometry, err := windows(inference.Op)
 	if err != nil {
-		return unknownWindow(o, x, channels)
+		return unknownWindow(inference, x, channels)
 	}
 	out := append(slices.Clone(x[:1]), channels)
-	for i, stride := range w.strides {
-		in, q := x[2+i].Add(graph.StaticDim(w.pad(i)-w.span(i))), o.Unknown("window", i)
+	for i, stride := range geometry.strides {
+		in, q := x[2+i].Add(graph.StaticDim(geometry.pad(i)-geometry.span(i))), inference.Unknown("window", i)
 		switch {
 		case in.Static() && in.N < 0:
-			return fmt.Errorf("kernel %v is larger than %v", w.kernel, x)
-		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
+			return fmt.Errorf("kernel %v is larger than %v", geometry.kernel, x)
+		case in.Static() && inference.Attrs.Int("ceil_mode", 0) == 1:
 			// no window starts in the padding at the end
-			if q = graph.StaticDim((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+w.pads[i] {
+			if q = graph.StaticDim((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+geometry.pads[i] {
 				q.N--
 			}
 		case in.Static():
@@ -136,7 +137,7 @@ func windowShape(o *infer, x graph.Shape, channels graph.Dim) error {
 		}
 		out = append(out, q)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func inferConv(o *infer) error {
@@ -173,22 +174,22 @@ func convolutionVJP(c *call, w geometry, err error, big, small node, dx func(gro
 // transposed returns the gradient of the input x of a convolution from the gradient of its result: a transposed
 // convolution with the size of x. Elements at the end of x that no window covers (if the stride does not divide) get
 // zeros.
-func transposed(x, g, weights node, group int, w geometry) node {
-	n := len(w.kernel)
+func transposed(x, g, weights node, group int, window geometry) node {
+	n := len(window.kernel)
 	rest, fixed := make([]int, n), true
-	for i, stride := range w.strides {
+	for i, stride := range window.strides {
 		if in := x.Shape()[2+i]; stride > 1 {
 			fixed = fixed && in.Static()
-			rest[i] = (in.N + w.pad(i) - w.span(i)) % stride
+			rest[i] = (in.N + window.pad(i) - window.span(i)) % stride
 		}
 	}
-	at := w.attrs()
+	at := window.attrs()
 	at["group"] = graph.Attr(group)
 	if fixed {
 		at["output_padding"] = graph.Attr(rest)
 		return apply("ConvTranspose", at, g, weights)
 	}
-	at["pads"] = graph.Attr(append(slices.Clone(w.pads[:n]), make([]int, n)...))
+	at["pads"] = graph.Attr(append(slices.Clone(window.pads[:n]), make([]int, n)...))
 	full := apply("ConvTranspose", at, g, weights)
 	none := x.Graph().Ints(make([]int, n+2)...)
 	return apply("Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
@@ -197,12 +198,12 @@ func transposed(x, g, weights node, group int, w geometry) node {
 // kernelGrad returns the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from the gradient
 // of its result, small [N,M,...]: a convolution of big with small, in which batch and channels change places, and
 // stride and dilation too. For a transposed convolution, big and small change places.
-func kernelGrad(big, small node, group int, w geometry) node {
+func kernelGrad(big, small node, group int, window geometry) node {
 	swap := swap01(big.Rank())
 	t, g := big.Transpose(swap...), small.Transpose(swap...)
 	if group > 1 { // [C,N,...] to [C/group, group*N, ...]
 		var sizes []node
-		for i := range w.kernel {
+		for i := range window.kernel {
 			sizes = append(sizes, sizeOf(big, 2+i))
 		}
 		gr := big.Graph()
@@ -210,10 +211,10 @@ func kernelGrad(big, small node, group int, w geometry) node {
 		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
 			sizes...)...))
 	}
-	dw := apply("Conv", graph.Attrs{"pads": graph.Attr(w.pads), "strides": graph.Attr(w.dilations),
-		"dilations": graph.Attr(w.strides), "group": graph.Attr(group)}, t, g)
+	dw := apply("Conv", graph.Attrs{"pads": graph.Attr(window.pads), "strides": graph.Attr(window.dilations),
+		"dilations": graph.Attr(window.strides), "group": graph.Attr(group)}, t, g)
 	dw = dw.Transpose(swap...)
-	for i, k := range w.kernel {
+	for i, k := range window.kernel {
 		dw = dw.Slice(2+i, 0, k)
 	}
 	return dw
@@ -221,33 +222,33 @@ func kernelGrad(big, small node, group int, w geometry) node {
 
 func swap01(rank int) []int { return append([]int{1, 0}, axesFrom(2, rank)...) }
 
-func inferConvTranspose(o *infer) error {
-	x, weights := o.In[0].Shape(), o.In[1].Shape()
+func inferConvTranspose(inference *infer) error {
+	x, weights := inference.In[0].Shape(), inference.In[1].Shape()
 	if x == nil || weights == nil || len(x) < 3 {
 		return nil
 	}
-	group := o.Attrs.Int("group", 1)
+	group := inference.Attrs.Int("group", 1)
 	if group < 1 || len(weights) != len(x) || x[1].Static() && weights[0].Static() && x[1] != weights[0] {
 		return fmt.Errorf("weights %v in %d groups do not fit", weights, group)
 	}
 	channels := weights[1].Mul(graph.StaticDim(group))
-	w, err := transposeWindows(o.Op)
-	if _, given := o.Attrs.Ints("output_shape"); err != nil || given {
-		return unknownWindow(o, x, channels)
+	geometry, err := transposeWindows(inference.Op)
+	if _, given := inference.Attrs.Ints("output_shape"); err != nil || given {
+		return unknownWindow(inference, x, channels)
 	}
-	extra, ok := o.Attrs.Ints("output_padding")
-	if !ok || len(extra) != len(w.kernel) {
-		extra = make([]int, len(w.kernel))
+	extra, ok := inference.Attrs.Ints("output_padding")
+	if !ok || len(extra) != len(geometry.kernel) {
+		extra = make([]int, len(geometry.kernel))
 	}
 	out := append(slices.Clone(x[:1]), channels)
-	for i, stride := range w.strides {
-		d := o.Unknown("window", i)
+	for i, stride := range geometry.strides {
+		d := inference.Unknown("window", i)
 		if in := x[2+i]; in.Static() {
-			d = graph.StaticDim(stride*(in.N-1) + extra[i] + w.span(i) - w.pad(i))
+			d = graph.StaticDim(stride*(in.N-1) + extra[i] + geometry.span(i) - geometry.pad(i))
 		}
 		out = append(out, d)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 // convTransposeVJP computes the gradient of the data by a convolution with the same weights.

@@ -210,18 +210,18 @@ func inferWhere(o *infer) error {
 	return broadcast(o, o.In[:3])
 }
 
-func inferCast(o *infer) error {
-	to := graph.DType(o.Attrs.Int("to", int(graph.Float)))
-	o.SetType(0, to)
+func inferCast(inference *infer) error {
+	to := graph.DType(inference.Attrs.Int("to", int(graph.Float)))
+	inference.SetType(0, to)
 	switch to {
 	case graph.Int64, graph.Int32:
-		o.SetContent(o.In[0].ConstantInts())
+		inference.SetContent(inference.In[0].ConstantInts())
 	case graph.Bool:
-		propagate(o, func(args []graph.Dim) (graph.Dim, bool) {
+		propagate(inference, func(args []graph.Dim) (graph.Dim, bool) {
 			return graph.BoolDim(args[0].N != 0), args[0].Static()
 		})
 	}
-	return sameShape(o)
+	return sameShape(inference)
 }
 
 func inferCastLike(o *infer) error {

@@ -12,18 +12,18 @@ func init() {
 }
 
 // inferGroupNorm accepts scale and bias per channel (operator set 21) or per group (18).
-func inferGroupNorm(o *infer) error {
-	x, groups := o.In[0].Shape(), o.Attrs.Int("num_groups", 0)
+func inferGroupNorm(inference *infer) error {
+	x, groups := inference.In[0].Shape(), inference.Attrs.Int("num_groups", 0)
 	if groups < 1 {
 		return fmt.Errorf("num_groups is %d", groups)
 	}
 	if len(x) < 2 || !x[1].Static() {
-		return sameShape(o)
+		return sameShape(inference)
 	}
 	if x[1].N%groups != 0 {
 		return fmt.Errorf("%v channels in %d groups", x[1], groups)
 	}
-	for _, v := range o.In[1:3] {
+	for _, v := range inference.In[1:3] {
 		s := v.Shape()
 		if s == nil {
 			continue
@@ -32,10 +32,10 @@ func inferGroupNorm(o *infer) error {
 			return fmt.Errorf("scale or bias %v is neither per channel (%v) nor per group (%d)", s, x[1], groups)
 		}
 		if s[0] == x[1] && !x[1].Is(groups) {
-			o.RequireOpset(21)
+			inference.RequireOpset(21)
 		}
 	}
-	return sameShape(o)
+	return sameShape(inference)
 }
 
 // decomposeGroupNorm standardises each group of channels of each example [Wu and He 2018].

@@ -32,10 +32,10 @@ func init() {
 	)
 }
 
-func inferNonZero(o *infer, in graph.Shape) error {
-	v, ok := o.In[0].StaticInts()
+func inferNonZero(inference *infer, in graph.Shape) error {
+	v, ok := inference.In[0].StaticInts()
 	if !ok || len(in) != 1 {
-		return o.Set(graph.Shape{graph.StaticDim(max(1, len(in))), o.Unknown("nonzero")})
+		return inference.Set(graph.Shape{graph.StaticDim(max(1, len(in))), inference.Unknown("nonzero")})
 	}
 	at := []graph.Dim{}
 	for i, x := range v {
@@ -43,17 +43,17 @@ func inferNonZero(o *infer, in graph.Shape) error {
 			at = append(at, graph.StaticDim(i))
 		}
 	}
-	o.SetContent(at)
-	return o.Set(graph.Static(1, len(at)))
+	inference.SetContent(at)
+	return inference.Set(graph.Static(1, len(at)))
 }
 
-func inferGather(o *infer) error {
-	idx, content := o.In[1].Shape(), o.In[0].Ints()
-	x, a, err := axisOf(o, 0, 0)
+func inferGather(inference *infer) error {
+	idx, content := inference.In[1].Shape(), inference.In[0].Ints()
+	x, a, err := axisOf(inference, 0, 0)
 	if x == nil || idx == nil {
 		return err
 	}
-	index, ok := o.In[1].StaticInts()
+	index, ok := inference.In[1].StaticInts()
 	if n := x[a]; ok && n.Static() {
 		for _, i := range index {
 			if i < -n.N || i >= n.N {
@@ -69,9 +69,9 @@ func inferGather(o *infer) error {
 			}
 			picked = append(picked, content[i])
 		}
-		o.SetContent(picked)
+		inference.SetContent(picked)
 	}
-	return o.Set(slices.Replace(x, a, a+1, idx...))
+	return inference.Set(slices.Replace(x, a, a+1, idx...))
 }
 
 // gatherVJP adds each row of the gradient to the row that Gather read. Where no row is read twice, and this is known
@@ -236,36 +236,36 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	return out
 }
 
-func inferOneHot(o *infer) error {
-	o.SetType(0, o.In[2].DType())
-	in, a, err := axisOf(o, -1, 1)
+func inferOneHot(inference *infer) error {
+	inference.SetType(0, inference.In[2].DType())
+	in, a, err := axisOf(inference, -1, 1)
 	if in == nil {
 		return err
 	}
-	depth := o.Unknown("depth")
-	if d := o.In[1].Ints(); len(d) == 1 {
+	depth := inference.Unknown("depth")
+	if d := inference.In[1].Ints(); len(d) == 1 {
 		depth = d[0]
 	}
 	if depth.Static() && depth.N < 1 {
 		return fmt.Errorf("depth %v", depth)
 	}
-	return o.Set(slices.Insert(in, a, depth))
+	return inference.Set(slices.Insert(in, a, depth))
 }
 
-func inferTopK(o *infer) error {
-	if len(o.Out) > 1 {
-		o.SetType(1, graph.Int64)
+func inferTopK(inference *infer) error {
+	if len(inference.Out) > 1 {
+		inference.SetType(1, graph.Int64)
 	}
-	out, a, err := axisOf(o, -1, 0)
+	out, a, err := axisOf(inference, -1, 0)
 	if out == nil {
 		return err
 	}
-	out[a] = o.Unknown("topk")
-	if k := o.In[1].Ints(); len(k) == 1 {
+	out[a] = inference.Unknown("topk")
+	if k := inference.In[1].Ints(); len(k) == 1 {
 		out[a] = k[0]
 	}
-	for i := range o.Out {
-		o.SetOutput(i, out)
+	for i := range inference.Out {
+		inference.SetOutput(i, out)
 	}
 	return nil
 }

@@ -13,24 +13,24 @@ func init() {
 
 // inferCrossEntropy takes scores [N,C,...] and class numbers [N,...]. The second output are the logarithms of the
 // probabilities.
-func inferCrossEntropy(o *infer) error {
-	scores, label := o.In[0].Shape(), o.In[1].Shape()
-	reduction := o.Attrs.Str("reduction", "mean")
+func inferCrossEntropy(inference *infer) error {
+	scores, label := inference.In[0].Shape(), inference.In[1].Shape()
+	reduction := inference.Attrs.Str("reduction", "mean")
 	switch {
 	case scores != nil && len(scores) < 2, scores != nil && label != nil && len(label) != len(scores)-1:
 		return fmt.Errorf("scores %v for classes %v", scores, label)
 	case reduction != "mean" && reduction != "sum" && reduction != "none":
 		return fmt.Errorf("reduction is %q", reduction)
-	case len(o.Out) > 1:
-		o.SetType(1, o.In[0].DType())
-		if err := o.SetOutput(1, scores); err != nil {
+	case len(inference.Out) > 1:
+		inference.SetType(1, inference.In[0].DType())
+		if err := inference.SetOutput(1, scores); err != nil {
 			return err
 		}
 	}
 	if reduction == "none" {
-		return o.Set(label)
+		return inference.Set(label)
 	}
-	return o.Set(graph.Shape{})
+	return inference.Set(graph.Shape{})
 }
 
 // decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy,

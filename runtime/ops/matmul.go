@@ -21,15 +21,15 @@ func init() {
 	)
 }
 
-func inferMatMul(o *infer) error {
-	a, b := o.In[0].Shape(), o.In[1].Shape()
+func inferMatMul(inference *infer) error {
+	a, b := inference.In[0].Shape(), inference.In[1].Shape()
 	if a == nil || b == nil {
 		return nil
 	}
 	if len(a) == 0 || len(b) == 0 {
 		return fmt.Errorf("a scalar")
 	}
-	if o.Attrs.Int("transBatchA", 0) != 0 || o.Attrs.Int("transBatchB", 0) != 0 {
+	if inference.Attrs.Int("transBatchA", 0) != 0 || inference.Attrs.Int("transBatchB", 0) != 0 {
 		return nil
 	}
 	a, b = slices.Clone(a), slices.Clone(b)
@@ -40,10 +40,10 @@ func inferMatMul(o *infer) error {
 	if !colB {
 		b = append(b, graph.StaticDim(1))
 	}
-	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores transA for a vector
+	if inference.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores transA for a vector
 		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
 	}
-	if o.Attrs.Int("transB", 0) != 0 && colB {
+	if inference.Attrs.Int("transB", 0) != 0 && colB {
 		b[len(b)-1], b[len(b)-2] = b[len(b)-2], b[len(b)-1]
 	}
 	k, l := a[len(a)-1], b[len(b)-2]
@@ -60,7 +60,7 @@ func inferMatMul(o *infer) error {
 	if colB {
 		out = append(out, b[len(b)-1])
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 // matMulVJP is the gradient of MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
@@ -148,8 +148,8 @@ func gradB(a, b, g node, ta, tb int, alpha float64) node {
 	return fused(g, a, 1, ta, alpha)
 }
 
-func inferGemm(o *infer) error {
-	a, b := o.In[0].Shape(), o.In[1].Shape()
+func inferGemm(inference *infer) error {
+	a, b := inference.In[0].Shape(), inference.In[1].Shape()
 	if a == nil || b == nil {
 		return nil
 	}
@@ -157,21 +157,21 @@ func inferGemm(o *infer) error {
 		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
 	}
 	m, k, l, n := a[0], a[1], b[0], b[1]
-	if o.Attrs.Int("transA", 0) != 0 {
+	if inference.Attrs.Int("transA", 0) != 0 {
 		m, k = k, m
 	}
-	if o.Attrs.Int("transB", 0) != 0 {
+	if inference.Attrs.Int("transB", 0) != 0 {
 		l, n = n, l
 	}
 	if k.Static() && l.Static() && k != l {
 		return fmt.Errorf("inner sizes %v and %v differ", k, l)
 	}
-	if c := o.X(2); c.OK() && c.Shape() != nil {
+	if c := inference.X(2); c.OK() && c.Shape() != nil {
 		if s, err := graph.Broadcast(graph.Shape{m, n}, c.Shape()); err != nil || len(s) != 2 {
 			return fmt.Errorf("bias %v does not fit [%v,%v]", c.Shape(), m, n)
 		}
 	}
-	return o.Set(graph.Shape{m, n})
+	return inference.Set(graph.Shape{m, n})
 }
 
 func gemmVJP(c *call) []node {
@@ -185,11 +185,11 @@ func gemmVJP(c *call) []node {
 
 // equation returns the index letters of every operand and of the result of an Einsum. It replaces an ellipsis by
 // letters and writes out a result that the equation omits (alphabetical order). ok is false if ranks are not known.
-func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
-	lhs, result, given := strings.Cut(strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", ""), "->")
+func equation(op *graph.Op) (terms []string, result string, ok bool, err error) {
+	lhs, result, given := strings.Cut(strings.ReplaceAll(op.Attrs.Str("equation", ""), " ", ""), "->")
 	terms = strings.Split(lhs, ",")
-	if len(terms) != len(o.In) {
-		return nil, "", false, fmt.Errorf("equation %q for %d operands", o.Attrs.Str("equation", ""), len(o.In))
+	if len(terms) != len(op.In) {
+		return nil, "", false, fmt.Errorf("equation %q for %d operands", op.Attrs.Str("equation", ""), len(op.In))
 	}
 	const spare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	free := strings.Map(func(r rune) rune {
@@ -204,12 +204,12 @@ func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
 		if !strings.Contains(named, ".") {
 			continue
 		}
-		n := o.In[i].Rank() - (len(named) - 1)
+		n := op.In[i].Rank() - (len(named) - 1)
 		switch {
-		case o.In[i].Rank() < 0:
+		case op.In[i].Rank() < 0:
 			return nil, "", false, nil
 		case n < 0 || n > len(free):
-			return nil, "", false, fmt.Errorf("%q does not fit shape %v", t, o.In[i].Shape())
+			return nil, "", false, fmt.Errorf("%q does not fit shape %v", t, op.In[i].Shape())
 		}
 		longest = max(longest, n)
 		terms[i] = strings.Replace(named, ".", "\x00"+strings.Repeat("?", n), 1)
@@ -234,30 +234,30 @@ func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
 	return terms, free[:longest] + result, true, nil
 }
 
-func inferEinsum(o *infer) error {
-	if err := o.RequireInputs(len(o.In)); err != nil {
+func inferEinsum(inference *infer) error {
+	if err := inference.RequireInputs(len(inference.In)); err != nil {
 		return err
 	}
-	terms, rhs, ok, err := equation(o.Op)
+	terms, rhs, ok, err := equation(inference.Op)
 	if err != nil || !ok {
 		return err
 	}
 	dim := map[byte]graph.Dim{}
 	for i, term := range terms {
-		s := o.In[i].Shape()
-		if s == nil {
+		shape := inference.In[i].Shape()
+		if shape == nil {
 			return nil
 		}
-		if len(s) != len(term) {
-			return fmt.Errorf("%q does not fit shape %v", term, s)
+		if len(shape) != len(term) {
+			return fmt.Errorf("%q does not fit shape %v", term, shape)
 		}
-		for j := range s {
+		for j := range shape {
 			old, seen := dim[term[j]]
 			switch {
-			case seen && old.Static() && s[j].Static() && old != s[j] && !old.Is(1) && !s[j].Is(1):
-				return fmt.Errorf("index %c is %v and %v", term[j], old, s[j])
-			case !seen || old.Is(1) || s[j].Static() && !s[j].Is(1):
-				dim[term[j]] = s[j]
+			case seen && old.Static() && shape[j].Static() && old != shape[j] && !old.Is(1) && !shape[j].Is(1):
+				return fmt.Errorf("index %c is %v and %v", term[j], old, shape[j])
+			case !seen || old.Is(1) || shape[j].Static() && !shape[j].Is(1):
+				dim[term[j]] = shape[j]
 			}
 		}
 	}
@@ -265,11 +265,12 @@ func inferEinsum(o *infer) error {
 	for j := range len(rhs) {
 		d, ok := dim[rhs[j]]
 		if !ok {
-			return fmt.Errorf("index %c of the result is in no operand of %q", rhs[j], o.Attrs.Str("equation", ""))
+			return fmt.Errorf("index %c of the result is in no operand of %q", rhs[j],
+				inference.Attrs.Str("equation", ""))
 		}
 		out = append(out, d)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 // einsumVJP computes the gradient of one operand as the einsum of the output's gradient with the other operands. An

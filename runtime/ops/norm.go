@@ -28,23 +28,23 @@ func init() {
 	)
 }
 
-func inferLayerNorm(o *infer) error {
-	stat, a, err := axisOf(o, -1, 0)
+func inferLayerNorm(inference *infer) error {
+	stat, a, err := axisOf(inference, -1, 0)
 	if stat == nil {
 		return err
 	}
 	for i := a; i < len(stat); i++ {
 		stat[i] = graph.StaticDim(1)
 	}
-	for i := range o.Out[1:] {
-		o.SetOutput(1+i, stat)
+	for i := range inference.Out[1:] {
+		inference.SetOutput(1+i, stat)
 	}
-	scale, known := o.X(1).Shape().Ints()
-	if normal, static := o.X(0).Shape()[a:].Ints(); known && static && !slices.Equal(scale, normal) {
+	scale, known := inference.X(1).Shape().Ints()
+	if normal, static := inference.X(0).Shape()[a:].Ints(); known && static && !slices.Equal(scale, normal) {
 		return fmt.Errorf("its scale is %v and its normalised axes are %v: expand the scale, because ONNX Runtime's "+
 			"CUDA provider reads beyond a smaller one", scale, normal)
 	}
-	return sameShape(o)
+	return sameShape(inference)
 }
 
 // layerNormVJP uses mean and inverse deviation from the operator's optional outputs, and recomputes them if an exporter

@@ -38,20 +38,20 @@ func inferPool(o *infer) error {
 // windows tile the input, otherwise by a transposed convolution, channel by channel.
 func averagePoolVJP(c *call) []node {
 	x, g := c.X(0), c.G()
-	w, err := windows(c.Op)
+	geometry, err := windows(c.Op)
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	plain := slices.Max(w.pads) == 0 && slices.Max(w.dilations) == 1
-	tiles, share := plain && slices.Equal(w.kernel, w.strides), 1.0
-	for i, k := range w.kernel {
+	plain := slices.Max(geometry.pads) == 0 && slices.Max(geometry.dilations) == 1
+	tiles, share := plain && slices.Equal(geometry.kernel, geometry.strides), 1.0
+	for i, k := range geometry.kernel {
 		tiles = tiles && x.Shape()[2+i].Static() && x.Shape()[2+i].N%k == 0
 		share /= float64(k)
 	}
 	gr := x.Graph()
 	if tiles {
 		scales := []float32{1, 1}
-		for _, v := range w.kernel {
+		for _, v := range geometry.kernel {
 			scales = append(scales, float32(v))
 		}
 		up := apply("Resize", graph.Attrs{"mode": graph.Attr("nearest"), "nearest_mode": graph.Attr("floor"),
@@ -62,16 +62,16 @@ func averagePoolVJP(c *call) []node {
 	if !channels.Static() {
 		return c.Fail("the number of channels must be known when the graph is built")
 	}
-	if slices.Max(w.pads) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
-		return unevenPoolVJP(c, channels.N, w)
+	if slices.Max(geometry.pads) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
+		return unevenPoolVJP(c, channels.N, geometry)
 	}
-	weights := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, w.kernel...)...)
-	return []node{transposed(x, g, weights, channels.N, w)}
+	weights := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, geometry.kernel...)...)
+	return []node{transposed(x, g, weights, channels.N, geometry)}
 }
 
 // unevenPoolVJP is the gradient of an average over windows with different numbers of elements. The operator applied to
 // ones, divided by the number of input elements in each window, is the inverse of the number that it divides by.
-func unevenPoolVJP(c *call, channels int, w geometry) []node {
+func unevenPoolVJP(c *call, channels int, window geometry) []node {
 	x := c.X(0)
 	space, ok1 := x.Shape()[2:].Ints()
 	counts, ok2 := c.Y().Shape()[2:].Ints()
@@ -79,17 +79,17 @@ func unevenPoolVJP(c *call, channels int, w geometry) []node {
 		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph " +
 			"is built")
 	}
-	ends := w
-	ends.pads = slices.Clone(w.pads)
-	for i, stride := range w.strides { // windows that start inside may end beyond the padding
-		end := &ends.pads[i+len(w.kernel)]
-		*end = max(*end, (counts[i]-1)*stride+w.span(i)-space[i]-w.pads[i])
+	ends := window
+	ends.pads = slices.Clone(window.pads)
+	for i, stride := range window.strides { // windows that start inside may end beyond the padding
+		end := &ends.pads[i+len(window.kernel)]
+		*end = max(*end, (counts[i]-1)*stride+window.span(i)-space[i]-window.pads[i])
 	}
 	ones := x.ScalarLike(1).Expand(append([]int{1, 1}, space...)...)
-	one := x.ScalarLike(1).Expand(append([]int{1, 1}, w.kernel...)...)
+	one := x.ScalarLike(1).Expand(append([]int{1, 1}, window.kernel...)...)
 	held := apply("Conv", ends.attrs(), ones, one)
 	share := apply("AveragePool", c.Attrs, ones).Div(held)
-	weights := x.ScalarLike(1).Expand(append([]int{channels, 1}, w.kernel...)...)
+	weights := x.ScalarLike(1).Expand(append([]int{channels, 1}, window.kernel...)...)
 	return []node{transposed(x, c.G().Mul(share), weights, channels, ends)}
 }
 

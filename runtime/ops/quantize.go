@@ -81,19 +81,19 @@ func nBits(at graph.Attrs) (k, n, block int, err error) {
 	return k, n, block, nil
 }
 
-func inferMatMulNBits(o *infer) error {
-	k, n, _, err := nBits(o.Attrs)
+func inferMatMulNBits(inference *infer) error {
+	k, n, _, err := nBits(inference.Attrs)
 	if err != nil {
 		return err
 	}
-	x := o.In[0].Shape()
+	x := inference.In[0].Shape()
 	if len(x) == 0 {
 		return nil
 	}
 	if last := x[len(x)-1]; last.Static() && !last.Is(k) {
 		return fmt.Errorf("inner sizes %v and %d differ", last, k)
 	}
-	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.StaticDim(n)))
+	return inference.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.StaticDim(n)))
 }
 
 func decomposeMatMulNBits(c *call, in []node) node {

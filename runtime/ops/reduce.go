@@ -84,44 +84,44 @@ func reducedAxes(o *graph.Op) (axes []int, ok bool, err error) {
 	return slices.Compact(axes), err == nil, err
 }
 
-func inferReduce(o *infer, in graph.Shape) error {
-	axes, ok, err := reducedAxes(o.Op)
-	keep := o.Attrs.Int("keepdims", 1) == 1
+func inferReduce(inference *infer, in graph.Shape) error {
+	axes, ok, err := reducedAxes(inference.Op)
+	keep := inference.Attrs.Int("keepdims", 1) == 1
 	if err != nil || !ok && !keep {
 		return err
 	}
-	if o.Kind == "ReduceSumSquare" && ok && len(axes) == 0 && len(in) > 0 {
+	if inference.Kind == "ReduceSumSquare" && ok && len(axes) == 0 && len(in) > 0 {
 		return errors.New("ONNX Runtime's CUDA provider does not square without axes: use Mul")
 	}
-	if v := o.In[0].ConstantInts(); o.Kind == "ReduceProd" && ok && v != nil && len(axes) == len(in) {
-		o.SetContent([]graph.Dim{graph.Shape(v).Size()})
+	if v := inference.In[0].ConstantInts(); inference.Kind == "ReduceProd" && ok && v != nil && len(axes) == len(in) {
+		inference.SetContent([]graph.Dim{graph.Shape(v).Size()})
 	}
 	out := graph.Shape{}
 	for i, d := range in {
 		switch {
 		case !ok && !d.Is(1): // unchanged, or 1
-			out = append(out, o.Unknown("reduced", i))
+			out = append(out, inference.Unknown("reduced", i))
 		case !slices.Contains(axes, i):
 			out = append(out, d)
 		case keep:
 			out = append(out, graph.StaticDim(1))
 		}
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
-func inferArg(o *infer) error {
-	o.SetType(0, graph.Int64)
-	out, a, err := axisOf(o, 0, 0)
+func inferArg(inference *infer) error {
+	inference.SetType(0, graph.Int64)
+	out, a, err := axisOf(inference, 0, 0)
 	if out == nil {
 		return err
 	}
-	if o.Attrs.Int("keepdims", 1) == 1 {
+	if inference.Attrs.Int("keepdims", 1) == 1 {
 		out[a] = graph.StaticDim(1)
 	} else {
 		out = slices.Delete(out, a, a+1)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 // shareExtreme divides the gradient of a maximum or minimum among the elements that attain it.

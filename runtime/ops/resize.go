@@ -13,19 +13,19 @@ func init() {
 			"nearest_mode string"})
 }
 
-func inferResize(o *infer, out graph.Shape) error {
-	axes, _ := o.Attrs.Ints("axes")
+func inferResize(inference *infer, out graph.Shape) error {
+	axes, _ := inference.Attrs.Ints("axes")
 	axes, err := resolve(axes, len(out), len(out))
 	if err != nil {
 		return err
 	}
-	plain := o.Attrs.Str("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" &&
-		o.Attrs.Str("keep_aspect_ratio_policy", "stretch") == "stretch"
+	plain := inference.Attrs.Str("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" &&
+		inference.Attrs.Str("keep_aspect_ratio_policy", "stretch") == "stretch"
 	var sizes []graph.Dim
-	if o.X(3).OK() {
-		sizes = o.X(3).Ints()
+	if inference.X(3).OK() {
+		sizes = inference.X(3).Ints()
 	}
-	scales := o.X(2).Numbers()
+	scales := inference.X(2).Numbers()
 	for i, a := range axes {
 		switch {
 		case plain && len(sizes) == len(axes):
@@ -33,10 +33,10 @@ func inferResize(o *infer, out graph.Shape) error {
 		case plain && len(scales) == len(axes) && out[a].Static():
 			out[a] = graph.StaticDim(int(scales[i] * float32(out[a].N)))
 		default:
-			out[a] = o.Unknown("resize", a)
+			out[a] = inference.Unknown("resize", a)
 		}
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 // resizeVJP covers every mode. Resizing is linear and separable by axis, so the operator applied to the unit vectors is

@@ -33,38 +33,38 @@ func init() {
 	)
 }
 
-func inferReshape(o *infer) error {
-	in, want := o.In[0].Shape(), o.In[1].Ints()
+func inferReshape(inference *infer) error {
+	in, want := inference.In[0].Shape(), inference.In[1].Ints()
 	if want == nil {
-		return setRank(o, o.In[1], 0)
+		return setRank(inference, inference.In[1], 0)
 	}
 	out := append(graph.Shape{}, want...)
 	hole := -1
-	for i, d := range out {
+	for i, dim := range out {
 		switch {
-		case d.Is(0) && o.Attrs.Int("allowzero", 0) == 0:
+		case dim.Is(0) && inference.Attrs.Int("allowzero", 0) == 0:
 			if in == nil {
-				out[i] = o.Unknown("reshape", i)
+				out[i] = inference.Unknown("reshape", i)
 			} else if i >= len(in) {
 				return fmt.Errorf("size 0 copies axis %d, which shape %v lacks", i, in)
 			} else {
 				out[i] = in[i]
 			}
-		case d.Is(-1):
+		case dim.Is(-1):
 			if hole >= 0 {
 				return fmt.Errorf("two axes are -1 in %v", graph.Shape(want))
 			}
 			hole = i
-		case d.Static() && d.N < 0:
-			return fmt.Errorf("size %d in %v", d.N, graph.Shape(want))
+		case dim.Static() && dim.N < 0:
+			return fmt.Errorf("size %d in %v", dim.N, graph.Shape(want))
 		}
 	}
-	o.SetContent(o.In[0].ConstantInts())
+	inference.SetContent(inference.In[0].ConstantInts())
 	if in == nil {
 		if hole >= 0 {
-			out[hole] = o.Unknown("reshape", hole)
+			out[hole] = inference.Unknown("reshape", hole)
 		}
-		return o.Set(out)
+		return inference.Set(out)
 	}
 	if hole >= 0 {
 		rest := graph.StaticDim(1)
@@ -78,13 +78,13 @@ func inferReshape(o *infer) error {
 			return fmt.Errorf("%v does not divide into %v", in, graph.Shape(want))
 		}
 		if !ok {
-			q = o.Unknown("reshape", hole)
+			q = inference.Unknown("reshape", hole)
 		}
 		out[hole] = q
 	} else if a, b := in.Size(), out.Size(); a.Sym == b.Sym && a != b {
 		return fmt.Errorf("%v has %v elements, %v has %v", in, a, graph.Shape(want), b)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func inferFlatten(o *infer, in graph.Shape) error {
@@ -98,9 +98,9 @@ func inferFlatten(o *infer, in graph.Shape) error {
 	return o.Set(graph.Shape{in[:a].Size(), in[a:].Size()})
 }
 
-func inferSqueeze(o *infer, in graph.Shape) error {
-	axes, ok := axesOf(o.Op)
-	o.SetContent(o.In[0].ConstantInts())
+func inferSqueeze(inference *infer, in graph.Shape) error {
+	axes, ok := axesOf(inference.Op)
+	inference.SetContent(inference.In[0].ConstantInts())
 	if !ok {
 		return nil
 	}
@@ -117,12 +117,12 @@ func inferSqueeze(o *infer, in graph.Shape) error {
 			out = append(out, d)
 		}
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
-func inferUnsqueeze(o *infer, out graph.Shape) error {
-	axes, ok := axesOf(o.Op)
-	o.SetContent(o.In[0].ConstantInts())
+func inferUnsqueeze(inference *infer, out graph.Shape) error {
+	axes, ok := axesOf(inference.Op)
+	inference.SetContent(inference.In[0].ConstantInts())
 	if !ok {
 		return nil
 	}
@@ -140,7 +140,7 @@ func inferUnsqueeze(o *infer, out graph.Shape) error {
 		}
 		out = slices.Insert(out, a, graph.StaticDim(1))
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func reshapeVJP(c *call) []node { return []node{c.G().ReshapeLike(c.X(0))} }
@@ -155,9 +155,9 @@ func permutation(o *graph.Op) []int {
 	return p
 }
 
-func inferTranspose(o *infer) error {
-	in := o.In[0].Shape()
-	p := permutation(o.Op)
+func inferTranspose(inference *infer) error {
+	in := inference.In[0].Shape()
+	p := permutation(inference.Op)
 	if in != nil && len(p) != len(in) {
 		return fmt.Errorf("permutation %v of rank %d", p, len(in))
 	}
@@ -171,10 +171,10 @@ func inferTranspose(o *infer) error {
 	for _, a := range p {
 		out = append(out, in[a])
 	}
-	if c, ok := contentOf(o.In[0]); ok {
-		o.SetContent(c.transposed(p))
+	if c, ok := contentOf(inference.In[0]); ok {
+		inference.SetContent(c.transposed(p))
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func transposeVJP(c *call) []node {
@@ -191,19 +191,19 @@ func transposeVJP(c *call) []node {
 	return []node{c.G().Transpose(back...)}
 }
 
-func inferExpand(o *infer) error {
-	in, want := o.In[0].Shape(), o.In[1].Ints()
+func inferExpand(inference *infer) error {
+	in, want := inference.In[0].Shape(), inference.In[1].Ints()
 	switch {
 	case want == nil && in == nil:
 		return nil
 	case want == nil:
-		return setRank(o, o.In[1], len(in))
+		return setRank(inference, inference.In[1], len(in))
 	}
 	s, err := graph.Broadcast(in, want)
-	if v := o.In[0].Ints(); len(v) == 1 && fits(s.Size()) {
-		o.SetContent(slices.Repeat(v, s.Size().N))
+	if v := inference.In[0].Ints(); len(v) == 1 && fits(s.Size()) {
+		inference.SetContent(slices.Repeat(v, s.Size().N))
 	}
-	o.Set(s)
+	inference.Set(s)
 	return err
 }
 
@@ -239,48 +239,48 @@ func tileVJP(c *call) []node {
 	return []node{reshape(c.G(), vector(sizes...)).Sum(axes...)}
 }
 
-func inferConcat(o *infer) error {
-	if err := o.RequireInputs(len(o.In)); err != nil {
+func inferConcat(inference *infer) error {
+	if err := inference.RequireInputs(len(inference.In)); err != nil {
 		return err
 	}
 	ints := []graph.Dim{}
-	for _, x := range o.In {
+	for _, x := range inference.In {
 		if x.Ints() == nil || len(x.Shape()) != 1 || len(ints) > graph.MaxContent {
 			ints = nil
 			break
 		}
 		ints = append(ints, x.Ints()...)
 	}
-	o.SetContent(ints)
+	inference.SetContent(ints)
 	var out graph.Shape
-	for _, x := range o.In {
-		s := x.Shape()
-		if s == nil {
+	for _, x := range inference.In {
+		shape := x.Shape()
+		if shape == nil {
 			return nil
 		}
-		a, err := graph.Axis(o.Attrs.Int("axis", 0), len(s))
+		a, err := graph.Axis(inference.Attrs.Int("axis", 0), len(shape))
 		if err != nil {
 			return err
 		}
 		if out == nil {
-			out = slices.Clone(s)
+			out = slices.Clone(shape)
 			continue
 		}
-		if len(s) != len(out) {
-			return fmt.Errorf("ranks %d and %d", len(out), len(s))
+		if len(shape) != len(out) {
+			return fmt.Errorf("ranks %d and %d", len(out), len(shape))
 		}
-		for i := range s {
+		for i := range shape {
 			switch {
 			case i == a:
-				out[i] = out[i].Add(s[i])
-			case out[i].Static() && s[i].Static() && out[i] != s[i]:
-				return fmt.Errorf("axis %d is %v and %v", i, out[i], s[i])
-			case s[i].Static():
-				out[i] = s[i]
+				out[i] = out[i].Add(shape[i])
+			case out[i].Static() && shape[i].Static() && out[i] != shape[i]:
+				return fmt.Errorf("axis %d is %v and %v", i, out[i], shape[i])
+			case shape[i].Static():
+				out[i] = shape[i]
 			}
 		}
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func concatVJP(c *call) []node {
@@ -317,34 +317,34 @@ func concatVJP(c *call) []node {
 	return out
 }
 
-func inferSplit(o *infer) error {
-	in, a, err := axisOf(o, 0, 0)
+func inferSplit(inference *infer) error {
+	in, a, err := axisOf(inference, 0, 0)
 	if in == nil {
 		return err
 	}
-	sizes, ok := o.Attrs.Ints("split")
+	sizes, ok := inference.Attrs.Ints("split")
 	if !ok {
-		sizes, ok = o.X(1).StaticInts()
+		sizes, ok = inference.X(1).StaticInts()
 	}
-	if len(sizes) != 0 && len(sizes) != len(o.Out) {
-		return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(o.Out))
+	if len(sizes) != 0 && len(sizes) != len(inference.Out) {
+		return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(inference.Out))
 	}
 	total := 0
-	for i := range o.Out {
-		s := slices.Clone(in)
+	for i := range inference.Out {
+		shape := slices.Clone(in)
 		switch {
 		case len(sizes) > 0:
-			s[a] = graph.StaticDim(sizes[i])
+			shape[a] = graph.StaticDim(sizes[i])
 			total += sizes[i]
 		case !ok:
-			s[a] = o.Unknown("split", i)
+			shape[a] = inference.Unknown("split", i)
 		case in[a].Static(): // equal parts, the last one may be smaller
-			each := (in[a].N-1)/len(o.Out) + 1
-			s[a] = graph.StaticDim(max(0, min(each, in[a].N-i*each)))
+			each := (in[a].N-1)/len(inference.Out) + 1
+			shape[a] = graph.StaticDim(max(0, min(each, in[a].N-i*each)))
 		default:
-			s[a] = quotient(o, in[a], len(o.Out), "split", i)
+			shape[a] = quotient(inference, in[a], len(inference.Out), "split", i)
 		}
-		o.SetOutput(i, s)
+		inference.SetOutput(i, shape)
 	}
 	if len(sizes) > 0 && in[a].Static() && in[a].N != total {
 		return fmt.Errorf("sizes %v of an axis of %v", sizes, in[a])
@@ -363,7 +363,7 @@ func splitVJP(c *call) []node {
 }
 
 // setRank gives the output max(least, number of elements of the integer vector n) axes of unknown size.
-func setRank(o *infer, n node, least int) error {
+func setRank(inference *infer, n node, least int) error {
 	s := n.Shape()
 	if len(s) != 1 || !s[0].Static() {
 		return nil
@@ -374,9 +374,9 @@ func setRank(o *infer, n node, least int) error {
 	}
 	out := make(graph.Shape, rank)
 	for i := range out {
-		out[i] = o.Unknown(strings.ToLower(o.Kind), i)
+		out[i] = inference.Unknown(strings.ToLower(inference.Kind), i)
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func inferDepthToSpace(o *infer) error {
@@ -453,26 +453,26 @@ func inferSize(o *infer) error {
 	return o.Set(graph.Shape{})
 }
 
-func inferConstantOfShape(o *infer) error {
-	dtype, dims := graph.Float, o.In[0].Ints()
-	if p := o.Attrs.Tensor("value"); p != nil {
+func inferConstantOfShape(inference *infer) error {
+	dtype, dims := graph.Float, inference.In[0].Ints()
+	if p := inference.Attrs.Tensor("value"); p != nil {
 		dtype = graph.DType(p.DataType)
 		n := graph.Shape(dims).Size()
 		if fill, ok := graph.TensorInts(p); ok && len(fill) == 1 && dims != nil && fits(n) {
-			o.SetContent(slices.Repeat(fill, n.N))
+			inference.SetContent(slices.Repeat(fill, n.N))
 		}
 	}
-	o.SetType(0, dtype)
+	inference.SetType(0, dtype)
 	if dims == nil {
-		return setRank(o, o.In[0], 0)
+		return setRank(inference, inference.In[0], 0)
 	}
-	return o.Set(append(graph.Shape{}, dims...))
+	return inference.Set(append(graph.Shape{}, dims...))
 }
 
-func inferRange(o *infer) error {
-	a, b, c := o.In[0].Ints(), o.In[1].Ints(), o.In[2].Ints()
+func inferRange(inference *infer) error {
+	a, b, c := inference.In[0].Ints(), inference.In[1].Ints(), inference.In[2].Ints()
 	if len(a) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
-		return o.Set(graph.Shape{o.Unknown("range")})
+		return inference.Set(graph.Shape{inference.Unknown("range")})
 	}
 	n, step := b[0].Sub(a[0]), c[0].N
 	switch {
@@ -481,14 +481,14 @@ func inferRange(o *infer) error {
 	case n.Static():
 		n = graph.StaticDim(rangeLen(0, n.N, step))
 	case step != 1:
-		n = o.Unknown("range")
+		n = inference.Unknown("range")
 	}
 	if n.Static() && n.N <= graph.MaxContent && a[0].Static() {
 		var v []graph.Dim
 		for i := range n.N {
 			v = append(v, graph.StaticDim(a[0].N+i*step))
 		}
-		o.SetContent(v)
+		inference.SetContent(v)
 	}
-	return o.Set(graph.Shape{n})
+	return inference.Set(graph.Shape{n})
 }

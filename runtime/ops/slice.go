@@ -16,24 +16,24 @@ func init() {
 	)
 }
 
-func inferSlice(o *infer, out graph.Shape) error {
-	start, ok1 := o.X(1).StaticInts()
-	end, ok2 := o.X(2).StaticInts()
-	axes, ok3 := o.X(3).StaticInts()
-	step, ok4 := o.X(4).StaticInts()
+func inferSlice(inference *infer, out graph.Shape) error {
+	start, ok1 := inference.X(1).StaticInts()
+	end, ok2 := inference.X(2).StaticInts()
+	axes, ok3 := inference.X(3).StaticInts()
+	step, ok4 := inference.X(4).StaticInts()
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		for i := range out { // unknown sizes of every axis that may be cut
 			if axes == nil || slices.Contains(axes, i) || slices.Contains(axes, i-len(out)) {
-				out[i] = o.Unknown("slice", i)
+				out[i] = inference.Unknown("slice", i)
 			}
 		}
-		if known := o.X(2).Ints(); ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 &&
+		if known := inference.X(2).Ints(); ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 &&
 			start[0] == 0 {
 			if a, err := graph.Axis(append(axes, 0)[0], len(out)); err == nil {
 				out[a] = known[0]
 			}
 		}
-		return o.Set(out)
+		return inference.Set(out)
 	}
 	if n := len(start); len(end) != n || axes != nil && len(axes) != n || step != nil && len(step) != n {
 		return fmt.Errorf("%d starts, %d ends, %d axes, %d steps", n, len(end), len(axes), len(step))
@@ -42,7 +42,7 @@ func inferSlice(o *infer, out graph.Shape) error {
 	if err != nil {
 		return err
 	}
-	content, known := contentOf(o.In[0])
+	content, known := contentOf(inference.In[0])
 	for i := range start {
 		a, st := cut[i], 1
 		if step != nil {
@@ -53,7 +53,7 @@ func inferSlice(o *infer, out graph.Shape) error {
 		}
 		n, err := sliceLen(out[a], start[i], end[i], st)
 		if err != nil {
-			n = o.Unknown("slice", a)
+			n = inference.Unknown("slice", a)
 		}
 		out[a] = n
 		if known {
@@ -61,27 +61,27 @@ func inferSlice(o *infer, out graph.Shape) error {
 			content = content.sliced(a, from, st, n.N)
 		}
 	}
-	o.SetContent(content.cells)
-	return o.Set(out)
+	inference.SetContent(content.cells)
+	return inference.Set(out)
 }
 
 // sliceLen returns the number of elements of start:end:step on an axis.
-func sliceLen(d graph.Dim, start, end, step int) (graph.Dim, error) {
-	if !d.Static() {
+func sliceLen(dim graph.Dim, start, end, step int) (graph.Dim, error) {
+	if !dim.Static() {
 		switch {
 		case step != 1:
 		case start >= 0 && end == start+1:
 			return graph.StaticDim(1), nil // assumed to be inside the axis
 		case start >= 0 && end < 0:
-			return d.Sub(graph.StaticDim(start - end)), nil
+			return dim.Sub(graph.StaticDim(start - end)), nil
 		case start >= 0 && end >= math.MaxInt32:
-			return d.Sub(graph.StaticDim(start)), nil
+			return dim.Sub(graph.StaticDim(start)), nil
 		case start == -1 && end >= math.MaxInt32:
 			return graph.StaticDim(1), nil
 		}
 		return graph.Dim{}, fmt.Errorf("symbolic")
 	}
-	i, j := clampRange(d.N, start, end, step)
+	i, j := clampRange(dim.N, start, end, step)
 	return graph.StaticDim(rangeLen(i, j, step)), nil
 }
 
@@ -167,9 +167,9 @@ func positions(x node, axis int) node {
 	return apply("Range", nil, g.Scalar64(0), sizeOf(x, axis).Squeeze(0), g.Scalar64(1))
 }
 
-// margins returns the number of entries that a slice of step 1 omits at both ends of an axis of size d, if it is the
+// margins returns the number of entries that a slice of step 1 omits at both ends of an axis of size dim, if it is the
 // same for every value of a symbolic size. Such an axis is assumed to be long enough.
-func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
+func margins(c *call, i int, dim graph.Dim) (before, after int, ok bool) {
 	at := func(n node) (int, bool) {
 		v := n.Ints()
 		if i >= len(v) || !v[i].Static() {
@@ -186,15 +186,15 @@ func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
 	switch {
 	case !ok1 || !ok2 || !ok3 || step != 1:
 		return 0, 0, false
-	case d.Static():
+	case dim.Static():
 		clamp := func(v int) int {
 			if v < 0 {
-				v += d.N
+				v += dim.N
 			}
-			return min(max(v, 0), d.N)
+			return min(max(v, 0), dim.N)
 		}
 		lo := clamp(start)
-		return lo, d.N - max(lo, clamp(end)), true
+		return lo, dim.N - max(lo, clamp(end)), true
 	case start >= 0 && end >= math.MaxInt32:
 		return start, 0, true
 	case start >= 0 && end < 0:
@@ -203,9 +203,9 @@ func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
 	return 0, 0, false
 }
 
-func inferPad(o *infer, out graph.Shape) error {
-	pads, ok1 := o.X(1).StaticInts()
-	axes, ok3 := o.X(3).StaticInts()
+func inferPad(inference *infer, out graph.Shape) error {
+	pads, ok1 := inference.X(1).StaticInts()
+	axes, ok3 := inference.X(3).StaticInts()
 	if !ok1 || !ok3 {
 		return nil
 	}
@@ -219,7 +219,7 @@ func inferPad(o *infer, out graph.Shape) error {
 	for i, a := range axes {
 		out[a] = out[a].Add(graph.StaticDim(pads[i] + pads[i+len(axes)]))
 	}
-	return o.Set(out)
+	return inference.Set(out)
 }
 
 func padVJP(c *call) []node {

@@ -38,22 +38,22 @@ func (c Config) check() error {
 }
 
 // sgd is torch.optim.SGD.
-func sgd(c Config) ([]Transform, error) {
-	for i, value := range []float64{c.Beta1, c.Beta2, c.Eps} {
+func sgd(config Config) ([]Transform, error) {
+	for i, value := range []float64{config.Beta1, config.Beta2, config.Eps} {
 		if value != 0 {
 			key := []string{"beta1", "beta2", "eps"}[i]
 			return nil, wrong(key, "beta1, beta2 and eps belong to adam and adamw; remove them")
 		}
 	}
-	if c.Nesterov && (c.Momentum == 0 || c.Dampening != 0) {
+	if config.Nesterov && (config.Momentum == 0 || config.Dampening != 0) {
 		return nil, wrong("nesterov", "nesterov needs a momentum above 0 and dampening 0")
 	}
 	var parts []Transform
-	if c.WeightDecay != 0 {
-		parts = append(parts, AddDecayedWeights(c.WeightDecay))
+	if config.WeightDecay != 0 {
+		parts = append(parts, AddDecayedWeights(config.WeightDecay))
 	}
-	if c.Momentum != 0 {
-		parts = append(parts, Momentum(c.Momentum, c.Dampening, c.Nesterov))
+	if config.Momentum != 0 {
+		parts = append(parts, Momentum(config.Momentum, config.Dampening, config.Nesterov))
 	}
 	return parts, nil
 }

@@ -172,10 +172,10 @@ var ErrParameter = errors.New("parameter")
 
 const badGradient = "the gradient of %s holds %v at element %d"
 
-// update updates elements [from,to) of a parameter, at most a part: they pass through the chain, unless their update u
+// update updates elements [from,to) of a parameter, at most a part: they pass through the chain, unless their update
 // is known, and are checked in a core's cache. The parameter has no values yet where before has them, and its state has
 // none where it was created. A gradient or an update that is not finite makes a parameter that is not finite.
-func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, rate float64, created bool,
+func (o *Optimizer) update(name string, before, param, grad, update *tensor.Tensor, rate float64, created bool,
 	from, to int) error {
 	part := func(t *tensor.Tensor) *tensor.Tensor {
 		if t == nil || t.IsInt() {
@@ -183,14 +183,14 @@ func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, r
 		}
 		return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
 	}
-	p, g, now := part(param), part(grad), part(u)
+	parameter, gradient, now := part(param), part(grad), part(update)
 	if before != nil {
-		copy(p.Data, before.Data[from:to])
+		copy(parameter.Data, before.Data[from:to])
 	}
-	if u == nil {
+	if update == nil {
 		room := rooms.Get().(*tensor.Tensor)
 		defer rooms.Put(room)
-		now = &tensor.Tensor{Shape: g.Shape, Data: room.Data[:copy(room.Data, g.Data)]}
+		now = &tensor.Tensor{Shape: gradient.Shape, Data: room.Data[:copy(room.Data, gradient.Data)]}
 		state := tensor.Map{}
 		for _, slot := range o.slots {
 			t := part(o.state[slot+name])
@@ -198,21 +198,21 @@ func (o *Optimizer) update(name string, before, param, grad, u *tensor.Tensor, r
 				clear(t.Data)
 			}
 		}
-		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: p})
+		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: parameter})
 	}
-	p.Axpy(-rate, now)
-	if p.NonFinite() < 0 {
+	parameter.Axpy(-rate, now)
+	if parameter.NonFinite() < 0 {
 		return nil
 	}
-	if i := g.NonFinite(); i >= 0 {
-		return fmt.Errorf(badGradient, name, g.Data[i], from+i)
+	if i := gradient.NonFinite(); i >= 0 {
+		return fmt.Errorf(badGradient, name, gradient.Data[i], from+i)
 	}
 	if i := now.NonFinite(); i >= 0 {
 		return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
 			now.Data[i], from+i)
 	}
-	i := p.NonFinite()
-	return fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, p.Data[i], from+i)
+	i := parameter.NonFinite()
+	return fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, parameter.Data[i], from+i)
 }
 
 // rooms has memory for the update of a part.
@@ -255,11 +255,11 @@ func (o *Optimizer) State() tensor.Map { return o.state.Clone() }
 
 // Load replaces the state by a copy of s, which State returned from an optimizer with the same Config. Later steps are
 // the same, bit for bit, as without the interruption. After an error the state is unchanged.
-func (o *Optimizer) Load(s tensor.Map) error {
+func (o *Optimizer) Load(state tensor.Map) error {
 	names := tensor.Map{}
 	known := o.chain.Init(tensor.Map{"": tensor.New()})
-	for _, key := range s.Names() {
-		t := s[key]
+	for _, key := range state.Names() {
+		t := state[key]
 		slot, name, ok := splitKey(key, known)
 		if !ok {
 			return fmt.Errorf("optim: state %q is not of this optimizer, which keeps %s", key, describe(known))
@@ -277,12 +277,12 @@ func (o *Optimizer) Load(s tensor.Map) error {
 	}
 	for _, name := range names.Names() {
 		for _, slot := range known.Names() {
-			if _, ok := s[slot+name]; !ok {
+			if _, ok := state[slot+name]; !ok {
 				return fmt.Errorf("optim: state %q is missing for parameter %q", slot+name, name)
 			}
 		}
 	}
-	o.state = s.Clone()
+	o.state = state.Clone()
 	clear(o.shapes)
 	return nil
 }

@@ -91,27 +91,27 @@ func ClipByGlobalNorm(limit float64) Transform {
 	}}
 }
 
-// Momentum applies the momentum of torch.optim.SGD: b = u in the first step of a parameter and b = momentum b +
-// (1-dampening) u in later ones; the update becomes b or, with Nesterov, u + momentum b.
+// Momentum applies the momentum of torch.optim.SGD: b = update in the first step of a parameter and b = momentum b +
+// (1-dampening) update in later ones; the update becomes b or, with Nesterov, update + momentum b.
 func Momentum(momentum, dampening float64, nesterov bool) Transform {
 	return Transform{
 		Name: "momentum",
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "b") },
 		Update: func(updates, state, params tensor.Map) {
-			for name, u := range updates {
+			for name, update := range updates {
 				b := state["b/"+name]
 				keep, take := momentum, 1-dampening
 				if state["step/"+name].Ints[0] == 1 {
 					keep, take = 0, 1
 				}
 				if !nesterov {
-					b.Blend(keep, take, u)
-					copy(u.Data, b.Data)
+					b.Blend(keep, take, update)
+					copy(update.Data, b.Data)
 					continue
 				}
-				for i, x := range u.Data {
+				for i, x := range update.Data {
 					m := keep*float64(b.Data[i]) + take*float64(x)
-					b.Data[i], u.Data[i] = float32(m), float32(float64(x)+momentum*m)
+					b.Data[i], update.Data[i] = float32(m), float32(float64(x)+momentum*m)
 				}
 			}
 		},

@@ -95,29 +95,29 @@ type cachedGraph struct {
 // NewCachedSession is NewSession for a graph that callers open again and again: sessions share one compiled graph if
 // they have the same model, options and files of weights. Graphs stay compiled after Close within a bound of memory, so
 // that the next run of a program with many runs finds them.
-func NewCachedSession(model *onnx.ModelProto, o Options) (*Session, error) {
-	s, o, err := newSession(model, o)
+func NewCachedSession(model *onnx.ModelProto, options Options) (*Session, error) {
+	session, options, err := newSession(model, options)
 	if err != nil {
 		return nil, err
 	}
-	o.Spinning, o.Runs = o.spins(), 0
-	key, ok := s.program.key(o)
+	options.Spinning, options.Runs = options.spins(), 0
+	key, ok := session.program.key(options)
 	if !ok {
 		graphCache.Lock()
 		graphCache.counts.Compiled++
 		graphCache.Unlock()
-		if s.replicas, err = s.program.compile(o); err != nil {
+		if session.replicas, err = session.program.compile(options); err != nil {
 			return nil, err
 		}
 	} else {
-		s.cached = acquire(key, s.program, o)
-		if s.replicas, err = s.cached.compile(); err != nil {
-			s.cached.fail()
+		session.cached = acquire(key, session.program, options)
+		if session.replicas, err = session.cached.compile(); err != nil {
+			session.cached.fail()
 			return nil, err
 		}
 	}
-	s.model, s.external = nil, nil
-	return s, nil
+	session.model, session.external = nil, nil
+	return session, nil
 }
 
 // key identifies everything that the compiled program depends on. ok is false if it cannot be shared: profiles are
@@ -162,30 +162,31 @@ func (p *program) idleBytes(o Options) int {
 }
 
 // acquire returns the graph of a key for one more session, which calls release or fail once.
-func acquire(key [sha256.Size]byte, p *program, o Options) *cachedGraph {
+func acquire(key [sha256.Size]byte, p *program, options Options) *cachedGraph {
 	graphCache.Lock()
 	defer graphCache.Unlock()
-	g := graphCache.graphs[key]
-	if g == nil {
-		g = &cachedGraph{key: key, bytes: p.idleBytes(o), compile: sync.OnceValues(func() ([]*replica, error) {
-			return p.compile(o)
-		})}
+	graph := graphCache.graphs[key]
+	if graph == nil {
+		graph = &cachedGraph{key: key, bytes: p.idleBytes(options),
+			compile: sync.OnceValues(func() ([]*replica, error) {
+				return p.compile(options)
+			})}
 		for _, w := range p.external {
-			g.shared += int(w.at.Length)
+			graph.shared += int(w.at.Length)
 		}
-		if g.shared > 0 {
-			g.weights = fmt.Sprintf("%q %v", p.weights, o.Prepack)
+		if graph.shared > 0 {
+			graph.weights = fmt.Sprintf("%q %v", p.weights, options.Prepack)
 		}
-		graphCache.graphs[key] = g
+		graphCache.graphs[key] = graph
 		graphCache.counts.Compiled++
 	} else {
 		graphCache.counts.Reused++
 	}
-	if g.at != nil {
-		g.leaveIdle()
+	if graph.at != nil {
+		graph.leaveIdle()
 	}
-	g.users++
-	return g
+	graph.users++
+	return graph
 }
 
 // fail ends the use of a graph that was not compiled. A later session tries again.

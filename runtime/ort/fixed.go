@@ -57,8 +57,8 @@ const mostLanes = 2
 
 // forSizes returns the session for the sizes of inputs that were checked. The caller calls done after the run.
 func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done func()) {
-	f := s.fixed
-	if f == nil {
+	fixedSizes := s.fixed
+	if fixedSizes == nil {
 		return s, func() {}
 	}
 	shapes := make([][]int, len(s.inputs))
@@ -70,16 +70,16 @@ func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done
 		}
 	}
 
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.lane(s.program, shapes)
+	fixedSizes.mu.Lock()
+	defer fixedSizes.mu.Unlock()
+	l := fixedSizes.lane(s.program, shapes)
 	if l == nil {
 		return s, func() {}
 	}
 	l.runs++
 	return l.Session, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		fixedSizes.mu.Lock()
+		defer fixedSizes.mu.Unlock()
 		l.runs--
 	}
 }

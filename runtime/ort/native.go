@@ -32,10 +32,10 @@ static void *wrap(table t, void *memory, void *data, size_t bytes, const int64_t
 }
 
 // view creates a float32 value of the given shape over the memory of another value, on any device.
-static void *view(table t, void *of, size_t bytes, const int64_t *shape, size_t rank, void **value) {
+static void *view(table t, void *owner, size_t bytes, const int64_t *shape, size_t rank, void **value) {
 	void *memory = NULL, *data = NULL;
-	void *status = ((void *(*)(void *, void **))t[GetTensorMemoryInfo])(of, &memory);
-	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(of, &data);
+	void *status = ((void *(*)(void *, void **))t[GetTensorMemoryInfo])(owner, &memory);
+	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(owner, &data);
 	return status ? status : wrap(t, memory, data, bytes, shape, rank, 1, value);
 }
 
@@ -212,8 +212,8 @@ func (a *api) wrap(data unsafe.Pointer, size int, shape []int64, kind int) (valu
 }
 
 // view creates a float32 value over the memory of another value, which must outlive it.
-func (a *api) view(of unsafe.Pointer, size int, shape []int64) (value unsafe.Pointer, err error) {
-	return value, a.failed(C.view(a.table, of, C.size_t(size), (*C.int64_t)(unsafe.SliceData(shape)),
+func (a *api) view(owner unsafe.Pointer, size int, shape []int64) (value unsafe.Pointer, err error) {
+	return value, a.failed(C.view(a.table, owner, C.size_t(size), (*C.int64_t)(unsafe.SliceData(shape)),
 		C.size_t(len(shape)), &value))
 }
 

@@ -203,30 +203,32 @@ func (o Options) products() (set kernels.InstructionSet, own bool) {
 // Fingerprint returns everything besides the graph and its inputs that determines the bits of the results of a session
 // with these options. It resolves the provider auto (ChooseProvider). Spinning, Runs, NoArena and the number of
 // parallel runs change no bit.
-func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
+func (o Options) Fingerprint() (fingerprint numerics.Fingerprint, err error) {
 	if o = o.WithProvider(); o.Provider == Auto {
 		if o, _, err = ChooseProvider(o); err != nil {
-			return f, err
+			return fingerprint, err
 		}
 	}
 	_, version, err := Library()
 	if err != nil {
-		return f, err
+		return fingerprint, err
 	}
 	a, err := native()
 	if err != nil {
-		return f, err
+		return fingerprint, err
 	}
-	f = numerics.MachineFingerprint()
-	f.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", f.Compilers, compilerC(), libraryC()))
-	f.Library, f.Provider = version+", "+strings.TrimPrefix(a.buildInfo(), "ORT Build Info: "), o.Provider
-	f.Optimization, f.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)
-	_, f.OwnProducts = o.products()
-	f.Prepack, f.Products = o.Prepack, o.Products
+	fingerprint = numerics.MachineFingerprint()
+	fingerprint.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", fingerprint.Compilers, compilerC(),
+		libraryC()))
+	fingerprint.Library, fingerprint.Provider = version+", "+strings.TrimPrefix(a.buildInfo(),
+		"ORT Build Info: "), o.Provider
+	fingerprint.Optimization, fingerprint.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)
+	_, fingerprint.OwnProducts = o.products()
+	fingerprint.Prepack, fingerprint.Products = o.Prepack, o.Products
 	if o.Precision != Float32 {
-		f.Precision = o.Precision
+		fingerprint.Precision = o.Precision
 	}
-	return f, nil
+	return fingerprint, nil
 }
 
 // native returns the binding's session options. The caller destroys them.
@@ -354,18 +356,18 @@ func flag(on bool) string {
 // ChooseProvider finds the provider that options will run on, before any work depends on it: it compiles and runs a
 // graph of one node. Auto becomes CUDA, or else CPU with one device and no memory limit, and then why is the reason
 // against CUDA. Sessions with the returned options run on that one provider or fail, so a run never uses two providers.
-func ChooseProvider(o Options) (chosen Options, why error, err error) {
-	o = o.WithProvider()
-	if err := o.check(); err != nil || o.Provider == CPU {
-		return o, nil, err
+func ChooseProvider(options Options) (chosen Options, why error, err error) {
+	options = options.WithProvider()
+	if err := options.check(); err != nil || options.Provider == CPU {
+		return options, nil, err
 	}
-	asked := o.Provider
-	o.Provider = CUDA
-	if why = o.probe(); why == nil || asked == CUDA {
-		return o, nil, why
+	asked := options.Provider
+	options.Provider = CUDA
+	if why = options.probe(); why == nil || asked == CUDA {
+		return options, nil, why
 	}
-	o.Provider, o.MemoryLimit, o.Devices = CPU, 0, 1
-	return o, why, o.check()
+	options.Provider, options.MemoryLimit, options.Devices = CPU, 0, 1
+	return options, why, options.check()
 }
 
 // probe runs a graph of one node with the options.

@@ -13,8 +13,8 @@ static void *nodes(table t, void *subgraph, list *out, size_t *n) {
 	return ((void *(*)(void *, list *, size_t *))t[EpAssignedSubgraph_GetNodes])(subgraph, out, n);
 }
 
-static void *text(table t, int kind, void *of, const char **out) {
-	return ((void *(*)(void *, const char **))t[kind])(of, out);
+static void *text(table t, int kind, void *owner, const char **out) {
+	return ((void *(*)(void *, const char **))t[kind])(owner, out);
 }
 */
 import "C"
@@ -48,9 +48,9 @@ func (s *Session) Placement() (out []Node, err error) {
 			err = s.errorf("placement: %s", oneLine(failed))
 		}
 	}
-	text := func(kind C.int, of unsafe.Pointer) string {
+	text := func(kind C.int, owner unsafe.Pointer) string {
 		var t *C.char
-		status(C.text(a.table, kind, of, &t))
+		status(C.text(a.table, kind, owner, &t))
 		return C.GoString(t)
 	}
 	var graphs, nodes C.list

@@ -32,23 +32,23 @@ type weight struct {
 // LowerPrecision is onnx.LowerPrecision. Only tests change it, before the first session.
 var LowerPrecision = onnx.LowerPrecision
 
-func prepare(m *onnx.ModelProto, o Options) (*program, error) {
-	g := m.GetGraph()
+func prepare(model *onnx.ModelProto, options Options) (*program, error) {
+	g := model.GetGraph()
 	if g == nil {
 		return nil, fmt.Errorf("ort: the model has no graph")
 	}
 	p := &program{name: g.GetName()}
-	if low := o.lowered(); low != 0 {
-		m = LowerPrecision(m, low)
+	if low := options.lowered(); low != 0 {
+		model = LowerPrecision(model, low)
 	}
-	a, err := onnx.Adapt(m, o.Outputs...)
+	adapted, err := onnx.Adapt(model, options.Outputs...)
 	if err != nil {
 		return nil, p.errorf("%w", err)
 	}
 	if p.inputs, err = ValueInfos(onnx.Inputs(g)); err != nil {
 		return nil, p.errorf("input %w", err)
 	}
-	if p.outputs, err = ValueInfos(a.Kept); err != nil {
+	if p.outputs, err = ValueInfos(adapted.Kept); err != nil {
 		return nil, p.errorf("output %w", err)
 	}
 	switch {
@@ -57,20 +57,20 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	case len(p.outputs) == 0:
 		return nil, p.errorf("it has no outputs, so there is nothing to run")
 	}
-	p.native, p.results, p.nativeOutputs = a.Inputs, a.Outputs, a.Values
-	m, weights, err := onnx.LocateExternal(a.Model, o.WeightsDir)
+	p.native, p.results, p.nativeOutputs = adapted.Inputs, adapted.Outputs, adapted.Values
+	model, weights, err := onnx.LocateExternal(adapted.Model, options.WeightsDir)
 	if err != nil {
-		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
+		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), options.WeightsDir)
 	}
 	var packed []kernels.PackedMatrix
-	if set, own := o.products(); own {
-		m, packed = kernels.RewriteProducts(m, set)
+	if set, own := options.products(); own {
+		model, packed = kernels.RewriteProducts(model, set)
 	}
-	p.weights, p.external = weights, externals(m, packed)
-	if p.files, err = onnx.ExternalFiles(m); err != nil {
+	p.weights, p.external = weights, externals(model, packed)
+	if p.files, err = onnx.ExternalFiles(model); err != nil {
 		return nil, p.errorf("%w", err)
 	}
-	if p.model, err = onnx.Marshal(m); err != nil {
+	if p.model, err = onnx.Marshal(model); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
 	return p, nil

@@ -67,22 +67,22 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 		return nil, err
 	}
 	out := make(Values, len(s.outputs))
-	for i, p := range s.outputs {
-		if of := s.results[i].Value; s.slots[of].stays && c.stay {
-			t, err := readValue(c.outputs[of], false)
+	for i, valueInfo := range s.outputs {
+		if index := s.results[i].Value; s.slots[index].stays && c.stay {
+			t, err := readValue(c.outputs[index], false)
 			if err != nil {
 				return nil, err
 			}
 			v := &Value{tensor: t}
-			v.put(c.on.device, c.outputs[of])
-			c.outputs[of], out[p.Name] = nil, v
+			v.put(c.on.device, c.outputs[index])
+			c.outputs[index], out[valueInfo.Name] = nil, v
 			continue
 		}
 		t, err := s.collect(i, &c)
 		if err != nil {
 			return nil, err
 		}
-		out[p.Name] = NewValue(t)
+		out[valueInfo.Name] = NewValue(t)
 	}
 	return out, nil
 }
@@ -248,18 +248,18 @@ type call struct {
 }
 
 func (c *call) addInput(t *tensor.Tensor, held *Value) (err error) {
-	var v unsafe.Pointer
+	var pointer unsafe.Pointer
 	switch {
 	case held == nil:
-		v, err = c.wrap(t)
+		pointer, err = c.wrap(t)
 	case c.on.uploader != nil:
-		v, err = held.on(c)
+		pointer, err = held.on(c)
 	case !held.onHost:
 		return errors.New("it lies on a device, and this session runs on the CPU")
 	default:
-		v, err = c.wrap(held.tensor)
+		pointer, err = c.wrap(held.tensor)
 	}
-	c.inputs = append(c.inputs, v)
+	c.inputs = append(c.inputs, pointer)
 	return err
 }
 
@@ -282,7 +282,7 @@ func (c *call) addOutput(s slot) (err error) {
 }
 
 // wrap returns a native value that uses the elements of a tensor in place. The call owns it.
-func (c *call) wrap(t *tensor.Tensor) (v unsafe.Pointer, err error) {
+func (c *call) wrap(t *tensor.Tensor) (pointer unsafe.Pointer, err error) {
 	data, kind := unsafe.Pointer(unsafe.SliceData(t.Data)), float32Elements
 	if t.IsInt() {
 		data, kind = unsafe.Pointer(unsafe.SliceData(t.Ints)), int64Elements
@@ -291,10 +291,10 @@ func (c *call) wrap(t *tensor.Tensor) (v unsafe.Pointer, err error) {
 		c.pins.Pin(data)
 	}
 	shape := convert.Slice(t.Shape, func(d int) int64 { return int64(d) })
-	if v, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
-		c.wrapped = append(c.wrapped, v)
+	if pointer, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
+		c.wrapped = append(c.wrapped, pointer)
 	}
-	return v, err
+	return pointer, err
 }
 
 func (c *call) release() {
@@ -315,7 +315,7 @@ func (c *call) tensor(i int) (*tensor.Tensor, error) {
 }
 
 func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
-	r, p := s.results[i], s.outputs[i]
+	r, valueInfo := s.results[i], s.outputs[i]
 	t, err := c.tensor(r.Value)
 	if err == nil && r.Shape >= 0 {
 		var shape *tensor.Tensor
@@ -327,10 +327,10 @@ func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 		}
 	}
 	if err != nil {
-		return nil, s.errorf("output %s: %w", p, err)
+		return nil, s.errorf("output %s: %w", valueInfo, err)
 	}
-	if p.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(t.Ints, func(v int64) bool { return v < 0 }) >= 0 {
-		return nil, s.errorf("output %s holds values of 2^63 and more, which int64 cannot hold", p)
+	if valueInfo.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(t.Ints, func(v int64) bool { return v < 0 }) >= 0 {
+		return nil, s.errorf("output %s holds values of 2^63 and more, which int64 cannot hold", valueInfo)
 	}
 	return t, nil
 }

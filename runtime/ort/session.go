@@ -56,32 +56,32 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 }
 
 // newSession returns a session that is not compiled yet, and its options with the provider that it runs on.
-func newSession(model *onnx.ModelProto, o Options) (*Session, Options, error) {
-	o = o.WithProvider()
-	if err := o.check(); err != nil {
-		return nil, o, err
+func newSession(model *onnx.ModelProto, options Options) (*Session, Options, error) {
+	options = options.WithProvider()
+	if err := options.check(); err != nil {
+		return nil, options, err
 	}
-	if o.Provider == Auto {
+	if options.Provider == Auto {
 		var err error
-		if o, _, err = ChooseProvider(o); err != nil {
-			return nil, o, err
+		if options, _, err = ChooseProvider(options); err != nil {
+			return nil, options, err
 		}
 	}
-	p, err := prepare(model, o)
+	p, err := prepare(model, options)
 	if err != nil {
-		return nil, o, err
+		return nil, options, err
 	}
-	if err := start(o.Provider != CPU); err != nil {
-		return nil, o, err
+	if err := start(options.Provider != CPU); err != nil {
+		return nil, options, err
 	}
-	s := &Session{program: p, provider: o.Provider, slots: p.slots()}
-	if o.onDevice() && !o.sized {
-		s.fixed = &fixedSizes{model: model, options: o, sizes: map[string]*sizedGraph{}}
+	s := &Session{program: p, provider: options.Provider, slots: p.slots()}
+	if options.onDevice() && !options.sized {
+		s.fixed = &fixedSizes{model: model, options: options, sizes: map[string]*sizedGraph{}}
 		s.fixed.weights, _ = p.stamps()
 		s.fixed.options.sized = true
-		s.fixed.options.capture = o.Profile == "" // a replay has no operators to measure
+		s.fixed.options.capture = options.Profile == "" // a replay has no operators to measure
 	}
-	return s, o, nil
+	return s, options, nil
 }
 
 // Open compiles the ONNX file at path. Options.WeightsDir defaults to the file's folder.
@@ -101,38 +101,38 @@ func Open(path string, o Options) (*Session, error) {
 }
 
 // compile compiles the program for each device.
-func (p *program) compile(o Options) (all []*replica, err error) {
+func (p *program) compile(options Options) (all []*replica, err error) {
 	devices := 1
-	if o.onDevice() {
-		devices = max(1, o.Devices)
+	if options.onDevice() {
+		devices = max(1, options.Devices)
 	}
 	for range devices {
-		r, err := p.replica(o)
+		r, err := p.replica(options)
 		if err != nil {
 			return nil, errors.Join(err, closeReplicas(all))
 		}
 		all = append(all, r)
-		o.Device++
+		options.Device++
 	}
 	return all, nil
 }
 
 // replica compiles the program for one device: as a captured graph if the options ask for one and the device can.
-func (p *program) replica(o Options) (*replica, error) {
-	if !o.capture {
-		return p.open(o)
+func (p *program) replica(options Options) (*replica, error) {
+	if !options.capture {
+		return p.open(options)
 	}
 	err := p.errorf("the size of an input or output depends on values")
 	if p.fixedSizes() {
 		var r *replica
-		if r, err = p.open(o); err == nil {
+		if r, err = p.open(options); err == nil {
 			noteCapture(nil)
 			return r, nil
 		}
 	}
 	noteCapture(err)
-	o.capture = false
-	return p.open(o)
+	options.capture = false
+	return p.open(options)
 }
 
 func (p *program) open(o Options) (r *replica, err error) {
@@ -154,19 +154,19 @@ func (p *program) open(o Options) (r *replica, err error) {
 	return r, nil
 }
 
-func (r *replica) create(p *program, o Options) error {
-	native, err := o.native(p.weights)
+func (r *replica) create(p *program, options Options) error {
+	native, err := options.native(p.weights)
 	if err != nil {
 		return err
 	}
 	defer native.Destroy()
-	if o.onDevice() || o.Prepack && len(p.external) > 0 {
-		err = r.compileShared(p, native, o)
+	if options.onDevice() || options.Prepack && len(p.external) > 0 {
+		err = r.compileShared(p, native, options)
 	} else {
 		err = r.compile(p, native, nil)
 	}
 	if err != nil {
-		return p.errorf("provider %s rejects it: %s", o.Provider, oneLine(err))
+		return p.errorf("provider %s rejects it: %s", options.Provider, oneLine(err))
 	}
 	return nil
 }

@@ -94,23 +94,23 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	if err := h.pack(p); err != nil {
 		return err
 	}
-	for _, w := range p.external {
-		if h.at.device == onHost && len(w.shape) != 2 && w.packed == nil {
+	for _, weight := range p.external {
+		if h.at.device == onHost && len(weight.shape) != 2 && weight.packed == nil {
 			continue
 		}
-		f, err := h.mapped(p, w)
+		f, err := h.mapped(p, weight)
 		if err != nil {
 			return err
 		}
-		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(f.data))) {
+		if weight.packed == nil && (weight.at.Offset%4 != 0 || weight.at.Offset+weight.at.Length > int64(len(f.data))) {
 			continue // ONNX Runtime reads it, or reports a file that was cut short meanwhile
 		}
-		v, err := h.value(w, f)
+		v, err := h.value(weight, f)
 		if err == nil {
-			err = h.api.addInitializer(options, w.name, v)
+			err = h.api.addInitializer(options, weight.name, v)
 		}
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", w.name, err)
+			return fmt.Errorf("tensor %q: %w", weight.name, err)
 		}
 	}
 	return nil
@@ -159,20 +159,20 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 		defer containers.Unlock()
 		return h.in.values[w.panels(f)], nil
 	}
-	v, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
+	pointer, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
 	if err != nil {
 		return nil, err
 	}
 	if h.at.device == onHost {
-		h.values = append(h.values, v)
-		return v, nil
+		h.values = append(h.values, pointer)
+		return pointer, nil
 	}
-	defer h.api.releaseValue(v)
+	defer h.api.releaseValue(pointer)
 	containers.Lock()
 	defer containers.Unlock()
 	key := fmt.Sprint(f.number, w.at.Offset, w.shape)
 	if h.in.values[key] == nil {
-		copied, err := h.in.uploader.upload(v)
+		copied, err := h.in.uploader.upload(pointer)
 		if err != nil {
 			return nil, fmt.Errorf("copying it to device %d: %w", h.at.device, err)
 		}

@@ -120,13 +120,13 @@ func releaseAll(values []unsafe.Pointer) {
 
 // readValue returns the tensor of a native value. With elements false, for values that may lie on a device, it returns
 // only kind and shape.
-func readValue(of unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
+func readValue(value unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 	a, err := native()
 	if err != nil {
 		return nil, err
 	}
 	var d C.described
-	if err := a.failed(C.describe(a.table, of, &d)); err != nil {
+	if err := a.failed(C.describe(a.table, value, &d)); err != nil {
 		return nil, err
 	}
 	if d.rank > C.mostAxes {

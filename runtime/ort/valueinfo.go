@@ -97,23 +97,24 @@ func infoOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 	if tt == nil {
 		return ValueInfo{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
 	}
-	p := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
-	if onnx.InterfaceType(p.Type) == onnx.TensorProto_UNDEFINED {
-		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
-			typeName(p.Type))
+	valueInfo := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
+	if onnx.InterfaceType(valueInfo.Type) == onnx.TensorProto_UNDEFINED {
+		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported",
+			valueInfo.Name,
+			typeName(valueInfo.Type))
 	}
 	if tt.GetShape() == nil {
-		p.Unranked = true
-		return p, nil
+		valueInfo.Unranked = true
+		return valueInfo, nil
 	}
 	for _, d := range tt.GetShape().GetDim() {
 		dim := Dim{Size: -1, Symbol: d.GetDimParam()}
 		if v, ok := d.GetValue().(*onnx.TensorShapeProto_Dimension_DimValue); ok && v.DimValue >= 0 {
 			dim.Size = int(v.DimValue)
 		}
-		p.Shape = append(p.Shape, dim)
+		valueInfo.Shape = append(valueInfo.Shape, dim)
 	}
-	return p, nil
+	return valueInfo, nil
 }
 
 // checkInputs compares names, kinds, ranks, sizes and ranges of inputs with the graph's declarations, because ONNX
@@ -150,42 +151,46 @@ type axis struct {
 }
 
 // checkInput checks one input; away says that its elements lie on a device.
-func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, away bool, sizes map[string]axis) error {
+func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, sizes map[string]axis) error {
 	elements := 1
 	for _, d := range t.Shape {
 		if d < 0 || (elements > 0 && d > (1<<62)/elements) {
-			return s.errorf("input %q has the impossible shape %v", p.Name, t.Shape)
+			return s.errorf("input %q has the impossible shape %v", valueInfo.Name, t.Shape)
 		}
 		elements *= d
 	}
 	switch {
-	case t.IsInt() != p.IsInt():
-		return s.errorf("input %q is %s, but %s is wanted", p.Name, t, p)
+	case t.IsInt() != valueInfo.IsInt():
+		return s.errorf("input %q is %s, but %s is wanted", valueInfo.Name, t, valueInfo)
 	case t.Len() != elements && !away:
-		return s.errorf("input %q holds %d elements, but its shape %v has %d", p.Name, t.Len(), t.Shape, elements)
-	case !p.Unranked && len(t.Shape) != len(p.Shape):
-		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", p.Name, t, len(t.Shape), p,
-			len(p.Shape))
+		return s.errorf("input %q holds %d elements, but its shape %v has %d", valueInfo.Name, t.Len(), t.Shape,
+			elements)
+	case !valueInfo.Unranked && len(t.Shape) != len(valueInfo.Shape):
+		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", valueInfo.Name, t, len(t.Shape),
+			valueInfo,
+			len(valueInfo.Shape))
 	}
-	for i, d := range p.Shape {
+	for i, dim := range valueInfo.Shape {
 		got := t.Shape[i]
-		if d.Size >= 0 && got != d.Size {
-			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", p.Name, t, p, i, d.Size)
+		if dim.Size >= 0 && got != dim.Size {
+			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", valueInfo.Name, t, valueInfo, i,
+				dim.Size)
 		}
-		if d.Size >= 0 || d.Symbol == "" {
+		if dim.Size >= 0 || dim.Symbol == "" {
 			continue
 		}
-		if a, ok := sizes[d.Symbol]; !ok {
-			sizes[d.Symbol] = axis{p.Name, i, got}
+		if a, ok := sizes[dim.Symbol]; !ok {
+			sizes[dim.Symbol] = axis{valueInfo.Name, i, got}
 		} else if a.size != got {
 			return s.errorf("input %q has %d on axis %d and input %q has %d on axis %d, but both are %s and must "+
-				"agree", a.input, a.size, a.index, p.Name, got, i, d.Symbol)
+				"agree", a.input, a.size, a.index, valueInfo.Name, got, i, dim.Symbol)
 		}
 	}
-	if limits, ok := integerRanges[p.Type]; ok {
+	if limits, ok := integerRanges[valueInfo.Type]; ok {
 		for i, v := range t.Ints {
 			if v < limits[0] || v > limits[1] {
-				return s.errorf("input %q holds %d at element %d, which %s cannot hold", p.Name, v, i, typeName(p.Type))
+				return s.errorf("input %q holds %d at element %d, which %s cannot hold", valueInfo.Name, v, i,
+					typeName(valueInfo.Type))
 			}
 		}
 	}

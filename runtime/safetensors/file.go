@@ -36,19 +36,19 @@ func Open(path string) (*File, error) {
 
 // OpenRegular opens a regular file and returns its size in bytes. A folder or a device is an error.
 func OpenRegular(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, 0, err
 	}
-	return f, st.Size(), nil
+	return file, st.Size(), nil
 }
 
 // Parse reads and checks the header of the size bytes in r.

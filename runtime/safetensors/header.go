@@ -104,20 +104,20 @@ func place(tensors map[string]entry, base, size int64) error {
 	})
 	at := int64(0)
 	for _, name := range names {
-		e := tensors[name]
+		entry := tensors[name]
 		switch {
-		case e.begin < at:
+		case entry.begin < at:
 			return fmt.Errorf("tensor %q at data offset %d overlaps the tensor before it, which ends at %d", name,
-				e.begin, at)
-		case e.begin > at:
-			return fmt.Errorf("data offsets %d to %d belong to no tensor", at, e.begin)
-		case e.end > size-base:
+				entry.begin, at)
+		case entry.begin > at:
+			return fmt.Errorf("data offsets %d to %d belong to no tensor", at, entry.begin)
+		case entry.end > size-base:
 			return fmt.Errorf("tensor %q ends at data offset %d, but the file holds %d data bytes; the file is "+
-				"truncated", name, e.end, size-base)
+				"truncated", name, entry.end, size-base)
 		}
-		at = e.end
-		e.begin, e.end = e.begin+base, e.end+base
-		tensors[name] = e
+		at = entry.end
+		entry.begin, entry.end = entry.begin+base, entry.end+base
+		tensors[name] = entry
 	}
 	if at != size-base {
 		return fmt.Errorf("%d bytes follow the last tensor", size-base-at)

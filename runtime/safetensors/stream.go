@@ -153,25 +153,26 @@ func (w *Writer) fail(format string, args ...any) error {
 // layOut places tensors next to each other; offsets count from the end of the header.
 func layOut(entries []Entry) ([]Info, error) {
 	out, seen, at := make([]Info, len(entries)), map[string]bool{}, int64(0)
-	for i, e := range entries {
+	for i, entry := range entries {
 		switch {
-		case e.Name == metadataKey || !utf8.ValidString(e.Name):
-			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", e.Name)
-		case seen[e.Name]:
-			return nil, fmt.Errorf("safetensors: two tensors are named %q", e.Name)
-		case !slices.Contains([]string{"F32", "F16", "I64"}, e.DType):
-			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32, F16 or I64", e.Name, e.DType)
+		case entry.Name == metadataKey || !utf8.ValidString(entry.Name):
+			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", entry.Name)
+		case seen[entry.Name]:
+			return nil, fmt.Errorf("safetensors: two tensors are named %q", entry.Name)
+		case !slices.Contains([]string{"F32", "F16", "I64"}, entry.DType):
+			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32, F16 or I64", entry.Name,
+				entry.DType)
 		}
-		seen[e.Name] = true
-		shape := convert.Slice(e.Shape, func(d int) int64 { return int64(d) })
-		n, err := byteSize(shape, ElementSize(e.DType))
+		seen[entry.Name] = true
+		shape := convert.Slice(entry.Shape, func(d int) int64 { return int64(d) })
+		n, err := byteSize(shape, ElementSize(entry.DType))
 		if err == nil && n > math.MaxInt64/2-at {
 			err = fmt.Errorf("it ends beyond 2^62 bytes")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("safetensors: tensor %q: %w", e.Name, err)
+			return nil, fmt.Errorf("safetensors: tensor %q: %w", entry.Name, err)
 		}
-		out[i] = Info{DType: e.DType, Shape: append([]int{}, e.Shape...), Offset: at, Length: n}
+		out[i] = Info{DType: entry.DType, Shape: append([]int{}, entry.Shape...), Offset: at, Length: n}
 		at += n
 	}
 	return out, nil

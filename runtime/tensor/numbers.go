@@ -34,13 +34,13 @@ func blend(keep float64, y []float32, take float64, x []float32) {
 }
 
 // WeightedSum sets t to the sum of weights[k]*of[k] over k, added up in float64 and in that order.
-func (t *Tensor) WeightedSum(weights []float64, of [][]float32) {
+func (t *Tensor) WeightedSum(weights []float64, rows [][]float32) {
 	InParts(len(t.Data), func(from, to int) {
 		var sums [1 << 10]float64
 		for ; from < to; from += len(sums) {
 			sum := sums[:min(len(sums), to-from)]
 			clear(sum)
-			for k, x := range of {
+			for k, x := range rows {
 				add(sum, weights[k], x[from:from+len(sum)])
 			}
 			for i, v := range sum {

@@ -55,20 +55,20 @@ func jsonTable() string {
 
 // shapeOf writes the JSON of a type: [] stands for a list, {} for an object, with its keys in between. A key in
 // capitals stands for each of some names.
-func shapeOf(t reflect.Type) string {
+func shapeOf(typ reflect.Type) string {
 	switch {
-	case t == reflect.TypeFor[json.RawMessage]():
+	case typ == reflect.TypeFor[json.RawMessage]():
 		return ""
-	case t.Kind() == reflect.Pointer:
-		return shapeOf(t.Elem())
-	case t.Kind() == reflect.Slice:
-		return "[]" + shapeOf(t.Elem())
-	case t.Kind() == reflect.Map:
-		return "{NAME" + shapeOf(t.Elem()) + "}"
-	case t.Kind() != reflect.Struct || len(keysIn(t)) == 0:
+	case typ.Kind() == reflect.Pointer:
+		return shapeOf(typ.Elem())
+	case typ.Kind() == reflect.Slice:
+		return "[]" + shapeOf(typ.Elem())
+	case typ.Kind() == reflect.Map:
+		return "{NAME" + shapeOf(typ.Elem()) + "}"
+	case typ.Kind() != reflect.Struct || len(keysIn(typ)) == 0:
 		return ""
 	}
-	return "{" + strings.Join(keysIn(t), ", ") + "}"
+	return "{" + strings.Join(keysIn(typ), ", ") + "}"
 }
 
 // keysIn lists the keys of a struct, each with the shape of its value.

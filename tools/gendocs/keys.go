@@ -33,8 +33,8 @@ func keysOf(at string, v reflect.Value) []key {
 }
 
 // kind returns the name of a type for users of configuration files.
-func kind(t reflect.Type) string {
-	switch t.Kind() {
+func kind(typ reflect.Type) string {
+	switch typ.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int, reflect.Int64, reflect.Uint64:
@@ -48,7 +48,7 @@ func kind(t reflect.Type) string {
 	case reflect.Map, reflect.Interface, reflect.Struct: // a struct without tagged fields reads free keys
 		return "keys"
 	}
-	return t.String()
+	return typ.String()
 }
 
 // value returns a default as YAML on one line, in the form of JSON, or "" if it is empty.

@@ -41,9 +41,9 @@ func resultTables(path string) (global, personal string, err error) {
 		}
 		return append(out, over)
 	}
-	of := func(evaluation string) string {
+	described := func(evaluation string) string {
 		some := slices.DeleteFunc(slices.Clone(rows), func(row []string) bool { return row[0] != evaluation })
 		return table(some, cells, strings.Split(strings.ReplaceAll(strings.Join(cells(heads), ","), "_", " "), ",")...)
 	}
-	return of("global"), of("personal"), nil
+	return described("global"), described("personal"), nil
 }

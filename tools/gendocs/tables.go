@@ -110,25 +110,25 @@ func partitionTable() string {
 }
 
 func movingTable() string {
-	return table(dasslimport.Settings(), func(s dasslimport.Setting) []string {
-		flag, theirs, ours := "", code(s.Dassl), code(s.Key)
-		if s.Flag != "" {
-			if flag = code("--" + s.Flag); s.OverridesFiles {
+	return table(dasslimport.Settings(), func(setting dasslimport.Setting) []string {
+		flag, theirs, ours := "", code(setting.Dassl), code(setting.Key)
+		if setting.Flag != "" {
+			if flag = code("--" + setting.Flag); setting.OverridesFiles {
 				flag += " wins"
 			}
 		}
-		if strings.HasPrefix(s.Dassl, "--") {
+		if strings.HasPrefix(setting.Dassl, "--") {
 			theirs = ""
 		}
 		switch {
-		case strings.Contains(s.Key, " "):
-			ours = s.Key
-		case s.HasNoEffect():
+		case strings.Contains(setting.Key, " "):
+			ours = setting.Key
+		case setting.HasNoEffect():
 			ours = "no effect on results"
-		case s.Key == "":
+		case setting.Key == "":
 			ours = "no key"
 		}
-		return []string{theirs, flag, code(s.Trainer), ours, s.Differs()}
+		return []string{theirs, flag, code(setting.Trainer), ours, setting.Differs()}
 	}, "key", "flag", "of", "here", "what differs")
 }
 
@@ -149,18 +149,18 @@ func metricTable() string {
 }
 
 // metricBounds are the unit of a metric and the bounds of its values.
-func metricBounds(d metrics.Definition) string {
-	unit := string(d.Unit)
-	if d.Unit == metrics.Plain {
+func metricBounds(definition metrics.Definition) string {
+	unit := string(definition.Unit)
+	if definition.Unit == metrics.Plain {
 		unit = "number"
 	}
 	switch {
-	case d.Unit == metrics.Percent:
+	case definition.Unit == metrics.Percent:
 		return "share of 1, shown in %"
-	case math.IsInf(d.Low, -1):
+	case math.IsInf(definition.Low, -1):
 		return unit
-	case math.IsInf(d.High, 1):
-		return fmt.Sprintf("%s, at least %v", unit, d.Low)
+	case math.IsInf(definition.High, 1):
+		return fmt.Sprintf("%s, at least %v", unit, definition.Low)
 	}
-	return fmt.Sprintf("%s, [%v, %v]", unit, d.Low, d.High)
+	return fmt.Sprintf("%s, [%v, %v]", unit, definition.Low, definition.High)
 }

@@ -135,19 +135,20 @@ func Main(m *testing.M, dir *string) {
 func Photo(t testing.TB, path string, class, seed int) {
 	t.Helper()
 	const width, height = 90, 72
-	r := rand.New(rand.NewPCG(uint64(class), uint64(seed)))
+	random := rand.New(rand.NewPCG(uint64(class), uint64(seed)))
 	type wave struct{ x, y, phase, size float64 }
 	var waves [3][6]wave
 	for c := range waves {
 		for k := range waves[c] {
 			f := float64(1+k) * (1 + 0.4*float64(class))
-			waves[c][k] = wave{f * r.NormFloat64(), f * r.NormFloat64(), 7 * r.Float64(), 70 / float64(1+k)}
+			waves[c][k] = wave{f * random.NormFloat64(), f * random.NormFloat64(), 7 * random.Float64(),
+				70 / float64(1+k)}
 		}
 	}
 	picture := image.NewRGBA(image.Rect(0, 0, width, height))
 	for i := range width * height {
 		for c := range waves {
-			v := 128 + 12*r.NormFloat64()
+			v := 128 + 12*random.NormFloat64()
 			for _, w := range waves[c] {
 				v += w.size * math.Sin(w.phase+w.x*float64(i%width)/width+w.y*float64(i/width)/height)
 			}

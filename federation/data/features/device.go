@@ -37,24 +37,25 @@ type tower struct {
 
 // compile compiles the tower for a request. Where it computes no more than so many images, a call on a device is not
 // much larger.
-func (x Extractor) compile(r Request, images int) (*tower, error) {
-	o := x.session()
-	o.WeightsDir, o.Outputs = r.Bundle.WeightsDir(), []string{outputs[r.What]}
-	t := &tower{packed: o.OnDevice(), size: x.batch(r)}
-	model, err := r.model(t.packed)
+func (x Extractor) compile(request Request, images int) (*tower, error) {
+	options := x.session()
+	options.WeightsDir, options.Outputs = request.Bundle.WeightsDir(), []string{outputs[request.What]}
+	t := &tower{packed: options.OnDevice(), size: x.batch(request)}
+	model, err := request.model(t.packed)
 	if err == nil {
-		t.compiled, err = ort.NewSession(model, o)
+		t.compiled, err = ort.NewSession(model, options)
 	}
 	if err != nil {
-		return t, fmt.Errorf("bundle %s: %w", r.Bundle.Name, err)
+		return t, fmt.Errorf("bundle %s: %w", request.Bundle.Name, err)
 	}
 	if t.packed {
 		memory := t.compiled.FreeMemory() / 2
-		if limit := o.MemoryLimit; limit > 0 && (memory <= 0 || limit < memory) {
+		if limit := options.MemoryLimit; limit > 0 && (memory <= 0 || limit < memory) {
 			memory = limit
 		}
-		t.size = cmp.Or(r.Bundle.Batch(), batchWithin(memory/callsAtOnce, int64(r.Bundle.Vision.FeatureBytes())))
-		if x.Sessions == nil && r.Bundle.Batch() == 0 {
+		t.size = cmp.Or(request.Bundle.Batch(), batchWithin(memory/callsAtOnce,
+			int64(request.Bundle.Vision.FeatureBytes())))
+		if x.Sessions == nil && request.Bundle.Batch() == 0 {
 			t.size = min(t.size, max(leastBatch, 1<<bits.Len(uint(images-1))))
 		}
 	}

@@ -47,25 +47,25 @@ func (x Extractor) session() ort.Options {
 }
 
 // source returns everything that the matrix of one view depends on.
-func (x Extractor) source(ctx context.Context, r Request, view int) (s data.Source, err error) {
-	how, err := json.Marshal(r.Bundle.Preprocess)
+func (x Extractor) source(ctx context.Context, request Request, view int) (source data.Source, err error) {
+	how, err := json.Marshal(request.Bundle.Preprocess)
 	if err != nil {
-		return s, err
+		return source, err
 	}
 	numerics, err := x.session().Fingerprint()
 	if err != nil {
-		return s, err
+		return source, err
 	}
-	s = data.Source{Bundle: r.Bundle.Digest(), Preprocessing: string(how), View: view, Layer: r.What,
-		Precision: x.Cache.Precision, Batch: x.batch(r), Numerics: numerics.Digest()}
+	source = data.Source{Bundle: request.Bundle.Digest(), Preprocessing: string(how), View: view, Layer: request.What,
+		Precision: x.Cache.Precision, Batch: x.batch(request), Numerics: numerics.Digest()}
 	if view > 0 { // see rand
-		s.Seed = x.Seed
-		for _, e := range r.List {
-			s.Names = append(s.Names, e.ID)
+		source.Seed = x.Seed
+		for _, e := range request.List {
+			source.Names = append(source.Names, e.ID)
 		}
 	}
-	s.Images, err = x.contents(ctx, r.List)
-	return s, err
+	source.Images, err = x.contents(ctx, request.List)
+	return source, err
 }
 
 // contents returns the hashes of a list of images: known since the set was opened, or computed once.
@@ -117,36 +117,36 @@ func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
 	if images == 0 {
 		return nil
 	}
-	e, closed, err := x.encoder(r, images)
+	encoder, closed, err := x.encoder(r, images)
 	if err != nil {
 		return err
 	}
 	defer closed()
 	var batches []batch
 	for _, w := range work {
-		for list := range slices.Chunk(w.list, e.size) {
+		for list := range slices.Chunk(w.list, encoder.size) {
 			batches = append(batches, batch{list, w.view, w.before, w.to})
 			w.before += len(list)
 		}
 	}
 	began := time.Now()
-	if e.packed {
-		err = e.onDevice(ctx, batches, e.fill)
+	if encoder.packed {
+		err = encoder.onDevice(ctx, batches, encoder.fill)
 	} else {
-		err = data.ParallelInOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor,
+		err = data.ParallelInOrder(ctx, len(batches), encoder.Workers, func(ctx context.Context, i int) (*tensor.Tensor,
 			error) {
-			pixels, err := e.pixels(ctx, batches[i:i+1], 1)
+			pixels, err := encoder.pixels(ctx, batches[i:i+1], 1)
 			if err != nil {
 				return nil, err
 			}
-			return e.encode(ctx, pixels, len(batches[i].list))
-		}, e.finish(batches))
+			return encoder.encode(ctx, pixels, len(batches[i].list))
+		}, encoder.finish(batches))
 	}
-	if err == nil && e.compiled != nil && e.Rates != nil {
-		e.Rates.Images += images
-		e.Rates.Took += time.Since(began)
-		e.Rates.Decoding += e.decoding.busy
-		e.Rates.Encoding += e.encoding.busy
+	if err == nil && encoder.compiled != nil && encoder.Rates != nil {
+		encoder.Rates.Images += images
+		encoder.Rates.Took += time.Since(began)
+		encoder.Rates.Decoding += encoder.decoding.busy
+		encoder.Rates.Encoding += encoder.encoding.busy
 	}
 	return err
 }
@@ -300,8 +300,8 @@ func (r Rows) Close() error { return r.rows.Close() }
 // tokens [N,T,v] after the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision.
 // Rows that the cache lacks are computed and written in shards, so a stopped process keeps its finished shards. The
 // caller closes the matrices.
-func (x Extractor) Rows(ctx context.Context, r Request) (out []Rows, err error) {
-	if err := r.check(); err != nil {
+func (x Extractor) Rows(ctx context.Context, request Request) (out []Rows, err error) {
+	if err := request.check(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -313,26 +313,26 @@ func (x Extractor) Rows(ctx context.Context, r Request) (out []Rows, err error) 
 		}
 	}()
 	var work []batch
-	for _, view := range r.views() {
-		source, err := x.source(ctx, r, view)
+	for _, view := range request.views() {
+		source, err := x.source(ctx, request, view)
 		if err != nil {
 			return out, err
 		}
-		m, err := x.Cache.Matrix(source.Key(), r.shape(), x.shard(r))
+		m, err := x.Cache.Matrix(source.Key(), request.shape(), x.shard(request))
 		if err != nil {
 			return out, err
 		}
-		out = append(out, Rows{rows: m, unit: r.unit() && x.Cache.Precision != data.Float})
-		missing, done := m.Missing(), len(r.List)
+		out = append(out, Rows{rows: m, unit: request.unit() && x.Cache.Precision != data.Float})
+		missing, done := m.Missing(), len(request.List)
 		for _, rows := range missing {
 			done -= rows[1] - rows[0]
 		}
 		for _, rows := range missing {
-			work = append(work, batch{r.List[rows[0]:rows[1]], view, done, m.Append})
+			work = append(work, batch{request.List[rows[0]:rows[1]], view, done, m.Append})
 			done += rows[1] - rows[0]
 		}
 	}
-	return out, x.compute(ctx, r, work)
+	return out, x.compute(ctx, request, work)
 }
 
 func (r Request) check() error {

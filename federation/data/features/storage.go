@@ -37,40 +37,41 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 
 // storage is Storage with a function that returns the free bytes of a folder's file system, if they are known.
 func (x Extractor) storage(ctx context.Context, requests []Request, free func(string) (int64, bool)) (Storage, error) {
-	s := Storage{Dir: x.Cache.Dir, Free: -1}
+	storage := Storage{Dir: x.Cache.Dir, Free: -1}
 	total, seen := int64(0), map[data.Key]bool{}
 	for _, kind := range kinds {
 		need := MissingRows{What: kind.what}
-		for _, r := range requests {
-			if r.What != kind.what {
+		for _, request := range requests {
+			if request.What != kind.what {
 				continue
 			}
 			before := need.Bytes
-			for _, view := range r.views() {
-				source, err := x.source(ctx, r, view)
+			for _, view := range request.views() {
+				source, err := x.source(ctx, request, view)
 				if err != nil {
-					return s, err
+					return storage, err
 				}
 				key := source.Key()
 				if !seen[key] {
-					need.Bytes += x.Cache.MissingBytes(key, r.shape(), x.shard(r))
+					need.Bytes += x.Cache.MissingBytes(key, request.shape(), x.shard(request))
 				}
 				seen[key] = true
 			}
 			if need.Bytes > before {
-				need.Images += len(r.List)
+				need.Images += len(request.List)
 			}
 		}
 		if total += need.Bytes; need.Bytes > 0 {
-			s.Missing = append(s.Missing, need)
+			storage.Missing = append(storage.Missing, need)
 		}
 	}
-	if n, ok := free(s.Dir); ok {
-		if s.Free = n; total > 0 && total > n-spare {
-			return s, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk", s)
+	if n, ok := free(storage.Dir); ok {
+		if storage.Free = n; total > 0 && total > n-spare {
+			return storage, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk",
+				storage)
 		}
 	}
-	return s, nil
+	return storage, nil
 }
 
 // Large reports whether the missing rows are worth a line of output.

@@ -55,53 +55,59 @@ func (p Config) checkFits(lists []list) error {
 }
 
 // check checks everything that does not depend on random draws.
-func check(p Config, s *data.Set) (Kind, error) {
+func check(config Config, set *data.Set) (Kind, error) {
 	names := convert.Slice(kinds, func(k Kind) string { return k.Name })
-	if err := data.OneOf("partition.kind", p.Kind, names...); err != nil {
+	if err := data.OneOf("partition.kind", config.Kind, names...); err != nil {
 		return Kind{}, err
 	}
-	kind := kinds[slices.Index(names, p.Kind)]
+	kind := kinds[slices.Index(names, config.Kind)]
 	examples := 0
-	for _, sp := range s.Splits() {
+	for _, sp := range set.Splits() {
 		examples += len(*sp.Examples)
 		for _, e := range *sp.Examples {
-			if e.Label < 0 || e.Label >= len(s.Classes) {
+			if e.Label < 0 || e.Label >= len(set.Classes) {
 				return kind, configtags.KeyErrorf("partition", "%s has label %d, but the set has %d classes", e.Name(),
-					e.Label, len(s.Classes))
+					e.Label, len(set.Classes))
 			}
 		}
 	}
 	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
-	is := func(kinds ...string) bool { return slices.Contains(kinds, p.Kind) }
-	classes := len(s.Classes)
+	is := func(kinds ...string) bool { return slices.Contains(kinds, config.Kind) }
+	classes := len(set.Classes)
 	if err := cmp.Or(
-		configtags.Need(p.Clients >= 1, "partition.clients", "%d: it must be at least 1", p.Clients),
-		configtags.Need(p.Clients <= examples, "partition.clients", "%d clients for %d examples: lower "+
-			"partition.clients", p.Clients, examples),
-		configtags.Need(p.MinSize >= 0, "partition.min_size", "%d is negative: it must be at least 0", p.MinSize),
-		configtags.Need(!kind.dirichlet || positive(p.Beta), "partition.beta", "%g: it must be above 0, such as 0.5",
-			p.Beta),
-		configtags.Need(!kind.domains || len(s.Domains) > 0, "partition.kind", "%s needs a set with domains, but %s "+
-			"has none: use iid, pathological or dirichlet", p.Kind, s.Name),
-		configtags.Need(!is("labeluni", "classes") || p.Classes >= 1 && p.Classes <= classes, "partition.classes",
-			"%d classes per client, but the set has %d: set 1 to %d", p.Classes, classes, classes),
-		configtags.Need(!is("pathological") || p.Repeat >= 0 && p.Repeat < 1, "partition.repeat", "%g: it must be at "+
-			"least 0 and below 1, such as 0.1", p.Repeat),
-		configtags.Need(!is("pachinko") || positive(p.FineBeta), "partition.fine_beta", "%g: it must be above 0, "+
-			"such as 10", p.FineBeta),
-		configtags.Need(!is("pachinko") || len(s.Coarse) == classes, "partition.kind", "pachinko needs a set with "+
-			"superclasses, such as CIFAR-100, but %s has none: use dirichlet", s.Name),
-		configtags.Need(!is("sample") || p.Share > 0 && p.Share <= 1, "partition.share", "%g: it must be above 0 and "+
-			"at most 1, such as 0.1", p.Share),
-		configtags.Need(!p.Code || kind.published != nil, "partition.code", "no public code is known for kind %s: "+
-			"set it to false", p.Kind),
-		checkLeaveOut(p, s)); err != nil || !is("pachinko") {
+		configtags.Need(config.Clients >= 1, "partition.clients", "%d: it must be at least 1", config.Clients),
+		configtags.Need(config.Clients <= examples, "partition.clients", "%d clients for %d examples: lower "+
+			"partition.clients", config.Clients, examples),
+		configtags.Need(config.MinSize >= 0, "partition.min_size", "%d is negative: it must be at least 0",
+			config.MinSize),
+		configtags.Need(!kind.dirichlet || positive(config.Beta), "partition.beta",
+			"%g: it must be above 0, such as 0.5",
+			config.Beta),
+		configtags.Need(!kind.domains || len(set.Domains) > 0, "partition.kind", "%s needs a set with domains, but %s "+
+			"has none: use iid, pathological or dirichlet", config.Kind, set.Name),
+		configtags.Need(!is("labeluni", "classes") || config.Classes >= 1 && config.Classes <= classes,
+			"partition.classes",
+			"%d classes per client, but the set has %d: set 1 to %d", config.Classes, classes, classes),
+		configtags.Need(!is("pathological") || config.Repeat >= 0 && config.Repeat < 1, "partition.repeat",
+			"%g: it must be at "+
+				"least 0 and below 1, such as 0.1", config.Repeat),
+		configtags.Need(!is("pachinko") || positive(config.FineBeta), "partition.fine_beta", "%g: it must be above 0, "+
+			"such as 10", config.FineBeta),
+		configtags.Need(!is("pachinko") || len(set.Coarse) == classes, "partition.kind", "pachinko needs a set with "+
+			"superclasses, such as CIFAR-100, but %s has none: use dirichlet", set.Name),
+		configtags.Need(!is("sample") || config.Share > 0 && config.Share <= 1, "partition.share",
+			"%g: it must be above 0 and "+
+				"at most 1, such as 0.1", config.Share),
+		configtags.Need(!config.Code || kind.published != nil, "partition.code",
+			"no public code is known for kind %s: "+
+				"set it to false", config.Kind),
+		checkLeaveOut(config, set)); err != nil || !is("pachinko") {
 		return kind, err
 	}
-	for i, c := range s.Coarse {
-		if c < 0 || c >= len(s.Superclasses) {
-			return kind, configtags.KeyErrorf("partition", "class %s has superclass %d of %d", s.Classes[i], c,
-				len(s.Superclasses))
+	for i, c := range set.Coarse {
+		if c < 0 || c >= len(set.Superclasses) {
+			return kind, configtags.KeyErrorf("partition", "class %s has superclass %d of %d", set.Classes[i], c,
+				len(set.Superclasses))
 		}
 	}
 	return kind, nil

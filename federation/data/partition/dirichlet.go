@@ -17,26 +17,26 @@ import (
 // above n. Unless p.Uncap, a client that already has its 1/clients of the first list gets proportion 0 (as in the code
 // of FedOTP and FedPHA). The draw is repeated with a new seed until every client has p.MinSize examples of the first
 // and of the last list; with p.Fill, the last draw is filled up.
-func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	if err := p.checkFits(lists); err != nil {
+func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
+	if err := config.checkFits(lists); err != nil {
 		return nil, err
 	}
 	grouped := byClass(lists, classes)
-	most := maxTries(p.Clients, classes)
+	most := maxTries(config.Clients, classes)
 	for try := range most {
-		out := newShares(p.Clients, len(lists))
+		out := newShares(config.Clients, len(lists))
 		rng := data.NewRand(seed, "dirichlet", try)
 		for k := range classes {
-			share := proportions(out, len(lists[0].index), p, rng)
+			share := proportions(out, len(lists[0].index), config, rng)
 			for l := range lists {
 				index := slices.Clone(grouped[l][k])
 				shuffle(index, rng)
 				assignParts(out, l, nil, index, boundaries(share, len(index)))
 			}
 		}
-		full := allHave(out, p.MinSize)
-		if !full && p.Fill && try == most-1 {
-			fill(out, lists, classes, p.MinSize)
+		full := allHave(out, config.MinSize)
+		if !full && config.Fill && try == most-1 {
+			fill(out, lists, classes, config.MinSize)
 			full = true
 		}
 		if full {
@@ -45,7 +45,7 @@ func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, erro
 	}
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
 		"raise partition.beta, lower partition.clients or partition.min_size, or set partition.fill",
-		most, p.Beta, p.Clients, p.MinSize, p.MinSize)
+		most, config.Beta, config.Clients, config.MinSize, config.MinSize)
 }
 
 // fill moves examples from the client with the most examples of a list to clients with fewer than size. In the last

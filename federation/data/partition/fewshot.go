@@ -51,21 +51,21 @@ func groups(l list) []group {
 // client. per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first share
 // p.Repeat of the classes is split among all clients, and only the other classes have owners; then a client may own
 // none.
-func pathological(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	common := int(p.Repeat * float64(classes))
-	per := perClient(classes-common, p.Clients)
+func pathological(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
+	common := int(config.Repeat * float64(classes))
+	per := perClient(classes-common, config.Clients)
 	if common > 0 {
 		per = max(per, 1)
-	} else if per == 0 || per*(p.Clients-1) >= classes {
-		n := p.Clients - 1
+	} else if per == 0 || per*(config.Clients-1) >= classes {
+		n := config.Clients - 1
 		for n > 1 && (perClient(classes, n) == 0 || perClient(classes, n)*(n-1) >= classes) {
 			n--
 		}
 		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower "+
 			"partition.clients (%d works), set partition.repeat or use another partition.kind",
-			classes, p.Clients, max(n, 1))
+			classes, config.Clients, max(n, 1))
 	}
-	out := newShares(p.Clients, len(lists))
+	out := newShares(config.Clients, len(lists))
 	order := data.NewRand(seed, "pathological").Perm(classes)
 	for l, groups := range byClass(lists, classes) {
 		rng := data.NewRand(seed, "pathological/common", l)
@@ -75,7 +75,7 @@ func pathological(lists []list, classes int, p Config, seed uint64) ([]shares, e
 			turn = roundRobin(out, l, groups[class], turn)
 		}
 		for at, class := range order[common:] {
-			owner := min(at/per, p.Clients-1)
+			owner := min(at/per, config.Clients-1)
 			out[owner][l] = append(out[owner][l], groups[class]...)
 		}
 	}
@@ -189,20 +189,20 @@ func slice(s []int, from, to int) []int {
 // Where no class is repeated, a class with fewer examples gives all.
 func (f *fewShot) draw(gs []group, out []shares) error {
 	for c := range out {
-		for _, g := range gs {
-			if !f.iid && !slices.Contains(f.classes[c], g.class) {
+		for _, group := range gs {
+			if !f.iid && !slices.Contains(f.classes[c], group.class) {
 				continue
 			}
 			k := f.shots
-			if slices.Contains(f.common, g.class) {
+			if slices.Contains(f.common, group.class) {
 				k = max(1, f.shots/f.Clients)
 			}
-			got := g.index
+			got := group.index
 			if len(got) >= k {
 				got = data.Pick(got, f.rng.Sample(len(got), k)) // random.sample
 			} else if f.Repeat > 0 {
 				return fmt.Errorf("class %d has %d training examples, but %d are drawn of it: lower data.shots",
-					g.class, len(got), k)
+					group.class, len(got), k)
 			}
 			out[c][0] = append(out[c][0], got...)
 		}

@@ -78,18 +78,18 @@ func codeLDS(j *job) ([]Client, error) {
 		}
 		lists := j.inDomain(d)
 		train := lists[0]
-		c := Client{Domain: j.set.Domains[d], Test: lists[len(lists)-1].index}
+		client := Client{Domain: j.set.Domains[d], Test: lists[len(lists)-1].index}
 		if j.set.Pool != nil {
 			order := data.Pick(train.index, rng.Permutation(len(train.index)))
 			cut := int(0.7 * float64(len(order)))
-			train.index, c.Test = order[:cut], order[cut:]
+			train.index, client.Test = order[:cut], order[cut:]
 		}
-		c.Train = first(train.byClass(classes))
+		client.Train = first(train.byClass(classes))
 		if l := valList(lists); l >= 0 {
-			c.Val = first(j.codeGroups(lists)[l])
+			client.Val = first(j.codeGroups(lists)[l])
 		}
-		sorted([]shares{{c.Train, c.Val, c.Test}})
-		out = append(out, c)
+		sorted([]shares{{client.Train, client.Val, client.Test}})
+		out = append(out, client)
 	}
 	return out, nil
 }

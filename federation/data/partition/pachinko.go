@@ -12,14 +12,14 @@ import (
 
 // joined is a sequence of lists as one list: example start[n]+i is entry i of list of[n].
 type joined struct {
-	of, start []int
-	label     []int // of every example
-	lists     []list
+	indices, start []int
+	label          []int // of every example
+	lists          []list
 }
 
-func (j *job) join(of []int) joined {
-	all := joined{of: of, start: []int{0}, lists: j.lists}
-	for _, l := range of {
+func (j *job) join(indices []int) joined {
+	all := joined{indices: indices, start: []int{0}, lists: j.lists}
+	for _, l := range indices {
 		for _, i := range j.lists[l].index {
 			all.label = append(all.label, j.lists[l].label[i])
 		}
@@ -31,7 +31,7 @@ func (j *job) join(of []int) joined {
 // assign assigns an example to a client.
 func (a joined) assign(to shares, example int) {
 	n, _ := slices.BinarySearch(a.start, example+1)
-	l := a.of[n-1]
+	l := a.indices[n-1]
 	to[l] = append(to[l], a.lists[l].index[example-a.start[n-1]])
 }
 

@@ -13,26 +13,26 @@ import (
 // proportions are q ~ Dirichlet(beta). Of class k it takes q[k] of its size, or all examples of the class if there are
 // fewer; the rest comes from the classes with remaining examples, again in proportion to q. The proportions are the
 // same for all lists.
-func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+func sample(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
 	examples := 0
 	for _, l := range lists {
 		examples += len(l.index)
 	}
-	if p.Share*float64(examples)*float64(p.Clients) > maxOverlap {
+	if config.Share*float64(examples)*float64(config.Clients) > maxOverlap {
 		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
-			"or partition.share", p.Clients, p.Share, examples)
+			"or partition.share", config.Clients, config.Share, examples)
 	}
 	grouped := byClass(lists, classes)
-	out := newShares(p.Clients, len(lists))
+	out := newShares(config.Clients, len(lists))
 	for c := range out {
 		rng := data.NewRand(seed, "sample", c)
-		q := dirichletOrOneHot(p.Beta, classes, rng)
+		q := dirichletOrOneHot(config.Beta, classes, rng)
 		for l := range lists {
 			have := make([]int, classes)
 			for k := range have {
 				have[k] = len(grouped[l][k])
 			}
-			size := int(math.Round(p.Share * float64(len(lists[l].index))))
+			size := int(math.Round(config.Share * float64(len(lists[l].index))))
 			for k, n := range quotas(q, have, size) {
 				out[c][l] = append(out[c][l], data.Pick(grouped[l][k], rng.Perm(have[k])[:n])...)
 			}

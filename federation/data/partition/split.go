@@ -8,33 +8,33 @@ import (
 	"promptfed/federation/method"
 )
 
-// Split splits the examples of s among clients, as a function of p, shots and the seed alone, and keeps shots training
-// examples per client and class (0: all). Every example goes to exactly one client, except those that the kind leaves
-// unused or repeats, as its About says. Domain kinds order the clients by domain; a domain gets clients/domains
+// Split splits the examples of a set among clients, as a function of config, shots and the seed alone, and keeps shots
+// training examples per client and class (0: all). Every example goes to exactly one client, except those that the kind
+// leaves unused or repeats, as its About says. Domain kinds order the clients by domain; a domain gets clients/domains
 // clients, and the remainder goes to domains drawn at random, one each. A pooled set is cut 60/20/20 inside each
 // client. Split returns an error that says what to change if a client is left without training or test examples, if
 // there are too few classes or domains, or if no draw succeeds.
-func Split(p Config, s *data.Set, shots int, seed uint64) ([]Client, error) {
-	kind, err := check(p, s)
+func Split(config Config, set *data.Set, shots int, seed uint64) ([]Client, error) {
+	kind, err := check(config, set)
 	if err != nil {
 		return nil, err
 	}
-	j := newJob(p, s, shots, seed)
+	job := newJob(config, set, shots, seed)
 	split := kind.allocate
-	if p.Code {
+	if config.Code {
 		split = kind.published
 	}
-	out, err := split(j)
+	out, err := split(job)
 	if err == nil {
 		err = checkComplete(kind, out)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("partition %s: %w", p.Kind, err)
+		return nil, fmt.Errorf("partition %s: %w", config.Kind, err)
 	}
-	if shots > 0 && !(p.Code && kind.drawsShots && s.Pool == nil) {
+	if shots > 0 && !(config.Code && kind.drawsShots && set.Pool == nil) {
 		for i := range out {
-			out[i].Train = FewShot(out[i].Train, j.lists[0].label, shots,
-				method.Rand(j.seed, "shots", strconv.Itoa(i)).Uint64())
+			out[i].Train = FewShot(out[i].Train, job.lists[0].label, shots,
+				method.Rand(job.seed, "shots", strconv.Itoa(i)).Uint64())
 		}
 	}
 	return out, nil

@@ -69,19 +69,19 @@ func (p Config) keptDomains(s *data.Set) []int {
 	return out
 }
 
-func checkLeaveOut(p Config, s *data.Set) error {
+func checkLeaveOut(p Config, set *data.Set) error {
 	for _, name := range p.LeaveOut {
-		if len(s.Domains) == 0 {
-			return configtags.KeyErrorf("partition.leave_out", "%q: the set %s has no domains", name, s.Name)
+		if len(set.Domains) == 0 {
+			return configtags.KeyErrorf("partition.leave_out", "%q: the set %s has no domains", name, set.Name)
 		}
-		if !slices.Contains(s.Domains, name) {
+		if !slices.Contains(set.Domains, name) {
 			return configtags.KeyErrorf("partition.leave_out", "%q is not a domain of %s: its domains are %s", name,
-				s.Name, strings.Join(s.Domains, ", "))
+				set.Name, strings.Join(set.Domains, ", "))
 		}
 	}
-	if len(p.keptDomains(s)) == 0 {
+	if len(p.keptDomains(set)) == 0 {
 		return configtags.KeyErrorf("partition.leave_out", "no domain is left for the clients: hold out fewer of %s",
-			strings.Join(s.Domains, ", "))
+			strings.Join(set.Domains, ", "))
 	}
 	return nil
 }

@@ -40,17 +40,17 @@ type Summary struct {
 }
 
 // Summarise computes the summary of a partition of s.
-func Summarise(s *data.Set, clients []Client) Summary {
+func Summarise(set *data.Set, clients []Client) Summary {
 	out := Summary{Clients: len(clients)}
 	if len(clients) == 0 {
 		return out
 	}
 	var train, val, test, classes []int
 	var counts [][]int
-	all := make([]int, len(s.Classes))
+	all := make([]int, len(set.Classes))
 	for _, c := range clients {
-		mine, _, _ := c.Of(s)
-		own, held := s.Counts(mine), 0
+		mine, _, _ := c.Of(set)
+		own, held := set.Counts(mine), 0
 		for k, n := range own {
 			all[k] += n
 			held += min(n, 1)
@@ -60,7 +60,7 @@ func Summarise(s *data.Set, clients []Client) Summary {
 	}
 	out.Train, out.Val, out.Test, out.Classes = rangeOf(train), rangeOf(val), rangeOf(test), rangeOf(classes)
 	out.Skew, out.Gini = skew(counts, all), gini(train)
-	out.Unused, out.Repeated = countUses(s, clients)
+	out.Unused, out.Repeated = countUses(set, clients)
 	return out
 }
 

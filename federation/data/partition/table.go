@@ -19,9 +19,9 @@ type File struct {
 
 // FileOf returns the partition file of a set.
 func FileOf(s *data.Set, clients []Client) File {
-	f := File{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
-	for i := range f.Clients {
-		c := &f.Clients[i]
+	file := File{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
+	for i := range file.Clients {
+		c := &file.Clients[i]
 		for _, l := range []*[]int{&c.Train, &c.Val, &c.Test} {
 			if *l == nil {
 				*l = []int{}
@@ -29,9 +29,9 @@ func FileOf(s *data.Set, clients []Client) File {
 		}
 	}
 	for _, sp := range s.Splits() {
-		f.Labels[sp.Name] = data.Labels(*sp.Examples)
+		file.Labels[sp.Name] = data.Labels(*sp.Examples)
 	}
-	return f
+	return file
 }
 
 // maxColumns is the largest number of classes that Table writes as columns.
@@ -40,7 +40,7 @@ const maxColumns = 24
 // Table writes the partition as text: one line for each client with its sizes and its training examples of every class.
 // With more than 24 classes, a line has the client's number of classes and its five largest ones. The last two lines
 // are the summary.
-func Table(s *data.Set, clients []Client) string {
+func Table(set *data.Set, clients []Client) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := []string{"client", "train", "val", "test"}
@@ -48,36 +48,36 @@ func Table(s *data.Set, clients []Client) string {
 	if domains {
 		head = append(head, "domain")
 	}
-	columns := len(s.Classes) <= maxColumns
+	columns := len(set.Classes) <= maxColumns
 	if columns {
-		head = append(head, s.Classes...)
+		head = append(head, set.Classes...)
 	} else {
 		head = append(head, "classes", "largest")
 	}
 	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
 	for i, c := range clients {
-		train, val, test := c.Of(s)
+		train, val, test := c.Of(set)
 		row := []string{fmt.Sprint(i), fmt.Sprint(len(train)), fmt.Sprint(len(val)), fmt.Sprint(len(test))}
 		if domains {
 			row = append(row, c.Domain)
 		}
-		counts := s.Counts(train)
+		counts := set.Counts(train)
 		if columns {
 			for _, n := range counts {
 				row = append(row, cmp.Or(strings.TrimPrefix(fmt.Sprint(n), "0"), "."))
 			}
 		} else {
-			row = append(row, largest(s, counts, 5)...)
+			row = append(row, largest(set, counts, 5)...)
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
 	w.Flush()
-	b.WriteString(Summarise(s, clients).footer())
+	b.WriteString(Summarise(set, clients).footer())
 	return b.String()
 }
 
 // largest returns the number of classes that occur, and the n most frequent ones with their counts.
-func largest(s *data.Set, counts []int, n int) []string {
+func largest(set *data.Set, counts []int, n int) []string {
 	var have []int
 	for k, c := range counts {
 		if c > 0 {
@@ -88,7 +88,7 @@ func largest(s *data.Set, counts []int, n int) []string {
 	slices.SortStableFunc(have, func(a, b int) int { return counts[b] - counts[a] })
 	var words []string
 	for _, k := range have[:min(n, total)] {
-		words = append(words, fmt.Sprintf("%s %d", s.Classes[k], counts[k]))
+		words = append(words, fmt.Sprintf("%s %d", set.Classes[k], counts[k]))
 	}
 	return []string{fmt.Sprint(total), strings.Join(words, ", ")}
 }

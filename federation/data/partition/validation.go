@@ -13,34 +13,34 @@ const MaxValidationShare = 0.5
 
 // CutValidation moves a share of every client's training examples to its validation data, as a function of the seed
 // alone: floor(share·n + 1/2) of a client's n, at least one and not all, spread over its classes as evenly as whole
-// examples allow, so that the class proportions stay. The examples become the list Val of s; the list Train stays,
+// examples allow, so that the class proportions stay. The examples become the list Val of set; the list Train stays,
 // since indices point into it. It is an error if the set already has validation data. If clients overlap in training,
 // one client may train on an example that another uses for validation.
-func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
+func CutValidation(set *data.Set, clients []Client, share float64, seed uint64) error {
 	if err := cmp.Or(
 		configtags.Need(share > 0 && share <= MaxValidationShare, "data.val_share", "%v; it must be above 0 and at "+
 			"most %v", share, MaxValidationShare),
-		configtags.Need(s.Pool == nil, "data.val_share", "a pooled set is cut 60/20/20 and already has validation "+
+		configtags.Need(set.Pool == nil, "data.val_share", "a pooled set is cut 60/20/20 and already has validation "+
 			"data; remove it, or set data.split: given"),
-		configtags.Need(len(s.Val) == 0, "data.val_share", "the set already has %d validation images; remove it to "+
-			"use those", len(s.Val))); err != nil {
+		configtags.Need(len(set.Val) == 0, "data.val_share", "the set already has %d validation images; remove it to "+
+			"use those", len(set.Val))); err != nil {
 		return err
 	}
-	labels := data.Labels(s.Train)
+	labels := data.Labels(set.Train)
 	at := map[int]int{} // training index to its place in Val
 	for i := range clients {
-		c := &clients[i]
+		client := &clients[i]
 		var val []int
-		c.Train, val = stratified(c.Train, labels, share, data.NewRand(seed, "validation", i).Uint64())
-		c.Val = nil
+		client.Train, val = stratified(client.Train, labels, share, data.NewRand(seed, "validation", i).Uint64())
+		client.Val = nil
 		for _, k := range val {
 			if _, ok := at[k]; !ok {
-				at[k] = len(s.Val)
-				s.Val = append(s.Val, s.Train[k])
+				at[k] = len(set.Val)
+				set.Val = append(set.Val, set.Train[k])
 			}
-			c.Val = append(c.Val, at[k])
+			client.Val = append(client.Val, at[k])
 		}
-		slices.Sort(c.Val)
+		slices.Sort(client.Val)
 	}
 	return nil
 }

@@ -18,43 +18,45 @@ var syntheticKind = Kind{Name: "synthetic", About: "objects and patterns in seve
 // random streams: another name would change recorded runs. The seed of an image depends on data.seed, its split and its
 // number, and not on the selected classes, domains or counts.
 func openSynthetic(cfg Config) (*data.Set, error) {
-	o := cfg.Generator
+	generator := cfg.Generator
 	d := Defaults().Generator
-	if o.Size == 0 {
-		o.Size = d.Size
+	if generator.Size == 0 {
+		generator.Size = d.Size
 	}
-	if o.Train == 0 && o.Val == 0 && o.Test == 0 {
-		o.Train, o.Test = d.Train, d.Test
+	if generator.Train == 0 && generator.Val == 0 && generator.Test == 0 {
+		generator.Train, generator.Test = d.Train, d.Test
 	}
-	for i, short := range []bool{o.Train < 1, o.Val < 0, o.Test < 1} {
+	for i, short := range []bool{generator.Train < 1, generator.Val < 0, generator.Test < 1} {
 		if short {
 			key := "data.generator." + []string{"train", "val", "test"}[i]
 			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: train %d, val %d, test %d: "+
-				"train and test need at least 1 image per class and domain", o.Train, o.Val, o.Test)}
+				"train and test need at least 1 image per class and domain", generator.Train, generator.Val,
+				generator.Test)}
 		}
 	}
-	s := &data.Set{Layout: "made on the fly", Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
-	if len(s.Classes) == 0 {
-		s.Classes = synthetic.Classes()
+	set := &data.Set{Layout: "made on the fly", Classes: slices.Clone(generator.Classes),
+		Domains: slices.Clone(generator.Domains)}
+	if len(set.Classes) == 0 {
+		set.Classes = synthetic.Classes()
 	}
-	if len(s.Domains) == 0 {
-		s.Domains = synthetic.Domains()
+	if len(set.Domains) == 0 {
+		set.Domains = synthetic.Domains()
 	}
-	for i, list := range [][]string{s.Classes, s.Domains} {
+	for i, list := range [][]string{set.Classes, set.Domains} {
 		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
 			key := "data.generator." + []string{"classes", "domains"}[i]
 			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: a name occurs twice in %q: "+
 				"list every class and domain once", list)}
 		}
 	}
-	style := synthetic.Level(o.Difficulty)
+	style := synthetic.Level(generator.Difficulty)
 	for _, split := range []struct {
 		name  string
 		count int
 		to    *[]data.Example
-	}{{"train", o.Train, &s.Train}, {"val", o.Val, &s.Val}, {"test", o.Test, &s.Test}} {
-		for di, domain := range s.Domains {
-			for label, class := range s.Classes {
+	}{{"train", generator.Train, &set.Train}, {"val", generator.Val, &set.Val}, {"test", generator.Test, &set.Test}} {
+		for di, domain := range set.Domains {
+			for label, class := range set.Classes {
 				for i := range split.count {
 					sample, err := synthetic.New(class, domain, data.NewRand(cfg.Seed, "drawn/"+split.name, i).Uint64(),
 						style)
@@ -64,12 +66,12 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 					*split.to = append(*split.to, data.Example{
 						ID:    fmt.Sprintf("drawn/%s/%s/%s/%04d", split.name, domain, class, i),
 						Label: label, Domain: di,
-						Stamp: fmt.Sprintf("%x %d %g", sample.Seed, o.Size, o.Difficulty),
-						Load:  func() (image.Image, error) { return sample.Image(o.Size) },
+						Stamp: fmt.Sprintf("%x %d %g", sample.Seed, generator.Size, generator.Difficulty),
+						Load:  func() (image.Image, error) { return sample.Image(generator.Size) },
 					})
 				}
 			}
 		}
 	}
-	return s, nil
+	return set, nil
 }

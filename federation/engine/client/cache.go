@@ -161,7 +161,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 	write := func(v ...int64) { binary.Write(h, binary.LittleEndian, v) }
 	write(append([]int64{p.number, int64(len(more))}, more...)...)
 	if len(p.hosts) > 0 { // they may hold values of the client's ClientSpec
-		write(int64(in.l.Task.Client))
+		write(int64(in.local.Task.Client))
 	}
 	var buf []byte
 	for _, source := range p.reads() {

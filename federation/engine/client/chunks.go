@@ -27,31 +27,31 @@ type chunk struct {
 
 // text is Backbone.Text in chunks of the classes; nil makes no chunks. Prompts from the words of a template and without
 // a class are not divided.
-func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
+func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []string,
 	prompts []method.Prompt) ([]graph.Node, error) {
 	if c == nil {
-		return b.Text(g, classes, prompts)
+		return backbone.Text(g, classes, prompts)
 	}
 	var split, whole []method.Prompt
 	var at, rest []int // their places
 	bytes := 0
-	for i, p := range prompts {
-		if !p.Ctx.OK() || p.NoClass {
-			whole, rest = append(whole, p), append(rest, i)
+	for i, prompt := range prompts {
+		if !prompt.Ctx.OK() || prompt.NoClass {
+			whole, rest = append(whole, prompt), append(rest, i)
 			continue
 		}
-		n, err := spec.TextBytes(b, classes, p)
+		n, err := spec.TextBytes(backbone, classes, prompt)
 		if err != nil {
 			return nil, err
 		}
-		if p.PerImage() {
+		if prompt.PerImage() {
 			n *= c.rows
 		}
-		split, at, bytes = append(split, p), append(at, i), bytes+n
+		split, at, bytes = append(split, prompt), append(at, i), bytes+n
 	}
 	size := spec.ClassesAtOnce(len(classes), bytes, c.bound)
 	if size == len(classes) {
-		return b.Text(g, classes, prompts)
+		return backbone.Text(g, classes, prompts)
 	}
 	out, parts := make([]graph.Node, len(prompts)), make([][]graph.Node, len(split))
 	for from := 0; from < len(classes); from += size {
@@ -62,7 +62,7 @@ func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 				now[i].Ctx = p.Ctx.Slice(0, from, from+len(some))
 			}
 		}
-		features, err := b.Text(g, some, now)
+		features, err := backbone.Text(g, some, now)
 		if err != nil {
 			return nil, err
 		}
@@ -75,14 +75,14 @@ func (c *classChunks) text(g *graph.Graph, b spec.Backbone, classes []string,
 			for i, p := range later {
 				later[i].Ctx = p.Ctx.Add(after.MulScalar(0).Detach())
 			}
-			return b.Text(g, some, later)
+			return backbone.Text(g, some, later)
 		}})
 	}
 	for i, p := range parts {
 		out[at[i]] = graph.Concat(p[0].Rank()-2, p...)
 	}
 	if len(whole) > 0 {
-		features, err := b.Text(g, classes, whole)
+		features, err := backbone.Text(g, classes, whole)
 		if err != nil {
 			return nil, err
 		}
@@ -104,18 +104,18 @@ func (c *classChunks) gradients(loss graph.Node, wrt []graph.Node) ([]graph.Node
 		all = append(all, k.features...)
 	}
 	grads, err := grad.Of(loss, all...)
-	for _, k := range slices.Backward(chunks) { // a prompt may depend on the features of an earlier chunk
+	for _, chunk := range slices.Backward(chunks) { // a prompt may depend on the features of an earlier chunk
 		if err != nil {
 			return nil, err
 		}
-		all = all[:len(all)-len(k.features)]
+		all = all[:len(all)-len(chunk.features)]
 		cotangents := grads[len(all):]
 		grads = grads[:len(all)]
 		sum := cotangents[0].Sum()
 		for _, d := range cotangents[1:] {
 			sum = sum.Add(d.Sum())
 		}
-		features, err := k.again(sum)
+		features, err := chunk.again(sum)
 		if err != nil {
 			return nil, err
 		}

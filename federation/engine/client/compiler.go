@@ -25,12 +25,12 @@ import (
 // compiler builds programs, and compiles each graph of a method once for all clients that have it. It is safe for
 // concurrent use.
 type compiler struct {
-	e        *spec.Experiment
-	options  ort.Options
-	plain    bool // graphs are those of a GPU
-	texts    KeptTexts
-	programs Programs // nil for the graphs as they are built
-	weights  onnx.WeightFiles
+	experiment *spec.Experiment
+	options    ort.Options
+	plain      bool // graphs are those of a GPU
+	texts      KeptTexts
+	programs   Programs // nil for the graphs as they are built
+	weights    onnx.WeightFiles
 	caches
 	initial       *valueCache // of plan.initial
 	evaluables    sync.Map    // record.Evaluable by ClientSpec
@@ -53,7 +53,8 @@ type planKey struct {
 }
 
 func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
-	return &compiler{e: e, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k, initial: initial,
+	return &compiler{experiment: e, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k,
+		initial:       initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
 		hands: map[string]*tensor.Tensor{},
 		plain: set.PlainGraphs || set.Programs != nil || set.Session.WithProvider().Provider != ort.CPU}
@@ -64,7 +65,7 @@ func (c *compiler) evaluable(task method.ClientSpec) record.Evaluable {
 	if e, ok := c.evaluables.Load(task); ok {
 		return e.(record.Evaluable)
 	}
-	e := record.EvaluableOf(c.e.Method, task)
+	e := record.EvaluableOf(c.experiment.Method, task)
 	c.evaluables.Store(task, e)
 	return e
 }
@@ -76,11 +77,11 @@ func (c *compiler) close() error {
 }
 
 // step compiles the loss and its gradients with respect to every parameter.
-func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(StepProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
-		losses, err := c.losses(s)
+func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, error) {
+	return c.once(StepProgram, backbone, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
+		losses, err := c.losses(scope)
 		return valuesOf(losses), func() (*plan, error) {
-			p, err := c.lossPlan(StepProgram, b, s, losses)
+			p, err := c.lossPlan(StepProgram, backbone, scope, losses)
 			if err != nil {
 				return nil, err
 			}
@@ -90,9 +91,9 @@ func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) 
 				if err != nil {
 					return nil, err
 				}
-				return c.withGradients(b, s, losses, clients, nil)
+				return c.withGradients(backbone, s, losses, clients, nil)
 			}
-			if p.initial, err = c.initialStep(b, s, losses); err == nil && p.initial == nil {
+			if p.initial, err = c.initialStep(backbone, scope, losses); err == nil && p.initial == nil {
 				_, err = p.session(1) // else the first step does not need it
 			}
 			return p, err
@@ -102,11 +103,11 @@ func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) 
 
 // initialStep compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on
 // them alone, or where the values of its prefix take too much memory.
-func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
+func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
 	if c.initial.capacity <= 0 {
 		return nil, nil
 	}
-	common, found := commonInputs(s, method.ReceivedInput, method.ParamInput), false
+	common, found := commonInputs(scope, method.ReceivedInput, method.ParamInput), false
 	pass := func(prompt *graph.Op) int {
 		read := method.Inputs(prompt.In...)
 		switch {
@@ -128,7 +129,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 	if !found {
 		return nil, nil
 	}
-	out, err := c.withGradients(b, s, losses, 1, pass)
+	out, err := c.withGradients(backbone, scope, losses, 1, pass)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 			return nil, nil
 		}
 	}
-	prefix := c.program(FixedProgram, b, s, fixed, nil)
+	prefix := c.program(FixedProgram, backbone, scope, fixed, nil)
 	if prefix.bytes > c.initial.capacity/2 {
 		return nil, nil
 	}
@@ -153,7 +154,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 		_, err := prefix.session(1)
 		return err
 	})
-	p, err := c.compile(StepProgram, b, s, out)
+	p, err := c.compile(StepProgram, backbone, scope, out)
 	return &plan{program: p, prefix: prefix, cache: c.initial}, errors.Join(other.Wait(), err)
 }
 
@@ -161,7 +162,7 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []lossNo
 const initialBytes = 512 << 20
 
 func (c *compiler) losses(s *method.Scope) ([]lossNode, error) {
-	trained := c.e.Method.Loss(s, c.e.Method.Logits(s))
+	trained := c.experiment.Method.Loss(s, c.experiment.Method.Logits(s))
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
-	s := method.ScopeOf(c.e.Method, task)
+	s := method.ScopeOf(c.experiment.Method, task)
 	if !c.plain {
 		s.Graph().UseKernels()
 	}
@@ -192,13 +193,13 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(ScoresProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
-		logits := c.e.Method.Logits(s)
+		logits := c.experiment.Method.Logits(s)
 		return valueOf(logits), func() (*plan, error) {
 			p, err := c.split(ScoresProgram, b, s, logits)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
-					_, fixed := cutValue(c.e.Method.Logits(s))
+					_, fixed := cutValue(c.experiment.Method.Logits(s))
 					return c.forward(b, copies(s, fixed, clients))
 				}
 			}
@@ -220,27 +221,27 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*met
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
-func (c *compiler) split(kind Kind, b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
+func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope, n graph.Node) (*plan, error) {
 	p, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
 	if p.notBatchable { // towers that see rows have parts that do not depend on rows
-		all, err := c.forward(b, valueOf(n))
+		all, err := c.forward(backbone, valueOf(n))
 		if err != nil {
 			return nil, err
 		}
 		n = all[0].Node
 	}
 	rest, fixed := cutValue(n)
-	all, err := c.forward(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
+	all, err := c.forward(backbone, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
 	if err != nil {
 		return nil, err
 	}
 	fixed, value := all[:len(fixed)], all[len(fixed):]
 	p.byRow = rest.Shape()[0] == graph.Sym("B")
-	if value, p.images, err = c.withoutImageParts(b, s, []graph.Node{placed}, value); err != nil {
+	if value, p.images, err = c.withoutImageParts(backbone, scope, []graph.Node{placed}, value); err != nil {
 		return nil, err
 	}
-	if p.program, err = c.compile(kind, b, s, value); err == nil && len(fixed) > 0 {
-		p.prefix, err = c.compile(FixedProgram, b, s, fixed)
+	if p.program, err = c.compile(kind, backbone, scope, value); err == nil && len(fixed) > 0 {
+		p.prefix, err = c.compile(FixedProgram, backbone, scope, fixed)
 	}
 	if err == nil {
 		p.images.read(p.program)
@@ -279,9 +280,9 @@ type finish func() (*plan, error)
 // function that compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs
 // once for each ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature
 // share one compiled plan, except for host functions, which may hold values of the ClientSpec.
-func (c *compiler) once(kind Kind, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
+func (c *compiler) once(kind Kind, backbone spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
 	[]graph.Output, finish, error)) (*plan, error) {
-	key := planKey{kind, b.Name(), task}
+	key := planKey{kind, backbone.Name(), task}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.plans[key]; ok {
@@ -292,7 +293,7 @@ func (c *compiler) once(kind Kind, b spec.Backbone, task method.ClientSpec, buil
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.same(kind, b, s, nodes, compile)
+	p, err := c.same(kind, backbone, s, nodes, compile)
 	if err == nil {
 		c.plans[key] = p
 	}
@@ -300,22 +301,22 @@ func (c *compiler) once(kind Kind, b spec.Backbone, task method.ClientSpec, buil
 }
 
 // same returns the plan that was compiled of nodes with the same signature, or compiles it. The caller holds c.mu.
-func (c *compiler) same(kind Kind, b spec.Backbone, s *method.Scope, nodes []graph.Output,
+func (c *compiler) same(kind Kind, backbone spec.Backbone, scope *method.Scope, nodes []graph.Output,
 	compile finish) (*plan, error) {
 	sum, err := graph.Signature(nodes...)
 	if err != nil {
 		return nil, err
 	}
-	same := fmt.Sprintf("%s %s %x", kind, b.Name(), sum)
-	for _, p := range s.Params() {
+	same := fmt.Sprintf("%s %s %x", kind, backbone.Name(), sum)
+	for _, p := range scope.Params() {
 		same += fmt.Sprintf(" %q", p.Name)
 	}
-	for _, h := range s.Built().Hosts {
+	for _, h := range scope.Built().Hosts {
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Args, h.Func.Differentiable)
 	}
 	p, ok := c.equal[same]
 	if !ok {
-		memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(nodes)...)
+		memory, err := spec.MemoryOf(backbone, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(nodes)...)
 		if err != nil {
 			return nil, err
 		}
@@ -331,7 +332,7 @@ func (c *compiler) same(kind Kind, b spec.Backbone, s *method.Scope, nodes []gra
 		}
 		c.equal[same] = p
 	}
-	return p.withHosts(s), nil
+	return p.withHosts(scope), nil
 }
 
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
@@ -348,7 +349,7 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes passOf,
 	chunks *classChunks) ([]graph.Output, error) {
 	hand := func(texts method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, texts) }
-	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, chunks, nodesOf(outputs))
+	nodes, err := lower(b, c.experiment.Classes, c.experiment.Template, hand, passes, chunks, nodesOf(outputs))
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +362,7 @@ func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes pa
 
 // forward is allLowered for values without gradients, with as many classes at a time as in a step.
 func (c *compiler) forward(b spec.Backbone, outputs []graph.Output) ([]graph.Output, error) {
-	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(outputs)...)
+	memory, err := spec.MemoryOf(b, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(outputs)...)
 	if err != nil {
 		return nil, err
 	}
@@ -370,16 +371,16 @@ func (c *compiler) forward(b spec.Backbone, outputs []graph.Output) ([]graph.Out
 }
 
 // withGradients returns the losses of n clients, each with its gradients.
-func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []lossNode,
+func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []lossNode,
 	n int, passes passOf) ([]graph.Output, error) {
 	one := valuesOf(losses)
-	memory, err := spec.MemoryOf(b, c.e.Classes, c.e.Training.Memory, nodesOf(one)...)
+	memory, err := spec.MemoryOf(b, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(one)...)
 	if err != nil {
 		return nil, err
 	}
-	rows := memory.StepRows(c.e.Training, nodesOf(one)...)
+	rows := memory.StepRows(c.experiment.Training, nodesOf(one)...)
 	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
-	all := copies(s, one, n)
+	all := copies(scope, one, n)
 	lowered, err := c.allLowered(b, all, passes, chunks)
 	if err != nil {
 		return nil, err
@@ -401,8 +402,8 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []loss
 			} else {
 				sum = sum.Add(value)
 			}
-			for _, in := range learned(s, loss.node) {
-				node, _ := s.Graph().InputNamed(ofClient(k, n, in.String()))
+			for _, in := range learned(scope, loss.node) {
+				node, _ := scope.Graph().InputNamed(ofClient(k, n, in.String()))
 				names, wrt = append(names, ofClient(k, n, loss.gradient(in))), append(wrt, node)
 			}
 		}
@@ -454,22 +455,22 @@ func learned(s *method.Scope, loss graph.Node) []method.Input {
 }
 
 // lossPlan returns the plan of losses and their gradients, whose session is made on first use.
-func (c *compiler) lossPlan(kind Kind, b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
-	out, err := c.withGradients(b, s, losses, 1, nil)
+func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
+	out, err := c.withGradients(backbone, scope, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
 	nodes := nodesOf(valuesOf(losses))
-	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(s, losses[0].node)}
+	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(scope, losses[0].node)}
 	gradients := map[string]method.Input{}
 	for _, l := range losses { // without its node: a plan does not keep the graph
 		p.losses = append(p.losses, l.lossName)
-		for _, in := range learned(s, l.node) {
+		for _, in := range learned(scope, l.node) {
 			gradients[l.gradient(in)] = in
 		}
 	}
-	if out, p.images, err = c.withoutImageParts(b, s, nodes, out); err == nil {
-		p.program = c.program(kind, b, s, out, gradients)
+	if out, p.images, err = c.withoutImageParts(backbone, scope, nodes, out); err == nil {
+		p.program = c.program(kind, backbone, scope, out, gradients)
 		p.images.read(p.program)
 	}
 	return p, err
@@ -487,7 +488,7 @@ func (c *compiler) gradients(kind Kind, b spec.Backbone, s *method.Scope, losses
 // terms compiles every term of the loss with its gradients.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(TermsProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
-		loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
+		loss := c.experiment.Method.Loss(s, c.experiment.Method.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			return nil, nil, err
 		}
@@ -520,27 +521,27 @@ func (c *compiler) session(kind Kind, b spec.Backbone, out []graph.Output,
 
 // model writes outputs as a model, or returns the one in its place. Its weights are those of the backbone, and must not
 // have changed since earlier models. gradients are the inputs whose gradients outputs are.
-func (c *compiler) model(kind Kind, b spec.Backbone, out []graph.Output,
+func (c *compiler) model(kind Kind, backbone spec.Backbone, out []graph.Output,
 	gradients map[string]method.Input) (*onnx.ModelProto, error) {
 	dir := ""
-	if b != nil {
-		dir = b.WeightsDir()
+	if backbone != nil {
+		dir = backbone.WeightsDir()
 	}
 	if c.programs != nil {
 		out = ops.StandardOutputs(out)
 	}
-	m, err := graph.Model(out...)
+	model, err := graph.Model(out...)
 	if err == nil {
-		err = c.weights.Check(m, dir)
+		err = c.weights.Check(model, dir)
 	}
 	if err != nil || c.programs == nil {
-		return m, err
+		return model, err
 	}
 	p := Program{Kind: kind, Weights: dir, Inputs: method.Inputs(nodesOf(out)...), Gradients: gradients}
-	if b != nil {
-		p.Backbone = b.Name()
+	if backbone != nil {
+		p.Backbone = backbone.Name()
 	}
-	return c.programs.Program(p, m)
+	return c.programs.Program(p, model)
 }
 
 func (c *compiler) compile(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
@@ -550,10 +551,10 @@ func (c *compiler) compile(kind Kind, b spec.Backbone, s *method.Scope, out []gr
 }
 
 // program is compile, but the session is made on first use.
-func (c *compiler) program(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output,
+func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scope, out []graph.Output,
 	gradients map[string]method.Input) *program {
-	p := &program{number: lastProgram.Add(1), common: commonInputs(s, method.ReceivedInput)}
-	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(kind, b, out, gradients) })
+	p := &program{number: lastProgram.Add(1), common: commonInputs(scope, method.ReceivedInput)}
+	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(kind, backbone, out, gradients) })
 	var together sync.Map // by number of clients
 	p.session = func(clients int) (*ort.Session, error) {
 		if clients == 1 {
@@ -566,7 +567,7 @@ func (c *compiler) program(kind Kind, b spec.Backbone, s *method.Scope, out []gr
 				if err != nil {
 					return nil, err
 				}
-				return c.session(kind, b, all, nil)
+				return c.session(kind, backbone, all, nil)
 			}))
 		}
 		return session.(func() (*ort.Session, error))()
@@ -581,19 +582,19 @@ func (c *compiler) program(kind Kind, b spec.Backbone, s *method.Scope, out []gr
 	}
 	p.inputs = method.Inputs(nodesOf(out)...)
 	p.largeInputs = spec.LargeInputsOf(p.inputs)
-	p.hosts = p.hostsOf(s)
+	p.hosts = p.hostsOf(scope)
 	return p
 }
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
 // the features of its texts; of several templates, the unit mean of their features, which are unit unless Raw.
-func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.Tensor, error) {
+func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*tensor.Tensor, error) {
 	if len(wanted.Templates) == 0 {
-		wanted.Templates = []string{c.e.Template}
+		wanted.Templates = []string{c.experiment.Template}
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
-	key := fmt.Sprintf("%q %#v", b.Name(), wanted)
+	key := fmt.Sprintf("%q %#v", backbone.Name(), wanted)
 	if t, ok := c.hands[key]; ok {
 		return t, nil
 	}
@@ -604,8 +605,8 @@ func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.T
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
 				template)
 		}
-		texts := make([]string, len(c.e.Classes))
-		for i, name := range c.e.Classes {
+		texts := make([]string, len(c.experiment.Classes))
+		for i, name := range c.experiment.Classes {
 			texts[i] = spec.Sentence(template, name)
 			if wanted.Of == nil {
 				continue
@@ -616,9 +617,9 @@ func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.T
 			}
 			texts[i] = strings.ReplaceAll(texts[i], "{of}", wanted.Of[name])
 		}
-		one, err := b.Sentences(g, texts)
+		one, err := backbone.Sentences(g, texts)
 		if err != nil {
-			return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+			return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 		}
 		if len(wanted.Templates) > 1 && !wanted.Raw {
 			one = one.L2Normalize()
@@ -633,12 +634,12 @@ func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.T
 	// compute the whole tower while it loads the graph.
 	one := g.Input("one", graph.Float, graph.Static(1))
 	o := c.options
-	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
-	model, err := c.model(TextsProgram, b, valueOf(n.L2Normalize().Mul(one)), nil)
+	o.WeightsDir, o.OptLevel = backbone.WeightsDir(), ort.OptNone
+	model, err := c.model(TextsProgram, backbone, valueOf(n.L2Normalize().Mul(one)), nil)
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.keptText(b, model, o, n.Shape())
+	v, err := c.keptText(backbone, model, o, n.Shape())
 	if err != nil {
 		return nil, err
 	}
@@ -648,18 +649,18 @@ func (c *compiler) handText(b spec.Backbone, wanted method.HandTexts) (*tensor.T
 
 // keptText runs the model of handText, whose value has a shape, unless its value is kept: under the model, with its
 // tokens and options, the digest of its weights, and the numerics of its session.
-func (c *compiler) keptText(b spec.Backbone, model *onnx.ModelProto, o ort.Options,
+func (c *compiler) keptText(b spec.Backbone, model *onnx.ModelProto, options ort.Options,
 	shape graph.Shape) (*tensor.Tensor, error) {
 	compute := func() (*tensor.Tensor, error) {
-		v, err := ort.RunOnce(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+		v, err := ort.RunOnce(context.Background(), model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 		return v[valueOutput], err
 	}
 	size, ok := shape.Ints()
-	weights := c.e.Digests[b.Name()]
+	weights := c.experiment.Digests[b.Name()]
 	if c.texts == nil || !ok || weights == "" {
 		return compute()
 	}
-	f, err := o.Fingerprint()
+	f, err := options.Fingerprint()
 	if err != nil {
 		return nil, err
 	}

@@ -17,96 +17,100 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
+func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (method.Upload, error) {
 	if w.Settings.Guard != nil {
-		answer, ok, err := w.Settings.Guard.Answer(c.ID, o)
+		answer, ok, err := w.Settings.Guard.Answer(client.ID, instruction)
 		if ok || err != nil {
-			return method.Upload{Client: c.ID, N: 1, Extra: answer}, err
+			return method.Upload{Client: client.ID, N: 1, Extra: answer}, err
 		}
 	}
-	l, _ := w.Begin(c, o, s)
-	q, ok := o.StatisticOf(w.Experiment.Method)
+	l, _ := w.Begin(client, instruction, state)
+	q, ok := instruction.StatisticOf(w.Experiment.Method)
 	if !ok {
-		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round+1, c.ID,
-			o.Statistic)
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", instruction.Round+1,
+			client.ID,
+			instruction.Statistic)
 	}
 	answer, err := q.Compute(l)
 	if err == nil && w.Settings.Tracer != nil {
-		err = w.traceStatistic(c, o, s, answer, l.Draws.Count())
+		err = w.traceStatistic(client, instruction, state, answer, l.Draws.Count())
 	}
 	if err != nil {
-		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round+1, c.ID, o.Statistic, err)
+		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", instruction.Round+1, client.ID,
+			instruction.Statistic, err)
 	}
-	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
+	return method.Upload{Client: client.ID, N: client.Train.Len(), Extra: answer}, nil
 }
 
 // Test counts correct predictions on a client's test data, in each evaluation of the method: with the shared parameters
 // that the server sent, and with those that the client last trained. A client that never trained uses the server's.
-func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction,
-	s message.ClientState) (message.Scores, error) {
-	if o.Set != "" {
-		x, ok := w.evaluators[o.Set]
+func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (message.Scores, error) {
+	if instruction.Set != "" {
+		x, ok := w.evaluators[instruction.Set]
 		if !ok {
-			return message.Scores{}, fmt.Errorf("round %d, client %d: this client has no evaluation set %q", o.Round+1,
-				c.ID, o.Set)
+			return message.Scores{}, fmt.Errorf("round %d, client %d: this client has no evaluation set %q",
+				instruction.Round+1,
+				client.ID, instruction.Set)
 		}
-		return x.evaluate(ctx, c, o, s)
+		return x.evaluate(ctx, client, instruction, state)
 	}
-	w.caches.beginTests(o.Round)
+	w.caches.beginTests(instruction.Round)
 	fail := func(err error) (message.Scores, error) {
-		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
+		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", instruction.Round+1, client.ID, err)
 	}
-	r := message.Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
-	l, s := w.Begin(c, o, s)
-	r.Untrained = r.Untrained && len(w.Experiment.Method.Params(l.Task)) > 0
-	p, err := w.c.score(c.Backbone, l.Task)
+	scores := message.Scores{Examples: client.Test.Len(), Untrained: len(state.Private)+len(state.Own) == 0}
+	local, state := w.Begin(client, instruction, state)
+	scores.Untrained = scores.Untrained && len(w.Experiment.Method.Params(local.Task)) > 0
+	plan, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil {
 		return fail(err)
 	}
-	has := w.c.evaluable(l.Task)
+	has := w.compiler.evaluable(local.Task)
 	score := func() (*tensor.Tensor, metrics.Statistics, error) {
-		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
+		logits, err := w.scoresOnce(ctx, plan, local, state, client.Test)
 		if err == nil {
 			err = message.CheckFinite("", tensor.Map{"a class score": logits})
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		examples := metrics.Examples{Scores: logits, Labels: c.Test.Labels(), Own: c.Classes()}
-		return logits, metrics.Compute(examples, o.Labels()), nil
+		examples := metrics.Examples{Scores: logits, Labels: client.Test.Labels(), Own: client.Classes()}
+		return logits, metrics.Compute(examples, instruction.Labels()), nil
 	}
 	var logits [2]*tensor.Tensor
 	var read [2]tensor.Map // inputs of the scores by view, for a trace
-	for _, view := range w.evaluations(has, p, s) {
-		statistics := &r.Global
+	for _, view := range w.evaluations(has, plan, state) {
+		statistics := &scores.Global
 		if view == method.PersonalView {
-			statistics = &r.Personal
+			statistics = &scores.Personal
 			if w.Experiment.Training.FineTune > 0 {
-				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
+				if local, state, err = w.fineTuned(ctx, client, instruction, state); err != nil {
 					return fail(err)
 				}
-				r.Untrained = false
-			} else if len(s.Own) > 0 {
-				l.Shared = s.Own
+				scores.Untrained = false
+			} else if len(state.Own) > 0 {
+				local.Shared = state.Own
 			}
 		}
 		if logits[view], *statistics, err = score(); err != nil {
 			return fail(err)
 		}
 		if w.Settings.Tracer != nil {
-			read[view] = p.valuesWithoutRows(inputsOf(l, s))
+			read[view] = plan.valuesWithoutRows(inputsOf(local, state))
 		}
 	}
-	if has.Personal && r.Personal == nil {
-		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
+	if has.Personal && scores.Personal == nil {
+		logits[method.PersonalView], scores.Personal = logits[method.GlobalView], scores.Global
 		read[method.PersonalView] = read[method.GlobalView]
 	}
 	if view := has.Headline("", w.Experiment.Method); w.Settings.Tracer != nil {
-		if err := w.traceTest(c, o, p, l, logits[view], read[view]); err != nil {
+		if err := w.traceTest(client, instruction, plan, local, logits[view], read[view]); err != nil {
 			return fail(err)
 		}
 	}
-	return r, nil
+	return scores, nil
 }
 
 // evaluations lists the evaluations that have results of their own: class scores that read no shared parameter are the
@@ -162,20 +166,20 @@ func (w *Worker) quiet() *Worker {
 
 // fineTuned trains the parameters that the server sent for some epochs, by the method's local training at the learning
 // rate of the round, and returns the client with the result.
-func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instruction,
+func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, o message.Instruction,
 	s message.ClientState) (*method.Local, message.ClientState, error) {
 	own := w.quiet()
-	own.Experiment.Training = w.Experiment.Training.Tuning(c.ID)
+	own.Experiment.Training = w.Experiment.Training.Tuning(client.ID)
 	o.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := own.begin(c, o, s)
+	t, err := own.begin(client, o, s)
 	if err == nil {
 		err = own.train(ctx, []*turn{t})
 	}
 	if err != nil {
 		return nil, s, fmt.Errorf("fine-tuning: %w", err)
 	}
-	t.l.Data = c.Train
-	return t.l, t.s, nil
+	t.local.Data = client.Train
+	return t.local, t.state, nil
 }
 
 // setEvaluator is a worker that knows the classes of an evaluation set.
@@ -225,10 +229,10 @@ func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
 // are the products of the image features, unit rows, with the text features.
 func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record.ZeroShot, error) {
 	type sum struct {
-		right, n int
-		mean     []float64 // accuracy of each client
-		class    map[int64]int
-		failed   string
+		right, examples int
+		mean            []float64 // accuracy of each client
+		class           map[int64]int
+		failed          string
 	}
 	sums := map[string]*sum{}
 	for _, client := range clients {
@@ -243,7 +247,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 		if s.failed != "" {
 			continue
 		}
-		texts, err := w.c.handText(client.Backbone, method.HandTexts{})
+		texts, err := w.compiler.handText(client.Backbone, method.HandTexts{})
 		if err != nil {
 			s.failed = err.Error()
 			continue
@@ -257,32 +261,32 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			scores := products(batch["image"], texts)
 			for i, y := range batch["label"].Ints {
 				s.class[y]++
-				s.n++
+				s.examples++
 				if metrics.Argmax(scores.Row(i).Data) == y {
 					s.right++
 				}
 			}
 		}
-		if n := s.n - before.n; n > 0 {
+		if n := s.examples - before.examples; n > 0 {
 			s.mean = append(s.mean, float64(s.right-before.right)/float64(n))
 		}
 	}
 	var out []record.ZeroShot
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		s := sums[name]
-		if s.failed != "" {
-			out = append(out, record.ZeroShot{Backbone: name, Failed: s.failed})
+		sum := sums[name]
+		if sum.failed != "" {
+			out = append(out, record.ZeroShot{Backbone: name, Failed: sum.failed})
 			continue
 		}
-		if s.n == 0 {
+		if sum.examples == 0 {
 			continue
 		}
-		most := slices.Max(slices.Collect(maps.Values(s.class)))
+		most := slices.Max(slices.Collect(maps.Values(sum.class)))
 		classes := len(w.Experiment.Classes)
-		mean, _ := metrics.MeanStd(s.mean)
-		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n),
-			Clients: len(s.mean), Mean: mean, Classes: classes,
-			Chance: max(1/float64(classes), float64(most)/float64(s.n))})
+		mean, _ := metrics.MeanStd(sum.mean)
+		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(sum.right) / float64(sum.examples),
+			Clients: len(sum.mean), Mean: mean, Classes: classes,
+			Chance: max(1/float64(classes), float64(most)/float64(sum.examples))})
 	}
 	return out, nil
 }

@@ -12,35 +12,35 @@ import (
 
 // Execute executes an instruction for one client with state s. next is the client's state if its upload counts, nil for
 // an unchanged one.
-func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
-	s message.ClientState) (r message.Reply, next *message.ClientState, err error) {
-	r.Client = c.ID
-	switch o.Kind {
+func (w *Worker) Execute(ctx context.Context, client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (reply message.Reply, next *message.ClientState, err error) {
+	reply.Client = client.ID
+	switch instruction.Kind {
 	case message.Train:
 		var after message.ClientState
-		r, after, err = w.Train(ctx, c, o, s)
+		reply, after, err = w.Train(ctx, client, instruction, state)
 		next = &after
 	case message.Compute:
-		r.Upload, err = w.ComputeStatistic(c, o, s)
+		reply.Upload, err = w.ComputeStatistic(client, instruction, state)
 	case message.Test:
-		o.Confusion = o.Confusion && w.Experiment.Evaluate.Confusion
-		r.Scores, err = w.Test(ctx, c, o, s)
+		instruction.Confusion = instruction.Confusion && w.Experiment.Evaluate.Confusion
+		reply.Scores, err = w.Test(ctx, client, instruction, state)
 	case message.Validate:
-		r.Scores, err = w.validate(ctx, c, o, s)
+		reply.Scores, err = w.validate(ctx, client, instruction, state)
 	case message.Adapt:
-		r.Scores, err = w.adapt(ctx, c, o)
+		reply.Scores, err = w.adapt(ctx, client, instruction)
 	default:
-		err = fmt.Errorf("unknown instruction %q", o.Kind)
+		err = fmt.Errorf("unknown instruction %q", instruction.Kind)
 	}
 	if err == nil {
-		if err = checkReply(r); err != nil {
-			err = ofTurn(c, o, err)
+		if err = checkReply(reply); err != nil {
+			err = ofTurn(client, instruction, err)
 		}
 	}
 	if err != nil {
-		return message.Reply{Client: c.ID}, nil, err
+		return message.Reply{Client: client.ID}, nil, err
 	}
-	return r, next, nil
+	return reply, next, nil
 }
 
 // checkReply refuses tensors that hold NaN or infinities.
@@ -79,25 +79,26 @@ func (x Executed) Turns(ctx context.Context, jobs []Job) ([]message.Reply, []*me
 
 // execute keeps the client's Guard here, since its state must not be sent: the executor gets the instruction without
 // the tensors of the guard.
-func (x Executed) execute(ctx context.Context, c *spec.Client, o message.Instruction,
+func (x Executed) execute(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	guard := x.Settings.Guard
 	if guard == nil {
-		return x.By.Execute(ctx, c, o, state)
+		return x.By.Execute(ctx, client, instruction, state)
 	}
-	if o.Kind == message.Compute {
-		if answer, ok, err := guard.Answer(c.ID, o); ok || err != nil {
-			return message.Reply{Client: c.ID, Upload: method.Upload{Client: c.ID, N: 1, Extra: answer}}, nil, err
+	if instruction.Kind == message.Compute {
+		if answer, ok, err := guard.Answer(client.ID, instruction); ok || err != nil {
+			return message.Reply{Client: client.ID, Upload: method.Upload{Client: client.ID, N: 1, Extra: answer}},
+				nil, err
 		}
 	}
-	open := o
-	open.Guarded, open.Broadcast = nil, message.WithoutGuardPart(o.Broadcast)
-	if e, ok := o.PerClient[c.ID]; ok {
-		open.PerClient = map[int]tensor.Map{c.ID: message.WithoutGuardPart(e)}
+	open := instruction
+	open.Guarded, open.Broadcast = nil, message.WithoutGuardPart(instruction.Broadcast)
+	if e, ok := instruction.PerClient[client.ID]; ok {
+		open.PerClient = map[int]tensor.Map{client.ID: message.WithoutGuardPart(e)}
 	}
-	r, next, err := x.By.Execute(ctx, c, open, state)
-	if err == nil && o.Kind == message.Train {
-		err = guard.Protect(c.ID, o, &r.Upload, &r.Stats)
+	r, next, err := x.By.Execute(ctx, client, open, state)
+	if err == nil && instruction.Kind == message.Train {
+		err = guard.Protect(client.ID, instruction, &r.Upload, &r.Stats)
 	}
 	return r, next, err
 }

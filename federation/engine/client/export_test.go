@@ -19,6 +19,8 @@ var CheckBatch, Products = checkBatch, products
 // ImageParts sets how many products must be saved for each number (see leastProducts) and how many bytes of values of
 // images are kept. ImageValues returns their number and size.
 func (w *Worker) ImageParts(least float64, bytes int) {
-	w.c.leastProducts, w.c.images.capacity = least, bytes
+	w.compiler.leastProducts, w.compiler.images.capacity = least, bytes
 }
-func (w *Worker) ImageValues() (n, bytes int) { return len(w.c.images.at), w.c.images.size }
+func (w *Worker) ImageValues() (n, bytes int) {
+	return len(w.compiler.images.at), w.compiler.images.size
+}

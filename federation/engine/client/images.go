@@ -44,9 +44,9 @@ func aloneInput(i int) method.Input {
 // withoutImageParts returns outputs in which inputs take the place of parts that depend on an image alone, and the
 // parts; nil where it does not pay to compute them once. The graph decides, not what is kept. roots are the same
 // outputs with placeholders for towers.
-func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, roots []graph.Node,
+func (c *compiler) withoutImageParts(backbone spec.Backbone, scope *method.Scope, roots []graph.Node,
 	out []graph.Output) ([]graph.Output, *imageParts, error) {
-	_, reads := s.Graph().InputNamed(method.PixelsInput)
+	_, reads := scope.Graph().InputNamed(method.PixelsInput)
 	if !reads || c.plain || !spec.EachImageAlone(roots...) {
 		return out, nil, nil
 	}
@@ -59,11 +59,11 @@ func (c *compiler) withoutImageParts(b spec.Backbone, s *method.Scope, roots []g
 		return nil, nil, err
 	}
 	p := &imageParts{cache: c.images, shapes: map[string][]int{}}
-	p.key = sha256.Sum256(append(sum[:], b.WeightsDir()...))
+	p.key = sha256.Sum256(append(sum[:], backbone.WeightsDir()...))
 	for _, part := range parts {
 		p.shapes[part.Name] = ofOneImage(part.Node)
 	}
-	p.program, err = c.compile(ValueProgram, b, s, parts)
+	p.program, err = c.compile(ValueProgram, backbone, scope, parts)
 	return rest, p, err
 }
 
@@ -135,18 +135,18 @@ func pays(least, saved float64, values ...graph.Node) bool {
 
 // ofOneImage returns the shape of a node [B·n,...] for one image, [n,...], or [...] where n is 1; nil for other nodes.
 func ofOneImage(n graph.Node) []int {
-	s := n.Shape()
-	if n.DType() != graph.Float || len(s) == 0 || s[0].Sym != "B" {
+	shape := n.Shape()
+	if n.DType() != graph.Float || len(shape) == 0 || shape[0].Sym != "B" {
 		return nil
 	}
-	rest, ok := s[1:].Ints()
+	rest, ok := shape[1:].Ints()
 	switch {
 	case !ok:
 		return nil
-	case s[0].N == 1:
+	case shape[0].N == 1:
 		return rest
 	}
-	return append([]int{s[0].N}, rest...)
+	return append([]int{shape[0].N}, rest...)
 }
 
 // productsOf counts the multiplications and additions in the matrix products and convolutions that nodes need for one

@@ -13,8 +13,8 @@ import (
 
 // inputs has the values of a plan's inputs, for one client.
 type inputs struct {
-	l          *method.Local
-	s          message.ClientState
+	local      *method.Local
+	state      message.ClientState
 	now, batch tensor.Map     // current parameters; rows of data
 	prefix     ort.Values     // values of plan.prefix
 	hosts      tensor.Map     // values of host functions by name; nil before they are computed
@@ -25,7 +25,7 @@ type inputs struct {
 
 // inputsOf returns the inputs at the current parameters, without rows.
 func inputsOf(l *method.Local, s message.ClientState) inputs {
-	return inputs{l: l, s: s, now: parameters(l)}
+	return inputs{local: l, state: s, now: parameters(l)}
 }
 
 // rows is the size of the batch; 0 where there is none.
@@ -54,15 +54,15 @@ func (f inputs) find(in method.Input) *tensor.Tensor {
 	case method.ParamInput:
 		return f.now[in.Name]
 	case method.ReceivedInput:
-		return cmp.Or(f.l.Received[in.Name], f.s.Private[in.Name])
+		return cmp.Or(f.local.Received[in.Name], f.state.Private[in.Name])
 	case method.BeforeInput:
-		return cmp.Or(f.s.Own[in.Name], f.l.Received[in.Name], f.s.Private[in.Name])
+		return cmp.Or(f.state.Own[in.Name], f.local.Received[in.Name], f.state.Private[in.Name])
 	case method.BroadcastInput:
-		return f.l.Broadcast[in.Name]
+		return f.local.Broadcast[in.Name]
 	case method.StateInput:
-		return f.l.State[in.Name]
+		return f.local.State[in.Name]
 	case method.ScalarInput:
-		if v, ok := f.l.Scalars[in.Name]; ok {
+		if v, ok := f.local.Scalars[in.Name]; ok {
 			return tensor.Of([]float32{float32(v)}, 1)
 		}
 	case method.HostInput:
@@ -78,7 +78,7 @@ func (f inputs) find(in method.Input) *tensor.Tensor {
 // need returns one input as find does, and also the client's own examples. An input that is not available is an error.
 func (f inputs) need(in method.Input) (*tensor.Tensor, error) {
 	if in == method.MemoryImage || in == method.MemoryLabel {
-		rows, err := f.l.Memory()
+		rows, err := f.local.Memory()
 		if err != nil {
 			return nil, fmt.Errorf("the method reads the client's own examples: %w", err)
 		}
@@ -91,11 +91,11 @@ func (f inputs) need(in method.Input) (*tensor.Tensor, error) {
 }
 
 func (f inputs) localClasses() *tensor.Tensor {
-	if f.l.LocalClasses == nil {
+	if f.local.LocalClasses == nil {
 		return nil
 	}
-	t := tensor.New(f.l.Task.Classes)
-	for _, y := range f.l.LocalClasses {
+	t := tensor.New(f.local.Task.Classes)
+	for _, y := range f.local.LocalClasses {
 		t.Data[y] = 1
 	}
 	return t

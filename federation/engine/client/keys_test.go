@@ -21,11 +21,11 @@ import (
 // as equal (0 and -0), and for names and values whose concatenations are equal.
 func TestDigestsTellInputsApart(t *testing.T) {
 	row := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
-	of := func(l method.Local, s message.ClientState) inputs { return inputs{l: &l, s: s} }
+	of := func(l method.Local, s message.ClientState) inputs { return inputs{local: &l, state: s} }
 	named := func(v *tensor.Tensor) tensor.Map { return tensor.Map{"a": v} }
 	places := map[method.Input]func(v *tensor.Tensor) inputs{
 		{Kind: method.ParamInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return inputs{l: &method.Local{}, now: named(v)}
+			return inputs{local: &method.Local{}, now: named(v)}
 		},
 		{Kind: method.ReceivedInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return of(method.Local{Received: named(v)}, message.ClientState{})
@@ -76,9 +76,9 @@ func TestDigestsTellInputsApart(t *testing.T) {
 	call := method.HostCall{Name: "f", Args: []method.Input{a}}
 	host := &program{number: 2, inputs: []method.Input{call.Input()}, hosts: []method.HostCall{call}}
 	note("a host function", host, in)
-	in.l.Task.Client = 1
+	in.local.Task.Client = 1
 	note("a host function of another client", host, in)
-	two := inputs{l: &method.Local{}, now: tensor.Map{"a": row(1), "b": row(2)}}
+	two := inputs{local: &method.Local{}, now: tensor.Map{"a": row(1), "b": row(2)}}
 	note("a, b", &program{number: 3, inputs: []method.Input{a, b}}, two)
 	two.now = tensor.Map{"a": row(2), "b": row(1)}
 	note("b, a", &program{number: 3, inputs: []method.Input{a, b}}, two)

@@ -16,7 +16,8 @@ type passOf func(prompt *graph.Op) int
 
 // lower replaces the placeholders of a method's graph. All prompts that do not depend on one another go through the
 // text tower in one pass, or in the passes of passOf; chunks, unless nil, divides the classes of a pass.
-func lower(b spec.Backbone, classes []string, template string, hand func(method.HandTexts) (*tensor.Tensor, error),
+func lower(backbone spec.Backbone, classes []string, template string,
+	hand func(method.HandTexts) (*tensor.Tensor, error),
 	passes passOf, chunks *classChunks, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
@@ -37,9 +38,9 @@ func lower(b spec.Backbone, classes []string, template string, hand func(method.
 			case method.PerExample:
 				built[op] = p.X
 			case method.PromptedImages:
-				n, err := b.Vision(g, p.Pixels, p.Prompts)
+				n, err := backbone.Vision(g, p.Pixels, p.Prompts)
 				if err != nil {
-					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+					return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 				}
 				built[op] = n
 			case method.Prompt:
@@ -49,13 +50,13 @@ func lower(b spec.Backbone, classes []string, template string, hand func(method.
 				}
 				texts[pass] = append(texts[pass], op)
 			case method.Words:
-				t, err := b.Words(p.Text)
+				t, err := backbone.Words(p.Text)
 				if err == nil && t.Shape[0] != p.Tokens() {
 					err = fmt.Errorf("the words %q of an initial prompt are %d tokens; use words of one token each",
 						p.Text, t.Shape[0])
 				}
 				if err != nil {
-					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+					return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 				}
 				built[op] = g.Const(t)
 			default:
@@ -71,9 +72,9 @@ func lower(b spec.Backbone, classes []string, template string, hand func(method.
 				}
 				prompts = append(prompts, p)
 			}
-			out, err := chunks.text(g, b, classes, prompts)
+			out, err := chunks.text(g, backbone, classes, prompts)
 			if err != nil {
-				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 			}
 			for i, op := range texts[pass] {
 				built[op] = out[i]

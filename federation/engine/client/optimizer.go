@@ -23,20 +23,20 @@ type sharedOptimizer struct {
 	state tensor.Map // SHAPE/SLOT/NAME
 }
 
-func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
+func (s *sharedOptimizer) load(optimizer *optim.Optimizer, params tensor.Map) error {
 	if s == nil {
 		return nil
 	}
 	state := tensor.Map{}
 	for name, p := range params {
 		at := shapeOf(p)
-		for _, slot := range o.Slots() {
+		for _, slot := range optimizer.Slots() {
 			if t := s.state[at+slot+name]; t != nil {
 				state[slot+name] = t
 			}
 		}
 	}
-	return o.Load(state)
+	return optimizer.Load(state)
 }
 
 // OptimizerState returns the state of the optimizer that all clients share; nil where each turn has its own.
@@ -75,8 +75,8 @@ func shapeOf(t *tensor.Tensor) string {
 // Fit implements method.Global.Optimize: steps of a fresh optimizer on all rows at once. A run resumes from the weights
 // alone.
 func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
-	o optim.Config) (float64, error) {
-	opt, err := optim.New(o)
+	config optim.Config) (float64, error) {
+	opt, err := optim.New(config)
 	if err != nil {
 		return 0, err
 	}
@@ -85,25 +85,25 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	p, err := w.c.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
+	plan, err := w.compiler.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}
-	in := inputs{l: &method.Local{Broadcast: rows}, now: params, held: ort.Values{}}
+	in := inputs{local: &method.Local{Broadcast: rows}, now: params, held: ort.Values{}}
 	for step := 0; ; step++ {
-		outs, err := p.execute(context.Background(), in)
+		outs, err := plan.execute(context.Background(), in)
 		if err != nil {
 			return 0, err
 		}
 		if step == steps {
-			value := outs[0][p.losses[0].value()]
+			value := outs[0][plan.losses[0].value()]
 			return float64(value.Data[0]), message.CheckFinite("", tensor.Map{"loss": value})
 		}
-		grads, err := p.gradients(in, outs[0], p.losses[0])
+		grads, err := plan.gradients(in, outs[0], plan.losses[0])
 		if err != nil {
 			return 0, err
 		}
-		if err := opt.Step(params, grads, o.LR); err != nil {
+		if err := opt.Step(params, grads, config.LR); err != nil {
 			return 0, err
 		}
 	}
@@ -117,11 +117,11 @@ func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*me
 	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}
-	p, err := w.c.compile(ServerProgram, nil, scope, valueOf(n))
+	p, err := w.compiler.compile(ServerProgram, nil, scope, valueOf(n))
 	if err != nil {
 		return nil, err
 	}
-	out, err := (&plan{program: p}).execute(context.Background(), inputs{l: &method.Local{Broadcast: rows},
+	out, err := (&plan{program: p}).execute(context.Background(), inputs{local: &method.Local{Broadcast: rows},
 		held: ort.Values{}})
 	if err != nil {
 		return nil, err

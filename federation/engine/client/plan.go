@@ -218,11 +218,11 @@ func ofClient(k, n int, name string) string {
 }
 
 // copies returns outputs for each of n clients, one client after the other; for one client, the outputs themselves.
-func copies(s *method.Scope, outputs []graph.Output, n int) []graph.Output {
+func copies(scope *method.Scope, outputs []graph.Output, n int) []graph.Output {
 	if n == 1 {
 		return outputs
 	}
-	common := commonInputs(s, method.ReceivedInput)
+	common := commonInputs(scope, method.ReceivedInput)
 	var out []graph.Output
 	for k := range n {
 		nodes := graph.Transform(nodesOf(outputs), func(op *graph.Op, _ []graph.Node) []graph.Node {
@@ -236,7 +236,7 @@ func copies(s *method.Scope, outputs []graph.Output, n int) []graph.Output {
 					shape[i].Sym = ofClient(k, n, d.Sym)
 				}
 			}
-			return []graph.Node{s.Graph().Input(ofClient(k, n, in.Name()), in.DType(), shape)}
+			return []graph.Node{scope.Graph().Input(ofClient(k, n, in.Name()), in.DType(), shape)}
 		})
 		for i, node := range nodes {
 			out = append(out, graph.Output{Name: ofClient(k, n, outputs[i].Name), Node: node})

@@ -16,7 +16,7 @@ import (
 // evalRows computes a node over all training rows of a client.
 func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState,
 	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-	p, err := w.c.eval(c.Backbone, l.Task, build)
+	p, err := w.compiler.eval(c.Backbone, l.Task, build)
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +62,19 @@ func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s messa
 	return out, nil
 }
 
-func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.ClientState, data method.Data,
+func (w *Worker) runOn(ctx context.Context, p *plan, local *method.Local, s message.ClientState, data method.Data,
 	rows []int) (*tensor.Tensor, error) {
-	in := inputsOf(l, s)
+	in := inputsOf(local, s)
 	if p.readsRows() {
 		var err error
-		before := l.Draws.Count()
-		l.Draws.WithoutRecording(func() { in.batch, err = data.Batch(rows, l.Rand, p.largeInputs...) })
+		before := local.Draws.Count()
+		local.Draws.WithoutRecording(func() { in.batch, err = data.Batch(rows, local.Rand, p.largeInputs...) })
 		if err != nil {
 			return nil, err
 		}
-		if l.Draws.Count() > before { // views of images were drawn: the rows show which
+		if local.Draws.Count() > before { // views of images were drawn: the rows show which
 			for _, name := range in.batch.Names() {
-				l.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
+				local.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
 			}
 		}
 		if err := checkBatch(in.batch, nil); err != nil {
@@ -89,7 +89,7 @@ func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.
 }
 
 // FixedNodes computes nodes that do not depend on an image.
-func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
+func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *method.Local, state message.ClientState,
 	scope *method.Scope, nodes []graph.Node) ([]*tensor.Tensor, error) {
 	if len(nodes) == 0 {
 		return nil, nil
@@ -103,11 +103,11 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 		}
 		out = append(out, graph.Output{Name: strconv.Itoa(i), Node: n})
 	}
-	p, err := w.c.compile(FixedProgram, c.Backbone, scope, out)
+	p, err := w.compiler.compile(FixedProgram, client.Backbone, scope, out)
 	if err != nil {
 		return nil, err
 	}
-	in := inputsOf(l, s)
+	in := inputsOf(local, state)
 	in.batch = tensor.Map{"one": tensor.Of([]float32{1}, 1)}
 	values, err := (&plan{program: p}).execute(ctx, in)
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 
 // Logits returns the method's class scores with the text and image towers in the graph.
 func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error) {
-	return w.c.lowered(c.Backbone, w.Experiment.Method.Logits(scope))
+	return w.compiler.lowered(c.Backbone, w.Experiment.Method.Logits(scope))
 }
 
 // scoredTogether is how many rows ScoreRows scores at a time. Kernels use vectors of at most 16 numbers, so that the
@@ -134,7 +134,7 @@ const scoredTogether = 16
 // and the last part is filled up with copies of the last row.
 func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
-	p, err := w.c.score(c.Backbone, l.Task)
+	p, err := w.compiler.score(c.Backbone, l.Task)
 	if err != nil {
 		return nil, err
 	}

@@ -46,11 +46,11 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 
 // atInitial reports whether a turn's next step is that of plan.initial.
 func (t *turn) atInitial() bool {
-	if t.p.initial == nil {
+	if t.plan.initial == nil {
 		return false
 	}
-	for _, in := range t.p.initial.prefix.inputs {
-		now, sent := t.l.Shared[in.Name], t.l.Received[in.Name]
+	for _, in := range t.plan.initial.prefix.inputs {
+		now, sent := t.local.Shared[in.Name], t.local.Received[in.Name]
 		if in.Kind == method.ParamInput && (now == nil || sent == nil ||
 			now != sent && !slices.Equal(now.Data, sent.Data)) {
 			return false
@@ -65,20 +65,25 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 		return turns[0].failed(err)
 	}
 	ins := make([]inputs, len(turns))
-	for i, t := range turns {
+	for i, turn := range turns {
 		var batch tensor.Map
 		var err error
-		t.l.Draws.WithoutRecording(func() { batch, err = t.l.Data.Batch(t.rows, t.l.Rand, t.p.largeInputs...) })
+		turn.local.Draws.WithoutRecording(func() {
+			batch, err = turn.local.Data.Batch(turn.rows, turn.local.Rand,
+				turn.plan.largeInputs...)
+		})
 		if err == nil {
-			err = checkBatch(batch, t.rows)
+			err = checkBatch(batch, turn.rows)
 		}
 		if err != nil {
-			return t.failed(err)
+			return turn.failed(err)
 		}
-		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch, hostValues: t.hostValues, epoch: t.epoch,
-			held: t.held}
+		ins[i] = inputs{local: turn.local, state: turn.state, now: parameters(turn.local), batch: batch,
+			hostValues: turn.hostValues,
+			epoch:      turn.epoch,
+			held:       turn.held}
 	}
-	p := turns[0].p
+	p := turns[0].plan
 	if turns[0].atInitial() {
 		p = p.initial
 	}
@@ -96,38 +101,38 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 
 // update updates the parameters of a turn after the run of a step.
 func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map) error {
-	l := t.l
-	trained := t.p.losses[0]
-	grads, err := t.p.gradients(in, out, trained)
-	l.AuxGradients = map[string]tensor.Map{}
-	for _, other := range t.p.losses[1:] {
+	local := t.local
+	trained := t.plan.losses[0]
+	grads, err := t.plan.gradients(in, out, trained)
+	local.AuxGradients = map[string]tensor.Map{}
+	for _, other := range t.plan.losses[1:] {
 		if err == nil {
-			l.AuxGradients[other.name], err = t.p.gradients(in, out, other)
+			local.AuxGradients[other.name], err = t.plan.gradients(in, out, other)
 		}
 	}
 	if err == nil {
-		err = t.meter.step(ctx, t.p, in, grads)
+		err = t.meter.step(ctx, t.plan, in, grads)
 	}
 	traced := t.traceStep(in, grads)
 	if err == nil {
-		err = w.Experiment.Method.AdjustGradients(l, grads)
+		err = w.Experiment.Method.AdjustGradients(local, grads)
 	}
 	if err != nil {
 		return err
 	}
-	for _, name := range l.Frozen {
+	for _, name := range local.Frozen {
 		delete(grads, name)
 	}
 	t.meter.adjusted(grads)
 	traced(grads, out[trained.value()])
 	sent := tensor.Map{} // parameters as the server sent them, which nobody may change
 	for name := range grads {
-		if p := l.Shared[name]; p != nil && p == t.o.Shared[name] {
-			sent[name], l.Shared[name] = p, tensor.Reuse(p.Shape...)
+		if p := local.Shared[name]; p != nil && p == t.instruction.Shared[name] {
+			sent[name], local.Shared[name] = p, tensor.Reuse(p.Shape...)
 		}
 	}
-	now := parameters(l)
-	err = t.opt.StepFrom(sent, now, grads, l.LR, l.Rates)
+	now := parameters(local)
+	err = t.opt.StepFrom(sent, now, grads, local.LR, local.Rates)
 	loss := float64(out[trained.value()].Data[0])
 	if (math.IsNaN(loss) || math.IsInf(loss, 0)) && (err == nil || errors.Is(err, optim.ErrParameter)) {
 		err = fmt.Errorf("the loss is %v", loss)
@@ -135,18 +140,18 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
-	t.tr.After(l.Steps, now)
+	t.tr.After(local.Steps, now)
 	for name := range grads {
 		delete(now, name) // the step checked it
 	}
 	if err := message.CheckFinite("parameter ", now); err != nil {
 		return err
 	}
-	for _, in := range t.p.learned {
+	for _, in := range t.plan.learned {
 		out[trained.gradient(in)].Release()
 	}
 	t.loss += loss
-	l.Steps++
+	local.Steps++
 	return nil
 }
 
@@ -182,7 +187,7 @@ func checkBatch(batch tensor.Map, rows []int) error {
 
 // termMeter measures the terms of a client's loss at every training step. A nil one does nothing.
 type termMeter struct {
-	p     *plan // of compiler.terms
+	plan  *plan // of compiler.terms
 	tr    trace.Client
 	steps int
 	sum   message.LossTerms
@@ -194,11 +199,11 @@ func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) 
 	if !w.Settings.Terms {
 		return nil, nil
 	}
-	p, err := w.c.terms(c.Backbone, task)
+	p, err := w.compiler.terms(c.Backbone, task)
 	if err != nil {
 		return nil, configtags.KeyErrorf("eval.terms", "%w", err)
 	}
-	return &termMeter{p: p, tr: tr}, nil
+	return &termMeter{plan: p, tr: tr}, nil
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before AdjustGradients.
@@ -207,28 +212,28 @@ func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.M
 		return nil
 	}
 	m.old = grads.Clone()
-	outs, err := m.p.execute(ctx, in)
+	outs, err := m.plan.execute(ctx, in)
 	if err != nil {
 		return configtags.KeyErrorf("eval.terms", "%w", err)
 	}
 	out := outs[0]
 	var fits []tensor.Map
-	for _, term := range m.p.losses {
+	for _, term := range m.plan.losses {
 		value := out[term.value()]
-		g, err := p.gradients(in, out, term)
+		gradients, err := p.gradients(in, out, term)
 		if err == nil {
 			err = message.CheckFinite("term "+term.name+": ", tensor.Map{"loss": value})
 		}
 		if err == nil {
-			err = message.CheckFinite("term "+term.name+": the gradient of ", g)
+			err = message.CheckFinite("term "+term.name+": the gradient of ", gradients)
 		}
 		if err != nil {
 			return err
 		}
 		if method.IsCrossEntropy(term.name) {
-			fits = append(fits, g)
+			fits = append(fits, gradients)
 		}
-		m.add(term.name, float64(value.Data[0]), g)
+		m.add(term.name, float64(value.Data[0]), gradients)
 		m.tr.Put(fmt.Sprintf("s%d/%s", m.steps, term.value()), value)
 	}
 	m.sum.CrossEntropy.Add(message.NormsOf(fits...), 1)

@@ -38,20 +38,20 @@ func (w *Worker) Groups(ctx context.Context, jobs []Job, workers int) ([][]int, 
 	var programs []int64
 	byProgram, steps := map[int64][]int{}, make([]int, len(jobs))
 	for i, j := range jobs {
-		c := j.Client
-		p, err := w.c.step(c.Backbone, w.Task(c, j.Instruction.Total))
+		client := j.Client
+		plan, err := w.compiler.step(client.Backbone, w.Task(client, j.Instruction.Total))
 		if err != nil {
 			return nil, err
 		}
-		if p.notBatchable {
+		if plan.notBatchable {
 			out = append(out, []int{i})
 			continue
 		}
-		if byProgram[p.number] == nil {
-			programs = append(programs, p.number)
+		if byProgram[plan.number] == nil {
+			programs = append(programs, plan.number)
 		}
-		steps[i] = w.Experiment.Training.StepsOf(c.ID, c.Train.Len())
-		byProgram[p.number] = append(byProgram[p.number], i)
+		steps[i] = w.Experiment.Training.StepsOf(client.ID, client.Train.Len())
+		byProgram[plan.number] = append(byProgram[plan.number], i)
 	}
 	for _, p := range programs { // clients that end together are in one group
 		slices.SortStableFunc(byProgram[p], func(i, j int) int { return steps[j] - steps[i] })
@@ -78,9 +78,9 @@ func inOneRun[T any](w *Worker, items []T) (runs [][]T) {
 
 // missingPrefix is a prefix of the class scores of one client that is not computed yet.
 type missingPrefix struct {
-	key [sha256.Size]byte
-	p   *plan
-	in  inputs
+	key  [sha256.Size]byte
+	plan *plan
+	in   inputs
 }
 
 // computeAhead computes the prefixes that tests of some clients need, such as class features of their prompts, for up
@@ -89,15 +89,15 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 	if w.Experiment.BatchClients <= 1 || len(jobs) == 0 {
 		return nil
 	}
-	o := jobs[0].Instruction
-	if o.Kind != message.Test && o.Kind != message.Validate {
+	instruction := jobs[0].Instruction
+	if instruction.Kind != message.Test && instruction.Kind != message.Validate {
 		return nil
 	}
-	x, other := w.evaluators[o.Set]
+	evaluator, other := w.evaluators[instruction.Set]
 	if other {
-		w = x.worker
+		w = evaluator.worker
 	}
-	w.caches.beginTests(o.Round)
+	w.caches.beginTests(instruction.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
@@ -110,11 +110,11 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 			}
 			c := j.Client
 			if other {
-				c = x.visitor(c)
+				c = evaluator.visitor(c)
 			}
 			missing, err := w.missingPrefixes(c, j.Instruction, s)
 			if err != nil {
-				return ofTurn(c, o, err)
+				return ofTurn(c, instruction, err)
 			}
 			for _, v := range missing {
 				// a value that the cache drops before a test asks for it costs double
@@ -122,8 +122,8 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 					continue
 				}
 				seen[v.key] = true
-				bytes += v.p.prefix.bytes
-				n := v.p.prefix.number
+				bytes += v.plan.prefix.bytes
+				n := v.plan.prefix.number
 				if waiting[n] = append(waiting[n], v); len(waiting[n]) == w.Experiment.BatchClients {
 					run(waiting[n])
 					waiting[n] = nil
@@ -144,7 +144,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 }
 
 // missingPrefixes lists the values of prefixes that a client's test needs and that the caches lack.
-func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s message.ClientState) (out []missingPrefix,
+func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, state message.ClientState) (out []missingPrefix,
 	err error) {
 	rows := c.Test
 	if o.Kind == message.Validate {
@@ -153,41 +153,41 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s messag
 	if rows == nil || rows.Len() == 0 {
 		return nil, nil
 	}
-	l, s := w.Begin(c, o, s)
-	p, err := w.c.score(c.Backbone, l.Task)
-	if err != nil || p.prefix == nil || p.notBatchable {
+	l, state := w.Begin(c, o, state)
+	plan, err := w.compiler.score(c.Backbone, l.Task)
+	if err != nil || plan.prefix == nil || plan.notBatchable {
 		return nil, err
 	}
-	for _, view := range w.evaluations(w.c.evaluable(l.Task), p, s) {
+	for _, view := range w.evaluations(w.compiler.evaluable(l.Task), plan, state) {
 		if view == method.PersonalView && w.Experiment.Training.FineTune > 0 {
 			break // its parameters are not there yet
 		}
 		l := *l
-		if view == method.PersonalView && len(s.Own) > 0 {
-			l.Shared = s.Own
+		if view == method.PersonalView && len(state.Own) > 0 {
+			l.Shared = state.Own
 		}
-		v := missingPrefix{p: p, in: inputsOf(&l, s)}
+		prefix := missingPrefix{plan: plan, in: inputsOf(&l, state)}
 		var scores [sha256.Size]byte
-		if scores, v.key, err = p.testKeys(v.in, rows); err != nil {
+		if scores, prefix.key, err = plan.testKeys(prefix.in, rows); err != nil {
 			return nil, err
 		}
 		if _, done := w.caches.tested.find(scores); done {
 			continue
 		}
-		if _, done := w.caches.values.find(v.key); done {
+		if _, done := w.caches.values.find(prefix.key); done {
 			continue
 		}
-		if err := v.in.computeHosts(p.prefix); err != nil {
+		if err := prefix.in.computeHosts(plan.prefix); err != nil {
 			return nil, err
 		}
-		out = append(out, v)
+		out = append(out, prefix)
 	}
 	return out, nil
 }
 
 func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) error {
 	ins := convert.Slice(values, func(v missingPrefix) inputs { return v.in })
-	outs, err := values[0].p.runPrefix(ctx, ins...)
+	outs, err := values[0].plan.runPrefix(ctx, ins...)
 	for i := 0; i < len(values) && err == nil; i++ {
 		_, err = cached(w.caches.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
 	}

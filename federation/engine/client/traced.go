@@ -16,7 +16,7 @@ import (
 // recordDraws records the method's random numbers from now on, under the name of a step or of the turn.
 func (t *turn) recordDraws(step string) {
 	if t.tr.Enabled() {
-		t.l.Draws.RecordTo(func(name string, v *tensor.Tensor) { t.tr.Put(step+"draw/"+name, v) })
+		t.local.Draws.RecordTo(func(name string, v *tensor.Tensor) { t.tr.Put(step+"draw/"+name, v) })
 	}
 }
 
@@ -26,23 +26,23 @@ func (t *turn) traceBegin(sent tensor.Map) {
 	if !t.tr.Enabled() {
 		return
 	}
-	t.tr.PutAll("begin", t.l.Shared, t.l.Private)
-	for _, in := range t.p.inputs {
+	t.tr.PutAll("begin", t.local.Shared, t.local.Private)
+	for _, in := range t.plan.inputs {
 		var before *tensor.Tensor
 		switch {
 		case in.Kind == method.BroadcastInput:
 			before = sent[in.Name]
 		case in.Kind == method.StateInput:
-			before = t.s.Method[in.Name]
+			before = t.state.Method[in.Name]
 		case in != method.LocalClassesInput:
 			continue
 		}
-		now := (inputs{l: t.l}).find(in)
+		now := (inputs{local: t.local}).find(in)
 		if now != nil && (before == nil || !slices.Equal(before.Data, now.Data)) {
 			t.tr.Put("prepared/"+in.String(), now)
 		}
 	}
-	t.tr.PutAll("constant", t.p.constants)
+	t.tr.PutAll("constant", t.plan.constants)
 }
 
 // traceStep records the inputs of a step before AdjustGradients, and returns a function that records the step after it.
@@ -50,19 +50,20 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 	if !t.tr.Enabled() {
 		return func(tensor.Map, *tensor.Tensor) {}
 	}
-	l := t.l
-	s := trace.Step{Batch: in.batch, Draws: t.p.draws(in.hosts), Scalars: map[string]float64{}, Raw: raw.Clone()}
-	for _, in := range t.p.inputs {
+	local := t.local
+	step := trace.Step{Batch: in.batch, Draws: t.plan.draws(in.hosts), Scalars: map[string]float64{}, Raw: raw.Clone()}
+	for _, in := range t.plan.inputs {
 		if in.Kind == method.ScalarInput {
-			s.Scalars[in.Name] = l.Scalars[in.Name]
+			step.Scalars[in.Name] = local.Scalars[in.Name]
 		}
 	}
-	t.recordDraws(fmt.Sprintf("s%d/", l.Steps))
+	t.recordDraws(fmt.Sprintf("s%d/", local.Steps))
 	return func(grads tensor.Map, loss *tensor.Tensor) {
-		s.StepRecord = trace.StepRecord{Step: l.Steps, Epoch: t.epoch, LR: l.LR, Rates: maps.Clone(l.Rates),
-			Frozen: slices.Sorted(slices.Values(l.Frozen))}
-		s.Loss, s.Grads = loss, l.Optim.Clipped(grads)
-		t.tr.Step(s)
+		step.StepRecord = trace.StepRecord{Step: local.Steps, Epoch: t.epoch, LR: local.LR,
+			Rates:  maps.Clone(local.Rates),
+			Frozen: slices.Sorted(slices.Values(local.Frozen))}
+		step.Loss, step.Grads = loss, local.Optim.Clipped(grads)
+		t.tr.Step(step)
 	}
 }
 
@@ -80,26 +81,26 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 }
 
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
-func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *method.Local, logits *tensor.Tensor,
+func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, local *method.Local, logits *tensor.Tensor,
 	read tensor.Map) error {
 	tr := trace.NewClient(w.Settings.Tracer, o.Round, c.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-	rows, err := c.Test.Batch(tensor.Indices(c.Test.Len()), l.Rand, p.largeInputs...)
+	rows, err := c.Test.Batch(tensor.Indices(c.Test.Len()), local.Rand, p.largeInputs...)
 	if err != nil {
 		return err
 	}
-	if l.Draws.Count() > 0 {
+	if local.Draws.Count() > 0 {
 		return errors.New("its test draws images at random, which a trace cannot hold")
 	}
 	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
 		tr.Put("eval/"+name, rows[name])
 	}
-	if !spec.UsesMemory(w.Experiment.Method, l.Task) {
+	if !spec.UsesMemory(w.Experiment.Method, local.Task) {
 		return nil
 	}
-	m, err := l.Memory()
+	m, err := local.Memory()
 	if err == nil {
 		tr.PutAll("memory", tensor.Map{"image": m[method.ImageInput], "label": m[method.LabelInput]})
 	}
@@ -108,10 +109,11 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 
 // traceStatistic records an answer and the rows that it was computed from. drawn is the number of random numbers that
 // it took.
-func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState, answer tensor.Map,
+func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruction, st message.ClientState,
+	answer tensor.Map,
 	drawn int) error {
-	l, _ := w.Begin(c, o, st) // the same random numbers again
-	rows, err := c.Train.Batch(tensor.Indices(c.Train.Len()), l.Rand)
+	l, _ := w.Begin(client, instruction, st) // the same random numbers again
+	rows, err := client.Train.Batch(tensor.Indices(client.Train.Len()), l.Rand)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
 			"the rows once", drawn, l.Draws.Count())
 	}
-	at := fmt.Sprintf("r%d/statistic/%s/c%d", o.Round, o.Statistic, c.ID)
+	at := fmt.Sprintf("r%d/statistic/%s/c%d", instruction.Round, instruction.Statistic, client.ID)
 	trace.TraceAll(w.Settings.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	trace.TraceAll(w.Settings.Tracer, at, answer)
 	return nil

@@ -18,12 +18,12 @@ import (
 
 // turn is one client's local training in a round.
 type turn struct {
-	c  *spec.Client
-	o  message.Instruction
-	l  *method.Local
-	s  message.ClientState
-	p  *plan
-	tr trace.Client
+	client      *spec.Client
+	instruction message.Instruction
+	local       *method.Local
+	state       message.ClientState
+	plan        *plan
+	tr          trace.Client
 
 	hostValues callbackValues
 	held       ort.Values // inputs that all steps share
@@ -38,10 +38,10 @@ type turn struct {
 }
 
 // begin starts a turn, with a fresh optimizer or with the state of the shared one.
-func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState) (*turn, error) {
-	w.initial.begin(o.Round)
-	l, s := w.Begin(c, o, s)
-	p, err := w.c.step(c.Backbone, l.Task)
+func (w *Worker) begin(client *spec.Client, instruction message.Instruction, state message.ClientState) (*turn, error) {
+	w.initial.begin(instruction.Round)
+	local, state := w.Begin(client, instruction, state)
+	plan, err := w.compiler.step(client.Backbone, local.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -49,25 +49,26 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if err != nil {
 		return nil, err
 	}
-	l.LR = rate(o.Round)
-	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.NewClient(w.Settings.Tracer, o.Round, c.ID),
+	local.LR = rate(instruction.Round)
+	t := &turn{client: client, instruction: instruction, local: local, state: state, plan: plan,
+		tr:         trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID),
 		hostValues: callbackValues{}, held: ort.Values{}, epoch: -1}
-	t.tr.PutAll("down", l.Broadcast)
-	t.tr.PutAll("kept", l.State)
-	sent := maps.Clone(l.Broadcast)
+	t.tr.PutAll("down", local.Broadcast)
+	t.tr.PutAll("kept", local.State)
+	sent := maps.Clone(local.Broadcast)
 	t.recordDraws("")
-	if err := w.Experiment.Method.Begin(l); err != nil {
+	if err := w.Experiment.Method.Begin(local); err != nil {
 		return nil, err
 	}
 	t.traceBegin(sent)
-	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.learned) == 0 {
+	if t.meter, err = w.meter(client, local.Task, t.tr); err != nil || len(plan.learned) == 0 {
 		return t, err
 	}
-	t.pace, t.maxSteps = w.Experiment.Training.Of(c.ID)
+	t.pace, t.maxSteps = w.Experiment.Training.Of(client.ID)
 	if t.opt, err = optim.New(w.Experiment.Training.Optim); err != nil {
 		return nil, err
 	}
-	if err := w.shared.load(t.opt, parameters(l)); err != nil {
+	if err := w.shared.load(t.opt, parameters(local)); err != nil {
 		return nil, err
 	}
 	if t.tr.Enabled() {
@@ -78,13 +79,13 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 
 // next returns the rows of the next step; nil after the last.
 func (t *turn) next() []int {
-	for len(t.batches) == 0 || t.maxSteps > 0 && t.l.Steps == t.maxSteps {
+	for len(t.batches) == 0 || t.maxSteps > 0 && t.local.Steps == t.maxSteps {
 		if t.opt == nil || t.epoch+1 >= t.pace.Epochs {
 			return nil
 		}
 		t.epoch++
-		t.l.Epoch = t.epoch
-		t.l.Draws.WithoutRecording(func() { t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand)) })
+		t.local.Epoch = t.epoch
+		t.local.Draws.WithoutRecording(func() { t.batches = t.pace.Batches(t.local.Data.Order(t.local.Rand)) })
 	}
 	rows := t.batches[0]
 	t.batches = t.batches[1:]
@@ -92,49 +93,49 @@ func (t *turn) next() []int {
 }
 
 // end returns the upload, and the client's state if the server takes the upload.
-func (w *Worker) end(t *turn) (up method.Upload, s *message.ClientState, stats message.Stats, err error) {
-	l := t.l
+func (w *Worker) end(t *turn) (up method.Upload, state *message.ClientState, stats message.Stats, err error) {
+	local := t.local
 	t.recordDraws("")
 	if t.opt != nil {
-		if l.Steps == 0 {
-			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
+		if local.Steps == 0 {
+			return up, state, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
 		}
-		w.shared.keep(t.opt, parameters(l))
+		w.shared.keep(t.opt, parameters(local))
 		t.opt.Reset()
-		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}
+		stats = message.Stats{Loss: t.loss / float64(local.Steps), Steps: local.Steps, Terms: t.meter.mean()}
 		if err = stats.Terms.Within(math.MaxFloat64); err != nil {
-			return up, s, stats, err
+			return up, state, stats, err
 		}
 	}
-	l.Data = t.c.Train
-	up = method.Upload{Client: t.c.ID, N: t.c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}
-	if err = w.Experiment.Method.Finish(l, &up); err != nil {
-		return up, s, stats, err
+	local.Data = t.client.Train
+	up = method.Upload{Client: t.client.ID, N: t.client.Train.Len(), Shared: local.Shared, Extra: tensor.Map{}}
+	if err = w.Experiment.Method.Finish(local, &up); err != nil {
+		return up, state, stats, err
 	}
-	w.Experiment.Attack.Upload(t.o.Round, l.Received, &up, l.Draws)
+	w.Experiment.Attack.Upload(t.instruction.Round, local.Received, &up, local.Draws)
 	if codec := w.Experiment.Method.Codec(); codec != nil {
-		if err = codec.Pack(l, &up); err != nil {
-			return up, s, stats, err
+		if err = codec.Pack(local, &up); err != nil {
+			return up, state, stats, err
 		}
 	}
 	t.tr.PutAll("upload", up.Shared, up.Extra)
-	if n := l.Draws.Unrecorded(); n > 0 {
-		return up, s, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this turn; "+
-			"draw them with Local.Draws", n)
+	if n := local.Draws.Unrecorded(); n > 0 {
+		return up, state, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this "+
+			"turn; draw them with Local.Draws", n)
 	}
 	if w.Settings.Guard != nil {
-		err = w.Settings.Guard.Protect(t.c.ID, t.o, &up, &stats)
+		err = w.Settings.Guard.Protect(t.client.ID, t.instruction, &up, &stats)
 	}
-	own := l.Own
+	own := local.Own
 	if own == nil {
-		own = maps.Clone(l.Shared) // nobody changes an upload in place
+		own = maps.Clone(local.Shared) // nobody changes an upload in place
 	}
-	return up, &message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
+	return up, &message.ClientState{Private: local.Private, Own: own, Method: local.State}, stats, err
 }
 
 // failed adds the round, the client and the step to an error.
 func (t *turn) failed(err error) error {
-	return ofTurn(t.c, t.o, fmt.Errorf("step %d: %w", t.l.Steps, err))
+	return ofTurn(t.client, t.instruction, fmt.Errorf("step %d: %w", t.local.Steps, err))
 }
 
 func ofTurn(c *spec.Client, o message.Instruction, err error) error {
@@ -165,9 +166,9 @@ func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply
 	}
 	for i, t := range turns {
 		r := &replies[i]
-		r.Client = t.c.ID
+		r.Client = t.client.ID
 		if r.Upload, next[i], r.Stats, err = w.end(t); err != nil {
-			return nil, nil, ofTurn(t.c, t.o, err)
+			return nil, nil, ofTurn(t.client, t.instruction, err)
 		}
 	}
 	return replies, next, nil

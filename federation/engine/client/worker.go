@@ -26,7 +26,7 @@ type Worker struct {
 	Experiment spec.Experiment // the clients of it are passed with each call
 	Settings   Settings
 
-	c          *compiler
+	compiler   *compiler
 	caches     caches
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
@@ -62,19 +62,19 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	return newWorker(e, set, k)
 }
 
-func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
+func newWorker(experiment *spec.Experiment, set Settings, k caches) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	if set.Programs != nil {
 		capacity = 0
 	}
 	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
-	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
+	if experiment.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
-	w := &Worker{Experiment: *e, Settings: set, caches: k, initial: newValueCache(capacity, 0)}
-	w.c = newCompiler(e, set, k, w.initial)
-	w.evaluators = setEvaluators(e, set, k)
-	if e.Training.Shared {
+	w := &Worker{Experiment: *experiment, Settings: set, caches: k, initial: newValueCache(capacity, 0)}
+	w.compiler = newCompiler(experiment, set, k, w.initial)
+	w.evaluators = setEvaluators(experiment, set, k)
+	if experiment.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}
 	return w
@@ -82,7 +82,7 @@ func newWorker(e *spec.Experiment, set Settings, k caches) *Worker {
 
 // Close frees the compiled sessions. No call may be in flight.
 func (w *Worker) Close() error {
-	err := w.c.close()
+	err := w.compiler.close()
 	for _, x := range w.evaluators {
 		err = errors.Join(err, x.worker.Close())
 	}
@@ -95,54 +95,54 @@ func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
 
 // Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn
 // private parameters that the client lacked.
-func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientState) (*method.Local,
+func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, state message.ClientState) (*method.Local,
 	message.ClientState) {
-	task := w.Task(c, o.Total)
-	s.Private = maps.Clone(s.Private)
-	if s.Private == nil {
-		s.Private = tensor.Map{}
+	task := w.Task(client, instruction.Total)
+	state.Private = maps.Clone(state.Private)
+	if state.Private == nil {
+		state.Private = tensor.Map{}
 	}
 	for _, p := range w.Experiment.Method.Params(task) {
-		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = p.Initial(w.Experiment.Plan.Seed, c.ID)
+		if p.Owner == method.Private && state.Private[p.Name] == nil {
+			state.Private[p.Name] = p.Initial(w.Experiment.Plan.Seed, client.ID)
 		}
 	}
-	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
-		Shared: maps.Clone(o.Shared), Private: s.Private.Clone(), State: s.Method.Clone(),
+	local := &method.Local{Task: task, Round: instruction.Round, Received: instruction.Shared, Broadcast: tensor.Map{},
+		Shared: maps.Clone(instruction.Shared), Private: state.Private.Clone(), State: state.Method.Clone(),
 		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Experiment.Training.Optim,
-		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
-			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
+		Pretrains: w.pretrains, Data: client.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
+			strconv.Itoa(instruction.Round), "client", strconv.Itoa(client.ID), instruction.Statistic)}
 	if w.Settings.Tracer != nil {
-		l.Draws = method.NewDraws(nil)
-		l.Rand = l.Draws.Counted(l.Rand)
+		local.Draws = method.NewDraws(nil)
+		local.Rand = local.Draws.Counted(local.Rand)
 	}
-	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {
-		maps.Copy(l.Broadcast, message.WithoutGuardPart(extras))
+	for _, extras := range []tensor.Map{instruction.Broadcast, instruction.PerClient[client.ID]} {
+		maps.Copy(local.Broadcast, message.WithoutGuardPart(extras))
 	}
-	if c.Train != nil {
-		l.LocalClasses = c.Classes()
+	if client.Train != nil {
+		local.LocalClasses = client.Classes()
 	}
 	plan := w.Experiment.Plan
-	plan.Clients = o.Total
-	l.Sampling = plan.Sampling()
+	plan.Clients = instruction.Total
+	local.Sampling = plan.Sampling()
 	refuse := func(why error) method.Noise {
 		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
 	}
 	switch {
 	case w.Settings.Noise == nil && method.Any(w.Experiment.Method,
 		func(p method.Properties) bool { return p.SecretNoise }):
-		l.Noise = refuse(errNoSecret)
+		local.Noise = refuse(errNoSecret)
 	case w.Settings.Noise == nil:
-	case o.Round >= plan.Rounds:
-		l.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
+	case instruction.Round >= plan.Rounds:
+		local.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
 	default:
-		l.Noise = w.Settings.Noise(c.ID).ForRound(o.Round, true)
+		local.Noise = w.Settings.Noise(client.ID).ForRound(instruction.Round, true)
 	}
-	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Experiment.Plan.Seed) })
-	l.Eval = func(build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return w.evalRows(c, l, s, build)
+	local.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(client, w.Experiment.Plan.Seed) })
+	local.Eval = func(build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return w.evalRows(client, local, state, build)
 	}
-	return l, s
+	return local, state
 }
 
 // errNoSecret is the error of a client's noise where the method needs noise from a secret, and the machine has none,

@@ -11,42 +11,43 @@ import (
 
 // Check returns the reason why a reply cannot count: an upload with other names or shapes than the instruction's
 // parameters, values that are not finite, or impossible counts. The layer that opens a Guard's tensors checks these.
-func (o Instruction) Check(r Reply) error {
-	if t := r.Stats.Terms; t != nil && len(t.Terms) > maxTerms {
+func (o Instruction) Check(reply Reply) error {
+	if t := reply.Stats.Terms; t != nil && len(t.Terms) > maxTerms {
 		return fmt.Errorf("%d loss terms are measured; at most %d are accepted", len(t.Terms), maxTerms)
 	}
-	if err := r.Stats.Terms.Within(maxTerm); err != nil {
+	if err := reply.Stats.Terms.Within(maxTerm); err != nil {
 		return err
 	}
 	switch o.Kind {
 	case Train:
-		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
+		if l := reply.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
 			return fmt.Errorf("the loss %.4g is invalid: it must lie between -%g and %[2]g", l, float64(MaxLoss))
 		}
 		if o.Guarded == nil {
-			return CheckUpload(o.Shared, r.Upload)
+			return CheckUpload(o.Shared, reply.Upload)
 		}
-		if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
+		if len(reply.Upload.Shared) > 0 || reply.Upload.N != 1 {
 			return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be protected",
-				r.Upload.Shared.Names(), r.Upload.N)
+				reply.Upload.Shared.Names(), reply.Upload.N)
 		}
-		return CheckFinite("upload ", UploadTensors(r.Upload))
+		return CheckFinite("upload ", UploadTensors(reply.Upload))
 	case Compute:
-		if r.Upload.N < 1 {
-			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", r.Upload.N)
+		if reply.Upload.N < 1 {
+			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", reply.Upload.N)
 		}
-		if len(r.Upload.Shared) > 0 {
-			return fmt.Errorf("the answer to a statistic has parameters %v; it must have none", r.Upload.Shared.Names())
+		if len(reply.Upload.Shared) > 0 {
+			return fmt.Errorf("the answer to a statistic has parameters %v; it must have none",
+				reply.Upload.Shared.Names())
 		}
-		return CheckFinite("upload ", UploadTensors(r.Upload))
+		return CheckFinite("upload ", UploadTensors(reply.Upload))
 	}
-	if len(r.Upload.Shared)+len(r.Upload.Extra) > 0 {
-		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())
+	if len(reply.Upload.Shared)+len(reply.Upload.Extra) > 0 {
+		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(reply.Upload).Names())
 	}
-	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
+	if o.Kind == Validate && reply.Scores.Examples == 0 && reply.Scores.Global == nil && reply.Scores.Personal == nil {
 		return nil // it has no validation data
 	}
-	return o.checkScores(r.Scores)
+	return o.checkScores(reply.Scores)
 }
 
 // CheckUpload refuses an upload that cannot be averaged with the shared parameters, or that would spoil the average.
@@ -61,18 +62,18 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 }
 
 // checkScores returns the reason why a client's scores cannot count.
-func (o Instruction) checkScores(s Scores) error {
-	if s.Examples < 1 || s.Examples > maxTested {
-		return fmt.Errorf("the scores are of %d examples; 1 to %d are accepted", s.Examples, maxTested)
+func (o Instruction) checkScores(scores Scores) error {
+	if scores.Examples < 1 || scores.Examples > maxTested {
+		return fmt.Errorf("the scores are of %d examples; 1 to %d are accepted", scores.Examples, maxTested)
 	}
-	if s.Global == nil && s.Personal == nil {
+	if scores.Global == nil && scores.Personal == nil {
 		return fmt.Errorf("the scores have neither a global nor a personal part")
 	}
-	for _, statistics := range []metrics.Statistics{s.Global, s.Personal} {
+	for _, statistics := range []metrics.Statistics{scores.Global, scores.Personal} {
 		if statistics == nil {
 			continue
 		}
-		if err := statistics.Check(s.Examples, o.Classes, o.Labels()); err != nil {
+		if err := statistics.Check(scores.Examples, o.Classes, o.Labels()); err != nil {
 			return err
 		}
 	}

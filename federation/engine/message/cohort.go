@@ -286,17 +286,17 @@ type Participant struct {
 
 // CheckAveragedWith returns the reason why a client cannot be averaged with another: a shared parameter of another
 // shape. Both tasks must name the same numbers of clients and classes.
-func (m Participant) CheckAveragedWith(other Participant, of method.Method) error {
+func (m Participant) CheckAveragedWith(other Participant, base method.Method) error {
 	shared := SharedShapes{}
-	if err := shared.Add(of, other.Task); err != nil {
+	if err := shared.Add(base, other.Task); err != nil {
 		return err
 	}
-	for _, p := range of.Params(m.Task) {
+	for _, p := range base.Params(m.Task) {
 		if _, ok := shared[p.Name]; p.Owner == method.Shared && !ok {
 			return incompatible(p.Name, sharedShape{fmt.Sprint(p.Shape), m.Task}, sharedShape{task: other.Task})
 		}
 	}
-	return shared.Add(of, m.Task)
+	return shared.Add(base, m.Task)
 }
 
 // SharedShapes has by name the shape of each shared parameter, and the task of the client that had it first.

@@ -113,21 +113,22 @@ func (t *LossTerms) Within(limit float64) error {
 
 // CheckTerms refuses measurements that nobody asked for: of other terms than the first of names and Correction, in
 // their order, or on other parameters.
-func (o Instruction) CheckTerms(t *LossTerms, names []string, m method.Method, task method.ClientSpec) error {
-	if t == nil {
+func (o Instruction) CheckTerms(lossTerms *LossTerms, names []string, base method.Method,
+	task method.ClientSpec) error {
+	if lossTerms == nil {
 		return nil
 	}
 	names = append(slices.Clone(names), Correction)
-	if o.Kind != Train || o.Guarded != nil || len(t.Terms) > len(names) {
-		return fmt.Errorf("%d measured loss terms were not asked for", len(t.Terms))
+	if o.Kind != Train || o.Guarded != nil || len(lossTerms.Terms) > len(names) {
+		return fmt.Errorf("%d measured loss terms were not asked for", len(lossTerms.Terms))
 	}
-	for i, term := range t.Terms {
+	for i, term := range lossTerms.Terms {
 		if term.Name != names[i] {
 			return fmt.Errorf("%.50q is not the loss term %q", term.Name, names[i])
 		}
 	}
-	params := m.Params(task)
-	for _, n := range t.norms() {
+	params := base.Params(task)
+	for _, n := range lossTerms.norms() {
 		for name := range n.On {
 			if !slices.ContainsFunc(params, func(p method.Param) bool { return p.Name == name }) {
 				return fmt.Errorf("a loss term has a gradient on %.50q, which is no parameter", name)

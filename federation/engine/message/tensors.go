@@ -46,13 +46,13 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 			return nil, fmt.Errorf("a header of %d bytes; at most %d are accepted", n, most-8)
 		}
 	}
-	f, err := safetensors.Parse(bytes.NewReader(b), int64(len(b)))
+	file, err := safetensors.Parse(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return nil, err
 	}
 	var forms tensor.Specs
-	for _, name := range f.Names() {
-		info, err := f.Info(name)
+	for _, name := range file.Names() {
+		info, err := file.Info(name)
 		if err == nil && info.DType != elements[false] && info.DType != elements[true] {
 			err = fmt.Errorf("tensor %.100q has elements of type %s; messages have only F32 and I64", name, info.DType)
 		}
@@ -64,7 +64,7 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 	if err := check(forms); err != nil {
 		return nil, err
 	}
-	return f.Tensors()
+	return file.Tensors()
 }
 
 func EncodedSize(m tensor.Map) int {
@@ -179,27 +179,27 @@ func (r Reply) Tensors() tensor.Map {
 func (r Reply) UploadSize() int { return EncodedSize(UploadTensors(r.Upload)) }
 
 // WithReplyTensors returns a reply to the instruction with the tensors that came with it.
-func (o Instruction) WithReplyTensors(r Reply, m tensor.Map) (Reply, error) {
+func (o Instruction) WithReplyTensors(reply Reply, tensors tensor.Map) (Reply, error) {
 	parameters, compressed := sharedPart, o.Kind == Train && o.Codec != nil
 	if compressed {
 		parameters = packedPart
 	}
-	err := onlyUnder(m, parameters, extraPart, statisticsPart)
+	err := onlyUnder(tensors, parameters, extraPart, statisticsPart)
 	if err == nil {
-		err = r.Scores.addTables(m.WithoutPrefix(statisticsPart))
+		err = reply.Scores.addTables(tensors.WithoutPrefix(statisticsPart))
 	}
 	if err != nil {
-		return r, err
+		return reply, err
 	}
-	r.Upload.Shared, r.Upload.Extra = m.WithoutPrefix(parameters), m.WithoutPrefix(extraPart)
+	reply.Upload.Shared, reply.Upload.Extra = tensors.WithoutPrefix(parameters), tensors.WithoutPrefix(extraPart)
 	if !compressed {
-		return r, nil
+		return reply, nil
 	}
-	r.Upload.Packed = r.Upload.Shared
-	if r.Upload.Shared, err = o.Codec.Unpack(o.Shared, r.Upload.Packed); err != nil {
-		return r, fmt.Errorf("the compressed upload: %w", err)
+	reply.Upload.Packed = reply.Upload.Shared
+	if reply.Upload.Shared, err = o.Codec.Unpack(o.Shared, reply.Upload.Packed); err != nil {
+		return reply, fmt.Errorf("the compressed upload: %w", err)
 	}
-	return r, CheckFinite("the compressed upload's ", r.Upload.Shared)
+	return reply, CheckFinite("the compressed upload's ", reply.Upload.Shared)
 }
 
 // onlyUnder refuses tensors that belong to no part of a message.

@@ -27,7 +27,7 @@ var correct = send(Statistic{Name: "correct", Title: "number of correct images",
 		}
 		return []float64{n}
 	},
-	Check: func(v []float64, of ReportedTest) error { return whole(of.Examples, v...) }})
+	Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }})
 
 var ofCorrect = []*Statistic{correct}
 
@@ -142,7 +142,7 @@ var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
 		}
 		return []float64{n}
 	},
-	Check: func(v []float64, of ReportedTest) error { return whole(of.Examples, v...) }})
+	Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }})
 
 var _ = define(Definition{Name: OwnClasses, Column: 70, Title: "accuracy among each client's own classes",
 	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,

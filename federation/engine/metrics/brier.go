@@ -31,9 +31,9 @@ var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of cla
 	},
 	// A correct example has at most 1, since no other class has a higher probability than its label. Another one has
 	// 1/2 to 2.
-	Check: func(v []float64, of ReportedTest) error {
-		right := of.Statistics[correct.Name][0]
-		wrong := float64(of.Examples) - right
+	Check: func(v []float64, test ReportedTest) error {
+		right := test.Statistics[correct.Name][0]
+		wrong := float64(test.Examples) - right
 		if low, high := wrong/2, right+2*wrong; !(v[0] >= low-1e-6 && v[0] <= high+1e-6) {
 			return fmt.Errorf("%v is not between %v and %v, with %v correct ones", v[0], low, high, right)
 		}

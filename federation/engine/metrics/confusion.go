@@ -23,15 +23,15 @@ var confusion = send(Statistic{Name: "confusion", Title: "confusion matrix", Col
 		}
 		return flat
 	},
-	Check: func(v []float64, of ReportedTest) error {
-		examples, right := float64(of.Examples), of.Statistics[correct.Name][0]
+	Check: func(v []float64, test ReportedTest) error {
+		examples, right := float64(test.Examples), test.Statistics[correct.Name][0]
 		most := maxClass
-		if of.Classes > 0 {
-			most = of.Classes - 1
+		if test.Classes > 0 {
+			most = test.Classes - 1
 		}
 		var before []float64
 		for k := range slices.Chunk(v, 3) {
-			if whole(most, k[:2]...) != nil || whole(of.Examples, k[2]) != nil || k[2] == 0 {
+			if whole(most, k[:2]...) != nil || whole(test.Examples, k[2]) != nil || k[2] == 0 {
 				return fmt.Errorf("it counts %v examples of class %v predicted as class %v", k[2], k[0], k[1])
 			}
 			if before != nil && slices.Compare(before, k[:2]) >= 0 {
@@ -67,14 +67,14 @@ func (s Statistics) HasConfusion() bool { return s[confusion.Name] != nil }
 
 // Confusion adds the confusion matrices of one evaluation of clients. Its result is nil where no client sent one.
 func Confusion(clients []Statistics, classes int) *Matrix {
-	var m *Matrix
+	var matrix *Matrix
 	sum := map[[2]int64]int64{}
 	examples, right := make([]int64, classes), make([]int64, classes)
 	for _, s := range clients {
 		if !s.HasConfusion() {
 			continue
 		}
-		m = &Matrix{Counts: [][3]int64{}, PerClass: make([]*float64, classes)}
+		matrix = &Matrix{Counts: [][3]int64{}, PerClass: make([]*float64, classes)}
 		for k := range slices.Chunk(s[confusion.Name], 3) {
 			y, as, n := int64(k[0]), int64(k[1]), int64(k[2])
 			sum[[2]int64{y, as}] += n
@@ -85,13 +85,13 @@ func Confusion(clients []Statistics, classes int) *Matrix {
 		}
 	}
 	for _, k := range sortedPairs(sum) {
-		m.Counts = append(m.Counts, [3]int64{k[0], k[1], sum[k]})
+		matrix.Counts = append(matrix.Counts, [3]int64{k[0], k[1], sum[k]})
 	}
 	for y, n := range examples {
 		if n > 0 {
 			rate := float64(right[y]) / float64(n)
-			m.PerClass[y] = &rate
+			matrix.PerClass[y] = &rate
 		}
 	}
-	return m
+	return matrix
 }

@@ -93,37 +93,37 @@ const (
 var definitions []Definition // by column
 
 // define adds a definition at its column, and fills in what follows from the rest.
-func define(d Definition) Definition {
-	if d.Window == "" {
-		d.Window = Last
+func define(definition Definition) Definition {
+	if definition.Window == "" {
+		definition.Window = Last
 	}
-	if d.High == 0 && d.Low == 0 {
-		if d.High = math.Inf(1); d.Unit == Percent {
-			d.High = 1
+	if definition.High == 0 && definition.Low == 0 {
+		if definition.High = math.Inf(1); definition.Unit == Percent {
+			definition.High = 1
 		}
 	}
-	if d.Value != nil {
-		d.Evaluated, d.Exists = true, cmp.Or(d.Exists, everyTest)
-		d.Key = cmp.Or(d.Key, strings.ReplaceAll(d.Name, "-", "_"))
-		if d.Validation {
-			d.Exists += "; " + validation
+	if definition.Value != nil {
+		definition.Evaluated, definition.Exists = true, cmp.Or(definition.Exists, everyTest)
+		definition.Key = cmp.Or(definition.Key, strings.ReplaceAll(definition.Name, "-", "_"))
+		if definition.Validation {
+			definition.Exists += "; " + validation
 		}
-		d.Read = func(r Round, _ string) (float64, bool) { return r.Evaluation.Value(d.Name) }
+		definition.Read = func(r Round, _ string) (float64, bool) { return r.Evaluation.Value(definition.Name) }
 	}
-	if len(d.Statistics) > 0 {
-		d.Privacy = cmp.Or(d.Privacy, sentAsIs)
-		if slices.ContainsFunc(d.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
-			d.Privacy = labels
+	if len(definition.Statistics) > 0 {
+		definition.Privacy = cmp.Or(definition.Privacy, sentAsIs)
+		if slices.ContainsFunc(definition.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
+			definition.Privacy = labels
 		}
 	}
-	at, taken := slices.BinarySearchFunc(definitions, d.Column, func(o Definition, column int) int {
+	at, taken := slices.BinarySearchFunc(definitions, definition.Column, func(o Definition, column int) int {
 		return cmp.Compare(o.Column, column)
 	})
 	if taken {
-		panic("metrics " + definitions[at].Name + " and " + d.Name + " have the same column")
+		panic("metrics " + definitions[at].Name + " and " + definition.Name + " have the same column")
 	}
-	definitions = slices.Insert(definitions, at, d)
-	return d
+	definitions = slices.Insert(definitions, at, definition)
+	return definition
 }
 
 // Definitions lists all metrics in the order of the columns of tables.

@@ -33,11 +33,11 @@ var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bin
 		}
 		return out
 	},
-	Check: func(v []float64, of ReportedTest) error {
-		examples, right := float64(of.Examples), of.Statistics[correct.Name][0]
+	Check: func(v []float64, test ReportedTest) error {
+		examples, right := float64(test.Examples), test.Statistics[correct.Name][0]
 		for m, b := range slices.Collect(slices.Chunk(v, 3)) {
 			low, high := b[0]*float64(m)/bins, b[0]*float64(m+1)/bins
-			if whole(of.Examples, b[:2]...) != nil || b[1] > b[0] || !(b[2] >= low-1e-6 && b[2] <= high+1e-6) {
+			if whole(test.Examples, b[:2]...) != nil || b[1] > b[0] || !(b[2] >= low-1e-6 && b[2] <= high+1e-6) {
 				return fmt.Errorf("bin %d has %v examples, %v correct ones and the sum of confidences %v", m, b[0],
 					b[1],
 					b[2])

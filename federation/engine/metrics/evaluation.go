@@ -22,7 +22,8 @@ func Evaluate(clients []Client) *Evaluation {
 	if len(clients) == 0 {
 		return nil
 	}
-	e := &Evaluation{Values: map[string]float64{}, PerClient: each(clients, accuracyOf), PerDomain: perDomain(clients)}
+	evaluation := &Evaluation{Values: map[string]float64{}, PerClient: each(clients, accuracyOf),
+		PerDomain: perDomain(clients)}
 	for _, d := range definitions {
 		if d.Value == nil {
 			continue
@@ -32,10 +33,10 @@ func Evaluate(clients []Client) *Evaluation {
 			continue
 		}
 		if v, ok := d.Value(have); ok {
-			e.Values[d.Name] = v
+			evaluation.Values[d.Name] = v
 		}
 	}
-	return e
+	return evaluation
 }
 
 // Value returns a metric by its name; false where the evaluation is nil or does not have it.
@@ -93,9 +94,9 @@ const (
 func (e Evaluation) MarshalJSON() ([]byte, error) { return MarshalWith(struct{}{}, &e) }
 
 // MarshalWith returns the JSON of an object with the keys of an evaluation, which may be nil, behind its own.
-func MarshalWith(object any, e *Evaluation) ([]byte, error) {
+func MarshalWith(object any, evaluation *Evaluation) ([]byte, error) {
 	out, err := json.Marshal(object)
-	if err != nil || e == nil {
+	if err != nil || evaluation == nil {
 		return out, err
 	}
 	out = bytes.TrimSuffix(out, []byte("}"))
@@ -106,15 +107,15 @@ func MarshalWith(object any, e *Evaluation) ([]byte, error) {
 		}
 	}
 	for _, d := range definitions {
-		if v, ok := e.Values[d.Name]; ok && err == nil {
+		if v, ok := evaluation.Values[d.Name]; ok && err == nil {
 			add(d.Key, v)
 		}
 	}
-	if len(e.PerClient) > 0 && err == nil {
-		add(perClientKey, e.PerClient)
+	if len(evaluation.PerClient) > 0 && err == nil {
+		add(perClientKey, evaluation.PerClient)
 	}
-	if len(e.PerDomain) > 0 && err == nil {
-		add(perDomainKey, e.PerDomain)
+	if len(evaluation.PerDomain) > 0 && err == nil {
+		add(perDomainKey, evaluation.PerDomain)
 	}
 	return append(out, '}'), err
 }
@@ -133,7 +134,7 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 	if err := json.Unmarshal(object, &keys); err != nil {
 		return nil, err
 	}
-	e, some := &Evaluation{Values: map[string]float64{}}, false
+	evaluation, some := &Evaluation{Values: map[string]float64{}}, false
 	read := func(key string, into any) error {
 		text, ok := keys[key]
 		if !ok || string(text) == "null" {
@@ -154,19 +155,19 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 			return nil, err
 		}
 		if v != nil {
-			e.Values[d.Name] = *v
+			evaluation.Values[d.Name] = *v
 		}
 	}
-	if err := read(perClientKey, &e.PerClient); err != nil {
+	if err := read(perClientKey, &evaluation.PerClient); err != nil {
 		return nil, err
 	}
-	if err := read(perDomainKey, &e.PerDomain); err != nil || !some {
+	if err := read(perDomainKey, &evaluation.PerDomain); err != nil || !some {
 		return nil, err
 	}
 	for _, name := range []string{DomainMean, DomainStd} { // format 1 leaves zeros out
-		if _, ok := e.Values[name]; !ok && len(e.PerDomain) > 0 {
-			e.Values[name] = 0
+		if _, ok := evaluation.Values[name]; !ok && len(evaluation.PerDomain) > 0 {
+			evaluation.Values[name] = 0
 		}
 	}
-	return e, nil
+	return evaluation, nil
 }

@@ -26,8 +26,8 @@ var f1 = send(Statistic{Name: "f1", Title: "macro-F1", Size: 1,
 		}
 		return []float64{sum / float64(max(1, len(actual)))}
 	},
-	Check: func(v []float64, of ReportedTest) error {
-		if !(v[0] >= 0 && v[0] <= 1) || (v[0] == 0) != (of.Statistics[correct.Name][0] == 0) {
+	Check: func(v []float64, test ReportedTest) error {
+		if !(v[0] >= 0 && v[0] <= 1) || (v[0] == 0) != (test.Statistics[correct.Name][0] == 0) {
 			return errors.New("macro-F1 must lie between 0 and 1, and be 0 only where no prediction is correct")
 		}
 		return nil

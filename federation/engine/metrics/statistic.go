@@ -26,7 +26,7 @@ type Statistic struct {
 	RevealsLabels bool
 	Compute       func(e Examples) []float64
 	// Check refuses numbers that no examples have; they are finite, and of a list or a table.
-	Check func(v []float64, of ReportedTest) error
+	Check func(v []float64, test ReportedTest) error
 }
 
 // ReportedTest holds the other values of the reply that has a statistic, for its check.
@@ -100,21 +100,22 @@ func Argmax(row []float32) int64 {
 // examples have. The test has so many classes, 0 where they are unknown.
 func (s Statistics) Check(examples, classes int, labels bool) error {
 	known := map[string]bool{}
-	for _, x := range statistics {
-		v, there := s[x.Name]
-		known[x.Name] = labels || !x.RevealsLabels
+	for _, statistic := range statistics {
+		v, there := s[statistic.Name]
+		known[statistic.Name] = labels || !statistic.RevealsLabels
 		switch {
-		case !there && !x.RevealsLabels:
-			return fmt.Errorf("the reply lacks the statistic %s; use the same release on both sides", x.Name)
-		case !there || !known[x.Name]:
+		case !there && !statistic.RevealsLabels:
+			return fmt.Errorf("the reply lacks the statistic %s; use the same release on both sides", statistic.Name)
+		case !there || !known[statistic.Name]:
 			continue
-		case x.Columns == 0 && len(v) != x.Size, x.Columns > 0 && len(v)%x.Columns != 0:
-			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", x.Name, len(v), max(x.Size,
-				x.Columns))
+		case statistic.Columns == 0 && len(v) != statistic.Size, statistic.Columns > 0 && len(v)%statistic.Columns != 0:
+			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", statistic.Name, len(v),
+				max(statistic.Size,
+					statistic.Columns))
 		}
 		for _, n := range v {
 			if math.IsNaN(n) || math.IsInf(n, 0) {
-				return fmt.Errorf("the statistic %s holds %v; its numbers must be finite", x.Name, n)
+				return fmt.Errorf("the statistic %s holds %v; its numbers must be finite", statistic.Name, n)
 			}
 		}
 	}
@@ -224,8 +225,8 @@ func (s *Statistics) UnmarshalJSON(b []byte) error {
 			return err
 		}
 		name, _ := t.(string)
-		x := find(name)
-		if x == nil || x.Columns > 0 {
+		statistic := find(name)
+		if statistic == nil || statistic.Columns > 0 {
 			return fmt.Errorf("unexpected statistic %.50q", name)
 		}
 		if _, twice := out[name]; twice {
@@ -235,8 +236,8 @@ func (s *Statistics) UnmarshalJSON(b []byte) error {
 		if err := d.Decode(&v); err != nil {
 			return fmt.Errorf("the statistic %s: %w", name, err)
 		}
-		if len(v) != x.Size {
-			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", name, len(v), x.Size)
+		if len(v) != statistic.Size {
+			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", name, len(v), statistic.Size)
 		}
 		out[name] = v
 	}

@@ -84,22 +84,22 @@ type Value struct {
 }
 
 // describe returns the index's entry of a graph.
-func describe(p client.Program, m *onnx.ModelProto) (Program, error) {
-	out := Program{Kind: p.Kind, Backbone: p.Backbone}
+func describe(program client.Program, m *onnx.ModelProto) (Program, error) {
+	out := Program{Kind: program.Kind, Backbone: program.Backbone}
 	inputs, outputs, err := valuesOf(m)
 	if err != nil {
 		return out, err
 	}
 	for _, v := range inputs {
 		value := described(v)
-		if k := slices.IndexFunc(p.Inputs, func(in method.Input) bool { return in.String() == v.Name }); k >= 0 {
-			value.From, value.Of = p.Inputs[k].Kind, p.Inputs[k].Name
+		if k := slices.IndexFunc(program.Inputs, func(in method.Input) bool { return in.String() == v.Name }); k >= 0 {
+			value.From, value.Of = program.Inputs[k].Kind, program.Inputs[k].Name
 		}
 		out.Inputs = append(out.Inputs, value)
 	}
 	for _, v := range outputs {
 		value := described(v)
-		if in, ok := p.Gradients[v.Name]; ok {
+		if in, ok := program.Gradients[v.Name]; ok {
 			value.GradientOf = in.String()
 		}
 		out.Outputs = append(out.Outputs, value)

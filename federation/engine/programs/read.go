@@ -26,43 +26,43 @@ const maxIndex, maxProgram = 16 << 20, 1 << 30
 
 // Read reads the index of a folder.
 func Read(dir string) (Index, error) {
-	var x Index
+	var index Index
 	file := filepath.Join(dir, File)
 	text, err := atomicfile.ReadAtMost(file, maxIndex)
 	if err != nil {
-		return x, err
+		return index, err
 	}
-	if err := json.Unmarshal(text, &x); err != nil {
-		return x, fmt.Errorf("%s: %w", file, err)
+	if err := json.Unmarshal(text, &index); err != nil {
+		return index, fmt.Errorf("%s: %w", file, err)
 	}
-	if x.Version != version {
-		return x, fmt.Errorf("%s has version %d, this program reads version %d; write the folder again with promptfed "+
-			"programs", file, x.Version, version)
+	if index.Version != version {
+		return index, fmt.Errorf("%s has version %d, this program reads version %d; write the folder again with "+
+			"promptfed programs", file, index.Version, version)
 	}
-	for _, p := range x.Programs {
+	for _, p := range index.Programs {
 		if !filepath.IsLocal(filepath.FromSlash(p.File)) {
-			return x, fmt.Errorf("%s names the file %.100q, which lies outside of the folder", file, p.File)
+			return index, fmt.Errorf("%s names the file %.100q, which lies outside of the folder", file, p.File)
 		}
 	}
-	return x, nil
+	return index, nil
 }
 
 // Open reads a folder. It refuses a folder for other files of a backbone; digests are those of the backbones by name.
 func Open(dir string, digests map[string]string) (*Folder, error) {
-	x, err := Read(dir)
+	index, err := Read(dir)
 	if err != nil {
 		return nil, err
 	}
 	for name, digest := range digests {
-		if b, ok := x.Backbones[name]; ok && b.Digest != digest {
+		if b, ok := index.Backbones[name]; ok && b.Digest != digest {
 			return nil, fmt.Errorf("%s was written for other files of backbone %s (digest %.12s, here %.12s); write "+
 				"it again with promptfed programs", dir, name, b.Digest, digest)
 		}
 	}
-	f := &Folder{Index: x, dir: dir}
+	folder := &Folder{Index: index, dir: dir}
 	all := sha256.New()
-	for _, p := range x.Programs {
-		file := filepath.Join(dir, filepath.FromSlash(p.File))
+	for _, program := range index.Programs {
+		file := filepath.Join(dir, filepath.FromSlash(program.File))
 		text, err := atomicfile.ReadAtMost(file, maxProgram)
 		if err != nil {
 			return nil, err
@@ -71,32 +71,33 @@ func Open(dir string, digests map[string]string) (*Folder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		f.models = append(f.models, m)
-		fmt.Fprintf(all, "%q %d\n", p.File, len(text))
+		folder.models = append(folder.models, m)
+		fmt.Fprintf(all, "%q %d\n", program.File, len(text))
 		all.Write(text)
 	}
-	f.Digest = hex.EncodeToString(all.Sum(nil))
-	return f, nil
+	folder.Digest = hex.EncodeToString(all.Sum(nil))
+	return folder, nil
 }
 
 // Program returns the file for a graph. Its inputs and outputs must be those of the graph.
-func (f *Folder) Program(p client.Program, m *onnx.ModelProto) (*onnx.ModelProto, error) {
-	_, built, err := encode(m)
+func (f *Folder) Program(program client.Program, model *onnx.ModelProto) (*onnx.ModelProto, error) {
+	_, built, err := encode(model)
 	if err != nil {
 		return nil, err
 	}
-	i := f.find(p.Backbone, built)
+	i := f.find(program.Backbone, built)
 	if i < 0 {
 		whose := "the server"
-		if p.Backbone != "" {
-			whose = "backbone " + p.Backbone
+		if program.Backbone != "" {
+			whose = "backbone " + program.Backbone
 		}
 		return nil, fmt.Errorf("runtime.programs: %s has no program of kind %s for %s as this experiment builds it: "+
-			"it was written for another experiment or release; write it again with promptfed programs", f.dir, p.Kind,
+			"it was written for another experiment or release; write it again with promptfed programs", f.dir,
+			program.Kind,
 			whose)
 	}
 	own := f.models[i]
-	if err := sameInterface(own, m); err != nil {
+	if err := sameInterface(own, model); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(f.dir, f.Programs[i].File), err)
 	}
 	return own, nil

@@ -39,37 +39,37 @@ func Create(dir string, digests map[string]string) (*Writer, error) {
 }
 
 // Program writes a graph and returns it.
-func (w *Writer) Program(p client.Program, m *onnx.ModelProto) (*onnx.ModelProto, error) {
-	text, built, err := encode(m)
+func (w *Writer) Program(program client.Program, model *onnx.ModelProto) (*onnx.ModelProto, error) {
+	text, built, err := encode(model)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.index.find(p.Backbone, built) >= 0 {
-		return m, nil
+	if w.index.find(program.Backbone, built) >= 0 {
+		return model, nil
 	}
-	entry, err := describe(p, m)
+	entry, err := describe(program, model)
 	if err != nil {
 		return nil, err
 	}
-	name := path.Join(p.Backbone, string(p.Kind))
+	name := path.Join(program.Backbone, string(program.Kind))
 	entry.Built, entry.File = built, name+".onnx"
 	if w.files[name]++; w.files[name] > 1 {
 		entry.File = fmt.Sprintf("%s-%d.onnx", name, w.files[name])
 	}
-	if b, ok := w.index.Backbones[p.Backbone]; ok && p.Weights != "" {
-		if b.Weights, err = filepath.Abs(p.Weights); err != nil {
+	if b, ok := w.index.Backbones[program.Backbone]; ok && program.Weights != "" {
+		if b.Weights, err = filepath.Abs(program.Weights); err != nil {
 			return nil, err
 		}
-		w.index.Backbones[p.Backbone] = b
+		w.index.Backbones[program.Backbone] = b
 	}
 	file := filepath.Join(w.dir, filepath.FromSlash(entry.File))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, fmt.Errorf("%w; choose another --out", err)
 	}
 	w.index.Programs = append(w.index.Programs, entry)
-	return m, atomicfile.Write(file, atomicfile.Bytes(text))
+	return model, atomicfile.Write(file, atomicfile.Bytes(text))
 }
 
 // Close writes the index, and returns it.
@@ -84,9 +84,9 @@ func (w *Writer) Close() (Index, error) {
 
 // link finds the program that computes the fixed inputs of another. A run builds it next.
 func (x *Index) link(i int) {
-	p := &x.Programs[i]
+	program := &x.Programs[i]
 	missing := func(from []Value) bool {
-		return slices.ContainsFunc(p.Inputs, func(in Value) bool {
+		return slices.ContainsFunc(program.Inputs, func(in Value) bool {
 			gives := func(v Value) bool { return v.Name == in.Name }
 			return in.From == client.FixedInput && !slices.ContainsFunc(from, gives)
 		})
@@ -95,8 +95,8 @@ func (x *Index) link(i int) {
 		return
 	}
 	for _, next := range x.Programs[i+1:] {
-		if next.Kind == client.FixedProgram && next.Backbone == p.Backbone && !missing(next.Outputs) {
-			p.Reads = []string{next.File}
+		if next.Kind == client.FixedProgram && next.Backbone == program.Backbone && !missing(next.Outputs) {
+			program.Reads = []string{next.File}
 			return
 		}
 	}

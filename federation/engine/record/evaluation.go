@@ -69,28 +69,30 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 		return has.Global && r.Scores.Global == nil || has.Personal && r.Scores.Personal == nil
 	})
 	message.SortReplies(replies)
-	t := SetResult{}
+	setResult := SetResult{}
 	for _, r := range replies {
-		t.Sizes, t.Examples = append(t.Sizes, r.Scores.Examples), max(t.Examples, r.Scores.Examples)
+		setResult.Sizes, setResult.Examples = append(setResult.Sizes, r.Scores.Examples), max(setResult.Examples,
+			r.Scores.Examples)
 		if r.Scores.Untrained {
-			t.untrained++
+			setResult.untrained++
 		}
 	}
 	if answered := message.ClientsOf(replies); len(answered) < len(asked) {
-		t.Answered = answered
-		t.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool {
+		setResult.Answered = answered
+		setResult.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool {
 			return slices.Contains(answered, id)
 		})
 	}
 	if has.Global {
-		t.Evaluations.Global = evaluate(method.GlobalView, replies, infos)
+		setResult.Evaluations.Global = evaluate(method.GlobalView, replies, infos)
 	}
 	if has.Personal {
-		t.Evaluations.Personal = evaluate(method.PersonalView, replies, infos)
+		setResult.Evaluations.Personal = evaluate(method.PersonalView, replies, infos)
 	}
-	t.Evaluation = t.Evaluations.Of(view)
-	t.Global, t.Personal = accuracy(t.Evaluations.Global), accuracy(t.Evaluations.Personal)
-	return t
+	setResult.Evaluation = setResult.Evaluations.Of(view)
+	setResult.Global, setResult.Personal = accuracy(setResult.Evaluations.Global),
+		accuracy(setResult.Evaluations.Personal)
+	return setResult
 }
 
 // accuracy returns the accuracy of an evaluation, which may be nil.

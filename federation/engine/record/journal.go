@@ -88,8 +88,8 @@ func parseLines(b []byte) (records []Record, err error) {
 	return records, nil
 }
 
-func (j *Journal) Add(r Record) error {
-	line, err := json.Marshal(r)
+func (j *Journal) Add(record Record) error {
+	line, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (j *Journal) Add(r Record) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		j.Records = append(j.Records, r)
+		j.Records = append(j.Records, record)
 	}
 	return err
 }

@@ -149,47 +149,49 @@ type Unanswered struct {
 
 // Summarise merges the records of a run, with one evaluation for the headline.
 func Summarise(records []Record, view method.View) Summary {
-	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records),
+	summary := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records),
 		Limited: limitedClients(records)}
 	var accuracy []float64
 	warnings := 0
-	for _, r := range records {
-		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
-		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
-		if r.Simulated != nil {
-			s.Simulated = r.Simulated.Seconds
+	for _, record := range records {
+		summary.Bytes += float64(record.BytesUp+record.BytesDown) / float64(len(records))
+		summary.Seconds, summary.Notes = summary.Seconds+record.Seconds, record.Notes
+		if record.Simulated != nil {
+			summary.Simulated = record.Simulated.Seconds
 		}
-		for _, line := range r.Warnings {
+		for _, line := range record.Warnings {
 			if warnings++; warnings <= mostWarnings {
-				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round+1, line))
+				summary.RoundWarnings = append(summary.RoundWarnings, fmt.Sprintf("round %d: %s", record.Round+1, line))
 			}
 		}
-		if !r.Tested {
+		if !record.Tested {
 			continue
 		}
-		s.of(r, view)
-		e := r.Evaluations.Of(view)
-		if e == nil {
+		summary.of(record, view)
+		evaluation := record.Evaluations.Of(view)
+		if evaluation == nil {
 			continue
 		}
-		if s.Headline == nil {
-			s.Headline = &Headline{Best: e.Accuracy(), BestRound: r.Round}
+		if summary.Headline == nil {
+			summary.Headline = &Headline{Best: evaluation.Accuracy(), BestRound: record.Round}
 		}
-		h := s.Headline
-		accuracy = append(accuracy, e.Accuracy())
-		if e.Accuracy() > h.Best {
-			h.Best, h.BestRound = e.Accuracy(), r.Round
+		h := summary.Headline
+		accuracy = append(accuracy, evaluation.Accuracy())
+		if evaluation.Accuracy() > h.Best {
+			h.Best, h.BestRound = evaluation.Accuracy(), record.Round
 		}
-		h.Last, h.LastStd, h.Weighted = e.Accuracy(), e.Values[metrics.ClientStd], e.Values[metrics.Weighted]
+		h.Last, h.LastStd, h.Weighted = evaluation.Accuracy(), evaluation.Values[metrics.ClientStd],
+			evaluation.Values[metrics.Weighted]
 	}
 	if more := warnings - mostWarnings; more > 0 {
-		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
+		summary.RoundWarnings = append(summary.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)",
+			more))
 	}
-	if h := s.Headline; h != nil {
+	if h := summary.Headline; h != nil {
 		h.Mean5, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-5):])
 		h.Mean10, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-10):])
 	}
-	return s
+	return summary
 }
 
 // of takes the result's values from a round.

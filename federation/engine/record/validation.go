@@ -40,10 +40,11 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 	if best < 0 {
 		return
 	}
-	r := records[best]
-	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy(), Global: r.Global,
-		Personal: r.Personal}
-	e := r.Evaluations.Of(view)
+	record := records[best]
+	s.AtBestVal = &AtBestVal{Round: record.Round, Validation: record.Validation.Of(view).Accuracy(),
+		Global:   record.Global,
+		Personal: record.Personal}
+	e := record.Evaluations.Of(view)
 	if e != nil {
 		s.AtBestVal.Accuracy = e.Accuracy()
 	}
@@ -51,7 +52,7 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 		return
 	}
 	s.Select = "best-val"
-	s.of(r, view)
+	s.of(record, view)
 }
 
 // BestVal returns the index of the record with the best validation accuracy, of equal ones the first; -1 without any.

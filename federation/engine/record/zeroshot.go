@@ -76,18 +76,18 @@ func Falls(records []Record, view method.View, list []ZeroShot) bool {
 	zeroShot, known := Summary{ZeroShot: list}.ZeroShotMean()
 	before := math.Inf(-1)
 	for i, r := range records {
-		e := r.Evaluations.Of(view)
-		if e == nil {
+		evaluation := r.Evaluations.Of(view)
+		if evaluation == nil {
 			continue
 		}
 		images := 0
 		for _, n := range r.TestSizes {
 			images += n
 		}
-		if known && e.Accuracy() <= before && Below(e.Accuracy(), zeroShot, images) {
+		if known && evaluation.Accuracy() <= before && Below(evaluation.Accuracy(), zeroShot, images) {
 			return i == len(records)-1
 		}
-		before = e.Accuracy()
+		before = evaluation.Accuracy()
 	}
 	return false
 }

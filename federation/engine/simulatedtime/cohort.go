@@ -38,36 +38,36 @@ func (c *Cohort) Report() message.Report {
 }
 
 // Run executes an instruction and counts its time. Tests take no time, and statistics the time of their messages.
-func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (c *Cohort) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
 	switch {
-	case o.Kind.Tests():
-		return c.Cohort.Run(ctx, o)
-	case o.Kind == message.Train && c.buffer != nil:
-		replies, report, err := c.buffer.run(ctx, c.Cohort, o, c.now)
+	case instruction.Kind.Tests():
+		return c.Cohort.Run(ctx, instruction)
+	case instruction.Kind == message.Train && c.buffer != nil:
+		replies, report, err := c.buffer.run(ctx, c.Cohort, instruction, c.now)
 		if err == nil {
 			c.took(report)
 		}
 		return replies, err
 	}
-	replies, err := c.Cohort.Run(ctx, o)
+	replies, err := c.Cohort.Run(ctx, instruction)
 	if err != nil {
 		return nil, err
 	}
 	var came []message.Reply
 	longest := 0.0
 	now := message.Report{Simulated: &message.SimulatedTime{}}
-	for _, r := range replies {
-		took := c.plan.seconds(r.Client, r.Stats.Steps, r.Up+r.Down)
-		if o.Kind == message.Train && c.plan.Deadline > 0 && took > c.plan.Deadline {
-			now.Simulated.Late = append(now.Simulated.Late, r.Client)
+	for _, reply := range replies {
+		took := c.plan.seconds(reply.Client, reply.Stats.Steps, reply.Up+reply.Down)
+		if instruction.Kind == message.Train && c.plan.Deadline > 0 && took > c.plan.Deadline {
+			now.Simulated.Late = append(now.Simulated.Late, reply.Client)
 			if !c.plan.Count {
-				now.Up, now.Down, took = now.Up+r.Up, now.Down+r.Down, c.plan.Deadline
+				now.Up, now.Down, took = now.Up+reply.Up, now.Down+reply.Down, c.plan.Deadline
 				longest = max(longest, took)
 				continue
 			}
 		}
 		longest = max(longest, took)
-		came = append(came, r)
+		came = append(came, reply)
 	}
 	now.Simulated.Seconds = c.now + longest
 	c.took(now)

@@ -49,30 +49,31 @@ type reply struct {
 }
 
 // run runs one step of the server, which begins at the time began.
-func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instruction, began float64) ([]message.Reply,
+func (b *fedBuff) run(ctx context.Context, inner message.Cohort, instruction message.Instruction,
+	began float64) ([]message.Reply,
 	message.Report, error) {
 	now := message.SimulatedTime{Seconds: began}
-	if o.Round == 0 {
-		for _, id := range o.Clients {
-			b.start(id, o, now.Seconds)
+	if instruction.Round == 0 {
+		for _, id := range instruction.Clients {
+			b.start(id, instruction, now.Seconds)
 		}
 	}
-	b.fill(o, now.Seconds, nil)
+	b.fill(instruction, now.Seconds, nil)
 	var full, stale []*flight
 	for len(full) < b.plan.FedBuff.Buffer && len(b.flights) > 0 {
 		f := b.next()
 		now.Seconds = f.End
-		if most := b.plan.FedBuff.MaxStaleness; most > 0 && o.Round-f.Version > most {
+		if most := b.plan.FedBuff.MaxStaleness; most > 0 && instruction.Round-f.Version > most {
 			stale = append(stale, f)
 			now.Late = append(now.Late, f.Client)
 		} else {
 			full = append(full, f)
 		}
 		if len(full) < b.plan.FedBuff.Buffer {
-			b.fill(o, now.Seconds, full)
+			b.fill(instruction, now.Seconds, full)
 		}
 	}
-	if err := b.train(ctx, inner, o, slices.Concat(b.flights, full, stale)); err != nil {
+	if err := b.train(ctx, inner, instruction, slices.Concat(b.flights, full, stale)); err != nil {
 		return nil, message.Report{}, err
 	}
 	var out []message.Reply
@@ -82,8 +83,8 @@ func (b *fedBuff) run(ctx context.Context, inner message.Cohort, o message.Instr
 	}
 	slices.SortFunc(full, func(a, b *flight) int { return a.Client - b.Client })
 	for _, f := range full {
-		out = append(out, b.counted(f, o))
-		now.Staleness = append(now.Staleness, o.Round-f.Version)
+		out = append(out, b.counted(f, instruction))
+		now.Staleness = append(now.Staleness, instruction.Round-f.Version)
 	}
 	return out, report, nil
 }
@@ -120,38 +121,39 @@ func (b *fedBuff) next() *flight {
 }
 
 // train computes the turns that began from the present state of the server.
-func (b *fedBuff) train(ctx context.Context, inner message.Cohort, o message.Instruction, flights []*flight) error {
+func (b *fedBuff) train(ctx context.Context, inner message.Cohort, instruction message.Instruction,
+	flights []*flight) error {
 	begun := map[int]*flight{}
-	o.Clients = nil
+	instruction.Clients = nil
 	for _, f := range flights {
 		if f.Reply == nil {
 			begun[f.Client] = f
-			o.Clients = append(o.Clients, f.Client)
+			instruction.Clients = append(instruction.Clients, f.Client)
 		}
 	}
-	slices.Sort(o.Clients)
-	b.trained = o.Clients
-	if len(o.Clients) == 0 {
+	slices.Sort(instruction.Clients)
+	b.trained = instruction.Clients
+	if len(instruction.Clients) == 0 {
 		return nil
 	}
-	replies, err := inner.Run(ctx, o)
+	replies, err := inner.Run(ctx, instruction)
 	if err != nil {
 		return err
 	}
 	for _, r := range replies {
 		f := begun[r.Client]
-		if err := message.CheckUpload(o.Shared, r.Upload); err != nil {
-			return fmt.Errorf("round %d, client %d: %w", o.Round+1, r.Client, err)
+		if err := message.CheckUpload(instruction.Shared, r.Upload); err != nil {
+			return fmt.Errorf("round %d, client %d: %w", instruction.Round+1, r.Client, err)
 		}
 		f.Reply = &reply{r.Upload.N, r.Stats, r.Up, r.Down}
 		f.update = r.Upload.Shared
 		if slices.Contains(b.flights, f) {
-			f.update = f.update.Clone().Axpy(-1, o.Shared)
+			f.update = f.update.Clone().Axpy(-1, instruction.Shared)
 		}
 		delete(begun, r.Client)
 	}
 	for id := range begun {
-		return fmt.Errorf("round %d: client %d did not answer", o.Round+1, id)
+		return fmt.Errorf("round %d: client %d did not answer", instruction.Round+1, id)
 	}
 	return nil
 }

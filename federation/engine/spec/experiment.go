@@ -108,37 +108,37 @@ type EvaluationSet struct {
 // CheckEvaluationSets returns an error for sets that a client cannot be tested on.
 func (e *Experiment) CheckEvaluationSets() error {
 	names := map[string]bool{}
-	for _, x := range e.EvaluationSets {
-		if x.Name == "" || names[x.Name] {
+	for _, set := range e.EvaluationSets {
+		if set.Name == "" || names[set.Name] {
 			return fmt.Errorf("evaluation set %q: the name is empty or used twice; give every evaluation set a name "+
-				"of its own", x.Name)
+				"of its own", set.Name)
 		}
-		names[x.Name] = true
+		names[set.Name] = true
 		classes := len(e.Classes)
-		if len(x.Classes) > 0 {
-			classes = len(x.Classes)
+		if len(set.Classes) > 0 {
+			classes = len(set.Classes)
 		}
 		done := map[string]bool{}
-		for _, c := range e.Clients {
-			b := c.Backbone.Name()
+		for _, client := range e.Clients {
+			b := client.Backbone.Name()
 			if done[b] {
 				continue
 			}
 			done[b] = true
-			d := x.Test[b]
+			d := set.Test[b]
 			if d == nil || d.Len() == 0 {
-				return fmt.Errorf("evaluation set %s has no examples for backbone %s", x.Name, b)
+				return fmt.Errorf("evaluation set %s has no examples for backbone %s", set.Name, b)
 			}
 			for _, y := range d.Labels() {
 				if y < 0 || y >= int64(classes) {
-					return fmt.Errorf("evaluation set %s has label %d, but there are %d classes", x.Name, y, classes)
+					return fmt.Errorf("evaluation set %s has label %d, but there are %d classes", set.Name, y, classes)
 				}
 			}
-			if len(x.Classes) == 0 {
+			if len(set.Classes) == 0 {
 				continue
 			}
-			if err := transfers(e.Method, e.Task(c)); err != nil {
-				return fmt.Errorf("evaluation set %s: %w; remove the evaluation set or use another method", x.Name,
+			if err := transfers(e.Method, e.Task(client)); err != nil {
+				return fmt.Errorf("evaluation set %s: %w; remove the evaluation set or use another method", set.Name,
 					err)
 			}
 		}
@@ -147,21 +147,21 @@ func (e *Experiment) CheckEvaluationSets() error {
 }
 
 // transfers refuses methods whose class scores are bound to the classes that they were trained on.
-func transfers(m method.Method, task method.ClientSpec) error {
+func transfers(base method.Method, task method.ClientSpec) error {
 	here, there := task, task
 	there.Classes++ // as many other classes are refused too: their numbers have another meaning
 	shapes := map[string]string{}
-	for _, p := range m.Params(here) {
+	for _, p := range base.Params(here) {
 		shapes[p.Name] = fmt.Sprint(p.Shape)
 	}
-	for _, p := range m.Params(there) {
+	for _, p := range base.Params(there) {
 		if shapes[p.Name] != fmt.Sprint(p.Shape) {
 			return fmt.Errorf("the method learns %s %s for %d classes, which cannot be used for other classes", p.Name,
 				shapes[p.Name], here.Classes)
 		}
 	}
 	inputs := func(t method.ClientSpec) []graph.Node {
-		return graph.Inputs(m.Logits(method.ScopeOf(m, t)))
+		return graph.Inputs(base.Logits(method.ScopeOf(base, t)))
 	}
 	shapes = map[string]string{}
 	for _, n := range inputs(there) {

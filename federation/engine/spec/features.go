@@ -83,7 +83,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		}
 	}
 	label := convert.Slice(rows, func(row int) int64 { return f.Class[row] })
-	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
+	tensors := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
 	for name, from := range map[string][]RowReader{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
 		method.TokensInput: f.Tokens, method.PixelsInput: f.Pixels} {
 		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
@@ -93,9 +93,9 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		m[name] = t
+		tensors[name] = t
 	}
-	return m, nil
+	return tensors, nil
 }
 
 // read gathers rows, each from the view drawn for it.
@@ -149,16 +149,16 @@ func joined(first int, a, b []RowReader) []RowReader {
 }
 
 type twoRows struct {
-	first int
-	a, b  RowReader
+	split         int // first index of the second reader
+	first, second RowReader
 }
 
 func (r twoRows) Read(index []int) (*tensor.Tensor, error) {
 	rows := make([]*tensor.Tensor, len(index))
 	for i, at := range index {
-		from := r.a
-		if at >= r.first {
-			from, at = r.b, at-r.first
+		from := r.first
+		if at >= r.split {
+			from, at = r.second, at-r.split
 		}
 		t, err := from.Read([]int{at})
 		if err != nil {

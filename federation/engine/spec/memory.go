@@ -30,33 +30,34 @@ type StepMemory struct {
 
 // MemoryOf returns the memory of a graph in which towers are placeholders; bound is Training.Memory. It refuses a graph
 // that is too large for one image.
-func MemoryOf(b Backbone, classes []string, bound int, roots ...graph.Node) (m StepMemory, err error) {
-	m.bound = cmp.Or(bound, DefaultMemory)
+func MemoryOf(backbone Backbone, classes []string, bound int, roots ...graph.Node) (stepMemory StepMemory, err error) {
+	stepMemory.bound = cmp.Or(bound, DefaultMemory)
 	for _, op := range graph.Reachable(roots...) {
 		switch p := op.Placeholder().(type) {
 		case method.Prompt:
-			n, err := TextBytes(b, classes, p)
+			n, err := TextBytes(backbone, classes, p)
 			switch {
 			case err != nil:
-				return m, err
+				return stepMemory, err
 			case p.PerImage():
-				m.what, m.each = "a text prompt for each image", m.each+n
+				stepMemory.what, stepMemory.each = "a text prompt for each image", stepMemory.each+n
 			case p.PerClass:
-				m.what, m.text = cmp.Or(m.what, "a text prompt for each class"), m.text+n
+				stepMemory.what, stepMemory.text = cmp.Or(stepMemory.what,
+					"a text prompt for each class"), stepMemory.text+n
 			default:
-				m.text += n
+				stepMemory.text += n
 			}
 		case method.PromptedImages:
-			m.image += visionBytes(b.Task(), p)
+			stepMemory.image += visionBytes(backbone.Task(), p)
 		}
 	}
-	if m.image > 0 && m.each == 0 {
-		m.what = "the image tower in every step"
+	if stepMemory.image > 0 && stepMemory.each == 0 {
+		stepMemory.what = "the image tower in every step"
 	}
-	if m.image > m.bound-m.textLeast() {
-		return m, m.tooLarge("one image", m.image+m.textLeast())
+	if stepMemory.image > stepMemory.bound-stepMemory.textLeast() {
+		return stepMemory, stepMemory.tooLarge("one image", stepMemory.image+stepMemory.textLeast())
 	}
-	return m, nil
+	return stepMemory, nil
 }
 
 // TextBytes returns the memory of a training step for a text prompt; of a prompt for each image, for one image.
@@ -99,21 +100,21 @@ func ClassesAtOnce(classes, bytes, bound int) int {
 
 // visionBytes returns the memory of the image tower for one image of a step; it is less if nothing in the tower is
 // learned.
-func visionBytes(t method.ClientSpec, images method.PromptedImages) int {
-	rows, p := 1+t.Patches, images.Prompts
-	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+func visionBytes(client method.ClientSpec, images method.PromptedImages) int {
+	rows, prompts := 1+client.Patches, images.Prompts
+	for _, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if tokens.OK() {
-			rows = max(rows, 1+t.Patches+tokens.Dim(-2))
+			rows = max(rows, 1+client.Patches+tokens.Dim(-2))
 		}
 	}
 	learned := slices.ContainsFunc(method.Inputs(graph.NodesOf(images)...), func(in method.Input) bool {
 		return in.Kind == method.ParamInput
 	})
-	layers := t.VisionLayers
+	layers := client.VisionLayers
 	if !learned {
 		layers = 0
 	}
-	return clip.BlocksStepBytes(rows, t.VisionWidth, t.VisionUnits, layers, !p.Changes.None())
+	return clip.BlocksStepBytes(rows, client.VisionWidth, client.VisionUnits, layers, !prompts.Changes.None())
 }
 
 // MicrobatchSize returns the size of the parts in which rows are computed, at most so many rows at a time, 0 for no
@@ -146,26 +147,26 @@ func (m StepMemory) StepRows(t Training, losses ...graph.Node) int {
 // the step; empty for a method that computes all at once and has a text prompt neither for each image nor for each
 // class. kernels says that steps run promptfed's kernels.
 func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
-	m, rows, err := e.stepMemory(b, kernels)
+	stepMemory, rows, err := e.stepMemory(b, kernels)
 	if err != nil {
 		return "", err
 	}
-	most, need := m.Rows(), m.Bytes(rows)
-	classes := ClassesAtOnce(len(e.Classes), m.text+rows*m.each, m.Text(rows))
+	most, need := stepMemory.Rows(), stepMemory.Bytes(rows)
+	classes := ClassesAtOnce(len(e.Classes), stepMemory.text+rows*stepMemory.each, stepMemory.Text(rows))
 	var parts []string
 	if most > 0 {
-		if m.image > 0 && rows > most {
-			return "", m.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", rows), need)
+		if stepMemory.image > 0 && rows > most {
+			return "", stepMemory.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", rows), need)
 		}
 		parts = append(parts, fmt.Sprintf("%d at a time of a batch of %d", rows, e.Training.Batch))
 	}
 	if classes < len(e.Classes) {
 		parts = append(parts, fmt.Sprintf("%d of %d classes at a time", classes, len(e.Classes)))
 	}
-	if len(parts) == 0 && m.what == "" {
+	if len(parts) == 0 && stepMemory.what == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("%s: %s", cmp.Or(m.what, "the text tower"), strings.Join(append(parts,
+	return fmt.Sprintf("%s: %s", cmp.Or(stepMemory.what, "the text tower"), strings.Join(append(parts,
 		fmt.Sprintf("about %.2f GiB in each worker (train.memory_gb)", gib(need))), ", ")), nil
 }
 

@@ -27,18 +27,18 @@ type Plan struct {
 	Infos     []method.ClientInfo // of each client
 }
 
-func (p Plan) Sample(r *rand.Rand) []int {
+func (p Plan) Sample(random *rand.Rand) []int {
 	may, n := p.TrainingClients(), p.Sampling()
 	pick := []int{}
 	if n.Poisson {
 		for _, id := range may {
-			if r.Float64()*float64(n.Clients) < n.Size {
+			if random.Float64()*float64(n.Clients) < n.Size {
 				pick = append(pick, id)
 			}
 		}
 		return pick
 	}
-	for _, i := range r.Perm(len(may))[:int(n.Size)] {
+	for _, i := range random.Perm(len(may))[:int(n.Size)] {
 		pick = append(pick, may[i])
 	}
 	slices.Sort(pick)
@@ -46,18 +46,18 @@ func (p Plan) Sample(r *rand.Rand) []int {
 }
 
 func (p Plan) Sampling() method.Sampling {
-	s := method.Sampling{Clients: p.Clients, Poisson: p.Poisson}
+	sampling := method.Sampling{Clients: p.Clients, Poisson: p.Poisson}
 	if len(p.Trainers) > 0 {
-		s.Clients = len(p.Trainers)
+		sampling.Clients = len(p.Trainers)
 	}
-	s.Size = float64(s.Clients)
+	sampling.Size = float64(sampling.Clients)
 	if p.Participation > 0 && p.Participation < 1 {
-		s.Size *= p.Participation
+		sampling.Size *= p.Participation
 		if !p.Poisson {
-			s.Size = math.Max(1, math.Floor(s.Size+0.5))
+			sampling.Size = math.Max(1, math.Floor(sampling.Size+0.5))
 		}
 	}
-	return s
+	return sampling
 }
 
 func (p Plan) TrainingClients() []int {

@@ -50,70 +50,72 @@ type position struct {
 // cohortFolder is the prefix of the cohort's tensors.
 const cohortFolder = "cohort"
 
-func SaveCheckpoint(dir string, g *method.Global, p Checkpoint) error {
+func SaveCheckpoint(dir string, g *method.Global, checkpoint Checkpoint) error {
 	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
-		Put(cohortFolder, p.Cohort.Tensors)
+		Put(cohortFolder, checkpoint.Cohort.Tensors)
 	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
-	p.Version = version
-	meta, err := json.Marshal(position{p, p.Cohort.Texts})
+	checkpoint.Version = version
+	meta, err := json.Marshal(position{checkpoint, checkpoint.Cohort.Texts})
 	if err != nil {
 		return err
 	}
 	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), m,
 		map[string]string{"position": string(meta)}); err != nil {
-		return fmt.Errorf("checkpoint of round %d: %w", p.Round, err)
+		return fmt.Errorf("checkpoint of round %d: %w", checkpoint.Round, err)
 	}
 	return nil
 }
 
 // LoadCheckpoint reads the last committed round; ok is false when there is none yet.
-func LoadCheckpoint(dir string, g *method.Global) (p Checkpoint, ok bool, err error) {
+func LoadCheckpoint(dir string, g *method.Global) (checkpoint Checkpoint, ok bool, err error) {
 	path := filepath.Join(dir, CheckpointFile)
 	m, meta, err := ReadChecksummed(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, false, nil
+		return checkpoint, false, nil
 	}
 	if err != nil {
-		return p, false, fmt.Errorf("cannot resume: %w", err)
+		return checkpoint, false, fmt.Errorf("cannot resume: %w", err)
 	}
-	if p, err = restore(g, m, meta["position"]); err != nil {
-		return p, false, fmt.Errorf("cannot resume: %s: %w", path, err)
+	if checkpoint, err = restore(g, m, meta["position"]); err != nil {
+		return checkpoint, false, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
-	return p, true, nil
+	return checkpoint, true, nil
 }
 
 // restore sets the server's state to that of a checkpoint.
-func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err error) {
+func restore(global *method.Global, tensors tensor.Map, meta string) (checkpoint Checkpoint, err error) {
 	var at position
 	if err := json.Unmarshal([]byte(meta), &at); err != nil {
-		return p, errors.New("it has no position, so promptfed run did not write it")
+		return checkpoint, errors.New("it has no position, so promptfed run did not write it")
 	}
-	p = at.Checkpoint
-	if p.Version != version {
-		return p, fmt.Errorf("it has version %d, this program reads version %d; finish the run with the release that "+
-			"began it, or choose another --out", p.Version, version)
+	checkpoint = at.Checkpoint
+	if checkpoint.Version != version {
+		return checkpoint, fmt.Errorf("it has version %d, this program reads version %d; finish the run with the "+
+			"release that began it, or choose another --out", checkpoint.Version, version)
 	}
-	if p.Round < 1 {
-		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
+	if checkpoint.Round < 1 {
+		return checkpoint, fmt.Errorf("it counts %d rounds; it must count 1 or more", checkpoint.Round)
 	}
-	g.Shared, g.Broadcast, g.State = m.WithoutPrefix("shared"), m.WithoutPrefix("down"), m.WithoutPrefix("kept")
-	g.PerClient = map[int]tensor.Map{}
-	each := m.WithoutPrefix("each")
+	global.Shared, global.Broadcast, global.State = tensors.WithoutPrefix("shared"),
+		tensors.WithoutPrefix("down"), tensors.WithoutPrefix("kept")
+	global.PerClient = map[int]tensor.Map{}
+	each := tensors.WithoutPrefix("each")
 	for name, t := range each {
 		client, rest, _ := strings.Cut(name, "/")
 		id, err := strconv.Atoi(client)
 		if err != nil {
-			return p, fmt.Errorf("its tensor each/%s belongs to no client of the run", name)
+			return checkpoint, fmt.Errorf("its tensor each/%s belongs to no client of the run", name)
 		}
-		if g.PerClient[id] == nil {
-			g.PerClient[id] = tensor.Map{}
+		if global.PerClient[id] == nil {
+			global.PerClient[id] = tensor.Map{}
 		}
-		g.PerClient[id][rest] = t
+		global.PerClient[id][rest] = t
 	}
-	g.Round, p.Cohort = p.Round, message.Saved{Texts: at.Cohort, Tensors: m.WithoutPrefix(cohortFolder)}
-	return p, nil
+	global.Round, checkpoint.Cohort = checkpoint.Round, message.Saved{Texts: at.Cohort,
+		Tensors: tensors.WithoutPrefix(cohortFolder)}
+	return checkpoint, nil
 }
 
 // checksumKey is the metadata key of a file's checksum; the safetensors format has none of its own.

@@ -23,10 +23,11 @@ import (
 
 // Sections returns the tensors of a finished run's PromptsFile, some at a time: the server's, then those of each
 // client.
-func Sections(e *spec.Experiment, g *method.Global, store *Store, participants []message.Participant) []func() (
+func Sections(experiment *spec.Experiment, g *method.Global, store *Store,
+	participants []message.Participant) []func() (
 	tensor.Map, error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
-		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, ClientBroadcasts(e, g, participants)), nil
+		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, ClientBroadcasts(experiment, g, participants)), nil
 	}}
 	for _, id := range store.Clients() {
 		out = append(out, func() (tensor.Map, error) {
@@ -35,12 +36,12 @@ func Sections(e *spec.Experiment, g *method.Global, store *Store, participants [
 			return tensor.Map{}.Put(at+"/private", st.Private).Put(at+"/own", st.Own), err
 		})
 	}
-	for _, c := range e.Clients {
-		if !spec.UsesMemory(e.Method, e.Task(c)) {
+	for _, c := range experiment.Clients {
+		if !spec.UsesMemory(experiment.Method, experiment.Task(c)) {
 			continue
 		}
 		out = append(out, func() (tensor.Map, error) {
-			m, err := spec.Memory(c, e.Plan.Seed)
+			m, err := spec.Memory(c, experiment.Plan.Seed)
 			if err != nil {
 				return nil, err
 			}
@@ -111,23 +112,23 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 
 // ReadPrompts reads PromptsFile of a run folder: the server's tensors, the tensors of some clients, and the metadata.
 func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, error) {
-	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
+	file, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
-	m := tensor.Map{}
-	for _, name := range f.Names() {
+	defer file.Close()
+	tensors := tensor.Map{}
+	for _, name := range file.Names() {
 		folder, rest, _ := strings.Cut(name, "/")
 		id, _, _ := strings.Cut(rest, "/")
 		if k, err := strconv.Atoi(id); folder != "shared" && (err != nil || !slices.Contains(clients, k)) {
 			continue
 		}
-		if m[name], err = f.Tensor(name); err != nil {
+		if tensors[name], err = file.Tensor(name); err != nil {
 			return nil, nil, err
 		}
 	}
-	return m, f.Metadata(), nil
+	return tensors, file.Metadata(), nil
 }
 
 // Metadata returns the metadata of PromptsFile. Only clients on other machines know which classes they have examples
@@ -211,32 +212,34 @@ const (
 // WriteClientParams writes, in the form of PromptsFile, the parameters that one client is tested with: the shared
 // parameters of its last instruction, its state, and the other inputs of its class scores. The file holds nothing of
 // other clients but their number. It suffices to classify as this client and to export its classifier.
-func WriteClientParams(e *spec.Experiment, path string, c *spec.Client, o message.Instruction,
-	s message.ClientState) error {
-	t := spec.TaskOf(c.Backbone, c.ID, o.Total, len(e.Classes))
-	participants := make([]message.Participant, o.Total)
-	if c.ID < 0 || c.ID >= len(participants) {
-		return fmt.Errorf("client %d does not exist; there are %d clients", c.ID, o.Total)
+func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Client, instruction message.Instruction,
+	state message.ClientState) error {
+	t := spec.TaskOf(client.Backbone, client.ID, instruction.Total, len(experiment.Classes))
+	participants := make([]message.Participant, instruction.Total)
+	if client.ID < 0 || client.ID >= len(participants) {
+		return fmt.Errorf("client %d does not exist; there are %d clients", client.ID, instruction.Total)
 	}
-	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain, Digest: e.Digests[t.Backbone]}
-	id := strconv.Itoa(c.ID)
-	g := &method.Global{Broadcast: o.Broadcast, PerClient: o.PerClient}
-	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, ClientBroadcasts(e, g, participants)).
-		Put("client/"+id+"/private", s.Private).Put("client/"+id+"/own", s.Own)
-	if spec.UsesMemory(e.Method, t) {
-		rows, err := spec.Memory(c, e.Plan.Seed)
+	participants[client.ID] = message.Participant{Joined: true, Task: t, Domain: client.Domain,
+		Digest: experiment.Digests[t.Backbone]}
+	id := strconv.Itoa(client.ID)
+	g := &method.Global{Broadcast: instruction.Broadcast, PerClient: instruction.PerClient}
+	tensors := tensor.Map{}.Put("shared", instruction.Shared).Put(DownFolder,
+		ClientBroadcasts(experiment, g, participants)).
+		Put("client/"+id+"/private", state.Private).Put("client/"+id+"/own", state.Own)
+	if spec.UsesMemory(experiment.Method, t) {
+		rows, err := spec.Memory(client, experiment.Plan.Seed)
 		if err != nil {
 			return err
 		}
-		m.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
+		tensors.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	}
-	owned := make([][]int64, o.Total)
-	owned[c.ID] = c.Classes()
-	meta, err := metadata(e, participants, owned)
+	owned := make([][]int64, instruction.Total)
+	owned[client.ID] = client.Classes()
+	meta, err := metadata(experiment, participants, owned)
 	if err != nil {
 		return err
 	}
-	return safetensors.WritePrivateFile(path, m, meta)
+	return safetensors.WritePrivateFile(path, tensors, meta)
 }
 
 // WriteState writes a client's state to a file, with a checksum.

@@ -50,18 +50,18 @@ func NewStore(dir string) *Store {
 // Get returns the state of a client; empty if none was ever accepted.
 func (s *Store) Get(client int) (message.ClientState, error) {
 	s.mu.Lock()
-	st, p, onDisk := s.held[client], s.index[client], s.dir != ""
+	st, location, onDisk := s.held[client], s.index[client], s.dir != ""
 	s.mu.Unlock()
-	if !onDisk || p.Size == 0 {
+	if !onDisk || location.Size == 0 {
 		return st, nil
 	}
-	b, err := s.read(p)
+	b, err := s.read(location)
 	if err != nil {
 		return message.ClientState{}, err
 	}
 	m, err := message.DecodeTensors(b)
 	if err != nil {
-		return message.ClientState{}, fmt.Errorf("%s: %w", s.path(p.Round), err)
+		return message.ClientState{}, fmt.Errorf("%s: %w", s.path(location.Round), err)
 	}
 	return message.ParseClientState(m)
 }
@@ -163,26 +163,26 @@ func (s *Store) path(round int) string {
 }
 
 // read returns the bytes of a state, and refuses bytes that were changed since.
-func (s *Store) read(p Location) ([]byte, error) {
-	f, err := os.Open(s.path(p.Round))
+func (s *Store) read(location Location) ([]byte, error) {
+	file, err := os.Open(s.path(location.Round))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	st, err := f.Stat()
+	defer file.Close()
+	st, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	damaged := fmt.Errorf("%s is damaged: a client's state does not match its checksum; restore a copy or start "+
-		"again in another folder", f.Name())
-	if p.At < 0 || p.Size < 0 || p.At > st.Size() || p.Size > st.Size()-p.At {
+		"again in another folder", file.Name())
+	if location.At < 0 || location.Size < 0 || location.At > st.Size() || location.Size > st.Size()-location.At {
 		return nil, damaged
 	}
-	b := make([]byte, p.Size)
-	if _, err := f.ReadAt(b, p.At); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	b := make([]byte, location.Size)
+	if _, err := file.ReadAt(b, location.At); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", file.Name(), err)
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != p.Sum {
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != location.Sum {
 		return nil, damaged
 	}
 	return b, nil

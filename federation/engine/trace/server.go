@@ -38,29 +38,29 @@ func Server(inner message.Cohort, t Tracer, g *method.Global) message.Cohort {
 }
 
 // Run records what happened since the last instruction.
-func (s *server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	g := s.global
+func (s *server) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	global := s.global
 	if !s.began {
 		s.began = true
-		TraceAll(s.tracer, "init", g.Shared)
+		TraceAll(s.tracer, "init", global.Shared)
 		s.state("start/")
-		for id, m := range g.PerClient {
+		for id, m := range global.PerClient {
 			TraceAll(s.tracer, fmt.Sprintf("start/c%d/down", id), m)
 		}
 	}
 	s.aggregated()
-	if o.Kind == message.Compute {
-		s.answers = &statistic{under: fmt.Sprintf("r%d/statistic/%s/aggregate", g.Round, o.Statistic),
-			down: maps.Clone(g.Broadcast), kept: maps.Clone(g.State), each: map[int]tensor.Map{}}
-		for id, m := range g.PerClient {
+	if instruction.Kind == message.Compute {
+		s.answers = &statistic{under: fmt.Sprintf("r%d/statistic/%s/aggregate", global.Round, instruction.Statistic),
+			down: maps.Clone(global.Broadcast), kept: maps.Clone(global.State), each: map[int]tensor.Map{}}
+		for id, m := range global.PerClient {
 			s.answers.each[id] = maps.Clone(m)
 		}
 	}
-	replies, err := s.Cohort.Run(ctx, o)
-	if o.Kind == message.Train {
+	replies, err := s.Cohort.Run(ctx, instruction)
+	if instruction.Kind == message.Train {
 		s.replies = replies
-		at := fmt.Sprintf("r%d/draw/", g.Round)
-		g.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.tracer.Put(at+name, t) })
+		at := fmt.Sprintf("r%d/draw/", global.Round)
+		global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.tracer.Put(at+name, t) })
 	}
 	return replies, err
 }

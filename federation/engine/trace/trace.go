@@ -77,7 +77,7 @@ func (r *Recorder) Round(o RoundRecord) {
 
 // Client writes under one prefix, or nothing when there is no Tracer.
 type Client struct {
-	t             Tracer
+	tracer        Tracer
 	round, client int
 	prefix        string
 }
@@ -88,8 +88,8 @@ func NewClient(t Tracer, round, client int) Client {
 }
 
 func (tr Client) Put(name string, t *tensor.Tensor) {
-	if tr.t != nil && t != nil {
-		tr.t.Put(tr.prefix+name, t)
+	if tr.tracer != nil && t != nil {
+		tr.tracer.Put(tr.prefix+name, t)
 	}
 }
 
@@ -101,7 +101,7 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
-func (tr Client) Enabled() bool { return tr.t != nil }
+func (tr Client) Enabled() bool { return tr.tracer != nil }
 
 // Step is one step before its update.
 type Step struct {
@@ -113,29 +113,29 @@ type Step struct {
 }
 
 // Step records a step. Of the raw gradients it records those in whose place the optimizer gets others, or none.
-func (tr Client) Step(s Step) {
-	if tr.t == nil {
+func (tr Client) Step(step Step) {
+	if tr.tracer == nil {
 		return
 	}
-	at := fmt.Sprintf("s%d", s.StepRecord.Step)
-	tr.PutAll(at, s.Batch)
-	tr.PutAll(at+"/draw", s.Draws)
-	for name, v := range s.Scalars {
+	at := fmt.Sprintf("s%d", step.StepRecord.Step)
+	tr.PutAll(at, step.Batch)
+	tr.PutAll(at+"/draw", step.Draws)
+	for name, v := range step.Scalars {
 		tr.Put(at+"/scalar/"+name, tensor.Of([]float32{float32(v)}, 1))
 	}
-	tr.Put(at+"/loss", s.Loss)
-	tr.PutAll(at+"/grad", s.Grads)
-	for name, g := range s.Raw {
-		if now := s.Grads[name]; now == nil || !slices.Equal(now.Data, g.Data) {
+	tr.Put(at+"/loss", step.Loss)
+	tr.PutAll(at+"/grad", step.Grads)
+	for name, g := range step.Raw {
+		if now := step.Grads[name]; now == nil || !slices.Equal(now.Data, g.Data) {
 			tr.Put(at+"/grad_raw/"+name, g)
 		}
 	}
-	s.Round, s.Client = tr.round, tr.client
-	tr.t.Step(s.StepRecord)
+	step.Round, step.Client = tr.round, tr.client
+	tr.tracer.Step(step.StepRecord)
 }
 
 func (tr Client) After(n int, params tensor.Map) {
-	if tr.t != nil {
+	if tr.tracer != nil {
 		tr.PutAll(fmt.Sprintf("s%d/after", n), params)
 	}
 }

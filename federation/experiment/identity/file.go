@@ -124,9 +124,9 @@ const mostNamed = 5
 
 // CommonKeys leaves of some keys those that all identities have, as far as there are any: options that one method has
 // and the other lacks say no more than the methods do.
-func CommonKeys(keys []string, of []*Identity) []string {
+func CommonKeys(keys []string, identities []*Identity) []string {
 	common := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		return slices.ContainsFunc(of, func(id *Identity) bool {
+		return slices.ContainsFunc(identities, func(id *Identity) bool {
 			_, has := id.Values[key]
 			return !has
 		})

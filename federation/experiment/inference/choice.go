@@ -56,12 +56,12 @@ func (f *Classifier) FileName() string {
 
 // All opens the classifiers of the run in dir one after the other: the global one, of each backbone, and those of the
 // clients. What the run does not have of these is left out, with the reason.
-func All(c experiment.Config, dir string, each func(*Classifier) error) (leftOut []error, err error) {
-	r, err := readRun(dir)
+func All(config experiment.Config, dir string, each func(*Classifier) error) (leftOut []error, err error) {
+	run, err := readRun(dir)
 	if err != nil {
 		return nil, err
 	}
-	first := r.byBackbone()
+	first := run.byBackbone()
 	var choices []Choice
 	for _, b := range slices.Sorted(maps.Keys(first)) {
 		if len(first) == 1 {
@@ -69,13 +69,13 @@ func All(c experiment.Config, dir string, each func(*Classifier) error) (leftOut
 		}
 		choices = append(choices, Choice{Client: -1, Global: true, Backbone: b})
 	}
-	for k, b := range r.backbones {
+	for k, b := range run.backbones {
 		if b != "" {
 			choices = append(choices, Choice{Client: k})
 		}
 	}
 	for _, choice := range choices {
-		f, err := r.open(c, choice)
+		f, err := run.open(config, choice)
 		if errors.Is(err, ErrNothingLearned) || errors.Is(err, ErrNotForAll) {
 			leftOut = append(leftOut, err)
 			continue
@@ -119,28 +119,28 @@ func readRun(dir string) (*finishedRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
 	}
-	r := &finishedRun{dir: dir}
+	run := &finishedRun{dir: dir}
 	for _, list := range []struct {
 		key  string
 		into any
-	}{{state.MetaClasses, &r.classes}, {state.MetaBackbones, &r.backbones}, {state.MetaOwned, &r.owned}} {
+	}{{state.MetaClasses, &run.classes}, {state.MetaBackbones, &run.backbones}, {state.MetaOwned, &run.owned}} {
 		if err := json.Unmarshal([]byte(meta[list.key]), list.into); err != nil {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, list.key)
 		}
 	}
 	if text, ok := meta[state.MetaDigests]; ok {
-		if err := json.Unmarshal([]byte(text), &r.digests); err != nil || len(r.digests) != len(r.backbones) {
+		if err := json.Unmarshal([]byte(text), &run.digests); err != nil || len(run.digests) != len(run.backbones) {
 			return nil, fmt.Errorf("%s: it does not list the %s of its backbones; run the experiment again", path,
 				state.MetaDigests)
 		}
 	} else { // the form that does not say which files a backbone had
-		r.digests = make([]string, len(r.backbones))
+		run.digests = make([]string, len(run.backbones))
 	}
-	if len(r.owned) != len(r.backbones) {
+	if len(run.owned) != len(run.backbones) {
 		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",
-			path, len(r.owned), len(r.backbones))
+			path, len(run.owned), len(run.backbones))
 	}
-	return r, nil
+	return run, nil
 }
 
 // byBackbone is the first client of each backbone that is known.
@@ -155,18 +155,23 @@ func (r *finishedRun) byBackbone() map[string]int {
 }
 
 // clientOf is the client that a choice names, or one that stands for all.
-func (r *finishedRun) clientOf(c Choice) (int, error) {
-	if c.Client >= 0 || !c.Global {
-		if c.Client < 0 || c.Client >= len(r.backbones) {
-			return 0, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", c.Client, len(r.backbones)-1)
+func (r *finishedRun) clientOf(choice Choice) (int, error) {
+	if choice.Client >= 0 || !choice.Global {
+		if choice.Client < 0 || choice.Client >= len(r.backbones) {
+			return 0, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", choice.Client,
+				len(r.backbones)-1)
 		}
-		if r.backbones[c.Client] == "" {
-			return 0, fmt.Errorf("client %d: %s has no parameters of it; use the run folder of that client", c.Client,
+		if r.backbones[choice.Client] == "" {
+			return 0, fmt.Errorf("client %d: %s has no parameters of it; use the run folder of that client",
+				choice.Client,
 				r.dir)
 		}
-		return c.Client, nil
+		return choice.Client, nil
 	}
-	k := slices.IndexFunc(r.backbones, func(b string) bool { return b != "" && (c.Backbone == "" || b == c.Backbone) })
+	k := slices.IndexFunc(r.backbones, func(b string) bool {
+		return b != "" &&
+			(choice.Backbone == "" || b == choice.Backbone)
+	})
 	if k < 0 {
 		return 0, fmt.Errorf("%s has no clients", r.dir)
 	}
@@ -174,19 +179,19 @@ func (r *finishedRun) clientOf(c Choice) (int, error) {
 }
 
 // check refuses what a run does not have.
-func (r *finishedRun) check(f *Classifier, m method.Method, task method.ClientSpec) error {
-	_, own := state.ClientParams(f.prompts, f.client.ID)
+func (r *finishedRun) check(classifier *Classifier, m method.Method, task method.ClientSpec) error {
+	_, own := state.ClientParams(classifier.prompts, classifier.client.ID)
 	switch {
-	case f.Global && !f.has.Global:
+	case classifier.Global && !classifier.has.Global:
 		return fmt.Errorf("%s has %w: its class scores use nothing that the server sends; give --client K",
-			f.config.Method, ErrNotForAll)
-	case f.Global && f.Client < 0:
-		return r.checkForAll(f, m, task)
+			classifier.config.Method, ErrNotForAll)
+	case classifier.Global && classifier.Client < 0:
+		return r.checkForAll(classifier, m, task)
 	}
 	for _, p := range m.Params(task) {
 		if p.Owner == method.Private && own.Private[p.Name] == nil ||
-			p.Owner == method.Shared && own.Own[p.Name] == nil && !f.Global {
-			return fmt.Errorf("client %d of %s: %w; the server's parameters are --global", f.client.ID, r.dir,
+			p.Owner == method.Shared && own.Own[p.Name] == nil && !classifier.Global {
+			return fmt.Errorf("client %d of %s: %w; the server's parameters are --global", classifier.client.ID, r.dir,
 				ErrNothingLearned)
 		}
 	}
@@ -194,31 +199,31 @@ func (r *finishedRun) check(f *Classifier, m method.Method, task method.ClientSp
 }
 
 // checkForAll refuses class scores that read something of one client, or what the server sends to each another.
-func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.ClientSpec) error {
+func (r *finishedRun) checkForAll(classifier *Classifier, base method.Method, task method.ClientSpec) error {
 	refuse := func(what string) error {
 		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
-			"the server's parameters with those of that client", f.config.Method, ErrNotForAll, what)
+			"the server's parameters with those of that client", classifier.config.Method, ErrNotForAll, what)
 	}
 	for _, own := range [][2]string{{record.ReadsPrivate, "private parameters"},
 		{record.ReadsExamples, "the clients' own examples"}} {
-		if slices.Contains(f.has.Reads, own[0]) {
+		if slices.Contains(classifier.has.Reads, own[0]) {
 			return refuse(own[1])
 		}
 	}
-	if slices.Contains(method.Inputs(m.Logits(method.ScopeOf(m, task))), method.LocalClassesInput) {
+	if slices.Contains(method.Inputs(base.Logits(method.ScopeOf(base, task))), method.LocalClassesInput) {
 		return refuse("which classes a client has examples of")
 	}
-	if first := r.byBackbone(); f.Backbone == "" && len(first) > 1 {
+	if first := r.byBackbone(); classifier.Backbone == "" && len(first) > 1 {
 		names := slices.Sorted(maps.Keys(first))
 		return fmt.Errorf("the run has backbones %v: add --client K of a client with the backbone you want, such as "+
 			"--client %d for %s", names, first[names[1]], names[1])
 	}
-	if !slices.Contains(f.has.Reads, record.ReadsServer) {
+	if !slices.Contains(classifier.has.Reads, record.ReadsServer) {
 		return nil
 	}
-	sent := f.prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(f.client.ID))
+	sent := classifier.prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(classifier.client.ID))
 	for k, b := range r.backbones {
-		if b != f.bundle.Name || k == f.client.ID {
+		if b != classifier.bundle.Name || k == classifier.client.ID {
 			continue
 		}
 		prompts, _, err := state.ReadPrompts(r.dir, k)

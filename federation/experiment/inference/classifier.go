@@ -21,21 +21,21 @@ import (
 // values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
 func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (graph.Node, error) {
-	g, err := scoresOf(w, c, clients, prompts)
+	scoreGraph, err := scoresOf(w, c, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err
 	}
-	if err := exportable(g.scope, g.scores); err != nil {
-		return g.scores, err
+	if err := exportable(scoreGraph.scope, scoreGraph.scores); err != nil {
+		return scoreGraph.scores, err
 	}
-	fixed := client.FixedParts(g.scores)
-	values, err := w.FixedNodes(ctx, c, g.local, g.state, g.scope, fixed)
+	fixed := client.FixedParts(scoreGraph.scores)
+	values, err := w.FixedNodes(ctx, c, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
 	if err != nil {
-		return g.scores, err
+		return scoreGraph.scores, err
 	}
-	return client.Replace(g.scores, fixed, func(i int) graph.Node {
-		return g.scores.Graph().Const(values[i]).Cast(fixed[i].DType())
-	}), g.scores.Graph().Err()
+	return client.Replace(scoreGraph.scores, fixed, func(i int) graph.Node {
+		return scoreGraph.scores.Graph().Const(values[i]).Cast(fixed[i].DType())
+	}), scoreGraph.scores.Graph().Err()
 }
 
 // scoreGraph is the graph of a client's class scores, with the towers in it.
@@ -76,14 +76,14 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 // TextFeatures returns the class features [C,D], unit rows, that a client's class scores compare images with: the
 // largest part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of
 // InitialParams. A method that compares images with something else is an error.
-func TextFeatures(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
+func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
-	g, err := scoresOf(w, c, clients, prompts)
+	scoreGraph, err := scoresOf(worker, site, clients, prompts)
 	if err != nil {
 		return nil, err
 	}
-	task := g.local.Task
-	for _, n := range client.FixedParts(g.scores) {
+	task := scoreGraph.local.Task
+	for _, n := range client.FixedParts(scoreGraph.scores) {
 		shape, ok := n.Shape().Ints()
 		switch {
 		case !ok || len(shape) != 2 || n.DType() != graph.Float:
@@ -93,7 +93,8 @@ func TextFeatures(w *client.Worker, ctx context.Context, c *spec.Client, clients
 		case shape[0] != task.Classes || shape[1] != task.Dim:
 			continue
 		}
-		got, err := w.FixedNodes(ctx, c, g.local, g.state, g.scope, []graph.Node{n.L2Normalize()})
+		got, err := worker.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope,
+			[]graph.Node{n.L2Normalize()})
 		if err != nil {
 			return nil, err
 		}
@@ -130,26 +131,27 @@ func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (f
 }
 
 // learned returns a client with the parameters that it is tested with.
-func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
+func learned(worker *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (*method.Local,
+	message.ClientState,
 	error) {
-	shared, s := state.ClientParams(prompts, c.ID)
-	for _, p := range w.Experiment.Method.Params(w.Task(c, clients)) {
-		t := shared[p.Name]
-		if p.Owner == method.Private {
-			t = s.Private[p.Name]
+	shared, s := state.ClientParams(prompts, site.ID)
+	for _, param := range worker.Experiment.Method.Params(worker.Task(site, clients)) {
+		t := shared[param.Name]
+		if param.Owner == method.Private {
+			t = s.Private[param.Name]
 		}
 		switch {
-		case t == nil && p.Owner == method.Private:
+		case t == nil && param.Owner == method.Private:
 			return nil, s, fmt.Errorf("client %d has no private parameter %s, since it never trained "+
-				"(eval.new_clients, or no round selected it); choose another client", c.ID, p.Name)
+				"(eval.new_clients, or no round selected it); choose another client", site.ID, param.Name)
 		case t == nil:
 			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method",
-				p.Name, c.ID)
+				param.Name, site.ID)
 		}
 	}
-	l, s := w.Begin(c, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
-		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(c.ID))}, s)
-	if w.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
+	l, s := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
+		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, s)
+	if worker.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}
 	return l, s, nil

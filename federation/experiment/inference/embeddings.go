@@ -18,30 +18,31 @@ import (
 // WriteEmbeddings writes record.EmbeddingsFile into the folder of a finished run; class features are those that the
 // first client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
 // classes.
-func WriteEmbeddings(ctx context.Context, f *experiment.Federation, dir string, progress experiment.Progress) error {
-	e := f.Experiment
-	set := f.Settings().Client
+func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir string,
+	progress experiment.Progress) error {
+	exp := federation.Experiment
+	set := federation.Settings().Client
 	set.Programs = nil // none has the features of classes
-	w := client.NewWorker(e, set)
-	defer w.Close()
+	worker := client.NewWorker(exp, set)
+	defer worker.Close()
 	out := tensor.Map{}
-	for _, b := range f.Task.Backbones.Distinct {
-		rows, err := f.TestFeatures(ctx, b, progress)
+	for _, model := range federation.Task.Backbones.Distinct {
+		rows, err := federation.TestFeatures(ctx, model, progress)
 		if err != nil {
 			return err
 		}
-		some := rows.Pick(spread(rows.Class, len(e.Classes), f.Task.Protocol.Config.Eval.Embeddings))
+		some := rows.Pick(spread(rows.Class, len(exp.Classes), federation.Task.Protocol.Config.Eval.Embeddings))
 		image, err := some.Views[0].Read(some.At)
 		if err != nil {
 			return err
 		}
-		out[b.Name+"/image"], out[b.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
-		i := slices.Index(f.Task.Backbones.Assigned, b)
+		out[model.Name+"/image"], out[model.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
+		i := slices.Index(federation.Task.Backbones.Assigned, model)
 		if i < 0 {
 			continue
 		}
-		c := e.Clients[i]
-		untrained, err := engine.InitialParams(e, c)
+		c := exp.Clients[i]
+		untrained, err := engine.InitialParams(exp, c)
 		if err != nil {
 			return err
 		}
@@ -50,11 +51,11 @@ func WriteEmbeddings(ctx context.Context, f *experiment.Federation, dir string, 
 			return err
 		}
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := TextFeatures(w, ctx, c, len(e.Clients), prompts)
+			t, err := TextFeatures(worker, ctx, c, len(exp.Clients), prompts)
 			if err != nil {
 				return configtags.KeyErrorf("eval.embeddings", "%w; set it to 0 for this method", err)
 			}
-			out[b.Name+"/text/"+name] = t
+			out[model.Name+"/text/"+name] = t
 		}
 	}
 	return safetensors.WriteFile(filepath.Join(dir, record.EmbeddingsFile), out, nil)
@@ -63,14 +64,14 @@ func WriteEmbeddings(ctx context.Context, f *experiment.Federation, dir string, 
 // spread picks up to n examples, the same number of every class as far as there are any, the first ones of each;
 // ascending.
 func spread(labels []int64, classes, n int) []int {
-	of := make([][]int, classes)
+	rows := make([][]int, classes)
 	for i, y := range labels {
-		of[y] = append(of[y], i)
+		rows[y] = append(rows[y], i)
 	}
 	var out []int
 	for turn := 0; len(out) < n; turn++ {
 		before := len(out)
-		for _, list := range of {
+		for _, list := range rows {
 			if turn < len(list) && len(out) < n {
 				out = append(out, list[turn])
 			}

@@ -32,18 +32,18 @@ const (
 // Preprocessing, image tower and class features are inside; the text tower is not needed. The file is run once before
 // it replaces an older one. Export returns the size of the file in bytes.
 func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, error) {
-	m, err := f.model(ctx, pixels)
+	model, err := f.model(ctx, pixels)
 	if err != nil {
 		return 0, fmt.Errorf("%s of %s: %w", f.Choice, f.dir, err)
 	}
-	if m.MetadataProps, err = f.metadata(pixels); err != nil {
+	if model.MetadataProps, err = f.metadata(pixels); err != nil {
 		return 0, err
 	}
-	encoded, err := onnx.Marshal(m)
+	encoded, err := onnx.Marshal(model)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", out, err)
 	}
-	if err := f.try(ctx, m); err != nil {
+	if err := f.try(ctx, model); err != nil {
 		return 0, fmt.Errorf("%s: the exported classifier does not run: %w", out, err)
 	}
 	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
@@ -51,12 +51,12 @@ func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, err
 
 // try runs an exported classifier on one small image.
 func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
-	s, err := ort.NewSession(model, ort.Options{})
+	session, err := ort.NewSession(model, ort.Options{})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	in := s.Inputs()[0]
+	defer session.Close()
+	in := session.Inputs()[0]
 	shape := make([]int, len(in.Shape))
 	for i, d := range in.Shape {
 		if shape[i] = d.Size; d.Size < 0 {
@@ -67,7 +67,7 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 	if in.IsInt() {
 		image = tensor.OfInts(make([]int64, image.Len()), shape...)
 	}
-	out, err := s.Run(ctx, tensor.Map{ClassifierInput: image})
+	out, err := session.Run(ctx, tensor.Map{ClassifierInput: image})
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (f *Classifier) About() ([]Fact, error) {
 
 // metadata returns the origin of an exported classifier.
 func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, error) {
-	c := f.config
+	config := f.config
 	var list []*onnx.StringStringEntryProto
 	var err error
 	put := func(key string, value any) {
@@ -144,7 +144,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 		}
 		list = append(list, &onnx.StringStringEntryProto{Key: key, Value: text})
 	}
-	with := c.With
+	with := config.With
 	if with == nil {
 		with = []string{}
 	}
@@ -154,10 +154,10 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaPreprocess, f.bundle.Preprocess)
 	put(MetaBackbone, f.bundle.Name)
 	put(MetaDigest, f.bundle.Digest())
-	put(MetaMethod, methods.Called(c.Method, c.Options))
+	put(MetaMethod, methods.Called(config.Method, config.Options))
 	put(MetaWith, with)
-	put(MetaOptions, methods.ShortOptions(c.Options))
-	put(MetaRun, c.Name)
+	put(MetaOptions, methods.ShortOptions(config.Options))
+	put(MetaRun, config.Name)
 	put(MetaEvaluation, f.Choice.view().String())
 	if f.Client >= 0 {
 		put(MetaClient, f.Client)
@@ -165,12 +165,12 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(f.dir)
 	if recordsErr == nil {
-		if best := record.BestVal(records, f.headline); c.Eval.Select == experiment.BestVal && best >= 0 {
+		if best := record.BestVal(records, f.headline); config.Eval.Select == experiment.BestVal && best >= 0 {
 			records = records[:best+1]
 		}
 		put(MetaRounds, len(records))
 	}
-	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
+	put(MetaSeed, strconv.FormatUint(config.Seed, 10))
 	if f.Data != (DataSet{}) {
 		put(MetaData, f.Data.Name)
 		put(MetaDataDigest, f.Data.Digest)

@@ -26,21 +26,21 @@ func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto
 	if err != nil {
 		return nil, err
 	}
-	t, err := openTower(f.bundle)
+	imageTower, err := openTower(f.bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
 	}
-	head, feeds, err := t.head(scores)
+	head, feeds, err := imageTower.head(scores)
 	if err != nil {
 		return nil, err
 	}
-	pre, err := f.preprocessing(pixels, t.pixels)
+	pre, err := f.preprocessing(pixels, imageTower.pixels)
 	if err != nil {
 		return nil, err
 	}
 	parts := []onnx.Part{{Name: "preprocess", Model: pre}}
-	if len(t.asked) > 0 {
-		tower, err := t.model()
+	if len(imageTower.asked) > 0 {
+		tower, err := imageTower.model()
 		if err != nil {
 			return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
 		}
@@ -100,7 +100,7 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 
 // head returns the graph from the tower's outputs, not normalised, or from its pixels, to probabilities; the last
 // tokens are computed in it. feeds is the source of each input.
-func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
+func (t *imageTower) head(scores graph.Node) (model *onnx.ModelProto, feeds map[string]string, err error) {
 	g := scores.Graph()
 	feeds = map[string]string{}
 	inside := map[graph.Node]graph.Node{}
@@ -134,8 +134,8 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		}
 		return nil
 	})
-	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: ops.Standard(roots)[0].Softmax(-1)})
-	return m, feeds, err
+	model, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: ops.Standard(roots)[0].Softmax(-1)})
+	return model, feeds, err
 }
 
 // model returns the part of the tower that computes the asked outputs.

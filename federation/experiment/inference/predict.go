@@ -65,42 +65,43 @@ func Open(c experiment.Config, dir string, choice Choice) (*Classifier, error) {
 	return r.open(c, choice)
 }
 
-func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, error) {
-	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+func (r *finishedRun) open(config experiment.Config, choice Choice) (*Classifier, error) {
+	stack, err := methods.Resolve(config.Method, config.With, config.Options)
 	if err != nil {
 		return nil, err
 	}
-	m := stack.Method
-	c.Options = stack.Options
+	base := stack.Method
+	config.Options = stack.Options
 	k, err := r.clientOf(choice)
 	if err != nil {
 		return nil, err
 	}
-	f := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: c, clients: len(r.backbones)}
-	if f.bundle, err = findNamed(r.backbones[k], c); err != nil {
+	classifier := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: config, clients: len(r.backbones)}
+	if classifier.bundle, err = findNamed(r.backbones[k], config); err != nil {
 		return nil, err
 	}
-	if was, is := r.digests[k], f.bundle.Digest(); was != "" && was != is {
+	if was, is := r.digests[k], classifier.bundle.Digest(); was != "" && was != is {
 		return nil, fmt.Errorf("backbone %s has other weights here (%.12s) than in the run (%.12s); give the folder "+
-			"that holds the run's backbone with --set runtime.models=FOLDER", f.bundle.Name, is, was)
+			"that holds the run's backbone with --set runtime.models=FOLDER", classifier.bundle.Name, is, was)
 	}
-	if f.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
+	if classifier.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
 		return nil, err
 	}
-	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: r.owned[k]}
-	if kept := state.ClientMemory(f.prompts, k); kept != nil {
-		f.client.Train = kept
+	classifier.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: classifier.bundle}, Train: r.owned[k]}
+	if kept := state.ClientMemory(classifier.prompts, k); kept != nil {
+		classifier.client.Train = kept
 	}
-	task := spec.TaskOf(f.client.Backbone, k, f.clients, len(f.classes))
-	f.has = record.EvaluableOf(m, task)
-	f.headline = f.has.Headline(c.Eval.View, m)
-	if err := r.check(f, m, task); err != nil {
+	task := spec.TaskOf(classifier.client.Backbone, k, classifier.clients, len(classifier.classes))
+	classifier.has = record.EvaluableOf(base, task)
+	classifier.headline = classifier.has.Headline(config.Eval.View, base)
+	if err := r.check(classifier, base, task); err != nil {
 		return nil, err
 	}
-	e := &spec.Experiment{Method: evaluated{m, choice.view()}, Classes: f.classes, Template: c.Data.Template}
-	e.Plan.Seed = c.Seed
-	f.worker = client.NewWorker(e, c.Settings().Client)
-	return f, nil
+	e := &spec.Experiment{Method: evaluated{base, choice.view()}, Classes: classifier.classes,
+		Template: config.Data.Template}
+	e.Plan.Seed = config.Seed
+	classifier.worker = client.NewWorker(e, config.Settings().Client)
+	return classifier, nil
 }
 
 // Classes returns the names of the classes, in the order of probabilities.

@@ -45,32 +45,33 @@ var fedLoRADef = layer.Def{Name: "fedlora", Title: "FLoRA",
 
 // site is one map of a tower with its changes in all blocks.
 type site struct {
-	tower      string
-	of         clip.LinearMap
-	n, in, out int // n blocks
+	tower          string
+	layer          clip.LinearMap
+	index, in, out int // n blocks
 }
 
-func (s site) name() string { return s.tower + "/" + string(s.of) }
+func (s site) name() string { return s.tower + "/" + string(s.layer) }
 
 // sites returns the maps that are changed.
-func (m FedLoRA) sites(t method.ClientSpec) (out []site) {
+func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 	for _, tower := range []struct {
 		name                 string
 		width, units, blocks int
-	}{{prompts.TextTower, t.Width, t.TextUnits, t.TextLayers}, {prompts.ImageTower, t.VisionWidth, t.VisionUnits,
-		t.VisionLayers}} {
+	}{{prompts.TextTower, client.Width, client.TextUnits, client.TextLayers}, {prompts.ImageTower, client.VisionWidth,
+		client.VisionUnits,
+		client.VisionLayers}} {
 		if m.Towers != tower.name && m.Towers != "both" {
 			continue
 		}
-		for _, of := range append(clip.BlockMaps(), clip.Head) {
-			if !slices.Contains(m.Maps, "all") && !slices.Contains(m.Maps, string(of)) {
+		for _, linearMap := range append(clip.BlockMaps(), clip.Head) {
+			if !slices.Contains(m.Maps, "all") && !slices.Contains(m.Maps, string(linearMap)) {
 				continue
 			}
-			s := site{tower: tower.name, of: of, n: tower.blocks}
-			if of == clip.Head {
-				s.n = 1
+			s := site{tower: tower.name, layer: linearMap, index: tower.blocks}
+			if linearMap == clip.Head {
+				s.index = 1
 			}
-			s.in, s.out = of.Sizes(tower.width, tower.units, t.Dim)
+			s.in, s.out = linearMap.Sizes(tower.width, tower.units, client.Dim)
 			out = append(out, s)
 		}
 	}
@@ -79,9 +80,9 @@ func (m FedLoRA) sites(t method.ClientSpec) (out []site) {
 
 func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 	for _, s := range m.sites(t) {
-		out = append(out, method.Param{Name: s.name() + "/a", Shape: []int{s.n, s.in, m.Rank},
+		out = append(out, method.Param{Name: s.name() + "/a", Shape: []int{s.index, s.in, m.Rank},
 			Std: 1 / math.Sqrt(float64(m.Rank))},
-			method.Param{Name: s.name() + "/b", Shape: []int{s.n, m.Rank, s.out}})
+			method.Param{Name: s.name() + "/b", Shape: []int{s.index, m.Rank, s.out}})
 	}
 	return out
 }
@@ -95,25 +96,25 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.BlockChanges
 		a, b := nn.Unbind(s.Param(at.name()+"/a")),
 			nn.Unbind(s.Param(at.name()+"/b").MulScalar(m.Alpha/float64(m.Rank)))
 		for i := range a {
-			out.LowRank = append(out.LowRank, method.LowRank{Block: i, Map: at.of, A: a[i], B: b[i]})
+			out.LowRank = append(out.LowRank, method.LowRank{Block: i, Map: at.layer, A: a[i], B: b[i]})
 		}
 	}
 	return out
 }
 
 // features returns the features of the batch [B,D] and of the classes [C,D].
-func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
-	t := s.Task()
+func (m FedLoRA) features(scope *method.Scope) (image, text graph.Node) {
+	t := scope.Task()
 	if m.Towers != prompts.ImageTower && t.TextLayers == 0 || m.Towers != prompts.TextTower && t.VisionLayers == 0 {
-		n := s.Graph().Fail("backbone %s has a tower without support for low-rank changes, a ResNet or an exported "+
-			"model; set options.towers, or convert a checkpoint", t.Backbone)
+		n := scope.Graph().Fail("backbone %s has a tower without support for low-rank changes, a ResNet or an "+
+			"exported model; set options.towers, or convert a checkpoint", t.Backbone)
 		return n, n
 	}
-	if image = s.Image(); m.Towers != prompts.TextTower {
-		image = s.Vision(method.VisionPrompts{Changes: m.changes(s, prompts.ImageTower)})
+	if image = scope.Image(); m.Towers != prompts.TextTower {
+		image = scope.Vision(method.VisionPrompts{Changes: m.changes(scope, prompts.ImageTower)})
 	}
-	if text = m.Texts(s); m.Towers != prompts.ImageTower {
-		text = s.TextFeatures(method.Prompt{Template: m.Text(), Changes: m.changes(s, prompts.TextTower)})
+	if text = m.Texts(scope); m.Towers != prompts.ImageTower {
+		text = scope.TextFeatures(method.Prompt{Template: m.Text(), Changes: m.changes(scope, prompts.TextTower)})
 	}
 	return image, text
 }

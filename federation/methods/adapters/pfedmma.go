@@ -90,22 +90,22 @@ func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out meth
 	return out
 }
 
-func (m PFedMMA) Logits(s *method.Scope) graph.Node {
-	towers, _, layers, n := m.adapted(s.Task())
+func (m PFedMMA) Logits(scope *method.Scope) graph.Node {
+	towers, _, layers, n := m.adapted(scope.Task())
 	if n == 0 {
-		return s.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported model; "+
-			"set options.towers, or convert a checkpoint", s.Task().Backbone)
+		return scope.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported "+
+			"model; set options.towers, or convert a checkpoint", scope.Task().Backbone)
 	}
-	image, text := s.Image(), graph.Node{}
+	image, text := scope.Image(), graph.Node{}
 	for i, tower := range towers {
-		if c := m.changes(s, tower, layers[i], n); tower == prompts.TextTower {
-			text = s.TextFeatures(method.Prompt{Template: m.Text(), Changes: c})
+		if c := m.changes(scope, tower, layers[i], n); tower == prompts.TextTower {
+			text = scope.TextFeatures(method.Prompt{Template: m.Text(), Changes: c})
 		} else {
-			image = s.Vision(method.VisionPrompts{Changes: c})
+			image = scope.Vision(method.VisionPrompts{Changes: c})
 		}
 	}
 	if !text.OK() {
-		text = m.Texts(s)
+		text = m.Texts(scope)
 	}
-	return s.Cosine(image, text)
+	return scope.Cosine(image, text)
 }

@@ -33,28 +33,28 @@ var allInputs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(ofLoss.
 
 // binder rebuilds values of a file's graph in the graph of a scope.
 type binder struct {
-	m    ONNX
-	s    *method.Scope
-	role *role
-	task method.ClientSpec // whose sizes shapes have
-	now  map[graph.Node]graph.Node
-	busy map[port]bool
-	size *int // elements of all values so far
-	sums int  // summands of the loss so far
+	method ONNX
+	scope  *method.Scope
+	role   *role
+	task   method.ClientSpec // whose sizes shapes have
+	now    map[graph.Node]graph.Node
+	busy   map[port]bool
+	size   *int // elements of all values so far
+	sums   int  // summands of the loss so far
 }
 
 func (m ONNX) bind(s *method.Scope, r *role, task method.ClientSpec) *binder {
-	return &binder{m: m, s: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[port]bool{},
+	return &binder{method: m, scope: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[port]bool{},
 		size: new(int)}
 }
 
 func (b *binder) fail(format string, a ...any) graph.Node {
-	return b.s.Graph().Fail(b.m.at()+format, a...)
+	return b.scope.Graph().Fail(b.method.at()+format, a...)
 }
 
 // output returns an output of the file.
 func (b *binder) output(out port) graph.Node {
-	n, ok := b.m.file.graph.Output(out.String())
+	n, ok := b.method.file.graph.Output(out.String())
 	switch {
 	case !ok:
 		return b.fail("there is no output %s", out)
@@ -68,10 +68,10 @@ func (b *binder) output(out port) graph.Node {
 
 // value returns the node in the scope's graph for a value of the file.
 func (b *binder) value(n graph.Node) graph.Node {
-	g := b.s.Graph()
+	g := b.scope.Graph()
 	for _, op := range graph.ReachableUpTo(b.now, n) {
 		if in := op.Out[0]; op.IsInput() {
-			bound := b.checked(in, b.input(b.m.file.inputs[in]))
+			bound := b.checked(in, b.input(b.method.file.inputs[in]))
 			if g.Err() != nil {
 				return bound
 			}
@@ -116,7 +116,7 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 		if *b.size += max(elements, minElements); *b.size > maxAll {
 			return nil, fmt.Errorf("all results together have more than %d elements", maxAll)
 		}
-		if i < len(op.Out) && b.m.file.detached[op.Out[i].Name()] {
+		if i < len(op.Out) && b.method.file.detached[op.Out[i].Name()] {
 			out[i] = n.Detach()
 		}
 	}
@@ -125,7 +125,7 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 
 // checked refuses an input whose type or shape in the file is not that of what it is bound to.
 func (b *binder) checked(in, bound graph.Node) graph.Node {
-	if b.s.Graph().Err() != nil {
+	if b.scope.Graph().Err() != nil {
 		return bound
 	}
 	fits := in.DType() == bound.DType() && (in.Shape() == nil || len(in.Shape()) == len(bound.Shape()))
@@ -141,7 +141,7 @@ func (b *binder) checked(in, bound graph.Node) graph.Node {
 
 // input returns what an input of the file is bound to.
 func (b *binder) input(in port) graph.Node {
-	name, s, t := in.name, b.s, b.task
+	name, scope, client := in.name, b.scope, b.task
 	pattern := name
 	if in.kind != "" {
 		pattern = in.kind + "/NAME"
@@ -152,83 +152,83 @@ func (b *binder) input(in port) graph.Node {
 	}
 	switch in.String() {
 	case "image":
-		return s.Image()
+		return scope.Image()
 	case "label":
-		return s.Label()
+		return scope.Label()
 	case "hand":
-		return s.HandText()
+		return scope.HandText()
 	case "patches":
-		if t.Patches == 0 {
-			return b.fail("it reads patch features, which backbone %s does not provide", t.Backbone)
+		if client.Patches == 0 {
+			return b.fail("it reads patch features, which backbone %s does not provide", client.Backbone)
 		}
-		return s.Patches()
+		return scope.Patches()
 	case "scale":
-		return s.Graph().Scalar(t.Scale)
+		return scope.Graph().Scalar(client.Scale)
 	case "classes/n":
-		return s.Graph().Scalar(float64(t.Classes))
+		return scope.Graph().Scalar(float64(client.Classes))
 	case "clients/n":
-		return s.Graph().Scalar(float64(t.Clients))
+		return scope.Graph().Scalar(float64(client.Clients))
 	case "client/n", "step":
-		return s.Scalar(own(name))
+		return scope.Scalar(own(name))
 	case "round", "lr":
 		if b.server() {
-			return s.Broadcast(name, 1).Reshape()
+			return scope.Broadcast(name, 1).Reshape()
 		}
-		return s.Scalar(own(name))
+		return scope.Scalar(own(name))
 	case "weights":
 		return b.ofUploads(in)
 	case "teacher/logits":
-		return b.m.bind(s.Received(), ofScores, t).output(port{name: "logits"}).Detach()
+		return b.method.bind(scope.Received(), ofScores, client).output(port{name: "logits"}).Detach()
 	}
 	switch in.kind {
 	case "param":
-		return b.parameter(s, name)
+		return b.parameter(scope, name)
 	case "received":
 		if b.server() {
-			return s.Broadcast(in.String(), b.m.parameterShape(name, t)...)
+			return scope.Broadcast(in.String(), b.method.parameterShape(name, client)...)
 		}
-		return b.parameter(s.Received(), name)
+		return b.parameter(scope.Received(), name)
 	case "before":
-		return b.parameter(s.LastTrained(), name)
+		return b.parameter(scope.LastTrained(), name)
 	case "text":
 		return b.text(in)
 	case "function":
 		return b.function(name)
 	case "noise":
-		n := b.m.file.meta.Noise[name]
-		shape := b.m.shape(Tensor{Shape: n.Shape}, t)
+		n := b.method.file.meta.Noise[name]
+		shape := b.method.shape(Tensor{Shape: n.Shape}, client)
 		if len(shape) > 0 && shape[0] < 0 {
-			return s.Input(drawn(name), graph.Float, graph.Rows("B", shape[1:]...))
+			return scope.Input(drawn(name), graph.Float, graph.Rows("B", shape[1:]...))
 		}
 		one := graph.Static(append([]int{1}, shape...)...) // no part of a batch
-		return s.Input(drawn(name), graph.Float, one).Squeeze(0)
+		return scope.Input(drawn(name), graph.Float, one).Squeeze(0)
 	case "state":
-		return s.State(own(name), b.m.shape(b.m.file.meta.State[name], t)...)
+		return scope.State(own(name), b.method.shape(b.method.file.meta.State[name], client)...)
 	case "down":
-		return s.Broadcast(own(name), b.m.shape(b.m.file.meta.Down[name], t)...)
+		return scope.Broadcast(own(name), b.method.shape(b.method.file.meta.Down[name], client)...)
 	case "uploads":
 		if in.part != "" {
-			return b.ofUploads(in, b.m.shape(b.m.file.meta.Up[name], t)...)
+			return b.ofUploads(in, b.method.shape(b.method.file.meta.Up[name], client)...)
 		}
-		return b.ofUploads(in, b.m.parameterShape(name, t)...)
+		return b.ofUploads(in, b.method.parameterShape(name, client)...)
 	}
 	return b.fail("input %s is not known", in)
 }
 
 // ofUploads returns a tensor of each upload.
 func (b *binder) ofUploads(in port, sizes ...int) graph.Node {
-	return b.s.Input(method.Input{Kind: method.BroadcastInput, Name: in.String()}, graph.Float,
+	return b.scope.Input(method.Input{Kind: method.BroadcastInput, Name: in.String()}, graph.Float,
 		graph.Rows(uploadsDim, sizes...))
 }
 
 // parameter returns a parameter, with its words where it is a prompt of a step. At the end of a turn, as on the server,
 // it is the offset from them.
 func (b *binder) parameter(s *method.Scope, name string) graph.Node {
-	p, _ := b.m.file.meta.parameter(name)
+	p, _ := b.method.file.meta.parameter(name)
 	if p.Words == "" || b.role == ofFinish {
 		return s.TrainedValue(name)
 	}
-	return prompts.OffsetContext{Tokens: b.m.length(p, b.task), Words: p.Words}.Full(s, name)
+	return prompts.OffsetContext{Tokens: b.method.length(p, b.task), Words: p.Words}.Full(s, name)
 }
 
 func (b *binder) server() bool { return b.role == ofServer }
@@ -238,25 +238,25 @@ func (b *binder) text(in port) graph.Node {
 	values := b
 	switch in.part {
 	case "received":
-		values = b.m.bind(b.s.Received(), b.role, b.task)
+		values = b.method.bind(b.scope.Received(), b.role, b.task)
 	case "before":
-		values = b.m.bind(b.s.LastTrained(), b.role, b.task)
+		values = b.method.bind(b.scope.LastTrained(), b.role, b.task)
 	}
 	if in.part != "" && !slices.Contains(b.role.inputs, "received/NAME") {
 		return b.fail("an output reads text/received or text/before, which is not there: %s", b.role.what)
 	}
 	values.busy, values.size = b.busy, b.size
-	layout := b.m.file.meta.Texts[in.name]
+	layout := b.method.file.meta.Texts[in.name]
 	p := method.Prompt{Position: layout.Position, ReadOffset: layout.ReadOffset}
 	prompt := port{kind: "prompt", name: in.name}
-	if _, made := b.m.file.graph.Output(prompt.String()); made {
+	if _, made := b.method.file.graph.Output(prompt.String()); made {
 		p.Ctx = values.output(prompt)
-	} else if _, function := b.m.file.calls[in.name]; function {
+	} else if _, function := b.method.file.calls[in.name]; function {
 		p.Ctx = values.function(in.name)
 	} else {
-		p.Ctx = values.parameter(values.s, in.name)
+		p.Ctx = values.parameter(values.scope, in.name)
 	}
-	if b.s.Graph().Err() != nil {
+	if b.scope.Graph().Err() != nil {
 		return p.Ctx
 	}
 	shape := p.Ctx.Shape()
@@ -270,7 +270,7 @@ func (b *binder) text(in port) graph.Node {
 	case r == 3:
 		p.PerClass = shape[0].Static()
 	}
-	return values.s.TextFeatures(p)
+	return values.scope.TextFeatures(p)
 }
 
 // uploadsDim is the symbol of the number of uploads of a round.

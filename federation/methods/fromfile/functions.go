@@ -48,20 +48,21 @@ func (f Function) decoded() (use call, err error) {
 }
 
 func (f Function) project(off port) (projection.OfPrompt, error) {
-	o := projection.OfPrompt{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach", Every: method.EveryStep}
-	if err := f.decode(&o); err != nil {
-		return o, err
+	ofPrompt := projection.OfPrompt{Projector: projection.ExactNull, Ratio: 0.8, Gradient: "detach",
+		Every: method.EveryStep}
+	if err := f.decode(&ofPrompt); err != nil {
+		return ofPrompt, err
 	}
-	_, err := projection.Project(tensor.Of([]float32{1, 0}, 1, 2), o.Projector, o.Ratio)
+	_, err := projection.Project(tensor.Of([]float32{1, 0}, 1, 2), ofPrompt.Projector, ofPrompt.Ratio)
 	every := []method.Frequency{method.EveryStep, method.EveryEpoch, method.EveryRound}
 	switch {
 	case err != nil:
-	case o.Gradient != "detach" && o.Gradient != "through" || !slices.Contains(every, o.Every):
+	case ofPrompt.Gradient != "detach" && ofPrompt.Gradient != "through" || !slices.Contains(every, ofPrompt.Every):
 		err = errors.New("gradient is detach or through, and every is step, epoch or round")
 	case off.kind != "param":
 		err = fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME", off)
 	}
-	return o, err
+	return ofPrompt, err
 }
 
 func (f Function) transport() (optimaltransport.Entropic, error) {
@@ -90,7 +91,7 @@ func (f Function) decode(into any) error {
 
 // function returns the value of a function of the engine.
 func (b *binder) function(name string) graph.Node {
-	use, key := b.m.file.calls[name], port{kind: "function", name: name}
+	use, key := b.method.file.calls[name], port{kind: "function", name: name}
 	if b.busy[key] {
 		return b.fail("%s depends on itself", key)
 	}
@@ -98,7 +99,7 @@ func (b *binder) function(name string) graph.Node {
 	defer delete(b.busy, key)
 	in := make([]graph.Node, len(use.args))
 	for i, arg := range use.args {
-		if n, ok := b.m.file.graph.Output(arg.String()); ok {
+		if n, ok := b.method.file.graph.Output(arg.String()); ok {
 			if bound, given := b.now[n]; given {
 				in[i] = bound
 			} else {
@@ -108,7 +109,7 @@ func (b *binder) function(name string) graph.Node {
 			in[i] = b.input(arg)
 		}
 	}
-	if b.s.Graph().Err() != nil {
+	if b.scope.Graph().Err() != nil {
 		return in[0]
 	}
 	wrong := func(arg int, shape string) graph.Node {
@@ -127,7 +128,7 @@ func (b *binder) function(name string) graph.Node {
 				return wrong(i, "[T,w]")
 			}
 		}
-		return o.Apply(b.s, name, in[0], in[1])
+		return o.Apply(b.scope, name, in[0], in[1])
 	case optimaltransport.Entropic:
 		shape := in[0].Shape()
 		if len(shape) != 4 || shape[1] != graph.Sym("B") || !shape[0].Static() || !shape[2].Static() ||
@@ -141,12 +142,12 @@ func (b *binder) function(name string) graph.Node {
 		if rank(0) != 2 || rank(1) != 2 || in[0].Shape()[1] != in[1].Shape()[1] {
 			return wrong(1, "[B,D] and [C,D]")
 		}
-		return b.s.Cosine(in[0], in[1])
+		return b.scope.Cosine(in[0], in[1])
 	case "cross_entropy":
 		if rank(0) != 2 || !in[0].Shape()[1].Is(b.task.Classes) {
 			return wrong(0, "[B,C]")
 		}
-		return b.s.LabelLoss(in[0])
+		return b.scope.LabelLoss(in[0])
 	}
 	return b.fail("%s cannot be computed", key)
 }

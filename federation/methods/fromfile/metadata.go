@@ -192,23 +192,24 @@ func (m Metadata) check() error {
 		return fmt.Errorf("%d entries of one kind; at most %d are allowed", n, maxDeclared)
 	}
 	seen := map[string]bool{}
-	for _, p := range m.Parameters {
-		at := fmt.Sprintf("parameter %.60q", p.Name)
+	for _, parameter := range m.Parameters {
+		at := fmt.Sprintf("parameter %.60q", parameter.Name)
 		switch {
-		case seen[p.Name]:
+		case seen[parameter.Name]:
 			return fmt.Errorf("%s is declared twice", at)
-		case p.Owner != method.Shared.String() && p.Owner != method.Private.String():
-			return fmt.Errorf("%s: owner is %.20q; use shared or private", at, p.Owner)
-		case p.Like != "":
+		case parameter.Owner != method.Shared.String() && parameter.Owner != method.Private.String():
+			return fmt.Errorf("%s: owner is %.20q; use shared or private", at, parameter.Owner)
+		case parameter.Like != "":
 			return fmt.Errorf("%s: like is for other tensors; give a shape", at)
-		case p.Tokens < 0 || p.Tokens > maxTokens || p.Tokens == 0 && p.has("T"):
-			return fmt.Errorf("%s: tokens is %d; a shape with T needs 1 to %d", at, p.Tokens, maxTokens)
+		case parameter.Tokens < 0 || parameter.Tokens > maxTokens || parameter.Tokens == 0 && parameter.has("T"):
+			return fmt.Errorf("%s: tokens is %d; a shape with T needs 1 to %d", at, parameter.Tokens, maxTokens)
 		}
-		if p.Words != "" && (fmt.Sprint(p.Shape) != "[T w]" || p.Value != 0 || len(p.Words) > maxWords) {
+		if parameter.Words != "" && (fmt.Sprint(parameter.Shape) != "[T w]" || parameter.Value != 0 ||
+			len(parameter.Words) > maxWords) {
 			return fmt.Errorf("%s: words need shape [T,w], no value, and at most %d bytes", at, maxWords)
 		}
-		seen[p.Name] = true
-		if err := m.checkTensor(p.Name, p.Tensor, "T", "w", "D", "C"); err != nil {
+		seen[parameter.Name] = true
+		if err := m.checkTensor(parameter.Name, parameter.Tensor, "T", "w", "D", "C"); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
@@ -264,24 +265,24 @@ func (t Tensor) has(sym string) bool {
 	return slices.ContainsFunc(t.Shape, func(s Size) bool { return s.Sym == sym })
 }
 
-func (m Metadata) checkTensor(name string, t Tensor, symbols ...string) error {
+func (m Metadata) checkTensor(name string, tensor Tensor, symbols ...string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if _, ok := m.parameter(t.Like); t.Like != "" && (!ok || t.Shape != nil) {
-		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", t.Like)
+	if _, ok := m.parameter(tensor.Like); tensor.Like != "" && (!ok || tensor.Shape != nil) {
+		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", tensor.Like)
 	}
-	if len(t.Shape) > maxRank {
-		return fmt.Errorf("a shape of %d axes; at most %d are allowed", len(t.Shape), maxRank)
+	if len(tensor.Shape) > maxRank {
+		return fmt.Errorf("a shape of %d axes; at most %d are allowed", len(tensor.Shape), maxRank)
 	}
-	for _, s := range t.Shape {
+	for _, s := range tensor.Shape {
 		if s.Sym != "" && !slices.Contains(symbols, s.Sym) || s.Sym == "" && (s.N < 1 || s.N > maxElements) {
-			return fmt.Errorf("shape %.100v: %.20v is no size; use a number from 1 or %s", t.Shape, s,
+			return fmt.Errorf("shape %.100v: %.20v is no size; use a number from 1 or %s", tensor.Shape, s,
 				strings.Join(symbols, ", "))
 		}
 	}
-	if !(t.Std >= 0 && t.Std <= maxStd) || !(math.Abs(t.Value) <= maxStd) {
-		return fmt.Errorf("std is %g and value %g; they must be at most %g", t.Std, t.Value, maxStd)
+	if !(tensor.Std >= 0 && tensor.Std <= maxStd) || !(math.Abs(tensor.Value) <= maxStd) {
+		return fmt.Errorf("std is %g and value %g; they must be at most %g", tensor.Std, tensor.Value, maxStd)
 	}
 	return nil
 }

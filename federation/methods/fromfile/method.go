@@ -23,22 +23,23 @@ func (m ONNX) at() string {
 
 // Properties states what the server needs: the mean, where the file declares it and computes nothing else.
 func (m ONNX) Properties() method.Properties {
-	var p method.Properties
+	var properties method.Properties
 	if m.File == Example {
-		p.Note = "method onnx trains the file in the program, PromptFL; options.file names another"
+		properties.Note = "method onnx trains the file in the program, PromptFL; options.file names another"
 	}
 	switch {
 	case m.merges():
-		p.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
+		properties.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
 	case m.file.meta.Mean == "":
-		p.Needs = "what " + m.name + ` does not declare; add "mean": "examples" to its metadata if the mean is enough`
+		properties.Needs = "what " + m.name + ` does not declare; add "mean": "examples" to its ` +
+			"metadata if the mean is enough"
 	default:
-		p.Mean = method.ByExamples
+		properties.Mean = method.ByExamples
 	}
 	if len(m.outputs(merged)) > 0 {
-		p.Roles = map[method.Role]string{method.ServerStep: ""}
+		properties.Roles = map[method.Role]string{method.ServerStep: ""}
 	}
-	return p
+	return properties
 }
 
 // merges reports whether the server computes outputs.
@@ -54,18 +55,18 @@ func (m ONNX) View() method.View {
 func (m ONNX) Params(t method.ClientSpec) []method.Param {
 	var out []method.Param
 	for _, p := range m.file.meta.Parameters {
-		x := method.Param{Name: p.Name, Shape: m.parameterShape(p.Name, t), Std: p.Std, Words: p.Words}
+		param := method.Param{Name: p.Name, Shape: m.parameterShape(p.Name, t), Std: p.Std, Words: p.Words}
 		if p.Owner == method.Private.String() {
-			x.Owner = method.Private
+			param.Owner = method.Private
 		}
 		if p.Value != 0 {
 			client := -1
-			if x.Owner == method.Private {
+			if param.Owner == method.Private {
 				client = t.Client
 			}
-			x.Init = func(seed uint64) *tensor.Tensor { return p.initial(seed, client, p.Name, x.Shape) }
+			param.Init = func(seed uint64) *tensor.Tensor { return p.initial(seed, client, p.Name, param.Shape) }
 		}
-		out = append(out, x)
+		out = append(out, param)
 	}
 	return out
 }
@@ -104,7 +105,7 @@ func (m ONNX) shape(x Tensor, t method.ClientSpec) []int {
 	return sizes(x.Shape, 0, t)
 }
 
-func sizes(shape []Size, tokens int, t method.ClientSpec) []int {
+func sizes(shape []Size, tokens int, client method.ClientSpec) []int {
 	out := make([]int, len(shape))
 	for i, s := range shape {
 		switch s.Sym {
@@ -113,11 +114,11 @@ func sizes(shape []Size, tokens int, t method.ClientSpec) []int {
 		case "T":
 			out[i] = tokens
 		case "w":
-			out[i] = t.Width
+			out[i] = client.Width
 		case "D":
-			out[i] = t.Dim
+			out[i] = client.Dim
 		case "C":
-			out[i] = t.Classes
+			out[i] = client.Classes
 		case "B":
 			out[i] = -1
 		}
@@ -156,15 +157,15 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 		return b.fail("the loss has more than %d summands", maxSums)
 	}
 	op := source(n).Op()
-	name, is := b.m.file.terms[source(n)]
-	in := b.m.file.inputs[source(n)]
+	name, is := b.method.file.terms[source(n)]
+	in := b.method.file.inputs[source(n)]
 	switch {
 	case is:
 	case in.kind == "function":
 		name = strings.ReplaceAll(in.name, "_", " ")
 	case op.Kind == "Add" && op.Domain == graph.Standard:
 		return b.summands(op.In[0], named).Add(b.summands(op.In[1], named))
-	case len(b.m.file.terms) == 0:
+	case len(b.method.file.terms) == 0:
 		name = "loss"
 	default:
 		name = "rest"
@@ -174,10 +175,10 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	if shape, ok := v.Shape().Ints(); ok && len(shape) > 0 && tensor.Size(shape) == 1 {
 		v = v.Reshape() // some exporters keep axes of size 1
 	}
-	if b.s.Graph().Err() == nil && (v.Rank() != 0 || v.DType() != graph.Float) {
+	if b.scope.Graph().Err() == nil && (v.Rank() != 0 || v.DType() != graph.Float) {
 		return b.fail("the term %q of the loss is %v%v; it must be a float32 scalar []", name, v.DType(), v.Shape())
 	}
-	return b.s.Term(name, v)
+	return b.scope.Term(name, v)
 }
 
 // outputs lists the outputs of some kinds, one kind after the other.
@@ -197,24 +198,25 @@ func (m ONNX) has(input string) bool {
 	return slices.ContainsFunc(m.file.graph.Inputs(), func(n graph.Node) bool { return n.Name() == input })
 }
 
-func (m ONNX) Begin(l *method.Local) error {
-	for name, v := range map[string]float64{"client/n": float64(l.Data.Len()), "round": float64(l.Round), "lr": l.LR,
+func (m ONNX) Begin(local *method.Local) error {
+	for name, v := range map[string]float64{"client/n": float64(local.Data.Len()), "round": float64(local.Round),
+		"lr":   local.LR,
 		"step": 0} {
 		if m.has(name) {
-			l.Scalars[own(name)] = v
+			local.Scalars[own(name)] = v
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.file.meta.State)) {
-		if at := own(name); l.State[at] == nil {
+		if at := own(name); local.State[at] == nil {
 			x := m.file.meta.State[name]
-			l.State[at] = tensor.New(m.shape(x, l.Task)...)
-			for i := range l.State[at].Data {
-				l.State[at].Data[i] = float32(x.Value)
+			local.State[at] = tensor.New(m.shape(x, local.Task)...)
+			for i := range local.State[at].Data {
+				local.State[at].Data[i] = float32(x.Value)
 			}
 		}
 	}
 	if len(m.file.meta.Noise) > 0 {
-		l.Data = noisy{l.Data, m, l.Task}
+		local.Data = noisy{local.Data, m, local.Task}
 	}
 	return nil
 }
@@ -222,27 +224,27 @@ func (m ONNX) Begin(l *method.Local) error {
 // noisy adds noise to batches.
 type noisy struct {
 	method.Data
-	m    ONNX
-	task method.ClientSpec
+	method ONNX
+	task   method.ClientSpec
 }
 
-func (d noisy) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
-	out, err := d.Data.Batch(rows, r, also...)
+func (d noisy) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map, error) {
+	out, err := d.Data.Batch(rows, random, also...)
 	if err != nil {
 		return nil, err
 	}
 	out = maps.Clone(out)
-	noise := d.m.file.meta.Noise
+	noise := d.method.file.meta.Noise
 	for _, name := range slices.Sorted(maps.Keys(noise)) {
-		shape := d.m.shape(Tensor{Shape: noise[name].Shape}, d.task)
+		shape := d.method.shape(Tensor{Shape: noise[name].Shape}, d.task)
 		if len(shape) > 0 && shape[0] < 0 {
 			shape[0] = len(rows)
 		} else {
 			shape = append([]int{1}, shape...)
 		}
-		x, draw := tensor.New(shape...), r.NormFloat64
+		x, draw := tensor.New(shape...), random.NormFloat64
 		if noise[name].Distribution == "uniform" {
-			draw = r.Float64
+			draw = random.Float64
 		}
 		for i := range x.Data {
 			x.Data[i] = float32(draw())
@@ -281,18 +283,18 @@ func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
 }
 
 // compute returns some outputs, which eval computes as one vector.
-func (m ONNX) compute(r *role, t method.ClientSpec, outputs []port, eval func(func(*method.Scope) graph.Node) (
+func (m ONNX) compute(r *role, client method.ClientSpec, outputs []port, eval func(func(*method.Scope) graph.Node) (
 	*tensor.Tensor, error)) (map[port]*tensor.Tensor, error) {
 	if outputs == nil {
 		return nil, nil
 	}
-	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, t, outputs) })
+	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, client, outputs) })
 	if err != nil {
 		return nil, err
 	}
 	out, at := map[port]*tensor.Tensor{}, 0
 	for _, o := range outputs {
-		shape := m.declared(o, t)
+		shape := m.declared(o, client)
 		n := tensor.Size(shape)
 		if at += n; at <= len(all.Data) {
 			out[o] = tensor.Of(slices.Clone(all.Data[at-n:at]), shape...)
@@ -346,12 +348,13 @@ func (m ONNX) task(g *method.Global) method.ClientSpec {
 }
 
 // Merge averages the shared parameters, and computes those of outputs merged/NAME and what outputs down/NAME send.
-func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
+func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 	if len(ups) == 0 || !m.merges() {
-		return m.FedAvg.Merge(g, ups)
+		return m.FedAvg.Merge(global, ups)
 	}
-	t := m.task(g)
-	rows := tensor.Map{"round": tensor.Of([]float32{float32(g.Round)}, 1), "lr": tensor.Of([]float32{float32(g.LR)}, 1),
+	client := m.task(global)
+	rows := tensor.Map{"round": tensor.Of([]float32{float32(global.Round)}, 1),
+		"lr":      tensor.Of([]float32{float32(global.LR)}, 1),
 		"weights": tensor.New(len(ups))}
 	for i, u := range ups {
 		rows["weights"].Data[i] = float32(u.N)
@@ -368,8 +371,8 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 		rows["uploads/"+name] = tensor.Stack(all)
 		return nil
 	}
-	for name := range g.Shared {
-		rows["received/"+name] = g.Shared[name]
+	for name := range global.Shared {
+		rows["received/"+name] = global.Shared[name]
 		err := stack(name, func(u method.Upload) (*tensor.Tensor, error) { return u.Shared[name], nil })
 		if err != nil {
 			return err
@@ -377,15 +380,16 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	for name, x := range m.file.meta.Up {
 		if err := stack("up/"+name, func(u method.Upload) (*tensor.Tensor, error) {
-			return aggregate.Extra(u, own(name), m.shape(x, t)...)
+			return aggregate.Extra(u, own(name), m.shape(x, client)...)
 		}); err != nil {
 			return err
 		}
 	}
-	maps.Copy(rows, g.Broadcast)
+	maps.Copy(rows, global.Broadcast)
 	outputs := m.outputs(merged, nextDown)
-	got, err := m.compute(ofServer, t, outputs, func(value func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return g.Compute(rows, value)
+	got, err := m.compute(ofServer, client, outputs, func(value func(*method.Scope) graph.Node) (*tensor.Tensor,
+		error) {
+		return global.Compute(rows, value)
 	})
 	if err != nil {
 		return err
@@ -395,14 +399,14 @@ func (m ONNX) Merge(g *method.Global, ups []method.Upload) error {
 			return fmt.Errorf("%soutput %s holds %v at element %d", m.at(), out, got[out].Data[i], i)
 		}
 	}
-	if err := m.FedAvg.Merge(g, ups); err != nil {
+	if err := m.FedAvg.Merge(global, ups); err != nil {
 		return err
 	}
 	for out, x := range got {
 		if out.among(nextDown) {
-			g.Broadcast[own(out.name)] = x
+			global.Broadcast[own(out.name)] = x
 		} else {
-			g.Shared[out.name] = x
+			global.Shared[out.name] = x
 		}
 	}
 	return nil

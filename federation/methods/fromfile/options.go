@@ -70,8 +70,8 @@ func (m ONNX) check() error {
 	return nil
 }
 
-func (m ONNX) checkFor(t method.ClientSpec) error {
-	s, _, loss := method.LossOf(m, t)
+func (m ONNX) checkFor(client method.ClientSpec) error {
+	s, _, loss := method.LossOf(m, client)
 	if err := s.Graph().Err(); err != nil {
 		return err
 	}
@@ -101,9 +101,9 @@ func (m ONNX) checkFor(t method.ClientSpec) error {
 		role    *role
 		outputs []port
 	}{{ofFinish, m.outputs(nextState, uploaded)}, {ofServer, m.outputs(merged, nextDown)}} {
-		scope := method.ScopeOf(m, t)
+		scope := method.ScopeOf(m, client)
 		for _, out := range c.outputs {
-			m.vector(scope, c.role, t, []port{out})
+			m.vector(scope, c.role, client, []port{out})
 		}
 		if err := scope.Graph().Err(); err != nil {
 			return err

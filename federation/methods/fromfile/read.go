@@ -71,23 +71,23 @@ func open(content []byte) (*file, error) {
 }
 
 func read(content []byte) (*file, error) {
-	m, err := onnx.Unmarshal(content)
+	model, err := onnx.Unmarshal(content)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkModel(m); err != nil {
+	if err := checkModel(model); err != nil {
 		return nil, err
 	}
 	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{},
 		inputs: map[graph.Node]port{}, calls: map[string]call{}}
-	if f.meta, err = metadataOf(m); err != nil {
+	if f.meta, err = metadataOf(model); err != nil {
 		return nil, err
 	}
-	if f.graph, err = graph.ReadModel(m); err != nil {
+	if f.graph, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
 	made := map[string]bool{}
-	for _, n := range m.Graph.Node {
+	for _, n := range model.Graph.Node {
 		for _, name := range n.Output {
 			made[name] = true
 		}
@@ -105,14 +105,14 @@ func read(content []byte) (*file, error) {
 }
 
 // checkModel refuses what no method needs: its graph is a stranger's.
-func checkModel(m *onnx.ModelProto) error {
-	if len(m.Functions) > 0 || len(m.TrainingInfo) > 0 {
+func checkModel(model *onnx.ModelProto) error {
+	if len(model.Functions) > 0 || len(model.TrainingInfo) > 0 {
 		return fmt.Errorf("it has functions or training graphs of its own; export one graph of ONNX's own operators")
 	}
-	if n := max(len(m.Graph.Output), len(m.Graph.Input)); n > 2*maxDeclared {
+	if n := max(len(model.Graph.Output), len(model.Graph.Input)); n > 2*maxDeclared {
 		return fmt.Errorf("it has %d inputs or outputs; at most %d are allowed", n, 2*maxDeclared)
 	}
-	if len(m.Graph.SparseInitializer) > 0 {
+	if len(model.Graph.SparseInitializer) > 0 {
 		return fmt.Errorf("it has sparse constants; export plain ones")
 	}
 	known := map[string]bool{}
@@ -120,7 +120,7 @@ func checkModel(m *onnx.ModelProto) error {
 		known[d.Domain+" "+d.Kind] = true
 	}
 	nodes := 0
-	for x := range onnx.Messages(m) {
+	for x := range onnx.Messages(model) {
 		switch x := x.(type) {
 		case *onnx.TensorProto:
 			if onnx.IsExternal(x) {
@@ -191,8 +191,8 @@ func (f *file) checkNames() error {
 				strings.Join(allInputs, ", "))
 		}
 	}
-	for _, o := range f.graph.Outputs {
-		out, declared := parsePort(o.Name), true
+	for _, output := range f.graph.Outputs {
+		out, declared := parsePort(output.Name), true
 		f.outputs = append(f.outputs, out)
 		switch {
 		case out.kind == "prompt":
@@ -201,11 +201,11 @@ func (f *file) checkNames() error {
 		case out.among(merged):
 			p, ok := f.meta.parameter(out.name)
 			declared = ok && p.Owner == "shared"
-		case o.Name != "logits" && o.Name != "loss" && !argument[out] && !f.detached[o.Name]:
-			f.terms[source(o.Node)] = strings.ReplaceAll(o.Name, "_", " ")
+		case output.Name != "logits" && output.Name != "loss" && !argument[out] && !f.detached[output.Name]:
+			f.terms[source(output.Node)] = strings.ReplaceAll(output.Name, "_", " ")
 		}
 		if !declared {
-			return fmt.Errorf("output %.60q is not declared in the metadata", o.Name)
+			return fmt.Errorf("output %.60q is not declared in the metadata", output.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Up)) {
@@ -226,7 +226,7 @@ func source(n graph.Node) graph.Node {
 
 // knownInput reports whether Scope, the client's turn or the server offers an input.
 func (f *file) knownInput(in port) bool {
-	p, known := f.meta.parameter(in.name)
+	parameter, known := f.meta.parameter(in.name)
 	_, function := f.meta.Functions[in.name]
 	switch in.kind {
 	case "param", "received", "before":
@@ -240,7 +240,7 @@ func (f *file) knownInput(in port) bool {
 	case "state", "down":
 		_, known = f.meta.tensors(in)[in.name]
 	case "uploads":
-		if known = known && p.Owner == "shared"; in.part != "" {
+		if known = known && parameter.Owner == "shared"; in.part != "" {
 			_, known = f.meta.Up[in.name]
 		}
 	default:

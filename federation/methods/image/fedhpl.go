@@ -53,19 +53,19 @@ func (m FedHPL) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Private)
 }
 
-func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Base.Loss(s, logits)
+func (m FedHPL) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Base.Loss(scope, logits)
 	if m.Gamma == 0 {
 		return loss
 	}
-	c := s.Task().Classes
-	own := graph.OneHot(s.Label(), c) // [B,C]
-	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).MulScalar(1 / m.T).LogSoftmax(-1)
+	c := scope.Task().Classes
+	own := graph.OneHot(scope.Label(), c) // [B,C]
+	teacher := own.MatMul(scope.Broadcast(hplLogits, c, c)).MulScalar(1 / m.T).LogSoftmax(-1)
 	student := logits.MulScalar(1 / m.T).LogSoftmax(-1)
-	n := s.Broadcast(hplN, c, 1)
+	n := scope.Broadcast(hplN, c, 1)
 	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
 	kl := teacher.Exp().Mul(teacher.Sub(student)).Sum(-1)
-	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().MulScalar(m.Gamma*m.T*m.T)))
+	return loss.Add(scope.Term("distillation", kl.Mul(known).Mean().MulScalar(m.Gamma*m.T*m.T)))
 }
 
 // Finish uploads the client's mean scores.

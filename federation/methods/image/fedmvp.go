@@ -134,20 +134,20 @@ func (m FedMVP) Merge(g *method.Global, ups []method.Upload) error {
 }
 
 // texts returns the unit features of attributes, n of [C,e].
-func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
+func (m FedMVP) texts(scope *method.Scope) (out []graph.Node) {
 	for _, list := range m.Attributes {
 		for i := range list {
 			table := map[string]string{}
 			for class, own := range m.Attributes {
 				table[class] = own[i]
 			}
-			out = append(out, s.HandTextFeatures(method.HandTexts{Of: table,
+			out = append(out, scope.HandTextFeatures(method.HandTexts{Of: table,
 				Templates: []string{"a photo of a {} which has {of}."}}))
 		}
 		return out
 	}
 	for _, template := range prompts.Ensemble(m.Templates) {
-		out = append(out, s.HandText(template))
+		out = append(out, scope.HandText(template))
 	}
 	return out
 }
@@ -163,33 +163,33 @@ func (m FedMVP) changed(s *method.Scope, x graph.Node, part string) graph.Node {
 
 // prompt returns the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
 // matrices, so that a batch may be computed in parts.
-func (m FedMVP) prompt(s *method.Scope, texts []graph.Node) graph.Node {
-	v, e := s.Task().VisionWidth, s.Vision(method.VisionPrompts{Embeddings: true})
-	of := func(name string, lo, hi int, x graph.Node) graph.Node { // some outputs of a layer
+func (m FedMVP) prompt(scope *method.Scope, texts []graph.Node) graph.Node {
+	v, e := scope.Task().VisionWidth, scope.Vision(method.VisionPrompts{Embeddings: true})
+	part := func(name string, lo, hi int, x graph.Node) graph.Node { // some outputs of a layer
 		name = mvpFormer + "/" + name
-		return nn.Linear(x, s.Param(name+"/w").Slice(0, lo, hi), s.Param(name+"/b").Slice(0, lo, hi), 1, 1)
+		return nn.Linear(x, scope.Param(name+"/w").Slice(0, lo, hi), scope.Param(name+"/b").Slice(0, lo, hi), 1, 1)
 	}
-	context := of("proj", 0, v, graph.Concat(0, texts...)) // [K,v]
-	query := modules.ApplyLayerNorm(s, mvpFormer+"/norm", m.changed(s, e, "q"))
-	keys := modules.ApplyLayerNorm(s, mvpFormer+"/norm_kv", m.changed(s, context, "k"))
-	values, d := m.changed(s, context, "v"), v/m.Heads
-	h, out := s.Param(mvpFormer+"/o/b"), s.Param(mvpFormer+"/o/w")
+	context := part("proj", 0, v, graph.Concat(0, texts...)) // [K,v]
+	query := modules.ApplyLayerNorm(scope, mvpFormer+"/norm", m.changed(scope, e, "q"))
+	keys := modules.ApplyLayerNorm(scope, mvpFormer+"/norm_kv", m.changed(scope, context, "k"))
+	values, d := m.changed(scope, context, "v"), v/m.Heads
+	h, out := scope.Param(mvpFormer+"/o/b"), scope.Param(mvpFormer+"/o/w")
 	for lo := 0; lo < v; lo += d { // a head each
-		a := of("q", lo, lo+d, query).MatMul(of("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
-		h = a.Softmax(-1).MatMul(of("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
+		a := part("q", lo, lo+d, query).MatMul(part("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
+		h = a.Softmax(-1).MatMul(part("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
 	}
-	x, wide := modules.ApplyLayerNorm(s, mvpFormer+"/ff/norm", h), m.Mult*v
-	gate := of("ff/in", wide, 2*wide, x)
+	x, wide := modules.ApplyLayerNorm(scope, mvpFormer+"/ff/norm", h), m.Mult*v
+	gate := part("ff/in", wide, 2*wide, x)
 	gelu := gate.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).Mul(gate).MulScalar(0.5)
-	h = of("ff/out", 0, v, of("ff/in", 0, wide, x).Mul(gelu)).Add(h)
-	return s.Graph().Const(runs(m.Tokens, s.Task().Patches)).MatMul(h)
+	h = part("ff/out", 0, v, part("ff/in", 0, wide, x).Mul(gelu)).Add(h)
+	return scope.Graph().Const(runs(m.Tokens, scope.Task().Patches)).MatMul(h)
 }
 
 // runs returns a matrix [n,of] that takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
-func runs(n, of int) *tensor.Tensor {
-	out := tensor.New(n, of)
+func runs(n, rows int) *tensor.Tensor {
+	out := tensor.New(n, rows)
 	for i := range n {
-		lo, hi := i*of/n, ((i+1)*of+n-1)/n
+		lo, hi := i*rows/n, ((i+1)*rows+n-1)/n
 		for j := lo; j < hi; j++ {
 			out.Row(i).Data[j] = 1 / float32(hi-lo)
 		}
@@ -203,8 +203,8 @@ func (m FedMVP) Logits(s *method.Scope) graph.Node {
 }
 
 // pair returns the unit features of images, and the mean features of the attributes of each class.
-func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
-	t := s.Task()
+func (m FedMVP) pair(scope *method.Scope) (image, text graph.Node) {
+	t := scope.Task()
 	why := prompts.TokensUnsupported(t, true)
 	switch {
 	case why != "":
@@ -215,11 +215,11 @@ func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
 		why = "fedmvp reads patch features, which backbone " + t.Backbone + " does not provide"
 	}
 	if why != "" {
-		n := s.Graph().Fail("%s", why)
+		n := scope.Graph().Fail("%s", why)
 		return n, n
 	}
-	texts := m.texts(s)
-	return s.Vision(method.VisionPrompts{Tokens: m.prompt(s, texts)}), graph.Stack(texts...).Mean(0)
+	texts := m.texts(scope)
+	return scope.Vision(method.VisionPrompts{Tokens: m.prompt(scope, texts)}), graph.Stack(texts...).Mean(0)
 }
 
 func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {

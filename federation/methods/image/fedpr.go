@@ -54,23 +54,23 @@ func (m FedPR) Params(t method.ClientSpec) []method.Param {
 }
 
 // AdjustGradients projects the gradient.
-func (m FedPR) AdjustGradients(l *method.Local, grads tensor.Map) error {
-	blocks, err := m.transforms(l)
+func (m FedPR) AdjustGradients(local *method.Local, grads tensor.Map) error {
+	blocks, err := m.transforms(local)
 	if err != nil {
 		return err
 	}
-	g := grads["prompt"]
-	if l.Draws != nil {
-		width := g.Shape[len(g.Shape)-1]
-		all := &tensor.Tensor{Shape: append(slices.Clone(g.Shape[:len(g.Shape)-2]), width, width)}
+	grad := grads["prompt"]
+	if local.Draws != nil {
+		width := grad.Shape[len(grad.Shape)-1]
+		all := &tensor.Tensor{Shape: append(slices.Clone(grad.Shape[:len(grad.Shape)-2]), width, width)}
 		for _, b := range blocks {
 			all.Data = append(all.Data, linalg.Scale(b.q.Dense(), 1/b.norm).Data...)
 		}
-		l.Draws.Record("projector", all)
+		local.Draws.Record("projector", all)
 	}
-	part := len(g.Data) / len(blocks)
+	part := len(grad.Data) / len(blocks)
 	for i, b := range blocks {
-		rows := tensor.Of(g.Data[i*part:(i+1)*part], m.Tokens, g.Shape[len(g.Shape)-1])
+		rows := tensor.Of(grad.Data[i*part:(i+1)*part], m.Tokens, grad.Shape[len(grad.Shape)-1])
 		moved, err := b.q.Apply(rows)
 		if err != nil {
 			return err
@@ -87,12 +87,12 @@ type transform struct {
 }
 
 // transforms returns the transform of every block, decomposed once a round.
-func (m FedPR) transforms(l *method.Local) ([]transform, error) {
+func (m FedPR) transforms(local *method.Local) ([]transform, error) {
 	const name = "fedpr/transforms"
-	if known, ok := l.Cache[name].([]transform); ok {
+	if known, ok := local.Cache[name].([]transform); ok {
 		return known, nil
 	}
-	p := l.Received["prompt"]
+	p := local.Received["prompt"]
 	width := p.Shape[len(p.Shape)-1]
 	first := int(float64(width) * (1 - m.Ratio)) // the rounding is Python's, as in the code
 	out := make([]transform, p.Len()/(m.Tokens*width))
@@ -109,6 +109,6 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		}
 		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
 	}
-	l.Cache[name] = out
+	local.Cache[name] = out
 	return out, nil
 }

@@ -100,18 +100,19 @@ func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
 }
 
 // features returns the features of texts [C,D] and of images [B,D] of each group.
-func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
-	for _, ctx := range nn.Unbind(m.returned(s, prompts.TextTower)) {
-		texts = append(texts, s.Text(m.AddWords(s, ctx)))
+func (m FedMGP) features(scope *method.Scope) (texts, images []graph.Node) {
+	for _, ctx := range nn.Unbind(m.returned(scope, prompts.TextTower)) {
+		texts = append(texts, scope.Text(m.AddWords(scope, ctx)))
 	}
 	if m.Vision == 0 {
-		return texts, slices.Repeat([]graph.Node{s.Image()}, m.Groups)
+		return texts, slices.Repeat([]graph.Node{scope.Image()}, m.Groups)
 	}
-	if err := prompts.TokensUnsupported(s.Task(), false); err != "" {
-		return texts, slices.Repeat([]graph.Node{s.Graph().Fail("%s; set options.vision_tokens to 0", err)}, m.Groups)
+	if err := prompts.TokensUnsupported(scope.Task(), false); err != "" {
+		return texts, slices.Repeat([]graph.Node{scope.Graph().Fail("%s; set options.vision_tokens to 0", err)},
+			m.Groups)
 	}
-	for _, tokens := range nn.Unbind(m.returned(s, prompts.ImageTower)) {
-		images = append(images, s.Vision(method.VisionPrompts{Tokens: tokens}))
+	for _, tokens := range nn.Unbind(m.returned(scope, prompts.ImageTower)) {
+		images = append(images, scope.Vision(method.VisionPrompts{Tokens: tokens}))
 	}
 	return texts, images
 }
@@ -128,19 +129,19 @@ func (m FedMGP) Logits(s *method.Scope) graph.Node {
 	return graph.Stack(scores...).Mean(0)
 }
 
-func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	texts, images := m.features(s)
-	sum := s.Graph().Scalar(0)
+func (m FedMGP) Loss(scope *method.Scope, _ graph.Node) graph.Node {
+	texts, images := m.features(scope)
+	sum := scope.Graph().Scalar(0)
 	for j := range texts {
-		sum = sum.Add(s.LabelLoss(s.Cosine(images[j], texts[j])))
+		sum = sum.Add(scope.LabelLoss(scope.Cosine(images[j], texts[j])))
 	}
-	loss := s.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
+	loss := scope.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
 	if m.Lambda == 0 || m.Groups == 1 {
 		return loss
 	}
-	loss = loss.Add(s.Term("likeness of texts", likeness(texts).MulScalar(m.Lambda)))
+	loss = loss.Add(scope.Term("likeness of texts", likeness(texts).MulScalar(m.Lambda)))
 	if m.Vision > 0 {
-		loss = loss.Add(s.Term("likeness of images", likeness(images).MulScalar(m.Lambda)))
+		loss = loss.Add(scope.Term("likeness of images", likeness(images).MulScalar(m.Lambda)))
 	}
 	return loss
 }
@@ -180,16 +181,16 @@ func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
 }
 
 // Finish draws the groups to upload.
-func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
+func (m FedMGP) Finish(local *method.Local, up *method.Upload) error {
 	for _, tower := range m.towers() {
-		own, last := l.Private[tower+mgpGroups], l.Received[tower+mgpSlots]
+		own, last := local.Private[tower+mgpGroups], local.Received[tower+mgpSlots]
 		sims := make([]float64, m.Groups)
-		if l.Round > 0 {
+		if local.Round > 0 {
 			all := tensor.Of(append(slices.Clone(own.Data), last.Data...), append([]int{m.Groups + m.Exchanged},
 				own.Shape[1:]...)...)
 			if tower == prompts.TextTower {
 				var err error
-				if all, err = l.Eval(m.worded); err != nil {
+				if all, err = local.Eval(m.worded); err != nil {
 					return err
 				}
 			}
@@ -201,11 +202,11 @@ func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 			}
 		}
 		slots, drawn := tensor.New(last.Shape...), tensor.New(m.Exchanged, m.Groups)
-		for i, j := range m.draw(l.Draws.Uniform(l.Rand, tower+mgpDrawn, m.Groups), sims) {
+		for i, j := range m.draw(local.Draws.Uniform(local.Rand, tower+mgpDrawn, m.Groups), sims) {
 			copy(slots.Row(i).Data, own.Row(j).Data)
 			drawn.Row(i).Data[j] = 1
 		}
-		up.Shared[tower+mgpSlots], l.Private[tower+mgpDrawn] = slots, drawn
+		up.Shared[tower+mgpSlots], local.Private[tower+mgpDrawn] = slots, drawn
 	}
 	return nil
 }

@@ -55,19 +55,19 @@ func (m MaPLe) Params(t method.ClientSpec) []method.Param {
 }
 
 // Start draws the layers.
-func (m MaPLe) Start(g *method.Global) error {
+func (m MaPLe) Start(global *method.Global) error {
 	for _, name := range []string{couple, couple + prompts.LaterBlocks} {
-		w, b := g.Shared[name+"/w"], g.Shared[name+"/b"]
+		w, b := global.Shared[name+"/w"], global.Shared[name+"/b"]
 		if w == nil {
 			continue
 		}
 		bound := 1 / math.Sqrt(float64(w.Shape[len(w.Shape)-1]))
 		for part, t := range map[string]*tensor.Tensor{"/w": w, "/b": b} {
 			if name == couple {
-				modules.InitUniform(g.Seed, name+part, t, bound)
+				modules.InitUniform(global.Seed, name+part, t, bound)
 				continue
 			}
-			modules.InitUniform(g.Seed, name+part, t.Row(0), bound)
+			modules.InitUniform(global.Seed, name+part, t.Row(0), bound)
 			for i := 1; i < t.Shape[0]; i++ {
 				copy(t.Row(i).Data, t.Row(0).Data)
 			}
@@ -76,19 +76,20 @@ func (m MaPLe) Start(g *method.Global) error {
 	return nil
 }
 
-func (m MaPLe) Logits(s *method.Scope) graph.Node {
-	t := s.Task()
+func (m MaPLe) Logits(scope *method.Scope) graph.Node {
+	t := scope.Task()
 	if err := prompts.TokensUnsupported(t, true); err != "" {
-		return s.Graph().Fail("%s; maple needs a vision transformer", err)
+		return scope.Graph().Fail("%s; maple needs a vision transformer", err)
 	}
-	text := method.Prompt{Ctx: m.Full(s, prompts.TextTower+prompts.FirstBlock)}
-	image := method.VisionPrompts{Tokens: modules.ApplyLinear(s, couple, text.Ctx.Slice(0, 0, m.Tokens))}
+	text := method.Prompt{Ctx: m.Full(scope, prompts.TextTower+prompts.FirstBlock)}
+	image := method.VisionPrompts{Tokens: modules.ApplyLinear(scope, couple, text.Ctx.Slice(0, 0, m.Tokens))}
 	if m.later(t) > 0 {
-		text.Deep = nn.Unbind(s.Param(prompts.TextTower + prompts.LaterBlocks))
-		w, b := nn.Unbind(s.Param(couple+prompts.LaterBlocks+"/w")), nn.Unbind(s.Param(couple+prompts.LaterBlocks+"/b"))
+		text.Deep = nn.Unbind(scope.Param(prompts.TextTower + prompts.LaterBlocks))
+		w := nn.Unbind(scope.Param(couple + prompts.LaterBlocks + "/w"))
+		b := nn.Unbind(scope.Param(couple + prompts.LaterBlocks + "/b"))
 		for i, p := range text.Deep {
 			image.Deep = append(image.Deep, nn.Linear(p, w[i], b[i], 1, 1))
 		}
 	}
-	return s.Cosine(s.Vision(image), s.TextFeatures(text))
+	return scope.Cosine(scope.Vision(image), scope.TextFeatures(text))
 }

@@ -60,20 +60,21 @@ func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare
 
 func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
 
-func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.FedAvg.Loss(s, logits)
-	hand := s.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Ensemble), Raw: true})
-	add := func(name string, weight float64, of func() graph.Node) {
+func (m PromptSRC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.FedAvg.Loss(scope, logits)
+	hand := scope.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Ensemble), Raw: true})
+	add := func(name string, weight float64, term func() graph.Node) {
 		if weight > 0 {
-			loss = loss.Add(s.Term(name, of().MulScalar(weight)))
+			loss = loss.Add(scope.Term(name, term().MulScalar(weight)))
 		}
 	}
-	add("text features", m.TextWeight, func() graph.Node { return m.Text(s).Sub(hand).Abs().Mean() })
+	add("text features", m.TextWeight, func() graph.Node { return m.Text(scope).Sub(hand).Abs().Mean() })
 	if m.VisionDepth > 0 { // else they are the same
-		add("image features", m.ImageWeight, func() graph.Node { return m.Image(s).Sub(s.Image()).Abs().Mean() })
+		add("image features", m.ImageWeight,
+			func() graph.Node { return m.Image(scope).Sub(scope.Image()).Abs().Mean() })
 	}
 	add("class probabilities", m.KLWeight, func() graph.Node {
-		teacher := s.Cosine(s.Image(), hand).LogSoftmax(-1)
+		teacher := scope.Cosine(scope.Image(), hand).LogSoftmax(-1)
 		return teacher.Exp().Mul(teacher.Sub(logits.LogSoftmax(-1))).Mean()
 	})
 	return loss
@@ -83,23 +84,23 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 const meanOfRounds = "gpa/"
 
 // Merge averages the prompts; the last round leaves the mean of all rounds.
-func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.FedAvg.Merge(g, ups); err != nil || m.GPA == "none" {
+func (m PromptSRC) Merge(global *method.Global, ups []method.Upload) error {
+	if err := m.FedAvg.Merge(global, ups); err != nil || m.GPA == "none" {
 		return err
 	}
-	rounds := g.Rounds.Total()
+	rounds := global.Rounds.Total()
 	weights := gaussian(rounds, m.GPAMean*float64(rounds), m.GPAStd*float64(rounds))
-	for _, name := range g.Shared.Names() {
-		sum := g.State[meanOfRounds+name]
+	for _, name := range global.Shared.Names() {
+		sum := global.State[meanOfRounds+name]
 		if sum == nil {
-			sum = tensor.New(g.Shared[name].Shape...)
-			g.State[meanOfRounds+name] = sum
+			sum = tensor.New(global.Shared[name].Shape...)
+			global.State[meanOfRounds+name] = sum
 		}
-		if g.Round < len(weights) {
-			sum.Axpy(weights[g.Round], g.Shared[name])
+		if global.Round < len(weights) {
+			sum.Axpy(weights[global.Round], global.Shared[name])
 		}
-		if g.Round == rounds-1 {
-			g.Shared[name] = sum.Clone()
+		if global.Round == rounds-1 {
+			global.Shared[name] = sum.Clone()
 		}
 	}
 	return nil

@@ -31,9 +31,9 @@ type Say func(format string, a ...any)
 
 // Make makes the missing certificates with their keys in one folder, and returns their number.
 func Make(dir, authority string, clients int, hosts []string, life time.Duration) (int, error) {
-	m, err := open(dir, authority, life)
+	maker, err := open(dir, authority, life)
 	if err != nil {
-		return m.made, err
+		return maker.made, err
 	}
 	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
@@ -46,13 +46,13 @@ func Make(dir, authority string, clients int, hosts []string, life time.Duration
 		// the key comes before the certificate, so that no certificate is without a key
 		key, err := certs.OpenKey(keyFile(dir, name), generate)
 		if err == nil {
-			err = m.issue(name, hosts, key.Public())
+			err = maker.issue(name, hosts, key.Public())
 		}
 		if err != nil {
-			return m.made, err
+			return maker.made, err
 		}
 	}
-	return m.made, nil
+	return maker.made, nil
 }
 
 // maker signs certificates in a folder.

@@ -22,12 +22,12 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 	if _, err := os.Stat(keyFile(authority, caName)); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
 	}
-	m, err := open(dir, authority, life)
+	maker, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
 	if len(revoke) > 0 {
-		if err := m.revoke(revoke, say); err != nil {
+		if err := maker.revoke(revoke, say); err != nil {
 			return err
 		}
 	}
@@ -45,13 +45,13 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 			return fmt.Errorf("--renew %s: the key of its certificate is not here (%w): ask for a new request "+
 				"(promptfed certs DIR --request %s) and --approve it", name, err, name)
 		}
-		kept, err := m.keep(name, old)
+		kept, err := maker.keep(name, old)
 		if err != nil {
 			return err
 		}
 		made, err := certs.NewKey(key, generate)
 		if err == nil {
-			err = m.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
+			err = maker.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
 		}
 		if err != nil {
 			return err

@@ -119,56 +119,57 @@ func (r Request) Matches(digits string) bool {
 // Approve signs the certificate of a request. Of the request it uses the name and the key; hosts are the addresses of a
 // server. Approve refuses a key whose certificate is revoked. It replaces a valid certificate for another key only with
 // replace.
-func Approve(dir, authority string, r Request, hosts []string, replace bool, life time.Duration, say Say) error {
-	if err := r.checkHosts(hosts); err != nil {
+func Approve(dir, authority string, request Request, hosts []string, replace bool, life time.Duration, say Say) error {
+	if err := request.checkHosts(hosts); err != nil {
 		return err
 	}
-	m, err := open(dir, authority, life)
+	maker, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
-	list, err := m.revoked()
+	list, err := maker.revoked()
 	if err != nil {
 		return err
 	}
-	files, err := m.files(r.Name)
+	files, err := maker.files(request.Name)
 	if err != nil {
 		return err
 	}
-	path := certFile(dir, r.Name)
+	path := certFile(dir, request.Name)
 	var old *x509.Certificate
 	for _, file := range files {
-		c, err := readCert(file)
+		cert, err := readCert(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		same, revoked := fingerprint(c.PublicKey) == r.Fingerprint, lists(list, c)
+		same, revoked := fingerprint(cert.PublicKey) == request.Fingerprint, lists(list, cert)
 		if same && revoked {
 			return fmt.Errorf("the key of the request belongs to the revoked certificate %s; remove %s where the "+
-				"request was made, and request again", file, keyFile("", r.Name))
+				"request was made, and request again", file, keyFile("", request.Name))
 		}
 		if file != path {
 			continue
 		}
-		if old = c; !same && !revoked && !replace && time.Now().Before(c.NotAfter) {
+		if old = cert; !same && !revoked && !replace && time.Now().Before(cert.NotAfter) {
 			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
-				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path, r.Name,
-				r.Name, r.Name)
+				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path,
+				request.Name,
+				request.Name, request.Name)
 		}
 	}
 	if old != nil {
-		kept, err := m.keep(r.Name, old)
+		kept, err := maker.keep(request.Name, old)
 		if err != nil {
 			return err
 		}
 		say("the old certificate is %s\n", kept)
 	}
-	if err := m.issue(r.Name, hosts, r.csr.PublicKey); err != nil {
+	if err := maker.issue(request.Name, hosts, request.csr.PublicKey); err != nil {
 		return err
 	}
-	until := m.to
-	if m.ca.NotAfter.Before(until) {
-		until = m.ca.NotAfter
+	until := maker.to
+	if maker.ca.NotAfter.Before(until) {
+		until = maker.ca.NotAfter
 	}
 	say("%s is valid until %s: send it and %s back; neither is secret\n", path, until.Format(time.DateOnly),
 		certFile(dir, caName))

@@ -90,13 +90,14 @@ func (i Identity) VerifierOf(p Proof, name string) (Verifier, error) {
 }
 
 // verifierOf returns the key of a certificate with a name, which the chain begins with, and its encoding (PKIX).
-func (i Identity) verifierOf(chain []byte, name string) (v Verifier, key []byte, err error) {
+func (i Identity) verifierOf(chain []byte, name string) (verifier Verifier, key []byte, err error) {
 	list, err := x509.ParseCertificates(chain)
 	switch {
 	case err != nil || len(list) == 0 || len(list) > 8:
-		return v, nil, fmt.Errorf("%s sent no certificate", name)
+		return verifier, nil, fmt.Errorf("%s sent no certificate", name)
 	case list[0].Subject.CommonName != name:
-		return v, nil, fmt.Errorf("the certificate belongs to %.60q, not to %s", list[0].Subject.CommonName, name)
+		return verifier, nil, fmt.Errorf("the certificate belongs to %.60q, not to %s", list[0].Subject.CommonName,
+			name)
 	}
 	between := x509.NewCertPool()
 	for _, c := range list[1:] {
@@ -104,16 +105,16 @@ func (i Identity) verifierOf(chain []byte, name string) (v Verifier, key []byte,
 	}
 	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
-		return v, nil, fmt.Errorf("the certificate of %s: %w", name, err)
+		return verifier, nil, fmt.Errorf("the certificate of %s: %w", name, err)
 	}
 	if key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err == nil {
-		v, err = keyOf(key)
+		verifier, err = keyOf(key)
 	}
 	if err == nil {
-		v.chain, v.revoked = list, i.Revoked
-		err = v.Valid()
+		verifier.chain, verifier.revoked = list, i.Revoked
+		err = verifier.Valid()
 	}
-	return v, key, err
+	return verifier, key, err
 }
 
 // Verifier verifies signatures by one key; without a key none is valid.

@@ -101,19 +101,19 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 
 // Check returns why one of these certificates is not valid any more.
 func (r *RevocationList) Check(certificates []*x509.Certificate) error {
-	for _, c := range certificates {
-		if time.Now().After(c.NotAfter) {
-			return fmt.Errorf("the certificate of %.60s expired on %s", c.Subject.CommonName,
-				c.NotAfter.Format(time.RFC3339))
+	for _, cert := range certificates {
+		if time.Now().After(cert.NotAfter) {
+			return fmt.Errorf("the certificate of %.60s expired on %s", cert.Subject.CommonName,
+				cert.NotAfter.Format(time.RFC3339))
 		}
 		if r == nil {
 			continue
 		}
 		r.mu.RLock()
-		revoked := r.serials[c.SerialNumber.String()]
+		revoked := r.serials[cert.SerialNumber.String()]
 		r.mu.RUnlock()
 		if revoked {
-			return fmt.Errorf("the certificate of %.60s is revoked", c.Subject.CommonName)
+			return fmt.Errorf("the certificate of %.60s is revoked", cert.Subject.CommonName)
 		}
 	}
 	return nil

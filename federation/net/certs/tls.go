@@ -29,21 +29,21 @@ func (i Identity) PeerOf(state tls.ConnectionState) (Peer, error) {
 		return Peer{}, errors.New("the other side sent no certificate")
 	}
 	own := state.PeerCertificates[0]
-	p := Peer{Name: own.Subject.CommonName}
+	peer := Peer{Name: own.Subject.CommonName}
 	var err error
-	if p.Proof.Key, err = x509.MarshalPKIXPublicKey(own.PublicKey); err != nil {
+	if peer.Proof.Key, err = x509.MarshalPKIXPublicKey(own.PublicKey); err != nil {
 		return Peer{}, err
 	}
 	if i.Certified() {
 		for _, c := range state.PeerCertificates {
-			p.Proof.Chain = append(p.Proof.Chain, c.Raw)
+			peer.Proof.Chain = append(peer.Proof.Chain, c.Raw)
 		}
 	} else if err := own.CheckSignature(own.SignatureAlgorithm, own.RawTBSCertificate, own.Signature); err != nil {
-		return Peer{}, fmt.Errorf("the certificate of %.60q is signed by %.100q, not by its own key", p.Name,
+		return Peer{}, fmt.Errorf("the certificate of %.60q is signed by %.100q, not by its own key", peer.Name,
 			own.Issuer.String())
 	}
-	p.Verifier, err = i.VerifierOf(p.Proof, p.Name)
-	return p, err
+	peer.Verifier, err = i.VerifierOf(peer.Proof, peer.Name)
+	return peer, err
 }
 
 // ServerTLS returns the configuration of the run's server. Every client must show a certificate with the name of a

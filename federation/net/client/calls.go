@@ -29,8 +29,8 @@ func (c *Client) participate(ctx context.Context) error {
 	defer watch.Stop()
 	received, sent := c.ask(calls, 0), &sending{}
 	var failed error // the call for an instruction
-	for failed == nil || sent.of != nil {
-		if sent.of == nil && c.task.unanswered() {
+	for failed == nil || sent.task != nil {
+		if sent.task == nil && c.task.unanswered() {
 			sent = c.send(calls)
 		}
 		select {
@@ -43,7 +43,7 @@ func (c *Client) participate(ctx context.Context) error {
 			if c.receive(r); r.dropped != nil {
 				pause = dropPause
 			}
-			if sent.of != nil && sent.of != c.task {
+			if sent.task != nil && sent.task != c.task {
 				sent.cancel()
 			}
 			received = c.ask(calls, pause)
@@ -52,10 +52,10 @@ func (c *Client) participate(ctx context.Context) error {
 				return endError{err}
 			}
 		case err := <-sent.done:
-			if sent.of == c.task && err != nil {
+			if sent.task == c.task && err != nil {
 				return err
 			}
-			if sent.of == c.task && sent.attempt == c.task.Attempt {
+			if sent.task == c.task && sent.attempt == c.task.Attempt {
 				c.task.acknowledged = true
 			}
 			if sent = (&sending{}); c.task.delivered() {
@@ -139,9 +139,9 @@ func (c *Client) ask(ctx context.Context, pause time.Duration) <-chan received {
 }
 
 // next gets the next instruction with its tensors.
-func (c *Client) next(ctx context.Context, q *wire.Ask) (r received) {
+func (c *Client) next(ctx context.Context, ask *wire.Ask) (r received) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.link.call.Next(ctx, q)
+	stream, err := c.link.call.Next(ctx, ask)
 	if err != nil {
 		cancel()
 		return received{err: err}
@@ -156,7 +156,7 @@ func (c *Client) next(ctx context.Context, q *wire.Ask) (r received) {
 	if err != nil {
 		return received{err: err}
 	}
-	if r = c.open(q, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
+	if r = c.open(ask, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
 		stream.Receive() // the end
 	}
 	return r
@@ -190,7 +190,7 @@ func (c *Client) open(q *wire.Ask, p *wire.Part, next func() (*wire.Part, error)
 
 // sending is the call that sends a reply.
 type sending struct {
-	of      *task // nil for none
+	task    *task // nil for none
 	attempt string
 	cancel  context.CancelFunc
 	done    <-chan error

@@ -122,19 +122,19 @@ func (c *Client) joined(v *wire.JoinAnswer) error {
 }
 
 // check returns why an instruction is not one that this client executes; seq is the number of the last one.
-func (c *Client) check(o *wire.Instruction, seq int64) error {
-	if err := wire.CheckInstruction(o); err != nil {
+func (c *Client) check(instruction *wire.Instruction, seq int64) error {
+	if err := wire.CheckInstruction(instruction); err != nil {
 		return err
 	}
 	switch n := c.executor.Rounds(); {
-	case o.Run != c.Invitation.Run:
-		return fmt.Errorf("it belongs to run %.12s", o.Run)
-	case o.Seq <= seq:
+	case instruction.Run != c.Invitation.Run:
+		return fmt.Errorf("it belongs to run %.12s", instruction.Run)
+	case instruction.Seq <= seq:
 		return errors.New("a newer one came before it")
-	case int(o.Client) != c.Invitation.Client || int(o.Total) != c.Clients:
-		return fmt.Errorf("it is for client %d of %d, not for this one", o.Client, o.Total)
-	case int(o.Round) >= n && n > 0 && o.Kind != wire.EndKind:
-		return fmt.Errorf("round %d of %d", o.Round+1, n)
+	case int(instruction.Client) != c.Invitation.Client || int(instruction.Total) != c.Clients:
+		return fmt.Errorf("it is for client %d of %d, not for this one", instruction.Client, instruction.Total)
+	case int(instruction.Round) >= n && n > 0 && instruction.Kind != wire.EndKind:
+		return fmt.Errorf("round %d of %d", instruction.Round+1, n)
 	}
-	return c.store.checkServer(o.Accepted, o.Safe)
+	return c.store.checkServer(instruction.Accepted, instruction.Safe)
 }

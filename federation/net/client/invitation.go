@@ -29,27 +29,27 @@ type Invitation struct {
 
 // FetchInvitation waits for the server and requests the invitation of a client, which accepts at most largest bytes of
 // the invitation and of an instruction's tensors.
-func FetchInvitation(ctx context.Context, l *Link, largest int) (*Invitation, error) {
-	if err := l.open(largest + wire.MaxControl); err != nil {
+func FetchInvitation(ctx context.Context, link *Link, largest int) (*Invitation, error) {
+	if err := link.open(largest + wire.MaxControl); err != nil {
 		return nil, err
 	}
-	client, ok := certs.ClientOf(l.Name)
+	client, ok := certs.ClientOf(link.Name)
 	if !ok {
-		return nil, fmt.Errorf("%q is not a client: clients are client-0 to client-%d", l.Name, certs.MaxClients-1)
+		return nil, fmt.Errorf("%q is not a client: clients are client-0 to client-%d", link.Name, certs.MaxClients-1)
 	}
 	for said := false; ; {
-		r, err := l.call.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
+		r, err := link.call.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 		if err == nil {
-			return l.invitation(r, client, largest)
+			return link.invitation(r, client, largest)
 		}
-		if final := l.final(err); final != nil {
+		if final := link.final(err); final != nil {
 			return nil, final
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !said && l.otherProtocols == 0 {
-			l.Log.Info("waiting for the server", "url", l.URL, "error", err)
+		if !said && link.otherProtocols == 0 {
+			link.Log.Info("waiting for the server", "url", link.URL, "error", err)
 			said = true
 		}
 		if err := wait.For(ctx, time.Second); err != nil {
@@ -59,19 +59,21 @@ func FetchInvitation(ctx context.Context, l *Link, largest int) (*Invitation, er
 }
 
 // invitation checks the server's invitation.
-func (l *Link) invitation(r *wire.Invitation, client, largest int) (*Invitation, error) {
-	if r.Version != wire.Version {
+func (l *Link) invitation(invitation *wire.Invitation, client, largest int) (*Invitation, error) {
+	if invitation.Version != wire.Version {
 		return nil, fmt.Errorf("the server uses protocol version %d, this program version %d; use the same release on "+
-			"both sides", r.Version, wire.Version)
+			"both sides", invitation.Version, wire.Version)
 	}
-	if err := checkLarge(len(r.Config), largest); err != nil {
+	if err := checkLarge(len(invitation.Config), largest); err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
-	if !wire.ID.MatchString(r.Run) || r.InlineLimit < 1 || client >= int(r.Clients) {
+	if !wire.ID.MatchString(invitation.Run) || invitation.InlineLimit < 1 || client >= int(invitation.Clients) {
 		return nil, errors.New("the server's invitation is invalid")
 	}
-	return &Invitation{Run: r.Run, Clients: int(r.Clients), Config: r.Config, Classes: r.Classes,
-		InsecureDP: r.InsecureDp, Client: client, Key: l.server.Load().Proof.Key, limit: int(r.InlineLimit),
+	return &Invitation{Run: invitation.Run, Clients: int(invitation.Clients), Config: invitation.Config,
+		Classes:    invitation.Classes,
+		InsecureDP: invitation.InsecureDp, Client: client, Key: l.server.Load().Proof.Key,
+		limit:   int(invitation.InlineLimit),
 		largest: largest, link: l}, nil
 }
 

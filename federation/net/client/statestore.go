@@ -99,38 +99,41 @@ func FinishedRun(dir string) string {
 // openStateStore makes or opens the folder. It refuses a folder of another run, client or server; server is the
 // server's key.
 func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
-	v := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
+	store := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return v, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+		return store, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return v, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state", err)
+		return store, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state",
+			err)
 	}
 	path := filepath.Join(dir, StoreFile)
-	var o storeHeader
-	there, err := atomicfile.ReadJSON(path, &o)
+	var header storeHeader
+	there, err := atomicfile.ReadJSON(path, &header)
 	if err == nil && !there {
-		err = v.write()
+		err = store.write()
 	}
 	if err != nil || !there {
-		return v, err
+		return store, err
 	}
-	files, _, err := v.files()
+	files, _, err := store.files()
 	if err != nil {
-		return v, err
+		return store, err
 	}
-	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // the client did not train in that run
-		return v, v.write()
+	// the client did not train in that run
+	if header.Run != run && header.Client == client && len(files) == 0 && !header.Done {
+		return store, store.write()
 	}
-	if o.Run != run || o.Client != client {
-		return v, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state", dir,
-			o.Client)
+	if header.Run != run || header.Client != client {
+		return store, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state",
+			dir,
+			header.Client)
 	}
-	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
-		return v, fmt.Errorf("%w; if that is intended, remove %s", certs.ErrOtherKey, path)
+	if len(header.Server) > 0 && len(server) > 0 && !bytes.Equal(header.Server, server) {
+		return store, fmt.Errorf("%w; if that is intended, remove %s", certs.ErrOtherKey, path)
 	}
-	v.storeHeader = o
-	return v, nil
+	store.storeHeader = header
+	return store, nil
 }
 
 // savedState is a file of the store: the state after a training instruction.
@@ -145,18 +148,18 @@ type savedState struct {
 // files returns the files of the store, and incomplete files after a crash.
 func (v *stateStore) files() (files []savedState, left []string, err error) {
 	entries, err := os.ReadDir(v.dir)
-	for _, f := range entries {
-		name, whole := strings.CutSuffix(f.Name(), stateSuffix)
+	for _, entry := range entries {
+		name, whole := strings.CutSuffix(entry.Name(), stateSuffix)
 		rest, ours := strings.CutPrefix(name, stateFile)
 		round, id, _ := strings.Cut(rest, "-")
 		if n, err := strconv.Atoi(round); whole && ours && err == nil && wire.ID.MatchString(id) {
-			info, err := f.Info()
+			info, err := entry.Info()
 			if err != nil {
 				return nil, nil, err
 			}
-			files = append(files, savedState{f.Name(), n, id, info.ModTime()})
-		} else if strings.HasPrefix(f.Name(), "."+stateFile) {
-			left = append(left, f.Name())
+			files = append(files, savedState{entry.Name(), n, id, info.ModTime()})
+		} else if strings.HasPrefix(entry.Name(), "."+stateFile) {
+			left = append(left, entry.Name())
 		}
 	}
 	return files, left, err
@@ -189,15 +192,15 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 // last one in the server's checkpoint. It keeps these two, and the states of the current round, which the server may
 // not have decided about, unless the instruction is to train. If the checkpoint is the known one, it also keeps the
 // first few states since then, because a crashed server may have accepted one without reporting it.
-func (v *stateStore) prune(o *wire.Instruction) error {
+func (v *stateStore) prune(instruction *wire.Instruction) error {
 	files, left, err := v.files()
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
-	news := o.Safe != v.Safe
+	news := instruction.Safe != v.Safe
 	if news {
-		v.Safe = o.Safe
+		v.Safe = instruction.Safe
 		err = v.write()
 	}
 	v.mu.Unlock()
@@ -207,8 +210,9 @@ func (v *stateStore) prune(o *wire.Instruction) error {
 	slices.SortFunc(files, func(a, b savedState) int { return a.written.Compare(b.written) })
 	spare := 0
 	for _, f := range files {
-		if f.id == o.Accepted || f.id == o.Safe || f.id == o.Id || f.round == int(o.Round) &&
-			o.Kind != string(message.Train) {
+		if f.id == instruction.Accepted || f.id == instruction.Safe || f.id == instruction.Id ||
+			f.round == int(instruction.Round) &&
+				instruction.Kind != string(message.Train) {
 			continue
 		}
 		if spare++; news || spare > maxSpare {

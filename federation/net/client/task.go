@@ -80,7 +80,7 @@ func (c *Client) compute(ctx context.Context, t *task, body []byte) result {
 	return c.replyTo(t, out, err)
 }
 
-func (c *Client) execute(ctx context.Context, t *task, body []byte, s message.ClientState) (message.Reply, error) {
+func (c *Client) execute(ctx context.Context, t *task, body []byte, state message.ClientState) (message.Reply, error) {
 	m, err := wire.Tensors(body)
 	if err != nil {
 		return message.Reply{}, err
@@ -90,12 +90,12 @@ func (c *Client) execute(ctx context.Context, t *task, body []byte, s message.Cl
 		return message.Reply{}, err
 	}
 	if t.Kind == wire.EndKind {
-		if err := c.executor.Finish(o, s); err != nil {
+		if err := c.executor.Finish(o, state); err != nil {
 			return message.Reply{}, err
 		}
 		return message.Reply{}, c.store.finish()
 	}
-	r, next, err := c.executor.Execute(ctx, o, s)
+	r, next, err := c.executor.Execute(ctx, o, state)
 	if err == nil && next != nil && ctx.Err() == nil {
 		err = c.store.put(int(t.Round), t.Id, *next)
 	}

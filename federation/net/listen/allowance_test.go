@@ -145,7 +145,7 @@ func TestForget(t *testing.T) {
 // A connection that was closed is not admitted.
 func TestAdmitAfterClose(t *testing.T) {
 	l := &Listener{options: Options{Log: slog.New(slog.DiscardHandler)}}
-	c := &Conn{l: l}
+	c := &Conn{listener: l}
 	if err := c.Admit(); err == nil || err.Error() != "it was closed" || l.refused != 1 {
 		t.Errorf("%v, %d refused", err, l.refused)
 	}

@@ -17,11 +17,11 @@ import (
 // Conn is a connection of a client.
 type Conn struct {
 	net.Conn
-	l      *Listener
-	from   netip.Addr
-	number int        // the order of arrival
-	peer   certs.Peer // after the handshake
-	user   string     // empty until it is authenticated
+	listener *Listener
+	from     netip.Addr
+	number   int        // the order of arrival
+	peer     certs.Peer // after the handshake
+	user     string     // empty until it is authenticated
 
 	closed    context.Context
 	close     context.CancelFunc
@@ -38,11 +38,11 @@ func (c *Conn) Peer() certs.Peer { return c.peer }
 
 // handshake authenticates the connection and hands it to Accept.
 func (c *Conn) handshake() {
-	t := tls.Server(c, c.l.conf.Load())
-	err := t.Handshake()
-	var p certs.Peer
+	conn := tls.Server(c, c.listener.conf.Load())
+	err := conn.Handshake()
+	var peer certs.Peer
 	if err == nil {
-		p, err = c.l.options.Identity.PeerOf(t.ConnectionState())
+		peer, err = c.listener.options.Identity.PeerOf(conn.ConnectionState())
 	}
 	if err != nil {
 		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) { // not evicted, nor closed by the client
@@ -51,17 +51,17 @@ func (c *Conn) handshake() {
 		c.reject()
 		return
 	}
-	c.l.mu.Lock()
-	c.peer = p
-	c.allowance.Store(c.l.allowanceOf(c))
-	c.l.mu.Unlock()
-	if !c.l.options.Deferred && c.Admit() != nil {
+	c.listener.mu.Lock()
+	c.peer = peer
+	c.allowance.Store(c.listener.allowanceOf(c))
+	c.listener.mu.Unlock()
+	if !c.listener.options.Deferred && c.Admit() != nil {
 		c.reject()
 		return
 	}
 	select {
-	case c.l.ready <- t:
-	case <-c.l.stopped.Done():
+	case c.listener.ready <- conn:
+	case <-c.listener.stopped.Done():
 		c.Close()
 	}
 }
@@ -71,7 +71,7 @@ func (c *Conn) handshake() {
 func (c *Conn) awaitTurn() error {
 	c.begun = true
 	select {
-	case <-c.l.turns:
+	case <-c.listener.turns:
 		return nil
 	case <-c.closed.Done():
 		return net.ErrClosed
@@ -93,23 +93,23 @@ func (c *Conn) reject() {
 // refused. Without an authority several clients may use one name: one of the user's connections is evicted instead.
 func (c *Conn) Admit() (err error) {
 	user := c.peer.Name
-	if k, ok := certs.ClientOf(user); ok && k >= c.l.options.Clients {
+	if k, ok := certs.ClientOf(user); ok && k >= c.listener.options.Clients {
 		user = unknownClients
 	}
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
 	switch {
 	case c.user != "":
 		return nil
-	case !c.l.connections[c]:
+	case !c.listener.connections[c]:
 		err = errors.New("it was closed")
-	case !c.l.options.Identity.Certified():
-		c.l.evict(user, c.l.each)
-	case len(c.l.of(user)) >= c.l.each:
-		err = fmt.Errorf("%s has %d connections", user, c.l.each)
+	case !c.listener.options.Identity.Certified():
+		c.listener.evict(user, c.listener.each)
+	case len(c.listener.of(user)) >= c.listener.each:
+		err = fmt.Errorf("%s has %d connections", user, c.listener.each)
 	}
 	if err != nil {
-		c.l.refuse(c.from, err)
+		c.listener.refuse(c.from, err)
 		return err
 	}
 	c.user = user
@@ -118,31 +118,31 @@ func (c *Conn) Admit() (err error) {
 
 // expire closes the connection if it is not authenticated.
 func (c *Conn) expire() {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	if c.l.connections[c] && c.user == "" {
-		c.l.refuse(c.from, fmt.Errorf("it did not authenticate within %s", handshakeTime))
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.listener.connections[c] && c.user == "" {
+		c.listener.refuse(c.from, fmt.Errorf("it did not authenticate within %s", handshakeTime))
 		c.remove()
 	}
 }
 
 // Refuse logs why the connection is refused. The caller answers; an unauthenticated connection is closed in time.
 func (c *Conn) Refuse(why error) {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	c.l.refuse(c.from, why)
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.listener.refuse(c.from, why)
 }
 
 // Close closes the connection at once, without a TLS alert.
 func (c *Conn) Close() error {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
 	return c.remove()
 }
 
 // remove closes the connection and removes it from the listener. Listener.mu must be held.
 func (c *Conn) remove() error {
-	delete(c.l.connections, c)
+	delete(c.listener.connections, c)
 	c.close()
 	return c.Conn.Close()
 }

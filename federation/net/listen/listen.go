@@ -175,20 +175,20 @@ func (l *Listener) serve() {
 			continue
 		}
 		at, _ := accepted.RemoteAddr().(*net.TCPAddr)
-		c := &Conn{Conn: accepted, l: l, from: at.AddrPort().Addr().Unmap().WithZone("")}
-		c.closed, c.close = context.WithCancel(context.Background())
-		c.allowance.Store(newAllowance())
+		conn := &Conn{Conn: accepted, listener: l, from: at.AddrPort().Addr().Unmap().WithZone("")}
+		conn.closed, conn.close = context.WithCancel(context.Background())
+		conn.allowance.Store(newAllowance())
 		l.mu.Lock()
 		evicted := l.evict("", l.unauthenticated)
 		l.count++
-		c.number = l.count
-		l.connections[c] = true
+		conn.number = l.count
+		l.connections[conn] = true
 		l.mu.Unlock()
 		if evicted {
 			time.Sleep(evictPause)
 		}
-		time.AfterFunc(handshakeTime, c.expire)
-		go c.handshake()
+		time.AfterFunc(handshakeTime, conn.expire)
+		go conn.handshake()
 	}
 }
 

@@ -47,19 +47,19 @@ const (
 )
 
 // Start starts a NATS server and connects to it within the process. JetStream's files are in a temporary folder.
-func Start(e Options) (*Server, error) {
-	l, err := net.Listen("tcp", e.Listen)
+func Start(options Options) (*Server, error) {
+	l, err := net.Listen("tcp", options.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; give a free HOST:PORT, such as :4222", e.Listen, err)
+		return nil, fmt.Errorf("cannot listen on %s: %w; give a free HOST:PORT, such as :4222", options.Listen, err)
 	}
-	host, _, err := net.SplitHostPort(e.Listen)
+	host, _, err := net.SplitHostPort(options.Listen)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	out := &Server{port: port, stop: stop, auth: &authenticator{Options: e, secret: rand.Text()}}
+	out := &Server{port: port, stop: stop, auth: &authenticator{Options: options, secret: rand.Text()}}
 	if out.dir, err = os.MkdirTemp("", "promptfed-jetstream-*"); err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}

@@ -69,31 +69,31 @@ type SlowLink struct {
 
 func (s *SlowLink) Start(t testing.TB) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { listener.Close() })
 	s.open = map[net.Conn]bool{}
 	go func() {
 		for {
-			c, err := l.Accept()
+			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
 			d, err := net.Dial("tcp", s.To)
 			if err != nil {
-				c.Close()
+				conn.Close()
 				continue
 			}
 			s.mu.Lock()
-			s.open[c], s.open[d] = true, true
+			s.open[conn], s.open[d] = true, true
 			s.mu.Unlock()
-			go s.carry(c, d)
-			go s.carry(d, c)
+			go s.carry(conn, d)
+			go s.carry(d, conn)
 		}
 	}()
-	return l.Addr().String()
+	return listener.Addr().String()
 }
 
 // Cut ends all connections.

@@ -70,18 +70,18 @@ func (r roster) checkDim(set Settings, c wire.JoinRequest) error {
 }
 
 // checkOwn reports how a client's backbone differs from the server's own one of the same name.
-func (h *Server) checkOwn(c wire.JoinRequest) error {
-	own, ok := h.set.Backbones[c.Participant.Task.Backbone]
+func (h *Server) checkOwn(request wire.JoinRequest) error {
+	own, ok := h.set.Backbones[request.Participant.Task.Backbone]
 	if !ok {
 		return nil
 	}
-	text, err := own.Tokens(c.RunSpec.Classes, c.RunSpec.Template)
+	text, err := own.Tokens(request.RunSpec.Classes, request.RunSpec.Template)
 	if err != nil {
 		return fmt.Errorf("the text tokens of the server's backbone: %w", err)
 	}
 	fixed := wire.JoinRequest{Backbone: own.Digest, Tokens: text}
 	fixed.Participant.Task = own.Task
-	return otherBackbone(fixed, "the server", c)
+	return otherBackbone(fixed, "the server", request)
 }
 
 // filesOf describes the properties that clients with the same backbone must share.
@@ -120,21 +120,21 @@ func (h *Server) differs(client int, c *card, other int, o *card) error {
 // disagrees returns why a client cannot take part now, as a laterError if that may change.
 func (h *Server) disagrees(r roster, client int, c *card) error {
 	same, all, fixed := 1, 1, false
-	for k, o := range r.clients {
-		if k == client || !o.hasRequest() || o.lapsed != "" {
+	for k, member := range r.clients {
+		if k == client || !member.hasRequest() || member.lapsed != "" {
 			continue
 		}
-		alike := o.Participant.Task.Backbone == c.Participant.Task.Backbone
-		if !o.joined { // it waits too
+		alike := member.Participant.Task.Backbone == c.Participant.Task.Backbone
+		if !member.joined { // it waits too
 			if alike {
 				all++
-				if o.files == c.files {
+				if member.files == c.files {
 					same++
 				}
 			}
 			continue
 		}
-		if err := h.differs(client, c, k, o.card); err != nil && r.began {
+		if err := h.differs(client, c, k, member.card); err != nil && r.began {
 			return err
 		} else if err != nil {
 			return laterError(err.Error() + "; the majority of those that joined before the start decides; the " +

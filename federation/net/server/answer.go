@@ -17,45 +17,48 @@ import (
 )
 
 // receive handles a reply: it counts, or is late or refused. An error means that the client must send it again.
-func (h *Server) receive(call context.Context, client int, r *wire.Reply, next func() (*wire.Part, error)) error {
-	x := h.mail.box(client).pending
+func (h *Server) receive(call context.Context, client int, reply *wire.Reply, next func() (*wire.Part, error)) error {
+	request := h.mail.box(client).pending
 	// a client whose failure is of an older attempt does not know of the newest one yet
-	if x == nil || x.Id != r.Id || r.Error != "" && x.Attempt != r.Attempt {
+	if request == nil || request.Id != reply.Id || reply.Error != "" && request.Attempt != reply.Attempt {
 		h.late(client)
 		return nil
 	}
-	if r.Error != "" {
-		h.fail(client, x.of, x.Id, wire.Printable(r.Error), nil)
+	if reply.Error != "" {
+		h.fail(client, request.collection, request.Id, wire.Printable(reply.Error), nil)
 		return nil
 	}
-	err := wire.CheckReply(r)
-	if err == nil && int64(r.Content.Size) > x.most { // before any part is stored
-		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Content.Size, x.most)
+	err := wire.CheckReply(reply)
+	if err == nil && int64(reply.Content.Size) > request.most { // before any part is stored
+		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", reply.Content.Size, request.most)
 	}
-	if err == nil && r.Content.Inline() {
-		return h.complete(call, client, x, r, func() ([]byte, error) { return r.Content.Body, r.Content.CheckInline() })
+	if err == nil && reply.Content.Inline() {
+		return h.complete(call, client, request, reply, func() ([]byte, error) {
+			return reply.Content.Body,
+				reply.Content.CheckInline()
+		})
 	}
 	if err != nil {
-		h.refuse(client, x, "its reply is refused: ", err)
+		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
-	defer afterEnd(x.over, func() { endReads(call) })()
-	return h.receiveParts(call, client, x, r, next)
+	defer afterEnd(request.over, func() { endReads(call) })()
+	return h.receiveParts(call, client, request, reply, next)
 }
 
 // receiveParts receives the tensors of a reply into a file.
-func (h *Server) receiveParts(call context.Context, client int, x *pending, r *wire.Reply,
+func (h *Server) receiveParts(call context.Context, client int, request *pending, reply *wire.Reply,
 	next func() (*wire.Part, error)) error {
-	f, err := os.CreateTemp(filepath.Join(h.set.Dir, piecesDir), "reply-*")
+	file, err := os.CreateTemp(filepath.Join(h.set.Dir, piecesDir), "reply-*")
 	if err == nil {
-		defer f.Close()
-		os.Remove(f.Name()) // where an open file cannot lose its name, the next start removes it
+		defer file.Close()
+		os.Remove(file.Name()) // where an open file cannot lose its name, the next start removes it
 		var lost error
-		err = r.Content.ReceiveParts(f, func() (p *wire.Part, err error) {
+		err = reply.Content.ReceiveParts(file, func() (p *wire.Part, err error) {
 			p, lost = next()
 			return p, lost
 		})
-		if lost != nil && x.over.Err() != nil && call.Err() == nil {
+		if lost != nil && request.over.Err() != nil && call.Err() == nil {
 			h.late(client)
 			return nil
 		}
@@ -64,15 +67,15 @@ func (h *Server) receiveParts(call context.Context, client int, x *pending, r *w
 		}
 	}
 	if errors.Is(err, wire.ErrDamaged) {
-		h.refuse(client, x, "its reply is refused: ", err)
+		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
 	if err != nil {
 		return h.unable(err)
 	}
-	return h.complete(call, client, x, r, func() ([]byte, error) {
-		b := make([]byte, r.Content.Size)
-		_, err := io.ReadFull(io.NewSectionReader(f, 0, int64(len(b))), b)
+	return h.complete(call, client, request, reply, func() ([]byte, error) {
+		b := make([]byte, reply.Content.Size)
+		_, err := io.ReadFull(io.NewSectionReader(file, 0, int64(len(b))), b)
 		return b, err
 	})
 }
@@ -89,38 +92,39 @@ func (h *Server) unable(err error) error {
 }
 
 // complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.
-func (h *Server) complete(call context.Context, client int, x *pending, r *wire.Reply,
+func (h *Server) complete(call context.Context, client int, request *pending, reply *wire.Reply,
 	read func() ([]byte, error)) error {
 	select {
 	case h.decoding <- struct{}{}:
 		defer func() { <-h.decoding }()
-	case <-x.over.Done():
+	case <-request.over.Done():
 	case <-call.Done():
 		return context.Cause(call)
 	}
-	if x.over.Err() != nil {
+	if request.over.Err() != nil {
 		h.late(client)
 		return nil
 	}
-	size := protobuf.Size(r)
+	size := protobuf.Size(reply)
 	body, err := read()
-	if !r.Content.Inline() {
+	if !reply.Content.Inline() {
 		size += len(body)
 	}
 	var answer message.Reply
 	if err == nil {
-		answer, err = h.decodeReply(x.of.instruction, x.forms, client, r, body)
+		answer, err = h.decodeReply(request.collection.instruction, request.forms, client, reply, body)
 	}
 	if err != nil {
-		h.refuse(client, x, "its reply is refused: ", err)
+		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
-	h.record(client, x, answer, size)
+	h.record(client, request, answer, size)
 	return nil
 }
 
 // decodeReply decodes a reply, whose tensors must have the forms of its instruction.
-func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client int, r *wire.Reply, body []byte) (
+func (h *Server) decodeReply(instruction message.Instruction, forms tensor.Specs, client int, r *wire.Reply,
+	body []byte) (
 	message.Reply, error) {
 	answer, err := r.Message(client)
 	if err != nil {
@@ -130,16 +134,16 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, client i
 	if err != nil {
 		return answer, err
 	}
-	answer, err = o.WithReplyTensors(answer, tensors)
+	answer, err = instruction.WithReplyTensors(answer, tensors)
 	answer.Up = answer.UploadSize()
-	if err == nil && o.Kind != wire.EndKind {
-		err = o.Check(answer)
+	if err == nil && instruction.Kind != wire.EndKind {
+		err = instruction.Check(answer)
 	}
 	if err == nil {
-		err = o.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method, h.taskOf(client))
+		err = instruction.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method, h.taskOf(client))
 	}
 	if err == nil {
-		err = h.checkReply(o, answer)
+		err = h.checkReply(instruction, answer)
 	}
 	return answer, err
 }
@@ -151,10 +155,10 @@ func (h *Server) late(client int) {
 }
 
 // record accepts a reply, once.
-func (h *Server) record(client int, x *pending, r message.Reply, size int) {
-	r.Down = len(x.body)
+func (h *Server) record(client int, request *pending, r message.Reply, size int) {
+	r.Down = len(request.body)
 	again := false
-	counted := x.of.accept(r, func() {
+	counted := request.collection.accept(r, func() {
 		h.counts.change(func(c *counts) {
 			k := &c.clients[client]
 			again = k.miss(-1)
@@ -170,24 +174,25 @@ func (h *Server) record(client int, x *pending, r message.Reply, size int) {
 	}
 	if again {
 		h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round",
-			x.of.instruction.Round+1)
+			request.collection.instruction.Round+1)
 	}
-	h.mail.finish(client, x.of)
+	h.mail.finish(client, request.collection)
 	if h.set.OnReply != nil {
-		h.set.OnReply(x.of.instruction, client)
+		h.set.OnReply(request.collection.instruction, client)
 	}
-	notify(x.of.wake)
+	notify(request.collection.wake)
 }
 
 // refuse records that a client has no answer to an instruction, since its reply is refused.
 func (h *Server) refuse(client int, x *pending, what string, why error) {
-	h.fail(client, x.of, x.Id, what+wire.Printable(why.Error()), func(c *counts) { c.recordRefusal(client, why) })
+	h.fail(client, x.collection, x.Id, what+wire.Printable(why.Error()),
+		func(c *counts) { c.recordRefusal(client, why) })
 }
 
 // fail records that a client has no answer to an instruction, or with an empty identity to any of a collection. more
 // is counted beside the refusal; it may be nil. It is not recorded of a client that has answered.
-func (h *Server) fail(client int, of *collection, id, why string, more func(c *counts)) {
-	failed := of.fail(client, id, why, func() { // before the instruction may end
+func (h *Server) fail(client int, open *collection, id, why string, more func(c *counts)) {
+	failed := open.fail(client, id, why, func() { // before the instruction may end
 		h.counts.change(func(c *counts) {
 			c.refuse(client)
 			if more != nil {
@@ -197,8 +202,8 @@ func (h *Server) fail(client int, of *collection, id, why string, more func(c *c
 		h.set.Log.Warn("no answer", "client", client, "reason", why)
 	})
 	if failed {
-		h.mail.finish(client, of)
-		notify(of.wake)
+		h.mail.finish(client, open)
+		notify(open.wake)
 	}
 }
 

@@ -93,40 +93,40 @@ const sendTime = 5 * time.Second
 
 // Next waits for an instruction to a client and sends it. A client that does not read it holds its tensors in memory at
 // most for sendTime after the instruction is over.
-func (h service) Next(ctx context.Context, r *wire.Ask, stream *connect.ServerStream[wire.Part]) error {
+func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.ServerStream[wire.Part]) error {
 	_, k, err := h.caller(ctx, callCost)
 	if err != nil {
 		return err
 	}
-	call, exit, err := h.enter(ctx, k, r.Instance, asking, endWrites)
+	call, exit, err := h.enter(ctx, k, ask.Instance, asking, endWrites)
 	if err != nil {
 		return err
 	}
 	defer exit()
-	x, err := h.mail.newer(call, k, r.Seq)
+	request, err := h.mail.newer(call, k, ask.Seq)
 	if err != nil {
 		return err
 	}
 	sending, cancel := context.WithCancelCause(call)
 	defer cancel(nil)
-	defer afterEnd(x.over, func() {
+	defer afterEnd(request.over, func() {
 		cancel(connect.NewError(connect.CodeAborted, errors.New("the instruction is over")))
 		endWrites(ctx)
 	})()
-	o := protobuf.CloneOf(x.Instruction)
-	inParts := len(x.body) > h.set.Limit && r.Has != x.Id
-	if len(x.body) <= h.set.Limit {
-		o.Content.Body = x.body
+	o := protobuf.CloneOf(request.Instruction)
+	inParts := len(request.body) > h.set.Limit && ask.Has != request.Id
+	if len(request.body) <= h.set.Limit {
+		o.Content.Body = request.body
 	} else if inParts {
-		err = h.charge(sending, k, len(x.body)/wire.PartSize)
+		err = h.charge(sending, k, len(request.body)/wire.PartSize)
 	}
 	if err == nil {
 		err = stream.Send(&wire.Part{Instruction: o})
 	}
 	size := int64(protobuf.Size(o))
 	if err == nil && inParts {
-		size += int64(len(x.body))
-		err = wire.SendParts(sending, x.body, stream.Send)
+		size += int64(len(request.body))
+		err = wire.SendParts(sending, request.body, stream.Send)
 	}
 	if err == nil {
 		h.counts.change(func(c *counts) {
@@ -159,8 +159,8 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		}
 		return p, err
 	}
-	p, err := next()
-	if err == nil && p.Reply == nil {
+	part, err := next()
+	if err == nil && part.Reply == nil {
 		h.counts.change(func(c *counts) {
 			c.clients[k].refused++
 			c.Dropped++
@@ -170,12 +170,12 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 	if err != nil {
 		return nil, err
 	}
-	call, exit, err := h.enter(ctx, k, p.Reply.Instance, answering, endReads)
+	call, exit, err := h.enter(ctx, k, part.Reply.Instance, answering, endReads)
 	if err != nil {
 		return nil, err
 	}
 	defer exit()
-	if err := h.receive(call, k, p.Reply, next); err != nil {
+	if err := h.receive(call, k, part.Reply, next); err != nil {
 		return nil, cmp.Or(context.Cause(call), err)
 	}
 	return &wire.Receipt{}, nil

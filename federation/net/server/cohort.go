@@ -96,32 +96,35 @@ func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 }
 
 // collect is Run with at most tries attempts, unless tries is 0.
-func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
+func (h *Server) collect(ctx context.Context, instruction message.Instruction, quorum float64,
+	tries int) ([]message.Reply,
 	error) {
-	c := newCollection(o)
-	h.current.Store(c)
-	defer h.end(c)
+	collection := newCollection(instruction)
+	h.current.Store(collection)
+	defer h.end(collection)
 	for k, m := range h.members.roster().clients {
 		if m.lapsed != "" {
-			c.fail(k, "", m.lapsed, func() {})
+			collection.fail(k, "", m.lapsed, func() {})
 		}
 	}
 	for try := 1; ; try++ {
-		late, err := h.attempt(ctx, c, quorum)
+		late, err := h.attempt(ctx, collection, quorum)
 		if err != nil {
 			return nil, err
 		}
-		v := h.look(c)
-		if err := h.checkAlone(v); err != nil {
+		view := h.look(collection)
+		if err := h.checkAlone(view); err != nil {
 			return nil, err
 		}
-		need := h.need(v, quorum)
-		if !late || v.answers >= need || try == tries || len(v.expected) == 0 && !h.set.KeepQuorum {
-			return h.replied(c), nil
+		need := h.need(view, quorum)
+		if !late || view.answers >= need || try == tries || len(view.expected) == 0 && !h.set.KeepQuorum {
+			return h.replied(collection), nil
 		}
 		h.counts.change(func(c *counts) { c.Repeats++ })
-		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", o.Round+1, "kind", o.Kind,
-			"answered", v.answers, "needed", need, "missing", slices.Concat(v.expected, v.others), "try", try+1)
+		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", instruction.Round+1, "kind",
+			instruction.Kind,
+			"answered", view.answers, "needed", need, "missing", slices.Concat(view.expected,
+				view.others), "try", try+1)
 	}
 }
 

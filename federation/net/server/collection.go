@@ -101,10 +101,10 @@ func (v view) asked() int { return len(v.instruction.Clients) - len(v.failed) }
 
 // look returns the state of a collection.
 func (h *Server) look(c *collection) view {
-	r := h.members.roster()
-	may := func(k int) bool { return r.clients[k].counts() && !h.counts.tally(k).silent() }
+	roster := h.members.roster()
+	may := func(k int) bool { return roster.clients[k].counts() && !h.counts.tally(k).silent() }
 	v := view{instruction: c.instruction}
-	for k := range r.clients {
+	for k := range roster.clients {
 		if may(k) {
 			v.may++
 		}
@@ -121,7 +121,7 @@ func (h *Server) look(c *collection) view {
 		} else {
 			v.others = append(v.others, k)
 		}
-		v.waits = v.waits || r.clients[k].joined && !r.clients[k].left && h.awaited(c, k)
+		v.waits = v.waits || roster.clients[k].joined && !roster.clients[k].left && h.awaited(c, k)
 	}
 	return v
 }

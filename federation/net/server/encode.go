@@ -73,18 +73,18 @@ func (h *Server) send(c *collection, client int) error {
 	if err != nil {
 		return err
 	}
-	x := &pending{body: what.body, of: c,
+	request := &pending{body: what.body, collection: c,
 		Instruction: wire.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
 	if err = own; err == nil {
-		x.forms, x.most, err = h.forms(c.instruction, client)
+		request.forms, request.most, err = h.forms(c.instruction, client)
 	}
-	x.most = min(x.most, int64(h.set.Largest))
-	c.give(client, x.Id)
+	request.most = min(request.most, int64(h.set.Largest))
+	c.give(client, request.Id)
 	if err != nil {
-		h.refuse(client, x, "no instruction of its task is possible: ", err)
+		h.refuse(client, request, "no instruction of its task is possible: ", err)
 		return nil
 	}
-	h.mail.deliver(client, x)
+	h.mail.deliver(client, request)
 	return nil
 }
 
@@ -92,19 +92,19 @@ func (h *Server) send(c *collection, client int) error {
 // deadline.
 func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
 	err error)) error {
-	o := message.Instruction{Kind: wire.EndKind, Round: rounds, Total: h.set.Clients,
+	instruction := message.Instruction{Kind: wire.EndKind, Round: rounds, Total: h.set.Clients,
 		PerClient: map[int]tensor.Map{}}
 	for k := range h.set.Clients {
 		shared, down, err := prompts(k)
 		if err != nil {
 			return err
 		}
-		o.Clients = append(o.Clients, k)
-		o.Shared = shared
+		instruction.Clients = append(instruction.Clients, k)
+		instruction.Shared = shared
 		if len(down) > 0 {
-			o.PerClient[k] = down
+			instruction.PerClient[k] = down
 		}
 	}
-	_, err := h.collect(ctx, o, 0, 1)
+	_, err := h.collect(ctx, instruction, 0, 1)
 	return err
 }

@@ -78,21 +78,21 @@ type service struct{ *Server }
 func (h *Server) authenticated(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := connectionOf(r.Context())
+		conn := connectionOf(r.Context())
 		// no other form of messages: not JSON, and none that is compressed
 		if kind := r.Header.Get("Content-Type"); kind != "application/grpc" && kind != "application/grpc+proto" {
 			http.Error(w, "promptfed speaks gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
-		k := h.callerOf(c.Peer())
+		caller := h.callerOf(conn.Peer())
 		var err error
 		if token := h.set.Token; token != "" {
 			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			if subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
 				time.Sleep(guessPause)
-				c.Refuse(errors.New("the token is wrong"))
+				conn.Refuse(errors.New("the token is wrong"))
 				err = connect.NewError(connect.CodeUnauthenticated, errors.New("the token is wrong"))
-			} else if e := c.Admit(); e != nil {
+			} else if e := conn.Admit(); e != nil {
 				err = connect.NewError(connect.CodeUnavailable, e)
 			}
 		}
@@ -100,8 +100,8 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, maxQuestion)
 		} else if err == nil {
 			select {
-			case k.open <- struct{}{}:
-				defer func() { <-k.open }()
+			case caller.open <- struct{}{}:
+				defer func() { <-caller.open }()
 			default:
 				err = connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are open"))
 			}
@@ -111,7 +111,7 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		deadlines := http.NewResponseController(w)
-		r.Body = &countedBody{r.Body, r.Context(), c, k.budget, deadlines, 0}
+		r.Body = &countedBody{r.Body, r.Context(), conn, caller.budget, deadlines, 0}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, deadlines)))
 	})
 }
@@ -179,22 +179,22 @@ func denied(format string, a ...any) error {
 // caller returns the client that calls, after its budget covers a cost. A client without a certificate must have
 // the key that it joined with.
 func (h *Server) caller(ctx context.Context, cost int) (certs.Peer, int, error) {
-	p := connectionOf(ctx).Peer()
-	k, ok := certs.ClientOf(p.Name)
+	peer := connectionOf(ctx).Peer()
+	k, ok := certs.ClientOf(peer.Name)
 	if !ok {
-		return p, 0, denied("%.60q is not a client", p.Name)
+		return peer, 0, denied("%.60q is not a client", peer.Name)
 	}
 	if k >= h.set.Clients {
 		if err := h.unknown.budget.WaitN(ctx, questionCost); err != nil {
-			return p, 0, err
+			return peer, 0, err
 		}
-		return p, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
+		return peer, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
 	}
 	one := h.members.client(k)
-	if err := h.checkKey(&one, p); err != nil {
-		return p, 0, denied("%w", err)
+	if err := h.checkKey(&one, peer); err != nil {
+		return peer, 0, denied("%w", err)
 	}
-	return p, k, h.charge(ctx, k, cost)
+	return peer, k, h.charge(ctx, k, cost)
 }
 
 // checkKey reports a client without a certificate that has another key than the one that it joined with.
@@ -218,8 +218,8 @@ const watchTime = 250 * time.Millisecond
 // dropInvalid excludes clients whose certificates were revoked or expired. Nobody waits for them until they join with
 // other certificates.
 func (h *Server) dropInvalid() {
-	r := h.members.roster()
-	for k, m := range r.clients {
+	roster := h.members.roster()
+	for k, m := range roster.clients {
 		err := m.key.Valid()
 		if err == nil || m.lapsed != "" {
 			continue
@@ -234,7 +234,7 @@ func (h *Server) dropInvalid() {
 			continue
 		}
 		h.set.Log.Warn("a client is excluded", "client", k, "reason", err)
-		if !r.began {
+		if !roster.began {
 			h.members.change(k, (*member).forget)
 			if err := h.save(k); err != nil {
 				h.set.Log.Error("cannot remove the request of a client to join", "client", k, "error", err)

@@ -10,13 +10,13 @@ import (
 
 // join admits a process of a client, or returns why not. The caller ends the session's first call.
 func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session, texts int, err error) {
-	var c wire.JoinRequest
-	if err = h.readJoin(m, &c); err == nil {
-		c.Proof = peer.Proof
-		s, err = h.admit(client, peer, m.Instance, c)
+	var request wire.JoinRequest
+	if err = h.readJoin(m, &request); err == nil {
+		request.Proof = peer.Proof
+		s, err = h.admit(client, peer, m.Instance, request)
 	}
 	if errors.As(err, new(ownError)) {
-		return s, c.RunSpec.TextSize(), err
+		return s, request.RunSpec.TextSize(), err
 	}
 	log, said := h.set.Log.With("client", client), h.counts.tally(client).reason
 	later := errors.As(err, new(laterError))
@@ -35,8 +35,8 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 	})
 	switch {
 	case err == nil:
-		log.Info("joined", "backbone", wire.Printable(c.Participant.Task.Backbone), "domain",
-			wire.Printable(c.Participant.Domain))
+		log.Info("joined", "backbone", wire.Printable(request.Participant.Task.Backbone), "domain",
+			wire.Printable(request.Participant.Domain))
 	case later && reason == said: // a repeated request
 	case later:
 		log.Warn("asked to wait", "reason", reason)
@@ -46,7 +46,7 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 	if err == nil || later { // the request of a client that waits counts for the majority
 		h.changed()
 	}
-	return s, c.RunSpec.TextSize(), err
+	return s, request.RunSpec.TextSize(), err
 }
 
 // readJoin decodes a request to join this run.
@@ -69,21 +69,23 @@ func (e laterError) Error() string { return string(e) }
 const maxDigest = 64
 
 // checkRequest refuses a request to join by its own sizes, before anything is computed from it.
-func checkRequest(c wire.JoinRequest) error {
-	t := c.Participant.Task
-	if !wire.Label.MatchString(t.Backbone) || !wire.Label.MatchString(c.Participant.Domain) {
-		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", t.Backbone,
-			c.Participant.Domain)
+func checkRequest(request wire.JoinRequest) error {
+	client := request.Participant.Task
+	if !wire.Label.MatchString(client.Backbone) || !wire.Label.MatchString(request.Participant.Domain) {
+		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", client.Backbone,
+			request.Participant.Domain)
 	}
-	if max(len(c.Numerics), len(c.Backbone), len(c.Tokens)) > maxDigest {
+	if max(len(request.Numerics), len(request.Backbone), len(request.Tokens)) > maxDigest {
 		return fmt.Errorf("a digest has more than %d bytes", maxDigest)
 	}
-	if min(t.Width, t.Dim) < 1 || min(t.Patches, t.ImageSize, t.Tokens, t.VisionWidth, t.VisionLayers, t.VisionUnits,
-		t.TextLayers, t.TextUnits) < 0 || max(t.Width, t.Dim, t.Patches, t.Tokens, t.VisionWidth, t.VisionUnits,
-		t.TextUnits) > 1<<16 || t.ImageSize > 1<<14 || max(t.VisionLayers, t.TextLayers) > 1<<10 {
-		return fmt.Errorf("the backbone has impossible sizes: %+v", t)
+	if min(client.Width, client.Dim) < 1 || min(client.Patches, client.ImageSize, client.Tokens, client.VisionWidth,
+		client.VisionLayers, client.VisionUnits, client.TextLayers, client.TextUnits) < 0 ||
+		max(client.Width, client.Dim, client.Patches, client.Tokens, client.VisionWidth, client.VisionUnits,
+			client.TextUnits) > 1<<16 || client.ImageSize > 1<<14 ||
+		max(client.VisionLayers, client.TextLayers) > 1<<10 {
+		return fmt.Errorf("the backbone has impossible sizes: %+v", client)
 	}
-	return c.RunSpec.CheckSizes()
+	return request.RunSpec.CheckSizes()
 }
 
 // examine refuses a request to join that differs from what is decided, and computes what others must share with it.

@@ -46,25 +46,25 @@ func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.
 
 // checkReply refuses a reply by its own content: undeclared extras, more examples than the client joined with, numbers
 // beyond all bounds, or an update beyond a fixed bound.
-func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
-	declared, checked := h.extrasOf(o, r.Client)
+func (h *Server) checkReply(instruction message.Instruction, reply message.Reply) error {
+	declared, checked := h.extrasOf(instruction, reply.Client)
 	if !checked {
 		return nil
 	}
-	examples := h.members.client(r.Client).Examples
+	examples := h.members.client(reply.Client).Examples
 	if !h.set.asksExamples() {
 		examples = wire.MaxExamples
-	} else if r.Upload.N > examples {
-		return fmt.Errorf("it counts %d examples, but the client joined with %d", r.Upload.N, examples)
+	} else if reply.Upload.N > examples {
+		return fmt.Errorf("it counts %d examples, but the client joined with %d", reply.Upload.N, examples)
 	}
-	err := message.CheckExtras(declared, r.Upload.Extra, examples)
+	err := message.CheckExtras(declared, reply.Upload.Extra, examples)
 	if err != nil || h.set.MaxNorm < 0 {
 		return err
 	}
-	_, sizes := splitCounts(r.Upload.Extra, declared)
-	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
-		maps.Copy(sizes, r.Upload.Shared)
-	} else if d := message.UpdateNorm(o.Shared, r.Upload.Shared); !(d <= h.set.MaxNorm) {
+	_, sizes := splitCounts(reply.Upload.Extra, declared)
+	if h.set.MaxNorm == 0 || instruction.Kind == message.Compute {
+		maps.Copy(sizes, reply.Upload.Shared)
+	} else if d := message.UpdateNorm(instruction.Shared, reply.Upload.Shared); !(d <= h.set.MaxNorm) {
 		return fmt.Errorf("it changed the parameters by the norm %s; at most %.4g is accepted (--max-norm)",
 			h.shown(d), h.set.MaxNorm)
 	}
@@ -88,13 +88,13 @@ func (h *Server) shown(v float64) string {
 // applyLimits compares the replies of a round. It refuses outliers and reduces the weights of uploads with too many
 // examples. The result depends only on the replies, the clients that joined and the rounds before. Under client-level
 // differential privacy no upload is judged by others: the method bounds each.
-func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
+func (h *Server) applyLimits(instruction message.Instruction, replies []message.Reply) ([]message.Reply, error) {
 	refused := map[int]error{}
-	if o.Kind.Tests() {
+	if instruction.Kind.Tests() {
 		refuseTests(replies, refused)
 	} else if !h.set.Privacy.Clients {
-		h.limitNorms(o, replies, refused)
-		h.limitExamples(o, replies, refused)
+		h.limitNorms(instruction, replies, refused)
+		h.limitExamples(instruction, replies, refused)
 	}
 	out := replies[:0]
 	for _, r := range replies {
@@ -103,11 +103,11 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 			out = append(out, r)
 			continue
 		}
-		h.Rejected(o.Round, r.Client, err)
+		h.Rejected(instruction.Round, r.Client, err)
 		h.mail.trained(r.Client, "")
 		if h.set.Quorum == 1 && h.set.KeepQuorum {
 			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and --quorum 1 needs all: %w",
-				o.Round+1, r.Client, err)
+				instruction.Round+1, r.Client, err)
 		}
 	}
 	return out, nil
@@ -115,7 +115,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 
 // limitExamples reduces the weight of uploads of clients with unlikely many examples, or refuses them. It refuses
 // answers to statistics, in which every class has its own weight.
-func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
+func (h *Server) limitExamples(instruction message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 || h.set.MaxExamples == 0 && !h.set.asksExamples() {
 		return
 	}
@@ -128,38 +128,39 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 	}
 	slices.Sort(claims)
 	for i := range replies {
-		r, most := &replies[i], h.set.MaxExamples
-		k := clients[r.Client]
-		declared, ok := o.Extras(h.set.Method, k.Participant.Task)
-		if !ok || o.Guarded != nil || refused[r.Client] != nil {
+		reply, most := &replies[i], h.set.MaxExamples
+		k := clients[reply.Client]
+		declared, ok := instruction.Extras(h.set.Method, k.Participant.Task)
+		if !ok || instruction.Guarded != nil || refused[reply.Client] != nil {
 			continue
 		}
 		if most == 0 {
 			var err error
 			if most, err = maxWeight(claims, k.Examples); err != nil {
-				refused[r.Client] = err
+				refused[reply.Client] = err
 				continue
 			}
 		}
-		counted, _ := splitCounts(r.Upload.Extra, declared)
-		if o.Kind == message.Compute {
+		counted, _ := splitCounts(reply.Upload.Extra, declared)
+		if instruction.Kind == message.Compute {
 			for _, name := range counted.Names() {
 				if n := sumOf(counted[name]); n > float64(most) {
-					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are accepted (--max-examples)",
+					refused[reply.Client] = fmt.Errorf("it counts %.10g examples; at most %d are accepted "+
+						"(--max-examples)",
 						n, most)
 				}
 			}
 			continue
 		}
-		claimed, before := r.Upload.N, h.cap(r.Client, r.Upload.N, most)
+		claimed, before := reply.Upload.N, h.cap(reply.Client, reply.Upload.N, most)
 		if claimed <= most {
 			continue
 		}
 		counted.Scale(float64(most) / float64(claimed))
-		r.Upload.N = most
+		reply.Upload.N = most
 		if before != most {
 			h.set.Log.Warn("an upload claims more examples than its weight is capped at (--max-examples)", "round",
-				o.Round+1, "client", r.Client, "claimed", claimed, "counted", most)
+				instruction.Round+1, "client", reply.Client, "claimed", claimed, "counted", most)
 		}
 	}
 }
@@ -197,28 +198,28 @@ func maxWeight(claims []int, claimed int) (int, error) {
 // norm than usual. The usual norm is the largest of three medians, each over three values or more: over these uploads,
 // over those of the rounds before, and over the latter in proportion to the learning rate. An update with a norm above
 // message.MaxUpdateNorm is refused in any case.
-func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
+func (h *Server) limitNorms(instruction message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
 	}
 	rate := 1.0
 	if h.set.Rate != nil {
-		rate = h.set.Rate(o.Round)
+		rate = h.set.Rate(instruction.Round)
 	}
 	lengths := map[string]map[int]float64{} // by kind and client
-	for _, r := range replies {
-		declared, checked := h.extrasOf(o, r.Client)
+	for _, reply := range replies {
+		declared, checked := h.extrasOf(instruction, reply.Client)
 		if !checked {
 			continue
 		}
-		for kind, v := range measure(o, r, declared) {
+		for kind, v := range measure(instruction, reply, declared) {
 			if v == 0 { // no update, which is no measure for others
 				continue
 			}
 			if lengths[kind] == nil {
 				lengths[kind] = map[int]float64{}
 			}
-			lengths[kind][r.Client] = v
+			lengths[kind][reply.Client] = v
 		}
 	}
 	if h.norms == nil {
@@ -226,19 +227,19 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 	}
 	kinds := slices.Sorted(maps.Keys(lengths))
 	for _, kind := range kinds {
-		of := lengths[kind]
+		measured := lengths[kind]
 		if kind == movesKind && h.set.MaxNorm > 0 {
 			continue
 		}
-		usual := h.norms.typical(kind, of, rate)
+		usual := h.norms.typical(kind, measured, rate)
 		most, than := math.Inf(1), "the usual"
 		if usual > 0 {
 			most = message.MaxNormRatio * usual
 		}
-		if own := message.MaxUpdateNorm(o.Shared); kind == movesKind && own < most {
+		if own := message.MaxUpdateNorm(instruction.Shared); kind == movesKind && own < most {
 			most, than = own, "that of the parameters"
 		}
-		for client, v := range of {
+		for client, v := range measured {
 			if !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times %s (--max-norm)", kind, v,
 					most, message.MaxNormRatio, than)
@@ -266,10 +267,10 @@ const movesKind = "an update with a norm"
 
 // measure returns the norms of an upload: of its update, and of its extras by the folder of their names, without
 // counts.
-func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
+func measure(instruction message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
-	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
-		out[movesKind] = message.UpdateNorm(o.Shared, r.Upload.Shared)
+	if instruction.Kind == message.Train && len(r.Upload.Shared) > 0 {
+		out[movesKind] = message.UpdateNorm(instruction.Shared, r.Upload.Shared)
 	}
 	_, other := splitCounts(r.Upload.Extra, declared)
 	for _, name := range other.Names() {
@@ -277,8 +278,8 @@ func measure(o message.Instruction, r message.Reply, declared []method.Extra) ma
 		if dir := path.Dir(name); dir != "." {
 			kind = dir
 		}
-		if kind = "a norm of " + kind; o.Kind == message.Compute {
-			kind += " in the statistic " + o.Statistic
+		if kind = "a norm of " + kind; instruction.Kind == message.Compute {
+			kind += " in the statistic " + instruction.Statistic
 		}
 		out[kind] = math.Hypot(out[kind], other[name].Norm())
 	}

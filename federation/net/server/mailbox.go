@@ -16,7 +16,7 @@ type pending struct {
 	body              []byte       // tensors of the instruction
 	most              int64        // largest size of the reply's tensors, in bytes
 	forms             tensor.Specs // of these tensors
-	of                *collection
+	collection        *collection
 	over              context.Context // ends when no answer is expected any more, also not to another attempt
 	end               context.CancelFunc
 }
@@ -49,19 +49,19 @@ func newMailboxes(clients int) *mailboxes {
 
 // deliver makes an instruction the pending one of a client. If the client has the same one, this is another attempt,
 // and a reply that is on its way still counts.
-func (m *mailboxes) deliver(client int, x *pending) {
+func (m *mailboxes) deliver(client int, request *pending) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box := &m.boxes[client]
-	if old := box.pending; old != nil && old.Id == x.Id {
-		x.over, x.end = old.over, old.end
+	if old := box.pending; old != nil && old.Id == request.Id {
+		request.over, request.end = old.over, old.end
 	} else {
 		box.clear()
-		x.over, x.end = context.WithCancel(context.Background())
+		request.over, request.end = context.WithCancel(context.Background())
 	}
 	m.seq = max(m.seq+1, time.Now().UnixNano())
-	x.Accepted, x.Safe = box.accepted, box.safe
-	x.Attempt, x.Seq, box.pending = wire.NewID(), m.seq, x
+	request.Accepted, request.Safe = box.accepted, box.safe
+	request.Attempt, request.Seq, box.pending = wire.NewID(), m.seq, request
 	close(box.changed)
 	box.changed = make(chan struct{})
 }
@@ -74,10 +74,10 @@ func (b *mailbox) clear() {
 }
 
 // finish ends a client's instruction of a collection.
-func (m *mailboxes) finish(client int, of *collection) {
+func (m *mailboxes) finish(client int, open *collection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if box := &m.boxes[client]; box.pending != nil && box.pending.of == of {
+	if box := &m.boxes[client]; box.pending != nil && box.pending.collection == open {
 		box.clear()
 	}
 }

@@ -137,19 +137,19 @@ func newServer(set Settings) *Server {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	over, stop := context.WithCancelCause(context.Background())
-	h := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]*caller, set.Clients),
+	server := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]*caller, set.Clients),
 		unknown: newCaller(), watchers: newCaller(), decoding: make(chan struct{}, maxDecoding),
 		troubles: rate.Sometimes{Interval: 10 * time.Second},
 		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
 		counts:  newCounters(set.Clients),
 		longest: map[string]float64{}}
-	for k := range h.callers {
-		h.callers[k] = newCaller()
+	for k := range server.callers {
+		server.callers[k] = newCaller()
 	}
-	h.stops = append(h.stops, func() {
+	server.stops = append(server.stops, func() {
 		stop(connect.NewError(connect.CodeUnavailable, errors.New("the server stops")))
 	})
-	return h
+	return server
 }
 
 // Close stops the server. Its files stay, so that the run can resume.

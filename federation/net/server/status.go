@@ -32,31 +32,31 @@ func (s *shownStatus) encode(status func() wire.Status) (text []byte, err error)
 
 // Status returns the state of the run.
 func (h *Server) Status() wire.Status {
-	s := wire.Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified()}
+	status := wire.Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified()}
 	current := h.current.Load()
 	if current != nil {
 		o := current.instruction
-		s.Round, s.Kind, s.Set, s.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
+		status.Round, status.Kind, status.Set, status.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
 	}
 	for i, m := range h.members.roster().clients {
 		k := h.counts.tally(i)
-		c := wire.ClientStatus{Client: i, Joined: m.joined, Left: m.left, Seen: -1,
+		clientStatus := wire.ClientStatus{Client: i, Joined: m.joined, Left: m.left, Seen: -1,
 			Backbone: m.Participant.Task.Backbone, Domain: m.Participant.Domain, Replies: k.replies,
 			Refused: k.refused, Up: k.up, Down: k.down, Examples: m.Examples, Counted: k.counted, Reason: k.reason,
 			Unawaited: k.silent()}
 		if m.connected {
-			c.Seen, c.Doing = 0, h.mail.box(i).doing()
+			clientStatus.Seen, clientStatus.Doing = 0, h.mail.box(i).doing()
 		} else if !m.seen.IsZero() {
-			c.Seen = time.Since(m.seen).Seconds()
+			clientStatus.Seen = time.Since(m.seen).Seconds()
 		}
 		if current != nil {
-			c.Asked, c.Answered, _ = current.state(i)
+			clientStatus.Asked, clientStatus.Answered, _ = current.state(i)
 		}
-		s.Clients = append(s.Clients, c)
+		status.Clients = append(status.Clients, clientStatus)
 	}
-	s.Totals = h.Totals()
-	hide(&s, h.set.Privacy)
-	return s
+	status.Totals = h.Totals()
+	hide(&status, h.set.Privacy)
+	return status
 }
 
 // hide removes everything that shows who trains.

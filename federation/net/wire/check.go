@@ -35,42 +35,45 @@ var (
 )
 
 // CheckInstruction reports an instruction that no server sends.
-func CheckInstruction(o *Instruction) error {
-	switch k := message.Kind(o.GetKind()); {
+func CheckInstruction(instruction *Instruction) error {
+	switch k := message.Kind(instruction.GetKind()); {
 	case k != message.Train && k != message.Compute && !k.Tests() && k != EndKind:
 		return fmt.Errorf("unknown kind of instruction %.50q", k)
-	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > certs.MaxClients:
-		return fmt.Errorf("invalid round %d for client %d of %d", o.Round+1, o.Client, o.Total)
-	case o.Steps < 0 || o.Steps > maxRound:
-		return fmt.Errorf("invalid number of steps %d", o.Steps)
-	case !Label.MatchString(o.Statistic) || !Label.MatchString(o.Set):
-		return fmt.Errorf("statistic %.50q or evaluation set %.50q is not a name", o.Statistic, o.Set)
-	case o.Id != IdentityOf(o):
+	case instruction.Round < 0 || instruction.Round > maxRound || instruction.Client < 0 ||
+		instruction.Client >= instruction.Total || instruction.Total > certs.MaxClients:
+		return fmt.Errorf("invalid round %d for client %d of %d", instruction.Round+1, instruction.Client,
+			instruction.Total)
+	case instruction.Steps < 0 || instruction.Steps > maxRound:
+		return fmt.Errorf("invalid number of steps %d", instruction.Steps)
+	case !Label.MatchString(instruction.Statistic) || !Label.MatchString(instruction.Set):
+		return fmt.Errorf("statistic %.50q or evaluation set %.50q is not a name", instruction.Statistic,
+			instruction.Set)
+	case instruction.Id != IdentityOf(instruction):
 		return errors.New("the instruction is damaged: it does not match its identity")
-	case !ID.MatchString(o.Run) || !ID.MatchString(o.Attempt):
-		return fmt.Errorf("%.50q or %.50q is not an identity", o.Run, o.Attempt)
+	case !ID.MatchString(instruction.Run) || !ID.MatchString(instruction.Attempt):
+		return fmt.Errorf("%.50q or %.50q is not an identity", instruction.Run, instruction.Attempt)
 	}
-	for _, id := range []string{o.Accepted, o.Safe} {
+	for _, id := range []string{instruction.Accepted, instruction.Safe} {
 		if id != "" && !ID.MatchString(id) {
 			return fmt.Errorf("%.50q is not an identity", id)
 		}
 	}
-	return checkContent(o.Content)
+	return checkContent(instruction.Content)
 }
 
 // CheckReply reports a reply that no client sends.
-func CheckReply(r *Reply) error {
+func CheckReply(reply *Reply) error {
 	switch {
-	case !ID.MatchString(r.GetId()) || !ID.MatchString(r.Attempt):
-		return fmt.Errorf("%.50q or %.50q is not an identity", r.GetId(), r.GetAttempt())
-	case r.Examples < 0 || r.Examples > MaxExamples || r.Steps < 0 || r.Steps > maxRound:
-		return fmt.Errorf("invalid counts: %d examples, %d steps", r.Examples, r.Steps)
-	case len(r.Scores) > MaxScores:
-		return fmt.Errorf("%d bytes of statistics; at most %d are allowed", len(r.Scores), MaxScores)
-	case len(r.Terms) > MaxTerms:
-		return fmt.Errorf("%d bytes of loss terms; at most %d are allowed", len(r.Terms), MaxTerms)
+	case !ID.MatchString(reply.GetId()) || !ID.MatchString(reply.Attempt):
+		return fmt.Errorf("%.50q or %.50q is not an identity", reply.GetId(), reply.GetAttempt())
+	case reply.Examples < 0 || reply.Examples > MaxExamples || reply.Steps < 0 || reply.Steps > maxRound:
+		return fmt.Errorf("invalid counts: %d examples, %d steps", reply.Examples, reply.Steps)
+	case len(reply.Scores) > MaxScores:
+		return fmt.Errorf("%d bytes of statistics; at most %d are allowed", len(reply.Scores), MaxScores)
+	case len(reply.Terms) > MaxTerms:
+		return fmt.Errorf("%d bytes of loss terms; at most %d are allowed", len(reply.Terms), MaxTerms)
 	}
-	return checkContent(r.Content)
+	return checkContent(reply.Content)
 }
 
 func checkContent(c *Content) error {
@@ -85,12 +88,12 @@ func checkContent(c *Content) error {
 func (c *Content) Inline() bool { return uint64(len(c.GetBody())) == c.GetSize() }
 
 // ReplyOf returns the reply to an instruction of a kind, and its encoded tensors. Its identities are not set.
-func ReplyOf(kind message.Kind, out message.Reply) (r *Reply, body []byte, err error) {
-	r = &Reply{Examples: int64(out.Upload.N), Loss: out.Stats.Loss, Steps: int64(out.Stats.Steps)}
+func ReplyOf(kind message.Kind, out message.Reply) (reply *Reply, body []byte, err error) {
+	reply = &Reply{Examples: int64(out.Upload.N), Loss: out.Stats.Loss, Steps: int64(out.Stats.Steps)}
 	if kind.Tests() {
-		r.Scores, err = json.Marshal(out.Scores)
+		reply.Scores, err = json.Marshal(out.Scores)
 	} else if out.Stats.Terms != nil {
-		r.Terms, err = json.Marshal(out.Stats.Terms)
+		reply.Terms, err = json.Marshal(out.Stats.Terms)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -98,8 +101,8 @@ func ReplyOf(kind message.Kind, out message.Reply) (r *Reply, body []byte, err e
 	if body, err = message.EncodeTensors(out.Tensors()); err != nil {
 		return nil, nil, err
 	}
-	r.Content = ContentOf(body)
-	return r, body, nil
+	reply.Content = ContentOf(body)
+	return reply, body, nil
 }
 
 // Message returns the reply of a client for the engine, without its tensors.

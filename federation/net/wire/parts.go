@@ -62,21 +62,21 @@ func Next(stream interface {
 func (c *Content) ReceiveParts(into io.Writer, next func() (*Part, error)) error {
 	sum, left := sha256.New(), c.Size
 	for left > 0 {
-		p, err := next()
+		part, err := next()
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
 			return err
 		}
-		n := uint64(len(p.Data))
+		n := uint64(len(part.Data))
 		if n == 0 || n > min(left, PartSize) {
 			return fmt.Errorf("%w: a part of %d bytes, and %d of %d are missing", ErrDamaged, n, left, c.Size)
 		}
-		if _, err := into.Write(p.Data); err != nil {
+		if _, err := into.Write(part.Data); err != nil {
 			return err
 		}
-		sum.Write(p.Data)
+		sum.Write(part.Data)
 		left -= n
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != c.Sum {

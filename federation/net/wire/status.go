@@ -61,18 +61,18 @@ type ClientStatus struct {
 
 // ReadStatus decodes a status and makes its texts printable.
 func ReadStatus(b []byte) (*Status, error) {
-	var s Status
-	if err := json.Unmarshal(b, &s); err != nil {
+	var status Status
+	if err := json.Unmarshal(b, &status); err != nil {
 		return nil, fmt.Errorf("the server's status: %w", err)
 	}
-	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Set, &s.Statistic} {
+	for _, text := range []*string{&status.Name, &status.Run, &status.Kind, &status.Set, &status.Statistic} {
 		*text = Printable(*text)
 	}
-	for i := range s.Clients {
-		c := &s.Clients[i]
+	for i := range status.Clients {
+		c := &status.Clients[i]
 		for _, text := range []*string{&c.Doing, &c.Backbone, &c.Domain, &c.Reason} {
 			*text = Printable(*text)
 		}
 	}
-	return &s, nil
+	return &status, nil
 }

@@ -12,7 +12,7 @@ import (
 // common holds the tensors that all clients of an instruction get. They are encoded, and if they are large stored, once
 // for all jobs.
 type common struct {
-	d           *Dispatcher
+	dispatcher  *Dispatcher
 	instruction message.Instruction
 	users       int // unfinished jobs; guarded by Dispatcher.mu
 
@@ -33,7 +33,7 @@ func (d *Dispatcher) holdCommon(o message.Instruction) *common {
 			return c
 		}
 	}
-	c := &common{d: d, instruction: o, users: 1}
+	c := &common{dispatcher: d, instruction: o, users: 1}
 	d.commons = append(d.commons, c)
 	return c
 }
@@ -49,9 +49,9 @@ func (d *Dispatcher) releaseCommon(c *common) {
 
 // content returns the description of the tensors, and those that a message contains.
 func (c *common) content(ctx context.Context) (content, []byte, error) {
-	c.d.mu.Lock()
-	opened := c.d.opened
-	c.d.mu.Unlock()
+	c.dispatcher.mu.Lock()
+	opened := c.dispatcher.opened
+	c.dispatcher.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.body == nil {
@@ -60,13 +60,13 @@ func (c *common) content(ctx context.Context) (content, []byte, error) {
 			return content{}, nil, err
 		}
 	}
-	if len(c.body) > c.d.tensors.limit && c.opened == opened {
+	if len(c.body) > c.dispatcher.tensors.limit && c.opened == opened {
 		return c.stored, nil, nil
 	}
-	out, inline, err := c.d.tensors.put(ctx, c.body, true)
+	out, inline, err := c.dispatcher.tensors.put(ctx, c.body, true)
 	if err == nil && out.Object != "" {
 		c.stored, c.opened = out, opened
-		c.d.count(func(t *Totals) { t.Down += int64(out.Size) })
+		c.dispatcher.count(func(t *Totals) { t.Down += int64(out.Size) })
 	}
 	return out, inline, err
 }

@@ -76,25 +76,26 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if err := CheckQueue(set.Queue); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{set: set, queue: queue(set.Queue), run: rand.Text(), conn: nc,
+	dispatcher := &Dispatcher{set: set, queue: queue(set.Queue), run: rand.Text(), conn: nc,
 		loading: make(chan struct{}, maxLoading), pending: map[string]*attempt{},
 		members: map[string]*member{}, known: map[string]bool{}}
-	d.free = sync.NewCond(&d.mu)
-	d.alive, d.kill = context.WithCancelCause(context.WithoutCancel(ctx))
+	dispatcher.free = sync.NewCond(&dispatcher.mu)
+	dispatcher.alive, dispatcher.kill = context.WithCancelCause(context.WithoutCancel(ctx))
 	var err error
-	if d.tensors, err = newTensorStore(nc, d.queue, set.Limit); err != nil {
+	if dispatcher.tensors, err = newTensorStore(nc, dispatcher.queue, set.Limit); err != nil {
 		return nil, err
 	}
-	if _, err := request(ctx, nc, d.queue.subject(inviteSubject), nil, requestTimeout/10); err == nil {
-		return nil, d.taken()
+	if _, err := request(ctx, nc, dispatcher.queue.subject(inviteSubject), nil, requestTimeout/10); err == nil {
+		return nil, dispatcher.taken()
 	}
-	if err := d.createStreams(ctx); err != nil {
+	if err := dispatcher.createStreams(ctx); err != nil {
 		return nil, err
 	}
 	var subscribed []*nats.Subscription
-	for subject, handle := range map[string]nats.MsgHandler{inviteSubject: d.invite, joinSubject: d.join,
-		resultSubject: d.result} {
-		s, err := nc.Subscribe(d.queue.subject(subject), handle)
+	for subject, handle := range map[string]nats.MsgHandler{inviteSubject: dispatcher.invite,
+		joinSubject:   dispatcher.join,
+		resultSubject: dispatcher.result} {
+		s, err := nc.Subscribe(dispatcher.queue.subject(subject), handle)
 		if err == nil {
 			err = s.SetPendingLimits(-1, -1)
 		}
@@ -104,14 +105,14 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 		subscribed = append(subscribed, s)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	d.stop = func() {
+	dispatcher.stop = func() {
 		cancel()
 		for _, s := range subscribed {
 			s.Unsubscribe()
 		}
 	}
-	d.over.Go(func() { d.watch(ctx) })
-	return d, nc.Flush()
+	dispatcher.over.Go(func() { dispatcher.watch(ctx) })
+	return dispatcher, nc.Flush()
 }
 
 func (d *Dispatcher) taken() error {

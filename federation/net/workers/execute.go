@@ -27,19 +27,19 @@ type outcome struct {
 	err   error
 	fatal bool      // it would fail on every worker
 	again bool      // the job was lost with its stream
-	m     *nats.Msg // the result, before it is decoded
+	msg   *nats.Msg // the result, before it is decoded
 }
 
 // Execute executes an instruction on a worker.
-func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message.Instruction,
+func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
-	c := d.holdCommon(o)
+	c := d.holdCommon(instruction)
 	defer d.releaseCommon(c)
 	if err := d.admit(ctx); err != nil {
 		return message.Reply{Client: client.ID}, nil, err
 	}
 	defer d.leave()
-	p := publication{d: d, common: c, instruction: o.ForClient(client.ID), state: state}
+	p := publication{dispatcher: d, common: c, instruction: instruction.ForClient(client.ID), state: state}
 	for failed := 1; ; {
 		out := p.try(ctx)
 		switch {
@@ -51,13 +51,13 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 			return message.Reply{Client: client.ID}, nil, ctx.Err()
 		case !out.fatal && failed < tries:
 			failed++
-			d.set.Log.Warn("a job failed; it is tried again", "round", o.Round+1, "client", client.ID,
+			d.set.Log.Warn("a job failed; it is tried again", "round", instruction.Round+1, "client", client.ID,
 				"reason", out.err)
 			continue
 		case !out.fatal:
 			out.err = fmt.Errorf("%w (tried %d times)", out.err, failed)
 		}
-		out.err = fmt.Errorf("round %d, client %d: %w", o.Round+1, client.ID, out.err)
+		out.err = fmt.Errorf("round %d, client %d: %w", instruction.Round+1, client.ID, out.err)
 		return message.Reply{Client: client.ID}, nil, out.err
 	}
 }
@@ -70,7 +70,7 @@ type attempt struct {
 
 // publication is a job of the run.
 type publication struct {
-	d           *Dispatcher
+	dispatcher  *Dispatcher
 	id          string // of the current attempt; results of earlier ones do not count
 	common      *common
 	instruction message.Instruction
@@ -79,30 +79,30 @@ type publication struct {
 
 // try publishes the job and waits for its result.
 func (p publication) try(ctx context.Context) outcome {
-	d, ended := p.d, make(chan outcome, 1)
+	dispatcher, ended := p.dispatcher, make(chan outcome, 1)
 	p.id = rand.Text()
-	d.mu.Lock()
-	d.pending[p.id] = &attempt{ended: ended}
-	d.mu.Unlock()
+	dispatcher.mu.Lock()
+	dispatcher.pending[p.id] = &attempt{ended: ended}
+	dispatcher.mu.Unlock()
 	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.pending, p.id)
+		dispatcher.mu.Lock()
+		defer dispatcher.mu.Unlock()
+		delete(dispatcher.pending, p.id)
 	}()
 	alive, cancel := context.WithCancel(ctx) // waits for a server that is not available
 	defer cancel()
-	defer context.AfterFunc(d.alive, cancel)()
+	defer context.AfterFunc(dispatcher.alive, cancel)()
 	m, own, err := p.encode(alive)
-	defer d.remove(own)
+	defer dispatcher.remove(own)
 	if err == nil {
 		err = p.publish(alive, m)
 	}
 	if err != nil {
-		return outcome{err: fmt.Errorf("the job: %w", cmp.Or(context.Cause(d.alive), err)), fatal: true}
+		return outcome{err: fmt.Errorf("the job: %w", cmp.Or(context.Cause(dispatcher.alive), err)), fatal: true}
 	}
 	select {
 	case out := <-ended:
-		if out.m != nil {
+		if out.msg != nil {
 			p.read(alive, &out)
 		}
 		return out
@@ -112,8 +112,8 @@ func (p publication) try(ctx context.Context) outcome {
 }
 
 // encode returns the message of the job. Only then is the client's state in memory.
-func (p publication) encode(ctx context.Context) (m *nats.Msg, own content, err error) {
-	defer p.d.load()()
+func (p publication) encode(ctx context.Context) (msg *nats.Msg, own content, err error) {
+	defer p.dispatcher.load()()
 	s, err := p.state()
 	if err != nil {
 		return nil, own, err
@@ -126,26 +126,27 @@ func (p publication) encode(ctx context.Context) (m *nats.Msg, own content, err 
 	if err != nil {
 		return nil, own, err
 	}
-	own, second, err := p.d.tensors.put(ctx, b, false)
+	own, second, err := p.dispatcher.tensors.put(ctx, b, false)
 	if err != nil {
 		return nil, own, err
 	}
-	m, err = pack(p.d.queue.subject(jobSubject), p.id, job{withoutTensors(p.instruction), common, own}, first, second)
-	return m, own, err
+	msg, err = pack(p.dispatcher.queue.subject(jobSubject), p.id, job{withoutTensors(p.instruction), common, own},
+		first, second)
+	return msg, own, err
 }
 
 // publish stores the job in the stream. It waits for a server that is not available.
 func (p publication) publish(ctx context.Context, m *nats.Msg) error {
 	err := wait.Retry(ctx, retryInterval, func() (bool, error) {
-		_, err := p.d.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
+		_, err := p.dispatcher.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
 		return err != nil && ctx.Err() == nil && unavailable(err), err
 	})
 	if err != nil {
 		return fmt.Errorf("the NATS server does not store it: %w", err)
 	}
-	p.d.count(func(t *Totals) {
+	p.dispatcher.count(func(t *Totals) {
 		t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
-		if a := p.d.pending[p.id]; a != nil {
+		if a := p.dispatcher.pending[p.id]; a != nil {
 			a.published = true
 		}
 	})
@@ -155,30 +156,30 @@ func (p publication) publish(ctx context.Context, m *nats.Msg) error {
 // read decodes a result.
 func (p publication) read(ctx context.Context, out *outcome) {
 	var in result
-	if out.err = unpack(out.m.Header, &in); out.err != nil {
+	if out.err = unpack(out.msg.Header, &in); out.err != nil {
 		return
 	}
-	defer p.d.remove(in.Tensors)
+	defer p.dispatcher.remove(in.Tensors)
 	if out.fatal = in.Fatal; in.Error != "" {
 		out.err = errors.New(in.Error)
 	} else {
-		defer p.d.load()()
+		defer p.dispatcher.load()()
 		var b []byte
-		if b, _, out.err = p.d.tensors.get(ctx, in.Tensors, out.m.Data); out.err == nil {
+		if b, _, out.err = p.dispatcher.tensors.get(ctx, in.Tensors, out.msg.Data); out.err == nil {
 			out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
 		}
 	}
 	if out.err != nil && in.Host != "" {
 		out.err = fmt.Errorf("worker %s: %w", in.Host, out.err)
 	}
-	p.d.count(func(t *Totals) {
+	p.dispatcher.count(func(t *Totals) {
 		t.Lost += in.Deliveries - 1
 		if out.err != nil {
 			t.Failed++
 			return
 		}
 		t.Jobs++
-		t.Up += int64(in.Tensors.Size + len(out.m.Header.Get(jsonHeader)))
+		t.Up += int64(in.Tensors.Size + len(out.msg.Header.Get(jsonHeader)))
 	})
 }
 
@@ -203,8 +204,8 @@ func (d *Dispatcher) remove(c content) {
 }
 
 // result takes the result of a job, and acknowledges it.
-func (d *Dispatcher) result(m *nats.Msg) {
-	id := m.Header.Get(idHeader)
+func (d *Dispatcher) result(msg *nats.Msg) {
+	id := msg.Header.Get(idHeader)
 	d.mu.Lock()
 	a := d.pending[id]
 	late := a == nil
@@ -212,14 +213,14 @@ func (d *Dispatcher) result(m *nats.Msg) {
 		d.totals.Late++
 	} else {
 		delete(d.pending, id)
-		a.ended <- outcome{m: m}
+		a.ended <- outcome{msg: msg}
 	}
 	d.mu.Unlock()
-	if err := m.Respond(nil); err != nil {
+	if err := msg.Respond(nil); err != nil {
 		d.set.Log.Debug("a result is not acknowledged", "error", err)
 	}
 	var in result
-	if late && unpack(m.Header, &in) == nil {
+	if late && unpack(msg.Header, &in) == nil {
 		d.remove(in.Tensors)
 	}
 }

@@ -60,24 +60,24 @@ func (d *Dispatcher) answer(m *nats.Msg, a answer) {
 }
 
 // invite answers a request for the run's configuration.
-func (d *Dispatcher) invite(m *nats.Msg) {
+func (d *Dispatcher) invite(msg *nats.Msg) {
 	var q question
-	if len(m.Data) > 0 && json.Unmarshal(m.Data, &q) != nil {
+	if len(msg.Data) > 0 && json.Unmarshal(msg.Data, &q) != nil {
 		return
 	}
 	mine := spec.Compatibility{Program: d.set.Compatibility.Program}
-	if err := mine.Mismatch(spec.Compatibility{Program: q.Program}); err != nil && len(m.Data) > 0 {
+	if err := mine.Mismatch(spec.Compatibility{Program: q.Program}); err != nil && len(msg.Data) > 0 {
 		d.set.Log.Warn("a worker is refused", "reason", err)
-		d.answer(m, answer{Refused: err.Error()})
+		d.answer(msg, answer{Refused: err.Error()})
 		return
 	}
-	d.answer(m, answer{Invitation: Invitation{d.run, d.set.Config}})
+	d.answer(msg, answer{Invitation: Invitation{d.run, d.set.Config}})
 }
 
 // join admits a worker, or answers why not.
-func (d *Dispatcher) join(m *nats.Msg) {
+func (d *Dispatcher) join(msg *nats.Msg) {
 	var w Info
-	if json.Unmarshal(m.Data, &w) != nil {
+	if json.Unmarshal(msg.Data, &w) != nil {
 		return
 	}
 	a := answer{Invitation: Invitation{Run: d.run}}
@@ -87,40 +87,40 @@ func (d *Dispatcher) join(m *nats.Msg) {
 			a.Refused = err.Error()
 		}
 	}
-	d.answer(m, a)
+	d.answer(msg, a)
 }
 
 // admitWorker admits a worker, or notes that it is still present or leaves.
-func (d *Dispatcher) admitWorker(w Info) error {
+func (d *Dispatcher) admitWorker(info Info) error {
 	mine := d.set.Compatibility
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.free.Broadcast()
-	switch m := d.members[w.Worker]; {
-	case w.Leaves:
-		d.removeMember(w.Worker, "a worker left")
+	switch m := d.members[info.Worker]; {
+	case info.Leaves:
+		d.removeMember(info.Worker, "a worker left")
 		return nil
 	case m != nil:
 		m.seen = time.Now()
 		return nil
 	}
-	if w.Jobs < 1 || w.Jobs > MaxJobs || d.capacity()+w.Jobs > maxSlots {
+	if info.Jobs < 1 || info.Jobs > MaxJobs || d.capacity()+info.Jobs > maxSlots {
 		return fmt.Errorf("the request to join is invalid: %d jobs at a time; a worker has 1 to %d, and all workers "+
-			"together at most %d", w.Jobs, MaxJobs, maxSlots)
+			"together at most %d", info.Jobs, MaxJobs, maxSlots)
 	}
-	if err := mine.Mismatch(w.Compatibility); err != nil {
+	if err := mine.Mismatch(info.Compatibility); err != nil {
 		return err
 	}
-	d.members[w.Worker], d.known[w.Worker] = &member{w, time.Now()}, true
-	n := w.Compatibility.Numerics
+	d.members[info.Worker], d.known[info.Worker] = &member{info, time.Now()}, true
+	n := info.Compatibility.Numerics
 	if n != mine.Numerics && !slices.Contains(d.totals.Numerics, n) {
 		d.totals.Numerics = append(d.totals.Numerics, n)
 	}
 	if list := mine.Numerics.Differences(n); len(list) > 0 {
 		d.set.Log.Warn("the worker computes otherwise in the last digits, so the run's bytes are not promised; the "+
-			"run's value is named first", "host", w.Host, "differences", strings.Join(list, "; "))
+			"run's value is named first", "host", info.Host, "differences", strings.Join(list, "; "))
 	}
-	d.set.Log.Info("a worker joined", "host", w.Host, "jobs", w.Jobs)
+	d.set.Log.Info("a worker joined", "host", info.Host, "jobs", info.Jobs)
 	return nil
 }
 

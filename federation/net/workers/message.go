@@ -95,18 +95,19 @@ func encodeOwn(o message.Instruction, s message.ClientState) ([]byte, error) {
 }
 
 // decodeJob returns the instruction and the state of a job from its header and its tensors.
-func decodeJob(o message.Instruction, common tensor.Map, own []byte) (message.Instruction, message.ClientState, error) {
+func decodeJob(instruction message.Instruction, common tensor.Map, own []byte) (message.Instruction,
+	message.ClientState, error) {
 	m, err := decode(own, instructionPart, statePart)
 	if err != nil {
-		return o, message.ClientState{}, err
+		return instruction, message.ClientState{}, err
 	}
 	all := m.WithoutPrefix(instructionPart)
 	maps.Copy(all, common)
-	if o, err = o.WithTensors(all); err != nil {
-		return o, message.ClientState{}, err
+	if instruction, err = instruction.WithTensors(all); err != nil {
+		return instruction, message.ClientState{}, err
 	}
 	s, err := message.ParseClientState(m.WithoutPrefix(statePart))
-	return o, s, err
+	return instruction, s, err
 }
 
 // encodeResult returns the header of a reply and its encoded tensors. next is nil if the client's state is unchanged.
@@ -123,22 +124,24 @@ func encodeResult(r message.Reply, next *message.ClientState) (message.Reply, []
 
 // decodeResult returns the reply to an instruction and the client's next state. It refuses replies that no client could
 // have sent.
-func decodeResult(o message.Instruction, r message.Reply, tensors []byte) (message.Reply, *message.ClientState, error) {
+func decodeResult(instruction message.Instruction, reply message.Reply, tensors []byte) (message.Reply,
+	*message.ClientState, error) {
 	m, err := decode(tensors, replyPart, statePart)
 	if err == nil {
-		r, err = o.WithReplyTensors(r, m.WithoutPrefix(replyPart))
+		reply, err = instruction.WithReplyTensors(reply, m.WithoutPrefix(replyPart))
 	}
-	if err == nil && (r.Client != o.Clients[0] || o.Kind == message.Train && r.Upload.Client != r.Client) {
-		err = fmt.Errorf("the result is of client %d, with an upload of client %d", r.Client, r.Upload.Client)
+	if err == nil && (reply.Client != instruction.Clients[0] || instruction.Kind == message.Train &&
+		reply.Upload.Client != reply.Client) {
+		err = fmt.Errorf("the result is of client %d, with an upload of client %d", reply.Client, reply.Upload.Client)
 	}
 	if err == nil {
-		err = o.Check(r)
+		err = instruction.Check(reply)
 	}
-	if err != nil || o.Kind != message.Train {
-		return r, nil, err
+	if err != nil || instruction.Kind != message.Train {
+		return reply, nil, err
 	}
 	next, err := message.ParseClientState(m.WithoutPrefix(statePart))
-	return r, &next, err
+	return reply, &next, err
 }
 
 // decode decodes tensors with two parts.

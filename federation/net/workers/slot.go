@@ -41,7 +41,7 @@ func (s *session) work(ctx context.Context) error {
 }
 
 // pull waits for a job; nil for none.
-func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (m jetstream.Msg, err error) {
+func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (msg jetstream.Msg, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTime)
 	defer cancel()
 	if *from == nil {
@@ -49,39 +49,39 @@ func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (m jetstre
 			return nil, err
 		}
 	}
-	m, err = (*from).Next(jetstream.FetchContext(ctx))
+	msg, err = (*from).Next(jetstream.FetchContext(ctx))
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
 		err = nil
 	}
-	return m, err
+	return msg, err
 }
 
 // execute executes a job and sends its result. A worker that stops gives the job back.
-func (s *session) execute(ctx context.Context, m jetstream.Msg) {
+func (s *session) execute(ctx context.Context, msg jetstream.Msg) {
 	busy, done := context.WithCancel(context.WithoutCancel(ctx))
 	defer done()
 	go func() { // the job is delivered to another worker if this one is silent
 		for wait.For(busy, heartbeatInterval) == nil {
-			m.InProgress()
+			msg.InProgress()
 		}
 	}()
-	r, tensors, err := s.compute(ctx, m)
+	r, tensors, err := s.compute(ctx, msg)
 	if err == nil {
-		err = s.send(ctx, m, r, tensors)
+		err = s.send(ctx, msg, r, tensors)
 	}
 	if err != nil {
-		m.NakWithDelay(retryInterval)
+		msg.NakWithDelay(retryInterval)
 		return
 	}
-	m.Ack()
+	msg.Ack()
 }
 
 // compute returns the result of a job, and its encoded tensors. An error gives the job back: the worker stops, or the
 // tensors are gone, since the job is over or the server lost them.
-func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte, error) {
+func (s *session) compute(ctx context.Context, msg jetstream.Msg) (result, []byte, error) {
 	var j job
-	r, body, err := result{Deliveries: 1}, []byte(nil), unpack(m.Headers(), &j)
-	if meta, e := m.Metadata(); e == nil {
+	r, body, err := result{Deliveries: 1}, []byte(nil), unpack(msg.Headers(), &j)
+	if meta, e := msg.Metadata(); e == nil {
 		r.Deliveries = int(meta.NumDelivered)
 	}
 	if r.Deliveries > maxLost {
@@ -90,7 +90,7 @@ func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte,
 		return r, nil, nil
 	}
 	if err == nil {
-		r.Reply, body, err = s.executeJob(ctx, j, m.Data())
+		r.Reply, body, err = s.executeJob(ctx, j, msg.Data())
 	}
 	if ctx.Err() != nil || errors.Is(err, jetstream.ErrObjectNotFound) {
 		return r, nil, errors.Join(ctx.Err(), err)
@@ -108,25 +108,25 @@ func (s *session) compute(ctx context.Context, m jetstream.Msg) (result, []byte,
 	return r, inline, ctx.Err()
 }
 
-func (s *session) executeJob(ctx context.Context, j job, data []byte) (r message.Reply, body []byte, err error) {
+func (s *session) executeJob(ctx context.Context, j job, data []byte) (reply message.Reply, body []byte, err error) {
 	if len(j.Instruction.Clients) != 1 {
-		return r, nil, fmt.Errorf("a job for %d clients", len(j.Instruction.Clients))
+		return reply, nil, fmt.Errorf("a job for %d clients", len(j.Instruction.Clients))
 	}
 	common, data, err := s.shared.get(ctx, s.tensors, j.Common, data)
 	if err != nil {
-		return r, nil, err
+		return reply, nil, err
 	}
 	own, _, err := s.tensors.get(ctx, j.Own, data)
 	if err != nil {
-		return r, nil, err
+		return reply, nil, err
 	}
 	o, state, err := decodeJob(j.Instruction, common, own)
 	if err != nil {
-		return r, nil, err
+		return reply, nil, err
 	}
 	out, next, err := s.do(ctx, o.Clients[0], o, state)
 	if err != nil {
-		return r, nil, err
+		return reply, nil, err
 	}
 	return encodeResult(out, next)
 }
@@ -158,9 +158,9 @@ type sharedTensors struct {
 }
 
 type sharedEntry struct {
-	digest string
-	mu     sync.Mutex
-	m      tensor.Map // nil until they were read
+	digest  string
+	mu      sync.Mutex
+	tensors tensor.Map // nil until they were read
 }
 
 // keptShared is how many shared tensors a worker keeps: those of an instruction, and of the one before.
@@ -168,24 +168,24 @@ const keptShared = 2
 
 // get returns decoded tensors and the rest of a message's data. Objects with a digest are read once.
 func (s *sharedTensors) get(ctx context.Context, from tensorStore, c content, data []byte) (tensor.Map, []byte, error) {
-	e := &sharedEntry{digest: c.Digest}
+	entry := &sharedEntry{digest: c.Digest}
 	if c.Digest != "" {
 		s.mu.Lock()
 		if i := slices.IndexFunc(s.list, func(e *sharedEntry) bool { return e.digest == c.Digest }); i >= 0 {
-			e = s.list[i]
+			entry = s.list[i]
 		} else {
-			s.list = append([]*sharedEntry{e}, s.list[:min(len(s.list), keptShared-1)]...)
+			s.list = append([]*sharedEntry{entry}, s.list[:min(len(s.list), keptShared-1)]...)
 		}
 		s.mu.Unlock()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.m != nil {
-		return e.m, data, nil
+	entry.mu.Lock()
+	defer entry.mu.Unlock()
+	if entry.tensors != nil {
+		return entry.tensors, data, nil
 	}
 	b, rest, err := from.get(ctx, c, data)
 	if err == nil {
-		e.m, err = message.DecodeTensors(b)
+		entry.tensors, err = message.DecodeTensors(b)
 	}
-	return e.m, rest, err
+	return entry.tensors, rest, err
 }

@@ -70,7 +70,7 @@ type Client struct {
 	who    Identity
 	peers  Peers
 	random io.Reader
-	m      ClientState
+	state  ClientState
 
 	envelope   secret
 	pair, seed secret
@@ -81,31 +81,31 @@ type Client struct {
 }
 
 // NewClient starts a session; random must be the Reader of crypto/rand except in tests. Share adds to peers.
-func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*Client, error) {
+func NewClient(id int, params Params, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d: numbers of clients must lie between 0 and %d", id, maxID-1)
 	}
-	m := ClientState{Terms: t, Envelope: newSecret(random).bytes(), Pair: newSecret(random).bytes(),
+	m := ClientState{Terms: params, Envelope: newSecret(random).bytes(), Pair: newSecret(random).bytes(),
 		Seed: newSecret(random).bytes()}
-	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
-	err := c.restore()
+	client := &Client{id: id, who: who, peers: peers, random: random, state: m, sharedKeys: map[int][]byte{}}
+	err := client.restore()
 	if err != nil {
 		return nil, err
 	}
-	a := Advert{Keys: c.keys()}
+	a := Advert{Keys: client.keys()}
 	if a.Proof, err = who.Proof(id); err != nil {
 		return nil, err
 	}
-	if a.Signature, err = who.Sign(id, advertised(t, id, a.Keys)); err != nil {
+	if a.Signature, err = who.Sign(id, advertised(params, id, a.Keys)); err != nil {
 		return nil, err
 	}
-	c.m.Advert = a.Encode()
-	return c, nil
+	client.state.Advert = a.Encode()
+	return client, nil
 }
 
 // Restore continues a session from its State.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
-	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
+	c := &Client{id: id, who: who, peers: peers, random: random, state: m, sharedKeys: map[int][]byte{}}
 	if err := c.restore(); err != nil {
 		return nil, fmt.Errorf("this client's saved state of the session is damaged: %w", err)
 	}
@@ -114,29 +114,29 @@ func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader)
 
 // restore derives the other fields from the state.
 func (c *Client) restore() (err error) {
-	if err := c.m.Terms.check(); err != nil {
+	if err := c.state.Terms.check(); err != nil {
 		return err
 	}
 	for _, key := range []struct {
 		stored []byte
 		key    *secret
-	}{{c.m.Envelope, &c.envelope}, {c.m.Pair, &c.pair}, {c.m.Seed, &c.seed}} {
+	}{{c.state.Envelope, &c.envelope}, {c.state.Pair, &c.pair}, {c.state.Seed, &c.seed}} {
 		if key.key.Scalar, err = scalar(key.stored); err != nil {
 			return err
 		}
 	}
-	if c.m.Roster != nil {
-		if c.roster, err = DecodeRoster(c.m.Roster); err != nil {
+	if c.state.Roster != nil {
+		if c.roster, err = DecodeRoster(c.state.Roster); err != nil {
 			return err
 		}
-		if len(c.m.Shares) != 2 {
-			return fmt.Errorf("it has %d shares of its own", len(c.m.Shares))
+		if len(c.state.Shares) != 2 {
+			return fmt.Errorf("it has %d shares of its own", len(c.state.Shares))
 		}
 	}
-	if c.m.Inbox == nil {
+	if c.state.Inbox == nil {
 		return nil
 	}
-	in, err := DecodeEncryptedShares(c.m.Inbox)
+	in, err := DecodeEncryptedShares(c.state.Inbox)
 	if err == nil {
 		_, err = c.open(in)
 	}
@@ -144,10 +144,10 @@ func (c *Client) restore() (err error) {
 }
 
 // State returns the state for Restore.
-func (c *Client) State() ClientState { return c.m }
+func (c *Client) State() ClientState { return c.state }
 
 // Terms returns the parameters of the session.
-func (c *Client) Terms() Params { return c.m.Terms }
+func (c *Client) Terms() Params { return c.state.Terms }
 
 func (c *Client) keys() (k Keys) {
 	copy(k.Envelope[:], c.envelope.point())
@@ -158,7 +158,7 @@ func (c *Client) keys() (k Keys) {
 
 // Advertise returns the client's signed public keys.
 func (c *Client) Advertise() (Joining, error) {
-	a, err := DecodeAdvert(c.m.Advert)
+	a, err := DecodeAdvert(c.state.Advert)
 	j := Joining{a, map[int][]byte{}}
 	for id, proof := range c.peers {
 		h := sha256.Sum256(proof)
@@ -169,62 +169,62 @@ func (c *Client) Advertise() (Joining, error) {
 
 // Share returns the shares of this client's secrets for the clients of a roster, encrypted for each of them, with
 // commitments to all shares.
-func (c *Client) Share(r Roster) (EncryptedShares, error) {
-	if c.m.Roster != nil {
-		if c.roster.digest() != r.digest() {
+func (c *Client) Share(roster Roster) (EncryptedShares, error) {
+	if c.state.Roster != nil {
+		if c.roster.digest() != roster.digest() {
 			return nil, errors.New("this client accepted another roster for this session; a second one could reveal " +
 				"its vector")
 		}
-		return DecodeEncryptedShares(c.m.Sent)
+		return DecodeEncryptedShares(c.state.Sent)
 	}
-	proofs, err := c.check(r)
+	proofs, err := c.check(roster)
 	if err != nil {
 		return nil, err
 	}
-	ids, t := slices.Sorted(maps.Keys(r)), c.m.Terms
-	pair, seed := c.pair.split(c.random, t.Threshold, ids), c.seed.split(c.random, t.Threshold, ids)
+	ids, params := slices.Sorted(maps.Keys(roster)), c.state.Terms
+	pair, seed := c.pair.split(c.random, params.Threshold, ids), c.seed.split(c.random, params.Threshold, ids)
 	out := EncryptedShares{}
 	for _, id := range ids {
-		var l EncryptedShare
-		copy(l.Commitments[ofPair*keySize:], pair[id].point())
-		copy(l.Commitments[ofSeed*keySize:], seed[id].point())
+		var share EncryptedShare
+		copy(share.Commitments[ofPair*keySize:], pair[id].point())
+		copy(share.Commitments[ofSeed*keySize:], seed[id].point())
 		if id != c.id {
-			shared, err := c.shared(r, id)
+			shared, err := c.shared(roster, id)
 			if err == nil {
-				l.Sealed = sealShares(shared, t.Session, c.id, id, pair[id].bytes(), seed[id].bytes())
-				l.Signature, err = c.who.Sign(c.id, dealt(t, c.id, id, l))
+				share.Sealed = sealShares(shared, params.Session, c.id, id, pair[id].bytes(), seed[id].bytes())
+				share.Signature, err = c.who.Sign(c.id, dealt(params, c.id, id, share))
 			}
 			if err != nil {
 				return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 			}
 		}
-		out[id] = l
+		out[id] = share
 	}
 	maps.Copy(c.peers, proofs)
-	c.roster = r
-	c.m.Roster, c.m.Sent = r.Encode(), out.Encode()
-	c.m.Shares = [][]byte{pair[c.id].bytes(), seed[c.id].bytes()}
+	c.roster = roster
+	c.state.Roster, c.state.Sent = roster.Encode(), out.Encode()
+	c.state.Shares = [][]byte{pair[c.id].bytes(), seed[c.id].bytes()}
 	return out, nil
 }
 
 // check reports an invalid roster, and returns the proofs of the other clients in it.
-func (c *Client) check(r Roster) (Peers, error) {
-	t := c.m.Terms
-	switch own := r[c.id]; {
+func (c *Client) check(roster Roster) (Peers, error) {
+	params := c.state.Terms
+	switch own := roster[c.id]; {
 	case own.Keys != c.keys():
 		return nil, errors.New("the roster does not have this client's own keys")
-	case len(r) < t.Threshold:
-		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(r), t.Threshold)
-	case len(r) >= 2*t.Threshold:
+	case len(roster) < params.Threshold:
+		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(roster), params.Threshold)
+	case len(roster) >= 2*params.Threshold:
 		return nil, fmt.Errorf("the roster has %d clients, of which only %d, no more than half, must stay: a server "+
-			"could ask two halves for different secrets", len(r), t.Threshold)
+			"could ask two halves for different secrets", len(roster), params.Threshold)
 	}
-	seen, ids := map[[keySize]byte]int{}, slices.Sorted(maps.Keys(r))
+	seen, ids := map[[keySize]byte]int{}, slices.Sorted(maps.Keys(roster))
 	for _, id := range ids {
-		if id >= t.Clients {
-			return nil, fmt.Errorf("the roster has client %d, but there are only %d clients", id, t.Clients)
+		if id >= params.Clients {
+			return nil, fmt.Errorf("the roster has client %d, but there are only %d clients", id, params.Clients)
 		}
-		for _, public := range [][keySize]byte{r[id].Envelope, r[id].Pair} {
+		for _, public := range [][keySize]byte{roster[id].Envelope, roster[id].Pair} {
 			if other, ok := seen[public]; ok {
 				return nil, fmt.Errorf("the roster has the same key for clients %d and %d", other, id)
 			}
@@ -236,12 +236,12 @@ func (c *Client) check(r Roster) (Peers, error) {
 		if id == c.id {
 			continue
 		}
-		a := r[id]
+		a := roster[id]
 		proof, err := c.peers.proof(c.who, id, a.Proof)
 		if err != nil {
 			return nil, fmt.Errorf("the roster: %w", err)
 		}
-		if err := c.who.Verify(id, proof, advertised(t, id, a.Keys), a.Signature); err != nil {
+		if err := c.who.Verify(id, proof, advertised(params, id, a.Keys), a.Signature); err != nil {
 			return nil, fmt.Errorf("the roster: the keys of client %d: %w", id, err)
 		}
 		proofs[id] = proof
@@ -262,16 +262,16 @@ func (c *Client) shared(r Roster, id int) (b []byte, err error) {
 // one set of encrypted shares.
 func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 	switch {
-	case c.m.Roster == nil:
+	case c.state.Roster == nil:
 		return nil, errOrder
-	case c.m.Inbox != nil && !bytes.Equal(in.Encode(), c.m.Inbox):
+	case c.state.Inbox != nil && !bytes.Equal(in.Encode(), c.state.Inbox):
 		return nil, errors.New("this client got other shares of this session")
-	case c.m.Inbox != nil:
-		return DecodeComplaints(c.m.Complaints)
+	case c.state.Inbox != nil:
+		return DecodeComplaints(c.state.Complaints)
 	}
 	out, err := c.open(in)
 	if err == nil {
-		c.m.Inbox, c.m.Complaints = in.Encode(), out.Encode()
+		c.state.Inbox, c.state.Complaints = in.Encode(), out.Encode()
 	}
 	return out, err
 }
@@ -279,15 +279,15 @@ func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 // open decrypts the shares that other clients dealt, and complains about invalid ones. It opens, and shows to others,
 // only shares with the dealer's signature, since others may come from the server.
 func (c *Client) open(in EncryptedShares) (Complaints, error) {
-	t, out := c.m.Terms, Complaints{}
-	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
+	params, out := c.state.Terms, Complaints{}
+	pairs, seeds := map[int][]byte{c.id: c.state.Shares[0]}, map[int][]byte{c.id: c.state.Shares[1]}
 	for _, id := range slices.Sorted(maps.Keys(in)) {
-		a, ok := c.roster[id]
+		advert, ok := c.roster[id]
 		if !ok || id == c.id {
 			return nil, fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
 		}
 		l := in[id]
-		if c.who.Verify(id, c.peers[id], dealt(t, id, c.id, l), l.Signature) != nil {
+		if c.who.Verify(id, c.peers[id], dealt(params, id, c.id, l), l.Signature) != nil {
 			out[id] = Complaint{}
 			continue
 		}
@@ -295,9 +295,9 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
-		if pair, seed, err := l.open(shared, t.Session, id, c.id); err == nil {
+		if pair, seed, err := l.open(shared, params.Session, id, c.id); err == nil {
 			pairs[id], seeds[id] = pair, seed
-		} else if out[id], err = complain(t, c.envelope, a.Envelope[:], c.random); err != nil {
+		} else if out[id], err = complain(params, c.envelope, advert.Envelope[:], c.random); err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
@@ -307,8 +307,8 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 
 // senders reports why this client refuses to mask a vector for certain clients.
 func (c *Client) senders(list []int) error {
-	if len(list) < c.m.Terms.Threshold {
-		return fmt.Errorf("%d clients may upload; %d must stay to the end", len(list), c.m.Terms.Threshold)
+	if len(list) < c.state.Terms.Threshold {
+		return fmt.Errorf("%d clients may upload; %d must stay to the end", len(list), c.state.Terms.Threshold)
 	}
 	if !slices.Contains(list, c.id) {
 		return errors.New("the server excludes this client, but asks it to upload")
@@ -325,28 +325,28 @@ func (c *Client) senders(list []int) error {
 // the vector, such as the parameters from the server. A session has one vector: the same senders and model return it
 // again, whatever values are.
 func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) ([]uint64, error) {
-	t := c.m.Terms
+	params := c.state.Terms
 	switch {
-	case c.m.Inbox == nil:
+	case c.state.Inbox == nil:
 		return nil, errOrder
-	case c.m.Masked != nil && c.m.Model != model:
+	case c.state.Masked != nil && c.state.Model != model:
 		return nil, errors.New("this client already sent a vector of this session made from other parameters; a " +
 			"second one could reveal both")
-	case c.m.Masked != nil && !slices.Equal(senders, c.m.Senders):
+	case c.state.Masked != nil && !slices.Equal(senders, c.state.Senders):
 		return nil, errors.New("this client already sent a vector of this session masked for other clients; a second " +
 			"one could reveal both")
-	case c.m.Masked != nil:
-		return t.Ring.Decode(c.m.Masked)
-	case len(values) != t.Length:
-		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), t.Length)
+	case c.state.Masked != nil:
+		return params.Ring.Decode(c.state.Masked)
+	case len(values) != params.Length:
+		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), params.Length)
 	}
 	if err := c.senders(senders); err != nil {
 		return nil, err
 	}
 	out := make([]uint64, len(values))
-	t.Ring.add(out, values)
-	t.Ring.addMask(out, ownMask(c.seed, t.Session, c.id), false)
-	v := viewOf(t, c.roster, senders, model)
+	params.Ring.add(out, values)
+	params.Ring.addMask(out, ownMask(c.seed, params.Session, c.id), false)
+	v := viewOf(params, c.roster, senders, model)
 	for _, id := range senders {
 		if id == c.id {
 			continue
@@ -356,75 +356,78 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
-		t.Ring.addMask(out, pairMask(shared, t.Session, v, c.id, id), id < c.id)
+		params.Ring.addMask(out, pairMask(shared, params.Session, v, c.id, id), id < c.id)
 	}
-	c.m.Senders, c.m.Model, c.m.Masked = senders, model, t.Ring.Encode(out)
+	c.state.Senders, c.state.Model, c.state.Masked = senders, model, params.Ring.Encode(out)
 	return out, nil
 }
 
 // Agree signs the client's view of the session and the question, if the question keeps every vector hidden. A session
 // has one signed question.
-func (c *Client) Agree(q UnmaskRequest) ([]byte, error) {
-	t := c.m.Terms
+func (c *Client) Agree(request UnmaskRequest) ([]byte, error) {
+	t := c.state.Terms
 	switch {
-	case c.m.Masked == nil:
+	case c.state.Masked == nil:
 		return nil, errOrder
-	case c.m.Signature != nil && !bytes.Equal(q.Encode(), c.m.Question):
+	case c.state.Signature != nil && !bytes.Equal(request.Encode(), c.state.Question):
 		return nil, errors.New("this client agreed to another question of this session; two answers could reveal one " +
 			"client's vector")
-	case c.m.Signature != nil:
-		return c.m.Signature, nil
-	case len(q.Survivors) < t.Threshold:
-		return nil, fmt.Errorf("the server states that %d clients stayed; it must be %d", len(q.Survivors), t.Threshold)
-	case !slices.Contains(q.Survivors, c.id):
+	case c.state.Signature != nil:
+		return c.state.Signature, nil
+	case len(request.Survivors) < t.Threshold:
+		return nil, fmt.Errorf("the server states that %d clients stayed; it must be %d", len(request.Survivors),
+			t.Threshold)
+	case !slices.Contains(request.Survivors, c.id):
 		return nil, errors.New("the server states that this client dropped out, but it uploaded")
 	}
 	seen := map[int]bool{}
-	for _, id := range slices.Concat(q.Survivors, q.Dropped) {
+	for _, id := range slices.Concat(request.Survivors, request.Dropped) {
 		if seen[id] {
 			return nil, fmt.Errorf("both secrets of client %d are requested, or one twice; together they reveal its "+
 				"vector", id)
 		}
-		if seen[id] = true; !slices.Contains(c.m.Senders, id) {
+		if seen[id] = true; !slices.Contains(c.state.Senders, id) {
 			return nil, fmt.Errorf("a secret of client %d is requested, which could not upload", id)
 		}
 	}
-	if len(seen) != len(c.m.Senders) {
-		return nil, fmt.Errorf("the question is about %d clients; %d could upload", len(seen), len(c.m.Senders))
+	if len(seen) != len(c.state.Senders) {
+		return nil, fmt.Errorf("the question is about %d clients; %d could upload", len(seen), len(c.state.Senders))
 	}
-	s, err := c.who.Sign(c.id, agreed(c.View(), q))
+	s, err := c.who.Sign(c.id, agreed(c.View(), request))
 	if err == nil {
-		c.m.Question, c.m.Signature = q.Encode(), s
+		c.state.Question, c.state.Signature = request.Encode(), s
 	}
 	return s, err
 }
 
 // View returns a digest of what this client received before it masked its vector. All clients of a round have the same
 // one.
-func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.m.Senders, c.m.Model) }
+func (c *Client) View() [sha256.Size]byte {
+	return viewOf(c.state.Terms, c.roster, c.state.Senders, c.state.Model)
+}
 
 // Reveal answers the signed question, once Threshold clients have signed the same one.
 func (c *Client) Reveal(signed Signatures) (Shares, error) {
-	if c.m.Signature == nil {
+	if c.state.Signature == nil {
 		return nil, errOrder
 	}
-	q, err := DecodeUnmaskRequest(c.m.Question)
+	request, err := DecodeUnmaskRequest(c.state.Question)
 	if err != nil {
 		return nil, err
 	}
-	if !c.m.Revealed {
-		if err := c.checkSignatures(q, signed); err != nil {
+	if !c.state.Revealed {
+		if err := c.checkSignatures(request, signed); err != nil {
 			return nil, err
 		}
 	}
 	out := Shares{}
-	for _, id := range q.Survivors {
+	for _, id := range request.Survivors {
 		out[id] = c.seedShares[id]
 	}
-	for _, id := range q.Dropped {
+	for _, id := range request.Dropped {
 		out[id] = c.pairShares[id]
 	}
-	c.m.Revealed = true
+	c.state.Revealed = true
 	return out, nil
 }
 
@@ -440,9 +443,9 @@ func (c *Client) checkSignatures(q UnmaskRequest, signed Signatures) error {
 			n++
 		}
 	}
-	if n < c.m.Terms.Threshold {
+	if n < c.state.Terms.Threshold {
 		return fmt.Errorf("%d clients signed this client's view of the round; it must be %d", n,
-			c.m.Terms.Threshold)
+			c.state.Terms.Threshold)
 	}
 	return nil
 }
@@ -462,10 +465,10 @@ type Transcript struct {
 
 // Transcript returns the record of the session up to now.
 func (c *Client) Transcript() Transcript {
-	t, v := c.m.Terms, c.View()
-	q, _ := DecodeUnmaskRequest(c.m.Question)
-	vector := sha256.Sum256(c.m.Masked)
+	t, v := c.state.Terms, c.View()
+	q, _ := DecodeUnmaskRequest(c.state.Question)
+	vector := sha256.Sum256(c.state.Masked)
 	return Transcript{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
-		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.m.Senders, Survivors: q.Survivors,
-		View: fmt.Sprintf("%x", v), Model: fmt.Sprintf("%x", c.m.Model), Vector: fmt.Sprintf("%x", vector)}
+		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.state.Senders, Survivors: q.Survivors,
+		View: fmt.Sprintf("%x", v), Model: fmt.Sprintf("%x", c.state.Model), Vector: fmt.Sprintf("%x", vector)}
 }

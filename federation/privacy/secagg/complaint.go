@@ -42,7 +42,7 @@ func complain(t Params, own secret, dealer []byte, random io.Reader) (Complaint,
 }
 
 // check verifies that Shared is the Diffie-Hellman secret of the public keys of receiver and dealer.
-func (c Complaint) check(t Params, receiver, dealer []byte) error {
+func (c Complaint) check(params Params, receiver, dealer []byte) error {
 	var points [3]group.Element
 	for i, b := range [][]byte{receiver, dealer, c.Shared} {
 		var err error
@@ -54,26 +54,27 @@ func (c Complaint) check(t Params, receiver, dealer []byte) error {
 	if err := p.UnmarshalBinary(field, c.Proof); err != nil {
 		return errors.New("its proof is malformed")
 	}
-	if !(dleq.Verifier{Params: dleqOf(t)}).Verify(field.Generator(), points[0], points[1], points[2], &p) {
+	if !(dleq.Verifier{Params: dleqOf(params)}).Verify(field.Generator(), points[0], points[1], points[2], &p) {
 		return errors.New("its proof is wrong")
 	}
 	return nil
 }
 
 // judge decides who lies about an encrypted share, its receiver, who complains, or its dealer, and why.
-func (s *Server) judge(receiver, dealer int, c Complaint) (liar int, why error) {
-	l := s.encrypted[dealer][receiver]
-	if err := s.who.Verify(dealer, s.roster[dealer].Proof, dealt(s.t, dealer, receiver, l), l.Signature); err != nil {
+func (s *Server) judge(receiver, dealer int, complaint Complaint) (liar int, why error) {
+	share := s.encrypted[dealer][receiver]
+	if err := s.who.Verify(dealer, s.roster[dealer].Proof, dealt(s.params, dealer, receiver, share),
+		share.Signature); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
-	if len(c.Shared) == 0 {
+	if len(complaint.Shared) == 0 {
 		return receiver, fmt.Errorf("it complains about the signature of client %d, which is correct", dealer)
 	}
 	to, from := s.roster[receiver].Envelope, s.roster[dealer].Envelope
-	if err := c.check(s.t, to[:], from[:]); err != nil {
+	if err := complaint.check(s.params, to[:], from[:]); err != nil {
 		return receiver, fmt.Errorf("it complains about client %d without a proof: %w", dealer, err)
 	}
-	if _, _, err := l.open(c.Shared, s.t.Session, dealer, receiver); err != nil {
+	if _, _, err := share.open(complaint.Shared, s.params.Session, dealer, receiver); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
 	return receiver, fmt.Errorf("it complains about the shares of client %d, which are correct", dealer)
@@ -97,7 +98,7 @@ const (
 )
 
 // fits reports whether a share fits the dealer's commitment.
-func (l EncryptedShare) fits(of int, share []byte) bool {
+func (l EncryptedShare) fits(which int, share []byte) bool {
 	x, err := scalar(share)
-	return err == nil && string(secret{x}.point()) == string(l.Commitments[of*keySize:(of+1)*keySize])
+	return err == nil && string(secret{x}.point()) == string(l.Commitments[which*keySize:(which+1)*keySize])
 }

@@ -22,25 +22,25 @@ type degreeTest struct {
 }
 
 func newDegreeTest(threshold int, ids []int) degreeTest {
-	d := degreeTest{threshold: threshold, ids: ids, places: []group.Scalar{field.NewScalar()}}
+	test := degreeTest{threshold: threshold, ids: ids, places: []group.Scalar{field.NewScalar()}}
 	for _, id := range ids {
-		d.places = append(d.places, place(id))
+		test.places = append(test.places, place(id))
 	}
 	difference := field.NewScalar()
-	for i, x := range d.places {
+	for i, x := range test.places {
 		w := field.NewScalar().SetUint64(1)
-		for j, y := range d.places {
+		for j, y := range test.places {
 			if j != i {
 				w.Mul(w, difference.Sub(x, y))
 			}
 		}
-		d.weights = append(d.weights, w.Inv(w))
+		test.weights = append(test.weights, w.Inv(w))
 	}
-	return d
+	return test
 }
 
 // check tests a dealer's commitments to the shares of one of its two secrets, given by of: ofPair or ofSeed.
-func (d degreeTest) check(secret []byte, of int, shares EncryptedShares) error {
+func (d degreeTest) check(secret []byte, which int, shares EncryptedShares) error {
 	coefficients := make([]group.Scalar, len(d.ids)-d.threshold+1)
 	for i := range coefficients {
 		coefficients[i] = field.RandomScalar(rand.Reader)
@@ -51,7 +51,7 @@ func (d degreeTest) check(secret []byte, of int, shares EncryptedShares) error {
 		b := secret
 		if i > 0 {
 			commitments := shares[d.ids[i-1]].Commitments
-			b = commitments[of*keySize : (of+1)*keySize]
+			b = commitments[which*keySize : (which+1)*keySize]
 		}
 		e, err := decodePoint(b)
 		if err != nil {

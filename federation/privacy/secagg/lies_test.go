@@ -321,7 +321,7 @@ func TestRestarts(t *testing.T) {
 	if _, err := s.deal(r); err != nil {
 		t.Fatal(err)
 	}
-	sent := s.clients[0].m.Sent
+	sent := s.clients[0].state.Sent
 	all(true)
 	in, err := s.server.Inboxes()
 	if err != nil {

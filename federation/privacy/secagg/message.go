@@ -170,18 +170,18 @@ func (a Advert) Encode() []byte {
 }
 
 // DecodeAdvert reads the bytes of Encode.
-func DecodeAdvert(b []byte) (a Advert, err error) {
+func DecodeAdvert(b []byte) (advert Advert, err error) {
 	const head = 3*keySize + 2
 	if len(b) < head {
-		return a, fmt.Errorf("advertisement: %w", errShort)
+		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
 	n := int(binary.LittleEndian.Uint16(b[3*keySize:]))
 	if n > maxSignature || len(b) < head+n || len(b) > head+n+maxProof {
-		return a, fmt.Errorf("advertisement: %w", errShort)
+		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
-	_, err = binary.Decode(b, binary.LittleEndian, &a.Keys)
-	a.Signature, a.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
-	return a, err
+	_, err = binary.Decode(b, binary.LittleEndian, &advert.Keys)
+	advert.Signature, advert.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
+	return advert, err
 }
 
 // Encode returns the message as bytes: the size of the advertisement, the advertisement, and the known fingerprints.
@@ -192,18 +192,18 @@ func (j Joining) Encode() []byte {
 }
 
 // DecodeJoining reads the bytes of Encode.
-func DecodeJoining(b []byte) (j Joining, err error) {
+func DecodeJoining(b []byte) (joining Joining, err error) {
 	if len(b) < 4 {
-		return j, fmt.Errorf("advertisement: %w", errShort)
+		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
 	n := int(binary.LittleEndian.Uint32(b))
 	if b = b[4:]; n > len(b) {
-		return j, fmt.Errorf("advertisement: %w", errShort)
+		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
-	if j.Advert, err = DecodeAdvert(b[:n]); err == nil {
-		j.Known, err = decode(knownLayout, b[n:], decodeBytes)
+	if joining.Advert, err = DecodeAdvert(b[:n]); err == nil {
+		joining.Known, err = decode(knownLayout, b[n:], decodeBytes)
 	}
-	return j, err
+	return joining, err
 }
 
 // Encode and the functions below write and read the messages that are records.

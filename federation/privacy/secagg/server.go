@@ -15,7 +15,7 @@ type Server struct {
 	// Strict lets Deal test that a dealer's commitments belong to shares of its secrets, at the cost of two group
 	// multiplications for each pair of clients. Otherwise Sum finds such a dealer, and there is no sum.
 	Strict    bool
-	t         Params
+	params    Params
 	who       Identity
 	peers     Peers
 	step      step
@@ -36,7 +36,7 @@ type Server struct {
 
 // NewServer starts a session. It uses who only to verify, and adds the proofs of clients to peers.
 func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
-	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
+	return &Server{params: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
 			encrypted: map[int]EncryptedShares{}, checked: map[int]bool{}, liars: map[int]error{},
 			masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}},
 		t.check()
@@ -55,58 +55,58 @@ type Progress struct {
 
 // Progress returns the state for Resume.
 func (s *Server) Progress() Progress {
-	p := Progress{Terms: s.t}
+	progress := Progress{Terms: s.params}
 	if s.step > advertise {
-		p.Roster = s.roster.Encode()
+		progress.Roster = s.roster.Encode()
 	}
 	if s.step > share {
-		p.EncryptedShares = map[int][]byte{}
+		progress.EncryptedShares = map[int][]byte{}
 		for id, e := range s.encrypted {
-			p.EncryptedShares[id] = e.Encode()
+			progress.EncryptedShares[id] = e.Encode()
 		}
 	}
 	if s.step > check {
-		p.Senders = s.senders
+		progress.Senders = s.senders
 	}
 	if s.step > mask {
-		p.Survivors, p.Sum = s.question.Survivors, s.sum
+		progress.Survivors, progress.Sum = s.question.Survivors, s.sum
 	}
-	return p
+	return progress
 }
 
 // Resume continues the session of an earlier process.
-func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Server, error) {
-	s, err := NewServer(p.Terms, who, peers)
-	if err != nil || p.Roster == nil {
-		return s, err
+func Resume(progress Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Server, error) {
+	server, err := NewServer(progress.Terms, who, peers)
+	if err != nil || progress.Roster == nil {
+		return server, err
 	}
-	s.model = model
-	if s.roster, err = DecodeRoster(p.Roster); err != nil {
+	server.model = model
+	if server.roster, err = DecodeRoster(progress.Roster); err != nil {
 		return nil, err
 	}
-	for id, a := range s.roster {
-		s.peers[id] = a.Proof
+	for id, a := range server.roster {
+		server.peers[id] = a.Proof
 	}
-	if s.step = share; p.EncryptedShares == nil {
-		return s, nil
+	if server.step = share; progress.EncryptedShares == nil {
+		return server, nil
 	}
-	for id, b := range p.EncryptedShares {
-		if s.encrypted[id], err = DecodeEncryptedShares(b); err != nil {
+	for id, b := range progress.EncryptedShares {
+		if server.encrypted[id], err = DecodeEncryptedShares(b); err != nil {
 			return nil, err
 		}
 	}
-	if s.step = check; p.Senders == nil {
-		return s, nil
+	if server.step = check; progress.Senders == nil {
+		return server, nil
 	}
-	if s.step, s.senders = mask, p.Senders; p.Survivors == nil {
-		return s, nil
+	if server.step, server.senders = mask, progress.Senders; progress.Survivors == nil {
+		return server, nil
 	}
-	for _, id := range p.Survivors {
-		s.masked[id] = true
+	for _, id := range progress.Survivors {
+		server.masked[id] = true
 	}
-	s.sum = slices.Clone(p.Sum)
-	_, err = s.Unmask()
-	return s, err
+	server.sum = slices.Clone(progress.Sum)
+	_, err = server.Unmask()
+	return server, err
 }
 
 // enough ends a step if enough clients are left.
@@ -114,9 +114,9 @@ func (s *Server) enough(from step, have int, what string) error {
 	if s.step != from {
 		return errOrder
 	}
-	if have < s.t.Threshold {
+	if have < s.params.Threshold {
 		return fmt.Errorf("secure aggregation: %d clients %s; the threshold is %d: the round gives no sum", have, what,
-			s.t.Threshold)
+			s.params.Threshold)
 	}
 	s.step++
 	return nil
@@ -144,35 +144,36 @@ func (s *Server) Clients() []int {
 func (s *Server) Senders() []int { return s.senders }
 
 // Join accepts a client's keys, unless other clients would refuse them.
-func (s *Server) Join(id int, j Joining) error {
+func (s *Server) Join(id int, joining Joining) error {
 	if s.step != advertise {
 		return errOrder
 	}
-	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.t.Clients) {
+	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.params.Clients) {
 		return fmt.Errorf("client %d advertised twice, or its number is invalid", id)
 	}
-	if j.Envelope == j.Pair {
+	if joining.Envelope == joining.Pair {
 		return fmt.Errorf("client %d has one key for two purposes", id)
 	}
 	for other, o := range s.roster {
-		if j.Envelope == o.Envelope || j.Pair == o.Pair || j.Envelope == o.Pair || j.Pair == o.Envelope {
+		if joining.Envelope == o.Envelope || joining.Pair == o.Pair || joining.Envelope == o.Pair ||
+			joining.Pair == o.Envelope {
 			return fmt.Errorf("client %d has a key of client %d", id, other)
 		}
 	}
-	for _, key := range [][keySize]byte{j.Envelope, j.Pair, j.Seed} {
+	for _, key := range [][keySize]byte{joining.Envelope, joining.Pair, joining.Seed} {
 		if _, err := decodePoint(key[:]); err != nil {
 			return fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
-	proof, err := s.peers.proof(s.who, id, j.Proof)
+	proof, err := s.peers.proof(s.who, id, joining.Proof)
 	if err != nil {
 		return err
 	}
-	if err := s.who.Verify(id, proof, advertised(s.t, id, j.Keys), j.Signature); err != nil {
+	if err := s.who.Verify(id, proof, advertised(s.params, id, joining.Keys), joining.Signature); err != nil {
 		return fmt.Errorf("the keys of client %d: %w", id, err)
 	}
 	s.peers[id] = proof
-	s.roster[id], s.known[id] = Advert{j.Keys, j.Signature, proof}, j.Known
+	s.roster[id], s.known[id] = Advert{joining.Keys, joining.Signature, proof}, joining.Known
 	return nil
 }
 
@@ -199,37 +200,37 @@ func (s *Server) Roster() (Roster, error) {
 }
 
 // Deal accepts the shares of a client for the others.
-func (s *Server) Deal(id int, l EncryptedShares) error {
+func (s *Server) Deal(id int, shares EncryptedShares) error {
 	own, ok := s.roster[id]
 	if s.step != share || !ok || s.encrypted[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	if len(l) != len(s.roster) {
-		return fmt.Errorf("client %d sent shares for %d clients; it must be the %d of the roster", id, len(l),
+	if len(shares) != len(s.roster) {
+		return fmt.Errorf("client %d sent shares for %d clients; it must be the %d of the roster", id, len(shares),
 			len(s.roster))
 	}
-	for to, x := range l {
+	for to, x := range shares {
 		if _, ok := s.roster[to]; !ok || (len(x.Sealed) == 0) != (to == id) {
 			return fmt.Errorf("client %d sent no shares for each other client of the roster", id)
 		}
 	}
 	if s.Strict {
-		if err := s.testDegree(own, l); err != nil {
+		if err := s.testDegree(own, shares); err != nil {
 			return err
 		}
 	}
-	s.encrypted[id] = l
+	s.encrypted[id] = shares
 	return nil
 }
 
 // testDegree reports commitments of a dealer that do not belong to shares of its secrets.
 func (s *Server) testDegree(own Advert, l EncryptedShares) error {
 	if s.degree == nil {
-		test := newDegreeTest(s.t.Threshold, slices.Sorted(maps.Keys(s.roster)))
+		test := newDegreeTest(s.params.Threshold, slices.Sorted(maps.Keys(s.roster)))
 		s.degree = &test
 	}
-	for of, secret := range [][keySize]byte{own.Pair, own.Seed} {
-		if err := s.degree.check(secret[:], of, l); err != nil {
+	for which, secret := range [][keySize]byte{own.Pair, own.Seed} {
+		if err := s.degree.check(secret[:], which, l); err != nil {
 			return err
 		}
 	}
@@ -256,18 +257,18 @@ func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 }
 
 // Check judges a client's complaints about its encrypted shares. The liar, dealer or client, is left out.
-func (s *Server) Check(id int, c Complaints) error {
+func (s *Server) Check(id int, complaints Complaints) error {
 	if s.step != check || s.encrypted[id] == nil || s.checked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	for dealer := range c {
+	for dealer := range complaints {
 		if s.encrypted[dealer] == nil || dealer == id {
 			return fmt.Errorf("client %d complains about client %d, which sent it nothing", id, dealer)
 		}
 	}
 	s.checked[id] = true
-	for _, dealer := range slices.Sorted(maps.Keys(c)) {
-		if liar, why := s.judge(id, dealer, c[dealer]); s.liars[liar] == nil {
+	for _, dealer := range slices.Sorted(maps.Keys(complaints)) {
+		if liar, why := s.judge(id, dealer, complaints[dealer]); s.liars[liar] == nil {
 			s.liars[liar] = why
 		}
 	}
@@ -302,13 +303,13 @@ func (s *Server) Add(id int, masked []uint64) error {
 	if s.step != mask || !slices.Contains(s.senders, id) || s.masked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	if len(masked) != s.t.Length {
-		return fmt.Errorf("client %d uploaded %d numbers; it must be %d", id, len(masked), s.t.Length)
+	if len(masked) != s.params.Length {
+		return fmt.Errorf("client %d uploaded %d numbers; it must be %d", id, len(masked), s.params.Length)
 	}
 	if s.sum == nil {
-		s.sum = make([]uint64, s.t.Length)
+		s.sum = make([]uint64, s.params.Length)
 	}
-	s.t.Ring.add(s.sum, masked)
+	s.params.Ring.add(s.sum, masked)
 	s.masked[id] = true
 	return nil
 }
@@ -344,7 +345,7 @@ func (s *Server) Agree(id int, signature []byte) error {
 }
 
 func (s *Server) view() view {
-	return viewOf(s.t, s.roster, s.senders, s.model)
+	return viewOf(s.params, s.roster, s.senders, s.model)
 }
 
 // Signatures ends the fifth step and returns as many signatures as clients need to reveal their shares.
@@ -353,29 +354,29 @@ func (s *Server) Signatures() (Signatures, error) {
 		return nil, err
 	}
 	out := Signatures{}
-	for _, id := range slices.Sorted(maps.Keys(s.signed))[:s.t.Threshold] {
+	for _, id := range slices.Sorted(maps.Keys(s.signed))[:s.params.Threshold] {
 		out[id] = s.signed[id]
 	}
 	return out, nil
 }
 
 // Reveal accepts a client's answer to the question.
-func (s *Server) Reveal(id int, a Shares) error {
+func (s *Server) Reveal(id int, shares Shares) error {
 	if s.step != reveal || !s.masked[id] || s.answers[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	if len(a) != len(s.senders) {
-		return fmt.Errorf("client %d gave %d shares; it must be %d", id, len(a), len(s.senders))
+	if len(shares) != len(s.senders) {
+		return fmt.Errorf("client %d gave %d shares; it must be %d", id, len(shares), len(s.senders))
 	}
-	for of, b := range a {
-		if !slices.Contains(s.senders, of) {
-			return fmt.Errorf("client %d gave a share of client %d, which sent none", id, of)
+	for owner, b := range shares {
+		if !slices.Contains(s.senders, owner) {
+			return fmt.Errorf("client %d gave a share of client %d, which sent none", id, owner)
 		}
 		if _, err := scalar(b); err != nil {
-			return fmt.Errorf("client %d: its share of client %d: %w", id, of, err)
+			return fmt.Errorf("client %d: its share of client %d: %w", id, owner, err)
 		}
 	}
-	s.answers[id] = a
+	s.answers[id] = shares
 	return nil
 }
 
@@ -385,7 +386,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 		return nil, nil, nil, err
 	}
 	clients := slices.Sorted(maps.Keys(s.answers))
-	secrets, failed := s.secrets(clients[:s.t.Threshold])
+	secrets, failed := s.secrets(clients[:s.params.Threshold])
 	if len(failed) > 0 {
 		liars = map[int]error{}
 		for _, id := range clients {
@@ -394,9 +395,9 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 			}
 		}
 		clients = slices.DeleteFunc(clients, func(id int) bool { return liars[id] != nil })
-		if len(clients) < s.t.Threshold {
+		if len(clients) < s.params.Threshold {
 			return nil, nil, liars, fmt.Errorf("secure aggregation: %d clients gave true shares; the threshold is %d: "+
-				"the round gives no sum", len(clients), s.t.Threshold)
+				"the round gives no sum", len(clients), s.params.Threshold)
 		}
 		if secrets, failed = s.secrets(clients); len(failed) > 0 {
 			for _, id := range failed {
@@ -409,7 +410,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 	}
 	sum = slices.Clone(s.sum) // Progress keeps the masked sum
 	for _, id := range s.question.Survivors {
-		s.t.Ring.addMask(sum, ownMask(secrets[id], s.t.Session, id), true)
+		s.params.Ring.addMask(sum, ownMask(secrets[id], s.params.Session, id), true)
 	}
 	for _, id := range s.question.Dropped {
 		if err := s.without(sum, secrets[id], id); err != nil {
@@ -424,7 +425,7 @@ var ErrDealers = errors.New("secure aggregation: the committed shares of clients
 	"the round gives no sum")
 
 // asked returns which secret of a client the question asks for, and its commitment.
-func (s *Server) asked(id int) (of int, commitment [keySize]byte) {
+func (s *Server) asked(id int) (which int, commitment [keySize]byte) {
 	if s.masked[id] {
 		return ofSeed, s.roster[id].Seed
 	}
@@ -436,8 +437,8 @@ func (s *Server) asked(id int) (of int, commitment [keySize]byte) {
 func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 	ring := slices.Concat(from, from)
 	out, failed = map[int]secret{}, s.senders
-	for i := 0; i < len(from) && len(failed) > 0 && (i == 0 || len(from) > s.t.Threshold); i++ {
-		j, left := newReconstruction(ring[i:i+s.t.Threshold]), failed
+	for i := 0; i < len(from) && len(failed) > 0 && (i == 0 || len(from) > s.params.Threshold); i++ {
+		j, left := newReconstruction(ring[i:i+s.params.Threshold]), failed
 		failed = nil
 		for _, id := range left {
 			x, err := j.secret(func(client int) []byte { return s.answers[client][id] })
@@ -454,7 +455,7 @@ func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 // falseShare reports a share in a client's answer that does not fit the dealer's commitment.
 func (s *Server) falseShare(client int) error {
 	for _, id := range s.senders {
-		if of, _ := s.asked(id); !s.encrypted[id][client].fits(of, s.answers[client][id]) {
+		if which, _ := s.asked(id); !s.encrypted[id][client].fits(which, s.answers[client][id]) {
 			return fmt.Errorf("it gave a false share of client %d", id)
 		}
 	}
@@ -470,7 +471,7 @@ func (s *Server) without(sum []uint64, pair secret, id int) error {
 		if err != nil {
 			return err
 		}
-		s.t.Ring.addMask(sum, pairMask(shared, s.t.Session, v, id, other), id > other)
+		s.params.Ring.addMask(sum, pairMask(shared, s.params.Session, v, id, other), id > other)
 	}
 	return nil
 }

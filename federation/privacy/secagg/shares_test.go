@@ -40,7 +40,7 @@ func TestTakenKeys(t *testing.T) {
 		t.Error(err)
 	}
 	few := newSession(t, 2, 1, 4, 0, 1, 2)
-	few.server.t.Clients = 2
+	few.server.params.Clients = 2
 	says(t, few.server.Join(2, own), "client 2 advertised twice, or its number is invalid")
 	says(t, few.server.Join(-1, own), "client -1 advertised twice, or its number is invalid")
 }

@@ -18,9 +18,9 @@ import (
 // cohort turns an instruction to train into the steps of a session, or of one session for each group of clients.
 type cohort struct {
 	message.Cohort
-	l     *Aggregation
-	p     Side
-	saved progress
+	aggregation *Aggregation
+	side        Side
+	saved       progress
 }
 
 // progress is the state of the server that survives a restart.
@@ -43,34 +43,37 @@ type saved struct {
 const version = 2
 
 // checkVersion refuses a file with another version.
-func checkVersion(dir string, there bool, of int) error {
-	if there && of != version {
+func checkVersion(dir string, there bool, found int) error {
+	if there && found != version {
 		return fmt.Errorf("%s/%s has version %d, this program reads version %d; finish the run with the release that "+
-			"began it, or start another run", dir, RecordFile, of, version)
+			"began it, or start another run", dir, RecordFile, found, version)
 	}
 	return nil
 }
 
 // Wrap returns a cohort with the server's side of secure aggregation, for clients in the same process.
 func (l *Aggregation) Wrap(c message.Cohort) message.Cohort {
-	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Version: version, Peers: secagg.Peers{}}}
+	return &cohort{Cohort: c, aggregation: l, side: inProcess(),
+		saved: progress{Version: version, Peers: secagg.Peers{}}}
 }
 
 // WrapAt is Wrap for clients on other machines. A round that was interrupted continues in its sessions, since its
 // clients accept no others: with the results of finished steps, and with the sums if they exist.
-func (l *Aggregation) WrapAt(p Side) (func(message.Cohort) message.Cohort, error) {
+func (l *Aggregation) WrapAt(side Side) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
-	there, err := p.read(RecordFile, &old)
+	there, err := side.read(RecordFile, &old)
 	if err == nil {
-		err = checkVersion(p.Dir, there, old.Version)
+		err = checkVersion(side.Dir, there, old.Version)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if old.Run != p.Run || old.Peers == nil {
-		old = progress{Version: version, Run: p.Run, Peers: secagg.Peers{}}
+	if old.Run != side.Run || old.Peers == nil {
+		old = progress{Version: version, Run: side.Run, Peers: secagg.Peers{}}
 	}
-	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, saved: old} }, nil
+	return func(c message.Cohort) message.Cohort {
+		return &cohort{Cohort: c, aggregation: l, side: side, saved: old}
+	}, nil
 }
 
 // round holds the sessions of one round.
@@ -102,11 +105,11 @@ func (c *cohort) Traits() message.Traits {
 
 // Run returns one reply for all clients to an instruction to train, and passes other instructions on. A round without a
 // valid sum is skipped; no message of a client makes Run fail.
-func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	if o.Kind != message.Train {
-		return c.Cohort.Run(ctx, o)
+func (c *cohort) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	if instruction.Kind != message.Train {
+		return c.Cohort.Run(ctx, instruction)
 	}
-	r := &round{cohort: c, order: o, out: message.Reply{Client: method.AggregatedClient}}
+	r := &round{cohort: c, order: instruction, out: message.Reply{Client: method.AggregatedClient}}
 	err := r.open()
 	if err == nil {
 		err = r.run(ctx)
@@ -115,7 +118,7 @@ func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		err = r.finish()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("round %d: %w", o.Round+1, err)
+		return nil, fmt.Errorf("round %d: %w", instruction.Round+1, err)
 	}
 	return []message.Reply{r.out}, nil
 }
@@ -132,8 +135,8 @@ func (r *round) open() (err error) {
 			if s.terms != o.Progress.Terms {
 				s.err = errors.New("secure aggregation: the round began with other settings; its clients keep " +
 					"those")
-			} else if s.server, s.err = secagg.Resume(o.Progress, r.model, r.p.Who, r.saved.Peers); s.err != nil {
-				s.err = fmt.Errorf("secure aggregation: %s/%s: %w", r.p.Dir, RecordFile, s.err)
+			} else if s.server, s.err = secagg.Resume(o.Progress, r.model, r.side.Who, r.saved.Peers); s.err != nil {
+				s.err = fmt.Errorf("secure aggregation: %s/%s: %w", r.side.Dir, RecordFile, s.err)
 			} else {
 				s.server.Strict = r.saved.Strict
 			}
@@ -142,14 +145,14 @@ func (r *round) open() (err error) {
 		return nil
 	}
 	for _, clients := range r.groups() {
-		threshold := r.l.threshold()
+		threshold := r.aggregation.threshold()
 		if r.saved.Invalid.grouped(r.order.Round) {
-			threshold = r.l.groupThreshold(len(clients))
+			threshold = r.aggregation.groupThreshold(len(clients))
 		}
 		var name secagg.Session
 		rand.Read(name[:])
 		s := &session{clients: clients, terms: r.terms(threshold, name)}
-		if s.server, err = secagg.NewServer(s.terms, r.p.Who, r.saved.Peers); err != nil {
+		if s.server, err = secagg.NewServer(s.terms, r.side.Who, r.saved.Peers); err != nil {
 			return err
 		}
 		s.server.Strict = r.saved.Strict
@@ -159,14 +162,14 @@ func (r *round) open() (err error) {
 }
 
 func (r *round) terms(threshold int, name secagg.Session) secagg.Params {
-	return secagg.Params{Session: name, Round: r.order.Round, Clients: r.l.clients, Threshold: threshold,
-		Length: r.l.length(r.order.Shared), Ring: r.l.ring, Context: r.p.context()}
+	return secagg.Params{Session: name, Round: r.order.Round, Clients: r.aggregation.clients, Threshold: threshold,
+		Length: r.aggregation.length(r.order.Shared), Ring: r.aggregation.ring, Context: r.side.context()}
 }
 
 // save writes the finished steps. After that, clients must not be asked anything different in this round.
 func (r *round) save() error {
 	r.saved.Sessions = nil
-	if r.p.Dir == "" {
+	if r.side.Dir == "" {
 		return nil
 	}
 	for _, s := range r.sessions {
@@ -174,7 +177,7 @@ func (r *round) save() error {
 			r.saved.Sessions = append(r.saved.Sessions, saved{s.clients, s.server.Progress()})
 		}
 	}
-	return r.p.write(RecordFile, r.saved)
+	return r.side.write(RecordFile, r.saved)
 }
 
 // step is one exchange of messages with the clients of all sessions.
@@ -287,14 +290,15 @@ func (r *round) run(ctx context.Context) error {
 // exchange sends a step's messages to the clients of all sessions and checks their answers. An invalid answer counts as
 // none.
 func (r *round) exchange(ctx context.Context, at int, x step) error {
-	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name, Total: r.order.Total,
+	instruction := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name,
+		Total:  r.order.Total,
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	if at == trainAt {
-		o = r.order
+		instruction = r.order
 	}
-	o.Guarded = r.answer(x.up)
-	o.Clients, o.PerClient = nil, map[int]tensor.Map{}
-	of := map[int]*session{}
+	instruction.Guarded = r.answer(x.up)
+	instruction.Clients, instruction.PerClient = nil, map[int]tensor.Map{}
+	sessions := map[int]*session{}
 	for _, s := range r.sessions {
 		if s.err != nil {
 			continue
@@ -302,20 +306,22 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 		asked := s.asked(at)
 		s.took = nil
 		for _, id := range asked {
-			o.Clients, of[id], o.PerClient[id] = append(o.Clients, id), s, pack(x.down, x.send(s, id))
+			instruction.Clients, sessions[id], instruction.PerClient[id] = append(instruction.Clients,
+				id), s, pack(x.down,
+				x.send(s, id))
 			if at == trainAt {
-				maps.Copy(o.PerClient[id], r.order.PerClient[id])
+				maps.Copy(instruction.PerClient[id], r.order.PerClient[id])
 			}
 		}
 	}
-	if len(o.Clients) == 0 {
+	if len(instruction.Clients) == 0 {
 		return nil
 	}
-	slices.Sort(o.Clients)
-	replies, err := r.Cohort.Run(ctx, o)
+	slices.Sort(instruction.Clients)
+	replies, err := r.Cohort.Run(ctx, instruction)
 	for _, reply := range replies {
 		r.out.Up, r.out.Down = r.out.Up+reply.Up, r.out.Down+reply.Down
-		s := of[reply.Client]
+		s := sessions[reply.Client]
 		b, err := unpack(reply.Upload.Extra, x.up)
 		if err == nil {
 			err = x.take(s, reply.Client, b)
@@ -343,18 +349,18 @@ func (r *round) finish() error {
 	var total []int64
 	var valid []int // clients of sessions with a valid sum
 	groups, strict, invalid := 0, r.saved.Strict, false
-	for _, s := range r.sessions {
-		sum, survivors, err := r.sum(s)
+	for _, session := range r.sessions {
+		sum, survivors, err := r.sum(session)
 		r.saved.Strict = r.saved.Strict || errors.Is(err, secagg.ErrDealers)
 		if err == nil {
-			err = r.l.checkBounds(r.order.Shared, sum, len(survivors), r.p.MaxNorm)
+			err = r.aggregation.checkBounds(r.order.Shared, sum, len(survivors), r.side.MaxNorm)
 			invalid = invalid || err != nil
 		}
 		if err != nil {
 			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("round %d: %v", r.order.Round+1, err))
 			continue
 		}
-		groups, valid = groups+1, append(valid, s.clients...)
+		groups, valid = groups+1, append(valid, session.clients...)
 		r.out.Sum = append(r.out.Sum, survivors...)
 		if total == nil {
 			total = make([]int64, len(sum))
@@ -367,7 +373,7 @@ func (r *round) finish() error {
 	if len(r.sessions) > 1 {
 		r.out.Notes["secagg_groups"], r.out.Notes["secagg_groups_valid"] = float64(len(r.sessions)), float64(groups)
 	}
-	if r.l.c.Least > 0 {
+	if r.aggregation.config.Least > 0 {
 		before := r.saved.Invalid.Last
 		if text := r.saved.Invalid.note(r.order, valid, invalid); text != "" {
 			r.out.Warnings = append(r.out.Warnings, text)
@@ -385,12 +391,12 @@ func (r *round) finish() error {
 	}
 	slices.Sort(r.out.Sum)
 	var clipped float64
-	r.out.Upload, r.out.Stats.Loss, clipped = r.l.mean(r.order.Shared, total, len(r.out.Sum))
+	r.out.Upload, r.out.Stats.Loss, clipped = r.aggregation.mean(r.order.Shared, total, len(r.out.Sum))
 	r.out.Notes["secagg_clipped"] = clipped
 	if clipped > warnClipped {
 		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation clipped %.3g %% of the numbers that "+
 			"clients uploaded, which changes the mean; raise secure_aggregation.clip (%v) or extra_clip (%v)",
-			100*clipped, r.l.c.Clip, r.l.c.ExtraClip))
+			100*clipped, r.aggregation.config.Clip, r.aggregation.config.ExtraClip))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ const (
 
 // Aggregation is secure aggregation with the settings that all sides share.
 type Aggregation struct {
-	c         Config
+	config    Config
 	weighting string
 	extras    []string
 	clients   int
@@ -80,27 +80,27 @@ type Aggregation struct {
 // New returns the aggregation of a method with a weighting of its clients. extras are the prefixes of further uploads,
 // each with one tensor prefix/NAME for each shared parameter. clients is the number of clients, round how many of them
 // a round has.
-func New(c Config, weighting string, extras []string, clients, round int) (*Aggregation, error) {
-	l := &Aggregation{c: c, weighting: weighting, extras: extras, clients: clients, round: round}
-	if err := c.Check(); err != nil {
+func New(config Config, weighting string, extras []string, clients, round int) (*Aggregation, error) {
+	aggregation := &Aggregation{config: config, weighting: weighting, extras: extras, clients: clients, round: round}
+	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	if !c.Enabled() || weighting != Uniform && weighting != Examples {
-		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold,
+	if !config.Enabled() || weighting != Uniform && weighting != Examples {
+		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", config.Threshold,
 			weighting)
 	}
 	if clients < 2 || round < 2 || round > clients {
 		return nil, configtags.KeyErrorf("secure_aggregation", "%d of %d clients in a round; there must be 2 or "+
 			"more, since the sum of one is its upload", round, clients)
 	}
-	if c.Enabled() && c.Least > 0 && round < 2*l.groupSize() {
+	if config.Enabled() && config.Least > 0 && round < 2*aggregation.groupSize() {
 		return nil, configtags.KeyErrorf("secure_aggregation.least", "%d; the %d clients of a round cannot be split "+
 			"into groups of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups",
-			c.Least, round, l.groupSize(), c.Threshold)
+			config.Least, round, aggregation.groupSize(), config.Threshold)
 	}
 	var err error
-	l.ring, err = l.smallestRing()
-	return l, err
+	aggregation.ring, err = aggregation.smallestRing()
+	return aggregation, err
 }
 
 // Guarantees are what a client's own configuration ensures before the client takes part.
@@ -123,10 +123,10 @@ func (g Guarantees) String() string {
 
 // Guarantees returns the guarantees of the aggregation.
 func (l *Aggregation) Guarantees() Guarantees {
-	g := Guarantees{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold(),
+	g := Guarantees{Threshold: l.config.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold(),
 		Whole: l.threshold()}
-	if l.c.Least > 0 {
-		g.Least = min(g.Least, l.c.Least)
+	if l.config.Least > 0 {
+		g.Least = min(g.Least, l.config.Least)
 	}
 	return g
 }
@@ -136,7 +136,7 @@ func (l *Aggregation) maxWeight() int {
 	if l.weighting == Uniform {
 		return 1
 	}
-	return l.c.Examples
+	return l.config.Examples
 }
 
 // smallestRing returns the smallest ring that holds the sums of all clients.
@@ -156,5 +156,5 @@ func (l *Aggregation) threshold() int { return l.thresholdOf(l.round) }
 // more than half. With half of them, two disjoint halves could open two sums, whose difference could be one client's
 // upload.
 func (l *Aggregation) thresholdOf(clients int) int {
-	return max(2, clients/2+1, int(math.Ceil(l.c.Threshold*float64(clients)-1e-9)))
+	return max(2, clients/2+1, int(math.Ceil(l.config.Threshold*float64(clients)-1e-9)))
 }

@@ -29,10 +29,10 @@ func (v invalidSums) grouped(round int) bool {
 
 // note records a round, once or several times. valid are the clients of groups with a valid sum. It returns a warning
 // if at most half of the clients are suspects.
-func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) string {
-	switch grouped := v.grouped(o.Round); {
+func (v *invalidSums) note(instruction message.Instruction, valid []int, invalid bool) string {
+	switch grouped := v.grouped(instruction.Round); {
 	case !grouped && invalid:
-		*v = invalidSums{First: o.Round + 1, Last: o.Round + 1, Suspects: o.Clients}
+		*v = invalidSums{First: instruction.Round + 1, Last: instruction.Round + 1, Suspects: instruction.Clients}
 		return ""
 	case !grouped:
 		*v = invalidSums{}
@@ -42,8 +42,8 @@ func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) str
 	if !invalid {
 		return ""
 	}
-	v.Last = o.Round + 1
-	if n := len(v.Suspects); n == 0 || 2*n > len(o.Clients) {
+	v.Last = instruction.Round + 1
+	if n := len(v.Suspects); n == 0 || 2*n > len(instruction.Clients) {
 		return ""
 	}
 	return fmt.Sprintf("secure aggregation: clients %v were in no valid sum in %d rounds of groups; check them, and "+
@@ -54,10 +54,10 @@ func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) str
 func (r *round) groups() [][]int {
 	clients, n := slices.Clone(r.order.Clients), 1
 	if r.saved.Invalid.grouped(r.order.Round) {
-		n = max(1, len(clients)/r.l.groupSize())
+		n = max(1, len(clients)/r.aggregation.groupSize())
 	}
 	if n > 1 {
-		seed := sha256.Sum256(fmt.Appendf(nil, "%x groups %d", r.p.context(), r.order.Round))
+		seed := sha256.Sum256(fmt.Appendf(nil, "%x groups %d", r.side.context(), r.order.Round))
 		rand.New(rand.NewChaCha8(seed)).Shuffle(len(clients), func(i, j int) {
 			clients[i], clients[j] = clients[j], clients[i]
 		})
@@ -71,8 +71,10 @@ func (r *round) groups() [][]int {
 
 // groupSize returns the minimum number of clients of a group. It allows the same share of dropouts as a whole round.
 func (l *Aggregation) groupSize() int {
-	return max(l.c.Least, int(math.Ceil(float64(l.c.Least)/l.c.Threshold-1e-9)))
+	return max(l.config.Least, int(math.Ceil(float64(l.config.Least)/l.config.Threshold-1e-9)))
 }
 
 // groupThreshold returns the minimum number of clients in the sum of a group of so many.
-func (l *Aggregation) groupThreshold(clients int) int { return max(l.c.Least, l.thresholdOf(clients)) }
+func (l *Aggregation) groupThreshold(clients int) int {
+	return max(l.config.Least, l.thresholdOf(clients))
+}

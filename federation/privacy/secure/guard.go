@@ -17,18 +17,18 @@ import (
 
 // Guard is the clients' side: of all clients of one process, or of the one client of a Side.
 type Guard struct {
-	l       *Aggregation
-	p       Side
-	mu      sync.Mutex
-	clients map[int]*client
+	aggregation *Aggregation
+	side        Side
+	mu          sync.Mutex
+	clients     map[int]*client
 }
 
 // client is the state of one client and its session of the newest round.
 type client struct {
-	mu sync.Mutex
-	l  *Aggregation
-	p  Side
-	id int
+	mu          sync.Mutex
+	aggregation *Aggregation
+	side        Side
+	id          int
 	record
 	session *secagg.Client // nil before the first
 	peers   secagg.Peers
@@ -50,28 +50,30 @@ type record struct {
 }
 
 // Guard returns the clients' side in one process, which keeps nothing on disk.
-func (l *Aggregation) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
+func (l *Aggregation) Guard() *Guard {
+	return &Guard{aggregation: l, side: inProcess(), clients: map[int]*client{}}
+}
 
 // GuardAt returns the side of one client whose server is on another machine. It refuses the folder of a client that
 // joined under other terms.
-func (l *Aggregation) GuardAt(id int, p Side) (*Guard, error) {
-	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
-	there, err := p.read(RecordFile, &c.record)
+func (l *Aggregation) GuardAt(id int, side Side) (*Guard, error) {
+	c := &client{aggregation: l, side: side, id: id, peers: secagg.Peers{}}
+	there, err := side.read(RecordFile, &c.record)
 	if err == nil {
-		err = checkVersion(p.Dir, there, c.record.Version)
+		err = checkVersion(side.Dir, there, c.record.Version)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.read(KeysFile, &c.peers); err != nil {
+	if _, err := side.read(KeysFile, &c.peers); err != nil {
 		return nil, err
 	}
-	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
+	c.saved, c.version = maps.Clone(c.peers), side.version(RecordFile)
 	if now := l.Guarantees(); !there { // the first session writes it
-		c.record = record{Version: version, Run: p.Run, Client: id, Guarantees: now}
-	} else if c.Run != p.Run || c.Client != id {
+		c.record = record{Version: version, Run: side.Run, Client: id, Guarantees: now}
+	} else if c.Run != side.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
-			"use another --state", p.Dir, c.Client)
+			"use another --state", side.Dir, c.Client)
 	} else if c.Guarantees != now {
 		err = fmt.Errorf("this client took part in %s; the server now has %s; if that is intended, use another "+
 			"--state", c.Guarantees, now)
@@ -80,11 +82,11 @@ func (l *Aggregation) GuardAt(id int, p Side) (*Guard, error) {
 		return nil, err
 	}
 	if m := c.Session; m != nil {
-		if c.session, err = secagg.Restore(id, *m, p.Who, c.peers, rand.Reader); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.Dir, err)
+		if c.session, err = secagg.Restore(id, *m, side.Who, c.peers, rand.Reader); err != nil {
+			return nil, fmt.Errorf("%s: %w", side.Dir, err)
 		}
 	}
-	return &Guard{l: l, p: p, clients: map[int]*client{id: c}}, nil
+	return &Guard{aggregation: l, side: side, clients: map[int]*client{id: c}}, nil
 }
 
 // client returns the state of a client.
@@ -92,11 +94,11 @@ func (g *Guard) client(id int) (*client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.clients[id]
-	if c == nil && g.p.Dir != "" {
+	if c == nil && g.side.Dir != "" {
 		return nil, fmt.Errorf("client %d is not in this process", id)
 	}
 	if c == nil {
-		c = &client{l: g.l, p: g.p, id: id, peers: secagg.Peers{}}
+		c = &client{aggregation: g.aggregation, side: g.side, id: id, peers: secagg.Peers{}}
 		g.clients[id] = c
 	}
 	return c, nil
@@ -104,12 +106,12 @@ func (g *Guard) client(id int) (*client, error) {
 
 // save writes the client's state. The caller must save before it sends anything that depends on the state.
 func (c *client) save() error {
-	if c.p.version(RecordFile) != c.version {
+	if c.side.version(RecordFile) != c.version {
 		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
-			"sessions", RecordFile, c.p.Dir)
+			"sessions", RecordFile, c.side.Dir)
 	}
 	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
-		if err := c.p.write(KeysFile, c.peers); err != nil {
+		if err := c.side.write(KeysFile, c.peers); err != nil {
 			return err
 		}
 		c.saved = maps.Clone(c.peers)
@@ -118,8 +120,8 @@ func (c *client) save() error {
 		m := c.session.State()
 		c.record.Session = &m
 	}
-	err := c.p.write(RecordFile, c.record)
-	c.version = c.p.version(RecordFile)
+	err := c.side.write(RecordFile, c.record)
+	c.version = c.side.version(RecordFile)
 	return err
 }
 
@@ -181,27 +183,29 @@ func answer[Q any, A interface{ Encode() []byte }](down, up string, decode func(
 }
 
 // Answer executes the steps other than training.
-func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
-	step, ok := answers[o.Statistic]
+func (g *Guard) Answer(id int, instruction message.Instruction) (answer tensor.Map, ok bool, err error) {
+	step, ok := answers[instruction.Statistic]
 	if !ok {
 		return nil, false, nil
 	}
-	c, err := g.client(id)
+	client, err := g.client(id)
 	if err != nil {
 		return nil, true, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if o.Statistic != keysStep {
-		err = c.checkSession(o)
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	if instruction.Statistic != keysStep {
+		err = client.checkSession(instruction)
 	}
 	if err == nil {
-		answer, err = step(c, o)
+		answer, err = step(client, instruction)
 	}
 	if err != nil {
-		return nil, true, c.recordRefusal(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round+1, id, o.Statistic, err))
+		return nil, true, client.recordRefusal(instruction, fmt.Errorf("round %d, client %d, %s: %w",
+			instruction.Round+1,
+			id, instruction.Statistic, err))
 	}
-	if err := c.save(); err != nil {
+	if err := client.save(); err != nil {
 		return nil, true, err
 	}
 	return answer, true, nil
@@ -224,7 +228,7 @@ const maxListed = 1000
 // recordRefusal counts and logs a refused instruction.
 func (c *client) recordRefusal(o message.Instruction, why error) error {
 	if c.Refused++; c.Refused <= maxListed {
-		if err := c.p.appendLog(struct {
+		if err := c.side.appendLog(struct {
 			Round   int    `json:"round"`
 			Refused string `json:"refused"`
 		}{o.Round, why.Error()}); err != nil {
@@ -238,39 +242,42 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 }
 
 // begin starts the session that an instruction names, or repeats its answer. Each round has one session.
-func (c *client) begin(o message.Instruction, t secagg.Params) (j secagg.Joining, err error) {
-	t.Round, t.Clients, t.Ring, t.Context = o.Round, c.l.clients, c.l.ring, c.p.context()
-	if o.Total != c.l.clients {
-		return j, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total, c.l.clients)
+func (c *client) begin(o message.Instruction, params secagg.Params) (joining secagg.Joining, err error) {
+	params.Round, params.Clients, params.Ring, params.Context = o.Round, c.aggregation.clients, c.aggregation.ring,
+		c.side.context()
+	if o.Total != c.aggregation.clients {
+		return joining, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total,
+			c.aggregation.clients)
 	}
-	least, groups := c.l.threshold(), c.l.c.Least
-	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
-		return j, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of %d "+
-			"clients", t.Threshold, c.l.Guarantees().Least, c.l.round)
+	least, groups := c.aggregation.threshold(), c.aggregation.config.Least
+	if params.Threshold != least && (groups == 0 || params.Threshold < groups) {
+		return joining, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of "+
+			"%d clients", params.Threshold, c.aggregation.Guarantees().Least, c.aggregation.round)
 	}
 	switch s := c.session; {
-	case s == nil || t.Round > s.Terms().Round:
-		if s, err = secagg.NewClient(c.id, t, c.p.Who, c.peers, rand.Reader); err != nil {
-			return j, err
+	case s == nil || params.Round > s.Terms().Round:
+		if s, err = secagg.NewClient(c.id, params, c.side.Who, c.peers, rand.Reader); err != nil {
+			return joining, err
 		}
 		c.session = s
-	case t.Round < s.Terms().Round:
-		return j, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
-	case s.Terms() != t:
-		return j, errors.New("a second session of the same round is refused; the sums of two sessions could reveal " +
+	case params.Round < s.Terms().Round:
+		return joining, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
+	case s.Terms() != params:
+		return joining, errors.New("a second session of the same round is refused; the sums of two sessions could " +
+			"reveal " +
 			"one client's vector")
 	}
 	return c.session.Advertise()
 }
 
 func (c *client) share(_ message.Instruction, r secagg.Roster) (secagg.EncryptedShares, error) {
-	if len(r) > c.l.round {
+	if len(r) > c.aggregation.round {
 		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(r),
-			c.l.round)
+			c.aggregation.round)
 	}
-	if t := c.session.Terms().Threshold; t < c.l.thresholdOf(len(r)) {
+	if t := c.session.Terms().Threshold; t < c.aggregation.thresholdOf(len(r)) {
 		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; this client's "+
-			"configuration requires %d", len(r), t, c.l.thresholdOf(len(r)))
+			"configuration requires %d", len(r), t, c.aggregation.thresholdOf(len(r)))
 	}
 	return c.session.Share(r)
 }
@@ -287,7 +294,7 @@ func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg
 		c.Fewest = n
 	}
 	c.Most = max(c.Most, n)
-	return a, c.p.appendLog(seen)
+	return a, c.side.appendLog(seen)
 }
 
 // Protect masks an upload.
@@ -310,23 +317,24 @@ func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats 
 	return nil
 }
 
-func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]byte, error) {
-	if err := c.checkSession(o); err != nil {
+func (c *client) mask(instruction message.Instruction, up method.Upload, loss float64) ([]byte, error) {
+	if err := c.checkSession(instruction); err != nil {
 		return nil, err
 	}
-	senders, err := read(o.PerClient[c.id], sendersName, secagg.DecodeClients)
+	senders, err := read(instruction.PerClient[c.id], sendersName, secagg.DecodeClients)
 	if err != nil {
 		return nil, err
 	}
-	if own := message.WithoutGuardPart(o.PerClient[c.id]); len(own) > 0 && c.l.c.Statistics != "clear" {
+	if own := message.WithoutGuardPart(instruction.PerClient[c.id]); len(own) > 0 &&
+		c.aggregation.config.Statistics != "clear" {
 		return nil, fmt.Errorf("the instruction has %s for this client only; all clients must train from the same "+
 			"parameters", own.Names()[0])
 	}
-	model, err := modelDigest(o)
+	model, err := modelDigest(instruction)
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.l.vector(o.Shared, up, loss)
+	v, err := c.aggregation.vector(instruction.Shared, up, loss)
 	if err != nil {
 		return nil, err
 	}
@@ -347,16 +355,16 @@ func encodeParams(t secagg.Params) []byte {
 }
 
 // decodeParams decodes the result of encodeParams; the other parameters follow from the configuration.
-func decodeParams(b []byte) (t secagg.Params, err error) {
+func decodeParams(b []byte) (params secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
-		return t, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
+		return params, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
 	}
-	copy(t.Session[:], b)
-	t.Threshold = int(binary.LittleEndian.Uint32(b[secagg.SessionSize:]))
+	copy(params.Session[:], b)
+	params.Threshold = int(binary.LittleEndian.Uint32(b[secagg.SessionSize:]))
 	n := binary.LittleEndian.Uint64(b[secagg.SessionSize+4:])
 	if n > 1<<40 {
-		return t, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
+		return params, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
 	}
-	t.Length = int(n)
-	return t, nil
+	params.Length = int(n)
+	return params, nil
 }

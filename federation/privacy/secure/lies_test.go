@@ -462,10 +462,10 @@ func FuzzGuard(f *testing.F) {
 	s := newLiar(f)
 	for k := range s.guards {
 		s.guards[k] = s.l.Guard()
-		s.guards[k].p.Who = s.who
+		s.guards[k].side.Who = s.who
 	}
 	for k, g := range s.guards {
-		g.p.Run, g.p.Agreed = s.place(k).Run, s.place(k).Agreed
+		g.side.Run, g.side.Agreed = s.place(k).Run, s.place(k).Agreed
 	}
 	t := s.terms(0)
 	r := s.roster(t, 0, 1, 2)

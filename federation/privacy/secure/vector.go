@@ -21,10 +21,10 @@ const (
 const maxLoss = 64
 
 // maxInteger returns the largest rounded number.
-func (l *Aggregation) maxInteger() int64 { return 1<<(l.c.Bits-1) - 1 }
+func (l *Aggregation) maxInteger() int64 { return 1<<(l.config.Bits-1) - 1 }
 
 // Step returns the size of one step of a rounded number.
-func (l *Aggregation) Step() float64 { return l.c.Clip / float64(l.maxInteger()) }
+func (l *Aggregation) Step() float64 { return l.config.Clip / float64(l.maxInteger()) }
 
 // quantize rounds x to steps of a unit and reports whether it was clipped.
 func (l *Aggregation) quantize(x, unit float64) (v int64, cut bool) {
@@ -48,13 +48,13 @@ func (l *Aggregation) length(shared tensor.Map) int {
 }
 
 // extraStep returns the step of extra tensors.
-func (l *Aggregation) extraStep() float64 { return l.c.ExtraClip / float64(l.maxInteger()) }
+func (l *Aggregation) extraStep() float64 { return l.config.ExtraClip / float64(l.maxInteger()) }
 
 // vector returns a client's contribution to the sums, as signed integers.
 func (l *Aggregation) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
 	weight := int64(1)
 	if l.weighting == Examples {
-		weight = int64(max(1, min(up.N, l.c.Examples)))
+		weight = int64(max(1, min(up.N, l.config.Examples)))
 	}
 	out, clipped := make([]int64, 0, l.length(received)), int64(0)
 	add := func(name string, old, now *tensor.Tensor, unit float64) error {

@@ -140,7 +140,7 @@ func TestThreshold(t *testing.T) {
 		clients int
 		want    int
 	}{{0.6, 5, 3}, {0.6, 10, 6}, {0.51, 2, 2}, {0.51, 4, 3}, {1, 7, 7}, {0.7, 10, 7}, {0.6, 1, 2}} {
-		l := &Aggregation{c: Config{Threshold: c.share}, round: c.clients}
+		l := &Aggregation{config: Config{Threshold: c.share}, round: c.clients}
 		if got := l.threshold(); got != c.want {
 			t.Errorf("%v of %d clients: %d, want %d", c.share, c.clients, got, c.want)
 		}

@@ -36,42 +36,42 @@ type Options struct {
 // a CLIP with a ViT or ResNet image tower. The bundle has the name of its folder, and appears there when it is
 // complete; after a failure, out is unchanged. An existing bundle at out is replaced; any other folder with files in it
 // is refused.
-func Convert(src, out string, o Options) (*bundle.Bundle, error) {
-	c, err := checkpoint.Open(src, o.Checkpoint)
+func Convert(src, out string, options Options) (*bundle.Bundle, error) {
+	ckpt, err := checkpoint.Open(src, options.Checkpoint)
 	if err != nil {
 		return nil, oneLine(err)
 	}
-	defer c.Close()
+	defer ckpt.Close()
 	out, err = filepath.Abs(out)
 	if err != nil {
 		return nil, err
 	}
-	if err := apart(c, out); err != nil {
+	if err := apart(ckpt, out); err != nil {
 		return nil, err
 	}
-	w, err := checkpoint.CLIP(c)
+	weights, err := checkpoint.CLIP(ckpt)
 	if err != nil {
 		return nil, err
 	}
 	if err := bundle.CheckName(filepath.Base(out)); err != nil {
 		return nil, err
 	}
-	if o.Context == nil {
-		o.Context = context.Background()
+	if options.Context == nil {
+		options.Context = context.Background()
 	}
-	if o.Progress == nil {
-		o.Progress = func(int64, int64) {}
+	if options.Progress == nil {
+		options.Progress = func(int64, int64) {}
 	}
-	j := &conversion{Options: o, c: c, w: w}
+	j := &conversion{Options: options, ckpt: ckpt, weights: weights}
 	if err := j.describe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src, err)
 	}
-	j.m.Name = filepath.Base(out)
+	j.manifest.Name = filepath.Base(out)
 	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
 	j.read.Save(out)
-	return newBundle(out, j.m)
+	return newBundle(out, j.manifest)
 }
 
 // apart returns an error if the checkpoint lies in the bundle that would be replaced.
@@ -106,18 +106,18 @@ func oneLine(err error) error {
 // conversion is one run of Convert.
 type conversion struct {
 	Options
-	c *checkpoint.Checkpoint
-	w *checkpoint.Weights
-	m Manifest
+	ckpt     *checkpoint.Checkpoint
+	weights  *checkpoint.Weights
+	manifest Manifest
 
 	read bundle.Hashes // the files of the bundle
 }
 
 // describe fills in the part of the manifest that needs no file, except for the name.
 func (j *conversion) describe() error {
-	a := j.w.Arch
-	j.m = Manifest{
-		Architecture: a.Name(), Source: string(j.c.Format()),
+	a := j.weights.Arch
+	j.manifest = Manifest{
+		Architecture: a.Name(), Source: string(j.ckpt.Format()),
 		TextWidth: a.Text.Width, EmbedDim: a.Text.EmbedDim, ImageSize: a.Vision.Image, Context: a.Text.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
 		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,
@@ -127,7 +127,7 @@ func (j *conversion) describe() error {
 		j.note("the text tower has no causal mask: every class and prompt passes through it completely, and classes " +
 			"share no computation")
 	}
-	if err := j.m.checkTowers(); err != nil {
+	if err := j.manifest.checkTowers(); err != nil {
 		return err
 	}
 	return j.preprocessing()
@@ -138,10 +138,11 @@ func (j *conversion) write(dir string) error {
 	if err := j.vocabulary(dir); err != nil {
 		return err
 	}
-	if err := j.weights(dir); err != nil {
+	if err := j.writeWeights(dir); err != nil {
 		return err
 	}
-	image, text := imageModel(j.m.Vision, table(j.m.Weights)), textModel(j.m.Text, table(j.m.Weights))
+	image, text := imageModel(j.manifest.Vision, table(j.manifest.Weights)), textModel(j.manifest.Text,
+		table(j.manifest.Weights))
 	if err := bundle.WriteGraph(filepath.Join(dir, ImageFile), ".", image); err != nil {
 		return fmt.Errorf("%s: %w", ImageFile, err)
 	}
@@ -164,16 +165,16 @@ func (j *conversion) write(dir string) error {
 	}
 	j.read = bundle.Hashes{}
 	for _, e := range list {
-		if j.m.Files[e.Name()], err = j.read.File(j.Context, dir, e.Name()); err != nil {
+		if j.manifest.Files[e.Name()], err = j.read.File(j.Context, dir, e.Name()); err != nil {
 			return err
 		}
 	}
-	j.m.Version = bundle.VersionOf(j.m.Files)
-	return j.m.write(filepath.Join(dir, bundle.ManifestFile))
+	j.manifest.Version = bundle.VersionOf(j.manifest.Files)
+	return j.manifest.write(filepath.Join(dir, bundle.ManifestFile))
 }
 
 func (j *conversion) note(format string, a ...any) {
-	j.m.Notes = append(j.m.Notes, fmt.Sprintf(format, a...))
+	j.manifest.Notes = append(j.manifest.Notes, fmt.Sprintf(format, a...))
 }
 
 func writeFile(path string, data []byte) error {

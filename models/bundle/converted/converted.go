@@ -49,19 +49,19 @@ func nameOf(dir string) (string, bool) {
 }
 
 func open(dir string, run bundle.Runner) (*bundle.Bundle, error) {
-	m, err := readManifest(dir)
+	manifest, err := readManifest(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := bundle.Verify(dir, m.Files, false, remedy); err != nil {
+	if err := bundle.Verify(dir, manifest.Files, false, remedy); err != nil {
 		return nil, err
 	}
-	b, err := newBundle(dir, m)
+	b, err := newBundle(dir, manifest)
 	if err == nil && run != nil {
 		err = b.Towers.(towers).prove(run)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", m.Name, err)
+		return nil, fmt.Errorf("bundle %s: %w", manifest.Name, err)
 	}
 	return b, nil
 }
@@ -69,8 +69,8 @@ func open(dir string, run bundle.Runner) (*bundle.Bundle, error) {
 // remedy is the next step if a file differs from bundle.json.
 const remedy = "convert the checkpoint again"
 
-func newBundle(dir string, m Manifest) (*bundle.Bundle, error) {
-	t := towers{dir: dir, m: m}
+func newBundle(dir string, manifest Manifest) (*bundle.Bundle, error) {
+	t := towers{dir: dir, manifest: manifest}
 	var err error
 	if t.imageBox, err = t.box(bundle.ImageGradientFile, bundle.ImageOutput, bundle.PixelsInput); err != nil {
 		return nil, err
@@ -79,29 +79,31 @@ func newBundle(dir string, m Manifest) (*bundle.Bundle, error) {
 		bundle.EOTInput); err != nil {
 		return nil, err
 	}
-	text, vision := m.Text, m.Vision // of a box, what can be reached
+	text, vision := manifest.Text, manifest.Vision // of a box, what can be reached
 	if t.textBox != nil {
 		text = clip.TextArch{Width: text.Width, Context: text.Context, EmbedDim: text.EmbedDim, Pad: text.Pad}
 	}
 	if t.imageBox != nil {
 		vision = clip.VisionArch{Image: vision.Image, EmbedDim: vision.EmbedDim}
 	}
-	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: text, Vision: vision,
-		LogitScale: m.LogitScale, LogitBias: m.LogitBias, Preprocess: m.Preprocess, Notes: m.Notes,
-		Origin: m.Origin, Dir: dir, Vocabulary: m.TokenizerFile, Texts: m.Texts,
-		TokenRows: m.Tokens.Shape[0], Towers: t}, nil
+	return &bundle.Bundle{Name: manifest.Name, Architecture: manifest.Architecture, Source: manifest.Source, Text: text,
+		Vision:     vision,
+		LogitScale: manifest.LogitScale, LogitBias: manifest.LogitBias, Preprocess: manifest.Preprocess,
+		Notes:  manifest.Notes,
+		Origin: manifest.Origin, Dir: dir, Vocabulary: manifest.TokenizerFile, Texts: manifest.Texts,
+		TokenRows: manifest.Tokens.Shape[0], Towers: t}, nil
 }
 
 // towers implements bundle.Towers.
 type towers struct {
-	dir string
-	m   Manifest
+	dir      string
+	manifest Manifest
 
 	imageBox, textBox *bundle.Box // nil without a gradient file
 }
 
 func (t towers) text() clip.Text {
-	tower := clip.Text{TextArch: t.m.Text}
+	tower := clip.Text{TextArch: t.manifest.Text}
 	if t.textBox != nil {
 		tower.Box = func(emb, read graph.Node) graph.Node {
 			return t.textBox.Features(map[string]graph.Node{bundle.EmbeddingsInput: emb, bundle.EOTInput: read})
@@ -111,7 +113,7 @@ func (t towers) text() clip.Text {
 }
 
 func (t towers) vision() clip.Vision {
-	tower := clip.Vision{VisionArch: t.m.Vision}
+	tower := clip.Vision{VisionArch: t.manifest.Vision}
 	if t.imageBox != nil {
 		tower.Box = func(pixels graph.Node) graph.Node {
 			return t.imageBox.Features(map[string]graph.Node{bundle.PixelsInput: pixels})
@@ -123,7 +125,7 @@ func (t towers) vision() clip.Vision {
 // box opens a gradient file; nil if there is none.
 func (t towers) box(name, features, input string, others ...string) (*bundle.Box, error) {
 	b, err := bundle.OpenBox(t.dir, name, features, input, others...)
-	if _, listed := t.m.Files[name]; b != nil && !listed {
+	if _, listed := t.manifest.Files[name]; b != nil && !listed {
 		return nil, fmt.Errorf("%s is in the folder, but %s does not list it: remove it, or convert with --gradients",
 			name, bundle.ManifestFile)
 	}
@@ -132,12 +134,12 @@ func (t towers) box(name, features, input string, others ...string) (*bundle.Box
 
 // prove compares the features of gradient files with those of the towers, for noise.
 func (t towers) prove(run bundle.Runner) error {
-	w := table(t.m.Weights)
+	w := table(t.manifest.Weights)
 	if t.imageBox != nil {
-		size := t.m.Vision.Image
+		size := t.manifest.Vision.Image
 		pixels := bundle.AddPixelsInput(graph.New(), 2, size)
 		got, _ := t.vision().Features(pixels.Graph(), w, pixels)
-		want, _ := clip.Vision{VisionArch: t.m.Vision}.Features(pixels.Graph(), w, pixels)
+		want, _ := clip.Vision{VisionArch: t.manifest.Vision}.Features(pixels.Graph(), w, pixels)
 		f := bundle.TwoForms{Got: got, Want: want, In: tensor.Map{pixels.Name(): bundle.Noise(2, 3, size, size)}}
 		if err := t.imageBox.Prove(t.dir, run, f, pixels.Name()); err != nil {
 			return err
@@ -146,7 +148,7 @@ func (t towers) prove(run bundle.Runner) error {
 	if t.textBox == nil {
 		return nil
 	}
-	a := t.m.Text
+	a := t.manifest.Text
 	emb := graph.New().Input(bundle.EmbeddingsInput, graph.Float, graph.Static(2, a.Context, a.Width))
 	read := emb.Graph().Ints(a.Context/2, a.Context-1)
 	f := bundle.TwoForms{Got: t.text().Plain(w, emb, read), Want: clip.Text{TextArch: a}.Plain(w, emb, read),
@@ -158,11 +160,11 @@ func (t towers) prove(run bundle.Runner) error {
 // relative to the bundle's folder. It returns false for other bundles.
 func Weights(b *bundle.Bundle) (clip.Weights, bool) {
 	t, ok := b.Towers.(towers)
-	return table(t.m.Weights), ok
+	return table(t.manifest.Weights), ok
 }
 
 func (t towers) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
-	image, patches = t.vision().PromptedFeatures(g, table(t.m.Weights), pixels, p)
+	image, patches = t.vision().PromptedFeatures(g, table(t.manifest.Weights), pixels, p)
 	return image, patches, nil
 }
 
@@ -172,13 +174,13 @@ func (t towers) ImageModel() (*onnx.ModelProto, error) {
 
 func (towers) Batch() int { return 0 }
 
-func (t towers) Patches() int { return t.m.Vision.Patches() }
+func (t towers) Patches() int { return t.manifest.Vision.Patches() }
 
 func (t towers) Tokens() int {
 	if t.imageBox != nil {
 		return 0
 	}
-	return t.m.Vision.Tokens()
+	return t.manifest.Vision.Tokens()
 }
 
 func (t towers) TakesPromptTokens() bool { return t.imageBox == nil }
@@ -186,15 +188,15 @@ func (t towers) TakesPromptTokens() bool { return t.imageBox == nil }
 // ClassFeatures computes all prompts in one pass, in the cheap exact form if the class name is at the end of the
 // prompt, and else in the plain form.
 func (t towers) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
-	return t.text().Prompts(g, table(t.m.Weights), s, prompts), nil
+	return t.text().Prompts(g, table(t.manifest.Weights), s, prompts), nil
 }
 
 func (t towers) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
-	return t.text().Sequences(g, table(t.m.Weights), ids, t.Embed), nil
+	return t.text().Sequences(g, table(t.manifest.Weights), ids, t.Embed), nil
 }
 
 func (t towers) Embed(ids []int) ([]float32, error) {
-	p := t.m.Tokens
+	p := t.manifest.Tokens
 	f, err := os.Open(filepath.Join(t.dir, p.File))
 	if err != nil {
 		return nil, err
@@ -203,13 +205,13 @@ func (t towers) Embed(ids []int) ([]float32, error) {
 	return bundle.EmbeddingRows(f, p.Offset, p.DType, p.Shape[0], p.Shape[1], ids)
 }
 
-func (t towers) Verify() error { return bundle.Verify(t.dir, t.m.Files, true, remedy) }
+func (t towers) Verify() error { return bundle.Verify(t.dir, t.manifest.Files, true, remedy) }
 
 // Digest is a hash of the contents of all files except TextFile, as stated in bundle.json, of the positions of tensors
 // in them, and of architecture and preprocessing: everything that features and gradients depend on. TextFile is for
 // other programs, and another version of this program may write its nodes in another order.
 func (t towers) Digest() string {
-	m := t.m
+	m := t.manifest
 	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.LogitBias, m.Notes, m.Source = "", "", 0, 0, 0, nil, ""
 	m.Origin = bundle.Origin{}
 	m.Files = maps.Clone(m.Files)
@@ -223,11 +225,11 @@ func (t towers) Digest() string {
 }
 
 func (t towers) Report(r *bundle.Report) {
-	for _, name := range t.m.fileNames() {
-		r.Files = append(r.Files, bundle.FileReport{Name: name, Size: t.m.Files[name].Size})
+	for _, name := range t.manifest.fileNames() {
+		r.Files = append(r.Files, bundle.FileReport{Name: name, Size: t.manifest.Files[name].Size})
 	}
-	r.Add(checkpoint.TokenEmbedding, t.m.Tokens.DType, t.m.Tokens.Shape, "")
-	for name, p := range t.m.Weights {
+	r.Add(checkpoint.TokenEmbedding, t.manifest.Tokens.DType, t.manifest.Tokens.Shape, "")
+	for name, p := range t.manifest.Weights {
 		r.Add(name, p.DType, p.Shape, "")
 	}
 }

@@ -80,11 +80,11 @@ func contentKey(files fs.FS) (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "form %d\n", bundle.Version)
-	for _, e := range list {
-		if e.IsDir() {
+	for _, entry := range list {
+		if entry.IsDir() {
 			continue
 		}
-		f, err := files.Open(e.Name())
+		f, err := files.Open(entry.Name())
 		if err != nil {
 			return "", err
 		}
@@ -94,7 +94,7 @@ func contentKey(files fs.FS) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%q %x\n", e.Name(), one.Sum(nil))
+		fmt.Fprintf(h, "%q %x\n", entry.Name(), one.Sum(nil))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }

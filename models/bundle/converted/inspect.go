@@ -12,39 +12,39 @@ import (
 
 // inspect describes a checkpoint, or any other .safetensors file.
 func inspect(path string) (bundle.Report, error) {
-	c, err := checkpoint.Open(path, checkpoint.Options{})
+	ckpt, err := checkpoint.Open(path, checkpoint.Options{})
 	if err != nil {
 		return bundle.Report{}, oneLine(err)
 	}
-	defer c.Close()
-	r := bundle.Report{Kind: bundle.KindCheckpoint, Path: path, Format: string(c.Format())}
-	for _, f := range append(c.WeightFiles(), c.Files()...) {
+	defer ckpt.Close()
+	report := bundle.Report{Kind: bundle.KindCheckpoint, Path: path, Format: string(ckpt.Format())}
+	for _, f := range append(ckpt.WeightFiles(), ckpt.Files()...) {
 		if st, err := os.Stat(f); err == nil {
-			r.Files = append(r.Files, bundle.FileReport{Name: filepath.Base(f), Size: st.Size()})
+			report.Files = append(report.Files, bundle.FileReport{Name: filepath.Base(f), Size: st.Size()})
 		}
 	}
-	for _, name := range c.Names() {
-		h, err := c.Tensor(name)
+	for _, name := range ckpt.Names() {
+		h, err := ckpt.Tensor(name)
 		if err != nil {
-			return r, err
+			return report, err
 		}
-		r.Add(name, h.DType, h.Shape, "")
+		report.Add(name, h.DType, h.Shape, "")
 	}
-	if w, err := checkpoint.CLIP(c); err != nil {
-		r.Problem = err.Error()
+	if w, err := checkpoint.CLIP(ckpt); err != nil {
+		report.Problem = err.Error()
 	} else {
-		r.Arch = &w.Arch
-		if err := (&conversion{c: c, w: w}).describe(); err != nil {
-			r.Problem = err.Error()
+		report.Arch = &w.Arch
+		if err := (&conversion{ckpt: ckpt, weights: w}).describe(); err != nil {
+			report.Problem = err.Error()
 		}
 	}
-	if r.Arch == nil && c.Format() == checkpoint.StateDict && strings.HasSuffix(path, ".safetensors") {
+	if report.Arch == nil && ckpt.Format() == checkpoint.StateDict && strings.HasSuffix(path, ".safetensors") {
 		f, err := safetensors.Open(path)
 		if err != nil {
-			return r, err
+			return report, err
 		}
 		defer f.Close()
-		r.Kind, r.Metadata = bundle.KindSafetensors, f.Metadata()
+		report.Kind, report.Metadata = bundle.KindSafetensors, f.Metadata()
 	}
-	return r, nil
+	return report, nil
 }

@@ -68,22 +68,23 @@ func readManifest(dir string) (Manifest, error) {
 
 // parseManifest decodes bundle.json and checks everything that does not depend on the other files.
 func parseManifest(data []byte) (Manifest, error) {
-	var m Manifest
+	var manifest Manifest
 	if err := json.Unmarshal(data, &struct {
 		Version *int `json:"bundle"`
-	}{&m.Version}); err == nil && m.Version != bundle.Version && m.Version != bundle.GradientVersion {
-		return m, fmt.Errorf("bundle version %d, this program reads versions %d and, with gradient files, %d: convert "+
-			"the checkpoint again", m.Version, bundle.Version, bundle.GradientVersion)
+	}{&manifest.Version}); err == nil && manifest.Version != bundle.Version &&
+		manifest.Version != bundle.GradientVersion {
+		return manifest, fmt.Errorf("bundle version %d, this program reads versions %d and, with gradient files, %d: "+
+			"convert the checkpoint again", manifest.Version, bundle.Version, bundle.GradientVersion)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return m, fmt.Errorf("not the JSON of a bundle: %w", err)
+	if err := dec.Decode(&manifest); err != nil {
+		return manifest, fmt.Errorf("not the JSON of a bundle: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return m, errors.New("not the JSON of a bundle: text follows it")
+		return manifest, errors.New("not the JSON of a bundle: text follows it")
 	}
-	return m, m.check()
+	return manifest, manifest.check()
 }
 
 func (m Manifest) check() error {
@@ -129,25 +130,26 @@ func (m Manifest) check() error {
 }
 
 func (m Manifest) checkTowers() error {
-	t, v := m.Text, m.Vision
-	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Hidden, t.Context, t.EmbedDim, v.Width, v.Layers,
-		v.Heads, v.MLP, v.Patch, v.Image, v.EmbedDim} {
+	arch, vision := m.Text, m.Vision
+	for _, n := range []int{arch.Width, arch.Layers, arch.Heads, arch.MLP, arch.Hidden, arch.Context, arch.EmbedDim,
+		vision.Width, vision.Layers,
+		vision.Heads, vision.MLP, vision.Patch, vision.Image, vision.EmbedDim} {
 		if n > bundle.MaxExtent {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, bundle.MaxExtent)
 		}
 	}
-	if err := t.Check(); err != nil {
+	if err := arch.Check(); err != nil {
 		return err
 	}
-	if err := v.Check(); err != nil {
+	if err := vision.Check(); err != nil {
 		return err
 	}
 	for _, s := range []struct {
 		what      string
 		have, got int
-	}{{"text_width", m.TextWidth, t.Width}, {"embed_dim", m.EmbedDim, t.EmbedDim}, {"embed_dim", m.EmbedDim,
-		v.EmbedDim},
-		{"image_size", m.ImageSize, v.Image}, {"context_length", m.Context, t.Context}} {
+	}{{"text_width", m.TextWidth, arch.Width}, {"embed_dim", m.EmbedDim, arch.EmbedDim}, {"embed_dim", m.EmbedDim,
+		vision.EmbedDim},
+		{"image_size", m.ImageSize, vision.Image}, {"context_length", m.Context, arch.Context}} {
 		if s.have != s.got {
 			return fmt.Errorf("%s is %d, but the towers say %d", s.what, s.have, s.got)
 		}

@@ -17,18 +17,18 @@ import (
 
 // preprocessing copies the checkpoint's preprocessing, or OpenAI's if the checkpoint states none.
 func (j *conversion) preprocessing() error {
-	cfg, err := j.c.Preprocessor()
+	cfg, err := j.ckpt.Preprocessor()
 	if err != nil {
 		return err
 	}
-	p := preprocess.CLIP(j.m.ImageSize)
+	p := preprocess.CLIP(j.manifest.ImageSize)
 	if cfg != nil {
 		data, err := json.Marshal(cfg)
 		if err != nil {
 			return err
 		}
-		if j.c.Format() == checkpoint.OpenCLIP {
-			p, err = preprocess.FromOpenCLIP(data, j.m.ImageSize)
+		if j.ckpt.Format() == checkpoint.OpenCLIP {
+			p, err = preprocess.FromOpenCLIP(data, j.manifest.ImageSize)
 		} else {
 			p, err = preprocess.FromHF(data)
 		}
@@ -36,12 +36,12 @@ func (j *conversion) preprocessing() error {
 			return err
 		}
 	}
-	if p.Size != j.m.ImageSize {
+	if p.Size != j.manifest.ImageSize {
 		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size,
-			j.m.ImageSize)
-		p.Size = j.m.ImageSize
+			j.manifest.ImageSize)
+		p.Size = j.manifest.ImageSize
 	}
-	j.m.Preprocess = p
+	j.manifest.Preprocess = p
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (j *conversion) vocabulary(dir string) error {
 	path := j.Vocab
 	if path == "" {
 		for _, name := range []string{"tokenizer.json", "vocab.json", "spiece.model", "vocab.txt"} {
-			if path = j.c.File(name); path != "" {
+			if path = j.ckpt.File(name); path != "" {
 				break
 			}
 		}
@@ -65,13 +65,13 @@ func (j *conversion) vocabulary(dir string) error {
 	}
 	t, err := tokenizer.Load(path)
 	if err == nil {
-		t, err = j.w.Arch.Texts.Apply(t)
+		t, err = j.weights.Arch.Texts.Apply(t)
 	}
 	if err != nil {
 		return err
 	}
-	j.m.Texts = t.Cleaning()
-	rows := j.w.Arch.Vocab
+	j.manifest.Texts = t.Cleaning()
+	rows := j.weights.Arch.Vocab
 	switch n := t.VocabSize(); {
 	case n > rows:
 		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
@@ -85,9 +85,9 @@ func (j *conversion) vocabulary(dir string) error {
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
-	if j.m.Text.Pad = t.Pad(); j.w.Arch.PadToken >= 0 && t.Pad() != j.w.Arch.PadToken {
+	if j.manifest.Text.Pad = t.Pad(); j.weights.Arch.PadToken >= 0 && t.Pad() != j.weights.Arch.PadToken {
 		return fmt.Errorf("%s pads texts with token %d, but the text tower masks token %d: give its own "+
-			"vocabulary with --vocab", path, t.Pad(), j.w.Arch.PadToken)
+			"vocabulary with --vocab", path, t.Pad(), j.weights.Arch.PadToken)
 	}
 	if err := j.endToken(t); err != nil {
 		return err
@@ -98,9 +98,9 @@ func (j *conversion) vocabulary(dir string) error {
 // endToken compares the vocabulary's end token, at which texts are read here, with the token at which the checkpoint's
 // own library reads them.
 func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
-	end, last := j.w.Arch.EndToken, t.VocabSize()-1
+	end, last := j.weights.Arch.EndToken, t.VocabSize()-1
 	switch {
-	case end == checkpoint.LargestToken && t.EOT() != last && j.c.Format() == checkpoint.HuggingFace:
+	case end == checkpoint.LargestToken && t.EOT() != last && j.ckpt.Format() == checkpoint.HuggingFace:
 		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may "+
 			"read a text at a larger token", t.EOT(), last)
 	case end == checkpoint.LargestToken && t.EOT() != last:
@@ -113,13 +113,13 @@ func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
 	return nil
 }
 
-// weights links the checkpoint's weights into the folder, or converts them. Tensors that the checkpoint does not store
-// are computed and written to a file beside the linked ones.
-func (j *conversion) weights(dir string) error {
-	items := j.w.Tensors
+// writeWeights links the checkpoint's weights into the folder, or converts them. Tensors that the checkpoint does not
+// store are computed and written to a file beside the linked ones.
+func (j *conversion) writeWeights(dir string) error {
+	items := j.weights.Tensors
 	files := inPlace(items)
 	if files == nil {
-		items = j.w.Fused()
+		items = j.weights.Fused()
 	}
 	total := int64(0)
 	for _, it := range items {
@@ -143,9 +143,9 @@ func (j *conversion) weights(dir string) error {
 		}
 		maps.Copy(places, written)
 	}
-	j.m.Tokens = places[checkpoint.TokenEmbedding]
+	j.manifest.Tokens = places[checkpoint.TokenEmbedding]
 	delete(places, checkpoint.TokenEmbedding)
-	j.m.Weights = places
+	j.manifest.Weights = places
 	return nil
 }
 

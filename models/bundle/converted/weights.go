@@ -77,26 +77,27 @@ func (m Manifest) checkWeights() error {
 	return m.checkPlace("token_embedding", m.Tokens)
 }
 
-func (m Manifest) checkPlace(name string, p TensorLocation) error {
-	f, ok := m.Files[p.File]
+func (m Manifest) checkPlace(name string, location TensorLocation) error {
+	file, ok := m.Files[location.File]
 	if !ok {
-		return fmt.Errorf("%s lies in %q, which is not among the files", name, p.File)
+		return fmt.Errorf("%s lies in %q, which is not among the files", name, location.File)
 	}
 	n := int64(4)
-	for _, d := range p.Shape {
+	for _, d := range location.Shape {
 		if d < 1 || n > (1<<50)/int64(d) {
-			return fmt.Errorf("%s has shape %v", name, p.Shape)
+			return fmt.Errorf("%s has shape %v", name, location.Shape)
 		}
 		n *= int64(d)
 	}
 	switch {
-	case p.DType != "F32":
-		return fmt.Errorf("%s is stored as %q, must be F32", name, p.DType)
-	case p.Length != n:
-		return fmt.Errorf("%s%v takes %d bytes, not %d", name, p.Shape, n, p.Length)
-	case p.Offset < 0 || p.Offset > f.Size || p.Length > f.Size-p.Offset:
-		return fmt.Errorf("%s is said to lie at %d to %d of %s, which has %d bytes", name, p.Offset, p.Offset+p.Length,
-			p.File, f.Size)
+	case location.DType != "F32":
+		return fmt.Errorf("%s is stored as %q, must be F32", name, location.DType)
+	case location.Length != n:
+		return fmt.Errorf("%s%v takes %d bytes, not %d", name, location.Shape, n, location.Length)
+	case location.Offset < 0 || location.Offset > file.Size || location.Length > file.Size-location.Offset:
+		return fmt.Errorf("%s is said to lie at %d to %d of %s, which has %d bytes", name, location.Offset,
+			location.Offset+location.Length,
+			location.File, file.Size)
 	}
 	return nil
 }

@@ -55,17 +55,17 @@ func writeWeights(ctx context.Context, path, file string, items []checkpoint.Ten
 
 // parts reads a float tensor in pieces of at most maxPart elements if a file holds it unchanged, and else at once. A
 // value that is not finite is an error.
-func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
+func parts(ctx context.Context, handle *checkpoint.Handle, use func(*tensor.Tensor) error) error {
 	rows, step := 1, 1
-	if h.File != "" && len(h.Shape) > 0 {
-		rows = h.Shape[0]
-		step = max(1, maxPart/max(1, tensor.Size(h.Shape[1:])))
+	if handle.File != "" && len(handle.Shape) > 0 {
+		rows = handle.Shape[0]
+		step = max(1, maxPart/max(1, tensor.Size(handle.Shape[1:])))
 	}
 	for low := 0; low < rows; low += step {
-		part := h
+		part := handle
 		if step < rows {
 			var err error
-			if part, err = h.Rows(low, min(low+step, rows)); err != nil {
+			if part, err = handle.Rows(low, min(low+step, rows)); err != nil {
 				return err
 			}
 		}
@@ -77,7 +77,7 @@ func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) e
 			return err
 		}
 		if i := t.NonFinite(); i >= 0 {
-			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
+			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", handle.Name, t.Data[i])
 		}
 		if err := use(t); err != nil {
 			return err

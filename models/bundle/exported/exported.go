@@ -23,7 +23,7 @@ func Format(run bundle.Runner) bundle.Format {
 
 // model is an open bundle: both towers, and the properties that were derived from their graphs.
 type model struct {
-	b      *bundle.Bundle
+	bundle *bundle.Bundle
 	config config
 	text   *textTower
 	image  *imageTower
@@ -60,10 +60,10 @@ func nameOf(dir string) (string, bool) {
 
 // open opens the parts that a specification names: one folder, or one for each tower.
 func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
-	m := &model{b: &bundle.Bundle{Dir: spec.Folder}, run: run}
+	m := &model{bundle: &bundle.Bundle{Dir: spec.Folder}, run: run}
 	var err error
 	if spec.Folder == "" {
-		m.b.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
+		m.bundle.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
 		m.config.Name = filepath.Base(spec.Image)
 		for _, t := range []struct{ dir, file *string }{{&m.imageDir, &m.config.Image.File},
 			{&m.textDir, &m.config.Text.File}} {
@@ -77,33 +77,35 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, b := &m.config, m.b
-	c.Name = cmp.Or(spec.Name, c.Name, filepath.Base(spec.Folder))
-	c.Variant = cmp.Or(spec.Variant, c.Variant)
+	config, backbone := &m.config, m.bundle
+	config.Name = cmp.Or(spec.Name, config.Name, filepath.Base(spec.Folder))
+	config.Variant = cmp.Or(spec.Variant, config.Variant)
 	if spec.LogitScale != 0 {
-		c.LogitScale, c.LogScale = spec.LogitScale, nil
+		config.LogitScale, config.LogScale = spec.LogitScale, nil
 	}
-	c.LogitBias = cmp.Or(spec.LogitBias, c.LogitBias)
-	if err := bundle.CheckName(c.Name); err != nil {
-		return nil, fmt.Errorf("%s: %w", b.Dir, err)
+	config.LogitBias = cmp.Or(spec.LogitBias, config.LogitBias)
+	if err := bundle.CheckName(config.Name); err != nil {
+		return nil, fmt.Errorf("%s: %w", backbone.Dir, err)
 	}
-	b.Name, b.Architecture, b.Source = c.Name, cmp.Or(c.Architecture, "ONNX"), cmp.Or(c.Source, "exported towers")
-	b.Notes = c.Notes
+	backbone.Name, backbone.Architecture, backbone.Source = config.Name, cmp.Or(config.Architecture,
+		"ONNX"), cmp.Or(config.Source, "exported towers")
+	backbone.Notes = config.Notes
 	if err := m.open(); err != nil {
-		err = fmt.Errorf("bundle %s: %w", b.Name, err)
-		if _, missing := os.Stat(filepath.Join(b.Dir, bundle.ManifestFile)); spec.Folder != "" && missing != nil {
+		err = fmt.Errorf("bundle %s: %w", backbone.Name, err)
+		if _, missing := os.Stat(filepath.Join(backbone.Dir, bundle.ManifestFile)); spec.Folder != "" &&
+			missing != nil {
 			err = fmt.Errorf("%w; %s has no %s, and is read as exported models: restore that file if promptfed "+
-				"convert made the folder", err, b.Dir, bundle.ManifestFile)
+				"convert made the folder", err, backbone.Dir, bundle.ManifestFile)
 		}
 		return nil, err
 	}
 	m.recognise(run)
 	if err := m.proveBoxes(run); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		return nil, fmt.Errorf("bundle %s: %w", backbone.Name, err)
 	}
 	m.openBatches(run)
-	b.Towers = m
-	return b, nil
+	backbone.Towers = m
+	return backbone, nil
 }
 
 // common returns the innermost folder that contains two paths, and their paths in it, with slashes.
@@ -138,25 +140,25 @@ func (m *model) open() error {
 		if open[name] != nil {
 			continue
 		}
-		f, err := graph.OpenFile(m.b.Dir, name)
-		if _, missing := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil &&
+		f, err := graph.OpenFile(m.bundle.Dir, name)
+		if _, missing := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil &&
 			errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
-				name, m.b.Dir, bundle.ManifestFile)
+				name, m.bundle.Dir, bundle.ManifestFile)
 		}
 		if err != nil {
 			return err
 		}
 		open[name] = f
 	}
-	if m.image, err = newImageTower(m.b.Dir, open[imageFile], imageFile, m.config.Image); err != nil {
+	if m.image, err = newImageTower(m.bundle.Dir, open[imageFile], imageFile, m.config.Image); err != nil {
 		return fmt.Errorf("%s: %w", imageFile, err)
 	}
 	if err := m.describe(); err != nil {
 		return err
 	}
-	if m.text, err = newTextTower(m.b.Dir, open[textFile], textFile, m.config.Text); err != nil {
+	if m.text, err = newTextTower(m.bundle.Dir, open[textFile], textFile, m.config.Text); err != nil {
 		return fmt.Errorf("%s: %w", textFile, err)
 	}
 	if err := m.finish(); err != nil {
@@ -180,7 +182,8 @@ func (m *model) towerFiles() (image, text string, err error) {
 			if *t.to != "" {
 				continue
 			}
-			e, origin, err := findTower(filepath.Join(m.b.Dir, filepath.FromSlash(t.dir)), t.image, m.config.Variant)
+			e, origin, err := findTower(filepath.Join(m.bundle.Dir, filepath.FromSlash(t.dir)), t.image,
+				m.config.Variant)
 			if err != nil {
 				return "", "", err
 			}
@@ -189,19 +192,19 @@ func (m *model) towerFiles() (image, text string, err error) {
 		}
 		return image, text, nil
 	}
-	f, err := findTowers(m.b.Dir, m.config.Variant)
+	found, err := findTowers(m.bundle.Dir, m.config.Variant)
 	if err != nil {
 		return "", "", err
 	}
-	names := f.image.file
-	if f.text != f.image {
-		names += " and " + f.text.file
+	names := found.image.file
+	if found.text != found.image {
+		names += " and " + found.text.file
 	}
-	m.decided("layout", "%s: %s", f.origin, names)
-	if len(f.others) > 0 {
-		m.decided("other variants", "%s (choose with variant)", files(f.others))
+	m.decided("layout", "%s: %s", found.origin, names)
+	if len(found.others) > 0 {
+		m.decided("other variants", "%s (choose with variant)", files(found.others))
 	}
-	return cmp.Or(image, f.image.file), cmp.Or(text, f.text.file), nil
+	return cmp.Or(image, found.image.file), cmp.Or(text, found.text.file), nil
 }
 
 // describe sets the fields that do not depend on the text tower.
@@ -214,7 +217,7 @@ func (m *model) describe() error {
 	if err != nil {
 		return err
 	}
-	b := m.b
+	b := m.bundle
 	b.LogitScale, b.LogitBias, b.Preprocess = scale, bias, p
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
 	return nil
@@ -222,44 +225,48 @@ func (m *model) describe() error {
 
 // finish finds the token embedding, the width and the context length, and checks that the towers belong together.
 func (m *model) finish() error {
-	h, b, t := m.config, m.b, m.text
+	h, backbone, textTower := m.config, m.bundle, m.text
 	tokens, err := m.tokenizer()
 	if err != nil {
 		return err
 	}
-	if err := t.findTable(m.b.Dir, h.Tokens, tokens.VocabSize(), h.TextWidth); err != nil {
+	if err := textTower.findTable(m.bundle.Dir, h.Tokens, tokens.VocabSize(), h.TextWidth); err != nil {
 		return err
 	}
-	if rows := t.table.rows; tokens.VocabSize() > rows {
+	if rows := textTower.table.rows; tokens.VocabSize() > rows {
 		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong "+
 			"together; put the vocabulary of this model beside the text tower, or name it as \"tokenizer\" in %s",
-			tokens.VocabSize(), t.name, rows, bundle.ManifestFile)
+			tokens.VocabSize(), textTower.name, rows, bundle.ManifestFile)
 	}
-	t.sos, t.eotID, t.pad = tokens.SOS(), tokens.EOT(), tokens.Pad()
+	textTower.sos, textTower.eotID, textTower.pad = tokens.SOS(), tokens.EOT(), tokens.Pad()
 	filler, err := tokens.Encode("x")
 	if err != nil || len(filler) == 0 {
 		filler = []int{1}
 	}
-	t.filler = filler[0]
-	if err := t.measure(cmp.Or(h.Context, m.said.context), h.Context != 0); err != nil {
-		return fmt.Errorf("%s: %w", t.name, err)
+	textTower.filler = filler[0]
+	if err := textTower.measure(cmp.Or(h.Context, m.said.context), h.Context != 0); err != nil {
+		return fmt.Errorf("%s: %w", textTower.name, err)
 	}
 	for _, c := range []struct {
 		key       string
 		said, got int
-	}{{"text_width", h.TextWidth, t.table.width}, {"embed_dim", h.EmbedDim, t.embedDim}, {"context_length", h.Context,
-		t.context}} {
+	}{{"text_width", h.TextWidth, textTower.table.width}, {"embed_dim", h.EmbedDim,
+		textTower.embedDim}, {"context_length", h.Context,
+		textTower.context}} {
 		if c.said != 0 && c.said != c.got {
-			return fmt.Errorf("%s says %s %d, %s has %d", bundle.ManifestFile, c.key, c.said, t.name, c.got)
+			return fmt.Errorf("%s says %s %d, %s has %d", bundle.ManifestFile, c.key, c.said, textTower.name, c.got)
 		}
 	}
-	if t.embedDim != m.image.embedDim {
+	if textTower.embedDim != m.image.embedDim {
 		return fmt.Errorf("%s has features of size %d (output %s), %s of size %d (output %s): export both with "+
 			"their projections to the common space",
-			m.image.name, m.image.embedDim, m.image.output.Name(), t.name, t.embedDim, t.output.Name())
+			m.image.name, m.image.embedDim, m.image.output.Name(), textTower.name, textTower.embedDim,
+			textTower.output.Name())
 	}
-	b.TokenRows = t.table.rows
-	b.Text = clip.TextArch{Width: t.table.width, Context: t.context, EmbedDim: t.embedDim, Pad: t.pad}
-	b.Notes = append(b.Notes, t.notes...)
+	backbone.TokenRows = textTower.table.rows
+	backbone.Text = clip.TextArch{Width: textTower.table.width, Context: textTower.context,
+		EmbedDim: textTower.embedDim,
+		Pad:      textTower.pad}
+	backbone.Notes = append(backbone.Notes, textTower.notes...)
 	return nil
 }

@@ -41,7 +41,7 @@ func (m *model) list() error {
 	slices.Sort(m.files)
 	m.files = slices.Compact(m.files)
 	for _, name := range m.files {
-		if _, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil {
+		if _, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (m *model) verify(all bool) error {
 			return fmt.Errorf("files: %q is not the path of a file inside the bundle", name)
 		}
 	}
-	return bundle.Verify(m.b.Dir, m.config.Files, all, "get the original file again, or write size and sha256 "+
+	return bundle.Verify(m.bundle.Dir, m.config.Files, all, "get the original file again, or write size and sha256 "+
 		"of the new one in "+bundle.ManifestFile)
 }
 
@@ -69,11 +69,11 @@ func (m *model) sum() string {
 	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
 	h.LogitScale, h.LogScale, h.LogitBias = 0, nil, 0
 	h.Texts = nil
-	if texts := m.b.Texts; texts != (tokenizer.TextCleaning{}) {
+	if texts := m.bundle.Texts; texts != (tokenizer.TextCleaning{}) {
 		h.Texts = &texts
 	}
 	for _, name := range m.files {
-		have, err := bundle.HashFiles(m.b.Dir, []string{name}, false)
+		have, err := bundle.HashFiles(m.bundle.Dir, []string{name}, false)
 		if h.Files[name] = have[name]; err != nil {
 			h.Files[name] = bundle.File{SHA256: err.Error()}
 		}
@@ -93,7 +93,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
 	}
 	regular := func(file string) bool {
-		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(file)))
+		st, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(file)))
 		return err == nil && st.Mode().IsRegular()
 	}
 	dirs := places(m.textDir, m.text.name)
@@ -114,8 +114,8 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 			break
 		}
 	}
-	m.b.Vocabulary = name
-	t, err := tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+	m.bundle.Vocabulary = name
+	t, err := tokenizer.Load(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -125,33 +125,33 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 // treated applies the treatment of texts to the tokenizer: that of bundle.json, or of an OpenCLIP configuration beside
 // the text tower.
 func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
-	var x checkpoint.Texts
+	var texts checkpoint.Texts
 	if c := m.config.Texts; c != nil {
-		x.TextCleaning = *c
+		texts.TextCleaning = *c
 	} else {
 		for _, file := range []string{"open_clip_config.json", "config.json"} {
 			name, data, err := m.look(places(m.textDir, m.text.name), file)
 			if err == nil && data != nil {
-				x, err = checkpoint.ParseTexts(data)
+				texts, err = checkpoint.ParseTexts(data)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w; the key texts of %s, as {\"clean\": \"whitespace\"}, goes before it",
 					name, err, bundle.ManifestFile)
 			}
-			if x != (checkpoint.Texts{}) {
+			if texts != (checkpoint.Texts{}) {
 				m.read = append(m.read, name)
 				break
 			}
 		}
 	}
-	if x.StripSep {
+	if texts.StripSep {
 		return nil, fmt.Errorf("strip_sep_token is not supported for exported towers, whose graphs may look for the "+
 			"separator: convert the checkpoint, or write the key texts, as {\"clean\": \"whitespace\"}, in %s if "+
 			"texts keep it", bundle.ManifestFile)
 	}
-	t, err := x.Apply(t)
+	t, err := texts.Apply(t)
 	if err == nil {
-		m.b.Texts = t.Cleaning()
+		m.bundle.Texts = t.Cleaning()
 	}
 	return t, err
 }

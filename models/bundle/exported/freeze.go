@@ -22,10 +22,11 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models, so nothing has to be recorded", b.Name)
 	}
-	c, read := m.settled(), bundle.Hashes{}
+	config, read := m.settled(), bundle.Hashes{}
 	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
 		for _, name := range m.files {
-			from, to := filepath.Join(m.b.Dir, filepath.FromSlash(name)), filepath.Join(dir, filepath.FromSlash(name))
+			from, to := filepath.Join(m.bundle.Dir, filepath.FromSlash(name)), filepath.Join(dir,
+				filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err
 			}
@@ -46,10 +47,10 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 			if err != nil {
 				return err
 			}
-			c.Files[name] = f
+			config.Files[name] = f
 		}
-		c.Version = bundle.VersionOf(c.Files)
-		data, err := json.MarshalIndent(c, "", " ")
+		config.Version = bundle.VersionOf(config.Files)
+		data, err := json.MarshalIndent(config, "", " ")
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func nameIn(f *graph.File, n graph.Node) string {
 
 // settled returns a bundle.json with all properties.
 func (m *model) settled() config {
-	c, b, i, t := m.config, m.b, m.image, m.text
+	c, b, imageTower, textTower := m.config, m.bundle, m.image, m.text
 	c.Name, c.Architecture, c.Source = b.Name, b.Architecture, b.Source
 	c.TextWidth, c.EmbedDim, c.ImageSize, c.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context
 	c.LogitScale, c.LogitBias, c.LogScale, c.Notes, c.Files = b.LogitScale, b.LogitBias, nil, b.Notes,
@@ -84,14 +85,17 @@ func (m *model) settled() config {
 	if b.Texts != (tokenizer.TextCleaning{}) {
 		c.Texts = &b.Texts
 	}
-	c.Image = imageConfig{File: i.name, Input: i.input.Name(), Output: nameIn(i.file, i.output),
-		Patches: nameIn(i.file, i.patches)}
-	causal, name := t.causal, func(n graph.Node) string { return nameIn(t.file, n) }
-	c.Text = textConfig{File: t.name, Embeddings: name(t.embeddings), IDs: name(t.ids), EOT: name(t.eot),
-		Mask: name(t.mask), Positions: name(t.positions), Output: name(t.output), Causal: &causal}
-	if t.embeddings.OK() && t.table.file != "" {
-		c.Tokens = &tokenTable{File: t.table.file, Offset: t.table.offset, DType: t.table.dtype,
-			Shape: []int{t.table.rows, t.table.width}}
+	c.Image = imageConfig{File: imageTower.name, Input: imageTower.input.Name(),
+		Output:  nameIn(imageTower.file, imageTower.output),
+		Patches: nameIn(imageTower.file, imageTower.patches)}
+	causal, name := textTower.causal, func(n graph.Node) string { return nameIn(textTower.file, n) }
+	c.Text = textConfig{File: textTower.name, Embeddings: name(textTower.embeddings), IDs: name(textTower.ids),
+		EOT:  name(textTower.eot),
+		Mask: name(textTower.mask), Positions: name(textTower.positions), Output: name(textTower.output),
+		Causal: &causal}
+	if textTower.embeddings.OK() && textTower.table.file != "" {
+		c.Tokens = &tokenTable{File: textTower.table.file, Offset: textTower.table.offset, DType: textTower.table.dtype,
+			Shape: []int{textTower.table.rows, textTower.table.width}}
 	}
 	return c
 }

@@ -11,22 +11,22 @@ import (
 
 // proveBoxes compares the features of gradient files with those of the towers' files.
 func (m *model) proveBoxes(run bundle.Runner) error {
-	i, t := *m.image, *m.text
+	i, textTower := *m.image, *m.text
 	i.box, i.batch = nil, staticAxis(i.input, 0)
-	t.box, t.batch = nil, staticAxis(t.inputs()[0], 0)
+	textTower.box, textTower.batch = nil, staticAxis(textTower.inputs()[0], 0)
 	if b := m.image.box; b != nil && run != nil {
 		f, err := i.bothForms(m.image, max(2, i.batch))
 		if err == nil {
-			err = b.Prove(m.b.Dir, run, f, bundle.PixelsInput)
+			err = b.Prove(m.bundle.Dir, run, f, bundle.PixelsInput)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if b := m.text.box; b != nil && run != nil {
-		f, err := t.bothForms(m.text, max(2, t.batch))
+		f, err := textTower.bothForms(m.text, max(2, textTower.batch))
 		if err == nil {
-			err = b.Prove(m.b.Dir, run, f, bundle.EmbeddingsInput)
+			err = b.Prove(m.bundle.Dir, run, f, bundle.EmbeddingsInput)
 		}
 		return err
 	}
@@ -51,24 +51,26 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 			err = write(i.name, bundle.ImageGradientFile, nameIn(i.file, i.output), out[0], i.input.Name())
 		}
 	}
-	if t := *m.text; t.box == nil && err == nil {
-		if t.batch = staticAxis(t.inputs()[0], 0); t.batch > 0 && t.open == nil { // it is recognised
-			t.open, _ = searchOpening(t.batch, m.b.Dir, m.run, t.opened)
+	if textTower := *m.text; textTower.box == nil && err == nil {
+		// it is recognised
+		if textTower.batch = staticAxis(textTower.inputs()[0], 0); textTower.batch > 0 && textTower.open == nil {
+			textTower.open, _ = searchOpening(textTower.batch, m.bundle.Dir, m.run, textTower.opened)
 		}
 		g, feed := graph.New(), map[graph.Node]graph.Node{}
-		for _, in := range t.inputs() {
-			feed[in] = again(g, in, t.open)
+		for _, in := range textTower.inputs() {
+			feed[in] = again(g, in, textTower.open)
 		}
-		for _, c := range t.cut {
-			shape := append(feed[t.ids].Shape()[:2:2], graph.StaticDim(t.table.width))
-			x := g.Input(t.prompted(), graph.Float, shape)
+		for _, c := range textTower.cut {
+			shape := append(feed[textTower.ids].Shape()[:2:2], graph.StaticDim(textTower.table.width))
+			x := g.Input(textTower.prompted(), graph.Float, shape)
 			if c.Rank() == 2 {
-				x = x.Reshape(-1, t.table.width)
+				x = x.Reshape(-1, textTower.table.width)
 			}
 			feed[c] = wide(x, c)
 		}
-		out := t.open.inline(g, []graph.Node{t.output}, feed, 0)
-		err = write(t.name, bundle.TextGradientFile, nameIn(t.file, t.output), out[0], t.prompted())
+		out := textTower.open.inline(g, []graph.Node{textTower.output}, feed, 0)
+		err = write(textTower.name, bundle.TextGradientFile, nameIn(textTower.file, textTower.output), out[0],
+			textTower.prompted())
 	}
 	return names, err
 }

@@ -30,60 +30,63 @@ type imageTower struct {
 	bias    float64        // term that is added to them
 }
 
-func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
-	t := &imageTower{file: f, name: name}
+func newImageTower(dir string, file *graph.File, name string, config imageConfig) (*imageTower, error) {
+	tower := &imageTower{file: file, name: name}
 	var err error
-	t.output, t.scale, t.bias, err = pick(dir, f, p.Output, imageRole)
+	tower.output, tower.scale, tower.bias, err = pick(dir, file, config.Output, imageRole)
 	if err != nil {
 		return nil, err
 	}
-	if p.Input != "" {
-		if t.input, err = namedInput(f, "image.input", p.Input); err != nil {
+	if config.Input != "" {
+		if tower.input, err = namedInput(file, "image.input", config.Input); err != nil {
 			return nil, err
 		}
 	} else {
-		in := reached(f, t.output)
+		in := reached(file, tower.output)
 		if len(in) != 1 {
 			return nil, fmt.Errorf("output %s depends on %s; the image tower must take %s, and nothing else: export "+
-				"it so, with constants for the rest", t.output.Name(), describe(in...), imageRole.takes)
+				"it so, with constants for the rest", tower.output.Name(), describe(in...), imageRole.takes)
 		}
-		t.input = in[0]
+		tower.input = in[0]
 	}
-	if err := checkSizes(t.input); err != nil {
+	if err := checkSizes(tower.input); err != nil {
 		return nil, err
 	}
-	c := []int{staticAxis(t.input, 1), staticAxis(t.input, 3)}
-	if t.last = c[1] == 3 && c[0] != 3; !isPixels(t.input) || !t.last && c[0] != 3 && c[0] != 0 {
-		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe(t.input),
+	c := []int{staticAxis(tower.input, 1), staticAxis(tower.input, 3)}
+	if tower.last = c[1] == 3 && c[0] != 3; !isPixels(tower.input) || !tower.last && c[0] != 3 && c[0] != 0 {
+		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe(tower.input),
 			imageRole.takes)
 	}
-	t.levels = normalised(dir, t.input, t.output)
-	t.batch = staticAxis(t.input, 0)
-	if err := checkBatch(t.input, t.batch); err != nil {
+	tower.levels = normalised(dir, tower.input, tower.output)
+	tower.batch = staticAxis(tower.input, 0)
+	if err := checkBatch(tower.input, tower.batch); err != nil {
 		return nil, err
 	}
-	if p.Patches != "" {
-		o, ok := f.Output(p.Patches)
+	if config.Patches != "" {
+		o, ok := file.Output(config.Patches)
 		if !ok {
-			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, bundle.ManifestFile,
-				describe(outputs(f.Outputs)...))
+			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", config.Patches,
+				bundle.ManifestFile,
+				describe(outputs(file.Outputs)...))
 		}
-		t.patches = o
-	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
-		t.patches = o
+		tower.patches = o
+	} else if o, ok := file.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
+		tower.patches = o
 	}
-	t.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.ImageGradientFile), nameIn(f, t.output),
-		t.input.Name())
-	if err == nil && t.box != nil {
-		x, _ := t.box.File.Graph.InputNamed(t.input.Name())
-		t.batch = staticAxis(x, 0)
-		if !isFloat(t.input) {
-			err = fmt.Errorf("%s: pixels are %s, which have no gradient: remove it", t.box.Name(), describe(t.input))
-		} else if t.patches.OK() {
-			t.batch = cmp.Or(staticAxis(t.input, 0), t.batch)
+	tower.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.ImageGradientFile),
+		nameIn(file, tower.output),
+		tower.input.Name())
+	if err == nil && tower.box != nil {
+		x, _ := tower.box.File.Graph.InputNamed(tower.input.Name())
+		tower.batch = staticAxis(x, 0)
+		if !isFloat(tower.input) {
+			err = fmt.Errorf("%s: pixels are %s, which have no gradient: remove it", tower.box.Name(),
+				describe(tower.input))
+		} else if tower.patches.OK() {
+			tower.batch = cmp.Or(staticAxis(tower.input, 0), tower.batch)
 		}
 	}
-	return t, err
+	return tower, err
 }
 
 // axes returns the height and the width that the export fixes, 0 for symbolic ones.
@@ -236,13 +239,13 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 }
 
 // prompted returns the tower with prompts. Prompt tokens use the recognised form, after it was compared with the graph.
-func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
+func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, prompts clip.VisionPrompts) (image, patches graph.Node,
 	err error) {
-	if p.Pixels.OK() {
-		pixels = pixels.Add(p.Pixels)
+	if prompts.Pixels.OK() {
+		pixels = pixels.Add(prompts.Pixels)
 	}
 	switch {
-	case p.PixelsOnly():
+	case prompts.PixelsOnly():
 		image, patches = t.build(g, pixels)
 	case t.box != nil:
 		return image, patches, fmt.Errorf("%w (it trains by %s)", bundle.ErrNoPromptTokens, t.box.Name())
@@ -252,12 +255,12 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 		if err := t.vit.proof(); err != nil {
 			return image, patches, fmt.Errorf("%w (%v)", bundle.ErrNoPromptTokens, err)
 		}
-		image, patches = t.tokens(g, t.vit, pixels, p)
+		image, patches = t.tokens(g, t.vit, pixels, prompts)
 	default:
 		if err := t.stream.proof(); err != nil {
 			return image, patches, fmt.Errorf("%w (%v)", bundle.ErrNoPromptTokens, err)
 		}
-		image = t.streamed(g, t.stream, pixels, p)
+		image = t.streamed(g, t.stream, pixels, prompts)
 	}
 	if err := g.Err(); err != nil {
 		return image, patches, fmt.Errorf("%s: %w", t.name, err)

@@ -112,20 +112,20 @@ func (t *textTower) extent(longest int) int {
 }
 
 // prompts implements model.ClassFeatures with whole sequences, all prompts in one pass.
-func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) []graph.Node {
+func (t *textTower) prompts(g *graph.Graph, suffixes *clip.Suffixes, list []clip.Prompt) []graph.Node {
 	longest := 0
 	for _, p := range list {
 		text := clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}
-		if err := text.CheckPrompt(s, p); err != nil {
+		if err := text.CheckPrompt(suffixes, p); err != nil {
 			return slices.Repeat([]graph.Node{g.Fail("%w", err)}, len(list))
 		}
-		longest = max(longest, slices.Max(s.Lengths(p)))
+		longest = max(longest, slices.Max(suffixes.Lengths(p)))
 	}
 	var parts []graph.Node
 	var tokens [][]int
 	var read, counts []int
 	for _, p := range list {
-		emb, ids, at := s.Sequences(p, t.extent(longest))
+		emb, ids, at := suffixes.Sequences(p, t.extent(longest))
 		parts, tokens, read, counts = append(parts, emb), append(tokens, ids...), append(read, at...),
 			append(counts, len(ids))
 	}

@@ -329,7 +329,7 @@ func (m *model) openBatches(run bundle.Runner) {
 		if n == 0 || t.box != nil {
 			continue
 		}
-		o, err := searchOpening(n, m.b.Dir, run, t.bothForms)
+		o, err := searchOpening(n, m.bundle.Dir, run, t.bothForms)
 		if err != nil {
 			m.decided("batch of "+t.what, "remains %d, as exported (%v): the tower always processes that many, "+
 				"even if there are fewer", n, err)

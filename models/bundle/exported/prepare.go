@@ -108,7 +108,7 @@ func (m *model) beside(at []string, file string) (name string, data []byte, err 
 func (m *model) look(at []string, file string) (name string, data []byte, err error) {
 	for _, dir := range at {
 		name = path.Join(dir, file)
-		f, err := os.Open(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+		f, err := os.Open(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -125,8 +125,8 @@ func (m *model) look(at []string, file string) (name string, data []byte, err er
 // preprocessing determines the preprocessing and measures the image tower. bundle.json takes precedence over files of
 // exporters, and normalisation in the graph over both.
 func (m *model) preprocessing() (preprocess.Preprocess, error) {
-	h, t := m.config, m.image
-	at := places(m.imageDir, t.name)
+	h, imageTower := m.config, m.image
+	at := places(m.imageDir, imageTower.name)
 	for _, file := range []string{"config.json", "open_clip_config.json"} {
 		_, data, err := m.beside(at, file)
 		if err != nil {
@@ -135,7 +135,7 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		s := sizesOf(data)
 		m.said = said{cmp.Or(m.said.image, s.image), cmp.Or(m.said.context, s.context)}
 	}
-	size := cmp.Or(h.ImageSize, t.fixedSize(), m.said.image, 224)
+	size := cmp.Or(h.ImageSize, imageTower.fixedSize(), m.said.image, 224)
 	p, from := preprocess.CLIP(size), ""
 	for _, s := range sources {
 		name, data, err := m.beside(at, s.name)
@@ -156,20 +156,20 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 			p, from = q, name
 		}
 	}
-	known := cmp.Or(h.ImageSize, t.fixedSize())
+	known := cmp.Or(h.ImageSize, imageTower.fixedSize())
 	if from != "" {
 		known = cmp.Or(known, p.Size)
 		m.decided("preprocessing", "as %s says", from)
 	}
-	if err := t.measure(cmp.Or(known, m.said.image), h.ImageSize != 0); err != nil {
-		return p, fmt.Errorf("%s: %w", t.name, err)
+	if err := imageTower.measure(cmp.Or(known, m.said.image), h.ImageSize != 0); err != nil {
+		return p, fmt.Errorf("%s: %w", imageTower.name, err)
 	}
 	if from == "" {
-		p.Size = t.size
+		p.Size = imageTower.size
 	}
-	if t.levels > 0 {
-		p.Mean, p.Std = [3]float32{}, [3]float32{1 / t.levels, 1 / t.levels, 1 / t.levels}
-		m.decided("normalisation", "inside the graph, of pixels from 0 to %g", t.levels)
+	if imageTower.levels > 0 {
+		p.Mean, p.Std = [3]float32{}, [3]float32{1 / imageTower.levels, 1 / imageTower.levels, 1 / imageTower.levels}
+		m.decided("normalisation", "inside the graph, of pixels from 0 to %g", imageTower.levels)
 	}
 	if h.Preprocess != nil {
 		dec := json.NewDecoder(bytes.NewReader(h.Preprocess))
@@ -178,13 +178,13 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 			return p, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
 		}
 	} else if from == "" {
-		m.b.Notes = append(m.b.Notes, "preprocess is not given: that of OpenAI's models")
+		m.bundle.Notes = append(m.bundle.Notes, "preprocess is not given: that of OpenAI's models")
 	}
 	if err := p.Validate(); err != nil {
 		return p, err
 	}
-	if p.Size != t.size {
-		return p, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, t.size)
+	if p.Size != imageTower.size {
+		return p, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, imageTower.size)
 	}
 	return p, nil
 }

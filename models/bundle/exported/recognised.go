@@ -74,18 +74,18 @@ func (w named) Has(name string) bool {
 
 // Node returns the first rows of a table that has more rows than requested.
 func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
-	c, ok := w.weights[strings.TrimPrefix(name, w.prefix)]
+	weight, ok := w.weights[strings.TrimPrefix(name, w.prefix)]
 	if !ok {
 		return g.Fail("weight %s was not found in the export", name)
 	}
-	n, err := c.in(g)
+	n, err := weight.in(g)
 	if err != nil {
 		return g.Fail("weight %s: %w", name, err)
 	}
 	if n.DType() != graph.Float {
 		n = n.Cast(graph.Float)
 	}
-	if c.turned {
+	if weight.turned {
 		n = n.Transpose(1, 0)
 	}
 	have, ok := n.Shape().Ints()
@@ -110,24 +110,25 @@ type recognised struct {
 // recogniseText finds CLIP's transformer in the graph of the text tower, and compares features of random prompts and
 // their gradient with those of the original graph. The error says why the graph is not CLIP's.
 func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
-	t := m.text
-	feeds := t.cut
-	if t.embeddings.OK() {
-		feeds = []graph.Node{t.embeddings}
+	textTower := m.text
+	feeds := textTower.cut
+	if textTower.embeddings.OK() {
+		feeds = []graph.Node{textTower.embeddings}
 	}
-	x := newMatcher(m.b.Dir, "", t.output, feeds...)
-	err := x.match(t.output, "ln_final", "text_projection", "text_projection.weight",
-		func(n graph.Node) error { return x.textStart(n, t.context) })
+	matcher := newMatcher(m.bundle.Dir, "", textTower.output, feeds...)
+	err := matcher.match(textTower.output, "ln_final", "text_projection", "text_projection.weight",
+		func(n graph.Node) error { return matcher.textStart(n, textTower.context) })
 	if err != nil {
 		return nil, err
 	}
-	r := &recognised{clip.Text{TextArch: clip.TextArch{Width: x.width, Layers: x.layers, Heads: x.heads, MLP: x.mlp,
-		Context: t.context, EmbedDim: x.embedDim, Activation: x.act, Eps: x.eps}}, named{"", x.weights}}
+	r := &recognised{clip.Text{TextArch: clip.TextArch{Width: matcher.width, Layers: matcher.layers,
+		Heads: matcher.heads, MLP: matcher.mlp, Context: textTower.context, EmbedDim: matcher.embedDim,
+		Activation: matcher.act, Eps: matcher.eps}}, named{"", matcher.weights}}
 	switch err := r.Check(); {
 	case err != nil:
 		return nil, err
-	case x.width != t.table.width || x.embedDim != t.embedDim:
-		return nil, fmt.Errorf("width %d, features of size %d", x.width, x.embedDim)
+	case matcher.width != textTower.table.width || matcher.embedDim != textTower.embedDim:
+		return nil, fmt.Errorf("width %d, features of size %d", matcher.width, matcher.embedDim)
 	case run == nil:
 		return nil, errors.New("it was not compared")
 	}
@@ -139,7 +140,7 @@ func (m *model) recognise(run bundle.Runner) {
 	if t := m.text; t.box != nil {
 		m.decided("text form", "plain, with the gradient in %s", t.box.Name())
 	} else if r, err := m.recogniseText(run); err == nil {
-		t.shared, t.batch, m.b.Text = r, 0, r.TextArch
+		t.shared, t.batch, m.bundle.Text = r, 0, r.TextArch
 		m.decided("text form", "CLIP's transformer of %d blocks, recognised and compared on random prompts: classes "+
 			"share the computation of their common prefix, and blocks accept prompts", r.Layers)
 	} else {
@@ -147,25 +148,25 @@ func (m *model) recognise(run bundle.Runner) {
 		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
 			"converted tower", err, prompt, (t.extent(1+prompt+name)+name/2)/name)
 	}
-	i := m.image
-	if i.box != nil {
-		m.decided("image prompts", "of pixels only, with the gradient in %s", i.box.Name())
+	imageTower := m.image
+	if imageTower.box != nil {
+		m.decided("image prompts", "of pixels only, with the gradient in %s", imageTower.box.Name())
 		return
 	}
 	var err error
-	if i.vit, err = m.recogniseImage(run); err == nil {
-		m.b.Vision = i.vit.VisionArch
+	if imageTower.vit, err = m.recogniseImage(run); err == nil {
+		m.bundle.Vision = imageTower.vit.VisionArch
 		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, after a "+
-			"comparison of both forms", m.b.Vision.Layers)
+			"comparison of both forms", m.bundle.Vision.Layers)
 		return
 	}
-	s, other := i.findStream(m.b.Dir, run)
+	s, other := imageTower.findStream(m.bundle.Dir, run)
 	if other != nil {
 		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
 		return
 	}
-	i.stream = s
-	m.b.Vision.Width, m.b.Vision.Layers = s.width, len(s.values)
+	imageTower.stream = s
+	m.bundle.Vision.Width, m.bundle.Vision.Layers = s.width, len(s.values)
 	m.decided("image prompts", "prompt tokens before %d blocks, which run as exported (%v), after a "+
 		"comparison with duplicated tokens", len(s.values), err)
 }
@@ -175,23 +176,23 @@ var proofClasses = []int{1, 3, 2}
 
 // prove runs both forms of the text tower on prompts of random tokens.
 func (m *model) prove(r *recognised, run bundle.Runner) error {
-	t, rng := m.text, rand.New(rand.NewPCG(1, 2))
+	textTower, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
 		for range n {
-			id := rng.IntN(t.table.rows)
-			if id == t.sos || id == t.eotID {
-				id = t.filler
+			id := rng.IntN(textTower.table.rows)
+			if id == textTower.sos || id == textTower.eotID {
+				id = textTower.filler
 			}
 			ids = append(ids, id)
 		}
 		return ids
 	}
-	length := min(4, t.context-1-slices.Max(proofClasses)-2)
+	length := min(4, textTower.context-1-slices.Max(proofClasses)-2)
 	if length < 1 {
-		return fmt.Errorf("a context of %d is too short to compare both forms", t.context)
+		return fmt.Errorf("a context of %d is too short to compare both forms", textTower.context)
 	}
-	ids := convert.Slice(proofClasses, func(n int) []int { return append(tokens(n+1), t.eotID) })
-	s, err := clip.NewSuffixes(make([]string, len(ids)), ids, t.sos, t.table.width, m.Embed)
+	ids := convert.Slice(proofClasses, func(n int) []int { return append(tokens(n+1), textTower.eotID) })
+	suffixes, err := clip.NewSuffixes(make([]string, len(ids)), ids, textTower.sos, textTower.table.width, m.Embed)
 	if err != nil {
 		return err
 	}
@@ -200,11 +201,12 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 		return err
 	}
 	g := graph.New()
-	ctx := g.Input("ctx", graph.Float, graph.Static(length, t.table.width))
+	ctx := g.Input("ctx", graph.Float, graph.Static(length, textTower.table.width))
 	prompts := []clip.Prompt{{Ctx: ctx}}
-	weigh := g.Const(bundle.Noise(len(ids), t.embedDim))
+	weigh := g.Const(bundle.Noise(len(ids), textTower.embedDim))
 	var list []graph.Output
-	for i, features := range [][]graph.Node{r.Prompts(g, r, s, prompts), t.prompts(g, s, prompts)} {
+	for i, features := range [][]graph.Node{r.Prompts(g, r, suffixes, prompts),
+		textTower.prompts(g, suffixes, prompts)} {
 		f, form := features[0].L2Normalize(), []string{"shared", "plain"}[i]
 		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
 		if err != nil {
@@ -216,7 +218,7 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 	if err != nil {
 		return err
 	}
-	out, err := run(model, m.b.Dir, tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)})
+	out, err := run(model, m.bundle.Dir, tensor.Map{"ctx": tensor.Of(rows, length, textTower.table.width)})
 	if err != nil {
 		return err
 	}
@@ -238,16 +240,17 @@ type recognisedViT struct {
 
 // recogniseImage finds CLIP's vision transformer in the graph of the image tower.
 func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
-	t, r := m.image, &recognisedViT{}
+	imageTower, r := m.image, &recognisedViT{}
 	if run == nil {
 		return nil, errors.New("it was not compared")
 	}
-	x := newMatcher(m.b.Dir, "visual.", t.output, t.input)
+	matcher := newMatcher(m.bundle.Dir, "visual.", imageTower.output, imageTower.input)
 	var conv graph.Node
-	err := x.match(t.output, "ln_post", "proj", "visual_projection.weight", func(n graph.Node) (err error) {
-		r.front, conv, err = x.visionStart(n)
-		return err
-	})
+	err := matcher.match(imageTower.output, "ln_post", "proj", "visual_projection.weight",
+		func(n graph.Node) (err error) {
+			r.front, conv, err = matcher.visionStart(n)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -255,10 +258,11 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 	if s, _ := conv.Op().Attrs.Ints("strides"); !slices.Equal(s, []int{patch, patch}) {
 		return nil, fmt.Errorf("patches of %d pixels that overlap or have gaps: strides %v", patch, s)
 	}
-	r.named = named{"visual.", x.weights}
-	r.VisionArch = clip.VisionArch{Width: x.width, Layers: x.layers, Heads: x.heads, MLP: x.mlp, Patch: patch,
-		Image: t.size, EmbedDim: x.embedDim, Activation: x.act, Eps: x.eps}
-	r.proof = sync.OnceValue(func() error { return t.prove(r, m.b.Dir, run) })
+	r.named = named{"visual.", matcher.weights}
+	r.VisionArch = clip.VisionArch{Width: matcher.width, Layers: matcher.layers, Heads: matcher.heads, MLP: matcher.mlp,
+		Patch: patch,
+		Image: imageTower.size, EmbedDim: matcher.embedDim, Activation: matcher.act, Eps: matcher.eps}
+	r.proof = sync.OnceValue(func() error { return imageTower.prove(r, m.bundle.Dir, run) })
 	return r, r.Check()
 }
 

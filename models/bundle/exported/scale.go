@@ -36,13 +36,13 @@ func (m *model) findScale() (scale, bias float64, err error) {
 			m.decided("logit bias", "%.4f, from %s", bias, from)
 		}
 		if from == "" {
-			scale, m.b.AssumedScale = 100, true
-			m.b.Notes = append(m.b.Notes, "logit_scale is not given: 100, as in OpenAI's models")
+			scale, m.bundle.AssumedScale = 100, true
+			m.bundle.Notes = append(m.bundle.Notes, "logit_scale is not given: 100, as in OpenAI's models")
 		}
 	}
 	if err := clip.CheckScale(scale, bias); err != nil {
 		if from == "" {
-			return 0, 0, fmt.Errorf("%s: %w", filepath.Join(m.b.Dir, bundle.ManifestFile), err)
+			return 0, 0, fmt.Errorf("%s: %w", filepath.Join(m.bundle.Dir, bundle.ManifestFile), err)
 		}
 		return 0, 0, fmt.Errorf("%w; it comes from %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
 	}
@@ -56,7 +56,7 @@ func (m *model) findScale() (scale, bias float64, err error) {
 // scaleBeside reads the scale from the smallest export of both towers in one file, or from a checkpoint, since exports
 // of single towers do not contain it.
 func (m *model) scaleBeside() (scale, bias float64, from string) {
-	root := m.b.Dir
+	root := m.bundle.Dir
 	if m.imageDir != "" {
 		root = filepath.Join(root, filepath.FromSlash(m.imageDir))
 	}
@@ -75,14 +75,14 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 	slices.SortStableFunc(whole, func(a, b export) int { return cmp.Compare(size(a.file), size(b.file)) })
 	for _, e := range whole {
 		at := path.Join(m.imageDir, e.file)
-		if f, err := graph.OpenFile(m.b.Dir, at); err == nil && e.file != m.image.name {
-			if _, _, scale, bias = similarities(m.b.Dir, f); scale > 0 {
+		if f, err := graph.OpenFile(m.bundle.Dir, at); err == nil && e.file != m.image.name {
+			if _, _, scale, bias = similarities(m.bundle.Dir, f); scale > 0 {
 				return scale, bias, "the similarities of " + at
 			}
 		}
 	}
 	for _, dir := range places(m.imageDir, m.image.name) {
-		c, err := checkpoint.Open(filepath.Join(m.b.Dir, filepath.FromSlash(dir)), checkpoint.Options{})
+		c, err := checkpoint.Open(filepath.Join(m.bundle.Dir, filepath.FromSlash(dir)), checkpoint.Options{})
 		if err != nil {
 			continue
 		}

@@ -21,14 +21,14 @@ import (
 // duplicated has unchanged features, since softmax and means over doubled values equal those over the values. This is
 // checked before the first prompt.
 type stream struct {
-	values  []graph.Node // input of the first block, and of later ones if they were found
-	axis, n int          // of the tokens
-	width   int
-	norm    weights // of the layer norm before the first block, if there is one
-	eps     float64
-	at      map[graph.Node]graph.Node // all values, for refBatch images
-	input   graph.Shape               // its shape
-	proof   func() error
+	values     []graph.Node // input of the first block, and of later ones if they were found
+	axis, rows int          // of the tokens
+	width      int
+	norm       weights // of the layer norm before the first block, if there is one
+	eps        float64
+	at         map[graph.Node]graph.Node // all values, for refBatch images
+	input      graph.Shape               // its shape
+	proof      func() error
 }
 
 // refBatch is the batch that distinguishes sizes: a prime that no size of a tower has.
@@ -61,18 +61,19 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := newMatcher(dir, "visual.", t.output, t.input)
+	matcher := newMatcher(dir, "visual.", t.output, t.input)
 	var sums []graph.Node // the input of the first block, and the residual sums after it
 	attentions := 0
 	for _, op := range graph.Reachable(t.output) {
-		if slices.Contains([]string{"Softmax", "Attention", "MultiHeadAttention"}, op.Kind) && m.active[op.Out[0]] {
+		if slices.Contains([]string{"Softmax", "Attention", "MultiHeadAttention"}, op.Kind) &&
+			matcher.active[op.Out[0]] {
 			attentions++
 		}
-		if !is(op.Out[0], "Add") || !m.active[op.X(0)] || !m.active[op.X(1)] || !s.tokens(op.Out[0]) {
+		if !is(op.Out[0], "Add") || !matcher.active[op.X(0)] || !matcher.active[op.X(1)] || !s.tokens(op.Out[0]) {
 			continue
 		}
 		for _, first := range []graph.Node{op.X(0), op.X(1)} {
-			if len(sums) == 0 && s.tokens(first) && m.dominates(first, t.output) {
+			if len(sums) == 0 && s.tokens(first) && matcher.dominates(first, t.output) {
 				sums = append(sums, first)
 			}
 		}
@@ -91,18 +92,18 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 		for i := range blocks {
 			starts = append(starts, sums[2*i])
 		}
-		if !slices.ContainsFunc(starts, func(n graph.Node) bool { return !m.dominates(n, t.output) }) {
+		if !slices.ContainsFunc(starts, func(n graph.Node) bool { return !matcher.dominates(n, t.output) }) {
 			s.values = starts
 		}
 	}
 	first := s.sizes(s.values[0])
 	s.axis = 1 - slices.Index(first, refBatch)
-	s.n, s.width = first[s.axis], first[2]
+	s.rows, s.width = first[s.axis], first[2]
 	s.norm = weights{}
-	if _, err := m.normAt(m.back(s.values[0], arranging), "ln_pre", s.norm); err != nil {
+	if _, err := matcher.normAt(matcher.back(s.values[0], arranging), "ln_pre", s.norm); err != nil {
 		s.norm = nil
 	}
-	s.eps = m.eps
+	s.eps = matcher.eps
 	s.proof = sync.OnceValue(func() error { return t.proveStream(s, dir, run) })
 	return s, nil
 }
@@ -141,29 +142,29 @@ func (m *matcher) dominates(n, output graph.Node) bool {
 }
 
 // streamed returns the tower with prompt tokens after those of the image, with the blocks as exported.
-func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p clip.VisionPrompts) graph.Node {
+func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, prompts clip.VisionPrompts) graph.Node {
 	switch {
-	case !p.Changes.None():
+	case !prompts.Changes.None():
 		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer supports prompt " +
 			"tokens and prompts of pixels, but no low-rank changes or adapters; convert the checkpoint for those")
-	case p.LastTokens:
+	case prompts.LastTokens:
 		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer has no accessible " +
 			"tokens after its last block; convert the checkpoint for those")
-	case len(p.Deep) >= len(s.values):
-		return g.Fail("%d deep prompts for the %d blocks that were found", len(p.Deep), len(s.values))
+	case len(prompts.Deep) >= len(s.values):
+		return g.Fail("%d deep prompts for the %d blocks that were found", len(prompts.Deep), len(s.values))
 	}
-	tokens := p.Tokens
-	if tokens.OK() && s.norm != nil && !p.Normed {
+	tokens := prompts.Tokens
+	if tokens.OK() && s.norm != nil && !prompts.Normed {
 		w := named{"", s.norm}
 		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", s.width), w.Node(g, "ln_pre.bias", s.width), s.eps)
 	}
 	feed := t.feed(g, pixels)
 	first := inlined(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed}, nil)[0]
-	return s.through(g, t, first, s.n, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
+	return s.through(g, t, first, s.rows, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
 		now := tokens
 		if block > 0 {
-			if now = (graph.Node{}); block <= len(p.Deep) {
-				now = p.Deep[block-1]
+			if now = (graph.Node{}); block <= len(prompts.Deep) {
+				now = prompts.Deep[block-1]
 			}
 		}
 		if !now.OK() {
@@ -192,7 +193,7 @@ func (t *imageTower) proveStream(s *stream, dir string, run bundle.Runner) error
 	g := graph.New()
 	feed := t.feed(g, bundle.AddPixelsInput(g, 2, t.size))
 	list := inlined(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed}, nil)
-	twice := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.n, feed,
+	twice := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.rows, feed,
 		func(_ int, x graph.Node, count int) (graph.Node, int) { return x, count })
 	in := tensor.Map{bundle.PixelsInput: t.example(2)}
 	_, err := bundle.TwoForms{Got: twice.L2Normalize(), Want: list[1].Cast(graph.Float).L2Normalize(), In: in}.Compare(
@@ -208,28 +209,28 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
 	}
-	if count > s.n {
-		x = x.Slice(1, 0, s.n)
+	if count > s.rows {
+		x = x.Slice(1, 0, s.rows)
 	}
 	g, p := x.Graph(), tokens.Dim(-2)
 	pad := func(x graph.Node, pads ...int) graph.Node {
 		return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
 	}
-	front := []int{s.n, 0, 0, 0}
+	front := []int{s.rows, 0, 0, 0}
 	if tokens.Rank() == 3 {
-		front = []int{0, s.n, 0, 0, 0, 0}
+		front = []int{0, s.rows, 0, 0, 0, 0}
 	}
 	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
 	}
-	return x, s.n + p
+	return x, s.rows + p
 }
 
 // rest computes a later value of the export from x, which replaces an earlier value, with count tokens and not n.
 func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) graph.Node {
 	targets := map[*graph.Op][]int{}
-	if count != s.n {
+	if count != s.rows {
 		// The changes are determined with refBatch images, for which all sizes are static.
 		h := graph.New()
 		sizes := slices.Clone(s.sizes(from))
@@ -309,7 +310,7 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 				continue
 			}
 			at := spot{axis, 1}
-			if was[axis] != w.n && len(carried) > 0 {
+			if was[axis] != w.rows && len(carried) > 0 {
 				at.outer = carried[0].outer
 			}
 			w.spots[op.Out[i]] = append(w.spots[op.Out[i]], at)
@@ -323,7 +324,7 @@ var errTokens = errors.New("the tokens are not an axis of their own any more")
 // reshape finds the positions of the tokens after a Reshape, and its new target.
 func (w *widening) reshape(op *graph.Op) ([]spot, error) {
 	from, to := w.sizes(op.In[0]), w.sizes(op.Out[0])
-	target, o := slices.Clone(to), opening{n: w.n}
+	target, o := slices.Clone(to), opening{n: w.rows}
 	var out []spot
 	for _, at := range w.spots[op.In[0]] {
 		fit := o.targets(from, at, to)
@@ -331,7 +332,7 @@ func (w *widening) reshape(op *graph.Op) ([]spot, error) {
 			return nil, errTokens
 		}
 		out = append(out, fit[0])
-		target[fit[0].axis] = to[fit[0].axis] / w.n * w.count
+		target[fit[0].axis] = to[fit[0].axis] / w.rows * w.count
 	}
 	open := 0
 	for i, d := range target {

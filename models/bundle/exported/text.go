@@ -34,55 +34,55 @@ type textTower struct {
 	notes              []string
 }
 
-func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
-	t := &textTower{file: f, name: name}
+func newTextTower(dir string, file *graph.File, name string, config textConfig) (*textTower, error) {
+	tower := &textTower{file: file, name: name}
 	var err error
-	if t.output, _, _, err = pick(dir, f, p.Output, textRole); err != nil {
+	if tower.output, _, _, err = pick(dir, file, config.Output, textRole); err != nil {
 		return nil, err
 	}
-	if err := t.roles(p); err != nil {
+	if err := tower.roles(config); err != nil {
 		return nil, err
 	}
 	var others []string
-	for _, in := range t.inputs() {
-		if in != t.embeddings {
+	for _, in := range tower.inputs() {
+		if in != tower.embeddings {
 			others = append(others, in.Name())
 		}
 	}
-	t.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.TextGradientFile), nameIn(f, t.output),
-		t.prompted(), others...)
-	if err == nil && t.box == nil {
-		err = t.checkRounding()
+	tower.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.TextGradientFile), nameIn(file, tower.output),
+		tower.prompted(), others...)
+	if err == nil && tower.box == nil {
+		err = tower.checkRounding()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !t.embeddings.OK() {
-		if err := t.cutOff(); err != nil {
+	if !tower.embeddings.OK() {
+		if err := tower.cutOff(); err != nil {
 			return nil, err
 		}
 	}
-	for _, in := range t.inputs() {
-		if n := staticAxis(in, 0); n > 0 && in != t.positions {
-			t.batch = n
+	for _, in := range tower.inputs() {
+		if n := staticAxis(in, 0); n > 0 && in != tower.positions {
+			tower.batch = n
 			if err := checkBatch(in, n); err != nil {
 				return nil, err
 			}
 		}
-		if n := staticAxis(in, 1); n > 1 && in != t.eot {
-			t.length = n
+		if n := staticAxis(in, 1); n > 1 && in != tower.eot {
+			tower.length = n
 		}
 	}
-	if t.box != nil { // it runs in place of the file
-		x, _ := t.box.File.Graph.InputNamed(t.prompted())
-		t.batch, t.length = staticAxis(x, 0), cmp.Or(staticAxis(x, 1), t.length)
+	if tower.box != nil { // it runs in place of the file
+		x, _ := tower.box.File.Graph.InputNamed(tower.prompted())
+		tower.batch, tower.length = staticAxis(x, 0), cmp.Or(staticAxis(x, 1), tower.length)
 	}
-	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
-	if p.Causal == nil && !t.causal {
-		t.notes = append(t.notes, "no causal mask was found in "+name+": every text runs at the full context; write "+
-			"\"text\": {\"causal\": true} if tokens after the end token have no influence")
+	tower.causal = config.Causal != nil && *config.Causal || config.Causal == nil && looksCausal(dir, tower.output)
+	if config.Causal == nil && !tower.causal {
+		tower.notes = append(tower.notes, "no causal mask was found in "+name+": every text runs at the full "+
+			"context; write \"text\": {\"causal\": true} if tokens after the end token have no influence")
 	}
-	return t, nil
+	return tower, nil
 }
 
 // inputs returns the inputs of the tower; one with an axis of texts comes first.

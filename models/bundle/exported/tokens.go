@@ -125,53 +125,56 @@ func (e *embeddingTable) dequantise(dir string, op *graph.Op) error {
 	return nil
 }
 
-func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
-	if s.File == "" || !filepath.IsLocal(filepath.FromSlash(s.File)) {
-		return fmt.Errorf("file %q is not the path of a file inside the bundle", s.File)
+func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) error {
+	if table.File == "" || !filepath.IsLocal(filepath.FromSlash(table.File)) {
+		return fmt.Errorf("file %q is not the path of a file inside the bundle", table.File)
 	}
-	path := filepath.Join(dir, filepath.FromSlash(s.File))
+	path := filepath.Join(dir, filepath.FromSlash(table.File))
 	switch {
-	case s.Shape != nil:
-		if !isTable(s.Shape) {
-			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
+	case table.Shape != nil:
+		if !isTable(table.Shape) {
+			return fmt.Errorf("shape %v, must be [vocabulary,width]", table.Shape)
 		}
-		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: cmp.Or(s.DType, "F32"), rows: s.Shape[0],
-			width: s.Shape[1]}
-		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); s.Length != 0 &&
-			s.Length != n {
-			return fmt.Errorf("%v of %s takes %d bytes, not %d", s.Shape, e.dtype, n, s.Length)
+		*e = embeddingTable{file: table.File, offset: table.Offset, dtype: cmp.Or(table.DType, "F32"),
+			rows:  table.Shape[0],
+			width: table.Shape[1]}
+		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); table.Length != 0 &&
+			table.Length != n {
+			return fmt.Errorf("%v of %s takes %d bytes, not %d", table.Shape, e.dtype, n, table.Length)
 		}
-	case strings.HasSuffix(s.File, ".onnx"):
-		f, err := graph.OpenFile(dir, s.File)
+	case strings.HasSuffix(table.File, ".onnx"):
+		f, err := graph.OpenFile(dir, table.File)
 		if err != nil {
 			return err
 		}
-		n, ok := f.Node(s.Tensor)
+		n, ok := f.Node(table.Tensor)
 		if n = constantBehind(n); !ok || !n.OK() {
-			return fmt.Errorf("%s has no constant %q", s.File, s.Tensor)
+			return fmt.Errorf("%s has no constant %q", table.File, table.Tensor)
 		}
 		return e.of(dir, n)
 	default:
-		f, err := safetensors.Open(path)
+		file, err := safetensors.Open(path)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		name := s.Tensor
-		if names := f.Names(); name == "" && len(names) == 1 {
+		defer file.Close()
+		name := table.Tensor
+		if names := file.Names(); name == "" && len(names) == 1 {
 			name = names[0]
 		} else if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no tensor %q; it has %s", s.File, name, strings.Join(names[:min(len(names), 20)],
-				", "))
+			return fmt.Errorf("%s has no tensor %q; it has %s", table.File, name,
+				strings.Join(names[:min(len(names), 20)],
+					", "))
 		}
-		info, err := f.Info(name)
+		info, err := file.Info(name)
 		if err != nil {
 			return err
 		}
 		if len(info.Shape) != 2 || info.Shape[0] < vocabulary || info.Shape[1] < 1 || info.Shape[1] > bundle.MaxExtent {
-			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, s.File, info.Shape, vocabulary)
+			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, table.File, info.Shape,
+				vocabulary)
 		}
-		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
+		*e = embeddingTable{file: table.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
 			width: info.Shape[1]}
 	}
 	return e.check(dir)

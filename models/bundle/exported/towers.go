@@ -29,9 +29,9 @@ func (m *model) Tokens() int {
 
 func (m *model) TakesPromptTokens() bool { return m.image.vit != nil || m.image.stream != nil }
 
-func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+func (m *model) ClassFeatures(g *graph.Graph, suffixes *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
 	if r := m.text.shared; r != nil {
-		return r.Prompts(g, r, s, prompts), g.Err()
+		return r.Prompts(g, r, suffixes, prompts), g.Err()
 	}
 	if len(prompts) == 0 {
 		return nil, nil
@@ -46,7 +46,7 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 		return nil, fmt.Errorf("an exported text tower supports no deep prompts, low-rank changes, adapters or "+
 			"prompts for each image, as %s; convert a checkpoint of the model (promptfed convert)", why)
 	}
-	return m.text.prompts(g, s, prompts), g.Err()
+	return m.text.prompts(g, suffixes, prompts), g.Err()
 }
 
 func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
@@ -72,6 +72,6 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	return m.text.build(g, emb, tokens, read), g.Err()
 }
 
-func (m *model) Embed(ids []int) ([]float32, error) { return m.text.table.lookUp(m.b.Dir, ids) }
+func (m *model) Embed(ids []int) ([]float32, error) { return m.text.table.lookUp(m.bundle.Dir, ids) }
 
 func (m *model) Digest() string { return m.digest() }

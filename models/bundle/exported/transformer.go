@@ -201,21 +201,21 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, e
 // match finds all parts of the tower, backwards from its features; start reads the input of the first block.
 func (m *matcher) match(output graph.Node, final, projection, transposed string,
 	start func(n graph.Node) error) error {
-	p, ok := m.linearBehind(output, unit)
-	if !ok || p.b.OK() {
+	linear, ok := m.linearBehind(output, unit)
+	if !ok || linear.b.OK() {
 		return errors.New("no projection without bias was found in front of the features")
 	}
-	x, err := m.normAt(m.back(p.x, choosing), final, m.weights)
+	x, err := m.normAt(m.back(linear.x, choosing), final, m.weights)
 	if err != nil {
 		return err
 	}
-	if m.embedDim = p.out; p.in != m.width {
-		return fmt.Errorf("a projection of %d values after a tower of width %d", p.in, m.width)
+	if m.embedDim = linear.out; linear.in != m.width {
+		return fmt.Errorf("a projection of %d values after a tower of width %d", linear.in, m.width)
 	}
-	if p.rows {
+	if linear.rows {
 		projection = transposed
 	}
-	m.weights[projection] = weight{node: p.w, packed: p.packed}
+	m.weights[projection] = weight{node: linear.w, packed: linear.packed}
 	var blocks []weights
 	for n := m.back(x, choosing); ; m.layers++ {
 		before, w, err := m.block(n)
@@ -266,18 +266,18 @@ func (m *matcher) residual(n graph.Node, norm string, w weights,
 			break
 		}
 		rest := m.back(n.Op().X(1-i), arranging)
-		l, ok := m.linearAt(m.back(n.Op().X(i), arranging))
+		linear, ok := m.linearAt(m.back(n.Op().X(i), arranging))
 		if !ok {
 			continue
 		}
-		first, e := inner(l)
+		first, e := inner(linear)
 		if e != nil {
 			err = e
 			continue
 		}
 		x, e := m.normAt(m.back(first.x, arranging), norm, w)
 		if e == nil && m.back(x, arranging) == rest {
-			return rest, l, nil
+			return rest, linear, nil
 		}
 	}
 	return x, last, err

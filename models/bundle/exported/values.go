@@ -60,23 +60,23 @@ var (
 // pick returns the value that holds the features of a tower: the named output, the only possible output, or an output
 // with a usual name; if no output holds them, a factor of the product that computes the similarities of images and
 // texts. scale is the factor of these similarities, 0 if there are none, and bias the term that is added to them.
-func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, bias float64, err error) {
+func pick(dir string, file *graph.File, name string, r role) (n graph.Node, scale, bias float64, err error) {
 	var fit []graph.Output
-	image, text, scale, bias := similarities(dir, f)
-	for _, o := range f.Outputs {
+	image, text, scale, bias := similarities(dir, file)
+	for _, o := range file.Outputs {
 		if name != "" && o.Name == name {
 			return o.Node, scale, bias, nil
 		}
-		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(f, o.Node) {
+		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(file, o.Node) {
 			fit = append(fit, o)
 		}
 	}
-	if n, ok := f.Node(name); ok && r.could(f, n) {
+	if n, ok := file.Node(name); ok && r.could(file, n) {
 		return n, scale, bias, nil // an inner value, such as the features in a file whose output is similarities
 	}
 	if name != "" {
 		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
-			describe(outputs(f.Outputs)...))
+			describe(outputs(file.Outputs)...))
 	}
 	if len(fit) == 1 {
 		return fit[0].Node, scale, bias, nil
@@ -90,7 +90,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, bias, nil
 	}
 	if len(fit) == 0 {
-		return n, 0, 0, r.missing(f)
+		return n, 0, 0, r.missing(file)
 	}
 	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
 		"{\"output\": NAME} in %s", describe(outputs(fit)...), r.key, bundle.ManifestFile)
@@ -139,23 +139,23 @@ func checkSizes(list ...graph.Node) error {
 }
 
 // similarities finds the product of image features and text features, its factor, and the term that is added to it.
-func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bias float64) {
-	for _, op := range graph.Reachable(outputs(f.Outputs)...) {
+func similarities(dir string, file *graph.File) (image, text graph.Node, scale, bias float64) {
+	for _, op := range graph.Reachable(outputs(file.Outputs)...) {
 		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
 			continue
 		}
 		a, b := op.In[0], op.In[1]
-		if takesText(f, a) {
+		if takesText(file, a) {
 			a, b = b, a
 		}
-		if !imageRole.could(f, a) || !textRole.could(f, b) {
+		if !imageRole.could(file, a) || !textRole.could(file, b) {
 			continue
 		}
 		scale = 1
 		image, scale = unscaled(dir, a, scale)
 		text, scale = unscaled(dir, b, scale)
 		product := map[graph.Node]bool{op.Out[0]: true}
-		for _, after := range graph.Reachable(outputs(f.Outputs)...) {
+		for _, after := range graph.Reachable(outputs(file.Outputs)...) {
 			i := slices.IndexFunc(after.In, func(n graph.Node) bool { return product[n] })
 			if i < 0 || after.Domain != graph.Standard {
 				continue

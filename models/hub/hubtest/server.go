@@ -45,22 +45,23 @@ type Server struct {
 // New starts a server with the files of a folder.
 func New(t testing.TB, folder string) *Server {
 	t.Helper()
-	s := &Server{Files: map[string][]byte{"README.md": []byte("---\nlicense: mit\n---\n"), "tf_model.h5": []byte("x")},
+	server := &Server{Files: map[string][]byte{"README.md": []byte("---\nlicense: mit\n---\n"),
+		"tf_model.h5": []byte("x")},
 		License: "mit"}
 	list, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range list {
-		if s.Files[e.Name()], err = os.ReadFile(filepath.Join(folder, e.Name())); err != nil {
+		if server.Files[e.Name()], err = os.ReadFile(filepath.Join(folder, e.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Hub = httptest.NewServer(http.HandlerFunc(s.hub))
-	s.CDN = httptest.NewServer(http.HandlerFunc(s.network))
-	t.Cleanup(s.Hub.Close)
-	t.Cleanup(s.CDN.Close)
-	return s
+	server.Hub = httptest.NewServer(http.HandlerFunc(server.hub))
+	server.CDN = httptest.NewServer(http.HandlerFunc(server.network))
+	t.Cleanup(server.Hub.Close)
+	t.Cleanup(server.CDN.Close)
+	return server
 }
 
 // Asked counts the requests so far that contain a text.

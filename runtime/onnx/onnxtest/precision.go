@@ -13,30 +13,30 @@ import (
 
 // LowerConstants is LowerPrecision of a model whose constant matrices count as stored weights, as in small towers that
 // keep theirs inside.
-func LowerConstants(m *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
-	m = proto.Clone(m).(*onnx.ModelProto)
+func LowerConstants(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
+	model = proto.Clone(model).(*onnx.ModelProto)
 	inside := map[string]bool{}
-	for _, t := range m.Graph.Initializer {
+	for _, t := range model.Graph.Initializer {
 		if !onnx.IsExternal(t) && t.DataType == int32(onnx.TensorProto_FLOAT) {
 			inside[t.Name], t.DataLocation = true, onnx.TensorProto_EXTERNAL
 		}
 	}
-	m = LowerPrecision(m, low)
-	for _, t := range m.Graph.Initializer {
+	model = LowerPrecision(model, low)
+	for _, t := range model.Graph.Initializer {
 		if inside[t.Name] {
 			t.DataLocation = onnx.TensorProto_DEFAULT
 		}
 	}
-	return m
+	return model
 }
 
 // LowerPrecision is onnx.LowerPrecision for processors without operators of low precision: the model computes in
 // float32, and rounds what would be of low precision to its bits of fraction. It has the range of float32.
-func LowerPrecision(m *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
-	m = onnx.LowerPrecision(m, low)
+func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
+	model = onnx.LowerPrecision(model, low)
 	bits := map[onnx.TensorProto_DataType]int{onnx.TensorProto_FLOAT16: 13, onnx.TensorProto_BFLOAT16: 16}[low]
 	split := math.Float32bits(float32(math.Ldexp(1, bits) + 1))
-	g := m.Graph
+	g := model.Graph
 	g.Initializer = append(slices.Clone(g.Initializer), &onnx.TensorProto{Name: "split", DataType: 1,
 		RawData: binary.LittleEndian.AppendUint32(nil, split)})
 
@@ -49,26 +49,26 @@ func LowerPrecision(m *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Mod
 		add("Sub", to+"_d", to+"_s", from)
 		add("Sub", to, to+"_s", to+"_d")
 	}
-	for _, n := range g.Node {
-		to := slices.Clone(n.Output)
+	for _, node := range g.Node {
+		to := slices.Clone(node.Output)
 		isLow := func(name string) bool { return strings.HasSuffix(strings.TrimRight(name, "_"), "_low") }
 		switch {
-		case n.OpType == "Cast" && isLow(to[0]):
-			round(n.Input[0], to[0])
-		case n.OpType == "Cast" && isLow(n.Input[0]):
-			add("Identity", to[0], n.Input[0])
+		case node.OpType == "Cast" && isLow(to[0]):
+			round(node.Input[0], to[0])
+		case node.OpType == "Cast" && isLow(node.Input[0]):
+			add("Identity", to[0], node.Input[0])
 		case slices.ContainsFunc(to, isLow):
-			for i := range n.Output {
-				n.Output[i] += "_exact"
+			for i := range node.Output {
+				node.Output[i] += "_exact"
 			}
-			out = append(out, n)
+			out = append(out, node)
 			for i := range to {
-				round(n.Output[i], to[i])
+				round(node.Output[i], to[i])
 			}
 		default:
-			out = append(out, n)
+			out = append(out, node)
 		}
 	}
 	g.Node = out
-	return m
+	return model
 }

@@ -68,11 +68,11 @@ func OffDevice(m *onnx.ModelProto) (sizes, kernels []string) {
 		}
 		number := op.Out[0].Shape().Size().Is(1) && data.DType() == graph.Int64 &&
 			(op.Out[0].DType() == graph.Int64 || op.Out[0].DType() == graph.Float)
-		switch of := strings.ToLower(data.DType().String()); {
+		switch dtype := strings.ToLower(data.DType().String()); {
 		case slices.Contains(hostOnly, kind), !reads[op] && number && kind != "Identity":
-			sizes = append(sizes, fmt.Sprintf("%s of %s %v", kind, of, data.Shape()))
-		case reads[op] && !computes(kind, of):
-			kernels = append(kernels, kind+" of "+of)
+			sizes = append(sizes, fmt.Sprintf("%s of %s %v", kind, dtype, data.Shape()))
+		case reads[op] && !computes(kind, dtype):
+			kernels = append(kernels, kind+" of "+dtype)
 		}
 		for _, i := range hostInputs[kind] {
 			if x := op.X(i); reads[op] && x.OK() && x.Op().Literal() == nil {

@@ -84,31 +84,31 @@ func load(name string) (target, []site, error) {
 
 // check plants faults into a package and reports whether its tests find nine of ten.
 func check(name string, count int, seed uint64, list bool) (bool, error) {
-	t, all, err := load(name)
+	target, all, err := load(name)
 	if err != nil {
 		return false, err
 	}
 	h := fnv.New64a()
-	h.Write([]byte(t.ImportPath))
+	h.Write([]byte(target.ImportPath))
 	draw := rand.New(rand.NewPCG(seed, h.Sum64()))
 	draw.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if list {
 		for _, s := range all[:min(count, len(all))] {
-			fmt.Println(t.name(s))
+			fmt.Println(target.name(s))
 		}
 		return true, nil
 	}
-	if t.scratch, err = os.MkdirTemp("", "mutants"); err != nil {
+	if target.scratch, err = os.MkdirTemp("", "mutants"); err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(t.scratch)
-	if err := t.measure(); err != nil {
+	defer os.RemoveAll(target.scratch)
+	if err := target.measure(); err != nil {
 		return false, err
 	}
 	counts := map[string]int{}
 	for planted := 0; planted < min(count, len(all)-counts[unbuilt]); {
 		s := all[planted+counts[unbuilt]]
-		verdict, err := t.try(s)
+		verdict, err := target.try(s)
 		if err != nil {
 			return false, err
 		}
@@ -117,10 +117,10 @@ func check(name string, count int, seed uint64, list bool) (bool, error) {
 			continue
 		}
 		planted++
-		fmt.Printf("%-11s %s\n", verdict, t.name(s))
+		fmt.Printf("%-11s %s\n", verdict, target.name(s))
 	}
 	missed := counts[notFound] + counts[notReached]
-	fmt.Printf("%s: the tests find %d of %d faults, beside %d equivalent ones\n", t.ImportPath, counts[found],
+	fmt.Printf("%s: the tests find %d of %d faults, beside %d equivalent ones\n", target.ImportPath, counts[found],
 		counts[found]+missed, counts[equal])
 	return counts[found] >= 9*missed, nil
 }

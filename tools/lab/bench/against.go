@@ -33,27 +33,27 @@ type rivals struct {
 // ask sends a command for a workload to the process of a mode, within a limit. A process that no longer answers is
 // replaced.
 func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error) {
-	p, limit := r.byMode[mode], time.Minute
+	opponent, limit := r.byMode[mode], time.Minute
 	if mode == "compiled" {
 		limit = r.slow
 	}
 	if limit = min(limit, time.Until(r.deadline)); limit <= 0 {
 		return "", errors.New("no time left")
 	}
-	if p == nil || p.dead {
+	if opponent == nil || opponent.dead {
 		var err error
-		if p, err = r.start(); err != nil {
+		if opponent, err = r.start(); err != nil {
 			return "", err
 		}
-		r.byMode[mode] = p
+		r.byMode[mode] = opponent
 	}
-	if p.opened != d || p.opening != opening {
-		if _, err := p.within(limit, opening); err != nil {
+	if opponent.opened != d || opponent.opening != opening {
+		if _, err := opponent.within(limit, opening); err != nil {
 			return "", err
 		}
-		p.opened, p.opening = d, opening
+		opponent.opened, opponent.opening = d, opening
 	}
-	return p.within(limit, what)
+	return opponent.within(limit, what)
 }
 
 func (r *rivals) close() {
@@ -74,51 +74,51 @@ type rival struct {
 // and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves out most that needs
 // torch.compile, and begins nothing after 200 seconds on a device. What fails or takes too long stands in the tables.
 // The PyTorch side runs in the given Python interpreter. The working folder must be a checkout of the source.
-func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, err error) {
-	if o.Backbone != nil {
-		return r, errors.New("--against measures random weights: leave --backbone out")
+func ComparePyTorch(ctx context.Context, options Options, python string) (report Report, err error) {
+	if options.Backbone != nil {
+		return report, errors.New("--against measures random weights: leave --backbone out")
 	}
-	if i := slices.IndexFunc(o.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
-		return r, fmt.Errorf("--only %s: the parts are %s", o.Only[i], strings.Join(parts, ", "))
+	if i := slices.IndexFunc(options.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
+		return report, fmt.Errorf("--only %s: the parts are %s", options.Only[i], strings.Join(parts, ", "))
 	}
-	if len(o.Only) == 0 {
-		o.Only = parts
+	if len(options.Only) == 0 {
+		options.Only = parts
 	}
-	if len(o.Classes) == 0 && o.Session.OnDevice() && !o.Quick {
-		o.Classes = []string{"cifar10", "cifar100", "thousand"}
+	if len(options.Classes) == 0 && options.Session.OnDevice() && !options.Quick {
+		options.Classes = []string{"cifar10", "cifar100", "thousand"}
 	}
-	if o.images == nil {
-		o.images, o.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
+	if options.images == nil {
+		options.images, options.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
 	}
-	if !o.Session.OnDevice() {
-		o.precisions = []string{"float32"}
+	if !options.Session.OnDevice() {
+		options.precisions = []string{"float32"}
 	}
-	o, lists, err := o.complete()
+	options, lists, err := options.complete()
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	dir, remove, err := scratch("2 GB")
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	device := "cpu"
 	theirs := &rivals{byMode: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
-	if o.Session.OnDevice() {
-		o.Threads = o.Threads[:1]
+	if options.Session.OnDevice() {
+		options.Threads = options.Threads[:1]
 		theirs.slow = 4 * time.Minute
 	}
-	if o.Session.OnDevice() && o.Quick {
+	if options.Session.OnDevice() && options.Quick {
 		theirs.deadline, theirs.slow = time.Now().Add(200*time.Second), 70*time.Second
 	}
-	if o.Session.Provider == ort.CUDA {
-		device = fmt.Sprint("cuda:", o.Session.Device)
+	if options.Session.Provider == ort.CUDA {
+		device = fmt.Sprint("cuda:", options.Session.Device)
 	}
 	theirs.start = func() (*opponent, error) { return startOpponent(ctx, opponents["pytorch"], python, device) }
 	defer theirs.close()
 	first, err := theirs.start()
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	theirs.byMode["eager"] = first
 	results := Table{Columns: []string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
@@ -127,27 +127,27 @@ func ComparePyTorch(ctx context.Context, o Options, python string) (r Report, er
 			"turn; differences, also of features, are from PyTorch's first form, eager in float32"}}
 	all := Table{Columns: []string{"workload", "threads", "precision", "form", "mode", "ms (min-max)",
 		"gradients differ"}}
-	for _, d := range o.duels(lists, dir) {
-		if o.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
-			if err := d.ready(); err != nil {
-				return r, fmt.Errorf("%s: %w", d.name, err)
+	for _, duel := range options.duels(lists, dir) {
+		if options.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
+			if err := duel.ready(); err != nil {
+				return report, fmt.Errorf("%s: %w", duel.name, err)
 			}
 		}
-		o.Progress("weights and inputs", 1, 1)
-		for _, threads := range o.Threads {
-			for _, precision := range o.precisions {
-				ours, rows, err := o.duel(ctx, d, precision, threads, theirs)
+		options.Progress("weights and inputs", 1, 1)
+		for _, threads := range options.Threads {
+			for _, precision := range options.precisions {
+				ours, rows, err := options.duel(ctx, duel, precision, threads, theirs)
 				if err != nil {
-					return r, err
+					return report, err
 				}
-				d.report(ours, rows, precision, threads, &results, &all, &r)
+				duel.report(ours, rows, precision, threads, &results, &all, &report)
 			}
 		}
 	}
-	r.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
+	report.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
 		first.Version, cmp.Or(first.Device, device), runtime.NumCPU(), platform())
-	r.Tables = []Table{results, all}
-	return r, nil
+	report.Tables = []Table{results, all}
+	return report, nil
 }
 
 // duel measures a workload on both sides, in one precision.
@@ -244,7 +244,8 @@ func (d *duel) compare(r *rival, p *opponent, what, precision string, shape []in
 }
 
 // report adds a row of a workload to results, one for each rival to all, and a target.
-func (d *duel) report(ours *rival, rivals []*rival, precision string, threads int, results, all *Table, r *Report) {
+func (d *duel) report(ours *rival, rivals []*rival, precision string, threads int, results, all *Table,
+	report *Report) {
 	var best, than *rival
 	faster := func(a, b *rival) *rival {
 		if a == nil || median(b.seconds) < median(a.seconds) {
@@ -281,7 +282,8 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 	results.add(row...)
 	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
 		got := ratio(&ours.contestant, &than.contestant)
-		r.target(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want, got,
+		report.target(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want,
+			got,
 			got <= want)
 	}
 }

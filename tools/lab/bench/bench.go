@@ -116,25 +116,27 @@ var resultColumns = []string{"classes", "threads", "step ms (min-max)", "plain m
 
 // Run measures the training step. It takes minutes, or about one minute with Quick. It stops with an error when ctx
 // ends.
-func Run(ctx context.Context, o Options) (r Report, err error) {
-	o, lists, err := o.complete()
+func Run(ctx context.Context, options Options) (report Report, err error) {
+	options, lists, err := options.complete()
 	if err != nil {
 		return Report{}, err
 	}
-	o.Progress("weights of the text tower", 0, 1)
-	t, remove, err := openTower(o)
+	options.Progress("weights of the text tower", 0, 1)
+	tower, remove, err := openTower(options)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	o.Progress("weights of the text tower", 1, 1)
-	weights, err := o.backboneBytes(ctx, t)
+	options.Progress("weights of the text tower", 1, 1)
+	weights, err := options.backboneBytes(ctx, tower)
 	if err != nil {
-		return r, fmt.Errorf("memory of the backbone: %w", err)
+		return report, fmt.Errorf("memory of the backbone: %w", err)
 	}
-	r.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, "+
-		"prepacked weights %v, %d MB for the backbone", t.Name(), t.text().Width, t.text().Layers, tokens, batch,
-		runtime.NumCPU(), platform(), o.Session.Prepack, megabytes(weights))
+	report.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, "+
+		"%s, "+
+		"prepacked weights %v, %d MB for the backbone", tower.Name(), tower.text().Width, tower.text().Layers, tokens,
+		batch,
+		runtime.NumCPU(), platform(), options.Session.Prepack, megabytes(weights))
 	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
 		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +
 		"step takes"}}
@@ -143,28 +145,28 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	projectors := Table{Columns: []string{"projector of FedPHA", "ms"}}
 	var fedpha []float64
 	for _, set := range lists {
-		for _, threads := range o.Threads {
+		for _, threads := range options.Threads {
 			label := fmt.Sprintf("%s, threads %d", set.name, threads)
-			seconds, err := o.measure(ctx, t, set, threads, label, &r, &results)
+			seconds, err := options.measure(ctx, tower, set, threads, label, &report, &results)
 			if err != nil {
-				return r, fmt.Errorf("%s: %w", label, err)
+				return report, fmt.Errorf("%s: %w", label, err)
 			}
 			fedpha = append(fedpha, seconds)
 			projectors.Columns = append(projectors.Columns, "of "+label)
 		}
-		if n := slices.Max(o.Threads); n > 1 {
-			if err := o.sideBySide(ctx, t, set, n, &beside); err != nil {
-				return r, fmt.Errorf("%s, clients side by side: %w", set.name, err)
+		if n := slices.Max(options.Threads); n > 1 {
+			if err := options.sideBySide(ctx, tower, set, n, &beside); err != nil {
+				return report, fmt.Errorf("%s, clients side by side: %w", set.name, err)
 			}
 		}
 	}
-	r.Tables = append(r.Tables, results)
+	report.Tables = append(report.Tables, results)
 	if len(beside.Rows) > 0 {
-		r.Tables = append(r.Tables, beside)
+		report.Tables = append(report.Tables, beside)
 	}
-	err = o.projectors(ctx, t.text().Width, fedpha, &projectors)
-	r.Tables = append(r.Tables, projectors)
-	return r, err
+	err = options.projectors(ctx, tower.text().Width, fedpha, &projectors)
+	report.Tables = append(report.Tables, projectors)
+	return report, err
 }
 
 // backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the
@@ -188,7 +190,7 @@ func (o Options) backboneBytes(ctx context.Context, t *tower) (bytes int64, err 
 
 // measure compares the step with the plain step and with bare products, on one class list and one number of threads. It
 // returns the seconds of a step of FedPHA.
-func (o Options) measure(ctx context.Context, t *tower, set classSet, threads int, label string, r *Report,
+func (o Options) measure(ctx context.Context, t *tower, set classSet, threads int, label string, report *Report,
 	results *Table) (seconds float64, err error) {
 	session, classes := o.session(threads), set.classes.Names()
 	few := classes[:o.plainClasses(t.text().TextArch, len(classes))]
@@ -243,8 +245,8 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 			"save memory and time; its time and memory are of those, the time scaled to all.", label, len(few),
 			len(classes)))
 	}
-	r.target(label+": times faster than the plain step", set.speedup, faster, faster >= set.speedup)
-	r.target(label+": % of the GEMM rate", wantOfGEMM, ofGEMM, ofGEMM >= wantOfGEMM)
+	report.target(label+": times faster than the plain step", set.speedup, faster, faster >= set.speedup)
+	report.target(label+": % of the GEMM rate", wantOfGEMM, ofGEMM, ofGEMM >= wantOfGEMM)
 	return median(three.seconds), nil
 }
 

@@ -15,33 +15,33 @@ import (
 
 // Clients measures training steps of several clients in one run (runtime.batch_clients) beside steps of single clients,
 // for each of the given numbers of clients, in turns. It uses the first number of threads.
-func Clients(ctx context.Context, o Options, counts []int) (r Report, err error) {
-	o, lists, err := o.complete()
+func Clients(ctx context.Context, options Options, counts []int) (report Report, err error) {
+	options, lists, err := options.complete()
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	if i := slices.IndexFunc(counts, func(k int) bool { return k < 1 }); i >= 0 {
-		return r, fmt.Errorf("clients: %d; it must be 1 or more", counts[i])
+		return report, fmt.Errorf("clients: %d; it must be 1 or more", counts[i])
 	}
-	t, remove, err := openTower(o)
+	tower, remove, err := openTower(options)
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	o.Session = o.session(o.Threads[0])
-	r.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
-		o.Session.WithProvider().Provider, o.Threads[0])
+	options.Session = options.session(options.Threads[0])
+	report.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
+		options.Session.WithProvider().Provider, options.Threads[0])
 	results := Table{Columns: []string{"classes", "clients", "ms a run (min-max)", "ms a client's step",
 		"client-steps a second", "faster", "differ"}, Notes: []string{"times are medians; \"faster\" than the same " +
 		"steps one after another; \"differ\": a client's step from the one it makes by itself; prompts are rounded " +
 		"to float32"}}
 	for _, set := range lists {
-		if err := o.clients(ctx, t, set, counts, &results); err != nil {
-			return r, fmt.Errorf("%s: %w", set.name, err)
+		if err := options.clients(ctx, tower, set, counts, &results); err != nil {
+			return report, fmt.Errorf("%s: %w", set.name, err)
 		}
 	}
-	r.Tables = []Table{results}
-	return r, nil
+	report.Tables = []Table{results}
+	return report, nil
 }
 
 func (o Options) clients(ctx context.Context, t *tower, set classSet, counts []int, results *Table) (err error) {
@@ -50,23 +50,23 @@ func (o Options) clients(ctx context.Context, t *tower, set classSet, counts []i
 	var all []*contestant
 	var changes []*tensor.Tensor // of the first client's prompt
 	for i, k := range append([]int{1}, counts...) {
-		s := open.step(promptFL(t, set.classes.Names(), o.Session, nil))
+		step := open.step(promptFL(t, set.classes.Names(), o.Session, nil))
 		if open.err != nil {
 			return open.err
 		}
-		s.worker.Experiment.BatchClients = k
-		jobs := s.jobs(t, k)
-		change, err := s.together(ctx, jobs)
+		step.worker.Experiment.BatchClients = k
+		jobs := step.jobs(t, k)
+		change, err := step.together(ctx, jobs)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", k, err)
 		}
 		changes = append(changes, change)
 		all = append(all, &contestant{what: fmt.Sprint(k, " clients"), run: func(ctx context.Context) error {
-			_, err := s.together(ctx, jobs)
+			_, err := step.together(ctx, jobs)
 			return err
 		}})
 		if i == 0 {
-			all[0].run = s.run
+			all[0].run = step.run
 		}
 	}
 	if err := o.steps(ctx, set.name+", clients in one run", all...); err != nil {

@@ -122,7 +122,7 @@ func (s *step) export(t *tower) error {
 
 // export adds to ctx [T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
 // writes all of it beside the tower's weights.
-func export(t *tower, set *clip.Suffixes, m tensor.Map) error {
+func export(t *tower, set *clip.Suffixes, tensors tensor.Map) error {
 	lengths, ids := []int64{}, []int{t.sos}
 	for _, class := range set.IDs {
 		ids = append(ids, class...)
@@ -133,9 +133,9 @@ func export(t *tower, set *clip.Suffixes, m tensor.Map) error {
 		return err
 	}
 	w := t.text().Width
-	m["start"], m["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
-	m["lengths"] = tensor.OfInts(lengths, len(lengths))
-	return t.write(m, t.text().Heads)
+	tensors["start"], tensors["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
+	tensors["lengths"] = tensor.OfInts(lengths, len(lengths))
+	return t.write(tensors, t.text().Heads)
 }
 
 // write writes the inputs of a workload, with the scale of logits and the heads of the tower's attention.
@@ -180,7 +180,8 @@ func (s *step) exportImages(t *tower) error {
 
 // texts returns the unit features [C,D] of the hand-written prompts of all classes.
 func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
-	sentences := convert.Slice(s.of.Classes, func(class string) string { return spec.Sentence(s.of.Template, class) })
+	sentences := convert.Slice(s.experiment.Classes,
+		func(class string) string { return spec.Sentence(s.experiment.Template, class) })
 	g := graph.New()
 	n, err := t.Sentences(g, sentences)
 	if err != nil {
@@ -198,7 +199,7 @@ func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
 }
 
 // featuresDuel returns the features of so many images of an image tower, whose weights draw writes to dir.
-func featuresDuel(name, dir string, v clip.Vision, w stored, images int, draw func() error) *duel {
+func featuresDuel(name, dir string, vision clip.Vision, w stored, images int, draw func() error) *duel {
 	const most = 1.11 // of the time, for 0.9 of the rate
 	d := &duel{name: fmt.Sprintf("features, %s, %d images", name, images), tower: "image", dir: dir,
 		forms: []string{"plain"}, images: images,
@@ -207,11 +208,11 @@ func featuresDuel(name, dir string, v clip.Vision, w stored, images int, draw fu
 		if err := draw(); err != nil {
 			return err
 		}
-		return writeInputs(dir, drawPixels(v, images), v.Heads)
+		return writeInputs(dir, drawPixels(vision, images), vision.Heads)
 	}
 	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
 		o.WeightsDir, o.Prepack = dir, false
-		p := open.products(pixelsThrough(v, w, images, o))
+		p := open.products(pixelsThrough(vision, w, images, o))
 		if open.err != nil {
 			return nil, nil, open.err
 		}

@@ -57,30 +57,30 @@ const (
 // every round. Class lists replace the protocol's classes by the first list, and an image tower replaces its backbones.
 // Then it measures the overhead per client by the number of clients (growth). Quick measures one text tower of one
 // block, with fewer clients and rounds.
-func Experiment(ctx context.Context, o Options) (r Report, err error) {
-	if o.Workers == 0 {
-		o.Workers = runtime.NumCPU()
+func Experiment(ctx context.Context, options Options) (report Report, err error) {
+	if options.Workers == 0 {
+		options.Workers = runtime.NumCPU()
 	}
-	p := tableS5()
-	p.rounds = 1 + cmp.Or(o.Rounds, 3)
-	own := len(o.Classes) > 0
-	o, lists, err := o.complete()
+	protocol := tableS5()
+	protocol.rounds = 1 + cmp.Or(options.Rounds, 3)
+	own := len(options.Classes) > 0
+	options, lists, err := options.complete()
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	if own {
-		p.classes = lists[0].classes.Names()
+		protocol.classes = lists[0].classes.Names()
 	}
 	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	if err := o.rounds(ctx, dir, p, &r); err != nil {
-		return r, err
+	if err := options.rounds(ctx, dir, protocol, &report); err != nil {
+		return report, err
 	}
 	debug.FreeOSMemory()
-	return r, o.growth(ctx, dir, &r)
+	return report, options.growth(ctx, dir, &report)
 }
 
 // experimentTowers returns the backbones of the clients.
@@ -127,7 +127,7 @@ func phases(rec record.Record, seconds float64) []float64 {
 }
 
 // rounds measures rounds of a protocol.
-func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) error {
+func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Report) error {
 	if len(o.Only) > 0 && o.Only[0] != p.method {
 		p.method, p.options = o.Only[0], nil
 	}
@@ -135,11 +135,11 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 	if err != nil {
 		return err
 	}
-	e, err := p.experiment(towers)
+	experiment, err := p.experiment(towers)
 	if err != nil {
 		return err
 	}
-	e.Training.Memory = o.Memory
+	experiment.Training.Memory = o.Memory
 	results := Table{Columns: append(append([]string{"seconds of round"}, phaseNames...), "together")}
 	row := func(name string, values []float64) {
 		cells := []any{name}
@@ -151,7 +151,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 	var measured [][]float64 // the phases of each round after the first, and their sum
 	var published publishedCost
 	trained, largest, began := 0, int64(0), time.Now()
-	_, err = engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.Session},
+	_, err = engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: o.Session},
 		Dir: filepath.Join(dir, "run"), Workers: o.Workers, Encode: true,
 		OnRound: func(rec record.Record) {
 			seconds := time.Since(began).Seconds()
@@ -159,7 +159,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 			values := append(phases(rec, seconds), seconds)
 			if row(fmt.Sprint(rec.Round+1), values); rec.Round > 0 {
 				measured = append(measured, values)
-				published.count(e, rec.Clients, p.batch)
+				published.count(experiment, rec.Clients, p.batch)
 			}
 			trained, largest = len(rec.Clients), max(largest, resident())
 			o.Progress("rounds of "+p.method, rec.Round+1, p.rounds)
@@ -179,12 +179,14 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, r *Report) 
 		fmt.Sprintf("a round with its test takes %.2f times its training; %d MB resident", multiple,
 			megabytes(largest))}
 	names := convert.Slice(towers, func(t *tower) string { return t.Name() })
-	r.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and all "+
-		"are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained, len(p.classes),
+	report.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and "+
+		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained,
+		len(p.classes),
 		p.images, p.method, strings.Join(names, ", "), o.Workers)
-	r.Tables = append(r.Tables, results)
-	r.target("a round with its test, in times of its training", wantEvaluation, multiple, multiple <= wantEvaluation)
-	return o.published(ctx, towers, published, p.classes, training, evaluation, r)
+	report.Tables = append(report.Tables, results)
+	report.target("a round with its test, in times of its training", wantEvaluation, multiple,
+		multiple <= wantEvaluation)
+	return o.published(ctx, towers, published, p.classes, training, evaluation, report)
 }
 
 // publishedCost counts the work of rounds in public code, where every batch runs through both towers: a row for each
@@ -214,8 +216,8 @@ const imagesAtOnce = 8
 
 // published estimates the time of the same rounds when every batch runs through both towers, as in public code, in the
 // same ONNX Runtime. The estimate multiplies measured step times. ours are the medians of our training and evaluation.
-func (o Options) published(ctx context.Context, towers []*tower, c publishedCost, classes []string, training,
-	evaluation float64, r *Report) (err error) {
+func (o Options) published(ctx context.Context, towers []*tower, cost publishedCost, classes []string, training,
+	evaluation float64, report *Report) (err error) {
 	session := o.session(o.Workers) // one client at a time, on all cores
 	t := towers[len(towers)-1].asPlain()
 	t.tokens = named
@@ -256,8 +258,8 @@ func (o Options) published(ctx context.Context, towers []*tower, c publishedCost
 		text   *contestant
 		counts []map[string]int
 		ours   float64
-	}{{"training of a round", all[0], c.training, training},
-		{"evaluation of a round", all[1], c.evaluation, evaluation}} {
+	}{{"training of a round", all[0], cost.training, training},
+		{"evaluation of a round", all[1], cost.evaluation, evaluation}} {
 		var seconds []float64
 		for _, n := range phase.counts {
 			s := float64(n[textTower]) * median(phase.text.seconds)
@@ -273,14 +275,14 @@ func (o Options) published(ctx context.Context, towers []*tower, c publishedCost
 	for _, c := range all[2:] {
 		table.add("an image through "+c.what, Number{median(c.seconds) / imagesAtOnce, "%.3g"}, "")
 	}
-	r.Tables = append(r.Tables, table)
+	report.Tables = append(report.Tables, table)
 	return nil
 }
 
 // growth measures the overhead of clients beside ONNX Runtime for 100 to 100,000 clients, of which 100 train in a
 // round: a text tower of one block of CLIP's width, one worker, state on disk and every message encoded. The first
 // round compiles, and the last one tests all clients.
-func (o Options) growth(ctx context.Context, dir string, r *Report) error {
+func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 	w := workload{Cohort: 100, Train: 12, Test: 4, Batch: 64, Rounds: 22, TestEvery: 1000}
 	counts := []int{100, 1000, 10_000, 100_000}
 	if o.Quick {
@@ -290,7 +292,7 @@ func (o Options) growth(ctx context.Context, dir string, r *Report) error {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return err
 	}
-	t, err := randomTower("one-block", oneBlock, clip.VisionArch{}, at)
+	tower, err := randomTower("one-block", oneBlock, clip.VisionArch{}, at)
 	if err != nil {
 		return err
 	}
@@ -302,14 +304,15 @@ func (o Options) growth(ctx context.Context, dir string, r *Report) error {
 	largest := 0.0
 	for _, n := range counts {
 		w.Clients = n
-		own, err := o.cost(ctx, w, t, filepath.Join(at, fmt.Sprint(n)), &table)
+		own, err := o.cost(ctx, w, tower, filepath.Join(at, fmt.Sprint(n)), &table)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", n, err)
 		}
 		largest = max(largest, own)
 	}
-	r.Tables = append(r.Tables, table)
-	r.target("processor time of a client and round beside computing, in seconds", wantOwn, largest, largest <= wantOwn)
+	report.Tables = append(report.Tables, table)
+	report.target("processor time of a client and round beside computing, in seconds", wantOwn, largest,
+		largest <= wantOwn)
 	return nil
 }
 

@@ -39,42 +39,42 @@ func (o Options) firstThreads() int {
 // calls of one thread, each with a batch of images, through the tower up to the image feature. These calls take turns
 // with a bare matrix product. On a device it measures what a run does there: from pixels in memory, and from image
 // files. Quick measures RN50 and ViT-B/32 only.
-func Features(ctx context.Context, o Options) (r Report, err error) {
-	threads := o.firstThreads()
-	if o, _, err = o.complete(); err != nil {
-		return r, err
+func Features(ctx context.Context, options Options) (report Report, err error) {
+	threads := options.firstThreads()
+	if options, _, err = options.complete(); err != nil {
+		return report, err
 	}
 	names := []string{"rn50", "vit-b32", "rn101", "vit-b16"}
-	if o.Quick {
+	if options.Quick {
 		names = names[:2]
 	}
-	if o.Session.OnDevice() {
-		return o.deviceFeatures(ctx, names, threads)
+	if options.Session.OnDevice() {
+		return options.deviceFeatures(ctx, names, threads)
 	}
-	o.Session.Prepack = false
-	r.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by side, "+
-		"%s", features.BatchOnCPU, threads, platform())
+	options.Session.Prepack = false
+	report.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by "+
+		"side, %s", features.BatchOnCPU, threads, platform())
 	results := Table{
 		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
 		Notes: []string{"of GEMM is the rate of products and convolutions beside that of a product of two matrices " +
 			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
 	for _, name := range names {
-		ofGEMM, err := o.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
+		ofGEMM, err := options.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
 		if err != nil {
-			return r, fmt.Errorf("%s: %w", name, err)
+			return report, fmt.Errorf("%s: %w", name, err)
 		}
-		r.target("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM, ofGEMM >= wantProducts)
+		report.target("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM, ofGEMM >= wantProducts)
 	}
-	r.Tables = []Table{results}
-	return r, nil
+	report.Tables = []Table{results}
+	return report, nil
 }
 
 // pictureSizes are the sizes of the image files that a device's features are measured with.
 var pictureSizes = [][2]int{{256, 256}, {500, 375}}
 
 // deviceFeatures is Features on a device, where so many cores decode.
-func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) (r Report, err error) {
-	r.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
+func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) (report Report, err error) {
+	report.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
 		max(1, o.Session.Devices), o.Session.WithProvider().Provider, cores, platform())
 	results := Table{Columns: []string{"image tower", "precision", "images a call", "images/s"},
 		Notes: []string{"images/s from packed pixels in memory, with their copy to the device; from JPEG files with " +
@@ -85,15 +85,15 @@ func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) 
 	}
 	for _, name := range names {
 		if err := o.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
-			return r, fmt.Errorf("%s: %w", name, err)
+			return report, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	r.Tables = []Table{results}
-	return r, nil
+	report.Tables = []Table{results}
+	return report, nil
 }
 
 // deviceTower measures the features of a tower in each precision.
-func (o Options) deviceTower(ctx context.Context, name string, v clip.VisionArch, cores int, results *Table) (
+func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionArch, cores int, results *Table) (
 	err error) {
 	dir, remove, err := scratch("600 MB")
 	if err != nil {
@@ -101,12 +101,12 @@ func (o Options) deviceTower(ctx context.Context, name string, v clip.VisionArch
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	w := stored{}
-	if err := w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers); err != nil {
+	if err := w.draw(dir, "image.safetensors", arch.Shapes(), arch.Width, arch.Layers); err != nil {
 		return err
 	}
-	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: v,
-		Text: clip.TextArch{EmbedDim: v.EmbedDim}, Preprocess: preprocess.CLIP(v.Image),
-		Towers: random{vision: clip.Vision{VisionArch: v}, weights: w}}}
+	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: arch,
+		Text: clip.TextArch{EmbedDim: arch.EmbedDim}, Preprocess: preprocess.CLIP(arch.Image),
+		Towers: random{vision: clip.Vision{VisionArch: arch}, weights: w}}}
 	precisions := ort.Precisions()
 	if o.Session.WithProvider().Provider == ort.CPU {
 		precisions = precisions[:1]
@@ -123,7 +123,8 @@ func (o Options) deviceTower(ctx context.Context, name string, v clip.VisionArch
 }
 
 // deviceRates measures the features of a request's tower with one session.
-func (o Options) deviceRates(ctx context.Context, precision string, x features.Extractor, r features.Request,
+func (o Options) deviceRates(ctx context.Context, precision string, extractor features.Extractor,
+	request features.Request,
 	dir string, results *Table) error {
 	const calls = 4
 	var lists [][]data.Example
@@ -134,8 +135,8 @@ func (o Options) deviceRates(ctx context.Context, precision string, x features.E
 		}
 		lists = append(lists, list)
 	}
-	r.List = lists[0]
-	images, again, err := x.FromMemory(ctx, r)
+	request.List = lists[0]
+	images, again, err := extractor.FromMemory(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -144,17 +145,17 @@ func (o Options) deviceRates(ctx context.Context, precision string, x features.E
 	}}
 	all, rates := []*contestant{memory}, make([]features.Rates, len(lists))
 	for i, list := range lists {
-		x.Rates, r.List = &rates[i], list[:calls*images]
-		all = append(all, &contestant{what: "features from JPEG files", slow: true, run: computing(x, r)})
+		extractor.Rates, request.List = &rates[i], list[:calls*images]
+		all = append(all, &contestant{what: "features from JPEG files", slow: true, run: computing(extractor, request)})
 	}
 	rounds := featureRounds
 	if o.Quick {
 		rounds = 3
 	}
-	if err := o.interleave(ctx, "features of "+r.Bundle.Name+", "+precision, rounds, 1, all...); err != nil {
+	if err := o.interleave(ctx, "features of "+request.Bundle.Name+", "+precision, rounds, 1, all...); err != nil {
 		return err
 	}
-	row := []any{r.Bundle.Name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
+	row := []any{request.Bundle.Name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
 	for i, c := range all[1:] {
 		row = append(row, tenths(float64(calls*images)/median(c.seconds)),
 			tenths(float64(rates[i].Images)/rates[i].Decoding.Seconds()))
@@ -210,7 +211,7 @@ func drawPixels(v clip.Vision, images int) tensor.Map {
 	return tensor.Map{bundle.PixelsInput: method.Draw(seed, 0, "pixels", []int{images, 3, v.Image, v.Image}, 1)}
 }
 
-func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, threads int, results *Table) (
+func (o Options) imageTower(ctx context.Context, name string, vision clip.Vision, threads int, results *Table) (
 	ofGEMM float64, err error) {
 	dir, remove, err := scratch("600 MB")
 	if err != nil {
@@ -218,13 +219,13 @@ func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, thr
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	w := stored{}
-	if err := w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers); err != nil {
+	if err := w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers); err != nil {
 		return 0, err
 	}
 	profile, session := filepath.Join(dir, "profile"), o.session(1)
 	session.WeightsDir, session.Profile = dir, profile
 	var open opened
-	many := open.products(pixelsThrough(v, w, features.BatchOnCPU, session))
+	many := open.products(pixelsThrough(vision, w, features.BatchOnCPU, session))
 	square := open.products(squareProduct(o.session(threads)))
 	tower := &contestant{what: name, slow: true, run: parallel(threads, threads, many.run),
 		flops: float64(threads) * many.flops}
@@ -240,7 +241,8 @@ func (o Options) imageTower(ctx context.Context, name string, v clip.Vision, thr
 	}
 	multiplying, all := inProducts(spent)
 	ofGEMM = tower.ofRate(&square.contestant)
-	results.add(name, tenths(float64(threads*features.BatchOnCPU)/median(tower.seconds)), tenths(v.FLOPs(0, false)/1e9),
+	results.add(name, tenths(float64(threads*features.BatchOnCPU)/median(tower.seconds)),
+		tenths(vision.FLOPs(0, false)/1e9),
 		tenths(tower.rate()), percent(ofGEMM), percent(100*multiplying/all))
 	return ofGEMM, nil
 }

@@ -41,7 +41,7 @@ func (p *products) close() error { return p.session.Close() }
 
 // chain collects products and reads one number of each result, so that the optimizer removes none of them.
 type chain struct {
-	g     *graph.Graph
+	graph *graph.Graph
 	in    tensor.Map
 	sum   graph.Node
 	flops float64
@@ -49,7 +49,7 @@ type chain struct {
 
 func newChain() *chain {
 	g := graph.New()
-	return &chain{g: g, in: tensor.Map{}, sum: g.Scalar(0)}
+	return &chain{graph: g, in: tensor.Map{}, sum: g.Scalar(0)}
 }
 
 // x returns a random input [rows,n].
@@ -58,7 +58,7 @@ func (c *chain) x(name string, rows, n int) graph.Node {
 	if c.in[name] == nil {
 		c.in[name] = method.Draw(seed, 0, name, []int{rows, n}, 1)
 	}
-	return c.g.Input(name, graph.Float, graph.Static(rows, n))
+	return c.graph.Input(name, graph.Float, graph.Static(rows, n))
 }
 
 func (c *chain) add(y graph.Node, inner int) {
@@ -69,12 +69,12 @@ func (c *chain) add(y graph.Node, inner int) {
 // towerProducts multiplies every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on the
 // step's rows. Shapes, weights and order equal those of the step's matrix products. With plain it uses ONNX Runtime's
 // products where the step uses promptfed's own.
-func towerProducts(t *tower, rows int, plain bool, o ort.Options) (*products, error) {
-	c, w := newChain(), t.text().Width
+func towerProducts(t *tower, rows int, plain bool, options ort.Options) (*products, error) {
+	chain, w := newChain(), t.text().Width
 	linear := func(name string, out, in int) {
-		m := t.weights.Node(c.g, name, out, in)
-		c.add(c.x("x", rows, in).Linear(m, graph.Node{}), in)
-		c.add(c.x("x", rows, out).MatMul(m), out)
+		m := t.weights.Node(chain.graph, name, out, in)
+		chain.add(chain.x("x", rows, in).Linear(m, graph.Node{}), in)
+		chain.add(chain.x("x", rows, out).MatMul(m), out)
 	}
 	for i := range t.text().Layers {
 		p := fmt.Sprintf("transformer.resblocks.%d.", i)
@@ -89,10 +89,10 @@ func towerProducts(t *tower, rows int, plain bool, o ort.Options) (*products, er
 		linear(p+"mlp.c_fc.weight", 4*w, w)
 		linear(p+"mlp.c_proj.weight", w, 4*w)
 	}
-	if o.WeightsDir = t.dir; plain {
-		o.Products = ort.PlainProducts
+	if options.WeightsDir = t.dir; plain {
+		options.Products = ort.PlainProducts
 	}
-	return compile("matrix products", c.sum, c.in, c.flops, o)
+	return compile("matrix products", chain.sum, chain.in, chain.flops, options)
 }
 
 // squareProduct multiplies two square matrices, both of them inputs.

@@ -30,73 +30,73 @@ const (
 
 // Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on the
 // first class list and full-size towers with random weights, or with Quick on towers of one and two blocks.
-func Methods(ctx context.Context, o Options) (r Report, err error) {
-	threads := o.firstThreads()
-	o, lists, err := o.complete()
+func Methods(ctx context.Context, options Options) (report Report, err error) {
+	threads := options.firstThreads()
+	options, lists, err := options.complete()
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	classes := lists[0].classes.Names()
-	o.Session, o.Workers = o.session(threads), max(1, o.Workers)
-	image := cmp.Or(o.Image, "vit-b32")
+	options.Session, options.Workers = options.session(threads), max(1, options.Workers)
+	image := cmp.Or(options.Image, "vit-b32")
 	text, vision, err := fullTowers(image)
-	if o.Quick {
+	if options.Quick {
 		image, text, err = "two blocks", oneBlock, nil
 		text.EmbedDim = 64 // the axes of ggtpc take seconds of 512 dimensions
 		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: text.EmbedDim}
 	}
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	todo := methods.Table()
-	if len(o.Only) > 0 {
+	if len(options.Only) > 0 {
 		todo = nil
 	}
-	for _, name := range o.Only {
+	for _, name := range options.Only {
 		d, err := methods.Find(name)
 		if err != nil {
-			return r, err
+			return report, err
 		}
 		todo = append(todo, d)
 	}
 	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	t, err := randomTower("random", text, vision, dir)
+	tower, err := randomTower("random", text, vision, dir)
 	if err != nil {
-		return r, err
+		return report, err
 	}
-	t.tokens = nil // methods put words beside class names
-	r.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
+	tower.tokens = nil // methods put words beside class names
+	report.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
 		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
 	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
 		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; " +
 		"shares are without it; products are matrix products and convolutions; a method with + is a wrapper, over " +
 		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
 	for i, d := range todo {
-		o.Progress("methods", i, len(todo))
+		options.Progress("methods", i, len(todo))
 		name := d.Name
 		if d.Wrapper() {
 			name = "+ " + name
 		}
-		row, share, err := o.method(ctx, t, d, classes, filepath.Join(dir, d.Name))
+		row, share, err := options.method(ctx, tower, d, classes, filepath.Join(dir, d.Name))
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return report, ctx.Err()
 		}
 		if err != nil {
 			results.add(name, "not measured: "+err.Error())
 			continue
 		}
 		results.add(append([]any{name}, row...)...)
-		if share < wantProducts && !o.Quick {
-			r.target("share of products of "+name+", in percent", wantProducts, share, share >= wantProducts)
+		if share < wantProducts && !options.Quick {
+			report.target("share of products of "+name+", in percent", wantProducts, share, share >= wantProducts)
 		}
 	}
-	o.Progress("methods", len(todo), len(todo))
-	r.Tables = []Table{results}
-	return r, nil
+	options.Progress("methods", len(todo), len(todo))
+	report.Tables = []Table{results}
+	return report, nil
 }
 
 // method measures one method. It returns a row without the method's name, and the percent of the time in products.
@@ -107,24 +107,24 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 	if d.Wrapper() {
 		p.method, p.with = "promptfl", []string{d.Name}
 	}
-	e, err := p.describe()
+	experiment, err := p.describe()
 	if err != nil {
 		return nil, 0, err
 	}
-	e.Training.Memory = o.Memory
-	if len(e.Method.Params(t.Task())) == 0 {
+	experiment.Training.Memory = o.Memory
+	if len(experiment.Method.Params(t.Task())) == 0 {
 		return nil, 0, errors.New("it learns nothing")
 	}
-	drawn, reads := examples{}, e.Reads(t)
+	drawn, reads := examples{}, experiment.Reads(t)
 	random := func(client int, name string) *spec.Features {
 		return drawn.of(t.Task(), client, name, inTurn(len(p.classes)), reads)
 	}
 	for i := range methodClients {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t, Train: random(i, "train"),
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: random(i, "train"),
 			Test: random(i, "test")})
 	}
-	if methods.NeedsSynthetic(e.Method) {
-		e.Synthetic = &spec.Synthetic{Backbone: t, Epochs: 1, Data: random(-1, "synthetic")}
+	if methods.NeedsSynthetic(experiment.Method) {
+		experiment.Synthetic = &spec.Synthetic{Backbone: t, Epochs: 1, Data: random(-1, "synthetic")}
 	}
 	before, err := held()
 	if err != nil {
@@ -158,7 +158,7 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		}
 		last = time.Now()
 	}
-	_, err = engine.Run(enough, e, engine.Settings{Client: client.Settings{Session: session, PrefixBytes: -1},
+	_, err = engine.Run(enough, experiment, engine.Settings{Client: client.Settings{Session: session, PrefixBytes: -1},
 		Workers: o.Workers, OnTurn: timed})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return nil, 0, errors.Join(unheld, err)

@@ -46,11 +46,11 @@ type opponent struct {
 }
 
 // startOpponent starts a program with arguments. The working folder must be a checkout of the source.
-func startOpponent(ctx context.Context, of program, python string, args ...string) (*opponent, error) {
-	if _, err := os.Stat(of.script); err != nil {
+func startOpponent(ctx context.Context, what program, python string, args ...string) (*opponent, error) {
+	if _, err := os.Stat(what.script); err != nil {
 		return nil, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
 	}
-	p := &opponent{program: of, cmd: exec.CommandContext(ctx, python, append([]string{of.script}, args...)...)}
+	p := &opponent{program: what, cmd: exec.CommandContext(ctx, python, append([]string{what.script}, args...)...)}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.Cancel = func() error {
 		for _, pid := range descendants(p.cmd.Process.Pid) {

@@ -78,22 +78,22 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 	}
 	measured := func() bool { return runs >= parts && done*parts >= runs*without }
 	inside := 0.0 // operators of the current run
-	for _, e := range events {
-		if run(e) {
+	for _, event := range events {
+		if run(event) {
 			if measured() {
-				between += max(0, e.Dur/1e6-inside)
+				between += max(0, event.Dur/1e6-inside)
 			}
 			done++
 			inside = 0
 		}
-		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && measured() {
-			spent[e.Args.Op] += e.Dur / 1e6
-			if e.Args.Op != "Loop" {
-				inside += e.Dur / 1e6
+		if event.Cat == "Node" && strings.HasSuffix(event.Name, "_kernel_time") && measured() {
+			spent[event.Args.Op] += event.Dur / 1e6
+			if event.Args.Op != "Loop" {
+				inside += event.Dur / 1e6
 			}
-			on[e.Args.Provider] = true
-			if e.Args.Provider == "CPUExecutionProvider" {
-				host[e.Args.Op] = true
+			on[event.Args.Provider] = true
+			if event.Args.Provider == "CPUExecutionProvider" {
+				host[event.Args.Op] = true
 			}
 		}
 	}

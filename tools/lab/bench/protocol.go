@@ -54,7 +54,7 @@ func (p protocol) describe() (*spec.Experiment, error) {
 
 // experiment distributes the examples among clients and draws each client's backbone from towers.
 func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
-	e, err := p.describe()
+	experiment, err := p.describe()
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +69,17 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 		return nil, err
 	}
 	assign, drawn := method.Rand(seed, "backbones"), examples{}
-	labels := func(of []int) []int64 {
-		return convert.Slice(of, func(j int) int64 { return int64(set.Pool[j].Label) })
+	labels := func(indices []int) []int64 {
+		return convert.Slice(indices, func(j int) int64 { return int64(set.Pool[j].Label) })
 	}
 	for i, part := range parts {
 		t := towers[assign.IntN(len(towers))]
-		reads := e.Reads(t)
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t,
+		reads := experiment.Reads(t)
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t,
 			Train: drawn.of(t.Task(), i, "train", labels(part.Train), reads),
 			Test:  drawn.of(t.Task(), i, "test", labels(part.Test), reads)})
 	}
-	return e, nil
+	return experiment, nil
 }
 
 // examples generates random rows in place of images. Their values do not influence the time. It keeps a few rows of

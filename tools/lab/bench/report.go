@@ -78,11 +78,11 @@ func (r Report) Text() string {
 		}
 		tables = append(tables[:len(tables):len(tables)], targets)
 	}
-	for _, t := range tables {
+	for _, table := range tables {
 		fmt.Fprintln(&b)
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, strings.Join(t.Columns, "\t"))
-		for _, row := range t.Rows {
+		fmt.Fprintln(w, strings.Join(table.Columns, "\t"))
+		for _, row := range table.Rows {
 			for i, cell := range row {
 				if i > 0 {
 					fmt.Fprint(w, "\t")
@@ -92,7 +92,7 @@ func (r Report) Text() string {
 			fmt.Fprintln(w)
 		}
 		w.Flush()
-		for _, n := range t.Notes {
+		for _, n := range table.Notes {
 			fmt.Fprintln(&b, n)
 		}
 	}

@@ -27,20 +27,20 @@ const wantTurns = 3
 // CompareSimulator measures a simulation of PromptFL and the same one in Flower or pfl-research in turns: on a text
 // tower of the size of the demo's and on ViT-B/16's, both with random weights, and with clients that compute nothing.
 // The opponent runs in the given Python interpreter. The working folder must be a checkout of the source.
-func CompareSimulator(ctx context.Context, o Options, name, python string) (r Report, err error) {
-	if o.Backbone != nil {
-		return r, errors.New("--against measures random weights: leave --backbone out")
+func CompareSimulator(ctx context.Context, options Options, name, python string) (report Report, err error) {
+	if options.Backbone != nil {
+		return report, errors.New("--against measures random weights: leave --backbone out")
 	}
-	o.Workers = o.firstThreads()
-	if o, _, err = o.complete(); err != nil {
-		return r, err
+	options.Workers = options.firstThreads()
+	if options, _, err = options.complete(); err != nil {
+		return report, err
 	}
 	demo, err := bundle.Find("tiny-vit-b16")
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	tiny, large, empty := 1500, 20, 50
-	if o.Quick {
+	if options.Quick {
 		tiny, large, empty = 50, 2, 10
 	}
 	turns := Table{Columns: []string{"text tower", "rounds", "our turns/s", name, "ours faster", "our MB", name + " MB",
@@ -52,36 +52,41 @@ func CompareSimulator(ctx context.Context, o Options, name, python string) (r Re
 		what   string
 		arch   clip.TextArch
 		rounds int
-	}{{"tiny", demo.Text, cmp.Or(o.Rounds, tiny)}, {"ViT-B/16", o.arch, cmp.Or(o.Rounds, large)},
+	}{{"tiny", demo.Text, cmp.Or(options.Rounds, tiny)}, {"ViT-B/16", options.arch, cmp.Or(options.Rounds, large)},
 		{"", oneBlock, empty}} {
-		w := benchmarkPFL
-		if w.Empty = m.what == ""; w.Empty {
-			w.Cohort = w.Clients / 10
+		workload := benchmarkPFL
+		if workload.Empty = m.what == ""; workload.Empty {
+			workload.Cohort = workload.Clients / 10
 		}
-		w.TestEvery = min(w.TestEvery, m.rounds)
-		v, err := o.versus(ctx, w, m.arch, m.rounds/w.TestEvery, name, python)
+		workload.TestEvery = min(workload.TestEvery, m.rounds)
+		versus, err := options.versus(ctx, workload, m.arch, m.rounds/workload.TestEvery, name, python)
 		if err != nil {
-			return r, fmt.Errorf("%s: %w", cmp.Or(m.what, "empty turns"), err)
+			return report, fmt.Errorf("%s: %w", cmp.Or(m.what, "empty turns"), err)
 		}
-		of, faster := float64(w.TestEvery*w.Cohort), ratio(&v.theirs, &v.ours)
-		if w.Empty {
-			each := func(c contestant) Number { return Number{1e3 * median(c.seconds) / of, "%.2f"} }
-			nothing.add(fmt.Sprintf("%d of %d", w.Cohort, w.Clients), each(v.ours), each(v.theirs), factor(faster))
+		jobs, faster := float64(workload.TestEvery*workload.Cohort), ratio(&versus.theirs, &versus.ours)
+		if workload.Empty {
+			each := func(c contestant) Number { return Number{1e3 * median(c.seconds) / jobs, "%.2f"} }
+			nothing.add(fmt.Sprintf("%d of %d", workload.Cohort, workload.Clients), each(versus.ours),
+				each(versus.theirs),
+				factor(faster))
 			continue
 		}
 		if m.what == "tiny" {
-			r.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round on %d "+
-				"images in batches of %d, a test every %d rounds; %d cores, %s", v.opponent.Version, v.opponent.How,
-				o.Workers, w.Clients, w.Cohort, w.Train, w.Batch, w.TestEvery, runtime.NumCPU(), platform())
-			r.target("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster,
+			report.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
+				"on %d "+
+				"images in batches of %d, a test every %d rounds; %d cores, %s", versus.opponent.Version,
+				versus.opponent.How,
+				options.Workers, workload.Clients, workload.Cohort, workload.Train, workload.Batch, workload.TestEvery,
+				runtime.NumCPU(), platform())
+			report.target("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster,
 				faster >= wantTurns)
 		}
-		rate := func(c contestant) Number { return tenths(of / median(c.seconds)) }
-		turns.add(m.what, m.rounds, rate(v.ours), rate(v.theirs), factor(faster), megabytes(v.memory[0]),
-			megabytes(v.memory[1]), scientific(v.differ))
+		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
+		turns.add(m.what, m.rounds, rate(versus.ours), rate(versus.theirs), factor(faster), megabytes(versus.memory[0]),
+			megabytes(versus.memory[1]), scientific(versus.differ))
 	}
-	r.Tables = []Table{turns, nothing}
-	return r, nil
+	report.Tables = []Table{turns, nothing}
+	return report, nil
 }
 
 // versus is a comparison of two simulations. A run of ours and theirs is workload.TestEvery rounds.
@@ -100,19 +105,19 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 		return v, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	t, err := randomTower(name, arch, clip.VisionArch{}, dir)
+	tower, err := randomTower(name, arch, clip.VisionArch{}, dir)
 	if err != nil {
 		return v, err
 	}
 	if !w.Empty {
-		if v.differ, err = o.agree(ctx, w, t, name, python); err != nil {
+		if v.differ, err = o.agree(ctx, w, tower, name, python); err != nil {
 			return v, err
 		}
 	}
 	w.Rounds = 2 + runs*w.TestEvery // the last round, with a test of its own, never begins
-	e, err := w.experiment(t)
+	e, err := w.experiment(tower)
 	if err == nil {
-		err = w.export(t, e)
+		err = w.export(tower, e)
 	}
 	if err != nil {
 		return v, err
@@ -160,18 +165,19 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 // agree runs one round of four clients in both simulations and returns the distance of the merged prompts.
 func (o Options) agree(ctx context.Context, w workload, t *tower, name, python string) (differ float64, err error) {
 	w.Clients, w.Cohort, w.Rounds = 4, 4, 1
-	e, err := w.experiment(t)
+	experiment, err := w.experiment(t)
 	if err == nil {
-		err = w.export(t, e)
+		err = w.export(t, experiment)
 	}
 	if err != nil {
 		return 0, err
 	}
-	first, err := engine.InitialParams(e, e.Clients[0])
+	first, err := engine.InitialParams(experiment, experiment.Clients[0])
 	if err != nil {
 		return 0, err
 	}
-	r, err := engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.session(1)}, Workers: o.Workers})
+	result, err := engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: o.session(1)},
+		Workers: o.Workers})
 	if err != nil {
 		return 0, err
 	}
@@ -183,7 +189,7 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 	if err := their.rounds(1); err != nil {
 		return 0, err
 	}
-	want := r.Prompts["shared/ctx"].Clone()
+	want := result.Prompts["shared/ctx"].Clone()
 	got, err := their.tensor("prompt", filepath.Join(t.dir, "prompt"), want.Shape)
 	if err != nil {
 		return 0, err

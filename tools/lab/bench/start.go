@@ -43,30 +43,30 @@ var startParts = []struct{ part, column string }{{"", "program, configuration"},
 // Start starts Options.Program as a user does, with the bundled ViT-B/16 and with a full-size ViT-B/16 of random
 // weights (or Options.Backbone), and measures the seconds from the start of the process to the end of the first
 // client's first training step: of a first start with empty caches, and of later ones (medians).
-func Start(ctx context.Context, o Options) (r Report, err error) {
-	if o, _, err = o.complete(); err != nil {
-		return r, err
+func Start(ctx context.Context, options Options) (report Report, err error) {
+	if options, _, err = options.complete(); err != nil {
+		return report, err
 	}
 	dir, remove, err := scratch("2 GB")
 	if err != nil {
-		return r, err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	full := filepath.Join(dir, "vit-b16")
-	if o.Backbone != nil {
-		full = o.Backbone.Dir
+	if options.Backbone != nil {
+		full = options.Backbone.Dir
 	} else {
-		o.Progress("random weights", 0, 1)
-		if err := writeBundle(dir, full, o.arch, fullBackbones["vit-b16"]); err != nil {
-			return r, fmt.Errorf("random weights: %w", err)
+		options.Progress("random weights", 0, 1)
+		if err := writeBundle(dir, full, options.arch, fullBackbones["vit-b16"]); err != nil {
+			return report, fmt.Errorf("random weights: %w", err)
 		}
-		o.Progress("random weights", 1, 1)
+		options.Progress("random weights", 1, 1)
 	}
 	later := 7
-	if o.Quick {
+	if options.Quick {
 		later = 1
 	}
-	r.Title = "seconds from the start of the program to the end of the first training step; " + platform()
+	report.Title = "seconds from the start of the program to the end of the first training step; " + platform()
 	table := Table{Columns: []string{"backbone", "start", "s to the first step"},
 		Notes: []string{"later starts find image features, texts and hashes of weights in the caches; their times " +
 			"are medians"}}
@@ -77,37 +77,37 @@ func Start(ctx context.Context, o Options) (r Report, err error) {
 		name, bundle string
 		tokens       int
 	}{{"tiny-vit-b16", "tiny-vit-b16", 4}, {filepath.Base(full), full, 16}} {
-		s := start{o: o, dir: filepath.Join(dir, fmt.Sprint("start-", i)),
+		s := start{options: options, dir: filepath.Join(dir, fmt.Sprint("start-", i)),
 			config: fmt.Sprintf(startConfig, b.bundle, b.tokens)}
 		var all [][]float64
 		for k := range 1 + later {
-			o.Progress("starts with "+b.name, k, 1+later)
+			options.Progress("starts with "+b.name, k, 1+later)
 			one, err := s.once(ctx)
 			if err != nil {
-				return r, fmt.Errorf("%s: %w", b.name, err)
+				return report, fmt.Errorf("%s: %w", b.name, err)
 			}
 			all = append(all, one)
 		}
-		o.Progress("starts with "+b.name, 1+later, 1+later)
-		for _, of := range []struct {
+		options.Progress("starts with "+b.name, 1+later, 1+later)
+		for _, start := range []struct {
 			start string
 			times [][]float64
 		}{{"first", all[:1]}, {"later", all[1:]}} {
-			row := []any{b.name, of.start}
-			for c := range of.times[0] {
-				column := convert.Slice(of.times, func(one []float64) float64 { return one[c] })
+			row := []any{b.name, start.start}
+			for c := range start.times[0] {
+				column := convert.Slice(start.times, func(one []float64) float64 { return one[c] })
 				row = append(row, Number{median(column), "%.3f"})
 			}
 			table.add(row...)
 		}
 	}
-	r.Tables = []Table{table}
-	return r, nil
+	report.Tables = []Table{table}
+	return report, nil
 }
 
 // start starts the program again and again with the same configuration and caches.
 type start struct {
-	o           Options
+	options     Options
 	dir, config string
 	starts      int
 }
@@ -123,7 +123,7 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 	}
 	s.starts++
 	out := filepath.Join(s.dir, fmt.Sprint("run-", s.starts))
-	c := exec.CommandContext(ctx, s.o.Program, "run", file, "--quiet", "--out", out)
+	c := exec.CommandContext(ctx, s.options.Program, "run", file, "--quiet", "--out", out)
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // folders of caches on all systems
 		c.Env = append(c.Environ(), name+"="+cache)
 	}
@@ -134,7 +134,7 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 	c.Stderr = &said
 	began := time.Now()
 	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", s.o.Program, err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("%s: %w: %s", s.options.Program, err, strings.TrimSpace(said.String()))
 	}
 	p, err := runfolder.ReadProvenance(out)
 	if err != nil {

@@ -25,12 +25,12 @@ const (
 // [32,D].
 type step struct {
 	contestant
-	of     *spec.Experiment
-	worker *client.Worker
-	client *spec.Client
-	order  message.Instruction
-	set    *clip.Suffixes
-	rows   int // tokens in the linear layers: prefixes, and the suffixes of all classes
+	experiment *spec.Experiment
+	worker     *client.Worker
+	client     *spec.Client
+	order      message.Instruction
+	set        *clip.Suffixes
+	rows       int // tokens in the linear layers: prefixes, and the suffixes of all classes
 }
 
 // newStep returns a step of a method over some classes, with so many prompts that pass through the tower. The first run
@@ -45,7 +45,7 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 	if err != nil {
 		return &step{}, err
 	}
-	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
+	s := &step{experiment: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
 	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)),
 		e.Reads(t))}

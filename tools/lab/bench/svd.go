@@ -15,13 +15,13 @@ const svdUploads = 10
 // SVD measures what FedPHA's Table 3 and SDFed's Table 5 time, for every projector and for shared prompts of 16 and of
 // 8 tokens of width 512: the decomposition of the shared prompt with the choice of directions, its gradient, the
 // projection of a private prompt of the same length, and the server's mean over ten clients.
-func SVD(ctx context.Context, o Options) (r Report, err error) {
+func SVD(ctx context.Context, options Options) (report Report, err error) {
 	const width, rho = 512, 0.8
 	table := Table{Columns: []string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
 		"ms aggregation"}, Notes: []string{fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
 		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads)}}
 	rounds := 30
-	if o.Quick {
+	if options.Quick {
 		rounds = 5
 	}
 	for _, tokens := range []int{16, 8} {
@@ -36,30 +36,31 @@ func SVD(ctx context.Context, o Options) (r Report, err error) {
 			by := projection.OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
 			factors, vjp, err := by.Factors(shared)
 			if err != nil {
-				return r, err
+				return report, err
 			}
 			q, err := projection.Project(shared, kind, rho)
 			if err != nil {
-				return r, err
+				return report, err
 			}
-			of := func(what string, run func() error) *contestant {
+			timed := func(what string, run func() error) *contestant {
 				return &contestant{what: what, run: func(context.Context) error { return run() }}
 			}
-			all := []*contestant{of("decomposition", func() error {
+			all := []*contestant{timed("decomposition", func() error {
 				_, _, err := by.Factors(shared)
 				return err
-			}), of("gradient", func() error {
+			}), timed("gradient", func() error {
 				_, err := vjp(factors)
 				return err
-			}), of("projection", func() error {
+			}), timed("projection", func() error {
 				_, err := q.Apply(uploads[1].Shared["ctx"])
 				return err
-			}), of("aggregation", func() error {
+			}), timed("aggregation", func() error {
 				method.Mean(uploads, func(u method.Upload) tensor.Map { return u.Shared })
 				return nil
 			})}
-			if err := o.interleave(ctx, fmt.Sprintf("%s, %d tokens", kind, tokens), rounds, 1, all...); err != nil {
-				return r, err
+			if err := options.interleave(ctx, fmt.Sprintf("%s, %d tokens", kind, tokens), rounds, 1,
+				all...); err != nil {
+				return report, err
 			}
 			row := []any{tokens, kind}
 			for _, c := range all {
@@ -68,7 +69,7 @@ func SVD(ctx context.Context, o Options) (r Report, err error) {
 			table.add(row...)
 		}
 	}
-	r.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
-	r.Tables = []Table{table}
-	return r, nil
+	report.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
+	report.Tables = []Table{table}
+	return report, nil
 }

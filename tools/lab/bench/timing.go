@@ -61,12 +61,12 @@ func (c *contestant) ofRate(other *contestant) float64 {
 // slow the pairs come from the same round. Runs of one turn or round meet the same load of the machine.
 func ratio(a, b *contestant) float64 {
 	r := make([]float64, min(len(a.seconds), len(b.seconds)))
-	of := func(c *contestant, i int) float64 {
+	measured := func(c *contestant, i int) float64 {
 		per := len(c.seconds) / len(r)
 		return median(c.seconds[i*per : (i+1)*per])
 	}
 	for i := range r {
-		r[i] = of(a, i) / of(b, i)
+		r[i] = measured(a, i) / measured(b, i)
 	}
 	return median(r)
 }
@@ -94,19 +94,19 @@ func (o Options) interleave(ctx context.Context, label string, rounds, perRound 
 		o.Progress(label, round, total)
 		counted := round >= warmUps
 		for turn := range perRound {
-			for _, c := range all {
-				if turn > 0 && (c.slow || !counted) {
+			for _, contestant := range all {
+				if turn > 0 && (contestant.slow || !counted) {
 					continue
 				}
 				begin := time.Now()
-				if err := c.run(ctx); err != nil {
-					return fmt.Errorf("%s: %w", c.what, err)
+				if err := contestant.run(ctx); err != nil {
+					return fmt.Errorf("%s: %w", contestant.what, err)
 				}
 				seconds := time.Since(begin).Seconds()
 				if counted {
-					c.seconds = append(c.seconds, max(1, c.scale)*seconds)
+					contestant.seconds = append(contestant.seconds, max(1, contestant.scale)*seconds)
 				} else {
-					c.slow = c.slow || o.Quick && seconds > 1
+					contestant.slow = contestant.slow || o.Quick && seconds > 1
 				}
 			}
 		}

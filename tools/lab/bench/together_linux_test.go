@@ -48,7 +48,7 @@ func TestTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := []func(context.Context) error{bare.run}
-		first := client.NewWorker(s.of, client.Settings{Session: o})
+		first := client.NewWorker(s.experiment, client.Settings{Session: o})
 		var made atomic.Int64
 		for i, k := range append(sizes, sizes...) {
 			var jobs []client.Job

@@ -36,25 +36,26 @@ type tower struct {
 }
 
 // openTower opens the tower to measure. remove deletes the tower's temporary files.
-func openTower(o Options) (t *tower, remove func() error, err error) {
-	if b := o.Backbone; b != nil {
-		words, err := b.Tokenizer()
+func openTower(options Options) (t *tower, remove func() error, err error) {
+	if model := options.Backbone; model != nil {
+		words, err := model.Tokenizer()
 		if err != nil {
 			return t, nil, err
 		}
-		weights, ok := converted.Weights(b)
+		weights, ok := converted.Weights(model)
 		if !ok {
 			return t, nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
-				"one that promptfed convert made", b.Name)
+				"one that promptfed convert made", model.Name)
 		}
-		return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: b.WeightsDir(), weights: weights, sos: words.SOS(),
-			tokens: b.ClassTokens}, func() error { return nil }, nil
+		return &tower{Backbone: experiment.Backbone{Bundle: model}, dir: model.WeightsDir(), weights: weights,
+			sos:    words.SOS(),
+			tokens: model.ClassTokens}, func() error { return nil }, nil
 	}
 	dir, remove, err := scratch("200 MB")
 	if err != nil {
 		return t, nil, err
 	}
-	if t, err = randomTower("random", o.arch, clip.VisionArch{}, dir); err != nil {
+	if t, err = randomTower("random", options.arch, clip.VisionArch{}, dir); err != nil {
 		err = errors.Join(err, remove())
 	}
 	return t, remove, err
@@ -83,19 +84,21 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*
 
 // fullSize draws initial weights and writes them to dir. It draws only towers that have an architecture. The tokenizer
 // of words splits texts into tokens, and the token numbers select rows of a random table.
-func fullSize(name string, a clip.TextArch, v clip.VisionArch, words *bundle.Bundle, dir string) (*tower, error) {
+func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bundle.Bundle, dir string) (*tower,
+	error) {
 	w := stored{}
-	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
-	if err == nil && v.Width > 0 {
-		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
+	err := w.draw(dir, "text.safetensors", arch.Shapes(), arch.Width, arch.Layers)
+	if err == nil && vision.Width > 0 {
+		err = w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 1.6 GB", err)
 	}
-	b := &bundle.Bundle{Name: name, Text: a, Vision: v, LogitScale: 100, Dir: words.Dir, Vocabulary: words.Vocabulary,
-		Texts: words.Texts, TokenRows: words.TokenRows,
-		Towers: random{words.Towers, clip.Text{TextArch: a}, clip.Vision{VisionArch: v}, w}}
-	b.Preprocess.Size = cmp.Or(v.Image, 224)
+	b := &bundle.Bundle{Name: name, Text: arch, Vision: vision, LogitScale: 100, Dir: words.Dir,
+		Vocabulary: words.Vocabulary,
+		Texts:      words.Texts, TokenRows: words.TokenRows,
+		Towers: random{words.Towers, clip.Text{TextArch: arch}, clip.Vision{VisionArch: vision}, w}}
+	b.Preprocess.Size = cmp.Or(vision.Image, 224)
 	return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: dir, weights: w, sos: clip.StartID}, nil
 }
 
@@ -282,7 +285,7 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 	if t.tokens == nil {
 		return t.Backbone.Text(g, classes, prompts)
 	}
-	s, err := t.suffixes(classes)
+	suffixes, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
 	}
@@ -291,14 +294,14 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 		ps[i] = clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
 	}
 	if !t.plain {
-		return t.text().Prompts(g, t.weights, s, ps), g.Err()
+		return t.text().Prompts(g, t.weights, suffixes, ps), g.Err()
 	}
 	out := make([]graph.Node, len(ps))
 	for i, p := range ps {
-		if err := s.CheckLength(t.text().TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
+		if err := suffixes.CheckLength(t.text().TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
 			return nil, err
 		}
-		emb, read, err := t.sentences(g, s, p)
+		emb, read, err := t.sentences(g, suffixes, p)
 		if err != nil {
 			return nil, err
 		}
@@ -309,13 +312,13 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 
 // sentences puts a prompt before every class as public code does. It returns embeddings [C,Context,width], padded after
 // EOT, and the position [C] of EOT.
-func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
-	n, w, c := p.Ctx.Dim(0), t.text().Width, len(s.IDs)
+func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) (emb, read graph.Node, err error) {
+	n, w, c := prompt.Ctx.Dim(0), t.text().Width, len(s.IDs)
 	behind := t.text().Context - 1 - n
 	var all, last []int
 	for _, ids := range s.IDs {
 		all = append(append(all, ids...), slices.Repeat([]int{clip.PadID}, behind-len(ids))...)
-		last = append(last, n+len(ids)+p.ReadOffset)
+		last = append(last, n+len(ids)+prompt.ReadOffset)
 	}
 	start, err := t.Embed(slices.Repeat([]int{t.sos}, c))
 	if err != nil {
@@ -325,27 +328,27 @@ func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb,
 	if err != nil {
 		return emb, read, err
 	}
-	emb = graph.Concat(1, g.Const(tensor.Of(start, c, 1, w)), p.Ctx.Reshape(1, n, w).Expand(c, n, w),
+	emb = graph.Concat(1, g.Const(tensor.Of(start, c, 1, w)), prompt.Ctx.Reshape(1, n, w).Expand(c, n, w),
 		g.Const(tensor.Of(rest, c, behind, w)))
 	return emb, g.Ints(last...), nil
 }
 
 // FullSize replaces the backbone of every client of an experiment by a full-size backbone whose weights lie in dir. It
 // also replaces images and patches by random unit rows. Labels stay. Evaluation sets are removed.
-func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
-	b, err := fullSize("random-vit-b16", clip.TextB, clip.VisionArch{}, words, dir)
+func FullSize(exp *spec.Experiment, words *bundle.Bundle, dir string) error {
+	tower, err := fullSize("random-vit-b16", clip.TextB, clip.VisionArch{}, words, dir)
 	if err != nil {
 		return err
 	}
-	drawn, task, patches := examples{}, b.Task(), []string{method.PatchesInput}
-	for _, c := range e.Clients {
-		c.Backbone = b
+	drawn, task, patches := examples{}, tower.Task(), []string{method.PatchesInput}
+	for _, c := range exp.Clients {
+		c.Backbone = tower
 		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
 		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
 	}
-	if s := e.Synthetic; s != nil {
-		s.Backbone, s.Data = b, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
+	if s := exp.Synthetic; s != nil {
+		s.Backbone, s.Data = tower, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
 	}
-	e.EvaluationSets = nil
+	exp.EvaluationSets = nil
 	return nil
 }

@@ -38,7 +38,7 @@ const sharedRows = 60_000
 // experiment distributes random image features among the clients.
 func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 	classes := clip.CIFAR10.Names()
-	e, err := protocol{method: "promptfl", options: map[string]any{"tokens": tokens}, classes: classes,
+	experiment, err := protocol{method: "promptfl", options: map[string]any{"tokens": tokens}, classes: classes,
 		batch: w.Batch, rounds: w.Rounds, participation: float64(w.Cohort) / float64(w.Clients),
 		testEvery: w.TestEvery}.describe()
 	if err != nil {
@@ -59,25 +59,26 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 		return all.Pick(rows)
 	}
 	for i := range w.Clients {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t, Train: pick(w.Train), Test: pick(w.Test)})
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: pick(w.Train),
+			Test: pick(w.Test)})
 	}
-	return e, nil
+	return experiment, nil
 }
 
 // export writes the workload for tools/golden/sim_task.py beside the tower's weights. The training images of a client
 // are in the order of its first round.
-func (w workload) export(t *tower, e *spec.Experiment) error {
-	set, err := t.suffixes(e.Classes)
+func (w workload) export(t *tower, experiment *spec.Experiment) error {
+	set, err := t.suffixes(experiment.Classes)
 	if err != nil {
 		return err
 	}
-	params, err := engine.InitialParams(e, e.Clients[0])
+	params, err := engine.InitialParams(experiment, experiment.Clients[0])
 	if err != nil {
 		return err
 	}
 	image, label := tensor.New(0, t.Task().Dim), tensor.OfInts(nil, 0)
-	for _, c := range e.Clients {
-		order := c.Train.Order(method.Rand(e.Plan.Seed, "round", "0", "client", strconv.Itoa(c.ID), ""))
+	for _, c := range experiment.Clients {
+		order := c.Train.Order(method.Rand(experiment.Plan.Seed, "round", "0", "client", strconv.Itoa(c.ID), ""))
 		for _, part := range []struct {
 			of   method.Data
 			rows []int
@@ -98,7 +99,7 @@ func (w workload) export(t *tower, e *spec.Experiment) error {
 	if err := export(t, set, tensor.Map{"ctx": params["shared/ctx"]}); err != nil {
 		return err
 	}
-	o := e.Training.Optim
+	o := experiment.Training.Optim
 	b, err := json.Marshal(struct {
 		workload
 		LR          float64 `json:"lr"`
@@ -119,7 +120,7 @@ type simulation struct {
 }
 
 // simulate starts a run in a folder. No round begins before rounds is called. Clients without a model compute nothing.
-func (o Options) simulate(ctx context.Context, e *spec.Experiment, dir string, empty bool) *simulation {
+func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir string, empty bool) *simulation {
 	ctx, stop := context.WithCancel(ctx)
 	s := &simulation{more: make(chan int), done: make(chan error, 1), stop: stop}
 	left := 0
@@ -141,7 +142,7 @@ func (o Options) simulate(ctx context.Context, e *spec.Experiment, dir string, e
 	}
 	go func() {
 		wait()
-		_, err := engine.Run(ctx, e, set)
+		_, err := engine.Run(ctx, experiment, set)
 		s.done <- err
 	}()
 	return s

@@ -119,53 +119,53 @@ func (im *importer) leave(key, what, why string) {
 func (im *importer) leaveValue(key string, v value, why string) { im.leave(key, v.String(), why) }
 
 func (im *importer) choose() error {
-	v, ok := im.get("TRAINER.NAME")
-	name, _ := v.is.(string)
+	value, ok := im.get("TRAINER.NAME")
+	name, _ := value.is.(string)
 	t, known := trainers[name]
 	switch {
 	case !ok:
 		return fmt.Errorf("no file names the trainer; also give the file with TRAINER.NAME, or the script with " +
 			"--trainer")
 	case !known:
-		return fmt.Errorf("%s: unknown trainer %v; known: %s", v.from, v.is,
+		return fmt.Errorf("%s: unknown trainer %v; known: %s", value.from, value.is,
 			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
 	}
 	im.trainer = t
-	im.write("method", t.method, v.from)
+	im.write("method", t.method, value.from)
 	return nil
 }
 
 // single converts settings that depend on no other setting.
 func (im *importer) single() {
-	for _, s := range Settings() {
-		if s.Trainer != "" && s.Trainer != im.method || s.Dassl == "TRAINER.NAME" ||
-			strings.HasPrefix(s.Dassl, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[s.Dassl].from != "" {
+	for _, setting := range Settings() {
+		if setting.Trainer != "" && setting.Trainer != im.method || setting.Dassl == "TRAINER.NAME" ||
+			strings.HasPrefix(setting.Dassl, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[setting.Dassl].from != "" {
 			continue
 		}
-		v, ok := im.get(s.Dassl)
-		if !ok || s.to == nil {
+		value, ok := im.get(setting.Dassl)
+		if !ok || setting.to == nil {
 			continue
 		}
-		is, err := s.to(v.is)
+		is, err := setting.to(value.is)
 		switch {
 		case err != nil:
-			im.leaveValue(s.Key, v, err.Error())
-		case is == nil || s.Dassl == "--mu" && im.written("with") == nil ||
-			strings.Contains(s.Key, "schedule") || s.Key == "partition.beta" && im.central:
-		case s.Dassl == "OPTIM.MAX_EPOCH" && im.central:
-			im.write("train.rounds", is, v.from)
-		case s.Dassl == "OPTIM.MAX_EPOCH":
-			im.write("train.epochs", is, v.from)
-		case s.Dassl == "OPTIM.ROUND" && im.central:
-			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
-		case s.Dassl == "--frac" && im.oneCode:
+			im.leaveValue(setting.Key, value, err.Error())
+		case is == nil || setting.Dassl == "--mu" && im.written("with") == nil ||
+			strings.Contains(setting.Key, "schedule") || setting.Key == "partition.beta" && im.central:
+		case setting.Dassl == "OPTIM.MAX_EPOCH" && im.central:
+			im.write("train.rounds", is, value.from)
+		case setting.Dassl == "OPTIM.MAX_EPOCH":
+			im.write("train.epochs", is, value.from)
+		case setting.Dassl == "OPTIM.ROUND" && im.central:
+			im.leave("train.rounds", value.from, "a trainer of CoOp's code has no rounds")
+		case setting.Dassl == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
-				im.leaveValue("participation", v, "FedPHA's code reads it but trains all clients")
+				im.leaveValue("participation", value, "FedPHA's code reads it but trains all clients")
 			}
 		default:
-			im.write(s.Key, is, v.from)
-			if s.Key == "options.global_tokens" && !im.lengths {
-				im.write("options.local_tokens", []any{is}, v.from)
+			im.write(setting.Key, is, value.from)
+			if setting.Key == "options.global_tokens" && !im.lengths {
+				im.write("options.local_tokens", []any{is}, value.from)
 			}
 		}
 	}
@@ -408,11 +408,11 @@ func (im *importer) privateLengths() {
 		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them, whatever the file says")
 		return
 	}
-	v, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]
+	value, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]
 	if specify, _ := im.get("--specify"); specify.is == true || specify.is == "True" {
-		v, ok = im.flags["prompts_lens"]
+		value, ok = im.flags["prompts_lens"]
 	}
-	list, isList := v.is.([]any)
+	list, isList := value.is.([]any)
 	for _, n := range list {
 		_, isInt := n.(int)
 		isList = isList && isInt
@@ -421,7 +421,7 @@ func (im *importer) privateLengths() {
 		im.leave(key, "lengths of private prompts", "no file gives a list of them; give DATASET.USER_PROMPT_LENGTHS")
 		return
 	}
-	im.write(key, list, v.from)
+	im.write(key, list, value.from)
 }
 
 // result orders the lines as in a configuration and checks that promptfed accepts them.
@@ -437,19 +437,19 @@ func (im *importer) result(files []File) (Result, error) {
 	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
 	im.write("name", "imported", "")
 	slices.SortStableFunc(im.lines, func(a, b line) int { return cmp.Compare(order(a.key), order(b.key)) })
-	for _, l := range im.lines {
-		at, path := root, strings.Split(l.key, ".")
+	for _, line := range im.lines {
+		at, path := root, strings.Split(line.key, ".")
 		for _, p := range path[:len(path)-1] {
 			at = below(at, p)
 		}
 		leaf := &yaml.Node{}
-		if err := leaf.Encode(l.is); err != nil {
+		if err := leaf.Encode(line.is); err != nil {
 			return Result{}, err
 		}
 		if leaf.Kind == yaml.SequenceNode {
 			leaf.Style = yaml.FlowStyle
 		}
-		leaf.LineComment = oneLine(l.from)
+		leaf.LineComment = oneLine(line.from)
 		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
 	}
 	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}})

@@ -87,19 +87,19 @@ func isScript(f File) bool {
 }
 
 // yacs reads the nested keys of a YAML file.
-func yacs(f File, into map[string]value) error {
+func yacs(file File, into map[string]value) error {
 	var root yaml.Node
-	if err := yaml.Unmarshal(f.Text, &root); err != nil {
-		return fmt.Errorf("%s: %s", f.Name, oneLine(err.Error()))
+	if err := yaml.Unmarshal(file.Text, &root); err != nil {
+		return fmt.Errorf("%s: %s", file.Name, oneLine(err.Error()))
 	}
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", f.Name)
+		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", file.Name)
 	}
 	var walk func(at string, n *yaml.Node) error
 	walk = func(at string, n *yaml.Node) error {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			name, child := at+n.Content[i].Value, n.Content[i+1]
-			place := fmt.Sprintf("%s:%d", f.Name, n.Content[i].Line)
+			place := fmt.Sprintf("%s:%d", file.Name, n.Content[i].Line)
 			var v any
 			switch {
 			case child.Kind == yaml.MappingNode:
@@ -159,8 +159,8 @@ var (
 )
 
 // command reads the single python command of a shell script: flags, and keys with values at its end.
-func command(f File, flags, last map[string]value) error {
-	text := strings.ReplaceAll(strings.ReplaceAll(string(f.Text), "\r\n", "\n"), "\\\n", " ")
+func command(file File, flags, last map[string]value) error {
+	text := strings.ReplaceAll(strings.ReplaceAll(string(file.Text), "\r\n", "\n"), "\\\n", " ")
 	set := map[string]string{}
 	known := func(v string) string {
 		if is, ok := set[variable.FindStringSubmatch(v)[1]]; ok {
@@ -174,27 +174,27 @@ func command(f File, flags, last map[string]value) error {
 			set[m[1]] = variable.ReplaceAllStringFunc(strings.Trim(m[2], `"'`), known)
 		} else if python.MatchString(l) {
 			if line != "" {
-				return fmt.Errorf("%s: more than one python command; give a script with one", f.Name)
+				return fmt.Errorf("%s: more than one python command; give a script with one", file.Name)
 			}
 			line = l
 		}
 	}
 	if line == "" {
-		return fmt.Errorf("%s: there is no python command in this script", f.Name)
+		return fmt.Errorf("%s: there is no python command in this script", file.Name)
 	}
 	line = variable.ReplaceAllStringFunc(line, known)
 	if v := variable.FindString(line); v != "" {
-		return fmt.Errorf("%s: the command's %s has no value in the script; write the value in its place", f.Name, v)
+		return fmt.Errorf("%s: the command's %s has no value in the script; write the value in its place", file.Name, v)
 	}
 	list, err := split(line)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.Name, err)
+		return fmt.Errorf("%s: %w", file.Name, err)
 	}
 	for len(list) > 0 && !strings.HasSuffix(list[0], ".py") {
 		list = list[1:]
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("%s: the python command names no .py file", f.Name)
+		return fmt.Errorf("%s: the python command names no .py file", file.Name)
 	}
 	for i := 1; i < len(list); {
 		name := list[i]
@@ -206,12 +206,12 @@ func command(f File, flags, last map[string]value) error {
 			j++
 		}
 		words := list[i+1 : j]
-		from := f.Name + " " + name
+		from := file.Name + " " + name
 		switch {
 		case dashed && has:
 			words = append([]string{inline}, words...)
 		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
-			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", f.Name, name)
+			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", file.Name, name)
 		}
 		all := convert.Slice(words, literal)
 		var v any = all

@@ -59,11 +59,11 @@ func (f Box) draw() (*sheet, error) {
 	}
 	var groups numbering
 	for _, in := range f.Panels {
-		p := newPlot()
-		f.Y.apply(&p.Y, values.padded(0.05, f.Y.Bounds, f.Y.Log), 5)
-		p.X.Label.Text = in.X
-		p.X.Min, p.X.Max = -0.6, float64(len(in.Boxes))-0.4
-		p.Add(gridLines(false, true))
+		chart := newPlot()
+		f.Y.apply(&chart.Y, values.padded(0.05, f.Y.Bounds, f.Y.Log), 5)
+		chart.X.Label.Text = in.X
+		chart.X.Min, chart.X.Max = -0.6, float64(len(in.Boxes))-0.4
+		chart.Add(gridLines(false, true))
 		wide := min(16, 0.62*s.width/vg.Length(len(in.Boxes)))
 		var names []string
 		for j, b := range in.Boxes {
@@ -77,15 +77,15 @@ func (f Box) draw() (*sheet, error) {
 				}
 			}
 			if five, ok := NewFiveNumbers(slices.DeleteFunc(slices.Clone(b.Values), f.hides)); ok {
-				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, line, body) }))
+				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, line, body) }))
 			}
 		}
-		nameX(&p.X, middles(names), s.width)
-		s.add(p, in.Title)
+		nameX(&chart.X, middles(names), s.width)
+		s.add(chart, in.Title)
 	}
 	if len(groups.labels) > 1 {
-		s.legend = groups.legend(func(label string, of style) entry {
-			return patchEntry(label, faint(of.color, groupAlpha), draw.LineStyle{Color: of.color, Width: 0.8})
+		s.legend = groups.legend(func(label string, look style) entry {
+			return patchEntry(label, faint(look.color, groupAlpha), draw.LineStyle{Color: look.color, Width: 0.8})
 		})
 	}
 	return s, nil
@@ -116,45 +116,47 @@ type FiveNumbers struct {
 }
 
 // NewFiveNumbers computes the five numbers of the finite values. It returns false without any.
-func NewFiveNumbers(values []float64) (f FiveNumbers, ok bool) {
+func NewFiveNumbers(values []float64) (numbers FiveNumbers, ok bool) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !usable(v) })
 	if len(values) == 0 {
-		return f, false
+		return numbers, false
 	}
 	slices.Sort(values)
-	f.Q1, f.Median, f.Q3 = stats.Quantile(values, 0.25), stats.Quantile(values, 0.5), stats.Quantile(values, 0.75)
-	reach := 1.5 * (f.Q3 - f.Q1)
-	f.Low, f.High = f.Q1, f.Q3 // as in matplotlib, without a value between a quartile and its fence
+	numbers.Q1, numbers.Median, numbers.Q3 = stats.Quantile(values, 0.25), stats.Quantile(values,
+		0.5), stats.Quantile(values, 0.75)
+	reach := 1.5 * (numbers.Q3 - numbers.Q1)
+	// as in matplotlib, without a value between a quartile and its fence
+	numbers.Low, numbers.High = numbers.Q1, numbers.Q3
 	for _, v := range values {
-		if v < f.Q1-reach || v > f.Q3+reach {
-			f.Outliers = append(f.Outliers, v)
+		if v < numbers.Q1-reach || v > numbers.Q3+reach {
+			numbers.Outliers = append(numbers.Outliers, v)
 		} else {
-			f.Low, f.High = min(f.Low, v), max(f.High, v)
+			numbers.Low, numbers.High = min(numbers.Low, v), max(numbers.High, v)
 		}
 	}
-	return f, true
+	return numbers, true
 }
 
 // groupAlpha is the opacity of boxes of groups, whose greys differ in lightness only.
 const groupAlpha = 150
 
 // plot draws a box at a place on the axis.
-func (f FiveNumbers) plot(c draw.Canvas, p *plot.Plot, at float64, wide vg.Length, colour, inside color.NRGBA) {
-	toX, toY := p.Transforms(&c)
+func (f FiveNumbers) plot(canvas draw.Canvas, p *plot.Plot, at float64, wide vg.Length, colour, inside color.NRGBA) {
+	toX, toY := p.Transforms(&canvas)
 	x, half := toX(at), wide/2
 	line := draw.LineStyle{Color: colour, Width: 0.8}
 	for _, whisker := range [][2]float64{{f.Q1, f.Low}, {f.Q3, f.High}} {
-		c.StrokeLine2(line, x, toY(whisker[0]), x, toY(whisker[1]))
-		c.StrokeLine2(line, x-half/2, toY(whisker[1]), x+half/2, toY(whisker[1]))
+		canvas.StrokeLine2(line, x, toY(whisker[0]), x, toY(whisker[1]))
+		canvas.StrokeLine2(line, x-half/2, toY(whisker[1]), x+half/2, toY(whisker[1]))
 	}
 	body := vg.Rectangle{Min: vg.Point{X: x - half, Y: toY(f.Q1)}, Max: vg.Point{X: x + half, Y: toY(f.Q3)}}
-	fill(c, body, color.White)
-	fill(c, body, inside)
-	c.SetLineStyle(line)
-	c.Stroke(body.Path())
-	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(f.Median), x+half, toY(f.Median))
+	fill(canvas, body, color.White)
+	fill(canvas, body, inside)
+	canvas.SetLineStyle(line)
+	canvas.Stroke(body.Path())
+	canvas.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(f.Median), x+half, toY(f.Median))
 	for _, v := range f.Outliers {
 		ring := draw.GlyphStyle{Color: colour, Radius: 1.6, Shape: draw.RingGlyph{}}
-		c.DrawGlyphNoClip(ring, vg.Point{X: x, Y: toY(v)})
+		canvas.DrawGlyphNoClip(ring, vg.Point{X: x, Y: toY(v)})
 	}
 }

@@ -65,24 +65,25 @@ func (f Bubbles) draw() (*sheet, error) {
 	radius := func(n int, x, y vg.Length) vg.Length { // of a bubble in a cell
 		return 0.49 * min(x, y, 22) * vg.Length(math.Sqrt(float64(n)/float64(most)))
 	}
-	for i, b := range drawn {
-		n, m := len(b.counts), len(b.counts[0])
+	for i, bubbles := range drawn {
+		n, m := len(bubbles.counts), len(bubbles.counts[0])
 		rows := make([]string, m)
 		for j := range rows {
-			if rows[j] = binName(j, b.classBin, len(f.Panels[i].Counts[0])); b.classBin == 1 && f.Classes != nil {
+			if rows[j] = binName(j, bubbles.classBin, len(f.Panels[i].Counts[0])); bubbles.classBin == 1 &&
+				f.Classes != nil {
 				rows[j] = f.Classes[j]
 			}
 		}
 		columns := make([]string, n)
 		for k := range columns {
-			columns[k] = binName(k, b.clientBin, len(f.Panels[i].Counts))
+			columns[k] = binName(k, bubbles.clientBin, len(f.Panels[i].Counts))
 		}
 		p := newMatrixPlot(rows, columns, s.width, s.height)
-		p.X.Label.Text, p.Y.Label.Text = binLabel("client", b.clientBin), binLabel("class", b.classBin)
-		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { b.plot(c, p, radius) }))
+		p.X.Label.Text, p.Y.Label.Text = binLabel("client", bubbles.clientBin), binLabel("class", bubbles.classBin)
+		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { bubbles.plot(c, p, radius) }))
 		s.add(p, f.Panels[i].Title)
 	}
-	s.legend = domains.legend(func(label string, of style) entry { return dotEntry(label, of.color, 4) })
+	s.legend = domains.legend(func(label string, look style) entry { return dotEntry(label, look.color, 4) })
 	// about the largest count whose bubble fits into a row of the legend, a quarter and a twentieth of it
 	x, y := s.width/vg.Length(clients), s.height/vg.Length(classes)
 	fits, last := float64(most)*min(1, math.Pow(float64(rowHeight/2/radius(most, x, y)), 2)), 0
@@ -163,21 +164,21 @@ func binned(in BubblePanel) bubbles {
 }
 
 // plot draws circles on a grid.
-func (b bubbles) plot(c draw.Canvas, p *plot.Plot, radius func(n int, x, y vg.Length) vg.Length) {
-	toX, toY := p.Transforms(&c)
+func (b bubbles) plot(canvas draw.Canvas, p *plot.Plot, radius func(n int, x, y vg.Length) vg.Length) {
+	toX, toY := p.Transforms(&canvas)
 	line := draw.LineStyle{Color: paler, Width: 0.5}
 	for k := range b.counts {
-		c.StrokeLine2(line, toX(float64(k)), c.Min.Y, toX(float64(k)), c.Max.Y)
+		canvas.StrokeLine2(line, toX(float64(k)), canvas.Min.Y, toX(float64(k)), canvas.Max.Y)
 	}
 	for j := range b.counts[0] {
-		c.StrokeLine2(line, c.Min.X, toY(float64(j)), c.Max.X, toY(float64(j)))
+		canvas.StrokeLine2(line, canvas.Min.X, toY(float64(j)), canvas.Max.X, toY(float64(j)))
 	}
 	for k, row := range b.counts {
 		glyph := draw.GlyphStyle{Color: greys[b.domains[k]%len(greys)], Shape: draw.CircleGlyph{}}
 		for j, n := range row {
 			if n > 0 {
 				glyph.Radius = max(0.35, radius(n, toX(1)-toX(0), toY(1)-toY(0)))
-				c.DrawGlyphNoClip(glyph, vg.Point{X: toX(float64(k)), Y: toY(float64(len(row) - 1 - j))})
+				canvas.DrawGlyphNoClip(glyph, vg.Point{X: toX(float64(k)), Y: toY(float64(len(row) - 1 - j))})
 			}
 		}
 	}

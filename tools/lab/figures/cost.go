@@ -75,27 +75,27 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 		}
 	}
 	room := float64((widest + 6) / width) // share of the panel right of the longest bar
-	p := newPlot()
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most/(1-room), -0.5, float64(len(values))-0.5
-	p.X.Tick.Marker = evenTicks{n: 4, format: format}
-	p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, width)
-	p.Y.Tick.Length = 0
-	nameY(&p.Y, names, height)
-	p.Add(gridLines(true, false), plotted(func(c draw.Canvas, p *plot.Plot) {
-		toX, toY := p.Transforms(&c)
+	chart := newPlot()
+	chart.X.Min, chart.X.Max, chart.Y.Min, chart.Y.Max = 0, most/(1-room), -0.5, float64(len(values))-0.5
+	chart.X.Tick.Marker = evenTicks{n: 4, format: format}
+	chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, width)
+	chart.Y.Tick.Length = 0
+	nameY(&chart.Y, names, height)
+	chart.Add(gridLines(true, false), plotted(func(canvas draw.Canvas, p *plot.Plot) {
+		toX, toY := p.Transforms(&canvas)
 		half := min(5, 0.36*(toY(1)-toY(0)))
 		for i, v := range values {
 			y := toY(float64(len(values) - 1 - i))
 			if !usable(v) {
-				c.FillText(coloured(style, grey), vg.Point{X: c.Min.X + 3, Y: y}, "not measured")
+				canvas.FillText(coloured(style, grey), vg.Point{X: canvas.Min.X + 3, Y: y}, "not measured")
 				continue
 			}
-			bar := vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: y - half}, Max: vg.Point{X: toX(v), Y: y + half}}
-			fill(c, bar, f.Colours.style(names[i], 0).color)
-			c.FillText(style, vg.Point{X: toX(v) + 3, Y: y}, format(v))
+			bar := vg.Rectangle{Min: vg.Point{X: canvas.Min.X, Y: y - half}, Max: vg.Point{X: toX(v), Y: y + half}}
+			fill(canvas, bar, f.Colours.style(names[i], 0).color)
+			canvas.FillText(style, vg.Point{X: toX(v) + 3, Y: y}, format(v))
 		}
 	}))
-	return p
+	return chart
 }
 
 // unit is a unit of measurement and the smallest number that is formatted in it.

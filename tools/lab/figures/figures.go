@@ -26,18 +26,18 @@ type Drawer interface {
 // Draw lays out a figure. The error is one line that names the kind, the panel and the defect of the numbers.
 func Draw(d Drawer) (*Figure, error) {
 	kind, panels := d.kind()
-	var f *Figure
+	var figure *Figure
 	s, err := (*sheet)(nil), ErrEmpty
 	if panels > 0 {
 		s, err = d.draw()
 	}
 	if err == nil {
-		f, err = s.figure()
+		figure, err = s.figure()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
-	return f, nil
+	return figure, nil
 }
 
 // ErrEmpty is the error for a figure without panels or rows. A caller may take it for nothing to draw.
@@ -86,9 +86,9 @@ var darkRules = func() string {
 	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
 		` path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
 	rules := [][2]string{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"}, {"#F4F4F4", "#1c232e"}}
-	for _, of := range [][2][]string{LineColours, GroupColours} {
-		for i, light := range of[0] {
-			rules = append(rules, [2]string{strings.ToUpper(light), of[1][i]})
+	for _, palette := range [][2][]string{LineColours, GroupColours} {
+		for i, light := range palette[0] {
+			rules = append(rules, [2]string{strings.ToUpper(light), palette[1][i]})
 		}
 	}
 	for _, r := range rules {

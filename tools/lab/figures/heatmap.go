@@ -150,8 +150,8 @@ func (f HeatMap) places(width, height vg.Length) int {
 
 // plot draws a panel. Without values, cells of the lowest colour are one area, and equal neighbours another: large
 // matrices with few values stay small files.
-func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale, places int) {
-	toX, toY := p.Transforms(&c)
+func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale, places int) {
+	toX, toY := p.Transforms(&canvas)
 	at := func(row, column int) vg.Rectangle {
 		x, y := float64(column), float64(len(in.Values)-1-row)
 		return vg.Rectangle{Min: vg.Point{X: toX(x - 0.5), Y: toY(y - 0.5)},
@@ -159,7 +159,7 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 	}
 	style := letters(smallSize, draw.XCenter, middle)
 	if f.WithoutValues {
-		fill(c, c.Rectangle, colours.colour(colours.low))
+		fill(canvas, canvas.Rectangle, colours.colour(colours.low))
 	}
 	for i, row := range in.Values {
 		for j := 0; j < len(row); j++ {
@@ -170,7 +170,7 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 			}
 			switch {
 			case !usable(v):
-				hatch(c, area)
+				hatch(canvas, area)
 				continue
 			case f.WithoutValues && v == colours.low:
 				continue
@@ -178,7 +178,7 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 			if area.Max.X-area.Min.X > smallCell && area.Max.Y-area.Min.Y > smallCell {
 				area = inset(area, 0.25)
 			}
-			fill(c, area, colours.colour(v))
+			fill(canvas, area, colours.colour(v))
 			var lines []string
 			if places >= 0 {
 				lines = []string{number(v, places)}
@@ -191,12 +191,12 @@ func (f HeatMap) plot(c draw.Canvas, p *plot.Plot, in HeatPanel, colours *scale,
 			}
 			at := area.Min.Add(area.Max).Scale(0.5)
 			at.Y += vg.Length(len(lines)-1) / 2 * lineHeight(smallSize)
-			write(c, coloured(style, over(colours.colour(v))), at, lines)
+			write(canvas, coloured(style, over(colours.colour(v))), at, lines)
 		}
 	}
-	c.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})
+	canvas.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})
 	for _, cell := range in.Frames {
-		c.Stroke(inset(at(cell.Row, cell.Column), 0.5).Path())
+		canvas.Stroke(inset(at(cell.Row, cell.Column), 0.5).Path())
 	}
 }
 

@@ -75,20 +75,21 @@ func (p *LinePanel) check() error {
 	if len(p.X.Names) > maxCells {
 		return fmt.Errorf("%d names of x values: give at most %d", len(p.X.Names), maxCells)
 	}
-	for _, l := range p.Lines {
+	for _, line := range p.Lines {
 		switch {
-		case len(l.X) != len(l.Y):
-			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other", clean(l.Label),
-				len(l.X), len(l.Y))
-		case l.Spread != nil && len(l.Spread) != len(l.Y):
-			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(l.Label),
-				len(l.Y), len(l.Spread))
-		case len(l.X) > maxPoints:
-			return fmt.Errorf("line %q has %d points: give at most %d", clean(l.Label), len(l.X), maxPoints)
+		case len(line.X) != len(line.Y):
+			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other",
+				clean(line.Label),
+				len(line.X), len(line.Y))
+		case line.Spread != nil && len(line.Spread) != len(line.Y):
+			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(line.Label),
+				len(line.Y), len(line.Spread))
+		case len(line.X) > maxPoints:
+			return fmt.Errorf("line %q has %d points: give at most %d", clean(line.Label), len(line.X), maxPoints)
 		}
-		for _, x := range l.X {
+		for _, x := range line.X {
 			if n := len(p.X.Names); n > 0 && (x < 0 || x > float64(n-1)) {
-				return fmt.Errorf("line %q has x = %g, but there are names for 0 to %d only", clean(l.Label), x, n-1)
+				return fmt.Errorf("line %q has x = %g, but there are names for 0 to %d only", clean(line.Label), x, n-1)
 			}
 		}
 	}
@@ -179,22 +180,22 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		}
 		x, y, values := in.spans()
 		any = any || !x.empty()
-		p := newPlot()
-		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
+		chart := newPlot()
+		in.Y.apply(&chart.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
 		if names := in.X.Names; len(names) > 0 {
-			Axis{Label: in.X.Label}.apply(&p.X, span{-0.4, float64(len(names)) - 0.6}, 0)
-			nameX(&p.X, names, s.width)
+			Axis{Label: in.X.Label}.apply(&chart.X, span{-0.4, float64(len(names)) - 0.6}, 0)
+			nameX(&chart.X, names, s.width)
 		} else {
-			in.X.apply(&p.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
+			in.X.apply(&chart.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
 			if t := dataTicks(values); in.X.Format != nil {
-				p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, s.width)
+				chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, s.width)
 			} else if t != nil {
-				p.X.Tick.Marker = roomy(p, t, s.width)
+				chart.X.Tick.Marker = roomy(chart, t, s.width)
 			}
 		}
-		p.Add(gridLines(len(in.X.Names) == 0, true))
+		chart.Add(gridLines(len(in.X.Names) == 0, true))
 		for j, r := range in.References {
-			p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
+			chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
 				if usable(r.Y) && r.Y >= p.Y.Min && r.Y <= p.Y.Max {
 					c.StrokeLine2(referenceStyle(j), c.Min.X, c.Y(p.Y.Norm(r.Y)), c.Max.X, c.Y(p.Y.Norm(r.Y)))
 				}
@@ -204,10 +205,10 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 			for j := range in.Lines {
 				l := &in.Lines[j]
 				v := curve{in, l, j, len(in.Lines), f.Colours.style(l.Label, order.of(l.Label))}
-				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { mark(v, c, p) }))
+				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { mark(v, c, p) }))
 			}
 		}
-		s.add(p, in.Title)
+		s.add(chart, in.Title)
 	}
 	if !any {
 		return nil, fmt.Errorf("no line has a point: every value is missing or not a number")
@@ -246,7 +247,7 @@ type curve struct {
 	in     *LinePanel
 	line   *Line
 	number int // among the panel's lines
-	of     int
+	total  int
 	style  style
 }
 
@@ -280,39 +281,39 @@ func (v curve) ends(i int, c draw.Canvas, p *plot.Plot) (low, high vg.Length, wi
 const fewBands = 4
 
 // band fills the spread around a line.
-func (v curve) band(c draw.Canvas, p *plot.Plot) {
-	if v.of > fewBands {
+func (v curve) band(canvas draw.Canvas, p *plot.Plot) {
+	if v.total > fewBands {
 		return
 	}
-	v.pieces(c, p, func(index []int, at []vg.Point) {
+	v.pieces(canvas, p, func(index []int, at []vg.Point) {
 		edge, any := make([]vg.Point, 2*len(at)), false
 		for j, i := range index {
-			low, high, wide := v.ends(i, c, p)
+			low, high, wide := v.ends(i, canvas, p)
 			edge[j], edge[len(edge)-1-j] = vg.Point{X: at[j].X, Y: high}, vg.Point{X: at[j].X, Y: low}
 			any = any || wide
 		}
 		if any && len(at) > 1 {
-			c.FillPolygon(faint(v.style.color, 46), edge)
+			canvas.FillPolygon(faint(v.style.color, 46), edge)
 		}
 	})
 }
 
 // markedLine draws a line with markers at some of its points.
-func (v curve) markedLine(c draw.Canvas, p *plot.Plot) {
+func (v curve) markedLine(canvas draw.Canvas, chart *plot.Plot) {
 	// Each line has about eight markers, at places of its own, so that overlapping lines remain visible.
 	every := max(1, len(v.line.X)/8)
 	first := 0
 	if every > 1 {
-		first = every * v.number / max(1, v.of)
+		first = every * v.number / max(1, v.total)
 	}
-	v.pieces(c, p, func(index []int, at []vg.Point) {
-		c.StrokeLines(v.style.line(1.4), at)
+	v.pieces(canvas, chart, func(index []int, at []vg.Point) {
+		canvas.StrokeLines(v.style.line(1.4), at)
 		for j, i := range index {
 			if i%every == first || len(at) == 1 {
-				if v.of > fewBands {
-					v.bar(i, at[j].X, c, p)
+				if v.total > fewBands {
+					v.bar(i, at[j].X, canvas, chart)
 				}
-				stamp(&c, v.style.glyph(2.2), at[j])
+				stamp(&canvas, v.style.glyph(2.2), at[j])
 			}
 		}
 	})
@@ -320,19 +321,19 @@ func (v curve) markedLine(c draw.Canvas, p *plot.Plot) {
 
 // whiskers draws a line with a marker and an error bar at every point. Lines with error bars are shifted a little
 // sideways to separate the bars.
-func (v curve) whiskers(c draw.Canvas, p *plot.Plot) {
+func (v curve) whiskers(canvas draw.Canvas, chart *plot.Plot) {
 	aside := vg.Length(0)
 	if v.line.Spread != nil {
-		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.of-1)/2)
+		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.total-1)/2)
 	}
-	v.pieces(c, p, func(index []int, at []vg.Point) {
+	v.pieces(canvas, chart, func(index []int, at []vg.Point) {
 		for j := range at {
 			at[j].X += aside
 		}
-		c.StrokeLines(v.style.line(1.3), at)
+		canvas.StrokeLines(v.style.line(1.3), at)
 		for j, i := range index {
-			v.bar(i, at[j].X, c, p)
-			stamp(&c, v.style.glyph(2.6), at[j])
+			v.bar(i, at[j].X, canvas, chart)
+			stamp(&canvas, v.style.glyph(2.6), at[j])
 		}
 	})
 }

@@ -64,21 +64,21 @@ func (f PCA) draw() (*sheet, error) {
 				len(f.Classes), maxPanels)
 		}
 		for _, class := range classes {
-			p := mapPlot(s.width, s.height, places.images, places.before, places.after)
-			for k, a := range []*plot.Axis{&p.X, &p.Y} {
+			chart := mapPlot(s.width, s.height, places.images, places.before, places.after)
+			for k, a := range []*plot.Axis{&chart.X, &chart.Y} {
 				a.Label.Text = fmt.Sprintf("component %d (%.1f %%)", k+1, 100*places.explained[k])
 				a.Tick.Marker = evenTicks{n: 4}
 			}
 			title := in.Title
-			if p.Add(gridLines(true, true)); class < 0 {
-				p.Add(plotted(places.all))
+			if chart.Add(gridLines(true, true)); class < 0 {
+				chart.Add(plotted(places.all))
 			} else {
-				p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { places.one(c, p, class) }))
+				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { places.one(c, p, class) }))
 				if title = f.Classes[class]; in.Title != "" {
 					title = in.Title + ": " + title
 				}
 			}
-			s.add(p, title)
+			s.add(chart, title)
 		}
 	}
 	if f.PerClass {
@@ -139,42 +139,43 @@ func (f PCA) places(in PCAPanel) (*plane, error) {
 }
 
 // all draws all classes.
-func (f *plane) all(c draw.Canvas, p *plot.Plot) {
+func (f *plane) all(canvas draw.Canvas, chart *plot.Plot) {
 	for i, v := range f.images {
 		glyph := groupStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
 		glyph.Color = faint(groupStyle(f.labels[i]).color, 150)
-		c.DrawGlyphNoClip(glyph, place(c, p, v))
+		canvas.DrawGlyphNoClip(glyph, place(canvas, chart, v))
 	}
 	for k := range f.before {
-		c.StrokeLines(moveLine, []vg.Point{place(c, p, f.before[k]), place(c, p, f.after[k])})
+		canvas.StrokeLines(moveLine, []vg.Point{place(canvas, chart, f.before[k]), place(canvas, chart, f.after[k])})
 	}
 	for k := range f.before {
 		colour := groupStyle(k).color
-		c.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 5, Shape: hollowStar{}}, place(c, p, f.before[k]))
-		stamp(&c, draw.GlyphStyle{Color: colour, Radius: 5, Shape: star()}, place(c, p, f.after[k]))
+		canvas.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 5, Shape: hollowStar{}},
+			place(canvas, chart, f.before[k]))
+		stamp(&canvas, draw.GlyphStyle{Color: colour, Radius: 5, Shape: star()}, place(canvas, chart, f.after[k]))
 	}
 }
 
 // one draws a class.
-func (f *plane) one(c draw.Canvas, p *plot.Plot, class int) {
+func (f *plane) one(canvas draw.Canvas, chart *plot.Plot, class int) {
 	var mean [2]float64
 	n := 0.0
 	glyph := imageGlyph
 	glyph.Color, glyph.Radius = faint(greys[3], 160), cloudRadius(len(f.images))
 	for i, v := range f.images {
 		if f.labels[i] == class {
-			c.DrawGlyphNoClip(glyph, place(c, p, v))
+			canvas.DrawGlyphNoClip(glyph, place(canvas, chart, v))
 			n++
 			mean[0] += (v[0] - mean[0]) / n
 			mean[1] += (v[1] - mean[1]) / n
 		}
 	}
-	before, after := place(c, p, f.before[class]), place(c, p, f.after[class])
-	c.StrokeLines(moveLine, []vg.Point{before, after})
-	stamp(&c, beforeGlyph, before)
-	stamp(&c, afterGlyph, after)
+	before, after := place(canvas, chart, f.before[class]), place(canvas, chart, f.after[class])
+	canvas.StrokeLines(moveLine, []vg.Point{before, after})
+	stamp(&canvas, beforeGlyph, before)
+	stamp(&canvas, afterGlyph, after)
 	if n > 0 { // on top, because training aims at this place
-		stamp(&c, meanGlyph, place(c, p, mean))
+		stamp(&canvas, meanGlyph, place(canvas, chart, mean))
 	}
 }
 

@@ -14,18 +14,19 @@ func (f plotted) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
 
 // mapPlot returns a plot around points of the plane, with equal units on x and y.
 func mapPlot(width, height vg.Length, points ...[][2]float64) *plot.Plot {
-	x, y := noSpan(), noSpan()
+	span, y := noSpan(), noSpan()
 	for _, list := range points {
 		for _, at := range list {
-			x.add(at[0])
+			span.add(at[0])
 			y.add(at[1])
 		}
 	}
-	x, y = x.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
+	span, y = span.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
 	want := float64(width / height)
-	moreX, moreY := max(0, (y.high-y.low)*want-(x.high-x.low))/2, max(0, (x.high-x.low)/want-(y.high-y.low))/2
+	moreX, moreY := max(0, (y.high-y.low)*want-(span.high-span.low))/2, max(0,
+		(span.high-span.low)/want-(y.high-y.low))/2
 	p := newPlot()
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.low-moreX, x.high+moreX, y.low-moreY, y.high+moreY
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = span.low-moreX, span.high+moreX, y.low-moreY, y.high+moreY
 	return p
 }
 

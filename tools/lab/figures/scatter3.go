@@ -122,11 +122,11 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 }
 
 // Plot implements plot.Plotter.
-func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
+func (s space) Plot(canvas draw.Canvas, _ *plot.Plot) {
 	// The projected cube is 1.37 wide and 1.55 high; the margins hold the ticks and labels.
 	left, right := 24+s.widest[2], 12+max(0.65*s.widest[1], 10)
-	size := min((c.Max.X-c.Min.X-left-right)/1.37, (c.Max.Y-c.Min.Y-22)/1.55)
-	centre := c.Center().Add(vg.Point{X: (left - right) / 2, Y: 9})
+	size := min((canvas.Max.X-canvas.Min.X-left-right)/1.37, (canvas.Max.Y-canvas.Min.Y-22)/1.55)
+	centre := canvas.Center().Add(vg.Point{X: (left - right) / 2, Y: 9})
 	to := func(v vector) vg.Point {
 		v = vector{v[0] - 0.5, v[1] - 0.5, v[2] - 0.5}
 		return centre.Add(vg.Point{X: size * vg.Length(v.dot(viewRight)), Y: size * vg.Length(v.dot(viewUp))})
@@ -140,28 +140,29 @@ func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 			return to(w)
 		}
 		corners := []vg.Point{corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)}
-		c.FillPolygon(paler, corners)
+		canvas.FillPolygon(paler, corners)
 		for _, u := range s.marks[(axis+1)%3] {
-			c.StrokeLines(wall, []vg.Point{corner(u.Value, 0), corner(u.Value, 1)})
+			canvas.StrokeLines(wall, []vg.Point{corner(u.Value, 0), corner(u.Value, 1)})
 		}
 		for _, v := range s.marks[(axis+2)%3] {
-			c.StrokeLines(wall, []vg.Point{corner(0, v.Value), corner(1, v.Value)})
+			canvas.StrokeLines(wall, []vg.Point{corner(0, v.Value), corner(1, v.Value)})
 		}
-		c.StrokeLines(draw.LineStyle{Color: grey, Width: 0.5}, append(corners, corners[0]))
+		canvas.StrokeLines(draw.LineStyle{Color: grey, Width: 0.5}, append(corners, corners[0]))
 	}
-	s.axis(c, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
-	s.axis(c, to, 1, vector{1, 0, 0}, vector{1, 0, 0})
-	s.axis(c, to, 2, vector{0, 0, 0}, vector{-0.6, -0.6, 0})
+	s.axis(canvas, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
+	s.axis(canvas, to, 1, vector{1, 0, 0}, vector{1, 0, 0})
+	s.axis(canvas, to, 2, vector{0, 0, 0}, vector{-0.6, -0.6, 0})
 	radius := min(4.2, max(1.6, size*0.55/vg.Length(math.Cbrt(float64(len(s.points)+1)))/4))
 	for i, p := range s.points {
 		near := 0.85 + 0.15*vg.Length(p.dot(viewEye))
-		stamp(&c, draw.GlyphStyle{Color: s.scale.colour(s.values[i]), Radius: radius * near, Shape: draw.CircleGlyph{}},
+		stamp(&canvas, draw.GlyphStyle{Color: s.scale.colour(s.values[i]), Radius: radius * near,
+			Shape: draw.CircleGlyph{}},
 			to(p))
 	}
 }
 
 // axis draws an edge of the box from a corner, with ticks in the given direction and the label along the edge.
-func (s space) axis(c draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
+func (s space) axis(canvas draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
 	style := draw.LineStyle{Color: ink, Width: 0.7}
 	a := to(corner)
 	corner[axis] = 1
@@ -175,16 +176,16 @@ func (s space) axis(c draw.Canvas, to func(vector) vg.Point, axis int, corner, o
 	away := func(u float64, by vg.Length) vg.Point { // points outside the edge
 		return a.Add(edge.Scale(vg.Length(u))).Add(out.Scale(by))
 	}
-	c.StrokeLines(style, []vg.Point{a, a.Add(edge)})
+	canvas.StrokeLines(style, []vg.Point{a, a.Add(edge)})
 	words := letters(smallSize, [3]draw.XAlignment{-0.65, -0.35, draw.XRight}[axis], middle)
 	every := everyNth(12, length(edge)/vg.Length(max(1, len(s.marks[axis]))))
 	for i, t := range s.marks[axis] {
 		if i%every == 0 {
-			c.StrokeLines(style, []vg.Point{away(t.Value, 0), away(t.Value, 3)})
-			c.FillText(words, away(t.Value, [3]vg.Length{8, 8, 5}[axis]), t.Label)
+			canvas.StrokeLines(style, []vg.Point{away(t.Value, 0), away(t.Value, 3)})
+			canvas.FillText(words, away(t.Value, [3]vg.Length{8, 8, 5}[axis]), t.Label)
 		}
 	}
 	label := turned(letters(labelSize, draw.XCenter, middle), math.Atan2(float64(edge.Y), float64(edge.X)))
-	c.FillText(label, away(0.5, [3]vg.Length{22, 22, 14 + s.widest[2]}[axis]),
+	canvas.FillText(label, away(0.5, [3]vg.Length{22, 22, 14 + s.widest[2]}[axis]),
 		shorten(s.axes[axis].Label.Text, label, length(edge)+20))
 }

@@ -116,9 +116,9 @@ func (n *numbering) of(label string) int {
 func (n *numbering) named() bool { return len(n.labels) > 1 || len(n.labels) == 1 && n.labels[0] != "" }
 
 // legend returns an entry for every label.
-func (n *numbering) legend(of func(label string, s style) entry) (l legend) {
+func (n *numbering) legend(drawn func(label string, s style) entry) (l legend) {
 	for i, label := range n.labels {
-		l = append(l, of(label, groupStyle(i)))
+		l = append(l, drawn(label, groupStyle(i)))
 	}
 	return l
 }

@@ -166,8 +166,8 @@ func (s *sheet) figure() (*Figure, error) {
 	if len(s.panels) > maxPanels {
 		return nil, fmt.Errorf("%d panels are too many for one figure: give at most %d", len(s.panels), maxPanels)
 	}
-	g := s.arrange()
-	width, height := g.width, g.height
+	grid := s.arrange()
+	width, height := grid.width, grid.height
 	barRoom := s.bar.width()
 	width += barRoom
 
@@ -193,34 +193,34 @@ func (s *sheet) figure() (*Figure, error) {
 			"ones", width.Points(), height.Points(), maxSide.Points())
 	}
 
-	paint := func(c draw.Canvas) {
-		c.SetColor(color.White)
-		c.Fill(c.Rectangle.Path())
+	paint := func(canvas draw.Canvas) {
+		canvas.SetColor(color.White)
+		canvas.Fill(canvas.Rectangle.Path())
 		top := height - edge
-		write(c, titleStyle, vg.Point{X: width / 2, Y: top}, title)
+		write(canvas, titleStyle, vg.Point{X: width / 2, Y: top}, title)
 		top -= titleHeight
-		paintRows(c, rows, vg.Point{X: edge, Y: top}, width-2*edge)
+		paintRows(canvas, rows, vg.Point{X: edge, Y: top}, width-2*edge)
 		top -= legendHeight
-		gridLeft := edge + (width-2*edge-g.width-barRoom)/2
-		cols := len(g.x)
+		gridLeft := edge + (width-2*edge-grid.width-barRoom)/2
+		cols := len(grid.x)
 		s.labelAxes(cols) // another layout of the same panels may have changed them
 		for i, p := range s.panels {
-			x, y := gridLeft+g.x[i%cols], top-g.y[i/cols]
-			m := g.margins[i]
-			area := draw.Canvas{Canvas: c.Canvas}
+			x, y := gridLeft+grid.x[i%cols], top-grid.y[i/cols]
+			m := grid.margins[i]
+			area := draw.Canvas{Canvas: canvas.Canvas}
 			area.Min = vg.Point{X: x - m.left, Y: y - s.height - m.bottom}
 			area.Max = vg.Point{X: x + s.width + m.right, Y: y + m.top}
 			p.Draw(area)
-			up := p.above + 3 + vg.Length(len(g.titles[i])-1)*lineHeight(labelSize)
-			write(c, panelTitle, vg.Point{X: x + s.width/2, Y: y + up}, g.titles[i])
+			up := p.above + 3 + vg.Length(len(grid.titles[i])-1)*lineHeight(labelSize)
+			write(canvas, panelTitle, vg.Point{X: x + s.width/2, Y: y + up}, grid.titles[i])
 		}
 		if s.bar != nil {
-			area := draw.Canvas{Canvas: c.Canvas}
-			area.Min = vg.Point{X: gridLeft + g.width, Y: top - g.y[len(g.y)-1] - s.height}
-			area.Max = vg.Point{X: area.Min.X + barRoom, Y: top - g.y[0]}
+			area := draw.Canvas{Canvas: canvas.Canvas}
+			area.Min = vg.Point{X: gridLeft + grid.width, Y: top - grid.y[len(grid.y)-1] - s.height}
+			area.Max = vg.Point{X: area.Min.X + barRoom, Y: top - grid.y[0]}
 			s.bar.paint(area)
 		}
-		write(c, noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note))*lineHeight(smallSize)}, note)
+		write(canvas, noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note))*lineHeight(smallSize)}, note)
 	}
 	return &Figure{width: width, height: height, title: clean(s.title), paint: paint, sheet: s}, nil
 }

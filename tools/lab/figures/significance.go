@@ -58,7 +58,7 @@ func (f Significance) draw() (*sheet, error) {
 	if err := rectangular(f.P, n, n); err != nil {
 		return nil, fmt.Errorf("p values: %w", err)
 	}
-	h := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, Palette: BlueRed,
+	heatMap := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, Palette: BlueRed,
 		note: "Row minus column. " + f.key(), Panels: []HeatPanel{{}}}
 	largest := 0.0
 	for i, row := range f.Difference {
@@ -74,13 +74,13 @@ func (f Significance) draw() (*sheet, error) {
 				largest = max(largest, math.Abs(row[j]))
 			}
 		}
-		h.Panels[0].Values, h.marks = append(h.Panels[0].Values, row), append(h.marks, marks)
+		heatMap.Panels[0].Values, heatMap.marks = append(heatMap.Panels[0].Values, row), append(heatMap.marks, marks)
 	}
 	if largest == 0 {
 		largest = 1
 	}
-	h.Scale = [2]float64{-largest, largest}
-	return h.draw()
+	heatMap.Scale = [2]float64{-largest, largest}
+	return heatMap.draw()
 }
 
 // Ranks is a critical-difference diagram (Demsar, JMLR 7, 2006, figure 1): methods on an axis of mean ranks, the best
@@ -166,11 +166,11 @@ type diagram struct {
 func (d diagram) below() vg.Length { return vg.Length(len(d.bars))*rankBar + 12 }
 
 // Plot implements plot.Plotter.
-func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
+func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 	n := len(d.mean)
-	left, right := c.Min.X+d.side, c.Max.X-d.side
+	left, right := canvas.Min.X+d.side, canvas.Max.X-d.side
 	x := func(rank float64) vg.Length { return left + (right-left)*vg.Length((rank-1)/float64(n-1)) }
-	axis := c.Max.Y - rankHead
+	axis := canvas.Max.Y - rankHead
 	thin, thick := draw.LineStyle{Color: ink, Width: 0.6}, draw.LineStyle{Color: ink, Width: 2}
 	leader := draw.LineStyle{Color: grey, Width: 0.5}
 	rows := axis - d.below()
@@ -185,33 +185,33 @@ func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
 		if !onLeft {
 			edge, out, name.XAlign = right+4, 1, draw.XLeft
 		}
-		c.StrokeLines(leader, []vg.Point{{X: x(m), Y: axis}, {X: x(m), Y: y}, {X: edge, Y: y}})
-		c.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(m, 1))
-		c.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
+		canvas.StrokeLines(leader, []vg.Point{{X: x(m), Y: axis}, {X: x(m), Y: y}, {X: edge, Y: y}})
+		canvas.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(m, 1))
+		canvas.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
 	}
 	for i, b := range d.bars {
 		y := axis - 6 - vg.Length(i)*rankBar
-		c.StrokeLine2(thick, x(d.mean[b[0]])-2, y, x(d.mean[b[1]])+2, y)
+		canvas.StrokeLine2(thick, x(d.mean[b[0]])-2, y, x(d.mean[b[1]])+2, y)
 	}
-	c.StrokeLine2(thin, left, axis, right, axis)
+	canvas.StrokeLine2(thin, left, axis, right, axis)
 	label := letters(smallSize, draw.XCenter, draw.YBottom)
 	for _, t := range (evenTicks{n: 10, whole: true}).Ticks(1, float64(n)) {
-		c.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
-		c.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
+		canvas.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
+		canvas.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
 	}
 	if math.IsNaN(d.difference) {
 		return
 	}
 	text := "critical difference " + number(d.difference, 2)
 	if d.difference > float64(n-1) {
-		c.FillText(label, vg.Point{X: (left + right) / 2, Y: axis + 20}, text+", more than there are ranks")
+		canvas.FillText(label, vg.Point{X: (left + right) / 2, Y: axis + 20}, text+", more than there are ranks")
 		return
 	}
 	end := x(1 + d.difference)
-	c.StrokeLine2(thin, left, axis+18, end, axis+18)
+	canvas.StrokeLine2(thin, left, axis+18, end, axis+18)
 	for _, at := range []vg.Length{left, end} {
-		c.StrokeLine2(thin, at, axis+16, at, axis+20)
+		canvas.StrokeLine2(thin, at, axis+16, at, axis+20)
 	}
 	label.XAlign = draw.XLeft
-	c.FillText(label, vg.Point{X: left, Y: axis + 22}, text)
+	canvas.FillText(label, vg.Point{X: left, Y: axis + 22}, text)
 }

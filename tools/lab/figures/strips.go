@@ -84,34 +84,35 @@ func (f Strips) draw() (*sheet, error) {
 		}))
 	}
 	if named && !written {
-		s.legend = groups.legend(func(label string, of style) entry { return glyphEntry(label, of.glyph(3)) })
+		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
 	return s, nil
 }
 
 // plot draws the clients, with their groups on bands of two shades.
-func (in StripPanel) plot(c draw.Canvas, p *plot.Plot, of style, groups *numbering, named bool) {
-	toX, toY := p.Transforms(&c)
+func (in StripPanel) plot(canvas draw.Canvas, chart *plot.Plot, look style, groups *numbering, named bool) {
+	toX, toY := chart.Transforms(&canvas)
 	cell := toX(1) - toX(0)
 	bands, first := make([]vg.Rectangle, len(in.Groups)), 0
-	for i, g := range in.Groups {
-		bands[i] = vg.Rectangle{Min: vg.Point{X: toX(float64(first) - 0.5), Y: c.Min.Y}}
-		first += len(g.Values)
-		bands[i].Max = vg.Point{X: toX(float64(first) - 0.5), Y: c.Max.Y}
-		if len(g.Values) == 0 {
+	for i, stripGroup := range in.Groups {
+		bands[i] = vg.Rectangle{Min: vg.Point{X: toX(float64(first) - 0.5), Y: canvas.Min.Y}}
+		first += len(stripGroup.Values)
+		bands[i].Max = vg.Point{X: toX(float64(first) - 0.5), Y: canvas.Max.Y}
+		if len(stripGroup.Values) == 0 {
 			continue
 		}
 		if i%2 == 0 {
-			fill(c, bands[i], paler)
+			fill(canvas, bands[i], paler)
 		}
 		if named {
 			style := letters(tickSize, draw.XCenter, draw.YBottom)
-			c.FillText(style, vg.Point{X: (bands[i].Min.X + bands[i].Max.X) / 2, Y: c.Max.Y + 4.5}, clean(g.Label))
+			canvas.FillText(style, vg.Point{X: (bands[i].Min.X + bands[i].Max.X) / 2, Y: canvas.Max.Y + 4.5},
+				clean(stripGroup.Label))
 		}
 	}
-	gridLines(false, true).Plot(c, p)
+	gridLines(false, true).Plot(canvas, chart)
 	for i, g := range in.Groups {
-		glyph := draw.GlyphStyle{Color: of.color, Radius: min(2.4, max(1, cell*0.4)),
+		glyph := draw.GlyphStyle{Color: look.color, Radius: min(2.4, max(1, cell*0.4)),
 			Shape: draw.CircleGlyph{}}
 		if !named {
 			glyph.Shape = groupStyle(groups.of(g.Label)).shape
@@ -119,13 +120,13 @@ func (in StripPanel) plot(c draw.Canvas, p *plot.Plot, of style, groups *numberi
 		mean, n := 0.0, 0.0
 		for j, v := range g.Values {
 			if usable(v) {
-				c.DrawGlyphNoClip(glyph, vg.Point{X: bands[i].Min.X + cell*(vg.Length(j)+0.5), Y: toY(v)})
+				canvas.DrawGlyphNoClip(glyph, vg.Point{X: bands[i].Min.X + cell*(vg.Length(j)+0.5), Y: toY(v)})
 				n++
 				mean += (v - mean) / n
 			}
 		}
 		if n > 0 {
-			c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.1, Dashes: dashes[1]}, bands[i].Min.X, toY(mean),
+			canvas.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.1, Dashes: dashes[1]}, bands[i].Min.X, toY(mean),
 				bands[i].Max.X, toY(mean))
 		}
 	}

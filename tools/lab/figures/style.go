@@ -64,10 +64,10 @@ func turned(s text.Style, angle float64) text.Style {
 
 // newPlot returns an empty plot in the style of all figures: thin axes, no title of its own, no background.
 func newPlot() *plot.Plot {
-	p := plot.New()
-	p.TextHandler, p.BackgroundColor = handler, nil
+	chart := plot.New()
+	chart.TextHandler, chart.BackgroundColor = handler, nil
 	line := draw.LineStyle{Color: ink, Width: 0.6}
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+	for _, a := range []*plot.Axis{&chart.X, &chart.Y} {
 		a.Label.TextStyle.Handler, a.Tick.Label.Handler = handler, handler
 		a.Label.TextStyle.Font = letters(labelSize, 0, 0).Font
 		a.Label.TextStyle.Color = ink
@@ -78,7 +78,7 @@ func newPlot() *plot.Plot {
 		a.Tick.LineStyle, a.LineStyle = line, line
 		a.Padding = 0
 	}
-	return p
+	return chart
 }
 
 // clean makes a label from a file one line of printable text.

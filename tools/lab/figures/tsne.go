@@ -59,7 +59,7 @@ func (f TSNE) draw() (*sheet, error) {
 		s.add(p, in.Title)
 	}
 	if groups.named() {
-		s.legend = groups.legend(func(label string, of style) entry { return glyphEntry(label, of.glyph(3)) })
+		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
 	return s, nil
 }

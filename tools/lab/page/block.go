@@ -55,14 +55,14 @@ func (l list[T]) MarshalJSON() ([]byte, error) {
 }
 
 // newBlock packs the runs in the order of the report. left are sentences about what does not fit into the page.
-func newBlock(r Report) (b block, left []string, err error) {
-	b = block{Live: r.Live, Version: r.Version, Metrics: r.Metrics, Methods: r.Methods,
+func newBlock(report Report) (b block, left []string, err error) {
+	b = block{Live: report.Live, Version: report.Version, Metrics: report.Metrics, Methods: report.Methods,
 		Colours: map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1],
 			"groupsLight": figures.GroupColours[0], "groupsDark": figures.GroupColours[1],
 			"map": figures.SequentialColours(mapSteps)}}
 	stride, total := 1, 0
-	configs := make([]string, len(r.Runs))
-	for i, run := range r.Runs {
+	configs := make([]string, len(report.Runs))
+	for i, run := range report.Runs {
 		configs[i] = run.Config
 		for _, c := range run.Curves {
 			total += len(c.Values)
@@ -79,7 +79,7 @@ func newBlock(r Report) (b block, left []string, err error) {
 	clientNumbers, counts, details := 0, 0, 0
 	withoutCurves, withoutClients, withoutDetails := 0, 0, 0 // numbers of runs
 	parts := map[string]int{}
-	for i, run := range r.Runs {
+	for i, run := range report.Runs {
 		packed := blockRun{Run: run.thinned(stride), Settings: settings[i], Part: -1}
 		if run.Labels == nil {
 			packed.Labels = map[string]string{}
@@ -131,7 +131,7 @@ func newBlock(r Report) (b block, left []string, err error) {
 		{withoutDetails, "configurations, logs and other details"}} {
 		if w.n > 0 {
 			left = append(left, fmt.Sprintf("The %s of %d of %d runs are left out, to keep the page small.", w.what,
-				w.n, len(r.Runs)))
+				w.n, len(report.Runs)))
 		}
 	}
 	return b, left, nil

@@ -19,34 +19,34 @@ type Served struct {
 
 // Serve returns the page of a report with Live set.
 func Serve(r Report) (*Served, error) {
-	v, b, err := newView(r)
+	view, block, err := newView(r)
 	if err != nil {
 		return nil, fmt.Errorf("page %q: %w", r.Title, err)
 	}
-	s := &Served{Version: r.Version, runs: map[string][]byte{}, block: b}
+	served := &Served{Version: r.Version, runs: map[string][]byte{}, block: block}
 	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, v); err != nil {
+	if err := pageTemplate.Execute(&out, view); err != nil {
 		return nil, err
 	}
-	s.HTML = bytes.Clone(out.Bytes())
-	for _, run := range b.Runs {
-		if s.runs[run.Folder], err = json.Marshal(run); err != nil {
+	served.HTML = bytes.Clone(out.Bytes())
+	for _, run := range block.Runs {
+		if served.runs[run.Folder], err = json.Marshal(run); err != nil {
 			return nil, err
 		}
 	}
-	b.Runs, b.Version = nil, ""
-	common, err := json.Marshal(b)
+	block.Runs, block.Version = nil, ""
+	common, err := json.Marshal(block)
 	if err != nil {
 		return nil, err
 	}
-	v.Data = template.JS(common)
+	view.Data = template.JS(common)
 	out.Reset()
-	err = pageTemplate.Execute(&out, v)
-	for _, run := range s.block.Runs {
+	err = pageTemplate.Execute(&out, view)
+	for _, run := range served.block.Runs {
 		fmt.Fprintf(&out, "%q %q", run.Folder, run.State)
 	}
-	s.shape = out.Bytes()
-	return s, err
+	served.shape = out.Bytes()
+	return served, err
 }
 
 // Since returns a JSON list of the runs that changed since an earlier page, or nil for none. all reports that something

@@ -38,30 +38,31 @@ type cellView struct {
 
 type noteView struct{ Mark, Text string }
 
-func viewTable(id string, t Table) (tableView, error) {
-	v := tableView{ID: id, Title: t.Title, Caption: t.Caption}
-	two := slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Over != "" })
-	for i, c := range t.Columns {
+func viewTable(id string, table Table) (tableView, error) {
+	view := tableView{ID: id, Title: table.Title, Caption: table.Caption}
+	two := slices.ContainsFunc(table.Columns, func(c Column) bool { return c.Over != "" })
+	for i, c := range table.Columns {
 		head := headView{Name: c.Name, Column: i, Columns: 1, Lines: 1, Text: c.Text, Meaning: c.Meaning}
 		switch {
 		case two && c.Over == "":
 			head.Lines = 2
-			v.Over = append(v.Over, head)
+			view.Over = append(view.Over, head)
 			continue
-		case two && i > 0 && t.Columns[i-1].Over == c.Over:
-			v.Over[len(v.Over)-1].Columns++
+		case two && i > 0 && table.Columns[i-1].Over == c.Over:
+			view.Over[len(view.Over)-1].Columns++
 		case two:
-			v.Over = append(v.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
+			view.Over = append(view.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
 		}
-		v.Head = append(v.Head, head)
+		view.Head = append(view.Head, head)
 	}
-	for ri, r := range t.Rows {
-		if len(r.Cells) > len(t.Columns) {
-			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", t.Title, ri, len(r.Cells),
-				len(t.Columns))
+	for ri, r := range table.Rows {
+		if len(r.Cells) > len(table.Columns) {
+			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", table.Title, ri,
+				len(r.Cells),
+				len(table.Columns))
 		}
-		row := make([]cellView, len(t.Columns))
-		for i, c := range t.Columns {
+		row := make([]cellView, len(table.Columns))
+		for i, c := range table.Columns {
 			row[i] = cellView{Text: c.Text, Head: i == 0 && c.Text}
 			if i >= len(r.Cells) {
 				continue
@@ -72,20 +73,20 @@ func viewTable(id string, t Table) (tableView, error) {
 				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
 			}
 			if cell.Note != "" {
-				k := slices.IndexFunc(v.Notes, func(n noteView) bool { return n.Text == cell.Note })
+				k := slices.IndexFunc(view.Notes, func(n noteView) bool { return n.Text == cell.Note })
 				if k < 0 {
-					k, v.Notes = len(v.Notes), append(v.Notes, noteView{letters(len(v.Notes)), cell.Note})
+					k, view.Notes = len(view.Notes), append(view.Notes, noteView{letters(len(view.Notes)), cell.Note})
 				}
-				row[i].Mark = v.Notes[k].Mark
+				row[i].Mark = view.Notes[k].Mark
 			}
 		}
 		if r.Summary {
-			v.Summary = append(v.Summary, row)
+			view.Summary = append(view.Summary, row)
 		} else {
-			v.Rows = append(v.Rows, row)
+			view.Rows = append(view.Rows, row)
 		}
 	}
-	return v, nil
+	return view, nil
 }
 
 // leading matches the number at the start of a text: "+8.00", "< 0.001", "−3 %".
@@ -118,25 +119,25 @@ func failureTables(failures []Failure) []Table {
 	if len(failures) == 0 {
 		return nil
 	}
-	t := Table{Columns: []Column{{Name: "run", Text: true}}}
+	table := Table{Columns: []Column{{Name: "run", Text: true}}}
 	column := map[string]int{}
 	for _, f := range failures {
 		for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
 			if column[name] == 0 {
-				column[name] = len(t.Columns)
-				t.Columns = append(t.Columns, Column{Name: name, Text: true})
+				column[name] = len(table.Columns)
+				table.Columns = append(table.Columns, Column{Name: name, Text: true})
 			}
 		}
 	}
-	t.Columns = append(t.Columns, Column{Name: "error", Text: true})
+	table.Columns = append(table.Columns, Column{Name: "error", Text: true})
 	for _, f := range failures {
-		cells := make([]Cell, len(t.Columns))
+		cells := make([]Cell, len(table.Columns))
 		cells[0].Text = f.Run
 		for name, label := range f.Labels {
 			cells[column[name]].Text = label
 		}
 		cells[len(cells)-1].Text = f.Error
-		t.Rows = append(t.Rows, Row{Cells: cells})
+		table.Rows = append(table.Rows, Row{Cells: cells})
 	}
-	return []Table{t}
+	return []Table{table}
 }

@@ -56,14 +56,14 @@ func Write(w io.Writer, r Report) error {
 }
 
 // newView returns the input of the template and the data of its script.
-func newView(r Report) (v view, data block, err error) {
-	v = view{Report: r, HasCurves: r.Live, Style: template.CSS(style()), Script: template.JS(script())}
+func newView(report Report) (v view, data block, err error) {
+	v = view{Report: report, HasCurves: report.Live, Style: template.CSS(style()), Script: template.JS(script())}
 	for _, part := range []struct {
 		to     *[]tableView
 		prefix string
 		tables []Table
-	}{{&v.Results, "results", r.Tables}, {&v.Tests, "significance", r.Significance},
-		{&v.Failed, "failures", failureTables(r.Failures)}} {
+	}{{&v.Results, "results", report.Tables}, {&v.Tests, "significance", report.Significance},
+		{&v.Failed, "failures", failureTables(report.Failures)}} {
 		for i, t := range part.tables {
 			table, err := viewTable(fmt.Sprintf("%s-%d", part.prefix, i+1), t)
 			if err != nil {
@@ -72,7 +72,7 @@ func newView(r Report) (v view, data block, err error) {
 			*part.to = append(*part.to, table)
 		}
 	}
-	if data, v.Left, err = newBlock(r); err != nil {
+	if data, v.Left, err = newBlock(report); err != nil {
 		return v, data, err
 	}
 	for _, run := range data.Runs {

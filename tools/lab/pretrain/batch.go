@@ -70,14 +70,14 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	n, side := b.cfg.Train.Batch, b.cfg.Size
 	pixels := tensor.New(n, 3, side, side)
 	captions, classes := make([]string, n), make([]string, n)
-	var of []int // sources of the examples
+	var sources []int // sources of the examples
 	for source, count := range b.counts {
-		of = append(of, slices.Repeat([]int{source}, count)...)
+		sources = append(sources, slices.Repeat([]int{source}, count)...)
 	}
 	draw := func(_ context.Context, i int) (pair, error) {
-		p, err := b.samplers[of[i]].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless, b.fits})
+		p, err := b.samplers[sources[i]].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless, b.fits})
 		if err != nil {
-			err = fmt.Errorf("sources[%d]: %w", of[i], err)
+			err = fmt.Errorf("sources[%d]: %w", sources[i], err)
 		}
 		return p, err
 	}

@@ -118,9 +118,9 @@ func (c Config) image() clip.VisionArch {
 
 // Validate checks everything that can be checked without reading the disk.
 func (c Config) Validate() error {
-	t, image := c.Train, c.image()
-	_, optimizerErr := t.optimizer()
-	_, rateErr := t.rate()
+	training, image := c.Train, c.image()
+	_, optimizerErr := training.optimizer()
+	_, rateErr := training.rate()
 	errs := []error{c.text().Check(), image.Check(),
 		data.Need(image.Patch < 1 || image.Image%image.Patch == 0, "patches of %d pixels leave a margin of an image "+
 			"of %d: choose a patch that divides it", image.Patch, image.Image),
@@ -137,10 +137,13 @@ func (c Config) Validate() error {
 		}
 	}
 	return cmp.Or(append(errs,
-		data.Need(t.Steps >= 1 && t.Batch >= 2 && t.Warmup >= 0 && t.Warmup < t.Steps && t.Beta2 > 0, "train: steps "+
+		data.Need(training.Steps >= 1 && training.Batch >= 2 && training.Warmup >= 0 &&
+			training.Warmup < training.Steps &&
+			training.Beta2 > 0, "train: steps "+
 			"%d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a "+
-			"beta2 in (0,1)", t.Steps, t.Batch, t.Warmup, t.Beta2),
-		data.Need(t.ByClass >= 0 && t.ByClass <= 1, "train.by_class: %v; it must lie between 0 and 1", t.ByClass),
+			"beta2 in (0,1)", training.Steps, training.Batch, training.Warmup, training.Beta2),
+		data.Need(training.ByClass >= 0 && training.ByClass <= 1, "train.by_class: %v; it must lie between 0 and 1",
+			training.ByClass),
 		data.Need(c.Checkpoint >= 0 && c.Threads >= 0, "checkpoint_every %d, threads %d: neither may be negative",
 			c.Checkpoint, c.Threads),
 		optimizerErr, rateErr)...)

@@ -37,27 +37,27 @@ func (c Config) evaluate(ctx context.Context) (out []Accuracy, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	b, err := converted.Convert(c.Out, filepath.Join(dir, "bundle"), converted.Options{})
+	model, err := converted.Convert(c.Out, filepath.Join(dir, "bundle"), converted.Options{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	for i, s := range c.Sources {
-		key := s.Data.Set + s.Data.Root
-		if s.synthetic() { // all sources of synthetic images belong to one set
+	for i, source := range c.Sources {
+		key := source.Data.Set + source.Data.Root
+		if source.synthetic() { // all sources of synthetic images belong to one set
 			key = "synthetic"
-			s.Data = sets.Defaults()
-			s.Data.Set, s.Data.Generator.Train = key, 1
+			source.Data = sets.Defaults()
+			source.Data.Set, source.Data.Generator.Train = key, 1
 		}
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
-		set, err := sets.Open(s.Data)
+		set, err := sets.Open(source.Data)
 		if err != nil {
 			return nil, fmt.Errorf("sources[%d]: %w", i, err)
 		}
-		acc, err := accuracies(ctx, b, set, c.Threads)
+		acc, err := accuracies(ctx, model, set, c.Threads)
 		if err != nil {
 			return nil, err
 		}
@@ -97,10 +97,10 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 }
 
 // classFeatures returns the unit text features of the classes.
-func classFeatures(ctx context.Context, b *bundle.Bundle, classes []string) (out [][]float32, err error) {
+func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []string) (out [][]float32, err error) {
 	texts := convert.Slice(classes, func(c string) string { return word(zeroShot, c) })
 	g := graph.New()
-	node, err := b.Sentences(g, texts)
+	node, err := backbone.Sentences(g, texts)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func classFeatures(ctx context.Context, b *bundle.Bundle, classes []string) (out
 	if err != nil {
 		return nil, err
 	}
-	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: b.WeightsDir()},
+	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: backbone.WeightsDir()},
 		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return nil, err

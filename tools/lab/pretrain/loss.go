@@ -82,7 +82,7 @@ func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.InputWeights, token
 // images of one class by all words of their captions; with 1, only the class counts, and texts ignore the other words.
 func Targets(captions, classes []string, byClass float64) *tensor.Tensor {
 	n := len(captions)
-	y := tensor.New(n, n)
+	labels := tensor.New(n, n)
 	for _, part := range []struct {
 		keys  []string
 		share float64
@@ -94,10 +94,10 @@ func Targets(captions, classes []string, byClass float64) *tensor.Tensor {
 		for i, a := range part.keys {
 			for j, b := range part.keys {
 				if a == b {
-					y.Data[i*n+j] += float32(part.share / float64(count[a]))
+					labels.Data[i*n+j] += float32(part.share / float64(count[a]))
 				}
 			}
 		}
 	}
-	return y
+	return labels
 }

@@ -56,24 +56,24 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	classes, domains := d.classes(), d.domains()
 	u := rng.Float64()
 	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
-	s, err := synthetic.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(),
+	sample, err := synthetic.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(),
 		synthetic.Level(level))
 	if err != nil {
 		return pair{}, err
 	}
-	img, err := s.Image(d.prep.Size)
+	img, err := sample.Image(d.prep.Size)
 	if err != nil {
 		return pair{}, err
 	}
-	text, err := w.write(rng, s.Class, classes, func(class string) string {
+	text, err := w.write(rng, sample.Class, classes, func(class string) string {
 		if templates := d.Captions["any"]; len(templates) > 0 {
 			return word(templates[rng.IntN(len(templates))], class)
 		}
-		said := s
+		said := sample
 		said.Class = class
 		return said.Caption(rng)
 	})
-	return pair{d.prep.Pixels(img), text, s.Class}, err
+	return pair{d.prep.Pixels(img), text, sample.Class}, err
 }
 
 // lister samples images of a labelled set, with captions from templates.
@@ -86,25 +86,25 @@ type lister struct {
 	templates [][]string // of each domain
 }
 
-func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
-	set, err := sets.Open(s.Data)
+func openLister(source Source, prep preprocess.Preprocess) (*lister, error) {
+	set, err := sets.Open(source.Data)
 	if err != nil {
 		return nil, err
 	}
 	if set.Pool != nil {
-		return nil, fmt.Errorf("data.split: %q has no training images: use given", s.Data.Split)
+		return nil, fmt.Errorf("data.split: %q has no training images: use given", source.Data.Split)
 	}
-	l := &lister{Source: s, prep: prep, set: set}
+	l := &lister{Source: source, prep: prep, set: set}
 	seen := map[[2]int]int{}
 	for _, e := range set.Train {
 		k := [2]int{e.Label, e.Domain}
-		if s.Keep == 0 || seen[k]%keepOf < s.Keep {
+		if source.Keep == 0 || seen[k]%keepOf < source.Keep {
 			l.list = append(l.list, e)
 		}
 		seen[k]++
 	}
 	if len(l.list) == 0 {
-		return nil, fmt.Errorf("no training images in %s", s.Data.Root)
+		return nil, fmt.Errorf("no training images in %s", source.Data.Root)
 	}
 	return l, l.word()
 }
@@ -118,15 +118,15 @@ func (l *lister) word() error {
 	if len(domains) == 0 {
 		domains = []string{anyDomain}
 	}
-	of := map[string]string{} // folded name to key
+	keys := map[string]string{} // folded name to key
 	for _, key := range slices.Sorted(maps.Keys(l.Captions)) {
-		if other, ok := of[fold(key)]; ok {
+		if other, ok := keys[fold(key)]; ok {
 			return fmt.Errorf("captions: %s and %s are of the same domain: keep one", other, key)
 		}
-		of[fold(key)] = key
+		keys[fold(key)] = key
 	}
 	for _, name := range domains {
-		templates := l.Captions[of[fold(name)]]
+		templates := l.Captions[keys[fold(name)]]
 		if len(templates) == 0 {
 			templates = l.Captions[anyDomain]
 		}
@@ -134,10 +134,10 @@ func (l *lister) word() error {
 			return fmt.Errorf("captions: domain %q has no templates: add %s or any", name, name)
 		}
 		l.templates = append(l.templates, templates)
-		delete(of, fold(name))
+		delete(keys, fold(name))
 	}
-	delete(of, anyDomain)
-	for _, key := range slices.Sorted(maps.Values(of)) {
+	delete(keys, anyDomain)
+	for _, key := range slices.Sorted(maps.Values(keys)) {
 		return fmt.Errorf("captions: no domain %s; the domains are %s", key, strings.Join(domains, ", "))
 	}
 	return nil

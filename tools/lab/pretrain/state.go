@@ -48,7 +48,7 @@ func (t *trainer) save() error {
 // resume continues from the checkpoint in the output folder, if there is one.
 func (t *trainer) resume() error {
 	path := t.statePath()
-	m, meta, err := safetensors.ReadFile(path)
+	tensors, meta, err := safetensors.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (t *trainer) resume() error {
 		return fmt.Errorf("%s was written with another configuration or other images: remove it, or set another out",
 			path)
 	}
-	weights, moments := m.WithoutPrefix("weight"), m.WithoutPrefix("moment")
+	weights, moments := tensors.WithoutPrefix("weight"), tensors.WithoutPrefix("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {
 		for name, w := range part.want {
 			if got := part.got[name]; got == nil || !got.SameShape(w) {
@@ -67,15 +67,15 @@ func (t *trainer) resume() error {
 			}
 		}
 	}
-	step := m["step"]
+	step := tensors["step"]
 	if step == nil || len(step.Ints) != 1 || step.Ints[0] < 0 || step.Ints[0] > int64(t.cfg.Train.Steps) {
 		return fmt.Errorf("%s: no valid step: remove the file", path)
 	}
-	if err := t.opt.Load(m.WithoutPrefix("optimizer")); err != nil {
+	if err := t.opt.Load(tensors.WithoutPrefix("optimizer")); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	t.weights, t.moments, t.step = weights, moments, int(step.Ints[0])
-	if l := m["losses"]; l != nil {
+	if l := tensors["losses"]; l != nil {
 		for _, v := range l.Data {
 			t.losses = append(t.losses, float64(v))
 		}

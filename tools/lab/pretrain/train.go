@@ -54,17 +54,17 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	if err := cfg.Validate(); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
-	t, err := newTrainer(cfg)
+	trainer, err := newTrainer(cfg)
 	if err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
-	defer t.session.Close()
-	if err := t.train(ctx, start, progress); err != nil {
-		return Result{}, fmt.Errorf("pretrain: step %d: %w", t.step+1, err)
+	defer trainer.session.Close()
+	if err := trainer.train(ctx, start, progress); err != nil {
+		return Result{}, fmt.Errorf("pretrain: step %d: %w", trainer.step+1, err)
 	}
-	maps.Copy(t.weights, t.moments)
-	meanOfUnreached(t.weights, cfg.Caption)
-	if err := Export(cfg, t.weights); err != nil {
+	maps.Copy(trainer.weights, trainer.moments)
+	meanOfUnreached(trainer.weights, cfg.Caption)
+	if err := Export(cfg, trainer.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
 	acc, err := cfg.evaluate(ctx)
@@ -72,10 +72,10 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
 	}
 	r := Result{Folder: cfg.Out, Accuracy: acc, Elapsed: time.Since(start)}
-	for _, l := range t.losses {
-		r.Loss += l / float64(len(t.losses))
+	for _, l := range trainer.losses {
+		r.Loss += l / float64(len(trainer.losses))
 	}
-	for _, w := range t.weights {
+	for _, w := range trainer.weights {
 		r.Parameters += w.Len()
 	}
 	return r, nil

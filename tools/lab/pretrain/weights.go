@@ -22,7 +22,7 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 	shapes := text.Shapes()
 	maps.Copy(shapes, image.TrainedShapes())
 	shapes[tokenTable] = []int{vocabulary, text.Width}
-	w := tensor.Map{logScale: tensor.Scalar(float32(math.Log(1 / 0.07)))}
+	weights := tensor.Map{logScale: tensor.Scalar(float32(math.Log(1 / 0.07)))}
 	for name, shape := range shapes {
 		t := tensor.New(shape...)
 		width, layers := text.Width, text.Layers
@@ -46,9 +46,9 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 				t.Data[i] = 1
 			}
 		}
-		w[name] = t
+		weights[name] = t
 	}
-	return w
+	return weights
 }
 
 // deviation returns the standard deviation of a fresh tensor; 0 for gains and biases.
@@ -121,20 +121,20 @@ func resnetDeviation(shape []int) float64 {
 // to the mean of the last four positions that captions commonly reach. Prompts of sixteen and more tokens push class
 // names there. Captions rarely fill the last quarter of their maximal length, so it counts as unreached too.
 func meanOfUnreached(weights tensor.Map, longest int) {
-	p := weights["positional_embedding"]
-	width := p.Shape[1]
+	param := weights["positional_embedding"]
+	width := param.Shape[1]
 	reach := longest - longest/4
 	from := max(0, reach-4)
 	mean := make([]float32, width)
 	for i := range width {
 		sum := 0.0
 		for r := from; r < reach; r++ {
-			sum += float64(p.Data[r*width+i])
+			sum += float64(param.Data[r*width+i])
 		}
 		mean[i] = float32(sum / float64(reach-from))
 	}
-	for r := reach; r < p.Shape[0]; r++ {
-		copy(p.Data[r*width:], mean)
+	for r := reach; r < param.Shape[0]; r++ {
+		copy(param.Data[r*width:], mean)
 	}
 }
 

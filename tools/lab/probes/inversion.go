@@ -68,12 +68,12 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		return err
 	}
 	received := rec.Tensors.WithoutPrefix("init")
-	v := p.victims[seed]
-	if v == nil {
-		if v, err = p.victim(ctx, seed, received); err != nil {
+	victim := p.victims[seed]
+	if victim == nil {
+		if victim, err = p.victim(ctx, seed, received); err != nil {
 			return err
 		}
-		p.victims[seed] = v
+		p.victims[seed] = victim
 	}
 	for k := range 2 {
 		rows := dealt[k]
@@ -87,7 +87,7 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		labels := p.pool.Pick(rows).Class
 		guess := p.means(left, labels)
 		if !s.blind {
-			guess = v.reconstruct(gradientOf(received["ctx"], seen, stepRate), labels, guess)
+			guess = victim.reconstruct(gradientOf(received["ctx"], seen, stepRate), labels, guess)
 		}
 		if err := p.judge(rows, guess, sum); err != nil {
 			return err
@@ -175,26 +175,26 @@ type victim struct {
 // victim runs steps on images with one feature each: e_d with the labels c and 0. The difference of the two gradients
 // is the gradient of class 0's score minus the gradient of class c's score, for any probabilities.
 func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*victim, error) {
-	e, err := p.experiment(protection{}, seed, [][]int{{0}}, sgd(1, 1), 1)
+	experiment, err := p.experiment(protection{}, seed, [][]int{{0}}, sgd(1, 1), 1)
 	if err != nil {
 		return nil, err
 	}
-	w := client.NewWorker(e, p.source.Settings().Client)
-	defer w.Close()
-	task := w.Task(e.Clients[0], 1)
-	v := &victim{classes: len(e.Classes), dim: task.Dim}
+	worker := client.NewWorker(experiment, p.source.Settings().Client)
+	defer worker.Close()
+	task := worker.Task(experiment.Clients[0], 1)
+	v := &victim{classes: len(experiment.Classes), dim: task.Dim}
 	v.slopes = mat.NewDense(v.classes*v.dim, received["ctx"].Len(), nil)
 	axes := tensor.New(v.dim, v.dim)
 	for d := range v.dim {
 		axes.Row(d).Data[d] = 1
 	}
-	rows := func(of []int, class ...int64) *spec.Features {
-		return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: axes.Rows(of)}}, Class: class}
+	rows := func(indices []int, class ...int64) *spec.Features {
+		return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: axes.Rows(indices)}}, Class: class}
 	}
 	step := func(d int, class int64) ([]float64, error) {
-		c := *e.Clients[0]
+		c := *experiment.Clients[0]
 		c.Train = rows([]int{d}, class)
-		r, _, err := w.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
+		r, _, err := worker.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
 			Shared: received}, message.ClientState{})
 		if err != nil {
 			return nil, err
@@ -215,9 +215,10 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 			v.slopes.SetRow(c*v.dim+d, g)
 		}
 	}
-	l, state := w.Begin(e.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
+	l, state := worker.Begin(experiment.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
 		message.ClientState{})
-	scores, err := w.ScoreRows(ctx, e.Clients[0], l, state, rows(tensor.Indices(v.dim), make([]int64, v.dim)...))
+	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], l, state,
+		rows(tensor.Indices(v.dim), make([]int64, v.dim)...))
 	if err != nil {
 		return nil, err
 	}

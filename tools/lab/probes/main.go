@@ -94,7 +94,8 @@ func noise(z float64) map[string]any {
 }
 
 // experiment returns PromptFL under a protection, with clients that train on images of the pool.
-func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Training, rounds int) (*spec.Experiment,
+func (p *probe) experiment(s protection, seed uint64, train [][]int, training spec.Training,
+	rounds int) (*spec.Experiment,
 	error) {
 	options := map[string]any{"tokens": 4}
 	for k, v := range s.options {
@@ -105,7 +106,7 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Trai
 		return nil, err
 	}
 	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.source.Experiment.Classes,
-		Template: p.source.Experiment.Template, Training: t,
+		Template: p.source.Experiment.Template, Training: training,
 		Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
 	for i, rows := range train {
 		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.source.Experiment.Clients[0].Backbone,
@@ -123,19 +124,19 @@ func sgd(epochs int, lr float64) spec.Training {
 // rows too.
 func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
 	r := method.Rand(seed, "deal")
-	of := map[int64][]int{}
+	rows := map[int64][]int{}
 	for _, i := range r.Perm(p.pool.Len()) {
-		of[p.pool.Class[i]] = append(of[p.pool.Class[i]], i)
+		rows[p.pool.Class[i]] = append(rows[p.pool.Class[i]], i)
 	}
 	dealt = make([][]int, clients)
 	for k := range dealt {
 		for _, c := range r.Perm(len(p.source.Experiment.Classes))[:classes] {
 			y := int64(c)
-			dealt[k], of[y] = append(dealt[k], of[y][:n]...), of[y][n:]
+			dealt[k], rows[y] = append(dealt[k], rows[y][:n]...), rows[y][n:]
 		}
 	}
 	for c := range p.source.Experiment.Classes {
-		left = append(left, of[int64(c)]...)
+		left = append(left, rows[int64(c)]...)
 	}
 	return dealt, left
 }

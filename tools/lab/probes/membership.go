@@ -52,36 +52,36 @@ func meanStd(v []float64) string {
 // members runs a federation and returns the areas in its first and last round, means over clients.
 func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds int) (area [2]float64, err error) {
 	dealt, left := p.deal(seed, len(p.source.Experiment.Classes), 2)
-	e, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
+	experiment, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
 	if err != nil {
 		return area, err
 	}
 	rec := trace.NewRecorder()
 	set := p.source.Settings()
 	set.Client.Tracer = rec
-	if _, err := engine.Run(ctx, e, set); err != nil {
+	if _, err := engine.Run(ctx, experiment, set); err != nil {
 		return area, err
 	}
-	w := client.NewWorker(e, p.source.Settings().Client)
-	defer w.Close()
+	worker := client.NewWorker(experiment, p.source.Settings().Client)
+	defer worker.Close()
 	others := p.pool.Pick(left)
 	for at, round := range []int{0, rounds - 1} {
 		received := rec.Tensors.WithoutPrefix("init")
 		if round > 0 {
 			received = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round-1))
 		}
-		for k, c := range e.Clients {
+		for k, site := range experiment.Clients {
 			seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/c%d/upload", round, k))
 			if s.summed {
 				seen = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round))
 			}
 			var drops [2][]float64 // for members and for others
-			for i, rows := range []method.Data{c.Train, others} {
-				before, err := losses(ctx, w, c, received, rows)
+			for i, rows := range []method.Data{site.Train, others} {
+				before, err := losses(ctx, worker, site, received, rows)
 				if err != nil {
 					return area, err
 				}
-				after, err := losses(ctx, w, c, seen, rows)
+				after, err := losses(ctx, worker, site, seen, rows)
 				if err != nil {
 					return area, err
 				}

@@ -27,9 +27,9 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	}
 	var below []string
 	tokens, lr := 0, 0.0 // the largest of the groups below
-	for _, g := range v.groups {
+	for _, group := range v.groups {
 		var got, hand results.Stat
-		for _, r := range g.Done() {
+		for _, r := range group.Done() {
 			a, ok := m.Value(r)
 			b, known := r.Summary.ZeroShotMean()
 			if ok && known {
@@ -37,8 +37,8 @@ func (v *view) belowZeroShot(main *tables.Table) {
 			}
 		}
 		if a, b := got.Mean(), hand.Mean(); record.Below(a, b, 0) {
-			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", g.Name, 100*a, 100*b))
-			if id := g.Identity(); id != nil {
+			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", group.Name, 100*a, 100*b))
+			if id := group.Identity(); id != nil {
 				n, _ := strconv.Atoi(id.Values["options.tokens"])
 				rate, _ := strconv.ParseFloat(id.Values["train.lr"], 64)
 				tokens, lr = max(tokens, n), max(lr, rate)

@@ -60,23 +60,23 @@ func clientValues(groups []*results.Group, m results.Metric, factor float64,
 // box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box is a
 // label, as in FedPHA's figure 5. Grouped by domain or backbone, a box is a label of the contest with one domain or
 // backbone. Without a group, a box is a label of the contest.
-func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	factor, y := clientScale(m)
-	isAxis, axis := results.Labels(v.groups, f.Group) != nil, v.axis
+func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer, error) {
+	factor, y := clientScale(metric)
+	isAxis, axis := results.Labels(v.groups, figure.Group) != nil, v.axis
 	if isAxis {
-		axis = f.Group
+		axis = figure.Group
 	}
-	out := figures.Box{Title: f.Title, Y: y, Colours: v.colours(axis)}
-	by := f.Group
+	out := figures.Box{Title: figure.Title, Y: y, Colours: v.colours(axis)}
+	by := figure.Group
 	if isAxis {
 		by = ""
 	}
-	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.BoxPanel{Title: p.title, X: axis}
+	for _, facet := range facets(v.groups, figure.Panel) {
+		panel := figures.BoxPanel{Title: facet.title, X: axis}
 		byLabel, clients := map[string][]clientValue{}, 0 // by label of the axis
-		labels := facets(p.groups, axis)
+		labels := facets(facet.groups, axis)
 		for _, l := range labels {
-			values, err := clientValues(l.groups, m, factor, by)
+			values, err := clientValues(l.groups, metric, factor, by)
 			if err != nil {
 				return nil, err
 			}
@@ -87,7 +87,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 		}
 		if isAxis && clients <= mostClientPanels {
 			for k := range clients {
-				one := figures.BoxPanel{Title: joinTitle(p.title, "client "+strconv.Itoa(k)), X: axis}
+				one := figures.BoxPanel{Title: joinTitle(facet.title, "client "+strconv.Itoa(k)), X: axis}
 				for _, l := range labels {
 					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(byLabel[l.label],
 						func(c clientValue) bool { return c.client == k })})
@@ -148,8 +148,8 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 	axis := cmp.Or(f.Panel, v.axis)
 	out := figures.Strips{Title: f.Title, Y: y, Colours: v.colours(axis)}
 	by := cmp.Or(f.Group, "backbone")
-	for _, p := range facets(v.groups, axis) {
-		values, err := clientValues(p.groups, m, factor, by)
+	for _, facet := range facets(v.groups, axis) {
+		values, err := clientValues(facet.groups, m, factor, by)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 			}
 			at[c.kind][c.client] = append(at[c.kind][c.client], c.value)
 		}
-		panel := figures.StripPanel{Title: p.title}
+		panel := figures.StripPanel{Title: facet.title}
 		for _, name := range results.SortedKeys(at) {
 			group := figures.StripGroup{Label: name}
 			for _, accuracies := range at[name] {

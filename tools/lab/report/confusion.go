@@ -39,34 +39,36 @@ var confusionPanel = panel{kind: "confusion", files: [][2]string{{"confusion"}},
 func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.HeatMap{Title: f.Title, X: "predicted class", Y: "class", Value: "share of the class",
 		Scale: [2]float64{0, 1}, WithoutValues: true}
-	for _, r := range v.mapped(f) {
-		c, err := r.run.Confusion()
+	for _, facetRun := range v.mapped(f) {
+		confusion, err := facetRun.run.Confusion()
 		if err != nil {
 			return nil, err
 		}
-		if c == nil || len(c.Classes) == 0 || out.RowNames != nil && !slices.Equal(out.RowNames, c.Classes) {
+		if confusion == nil || len(confusion.Classes) == 0 || out.RowNames != nil &&
+			!slices.Equal(out.RowNames, confusion.Classes) {
 			continue
 		}
-		if len(c.Classes) > mostConfused {
+		if len(confusion.Classes) > mostConfused {
 			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
-				len(c.Classes), record.ConfusionFile)
+				len(confusion.Classes), record.ConfusionFile)
 			return nil, figures.ErrEmpty
 		}
-		out.RowNames, out.ColumnNames = c.Classes, c.Classes
+		out.RowNames, out.ColumnNames = confusion.Classes, confusion.Classes
 		for _, m := range []struct {
 			name string
 			of   *metrics.Matrix
-		}{{"global", c.Global}, {"personal", c.Personal}} {
-			if m.of == nil || len(out.Panels) == mostMaps || len(c.Classes) > fewConfused && len(out.Panels) == 2 {
+		}{{"global", confusion.Global}, {"personal", confusion.Personal}} {
+			if m.of == nil || len(out.Panels) == mostMaps || len(confusion.Classes) > fewConfused &&
+				len(out.Panels) == 2 {
 				continue
 			}
-			rows := results.ConfusionRows(m.of, len(c.Classes))
+			rows := results.ConfusionRows(m.of, len(confusion.Classes))
 			for i, row := range rows {
 				if row == nil { // no example of the class: hatched
-					rows[i] = slices.Repeat([]float64{math.NaN()}, len(c.Classes))
+					rows[i] = slices.Repeat([]float64{math.NaN()}, len(confusion.Classes))
 				}
 			}
-			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(r.label, m.name), Values: rows})
+			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(facetRun.label, m.name), Values: rows})
 		}
 	}
 	return out, nil

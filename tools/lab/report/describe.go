@@ -149,7 +149,7 @@ func (r *Report) settings() map[string][]string {
 
 // tables adds the tables to the page. Definitions of columns, and sentences about several tables, stand on the page
 // once.
-func (r *Report) tables(p *page.Report) {
+func (r *Report) tables(report *page.Report) {
 	main := slices.Concat(r.main, r.more)
 	all := slices.Concat(main, r.tests)
 	count := map[string]int{}
@@ -158,38 +158,38 @@ func (r *Report) tables(p *page.Report) {
 			count[s]++
 		}
 		for _, d := range t.Definitions {
-			if pair := (page.Pair{Name: d[0], Value: d[1]}); !slices.Contains(p.Definitions, pair) {
-				p.Definitions = append(p.Definitions, pair)
+			if pair := (page.Pair{Name: d[0], Value: d[1]}); !slices.Contains(report.Definitions, pair) {
+				report.Definitions = append(report.Definitions, pair)
 			}
 		}
 	}
 	said := map[string]bool{}
-	for i, t := range all {
+	for i, table := range all {
 		var own []string
-		for _, s := range sentences(t) {
-			fact := slices.Contains(t.Facts, s)
+		for _, s := range sentences(table) {
+			fact := slices.Contains(table.Facts, s)
 			if shared := count[s] > 1; shared && !fact && !said[s] {
-				p.Reading = append(p.Reading, s)
+				report.Reading = append(report.Reading, s)
 			} else if !shared || fact && !said[s] {
 				own = append(own, s)
 			}
 			said[s] = true
 		}
-		shown := pageTable(t)
+		shown := pageTable(table)
 		shown.Caption = strings.Join(own, " ")
 		if len(r.main) == 1 { // the page's title names the sweep
-			shown.Title = strings.TrimSuffix(t.Title, ": "+r.plan().Sweep())
+			shown.Title = strings.TrimSuffix(table.Title, ": "+r.plan().Sweep())
 		}
 		if i < len(r.main) {
-			shown.Title = tableTitle(t)
-			if len(r.main) > 1 && t.Title != looseRuns {
-				shown.Title += ": " + t.Title
+			shown.Title = tableTitle(table)
+			if len(r.main) > 1 && table.Title != looseRuns {
+				shown.Title += ": " + table.Title
 			}
 		}
 		if i < len(main) {
-			p.Tables = append(p.Tables, shown)
+			report.Tables = append(report.Tables, shown)
 		} else {
-			p.Significance = append(p.Significance, shown)
+			report.Significance = append(report.Significance, shown)
 		}
 	}
 }

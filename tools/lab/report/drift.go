@@ -32,18 +32,18 @@ func drifts(rounds []results.Round) (out []*clientDrift) {
 	}
 	stride := 1 + total/mostDrifts
 	for i := 0; i < len(rounds); i += stride {
-		for _, d := range rounds[i].Drift {
-			at, known := slices.BinarySearchFunc(out, d.Client,
+		for _, drift := range rounds[i].Drift {
+			at, known := slices.BinarySearchFunc(out, drift.Client,
 				func(c *clientDrift, client int) int { return cmp.Compare(c.Client, client) })
 			if !known {
-				out = slices.Insert(out, at, &clientDrift{Client: d.Client})
+				out = slices.Insert(out, at, &clientDrift{Client: drift.Client})
 			}
 			cosine := math.NaN()
-			if d.Cosine != nil {
-				cosine = *d.Cosine
+			if drift.Cosine != nil {
+				cosine = *drift.Cosine
 			}
 			c := out[at]
-			c.Rounds, c.Norm, c.Cosine = append(c.Rounds, i+1), append(c.Norm, d.Norm), append(c.Cosine, cosine)
+			c.Rounds, c.Norm, c.Cosine = append(c.Rounds, i+1), append(c.Norm, drift.Norm), append(c.Cosine, cosine)
 		}
 	}
 	return out

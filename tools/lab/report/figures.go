@@ -66,54 +66,54 @@ func alongOf(f configs.Figure) string {
 }
 
 // add draws a figure if its runs have the necessary data.
-func (v *view) add(file string, f configs.Figure) {
-	m := v.metric
-	if f.Metric != "" {
+func (v *view) add(file string, figure configs.Figure) {
+	metric := v.metric
+	if figure.Metric != "" {
 		var err error
-		if m, err = results.ParseMetric(f.Metric); err != nil {
+		if metric, err = results.ParseMetric(figure.Metric); err != nil {
 			v.note("figure %s: %w", file, err)
 			return
 		}
 	}
-	if f.Title == "" {
-		f.Title = cmp.Or(map[string]string{configs.BytesAxis: "%s by bytes sent",
-			configs.TimeAxis: "%s by simulated time"}[alongOf(f)], kinds[f.Kind].title)
-		f.Title = strings.Replace(f.Title, "%s", sentence(m.Title), 1)
-		if f.Kind == "significance" {
-			f.Title += v.compared()
+	if figure.Title == "" {
+		figure.Title = cmp.Or(map[string]string{configs.BytesAxis: "%s by bytes sent",
+			configs.TimeAxis: "%s by simulated time"}[alongOf(figure)], kinds[figure.Kind].title)
+		figure.Title = strings.Replace(figure.Title, "%s", sentence(metric.Title), 1)
+		if figure.Kind == "significance" {
+			figure.Title += v.compared()
 		}
 	}
 	if v.several() {
-		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title
+		figure.Title = cmp.Or(v.name, "runs") + ": " + figure.Title
 		file = cmp.Or(v.name, "runs") + "-" + file
 	}
-	list := []results.Metric{m}
-	if kinds[f.Kind].evaluated {
-		list = v.each(m)
+	list := []results.Metric{metric}
+	if kinds[figure.Kind].evaluated {
+		list = v.each(metric)
 	}
 	for _, one := range list {
 		name := file
 		if len(list) > 1 {
 			name += "-" + one.Views(v.groups)[0]
 		}
-		v.addOf(name, f, one)
+		v.addOf(name, figure, one)
 	}
 }
 
 // addOf draws a figure of one metric. Its title states the metric and the averaged axes.
-func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
-	name, c := f.Title, v.caption(f, m)
-	if len(c.views) == 1 {
-		name += ", " + c.views[0] + " evaluation"
+func (v *view) addOf(file string, figure configs.Figure, metric results.Metric) {
+	name, caption := figure.Title, v.caption(figure, metric)
+	if len(caption.views) == 1 {
+		name += ", " + caption.views[0] + " evaluation"
 	}
-	if text := c.String(); text != "" {
-		f.Title += " (" + text + ")"
+	if text := caption.String(); text != "" {
+		figure.Title += " (" + text + ")"
 	}
 	var drawn *figures.Figure
-	err := fmt.Errorf("there is no figure of kind %q", f.Kind)
-	if k, ok := kinds[f.Kind]; ok {
+	err := fmt.Errorf("there is no figure of kind %q", figure.Kind)
+	if k, ok := kinds[figure.Kind]; ok {
 		var d figures.Drawer
-		if d, err = k.draw(v, f, m); err == nil {
+		if d, err = k.draw(v, figure, metric); err == nil {
 			drawn, err = figures.Draw(d)
 		}
 	}
@@ -124,7 +124,9 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 		v.note("figure %s is not drawn: %w", file, err)
 		return
 	}
-	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, name, c.readAs(kinds[f.Kind]), drawn})
+	v.figures = append(v.figures, namedFigure{configs.Slug(file), figure.Title, name,
+		caption.readAs(kinds[figure.Kind]),
+		drawn})
 }
 
 // caption is what a figure's title does not say by itself.
@@ -180,9 +182,9 @@ func sentence(text string) string {
 }
 
 // caption returns the caption of a figure.
-func (v *view) caption(f configs.Figure, m results.Metric) caption {
-	c := caption{seeds: v.seeds(f)}
-	if kinds[f.Kind].evaluated {
+func (v *view) caption(figure configs.Figure, m results.Metric) caption {
+	c := caption{seeds: v.seeds(figure)}
+	if kinds[figure.Kind].evaluated {
 		c.views = m.Views(v.groups)
 	}
 	if len(c.views) > 0 {
@@ -195,9 +197,9 @@ func (v *view) caption(f configs.Figure, m results.Metric) caption {
 			}
 		}
 	}
-	if over := v.averagedOver(f); len(over) > 0 {
+	if over := v.averagedOver(figure); len(over) > 0 {
 		c.over = "averaged over "
-		if kinds[f.Kind].every {
+		if kinds[figure.Kind].every {
 			c.over = "over "
 		}
 		c.over += strings.Join(over, " and ")

@@ -52,40 +52,41 @@ func (v *view) linePanels(f configs.Figure, axis string, x, y figures.Axis, loga
 }
 
 // curves draws a metric along rounds, bytes or time. The position of a round is the mean over seeds.
-func (v *view) curves(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	axis := cmp.Or(f.Line, v.axis)
-	factor, y := scale(m)
+func (v *view) curves(figure configs.Figure, metric results.Metric) (figures.Drawer, error) {
+	axis := cmp.Or(figure.Line, v.axis)
+	factor, y := scale(metric)
 	quantity, x := "", figures.Axis{Label: "round", Whole: true}
-	switch alongOf(f) {
+	switch alongOf(figure) {
 	case configs.BytesAxis:
 		quantity, x = metrics.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}
 	case configs.TimeAxis:
 		quantity, x = metrics.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
 	}
-	panels := v.linePanels(f, axis, x, y, quantity == metrics.TotalBytes, func(groups []*results.Group) figures.Line {
-		c, along := results.Curves(groups, m), results.Curve{}
-		if quantity != "" {
-			along = results.Curves(groups, m.WithDefinition(quantity, ""))
-		}
-		s, most := figures.Line{}, 0
-		for i, r := range c.Rounds {
-			x := float64(r)
+	panels := v.linePanels(figure, axis, x, y, quantity == metrics.TotalBytes,
+		func(groups []*results.Group) figures.Line {
+			curve, along := results.Curves(groups, metric), results.Curve{}
 			if quantity != "" {
-				j, ok := slices.BinarySearch(along.Rounds, r)
-				if !ok || along.Mean[j] <= 0 { // a method that sends nothing has no place on an axis of bytes
-					continue
-				}
-				x = along.Mean[j]
+				along = results.Curves(groups, metric.WithDefinition(quantity, ""))
 			}
-			s.X, s.Y = append(s.X, x), append(s.Y, factor*c.Mean[i])
-			s.Spread, most = append(s.Spread, factor*c.Std[i]), max(most, c.N[i])
-		}
-		if most < 2 {
-			s.Spread = nil
-		}
-		return s
-	})
-	return figures.Curves{Title: f.Title, Colours: v.colours(axis), Panels: panels}, nil
+			line, most := figures.Line{}, 0
+			for i, r := range curve.Rounds {
+				x := float64(r)
+				if quantity != "" {
+					j, ok := slices.BinarySearch(along.Rounds, r)
+					if !ok || along.Mean[j] <= 0 { // a method that sends nothing has no place on an axis of bytes
+						continue
+					}
+					x = along.Mean[j]
+				}
+				line.X, line.Y = append(line.X, x), append(line.Y, factor*curve.Mean[i])
+				line.Spread, most = append(line.Spread, factor*curve.Std[i]), max(most, curve.N[i])
+			}
+			if most < 2 {
+				line.Spread = nil
+			}
+			return line
+		})
+	return figures.Curves{Title: figure.Title, Colours: v.colours(axis), Panels: panels}, nil
 }
 
 // colours returns the colours of an axis's labels, both raw and as displayed: the colours of the labels' methods if
@@ -126,14 +127,14 @@ func numbers(labels []string) ([]float64, bool) {
 	return out, true
 }
 
-func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	along := facets(v.groups, f.X)
-	if f.X == "" || len(along) == 0 {
+func (v *view) sensitivity(figure configs.Figure, metric results.Metric) (figures.Drawer, error) {
+	along := facets(v.groups, figure.X)
+	if figure.X == "" || len(along) == 0 {
 		return nil, fmt.Errorf("it needs an axis x of the sweep")
 	}
 	labels := labelsOf(along)
 	at, numeric := numbers(labels)
-	x := figures.Axis{Label: f.X}
+	x := figures.Axis{Label: figure.X}
 	if !numeric {
 		x.Names, at = labels, nil
 		for i := range labels {
@@ -141,17 +142,17 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 		}
 	}
 	order := tensor.Order(len(at), func(a, b int) int { return cmp.Compare(at[a], at[b]) })
-	factor, y := scale(m)
-	panels := v.linePanels(f, f.Line, x, y, numeric, func(groups []*results.Group) (s figures.Line) {
+	factor, y := scale(metric)
+	panels := v.linePanels(figure, figure.Line, x, y, numeric, func(groups []*results.Group) (s figures.Line) {
 		for _, i := range order {
-			if c := stat(results.WithLabels(groups, map[string]string{f.X: labels[i]}), m); c.N() > 0 {
+			if c := stat(results.WithLabels(groups, map[string]string{figure.X: labels[i]}), metric); c.N() > 0 {
 				s.X, s.Y = append(s.X, at[i]), append(s.Y, factor*c.Mean())
 				s.Spread = append(s.Spread, factor*c.Std())
 			}
 		}
 		return s
 	})
-	return figures.Sensitivity{Title: f.Title, Colours: v.colours(f.Line), Panels: panels}, nil
+	return figures.Sensitivity{Title: figure.Title, Colours: v.colours(figure.Line), Panels: panels}, nil
 }
 
 // wide reports whether lines span two decades or more of a positive axis.

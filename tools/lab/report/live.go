@@ -45,7 +45,7 @@ func (p *livePage) report() (page.Report, error) {
 	if err != nil {
 		return page.Report{}, err
 	}
-	r := &Report{Results: found, folder: folder, live: true}
+	report := &Report{Results: found, folder: folder, live: true}
 	var b strings.Builder
 	var order []*results.Run
 	for _, g := range found.Groups {
@@ -57,10 +57,10 @@ func (p *livePage) report() (page.Report, error) {
 	}
 	shape := b.String()
 	if p.last != nil && shape == p.shape {
-		r.heading, r.subtitle = p.last.heading, p.last.subtitle
-		r.main, r.more, r.tests, r.kept = p.last.main, p.last.more, p.last.tests, p.runs
+		report.heading, report.subtitle = p.last.heading, p.last.subtitle
+		report.main, report.more, report.tests, report.kept = p.last.main, p.last.more, p.last.tests, p.runs
 	} else {
-		if err := r.build(); err != nil {
+		if err := report.build(); err != nil {
 			return page.Report{}, err
 		}
 		var folders []string
@@ -69,13 +69,13 @@ func (p *livePage) report() (page.Report, error) {
 				folders = append(folders, filepath.Base(dir))
 			}
 		}
-		r.heading += " in " + listed(folders, "folders")
+		report.heading += " in " + listed(folders, "folders")
 		if began := dates(order); began != "" {
-			r.subtitle += " · " + began
+			report.subtitle += " · " + began
 		}
 	}
-	p.last, p.shape = r, shape
-	out, err := r.page()
+	p.last, p.shape = report, shape
+	out, err := report.page()
 	out.Live, p.runs = true, map[*results.Run]page.Run{}
 	for i, run := range out.Runs {
 		p.runs[order[i]] = run
@@ -134,18 +134,18 @@ func dates(runs []*results.Run) string {
 // origin describes how a run was started, from its folder. Reports omit it, because it differs between two runs of one
 // experiment, whose reports have the same bytes.
 func origin(dir string) []page.Pair {
-	p, err := runfolder.ReadProvenance(dir)
-	if err != nil || len(p.Calls) == 0 {
+	provenance, err := runfolder.ReadProvenance(dir)
+	if err != nil || len(provenance.Calls) == 0 {
 		return nil
 	}
-	first, last := p.Calls[0], p.Calls[len(p.Calls)-1]
+	first, last := provenance.Calls[0], provenance.Calls[len(provenance.Calls)-1]
 	out := []page.Pair{{Name: "began", Value: first.Start.Local().Format(time.DateTime)}}
 	if last.Seconds != nil {
 		took := time.Duration(*last.Seconds * float64(time.Second)).Round(time.Second)
 		out = append(out, page.Pair{Name: "took", Value: took.String()})
 	}
-	if p.Data != nil {
-		out = append(out, page.Pair{Name: "data", Value: p.Data.Set + ", digest " + p.Data.Digest})
+	if provenance.Data != nil {
+		out = append(out, page.Pair{Name: "data", Value: provenance.Data.Set + ", digest " + provenance.Data.Digest})
 	}
 	return append(out, page.Pair{Name: "host", Value: last.Host},
 		page.Pair{Name: "version", Value: strings.TrimSpace(last.Version + " " + last.Commit)},

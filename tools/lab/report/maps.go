@@ -136,28 +136,29 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	if out.PerClass {
 		f.Panel = ""
 	}
-	for _, r := range v.mapped(f) {
-		t, info, err := r.tensors(record.EmbeddingsFile)
+	for _, facetRun := range v.mapped(f) {
+		tensors, info, err := facetRun.tensors(record.EmbeddingsFile)
 		if err != nil {
 			return nil, err
 		}
-		if t != nil && info != nil && out.Classes == nil {
+		if tensors != nil && info != nil && out.Classes == nil {
 			out.Classes = info.Classes
 		}
-		for _, name := range results.SortedKeys(t) {
+		for _, name := range results.SortedKeys(tensors) {
 			backbone, ok := strings.CutSuffix(name, "/image")
 			if !ok || len(out.Panels) == mostMaps {
 				continue
 			}
-			image, label, start, end := t[name], t[backbone+"/label"], t[backbone+"/text/start"],
-				t[backbone+"/text/end"]
+			image, label, start, end := tensors[name], tensors[backbone+"/label"], tensors[backbone+"/text/start"],
+				tensors[backbone+"/text/end"]
 			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
 				len(label.Ints) != image.Shape[0] {
 				return nil, fmt.Errorf("%s: %s has no labels or texts beside it",
-					filepath.Join(r.run.Dir, record.EmbeddingsFile), name)
+					filepath.Join(facetRun.run.Dir, record.EmbeddingsFile), name)
 			}
-			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start),
-				After: matrix(end)}
+			panel := figures.PCAPanel{Title: joinTitle(facetRun.label, backbone), Images: matrix(image),
+				Before: matrix(start),
+				After:  matrix(end)}
 			for _, c := range label.Ints {
 				panel.Labels = append(panel.Labels, int(c))
 			}

@@ -19,44 +19,45 @@ import (
 
 // page returns the content of report.html.
 func (r *Report) page() (page.Report, error) {
-	p := page.Report{Title: r.heading, Subtitle: r.subtitle, Notes: r.Notes, Environment: environment()}
+	report := page.Report{Title: r.heading, Subtitle: r.subtitle, Notes: r.Notes, Environment: environment()}
 	if plan := r.plan(); plan != nil && plan.Card != nil {
 		c := plan.Card
-		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong}
+		report.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong}
 		for _, d := range c.Differs {
-			p.Card.Differs = append(p.Card.Differs, page.Difference{Paper: d.Paper, Here: d.Here, Why: d.Why})
+			report.Card.Differs = append(report.Card.Differs, page.Difference{Paper: d.Paper, Here: d.Here, Why: d.Why})
 		}
 		for _, l := range c.LeftOut {
-			p.Card.Differs = append(p.Card.Differs, page.Difference{Paper: l.What, Here: "Left out.", Why: l.Why})
+			report.Card.Differs = append(report.Card.Differs, page.Difference{Paper: l.What, Here: "Left out.",
+				Why: l.Why})
 		}
 	}
-	r.tables(&p)
+	r.tables(&report)
 	for _, f := range r.figures {
 		shown, err := pageFigure(f)
 		if err != nil {
-			return p, fmt.Errorf("figure %s: %w", f.file, err)
+			return report, fmt.Errorf("figure %s: %w", f.file, err)
 		}
-		p.Figures = append(p.Figures, shown)
+		report.Figures = append(report.Figures, shown)
 	}
-	curves := r.pageMetrics(&p)
-	p.Methods, p.Panels = r.methods(), pagePanels(r.live)
+	curves := r.pageMetrics(&report)
+	report.Methods, report.Panels = r.methods(), pagePanels(r.live)
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Failed {
-				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: g.Labels,
+				report.Failures = append(report.Failures, page.Failure{Run: r.runName(g, run), Labels: g.Labels,
 					Error: run.Reason})
 			}
 			shown, known := r.kept[run]
 			if !known {
 				var err error
 				if shown, err = r.pageRun(g, run, curves); err != nil {
-					p.Notes = append(p.Notes, results.OneLine(err.Error()))
+					report.Notes = append(report.Notes, results.OneLine(err.Error()))
 				}
 			}
-			p.Runs = append(p.Runs, shown)
+			report.Runs = append(report.Runs, shown)
 		}
 	}
-	return p, nil
+	return report, nil
 }
 
 // methods lists the trained methods, sorted. Their places are those of their colours.
@@ -96,21 +97,21 @@ func (r *Report) counted() string {
 }
 
 // pageMetrics lists the metrics of curves that some run has, except metrics of single domains, sets and notes.
-func (r *Report) pageMetrics(p *page.Report) []results.Metric {
+func (r *Report) pageMetrics(report *page.Report) []results.Metric {
 	var out []results.Metric
 	for _, name := range results.RoundMetrics(r.Groups) {
-		m, err := results.ParseMetric(name)
+		metric, err := results.ParseMetric(name)
 		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
-			return len(results.Curves([]*results.Group{g}, m).Rounds) > 0
+			return len(results.Curves([]*results.Group{g}, metric).Rounds) > 0
 		}) {
 			continue
 		}
-		out = append(out, m)
-		unit := m.Unit
+		out = append(out, metric)
+		unit := metric.Unit
 		if unit == metrics.Count {
 			unit = metrics.Plain // the title says what is counted
 		}
-		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: m.Heading(), Unit: string(unit)})
+		report.Metrics = append(report.Metrics, page.Metric{Name: name, Title: metric.Heading(), Unit: string(unit)})
 	}
 	return out
 }
@@ -161,18 +162,18 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 // clientCurves returns the accuracies of clients in percent; nil if they were not recorded.
 func clientCurves(run *results.Run) *page.ClientCurves {
 	out := page.ClientCurves{Metric: metrics.Accuracy}
-	for i, r := range run.Rounds {
-		if r.Evaluation == nil || len(r.Evaluation.PerClient) == 0 {
+	for i, round := range run.Rounds {
+		if round.Evaluation == nil || len(round.Evaluation.PerClient) == 0 {
 			continue
 		}
 		if out.Values == nil {
-			out.Values = make([]results.Numbers, len(r.Evaluation.PerClient))
+			out.Values = make([]results.Numbers, len(round.Evaluation.PerClient))
 		}
-		if len(r.Evaluation.PerClient) != len(out.Values) { // no file of this program has such rounds
+		if len(round.Evaluation.PerClient) != len(out.Values) { // no file of this program has such rounds
 			continue
 		}
 		out.Rounds = append(out.Rounds, i+1)
-		for k, v := range r.Evaluation.PerClient {
+		for k, v := range round.Evaluation.PerClient {
 			out.Values[k] = append(out.Values[k], 100*v)
 		}
 	}
@@ -182,27 +183,27 @@ func clientCurves(run *results.Run) *page.ClientCurves {
 	return &out
 }
 
-func pageTable(t *tables.Table) page.Table {
-	out := page.Table{Title: t.Title}
+func pageTable(table *tables.Table) page.Table {
+	out := page.Table{Title: table.Title}
 	meaning := map[string]string{}
-	for _, d := range t.Definitions {
+	for _, d := range table.Definitions {
 		meaning[d[0]] = d[1]
 	}
-	for _, a := range t.RowAxes {
+	for _, a := range table.RowAxes {
 		out.Columns = append(out.Columns, page.Column{Name: a, Text: true})
 	}
-	for j := range t.Columns {
-		h := t.Head(j)
+	for j := range table.Columns {
+		h := table.Head(j)
 		out.Columns = append(out.Columns, page.Column{Name: h[len(h)-1], Over: strings.Join(h[:len(h)-1], ", "),
 			Meaning: meaning[strings.TrimSuffix(h[len(h)-1], " (%)")]})
 	}
-	for _, r := range t.Rows {
+	for _, r := range table.Rows {
 		row := page.Row{Summary: r.Average}
 		for _, l := range r.DisplayLabels() {
 			row.Cells = append(row.Cells, page.Cell{Text: l})
 		}
 		for _, c := range r.Cells {
-			s := t.Parts(c)
+			s := table.Parts(c)
 			cell := page.Cell{Text: s.Mean, Bold: c.Best, Paper: strings.Trim(s.Paper, "()")}
 			if s.Std != "" {
 				cell.Text += " ± " + s.Std
@@ -211,7 +212,7 @@ func pageTable(t *tables.Table) page.Table {
 				cell.Value = &mean
 			}
 			if c.Mark > 0 {
-				cell.Note = t.Notes[c.Mark-1]
+				cell.Note = table.Notes[c.Mark-1]
 			}
 			row.Cells = append(row.Cells, cell)
 		}

@@ -22,24 +22,24 @@ const mostPartitions = 6
 
 // bubbles shows the examples of each client, in the first run of each label of the panel's axis. Without such an axis
 // it shows equal partitions once.
-func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
-	out := figures.Bubbles{Title: f.Title}
+func (v *view) bubbles(figure configs.Figure, _ results.Metric) (figures.Drawer, error) {
+	out := figures.Bubbles{Title: figure.Title}
 	seen := map[string]bool{}
-	for _, p := range facets(v.groups, f.Panel) {
-		for _, g := range p.groups {
-			if len(g.Runs) == 0 || len(out.Panels) == mostPartitions {
+	for _, facet := range facets(v.groups, figure.Panel) {
+		for _, group := range facet.groups {
+			if len(group.Runs) == 0 || len(out.Panels) == mostPartitions {
 				continue
 			}
-			info, err := g.Runs[0].Clients()
+			info, err := group.Runs[0].Clients()
 			if err != nil {
 				return nil, err
 			}
 			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
 				continue // clients ran elsewhere, so their data is unknown
 			}
-			panel := figures.BubblePanel{Title: p.title}
-			if p.label == "" {
-				panel.Title = g.Name
+			panel := figures.BubblePanel{Title: facet.title}
+			if facet.label == "" {
+				panel.Title = group.Name
 			}
 			for _, c := range info.Clients {
 				panel.Counts = append(panel.Counts, c.Train)
@@ -54,7 +54,7 @@ func (v *view) bubbles(f configs.Figure, _ results.Metric) (figures.Drawer, erro
 			}
 			seen[key] = true
 			out.Classes, out.Panels = info.Classes, append(out.Panels, panel)
-			if f.Panel != "" {
+			if figure.Panel != "" {
 				break
 			}
 		}

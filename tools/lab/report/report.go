@@ -79,9 +79,9 @@ type Report struct {
 }
 
 // New returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
-func New(dirs []string, out string, o Options) (*Report, error) {
+func New(dirs []string, out string, options Options) (*Report, error) {
 	load := results.Load
-	if o.Merge {
+	if options.Merge {
 		load = results.LoadMerged
 	}
 	found, err := load(dirs...)
@@ -99,7 +99,7 @@ func New(dirs []string, out string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Options: o, Results: found, folder: folder}
+	r := &Report{Options: options, Results: found, folder: folder}
 	return r, r.build()
 }
 
@@ -120,23 +120,23 @@ func (r *Report) build() error {
 }
 
 // part makes the tables, tests and figures of a sweep, or of the runs without a sweep.
-func (r *Report) part(p *results.Plan, groups []*results.Group) error {
-	l := r.layout(p, groups)
-	main, err := tables.Build(groups, l)
+func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
+	layout := r.layout(plan, groups)
+	main, err := tables.Build(groups, layout)
 	if err != nil {
 		return err
 	}
 	r.main = append(r.main, main)
-	whole := r.wholeLayout(p, groups, l)
-	if !slices.Equal(whole.Rows, l.Rows) || !slices.Equal(whole.Columns, l.Columns) {
+	whole := r.wholeLayout(plan, groups, layout)
+	if !slices.Equal(whole.Rows, layout.Rows) || !slices.Equal(whole.Columns, layout.Columns) {
 		t, err := tables.Build(groups, whole)
 		if err != nil {
 			return err
 		}
 		r.more = append(r.more, t)
 	}
-	v := view{Report: r, plan: p, groups: groups, name: p.Sweep(),
-		axis: contest(groups, l.Card)}
+	v := view{Report: r, plan: plan, groups: groups, name: plan.Sweep(),
+		axis: contest(groups, layout.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	v.weakTerms(main)
 	v.belowZeroShot(main)
 	v.compare()
-	v.rank(l.Card)
+	v.rank(layout.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
-		v.draw(l.Card)
+		v.draw(layout.Card)
 	}
 	return nil
 }
@@ -223,20 +223,20 @@ func contest(groups []*results.Group, card *configs.PaperTable) string {
 }
 
 // Text returns the main tables for a terminal, and the notes.
-func (r *Report) Text(v tables.View) string {
+func (r *Report) Text(view tables.View) string {
 	var b strings.Builder
 	hidden := 0
 	for i, t := range r.main {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(t.Terminal(v))
+		b.WriteString(t.Terminal(view))
 		hidden += t.Hidden()
 	}
 	for _, n := range r.Notes {
 		b.WriteString("note: " + n + "\n")
 	}
-	if hidden > 0 && !v.All {
+	if hidden > 0 && !view.All {
 		b.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
 	}
 	return b.String()

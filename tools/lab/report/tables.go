@@ -16,35 +16,37 @@ const looseRuns = "Runs"
 // layout returns the layout of the main table: from the command line, else from the card, else the first axis in rows
 // and the second in columns. A single axis stands beside the other results of a run.
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
-	l := r.Layout
-	if l.Title = looseRuns; p != nil {
-		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
+	layout := r.Layout
+	if layout.Title = looseRuns; p != nil {
+		layout.Title, layout.Smoke, layout.Card = p.Name, p.Smoke, p.Card
 	}
-	if c := l.Card; c != nil {
-		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
-		if len(l.Rows)+len(l.Columns) == 0 {
-			l.Rows, l.Columns = c.Rows, c.Columns
+	if c := layout.Card; c != nil {
+		layout.Title, layout.Metric, layout.Average = c.Heading(), cmp.Or(layout.Metric,
+			c.Metric), cmp.Or(layout.Average,
+			c.Average)
+		if len(layout.Rows)+len(layout.Columns) == 0 {
+			layout.Rows, layout.Columns = c.Rows, c.Columns
 			if r.View == "" && c.Views.Why != "" { // both of our evaluations beside the paper's number
-				l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
+				layout.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
 			}
 		}
 	}
-	l.Metric = cmp.Or(l.Metric, results.DefaultMetric(groups))
-	l.Metrics = results.MainMetrics(l.Metric, groups)
-	if l.Card != nil && len(l.Card.Metrics) > 0 && r.Metric == "" {
-		l.Metrics = l.Card.Metrics
+	layout.Metric = cmp.Or(layout.Metric, results.DefaultMetric(groups))
+	layout.Metrics = results.MainMetrics(layout.Metric, groups)
+	if layout.Card != nil && len(layout.Card.Metrics) > 0 && r.Metric == "" {
+		layout.Metrics = layout.Card.Metrics
 	}
-	if len(l.Rows)+len(l.Columns) == 0 {
+	if len(layout.Rows)+len(layout.Columns) == 0 {
 		axes := results.Axes(groups)
-		l.Columns = []string{tables.MetricAxis}
+		layout.Columns = []string{tables.MetricAxis}
 		if len(axes) > 0 {
-			l.Rows = []string{axes[0].Name}
+			layout.Rows = []string{axes[0].Name}
 		}
 		if len(axes) > 1 {
-			l.Columns = []string{axes[1].Name}
+			layout.Columns = []string{axes[1].Name}
 		}
 	}
-	return l
+	return layout
 }
 
 // wholeLayout returns the layout of the table with a line for every point of the grid and a column for every metric.
@@ -123,10 +125,10 @@ func (v *view) each(m results.Metric) []results.Metric {
 	return []results.Metric{m.InEvaluation(results.GlobalView), m.InEvaluation(results.PersonalView)}
 }
 
-func (v *view) compareIn(m results.Metric, level results.Level) {
-	list := results.Compare(v.groups, v.axis, v.control(), m, level)
-	v.json.Add(v.plan, v.axis, m, list)
-	v.pairs[m.Name][level] = list
+func (v *view) compareIn(metric results.Metric, level results.Level) {
+	list := results.Compare(v.groups, v.axis, v.control(), metric, level)
+	v.json.Add(v.plan, v.axis, metric, list)
+	v.pairs[metric.Name][level] = list
 	some := slices.DeleteFunc(slices.Clone(list), func(c results.Comparison) bool { return c.N == 0 })
 	if len(some) == 0 || level == results.OverClients && !slices.ContainsFunc(some,
 		func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
@@ -137,11 +139,11 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
 	}
 	title := "Differences between " + v.compared() + ", paired over " +
-		string(level) + evaluationOf(m.Views(v.groups))
+		string(level) + evaluationOf(metric.Views(v.groups))
 	if v.plan != nil {
 		title += ": " + v.name
 	}
-	v.tests = append(v.tests, tables.Pairs(title, v.axis, m, m.TitleOf(v.groups), some))
+	v.tests = append(v.tests, tables.Pairs(title, v.axis, metric, metric.TitleOf(v.groups), some))
 }
 
 // evaluationOf returns the name of an evaluation for a title; empty for none and for both.

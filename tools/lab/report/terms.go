@@ -23,11 +23,11 @@ var termsPanel = panel{kind: "terms", files: [][2]string{{"terms"}},
 
 // weakTerms notes terms of losses with almost no effect in every run of a group that measured them.
 func (v *view) weakTerms(main *tables.Table) {
-	for _, g := range v.groups {
+	for _, group := range v.groups {
 		var weak []string
 		var rounds []results.Round // of a run with measured terms
 		measured := 0
-		for _, r := range g.Runs {
+		for _, r := range group.Runs {
 			if results.Terms(r.Rounds) == nil {
 				continue
 			}
@@ -38,7 +38,7 @@ func (v *view) weakTerms(main *tables.Table) {
 			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(vanishing, t) })
 		}
 		for _, t := range weak {
-			v.remark(main, results.VanishingNote(g.Name, t, rounds))
+			v.remark(main, results.VanishingNote(group.Name, t, rounds))
 		}
 	}
 }
@@ -52,18 +52,18 @@ func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error)
 	out := figures.Curves{Title: f.Title, Colours: figures.Colours{}} // terms are no methods
 	more := 0
 	for _, g := range v.groups {
-		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round", Whole: true},
+		linePanel := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round", Whole: true},
 			Y: figures.Axis{Label: "gradient over cross entropy's", Log: true},
 			References: []figures.Reference{{Label: fmt.Sprint(results.VanishingThreshold),
 				Y: results.VanishingThreshold}}}
-		if p.Lines = v.termLines(g); len(p.Lines) == 0 {
+		if linePanel.Lines = v.termLines(g); len(linePanel.Lines) == 0 {
 			continue
 		}
 		if len(out.Panels) == maxTermPanels {
 			more++
 			continue
 		}
-		out.Panels = append(out.Panels, p)
+		out.Panels = append(out.Panels, linePanel)
 	}
 	if more > 0 {
 		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
@@ -73,9 +73,9 @@ func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error)
 }
 
 // termLines returns the terms of a group, with the mean and the deviation over the seeds with a value in a round.
-func (v *view) termLines(g *results.Group) []figures.Line {
+func (v *view) termLines(group *results.Group) []figures.Line {
 	var names []string
-	for _, r := range g.Runs {
+	for _, r := range group.Runs {
 		for _, t := range results.Terms(r.Rounds) {
 			if t.Param == "" && !slices.Contains(names, t.Name) {
 				names = append(names, t.Name)
@@ -93,7 +93,7 @@ func (v *view) termLines(g *results.Group) []figures.Line {
 		if method.IsCrossEntropy(n) && entropies == 1 {
 			continue
 		}
-		c := results.CurveOf([]*results.Group{g}, func(r results.Round) (float64, bool) {
+		c := results.CurveOf([]*results.Group{group}, func(r results.Round) (float64, bool) {
 			for _, t := range r.Terms {
 				if t.Name == n && t.Relative != nil {
 					return *t.Relative, true

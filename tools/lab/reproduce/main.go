@@ -49,21 +49,21 @@ func main() {
 
 func parse(args []string) (o options, err error) {
 	o.set = []string{}
-	f := flag.NewFlagSet("reproduce", flag.ContinueOnError)
-	f.StringVar(&o.data, "data", os.Getenv("PROMPTFED_DATA_ROOT"), "folder with the image sets (data.root)")
-	f.StringVar(&o.models, "models", "", "folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are "+
+	flags := flag.NewFlagSet("reproduce", flag.ContinueOnError)
+	flags.StringVar(&o.data, "data", os.Getenv("PROMPTFED_DATA_ROOT"), "folder with the image sets (data.root)")
+	flags.StringVar(&o.models, "models", "", "folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are "+
 		"those of promptfed pull")
-	f.StringVar(&o.out, "out", "runs/reproduce", "folder of the runs; finished ones are not repeated")
-	f.StringVar(&o.program, "program", "bin/promptfed", "the program")
-	f.StringVar(&o.seeds, "seeds", "", "seeds in place of those of the tables, as in 1,2")
-	f.BoolVar(&o.smoke, "smoke", false, "run the small form of every table, on synthetic images and tiny backbones")
-	f.Func("set", "key=value in every table", func(s string) error { o.set = append(o.set, s); return nil })
-	if err = f.Parse(args); err != nil {
+	flags.StringVar(&o.out, "out", "runs/reproduce", "folder of the runs; finished ones are not repeated")
+	flags.StringVar(&o.program, "program", "bin/promptfed", "the program")
+	flags.StringVar(&o.seeds, "seeds", "", "seeds in place of those of the tables, as in 1,2")
+	flags.BoolVar(&o.smoke, "smoke", false, "run the small form of every table, on synthetic images and tiny backbones")
+	flags.Func("set", "key=value in every table", func(s string) error { o.set = append(o.set, s); return nil })
+	if err = flags.Parse(args); err != nil {
 		return o, err
 	}
 	patterns := files
-	if f.NArg() > 0 {
-		patterns = f.Args()
+	if flags.NArg() > 0 {
+		patterns = flags.Args()
 	}
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)
@@ -76,7 +76,7 @@ func parse(args []string) (o options, err error) {
 }
 
 func run(ctx context.Context, args []string, w io.Writer) error {
-	o, err := parse(args)
+	options, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -85,13 +85,13 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(links)
-	stock, err := newStock(o, links)
+	stock, err := newStock(options, links)
 	if err != nil {
 		return err
 	}
 	var all, failed []string // folders of finished sweeps
 	var tables []table
-	for _, path := range o.files {
+	for _, path := range options.files {
 		t, err := stock.open(path)
 		if err != nil {
 			return err
@@ -103,8 +103,8 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		if t.sweep == nil {
 			continue
 		}
-		dir := filepath.Join(o.out, t.sweep.Name)
-		if err := sweep(ctx, o, t, dir); ctx.Err() != nil {
+		dir := filepath.Join(options.out, t.sweep.Name)
+		if err := sweep(ctx, options, t, dir); ctx.Err() != nil {
 			return fmt.Errorf("interrupted; the same command continues")
 		} else if err != nil {
 			failed = append(failed, fmt.Sprintf("%s: %v", t.path, err))

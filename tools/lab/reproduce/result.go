@@ -154,18 +154,18 @@ func (s *stock) weights(ran []table) (all []weights, words string, err error) {
 	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		b, err := bundle.Find(name)
+		model, err := bundle.Find(name)
 		if err != nil {
 			return nil, "", err
 		}
-		from := b.Origin
+		from := model.Origin
 		if !slices.ContainsFunc(towers[name].pull, func(pull string) bool {
 			m, err := hub.Parse(pull)
 			return err == nil && from.Source == cmp.Or(m.Repository, pull)
 		}) {
 			unknown = append(unknown, name)
 		}
-		all = append(all, weights{name, b.Digest(), from.Source, from.Revision})
+		all = append(all, weights{name, model.Digest(), from.Source, from.Revision})
 	}
 	if len(unknown) > 0 {
 		return all, "not the published weights: the checkpoint of " + strings.Join(unknown, ", ") + " is unknown", nil
@@ -202,18 +202,19 @@ func (p published) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\n%s\n", p.Table)
 	fmt.Fprintln(t, "cell\tevaluation\tpublished\tours\tdifference\tseeds")
-	for _, c := range p.Cells {
-		if c.Published == nil {
+	for _, cell := range p.Cells {
+		if cell.Published == nil {
 			continue
 		}
 		var labels []string
-		for _, axis := range slices.Sorted(maps.Keys(c.Labels)) {
+		for _, axis := range slices.Sorted(maps.Keys(cell.Labels)) {
 			if axis != tables.EvaluationAxis {
-				labels = append(labels, c.Labels[axis])
+				labels = append(labels, cell.Labels[axis])
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\n", strings.Join(labels, ", "), c.Evaluation, text(c.Published),
-			text(c.Ours), text(c.Difference), c.Seeds, c.Planned)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\n", strings.Join(labels, ", "), cell.Evaluation,
+			text(cell.Published),
+			text(cell.Ours), text(cell.Difference), cell.Seeds, cell.Planned)
 	}
 	t.Flush()
 }

@@ -98,16 +98,16 @@ func (s *stock) link(links string) error {
 
 // open loads a table without the labels whose weights or images are missing.
 func (s *stock) open(path string) (t table, err error) {
-	o := configs.SweepOptions{Smoke: s.smoke, Sets: s.sets()}
+	options := configs.SweepOptions{Smoke: s.smoke, Sets: s.sets()}
 	t = table{path: path, keep: map[string][]string{}}
-	if t.whole, err = configs.LoadSweep(path, o); err != nil {
+	if t.whole, err = configs.LoadSweep(path, options); err != nil {
 		return t, err
 	}
-	for _, a := range t.whole.Axes {
+	for _, axis := range t.whole.Axes {
 		var keep []string
-		for _, l := range a.Labels() {
+		for _, l := range axis.Labels() {
 			if slices.ContainsFunc(t.whole.Cells, func(c configs.Cell) bool {
-				return c.Labels[a.Name] == l && s.has(c)
+				return c.Labels[axis.Name] == l && s.has(c)
 			}) {
 				keep = append(keep, l)
 			}
@@ -115,12 +115,12 @@ func (s *stock) open(path string) (t table, err error) {
 		if len(keep) == 0 {
 			return t, nil
 		}
-		if len(keep) < len(a.Points) {
-			t.keep[a.Name] = keep
+		if len(keep) < len(axis.Points) {
+			t.keep[axis.Name] = keep
 		}
 	}
-	o.Keep = t.keep
-	left, err := configs.LoadSweep(path, o)
+	options.Keep = t.keep
+	left, err := configs.LoadSweep(path, options)
 	if err == nil && !slices.ContainsFunc(left.Cells, func(c configs.Cell) bool { return !s.has(c) }) {
 		t.sweep = left
 	}
@@ -128,7 +128,7 @@ func (s *stock) open(path string) (t table, err error) {
 }
 
 // has reports whether weights and images of a cell are here, and notes what to do about those that are not.
-func (s *stock) has(c configs.Cell) bool {
+func (s *stock) has(cell configs.Cell) bool {
 	all := true
 	need := func(what string, look func() (do string)) {
 		do, looked := s.needs[what]
@@ -138,10 +138,10 @@ func (s *stock) has(c configs.Cell) bool {
 		}
 		all = all && do == ""
 	}
-	for _, name := range c.Config.Backbones {
+	for _, name := range cell.Config.Backbones {
 		need("weights "+name, func() string {
 			t, ok := towers[name]
-			if _, err := bundle.Find(name, c.Config.Runtime.Models); err == nil {
+			if _, err := bundle.Find(name, cell.Config.Runtime.Models); err == nil {
 				return ""
 			} else if !ok {
 				return "put a bundle of this name into the folder of -models"
@@ -149,7 +149,7 @@ func (s *stock) has(c configs.Cell) bool {
 			return fmt.Sprintf("bin/promptfed pull %s (%s)", t.pull[0], t.size)
 		})
 	}
-	if set := c.Config.Data.Config; set.Set != "synthetic" {
+	if set := cell.Config.Data.Config; set.Set != "synthetic" {
 		need("images "+set.Set, func() string {
 			_, err := sets.Open(set)
 			if err == nil {
@@ -161,7 +161,7 @@ func (s *stock) has(c configs.Cell) bool {
 			return fmt.Sprintf("%s, into %s", sets.Kinds()[i].Source, cmp.Or(s.data, "the folder of -data"))
 		})
 	}
-	if set := c.Config.Synthetic.Config; set.Set == "folder" {
+	if set := cell.Config.Synthetic.Config; set.Set == "folder" {
 		need("images "+filepath.Dir(set.Root), func() string {
 			if _, err := sets.Open(set); err == nil {
 				return ""

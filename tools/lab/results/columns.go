@@ -71,7 +71,7 @@ const mostSets = 4
 // covers the rounds of the asked metric, if the records have it there. If all runs report one evaluation, its
 // accuracy has one column.
 func MainMetrics(asked string, groups []*Group) []string {
-	m, err := ParseMetric(asked)
+	metric, err := ParseMetric(asked)
 	if err != nil {
 		return []string{asked}
 	}
@@ -82,27 +82,28 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 	}
 	accuracy := usual(metrics.Accuracy, "")
-	if accuracy.Name = metrics.Last; m.Evaluated && m.Window != metrics.First {
-		accuracy.Name, accuracy.window = m.window, m.window
+	if accuracy.Name = metrics.Last; metric.Evaluated && metric.Window != metrics.First {
+		accuracy.Name, accuracy.window = metric.window, metric.window
 	}
 	headlines := accuracy.Views(groups)
 	for _, view := range []string{GlobalView, PersonalView} {
-		if !m.of(metrics.Accuracy) || m.view != "" || len(headlines) != 1 || headlines[0] != view {
+		if !metric.of(metrics.Accuracy) || metric.view != "" || len(headlines) != 1 || headlines[0] != view {
 			add(accuracy.InEvaluation(view).Name, true)
 		}
 	}
-	if !m.of(metrics.Accuracy) {
+	if !metric.of(metrics.Accuracy) {
 		add(accuracy.Name, false)
 	}
 	for _, window := range []string{metrics.BestVal, metrics.Best} {
 		add(window, false)
 	}
-	for _, q := range metrics.Definitions() {
-		names := instances(q, groups)
+	for _, definition := range metrics.Definitions() {
+		names := instances(definition, groups)
 		switch {
-		case q.Name == metrics.Accuracy, q.Name == metrics.Domain, q.Name == metrics.Set && len(names) > mostSets:
+		case definition.Name == metrics.Accuracy, definition.Name == metrics.Domain, definition.Name == metrics.Set &&
+			len(names) > mostSets:
 			continue
-		case q.Name == metrics.Note:
+		case definition.Name == metrics.Note:
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.Contains(epsilons, name[len(metrics.Note)+1:])
 			})
@@ -112,7 +113,8 @@ func MainMetrics(asked string, groups []*Group) []string {
 			if err != nil {
 				continue // the set's name is not valid in a metric
 			}
-			if in := accuracy.WithDefinition(q.Name, one.arg); q.Evaluated && in.inRoundsOf(accuracy, groups) {
+			if in := accuracy.WithDefinition(definition.Name, one.arg); definition.Evaluated &&
+				in.inRoundsOf(accuracy, groups) {
 				one = in
 			}
 			add(one.Name, false)

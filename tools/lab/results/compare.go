@@ -47,7 +47,7 @@ type Comparison struct {
 // Compare tests every pair of labels of an axis, or every label against control if set, over all runs with the same
 // seed and the same other labels. It never pairs runs whose clients have different test data (known from configurations
 // and numbers of examples), or a global with a personal evaluation. Over clients it compares only accuracies.
-func Compare(groups []*Group, axis, control string, m Metric, level Level) []Comparison {
+func Compare(groups []*Group, axis, control string, metric Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by pairKey
 	var order []string
@@ -58,11 +58,11 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 			continue
 		}
 		for _, r := range g.Done() {
-			v := valuesOf(r, m, level)
+			v := valuesOf(r, metric, level)
 			if len(v) == 0 {
 				continue
 			}
-			key := pairKey(g, axis, r) + m.View(r)
+			key := pairKey(g, axis, r) + metric.View(r)
 			if values[label] == nil {
 				values[label] = map[string][]float64{}
 			}
@@ -84,10 +84,10 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 			}
 		}
 	}
-	var g errgroup.Group // the bootstrap is slow
-	g.SetLimit(runtime.GOMAXPROCS(0))
+	var group errgroup.Group // the bootstrap is slow
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range out {
-		g.Go(func() error {
+		group.Go(func() error {
 			pairs, keys := differences(values[out[i].A], values[out[i].B], order)
 			for _, key := range keys {
 				out[i].Seeds = append(out[i].Seeds, seeds[key])
@@ -98,7 +98,7 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 			return nil
 		})
 	}
-	_ = g.Wait()
+	_ = group.Wait()
 	correct(out)
 	return out
 }

@@ -45,16 +45,16 @@ func (l *grouping) add(name string, runs ...*Run) {
 			break
 		}
 	}
-	for _, r := range runs {
-		if r.State != Missing || key == "" {
-			key = experimentOf(r)
+	for _, run := range runs {
+		if run.State != Missing || key == "" {
+			key = experimentOf(run)
 		}
 		at := key
 		if g := l.at[key]; g != nil {
-			if i := slices.IndexFunc(g.Runs, func(o *Run) bool { return o.Seed == r.Seed }); i >= 0 {
-				at = "run " + r.Dir
+			if i := slices.IndexFunc(g.Runs, func(o *Run) bool { return o.Seed == run.Seed }); i >= 0 {
+				at = "run " + run.Dir
 				l.notes = append(l.notes, fmt.Sprintf("%s is the experiment and the seed of %s: it is shown on its "+
-					"own and is no further seed", r.Dir, g.Runs[i].Dir))
+					"own and is no further seed", run.Dir, g.Runs[i].Dir))
 			}
 		}
 		g := l.at[at]
@@ -63,7 +63,7 @@ func (l *grouping) add(name string, runs ...*Run) {
 			l.at[at] = g
 			l.groups = append(l.groups, g)
 		}
-		g.Runs = append(g.Runs, r)
+		g.Runs = append(g.Runs, run)
 	}
 }
 
@@ -194,24 +194,24 @@ func distinct(folder string, all []string) string {
 // returns the runs whose experiment differs from the majority at their point of the grid.
 func (p *planned) group(roots []string) (apart []*Run) {
 	at := map[string]*Group{}
-	for i, c := range p.Cells {
-		dir := p.folder(c)
+	for i, planCell := range p.Cells {
+		dir := p.folder(planCell)
 		if !slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) }) {
 			continue
 		}
-		key := fmt.Sprintf("%q", titles(p.Axes, c.Labels))
-		g := at[key]
-		if g == nil {
-			g = &Group{Name: cmp.Or(titled(p.Axes, c.Labels), p.Name), Labels: c.Labels, Plan: p.Plan,
+		key := fmt.Sprintf("%q", titles(p.Axes, planCell.Labels))
+		group := at[key]
+		if group == nil {
+			group = &Group{Name: cmp.Or(titled(p.Axes, planCell.Labels), p.Name), Labels: planCell.Labels, Plan: p.Plan,
 				Experiment: p.Dir + " " + key}
-			at[key] = g
-			p.groups = append(p.groups, g)
+			at[key] = group
+			p.groups = append(p.groups, group)
 		}
 		run := p.runs[i]
 		if run == nil {
-			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Reason: "not started"}
+			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: planCell.Seed, State: Missing, Reason: "not started"}
 		}
-		g.Runs = append(g.Runs, run)
+		group.Runs = append(group.Runs, run)
 	}
 	for _, g := range p.groups {
 		sortRuns(g.Runs)
@@ -221,11 +221,11 @@ func (p *planned) group(roots []string) (apart []*Run) {
 }
 
 // separate removes and returns the runs of a group whose experiment differs from the majority.
-func (p *planned) separate(g *Group) (apart []*Run) {
+func (p *planned) separate(group *Group) (apart []*Run) {
 	count := map[string]int{}
 	most := ""
 	var kept *identity.Identity // of the majority
-	for _, r := range g.Runs {
+	for _, r := range group.Runs {
 		if r.Identity == nil && !r.State.begun() {
 			continue // none of these runs is averaged
 		}
@@ -234,18 +234,18 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 			most, kept = e, r.Identity
 		}
 	}
-	g.Runs = slices.DeleteFunc(g.Runs, func(r *Run) bool {
-		e := experimentOf(r)
+	group.Runs = slices.DeleteFunc(group.Runs, func(run *Run) bool {
+		e := experimentOf(run)
 		if count[e] == 0 || e == most {
 			return false
 		}
-		apart = append(apart, r)
+		apart = append(apart, run)
 		why := "one of the two does not say which experiment it is"
-		if kept != nil && r.Identity != nil {
-			why = strings.Join(identity.DifferingKeys([]*identity.Identity{kept, r.Identity}), ", ") + " differ"
+		if kept != nil && run.Identity != nil {
+			why = strings.Join(identity.DifferingKeys([]*identity.Identity{kept, run.Identity}), ", ") + " differ"
 		}
 		p.notes = append(p.notes, fmt.Sprintf("%s is another experiment than the other seeds of its cell (%s): it is "+
-			"shown on its own", r.Dir, why))
+			"shown on its own", run.Dir, why))
 		return true
 	})
 	return apart
@@ -263,24 +263,25 @@ func (p *planned) merge(q *planned) error {
 		p.Name += " + " + q.Name
 	}
 	p.Smoke, p.Card = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card)
-	for _, g := range q.groups {
-		g.Plan = p.Plan
-		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(g.Labels) })
+	for _, group := range q.groups {
+		group.Plan = p.Plan
+		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(group.Labels) })
 		if at < 0 {
-			p.groups = append(p.groups, g)
+			p.groups = append(p.groups, group)
 			continue
 		}
 		there := p.groups[at]
-		a, b := there.Identity(), g.Identity()
+		a, b := there.Identity(), group.Identity()
 		switch {
-		case len(g.Done()) == 0:
+		case len(group.Done()) == 0:
 		case len(there.Done()) == 0:
-			p.groups[at] = g
+			p.groups[at] = group
 		case a == nil || b == nil || !a.Same(*b):
-			return fmt.Errorf("%s of %s and of %s are different experiments; give them different labels", g.Name, p.Dir,
+			return fmt.Errorf("%s of %s and of %s are different experiments; give them different labels", group.Name,
+				p.Dir,
 				q.Dir)
 		default:
-			for _, r := range g.Runs {
+			for _, r := range group.Runs {
 				i := slices.IndexFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed })
 				switch {
 				case i < 0:

@@ -110,7 +110,7 @@ func (m Metric) read(r Round) (float64, bool) {
 
 // rounds returns the indices of the rounds in the window, among the rounds with the quantity, or for best, among the
 // tested rounds.
-func (m Metric) rounds(r *Run) []int {
+func (m Metric) rounds(run *Run) []int {
 	by := m
 	switch m.window {
 	case metrics.Best:
@@ -121,7 +121,7 @@ func (m Metric) rounds(r *Run) []int {
 	}
 	var have []int
 	top, topAt := -1.0, -1
-	for i, round := range r.Rounds {
+	for i, round := range run.Rounds {
 		if v, ok := by.read(round); ok {
 			have = append(have, i)
 			if v > top {
@@ -173,20 +173,20 @@ func (m Metric) PerClient(r *Run) []float64 {
 // Arguments lists the arguments of a metric in the rounds of some groups, sorted; numbers of steps are sorted
 // numerically.
 func Arguments(name string, groups []*Group) []string {
-	d, _ := metrics.Find(name)
+	definition, _ := metrics.Find(name)
 	all := map[string]bool{}
 	for run := range Runs(groups) {
 		for _, r := range run.Rounds {
 			if r.Evaluation == nil { // the method lacks the headline evaluation
 				r = r.in(map[bool]method.View{true: method.PersonalView}[r.Evaluations.Global == nil])
 			}
-			for _, a := range d.Arguments(r.Metrics()) {
+			for _, a := range definition.Arguments(r.Metrics()) {
 				all[a] = true
 			}
 		}
 	}
 	out := SortedKeys(all)
-	if d.Argument == metrics.StepsPlaceholder {
+	if definition.Argument == metrics.StepsPlaceholder {
 		slices.SortFunc(out, func(a, b string) int {
 			m, _ := strconv.Atoi(a)
 			n, _ := strconv.Atoi(b)

@@ -21,7 +21,7 @@ type Ranking struct {
 }
 
 // Rank ranks the labels that have a metric in every run of every block; false with fewer than two blocks or two labels.
-func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
+func Rank(groups []*Group, axis string, metric Metric) (Ranking, bool) {
 	var out Ranking
 	axes := slices.DeleteFunc(Axes(groups), func(a Axis) bool { return a.Name == axis })
 	at := map[string]map[string]Stat{} // by label and block
@@ -30,7 +30,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		if !slices.Contains(out.Blocks, block) {
 			out.Blocks = append(out.Blocks, block)
 		}
-		if s := g.Stat(m); s.N() > 0 && s.N() == len(g.Runs) {
+		if s := g.Stat(metric); s.N() > 0 && s.N() == len(g.Runs) {
 			if at[label] == nil {
 				at[label] = map[string]Stat{}
 			}
@@ -48,7 +48,7 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		return out, false
 	}
 	sign := 1.0
-	if m.Lower {
+	if metric.Lower {
 		sign = -1
 	}
 	values := func() [][]float64 {

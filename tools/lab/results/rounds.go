@@ -130,23 +130,23 @@ func readLine(b *bufio.Reader) ([]byte, error) {
 }
 
 func parseRound(line []byte, want int) (Round, error) {
-	var r Round
-	if err := json.Unmarshal(line, &r.Record); err != nil {
-		return r, fmt.Errorf("is not a round: %w", err)
+	var round Round
+	if err := json.Unmarshal(line, &round.Record); err != nil {
+		return round, fmt.Errorf("is not a round: %w", err)
 	}
-	if r.Round != want {
-		return r, fmt.Errorf("is round %d, where %d is expected", r.Round, want)
+	if round.Round != want {
+		return round, fmt.Errorf("is round %d, where %d is expected", round.Round, want)
 	}
-	if err := r.check(); err != nil {
-		return r, err
+	if err := round.check(); err != nil {
+		return round, err
 	}
-	if !r.Tested {
-		r.Evaluation = nil
+	if !round.Tested {
+		round.Evaluation = nil
 	}
-	if r.Evaluation != nil && r.Evaluations == (record.Evaluations{}) {
-		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal)")
+	if round.Evaluation != nil && round.Evaluations == (record.Evaluations{}) {
+		return round, fmt.Errorf("has an accuracy without its evaluations (global, personal)")
 	}
-	return r, nil
+	return round, nil
 }
 
 // check rejects impossible numbers, which would make means and drawings meaningless.

@@ -83,7 +83,7 @@ func Curves(groups []*Group, m Metric) Curve { return CurveOf(groups, m.read) }
 
 // CurveOf is Curves for a number of a round; false if the round does not have it.
 func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
-	var c Curve
+	var curve Curve
 	most := 0
 	for r := range Runs(groups) {
 		most = max(most, len(r.Rounds))
@@ -109,10 +109,10 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 		if s.N() > 1 {
 			std = s.Std()
 		}
-		c.Rounds, c.Mean = append(c.Rounds, i+1), append(c.Mean, s.Mean())
-		c.Std, c.N = append(c.Std, std), append(c.N, s.N())
+		curve.Rounds, curve.Mean = append(curve.Rounds, i+1), append(curve.Mean, s.Mean())
+		curve.Std, curve.N = append(curve.Std, std), append(curve.N, s.N())
 	}
-	return c
+	return curve
 }
 
 // PerClient returns the metric of every client of each finished run that has it: [run][client].

@@ -28,22 +28,22 @@ type Term struct {
 func Terms(rounds []Round) []*Term {
 	var names []string
 	byName := map[string]map[string]*Term{}
-	for _, r := range rounds {
-		for _, t := range r.Terms {
-			if byName[t.Name] == nil {
-				names, byName[t.Name] = append(names, t.Name), map[string]*Term{}
+	for _, round := range rounds {
+		for _, term := range round.Terms {
+			if byName[term.Name] == nil {
+				names, byName[term.Name] = append(names, term.Name), map[string]*Term{}
 			}
 			add := func(param string, n record.TermNorm) {
-				o := byName[t.Name][param]
+				o := byName[term.Name][param]
 				if o == nil {
-					o = &Term{Name: t.Name, Param: param}
-					byName[t.Name][param] = o
+					o = &Term{Name: term.Name, Param: param}
+					byName[term.Name][param] = o
 				}
-				o.Rounds, o.Norm = append(o.Rounds, r.Round), append(o.Norm, n.Norm)
-				o.Value, o.Relative = append(o.Value, orNaN(t.Value)), append(o.Relative, orNaN(n.Relative))
+				o.Rounds, o.Norm = append(o.Rounds, round.Round), append(o.Norm, n.Norm)
+				o.Value, o.Relative = append(o.Value, orNaN(term.Value)), append(o.Relative, orNaN(n.Relative))
 			}
-			add("", t.TermNorm)
-			for param, n := range t.Params {
+			add("", term.TermNorm)
+			for param, n := range term.Params {
 				add(param, n)
 			}
 		}
@@ -96,18 +96,19 @@ func VanishingNote(run, term string, rounds []Round) string {
 // checkTerms rejects impossible terms.
 func checkTerms(terms []record.Term) error {
 	const most = 64
-	for _, t := range terms {
-		norms := []record.TermNorm{t.TermNorm}
-		for _, param := range SortedKeys(t.Params) {
-			norms = append(norms, t.Params[param])
+	for _, term := range terms {
+		norms := []record.TermNorm{term.TermNorm}
+		for _, param := range SortedKeys(term.Params) {
+			norms = append(norms, term.Params[param])
 		}
 		for _, n := range norms {
 			if !(n.Norm >= 0 && n.Norm < 1e30) || n.Relative != nil && !(*n.Relative >= 0) {
-				return fmt.Errorf("has the impossible gradient %+v of term %.50q", n, t.Name)
+				return fmt.Errorf("has the impossible gradient %+v of term %.50q", n, term.Name)
 			}
 		}
-		if len(terms) > most || t.Name == "" || t.Params[""].Norm > 0 || t.Value != nil && math.Abs(*t.Value) > 1e30 {
-			return fmt.Errorf("has %d terms, one called %.50q; at most %d are read", len(terms), t.Name, most)
+		if len(terms) > most || term.Name == "" || term.Params[""].Norm > 0 || term.Value != nil &&
+			math.Abs(*term.Value) > 1e30 {
+			return fmt.Errorf("has %d terms, one called %.50q; at most %d are read", len(terms), term.Name, most)
 		}
 	}
 	return nil

@@ -64,12 +64,12 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 	if err != nil {
 		return nil, err
 	}
-	f, err := inference.Open(conf, run.Dir, inference.Choice{Client: client, Global: view == global})
+	classifier, err := inference.Open(conf, run.Dir, inference.Choice{Client: client, Global: view == global})
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if !slices.Equal(f.Classes(), classes) {
+	defer classifier.Close()
+	if !slices.Equal(classifier.Classes(), classes) {
 		return nil, errors.New("the data set has other classes than the run")
 	}
 	out := &Samples{View: view, Of: len(test), Tested: min(len(test), maxTested)}
@@ -77,7 +77,7 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 	for i := range chosen {
 		chosen[i] = test[i*len(test)/len(chosen)]
 	}
-	list, err := f.Predict(ctx, chosen)
+	list, err := classifier.Predict(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
@@ -107,31 +107,32 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 // that are not those of the run.
 func testImages(ctx context.Context, dir string, conf experiment.Config, client int) (test []data.Example,
 	classes []string, err error) {
-	p, err := runfolder.ReadProvenance(dir)
+	provenance, err := runfolder.ReadProvenance(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	if p.Data == nil {
+	if provenance.Data == nil {
 		return nil, nil, errors.New("the images of this run are on the machines of its clients")
 	}
-	conf.Data.Root = cmp.Or(p.Data.Root, conf.Data.Root)
+	conf.Data.Root = cmp.Or(provenance.Data.Root, conf.Data.Root)
 	conf.Eval.Sets = nil // not needed, and perhaps relative to another folder
-	b, err := experiment.OpenData(ctx, conf, nil)
+	content, err := experiment.OpenData(ctx, conf, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the images of this run cannot be read here: %w", err)
 	}
-	if p.Data.Digest != b.Digest {
+	if provenance.Data.Digest != content.Digest {
 		return nil, nil, fmt.Errorf("the images of this run are no longer here: %s has others (digest %.12s, the "+
-			"run's is %.12s)", cmp.Or(conf.Data.Root, conf.Data.Set), b.Digest, p.Data.Digest)
+			"run's is %.12s)", cmp.Or(conf.Data.Root, conf.Data.Set), content.Digest, provenance.Data.Digest)
 	}
-	if client < 0 || client >= len(b.Parts) {
-		return nil, nil, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", client, len(b.Parts)-1)
+	if client < 0 || client >= len(content.Parts) {
+		return nil, nil, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", client,
+			len(content.Parts)-1)
 	}
-	_, _, test = b.Parts[client].Of(b.Set)
+	_, _, test = content.Parts[client].Of(content.Set)
 	if len(test) == 0 {
 		return nil, nil, fmt.Errorf("client %d has no test images", client)
 	}
-	return test, b.Set.Classes, nil
+	return test, content.Set.Classes, nil
 }
 
 // read reads the image and scales it to at most maxSide pixels a side.

@@ -13,11 +13,11 @@ import (
 // prune drops rows and columns without planned runs, and rows and columns of metrics, domains and evaluation sets that
 // no run has.
 func (b *builder) prune() {
-	t := b.t
-	drop := make([]bool, len(t.Columns))
-	for j := range t.Columns {
+	table := b.table
+	drop := make([]bool, len(table.Columns))
+	for j := range table.Columns {
 		planned, empty, pseudo := false, true, slices.ContainsFunc(b.Columns, b.pseudo)
-		for _, c := range t.column(j) {
+		for _, c := range table.column(j) {
 			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0 && !c.Absent
 		}
 		drop[j] = !planned || empty && pseudo
@@ -27,13 +27,13 @@ func (b *builder) prune() {
 			if !drop[j] {
 				continue
 			}
-			t.Columns = slices.Delete(t.Columns, j, j+1)
-			for i := range t.Rows {
-				t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, j, j+1)
+			table.Columns = slices.Delete(table.Columns, j, j+1)
+			for i := range table.Rows {
+				table.Rows[i].Cells = slices.Delete(table.Rows[i].Cells, j, j+1)
 			}
 		}
 	}
-	t.Rows = slices.DeleteFunc(t.Rows, func(r Row) bool {
+	table.Rows = slices.DeleteFunc(table.Rows, func(r Row) bool {
 		return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Blank })
 	})
 }

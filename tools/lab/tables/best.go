@@ -17,10 +17,10 @@ func (b *builder) best() {
 	compared, data := map[string][]*Cell{}, map[string]string{}
 	axes := slices.Concat(b.Rows, b.Columns)
 	byMethod := slices.Contains(axes, methodAxis)
-	for _, row := range b.t.Rows {
-		for j, c := range row.Cells {
-			if c.Blank || c.Stat.N() == 0 || c.Metric.Lower ||
-				byMethod && c.Labels[methodAxis] == AverageLabel ||
+	for _, row := range b.table.Rows {
+		for j, cell := range row.Cells {
+			if cell.Blank || cell.Stat.N() == 0 || cell.Metric.Lower ||
+				byMethod && cell.Labels[methodAxis] == AverageLabel ||
 				!byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
@@ -29,16 +29,16 @@ func (b *builder) best() {
 				key = ""
 				for _, a := range axes {
 					if a != methodAxis {
-						key += fmt.Sprintf("%q ", c.Labels[a])
+						key += fmt.Sprintf("%q ", cell.Labels[a])
 					}
 				}
 			}
-			key += fmt.Sprintf(" %q %q", c.View, c.Metric.Name)
-			if other, ok := data[key]; ok && other != c.data {
-				b.t.severalData = true
+			key += fmt.Sprintf(" %q %q", cell.View, cell.Metric.Name)
+			if other, ok := data[key]; ok && other != cell.data {
+				b.table.severalData = true
 			}
-			data[key] = c.data
-			key += fmt.Sprintf(" %q", c.data)
+			data[key] = cell.data
+			key += fmt.Sprintf(" %q", cell.data)
 			compared[key] = append(compared[key], &row.Cells[j])
 		}
 	}

@@ -25,7 +25,7 @@ func Build(groups []*results.Group, l Layout) (*Table, error) {
 	if err := b.readAxes(); err != nil {
 		return nil, err
 	}
-	return b.table(), nil
+	return b.build(), nil
 }
 
 type builder struct {
@@ -35,7 +35,7 @@ type builder struct {
 	grid   []results.Axis
 	axes   []string            // of the grid
 	labels map[string][]string // of every axis in rows or columns, pseudo-axes too
-	t      *Table
+	table  *Table
 }
 
 // readAxes finds the labels of all axes of the layout.
@@ -117,15 +117,15 @@ func (b *builder) averagesOver(axis string) bool {
 
 func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
 
-func (b *builder) table() *Table {
-	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, second: b.Second,
+func (b *builder) build() *Table {
+	b.table = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, second: b.Second,
 		axes: b.axes}
 	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows,
 		b.averages("row"))
 	for _, c := range columns {
 		h := Head{Labels: values(b.Columns, c)}
 		h.Average = isAverage(h.Labels)
-		b.t.Columns = append(b.t.Columns, h)
+		b.table.Columns = append(b.table.Columns, h)
 	}
 	for _, r := range rows {
 		row := Row{Labels: values(b.Rows, r)}
@@ -133,7 +133,7 @@ func (b *builder) table() *Table {
 		for _, c := range columns {
 			row.Cells = append(row.Cells, b.cell(merge(r, c)))
 		}
-		b.t.Rows = append(b.t.Rows, row)
+		b.table.Rows = append(b.table.Rows, row)
 	}
 	b.prune()
 	b.place()
@@ -141,7 +141,7 @@ func (b *builder) table() *Table {
 	b.number()
 	b.best()
 	b.finish()
-	return b.t
+	return b.table
 }
 
 // isAverage reports whether labels mean an average over everything.
@@ -180,41 +180,41 @@ func (b *builder) cell(labels map[string]string) Cell {
 	if over := b.averaged(labels); len(over) > 0 {
 		return b.average(labels, over)
 	}
-	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
+	cell := Cell{Labels: labels, Metric: b.metric, Factor: 1}
 	grid := maps.Clone(labels)
 	narrowed := false // some groups may lack the narrowed metric
 	for axis, label := range labels {
 		if b.pseudo(axis) && axis != EvaluationAxis {
-			c.Metric, narrowed = b.within(axis, label), true
+			cell.Metric, narrowed = b.within(axis, label), true
 		}
 		if b.pseudo(axis) {
 			delete(grid, axis)
 		}
 	}
 	if view, ok := labels[EvaluationAxis]; ok && b.pseudo(EvaluationAxis) {
-		c.Metric = c.Metric.InEvaluation(view)
+		cell.Metric = cell.Metric.InEvaluation(view)
 	}
 	groups := results.WithLabels(b.groups, grid)
 	if narrowed {
-		groups = having(groups, c.Metric)
+		groups = having(groups, cell.Metric)
 	}
-	c.Blank = len(groups) == 0
-	c.Factor, c.Unit = b.shownIn(c.Metric)
+	cell.Blank = len(groups) == 0
+	cell.Factor, cell.Unit = b.shownIn(cell.Metric)
 	var stats []results.Stat
 	seeds := map[uint64]bool{}
 	for _, g := range groups {
-		stats = append(stats, g.Stat(c.Metric))
+		stats = append(stats, g.Stat(cell.Metric))
 		for _, r := range g.Runs {
 			seeds[r.Seed] = true
 		}
 	}
-	c.Stat, c.Planned = results.Mean(stats), len(seeds)
-	if !c.Blank && c.Stat.N() < c.Planned {
-		c.why = b.why(groups, c)
+	cell.Stat, cell.Planned = results.Mean(stats), len(seeds)
+	if !cell.Blank && cell.Stat.N() < cell.Planned {
+		cell.why = b.why(groups, cell)
 	}
-	c.evaluate(groups)
-	c.Paper = b.paper(c)
-	return c
+	cell.evaluate(groups)
+	cell.Paper = b.paper(cell)
+	return cell
 }
 
 // having drops the finished groups without the metric, such as groups of one data set without the domains of another.
@@ -256,23 +256,23 @@ func (b *builder) within(axis, label string) results.Metric {
 }
 
 // why describes the missing parts of a cell.
-func (b *builder) why(groups []*results.Group, c Cell) string {
+func (b *builder) why(groups []*results.Group, cell Cell) string {
 	var reasons []string // different ones, in order
 	runs := map[string][]string{}
 	for _, g := range groups {
-		for _, r := range g.Runs {
-			if r.State == results.Done {
+		for _, run := range g.Runs {
+			if run.State == results.Done {
 				continue
 			}
 			where := ""
 			if len(groups) > 1 {
 				where = g.Name + ", "
 			}
-			reason := fmt.Sprintf("%s: %s", r.State, r.Reason)
+			reason := fmt.Sprintf("%s: %s", run.State, run.Reason)
 			if runs[reason] == nil {
 				reasons = append(reasons, reason)
 			}
-			runs[reason] = append(runs[reason], fmt.Sprintf("%sseed %d", where, r.Seed))
+			runs[reason] = append(runs[reason], fmt.Sprintf("%sseed %d", where, run.Seed))
 		}
 	}
 	var parts []string
@@ -288,18 +288,18 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 		parts = append(parts, strings.Join(where, " and ")+" "+reason)
 	}
 	if len(reasons) == 0 {
-		return "the finished runs have no " + c.Metric.Name
+		return "the finished runs have no " + cell.Metric.Name
 	}
-	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
+	return fmt.Sprintf("%d of %d seeds; %s", cell.Stat.N(), cell.Planned, strings.Join(parts, "; "))
 }
 
 // fewer marks cells with fewer seeds than other cells, unless the caption states the seeds.
 func (b *builder) fewer() {
 	most := 0
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		most = max(most, c.Stat.N())
 	}
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		if c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
 			c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)
 		}
@@ -309,13 +309,13 @@ func (b *builder) fewer() {
 // number assigns numbers to the notes of the cells; equal texts share one.
 func (b *builder) number() {
 	at := map[string]int{}
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		if c.why == "" {
 			continue
 		}
 		if at[c.why] == 0 {
-			b.t.Notes = append(b.t.Notes, c.why)
-			at[c.why] = len(b.t.Notes)
+			b.table.Notes = append(b.table.Notes, c.why)
+			at[c.why] = len(b.table.Notes)
 		}
 		c.Mark = at[c.why]
 	}

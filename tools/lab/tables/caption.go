@@ -11,18 +11,18 @@ import (
 
 // finish writes the texts around the table.
 func (b *builder) finish() {
-	t := b.t
-	say := func(format string, a ...any) { t.Caption = append(t.Caption, fmt.Sprintf(format, a...)) }
+	table := b.table
+	say := func(format string, a ...any) { table.Caption = append(table.Caption, fmt.Sprintf(format, a...)) }
 	fact := func(text string) {
 		if text != "" {
-			t.Caption, t.Facts = append(t.Caption, text), append(t.Facts, text)
+			table.Caption, table.Facts = append(table.Caption, text), append(table.Facts, text)
 		}
 	}
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
-			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
+			if m, err := results.ParseMetric(name); err == nil && table.shows(name) {
 				d := [2]string{m.ColumnHead(b.metric), m.TitleOf(b.groups)}
-				t.Definitions = append(t.Definitions, d)
+				table.Definitions = append(table.Definitions, d)
 				say("%s: %s.", d[0], d[1])
 			}
 		}
@@ -34,16 +34,16 @@ func (b *builder) finish() {
 		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
 	}
 	fact(b.setWindow())
-	t.Caption = append(t.Caption, b.evaluations()...)
+	table.Caption = append(table.Caption, b.evaluations()...)
 	fact(b.seeds())
 	fact(b.averagedOver())
 	fact(results.ReproducedDefects(b.groups))
 	fact(results.ExecutionDifferences(b.groups))
-	if t.severalData {
+	if table.severalData {
 		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}
 	bold, paper := false, false
-	for c := range t.cells() {
+	for c := range table.cells() {
 		bold, paper = bold || c.Best, paper || c.Paper != nil
 	}
 	if bold {
@@ -51,39 +51,41 @@ func (b *builder) finish() {
 		if slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis) {
 			best = "the best method"
 		}
-		if len(t.views) > 1 {
+		if len(table.views) > 1 {
 			best += ", among those of one evaluation"
 		}
-		if t.severalData {
+		if table.severalData {
 			best += ", among those on the same data"
 		}
-		if t.Legend.Best = best + "."; b.Second {
-			t.Legend.Second = "the second best."
+		if table.Legend.Best = best + "."; b.Second {
+			table.Legend.Second = "the second best."
 		}
 	}
 	switch {
 	case paper && b.Smoke:
-		t.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot be " +
+		table.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot " +
+			"be " +
 			"compared with it."
 	case paper:
-		t.Legend.Paper = "the paper's number, and ours minus the paper's."
+		table.Legend.Paper = "the paper's number, and ours minus the paper's."
 	}
-	if c := b.Card; c != nil {
-		for _, s := range c.Wrong {
-			t.Remarks = append(t.Remarks, "Known errors of the paper: "+s)
+	if paperTable := b.Card; paperTable != nil {
+		for _, s := range paperTable.Wrong {
+			table.Remarks = append(table.Remarks, "Known errors of the paper: "+s)
 		}
-		for _, d := range c.Differs {
-			t.Remarks = append(t.Remarks, d.String())
+		for _, d := range paperTable.Differs {
+			table.Remarks = append(table.Remarks, d.String())
 		}
-		for _, l := range c.LeftOut {
-			t.Remarks = append(t.Remarks, l.String())
+		for _, l := range paperTable.LeftOut {
+			table.Remarks = append(table.Remarks, l.String())
 		}
-		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
-			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured in %s.",
+		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !paperTable.Numbers.Values.Empty() {
+			table.Remarks = append(table.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured "+
+				"in %s.",
 				b.metric.Name, b.cardUnit()))
 		}
-		if c.NoNumbers != "" {
-			t.Remarks = append(t.Remarks, "No numbers of the paper: "+c.NoNumbers)
+		if paperTable.NoNumbers != "" {
+			table.Remarks = append(table.Remarks, "No numbers of the paper: "+paperTable.NoNumbers)
 		}
 	}
 }
@@ -129,7 +131,7 @@ func (b *builder) seeds() string {
 		return "One seed: " + seeds[0] + "."
 	}
 	var n []int
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		if c.Stat.N() > 0 {
 			n = append(n, c.Stat.N())
 		}

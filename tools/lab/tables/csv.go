@@ -41,28 +41,28 @@ func CSV(w io.Writer, tables ...*Table) error {
 	return c.Error()
 }
 
-func (t *Table) record(c Cell, axes []string) []string {
+func (t *Table) record(cell Cell, axes []string) []string {
 	out := []string{t.Title}
 	for _, a := range axes {
-		out = append(out, c.Labels[a])
+		out = append(out, cell.Labels[a])
 	}
-	value := number(c.Mean())
-	if c.Absent {
+	value := number(cell.Mean())
+	if cell.Absent {
 		value = none
 	}
-	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std()),
-		strconv.Itoa(c.Stat.N()), strconv.Itoa(c.Planned))
+	out = append(out, cell.Metric.Name, cell.View, cell.Unit, value, number(cell.Std()),
+		strconv.Itoa(cell.Stat.N()), strconv.Itoa(cell.Planned))
 	mean, std, note := math.NaN(), math.NaN(), ""
-	if c.Paper != nil {
-		mean = c.Paper.Mean
-		if c.Paper.HasStd {
-			std = c.Paper.Std
+	if cell.Paper != nil {
+		mean = cell.Paper.Mean
+		if cell.Paper.HasStd {
+			std = cell.Paper.Std
 		}
 	}
-	if c.Mark > 0 {
-		note = t.Notes[c.Mark-1]
+	if cell.Mark > 0 {
+		note = t.Notes[cell.Mark-1]
 	}
-	return append(out, number(mean), number(std), strconv.FormatBool(c.Best), note)
+	return append(out, number(mean), number(std), strconv.FormatBool(cell.Best), note)
 }
 
 // number formats a number with 12 digits, so that rounding errors do not appear; empty for values that are not numbers.

@@ -46,7 +46,7 @@ func (c *Cell) evaluate(groups []*results.Group) {
 
 // place names the evaluation of every row, or of every column, if the table has both evaluations.
 func (b *builder) place() {
-	t := b.t
+	table := b.table
 	follows := func(c Cell) bool { return c.View != "" && c.Metric.UsesHeadline() }
 	views := func(cells []Cell) []string {
 		seen := map[string]bool{}
@@ -59,33 +59,33 @@ func (b *builder) place() {
 	}
 	var all []Cell
 	var rows, columns [][]string
-	for _, r := range t.Rows {
+	for _, r := range table.Rows {
 		all, rows = append(all, r.Cells...), append(rows, views(r.Cells))
 	}
-	for j := range t.Columns {
-		columns = append(columns, views(t.column(j)))
+	for j := range table.Columns {
+		columns = append(columns, views(table.column(j)))
 	}
-	if t.views = views(all); b.both() {
-		t.views = b.labels[EvaluationAxis]
+	if table.views = views(all); b.both() {
+		table.views = b.labels[EvaluationAxis]
 		return
 	}
-	if len(t.views) < 2 {
+	if len(table.views) < 2 {
 		return
 	}
 	several := func(views []string) bool { return len(views) > 1 }
 	switch {
 	case !slices.ContainsFunc(rows, several):
-		t.RowAxes = append(slices.Clone(t.RowAxes), EvaluationAxis)
-		for i := range t.Rows {
-			t.Rows[i].Labels = append(slices.Clone(t.Rows[i].Labels), strings.Join(rows[i], ""))
+		table.RowAxes = append(slices.Clone(table.RowAxes), EvaluationAxis)
+		for i := range table.Rows {
+			table.Rows[i].Labels = append(slices.Clone(table.Rows[i].Labels), strings.Join(rows[i], ""))
 		}
 	case !slices.ContainsFunc(columns, several):
-		t.ColAxes = append(slices.Clone(t.ColAxes), EvaluationAxis)
-		for j := range t.Columns {
-			t.Columns[j].Labels = append(slices.Clone(t.Columns[j].Labels), strings.Join(columns[j], ""))
+		table.ColAxes = append(slices.Clone(table.ColAxes), EvaluationAxis)
+		for j := range table.Columns {
+			table.Columns[j].Labels = append(slices.Clone(table.Columns[j].Labels), strings.Join(columns[j], ""))
 		}
 	default:
-		for c := range t.cells() {
+		for c := range table.cells() {
 			if follows(*c) && c.Stat.N() > 0 {
 				c.why = strings.TrimSuffix(c.View+" evaluation; "+c.why, "; ")
 			}
@@ -100,7 +100,7 @@ func (b *builder) both() bool { return b.labels[EvaluationAxis] != nil && b.pseu
 func (b *builder) evaluations() []string {
 	var out []string
 	say := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
-	switch t := b.t; {
+	switch t := b.table; {
 	case len(t.views) == 1:
 		say("Evaluation: %s, %s.", t.views[0], meaning[t.views[0]])
 	case b.both():
@@ -112,7 +112,7 @@ func (b *builder) evaluations() []string {
 			meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		absent = absent || c.Absent
 		view[c.View] = view[c.View] || c.Stat.N() > 0
 	}
@@ -125,8 +125,8 @@ func (b *builder) evaluations() []string {
 	tests := 0
 	for _, g := range b.groups {
 		name := b.called(g)
-		for _, r := range g.Runs {
-			s := r.Summary
+		for _, run := range g.Runs {
+			s := run.Summary
 			own := slices.Contains(s.Reads, record.ReadsPrivate) || slices.Contains(s.Reads, record.ReadsExamples)
 			if own && slices.Contains(s.Reads, record.ReadsShared) {
 				both = append(both, name)
@@ -134,9 +134,9 @@ func (b *builder) evaluations() []string {
 			if s.Untrained > 0 {
 				untrained = append(untrained, fmt.Sprintf("%s %d", name, s.Untrained))
 			}
-			records := convert.Slice(r.Rounds, func(round results.Round) record.Record { return round.Record })
+			records := convert.Slice(run.Rounds, func(round results.Round) record.Record { return round.Record })
 			for _, u := range record.MissingTests(records) {
-				missed = append(missed, fmt.Sprintf("%s, seed %d: %s", name, r.Seed, u))
+				missed = append(missed, fmt.Sprintf("%s, seed %d: %s", name, run.Seed, u))
 				tests++
 			}
 		}
@@ -194,7 +194,7 @@ func (b *builder) single(labels map[string]string) map[string]string {
 // unsaid describes paper numbers without a stated evaluation, and the evaluation of our numbers beside them.
 func (b *builder) unsaid() []string {
 	var open, other []string
-	for c := range b.t.cells() {
+	for c := range b.table.cells() {
 		if c.Paper == nil {
 			continue
 		}

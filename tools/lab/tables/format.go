@@ -37,37 +37,37 @@ type CellParts struct {
 const none = "-"
 
 // Parts returns the parts of a cell's text.
-func (t *Table) Parts(c Cell) CellParts {
-	var p CellParts
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
+func (t *Table) Parts(cell Cell) CellParts {
+	var cellParts CellParts
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(cell.Unit), 64) }
 	switch {
-	case c.Literal != "":
-		p.Mean = c.Literal
-	case c.Blank:
-	case c.Absent:
-		p.Mean = none
-	case c.Stat.N() == 0:
-		p.Mean = dash
+	case cell.Literal != "":
+		cellParts.Mean = cell.Literal
+	case cell.Blank:
+	case cell.Absent:
+		cellParts.Mean = none
+	case cell.Stat.N() == 0:
+		cellParts.Mean = dash
 	default:
-		p.Mean = number(c.Mean())
-		if std := c.Std(); !math.IsNaN(std) {
-			p.Std = number(std)
+		cellParts.Mean = number(cell.Mean())
+		if std := cell.Std(); !math.IsNaN(std) {
+			cellParts.Std = number(std)
 		}
 	}
-	if n := c.Paper; n != nil && !c.Blank {
-		p.Paper = short(n.Mean)
+	if n := cell.Paper; n != nil && !cell.Blank {
+		cellParts.Paper = short(n.Mean)
 		if n.HasStd {
-			p.Paper += " ± " + short(n.Std)
+			cellParts.Paper += " ± " + short(n.Std)
 		}
-		if n.Comparable && c.Stat.N() > 0 {
-			p.Paper += ", " + signed(c.Mean()-n.Mean, decimals(c.Unit))
+		if n.Comparable && cell.Stat.N() > 0 {
+			cellParts.Paper += ", " + signed(cell.Mean()-n.Mean, decimals(cell.Unit))
 		}
-		p.Paper = "(" + p.Paper + ")"
+		cellParts.Paper = "(" + cellParts.Paper + ")"
 	}
-	if c.Mark > 0 {
-		p.Mark = fmt.Sprintf("[%d]", c.Mark)
+	if cell.Mark > 0 {
+		cellParts.Mark = fmt.Sprintf("[%d]", cell.Mark)
 	}
-	return p
+	return cellParts
 }
 
 // Text returns the cell as one line without emphasis.

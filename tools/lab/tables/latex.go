@@ -81,24 +81,24 @@ func (t *Table) latexHead() string {
 }
 
 func (t *Table) latexCell(c Cell) string {
-	p := t.Parts(c)
-	value := latexText(p.Mean)
+	cellParts := t.Parts(c)
+	value := latexText(cellParts.Mean)
 	switch {
 	case c.Best:
 		value = "\\textbf{" + value + "}"
 	case c.Second && t.second:
 		value = "\\underline{" + value + "}"
 	}
-	if p.Std != "" {
-		value += " {\\scriptsize $\\pm$ " + p.Std + "}"
+	if cellParts.Std != "" {
+		value += " {\\scriptsize $\\pm$ " + cellParts.Std + "}"
 	}
-	if p.Paper != "" {
-		p.Paper = "{\\scriptsize " + latexText(p.Paper) + "}"
+	if cellParts.Paper != "" {
+		cellParts.Paper = "{\\scriptsize " + latexText(cellParts.Paper) + "}"
 	}
-	if p.Mark != "" {
-		p.Mark = "\\textsuperscript{" + latexText(p.Mark) + "}"
+	if cellParts.Mark != "" {
+		cellParts.Mark = "\\textsuperscript{" + latexText(cellParts.Mark) + "}"
 	}
-	return join(value, p.Paper, p.Mark)
+	return join(value, cellParts.Paper, cellParts.Mark)
 }
 
 // sentence adds a full stop to a text if necessary.

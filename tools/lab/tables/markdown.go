@@ -49,10 +49,10 @@ func (t *Table) markdown() string {
 
 // markdownCell emphasises the mean: bold for the best, underlined for the second best.
 func (t *Table) markdownCell(c Cell) string {
-	p := t.Parts(c)
-	value := markdownText(p.Mean)
-	if p.Std != "" {
-		value += " ± " + p.Std
+	cellParts := t.Parts(c)
+	value := markdownText(cellParts.Mean)
+	if cellParts.Std != "" {
+		value += " ± " + cellParts.Std
 	}
 	switch {
 	case c.Best:
@@ -60,7 +60,7 @@ func (t *Table) markdownCell(c Cell) string {
 	case c.Second && t.second:
 		value = "<ins>" + value + "</ins>"
 	}
-	return join(value, p.Paper, markdownText(p.Mark))
+	return join(value, cellParts.Paper, markdownText(cellParts.Mark))
 }
 
 var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`,

@@ -19,7 +19,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		factor, unit = 100, " (points)"
 	}
 	overClients := len(list) > 0 && list[0].Level == results.OverClients
-	t := &Table{Title: name, RowAxes: []string{"A", "B"}}
+	table := &Table{Title: name, RowAxes: []string{"A", "B"}}
 	heads := []string{"difference A − B", "N, pairs of runs", "pairs of clients", "95 % interval", "Cohen's d",
 		"rank-biserial", "p Wilcoxon", "p t test", "p Wilcoxon, Holm", "p t test, Holm"}
 	shown := make([]bool, len(heads))
@@ -44,20 +44,20 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		}
 		return out
 	}
-	t.addColumns(kept(heads)...)
+	table.addColumns(kept(heads)...)
 	for i, c := range list {
-		t.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
+		table.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
 	}
-	t.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
+	table.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
 		"A pair of runs has the same seed and differs in nothing else."}, results.Cautions(list)...)
 	switch {
 	case overClients:
-		t.Caption = append(t.Caption, "Clients of a run share its server and its seed: they are described, and no "+
-			"test is made of them. The interval's bootstrap draws runs first.")
+		table.Caption = append(table.Caption, "Clients of a run share its server and its seed: they are described, "+
+			"and no test is made of them. The interval's bootstrap draws runs first.")
 	case slices.ContainsFunc(list, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }):
-		t.Caption = append(t.Caption, "Holm: corrected over the pairs of this table.")
+		table.Caption = append(table.Caption, "Holm: corrected over the pairs of this table.")
 	}
-	return t
+	return table
 }
 
 // dash marks an undefined number.

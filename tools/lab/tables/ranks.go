@@ -13,23 +13,23 @@ import (
 // Ranks returns the table of a ranking along an axis, with the metric's title in words: a line for each label, the
 // best mean rank first, with the metric in each block. With a control, columns have the comparisons with the control
 // over runs.
-func Ranks(name, axis, title, control string, m results.Metric, r results.Ranking,
+func Ranks(name, axis, title, control string, m results.Metric, ranking results.Ranking,
 	list []results.Comparison) *Table {
-	t := &Table{Title: name, RowAxes: []string{axis}}
-	t.addColumns("mean rank")
-	t.addColumns(r.Blocks...)
+	table := &Table{Title: name, RowAxes: []string{axis}}
+	table.addColumns("mean rank")
+	table.addColumns(ranking.Blocks...)
 	factor, unit := m.Factor(), ""
 	if m.Unit == metrics.Percent {
 		unit = " (%)"
 	}
 	if control != "" {
-		t.addColumns("over "+control, "p Wilcoxon, Holm")
+		table.addColumns("over "+control, "p Wilcoxon, Holm")
 	}
 	var seeds []int // of cells
-	for i, label := range r.Labels {
-		line := []string{label, strconv.FormatFloat(r.Mean[i], 'f', 1, 64)}
-		for j := range r.Blocks {
-			s := r.Stats[j][i]
+	for i, label := range ranking.Labels {
+		line := []string{label, strconv.FormatFloat(ranking.Mean[i], 'f', 1, 64)}
+		for j := range ranking.Blocks {
+			s := ranking.Stats[j][i]
 			text := strconv.FormatFloat(factor*s.Mean(), 'f', 1, 64)
 			if seeds = append(seeds, s.N()); s.N() > 1 {
 				text += " ± " + strconv.FormatFloat(factor*s.Std(), 'f', 1, 64)
@@ -44,20 +44,21 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 				}
 			}
 		}
-		t.addRow(line)
+		table.addRow(line)
 	}
-	t.Caption = []string{fmt.Sprintf("%s%s. %s", capital(title), unit, overSeeds(seeds)), Friedman(r)}
+	table.Caption = []string{fmt.Sprintf("%s%s. %s", capital(title), unit, overSeeds(seeds)), Friedman(ranking)}
 	if control != "" {
-		t.Caption = append(t.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one seed and "+
-			"column, with p of the signed-rank test against %[1]s, corrected over the lines of this table. Runs "+
+		table.Caption = append(table.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one "+
+			"seed "+
+			"and column, with p of the signed-rank test against %[1]s, corrected over the lines of this table. Runs "+
 			"of one column are not independent data sets: p speaks of these columns alone.", control))
-		t.Caption = append(t.Caption, results.Cautions(list)...)
+		table.Caption = append(table.Caption, results.Cautions(list)...)
 	}
-	if len(r.Unranked) > 0 {
-		t.Caption = append(t.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
-			strings.Join(r.Unranked, ", ")+".")
+	if len(ranking.Unranked) > 0 {
+		table.Caption = append(table.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
+			strings.Join(ranking.Unranked, ", ")+".")
 	}
-	return t
+	return table
 }
 
 // Friedman describes the tests of a ranking, or states that there are too few blocks for tests.

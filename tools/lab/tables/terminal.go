@@ -25,22 +25,22 @@ const mostMetrics = 5
 
 // Terminal returns the table as text. A table wider than the terminal is split into blocks of columns, each with the
 // rows' labels.
-func (t *Table) Terminal(v View) string {
-	columns := t.metrics(v.All)
+func (t *Table) Terminal(view View) string {
+	columns := t.metrics(view.All)
 	var b strings.Builder
 	b.WriteString(t.Title + "\n")
 	rows := t.texts(columns)
-	if v.Width > 0 {
-		shorten(rows, len(t.RowAxes), max(16, v.Width/2))
+	if view.Width > 0 {
+		shorten(rows, len(t.RowAxes), max(16, view.Width/2))
 	}
-	for i, block := range blocks(rows, len(t.RowAxes), v.Width) {
+	for i, block := range blocks(rows, len(t.RowAxes), view.Width) {
 		if i > 0 {
 			b.WriteString("\n")
 		}
 		b.WriteString(PlainText(block, len(t.RowAxes)))
 	}
 	sentences := slices.Clone(t.Facts)
-	if v.Definitions {
+	if view.Definitions {
 		sentences = t.Sentences("", "", "")
 	}
 	legend := *t

@@ -248,23 +248,23 @@ func (t *tracker) save(s tracked) error {
 
 // SendToMLflow sends the rounds of a run folder that the store does not have yet.
 func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record, done bool) (int, error) {
-	t, err := openTracker(uri, r)
+	tracker, err := openTracker(uri, r)
 	if err != nil {
 		return 0, err
 	}
 	for _, r := range rounds {
-		t.pending = append(t.pending, sent{r, time.Now()})
+		tracker.pending = append(tracker.pending, sent{r, time.Now()})
 	}
-	t.ended = &ended{mlflow.Failed, time.Now()}
+	tracker.ended = &ended{mlflow.Failed, time.Now()}
 	if done {
-		t.ended.status = mlflow.Finished
+		tracker.ended.status = mlflow.Finished
 	}
-	before := t.state
-	err = t.send(ctx)
-	if before.Run != t.state.Run {
+	before := tracker.state
+	err = tracker.send(ctx)
+	if before.Run != tracker.state.Run {
 		before.Rounds = 0
 	}
-	return t.state.Rounds - before.Rounds, err
+	return tracker.state.Rounds - before.Rounds, err
 }
 
 // mlflow returns MLflow's data about a run other than its numbers. The runs of a sweep form one experiment with the

@@ -63,7 +63,7 @@ type target interface {
 // Open starts sending a run to some targets. It calls warn with one line about every failure of a target, and the run
 // continues without that target.
 func Open(targets []string, r Run, warn func(string)) (*Log, error) {
-	l := &Log{}
+	log := &Log{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(targets))) {
 		var t target
 		var err error
@@ -73,11 +73,11 @@ func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 			t, err = newEventLog(r.Dir)
 		}
 		if err != nil {
-			return nil, errors.Join(err, l.Close(err))
+			return nil, errors.Join(err, log.Close(err))
 		}
-		l.targets = append(l.targets, t)
+		log.targets = append(log.targets, t)
 	}
-	return l, nil
+	return log, nil
 }
 
 // Round sends a round. A resumed run sends its earlier rounds again.

@@ -40,18 +40,18 @@ func (sized) Task() method.ClientSpec {
 
 func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
-	for _, p := range prompts {
+	for _, prompt := range prompts {
 		n := len(classes)
-		if p.NoClass {
+		if prompt.NoClass {
 			n = 1
 		}
 		x := g.Const(sizedRows(n))
-		for _, tokens := range append([]graph.Node{p.Ctx}, p.Deep...) {
+		for _, tokens := range append([]graph.Node{prompt.Ctx}, prompt.Deep...) {
 			if tokens.OK() {
 				x = x.Add(tokens.MeanKeep(-2))
 			}
 		}
-		out = append(out, x.Add(sumOf(g, p.Changes)))
+		out = append(out, x.Add(sumOf(g, prompt.Changes)))
 	}
 	return out, g.Err()
 }
@@ -75,16 +75,16 @@ func (sized) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return g.Const(sizedRows(len(texts))), nil
 }
 
-func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	if p.Pixels.OK() {
-		pixels = pixels.Add(p.Pixels)
+func (sized) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPrompts) (graph.Node, error) {
+	if prompts.Pixels.OK() {
+		pixels = pixels.Add(prompts.Pixels)
 	}
 	x := pixels.Reshape(-1, 3*16*16)
-	if p.Embeddings {
+	if prompts.Embeddings {
 		x = x.Unsqueeze(1)
 		return graph.Concat(1, x, x, x, x), g.Err()
 	}
-	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+	for _, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		switch {
 		case !tokens.OK():
 		case tokens.Rank() == 3: // one per image
@@ -93,7 +93,7 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 			x = x.Add(tokens.MeanKeep(0))
 		}
 	}
-	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, p.Changes)), g.Err()
+	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, prompts.Changes)), g.Err()
 }
 
 // sizedRows returns n different rows.
@@ -105,7 +105,7 @@ type traffic struct{ up, down, first int }
 
 // count runs two rounds of two clients and encodes every message.
 func count(name string, with []string) (traffic, error) {
-	m, err := methods.Build(name, with, nil)
+	base, err := methods.Build(name, with, nil)
 	if err != nil {
 		return traffic{}, err
 	}
@@ -118,18 +118,19 @@ func count(name string, with []string) (traffic, error) {
 		rows := method.Draw(1, 0, kind, append([]int{2 * sizedClasses}, shape...), 1)
 		data.Add(kind, []spec.RowReader{spec.InMemory{Tensor: rows}})
 	}
-	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
-		TestEvery: 2},
+	experiment := &spec.Experiment{Name: name, MethodName: name, Method: base, Template: "{}",
+		Plan: spec.Plan{Rounds: 2,
+			TestEvery: 2},
 		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
 	for c := range sizedClasses {
-		e.Classes = append(e.Classes, fmt.Sprint("class ", c))
+		experiment.Classes = append(experiment.Classes, fmt.Sprint("class ", c))
 	}
 	const clients = 2
 	for i := range clients {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: sized{}, Train: data,
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: sized{}, Train: data,
 			Test: data.Pick([]int{0, 1})})
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Workers: 1, Encode: true})
+	r, err := engine.Run(context.Background(), experiment, engine.Settings{Workers: 1, Encode: true})
 	if err != nil {
 		return traffic{}, err
 	}
@@ -152,19 +153,19 @@ type Row struct {
 // Rows counts the bytes of every method and wrapper, or of those that are named.
 func Rows(names ...string) ([]Row, error) {
 	var rows []Row
-	for _, e := range methods.Table() {
-		if len(names) > 0 && !slices.Contains(names, e.Name) {
+	for _, def := range methods.Table() {
+		if len(names) > 0 && !slices.Contains(names, def.Name) {
 			continue
 		}
-		name, with, title := e.Name, []string(nil), e.Name
-		if e.Wrapper() {
-			name, with, title = e.Over(), []string{e.Name}, e.Over()+"+"+e.Name
+		name, with, title := def.Name, []string(nil), def.Name
+		if def.Wrapper() {
+			name, with, title = def.Over(), []string{def.Name}, def.Over()+"+"+def.Name
 		}
 		t, err := count(name, with)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", title, err)
 		}
-		formula, numbers := e.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
+		formula, numbers := def.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
 			Dim: sizedWidth, Hidden: 8})
 		row := Row{title, t.up, t.down, t.first, (t.up + t.down) / 4, formula, nil}
 		if formula != "" {

@@ -157,17 +157,17 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	of := r.URL.Query()
+	query := r.URL.Query()
 	s.mu.Lock()
-	run, err := s.source.Run(of.Get("run"))
+	run, err := s.source.Run(query.Get("run"))
 	s.mu.Unlock()
 	var client int
 	if err == nil {
-		client, err = strconv.Atoi(of.Get("client"))
+		client, err = strconv.Atoi(query.Get("client"))
 	}
 	var found *samples.Samples
 	if err == nil {
-		found, err = samples.Of(r.Context(), run, client, of.Get("view"))
+		found, err = samples.Of(r.Context(), run, client, query.Get("view"))
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)

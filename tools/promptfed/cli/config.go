@@ -53,9 +53,9 @@ func LoadChecked(path string, sets []string, check func(configs.Loaded) error) (
 func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
 	d *progress.Display) error) *cobra.Command {
 	var sets []string
-	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: Exactly(1), Short: short}
-	c.Flags().StringArrayVar(&sets, "set", nil, SetHelp)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: Exactly(1), Short: short}
+	command.Flags().StringArrayVar(&sets, "set", nil, SetHelp)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		conf, err := Load(args[0], sets)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		defer d.Close()
 		return conf.WithOrigin(do(cmd, conf.Config, d))
 	}
-	return c
+	return command
 }
 
 // Prepare opens an experiment and computes its features.

@@ -104,23 +104,23 @@ func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // Chooses makes a command with others below it print its help, and refuse the name of no command with what to use.
-func Chooses(c *cobra.Command) *cobra.Command {
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	c.Args = func(_ *cobra.Command, args []string) error {
+func Chooses(command *cobra.Command) *cobra.Command {
+	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	command.Args = func(_ *cobra.Command, args []string) error {
 		var names []string
-		for _, sub := range c.Commands() {
+		for _, sub := range command.Commands() {
 			if sub.IsAvailableCommand() {
 				names = append(names, sub.Name())
 			}
 		}
 		switch {
-		case len(args) == 0 && c.HasParent():
-			return Usagef("%s needs a command: use %s", c.CommandPath(), configtags.Alternatives(names))
+		case len(args) == 0 && command.HasParent():
+			return Usagef("%s needs a command: use %s", command.CommandPath(), configtags.Alternatives(names))
 		case len(args) == 0:
 			return nil
 		}
-		return Usagef("there is no command %q: %s", c.CommandPath()+" "+args[0],
-			configtags.Suggest(args[0], names, c.CommandPath()+" --help lists all"))
+		return Usagef("there is no command %q: %s", command.CommandPath()+" "+args[0],
+			configtags.Suggest(args[0], names, command.CommandPath()+" --help lists all"))
 	}
-	return c
+	return command
 }

@@ -23,14 +23,14 @@ type Shape struct {
 
 // Printer prints the result of a command: as text, or with the flag --json as JSON on one line.
 type Printer struct {
-	JSON   bool
-	c      *cobra.Command
-	shapes []Shape
+	JSON    bool
+	command *cobra.Command
+	shapes  []Shape
 }
 
 // AddJSON adds the flag --json to a command whose results have the given shapes.
 func AddJSON(c *cobra.Command, shapes ...Shape) *Printer {
-	p := &Printer{c: c, shapes: shapes}
+	p := &Printer{command: c, shapes: shapes}
 	c.Flags().VarPF(p, "json", "", "print the result as JSON on standard output, and everything else on standard "+
 		"error").NoOptDefVal = "true"
 	return p
@@ -67,7 +67,7 @@ func (p *Printer) Set(text string) (err error) {
 // Say prints a line of the text form.
 func (p *Printer) Say(format string, a ...any) {
 	if !p.JSON {
-		fmt.Fprintf(p.c.OutOrStdout(), format+"\n", a...)
+		fmt.Fprintf(p.command.OutOrStdout(), format+"\n", a...)
 	}
 }
 
@@ -78,14 +78,14 @@ func (p *Printer) Print(value any, text string) error {
 		b, err := json.Marshal(value, json.Deterministic(true), json.WithMarshalers(json.JoinMarshalers(
 			finite[float32](), finite[float64]())))
 		if err != nil {
-			return fmt.Errorf("%s --json: %w", p.c.CommandPath(), err)
+			return fmt.Errorf("%s --json: %w", p.command.CommandPath(), err)
 		}
 		out = append(b, '\n')
 	}
 	if !slices.ContainsFunc(p.shapes, func(s Shape) bool { return reflect.TypeOf(s.Value) == reflect.TypeOf(value) }) {
-		return fmt.Errorf("internal error: %s prints a %T, which is none of its shapes", p.c.CommandPath(), value)
+		return fmt.Errorf("internal error: %s prints a %T, which is none of its shapes", p.command.CommandPath(), value)
 	}
-	_, err := p.c.OutOrStdout().Write(out)
+	_, err := p.command.OutOrStdout().Write(out)
 	return err
 }
 

@@ -24,22 +24,23 @@ import (
 // completion, which prints the script for the shell.
 func complete(root *cobra.Command) {
 	const silent = cobra.ShellCompDirectiveNoFileComp
-	for _, c := range root.Commands() {
-		for flag, values := range map[string]cobra.CompletionFunc{"set": keysFor(c.Name()),
+	for _, command := range root.Commands() {
+		for flag, values := range map[string]cobra.CompletionFunc{"set": keysFor(command.Name()),
 			"metric": cobra.FixedCompletions(metrics.Names(), silent),
 			"view":   cobra.FixedCompletions(record.Views(), silent),
 			"images": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)} {
-			if c.Flags().Lookup(flag) != nil {
-				c.RegisterFlagCompletionFunc(flag, values)
+			if command.Flags().Lookup(flag) != nil {
+				command.RegisterFlagCompletionFunc(flag, values)
 			}
 		}
 		switch {
-		case slices.Contains([]string{"report", "predict", "export"}, c.Name()):
-			c.ValidArgsFunction = runs
-		case strings.Contains(c.Use, "CONFIG"), c.Name() == "sweep":
-			c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
-		case c.Name() == "init":
-			c.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+		case slices.Contains([]string{"report", "predict", "export"}, command.Name()):
+			command.ValidArgsFunction = runs
+		case strings.Contains(command.Use, "CONFIG"), command.Name() == "sweep":
+			command.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"},
+				cobra.ShellCompDirectiveFilterFileExt)
+		case command.Name() == "init":
+			command.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 		}
 	}
 }

@@ -48,40 +48,41 @@ func (f certsFlags) say(format string, a ...any) {
 }
 
 func certsCommand() *cobra.Command {
-	var f certsFlags
-	c := &cobra.Command{Use: "certs DIR --request NAME [--host NAME ...] | certs DIR --approve FILE " +
+	var flags certsFlags
+	command := &cobra.Command{Use: "certs DIR --request NAME [--host NAME ...] | certs DIR --approve FILE " +
 		"[--host NAME ...] | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME]",
 		Args:  cli.Exactly(1),
 		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
-	l := c.Flags()
-	l.StringVar(&f.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it has "+
-		"none, and the signing request DIR/NAME.csr; the key stays on this machine")
-	l.StringVar(&f.approve, "approve", "", "sign the request in this file with the authority, which is made at the "+
-		"first use")
-	l.StringVar(&f.fingerprint, "fingerprint", "", "approve only the key with this fingerprint, or with its first 16 "+
-		"digits or more, without being asked on a terminal")
-	l.BoolVar(&f.yes, "yes", false, "approve the request without being asked on a terminal")
-	l.IntVar(&f.clients, "clients", 0, "for trials: make the keys and certificates of the server, N clients, status "+
-		"and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
-	l.IntVar(&f.days, "days", 90, "days that the certificates are valid")
-	l.StringSliceVar(&f.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
+	l := command.Flags()
+	l.StringVar(&flags.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it "+
+		"has none, and the signing request DIR/NAME.csr; the key stays on this machine")
+	l.StringVar(&flags.approve, "approve", "", "sign the request in this file with the authority, which is made at "+
+		"the first use")
+	l.StringVar(&flags.fingerprint, "fingerprint", "",
+		"approve only the key with this fingerprint, or with its first 16 "+
+			"digits or more, without being asked on a terminal")
+	l.BoolVar(&flags.yes, "yes", false, "approve the request without being asked on a terminal")
+	l.IntVar(&flags.clients, "clients", 0, "for trials: make the keys and certificates of the server, N clients, "+
+		"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
+	l.IntVar(&flags.days, "days", 90, "days that the certificates are valid")
+	l.StringSliceVar(&flags.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
 		"names and addresses under which clients reach the server; with --approve, all that the server may have")
-	l.StringVar(&f.signer, "authority", "", "folder of the authority's private key, which neither server nor "+
+	l.StringVar(&flags.signer, "authority", "", "folder of the authority's private key, which neither server nor "+
 		"clients need (default DIR-authority)")
-	l.StringSliceVar(&f.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
+	l.StringSliceVar(&flags.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
 		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
-	l.StringSliceVar(&f.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
+	l.StringSliceVar(&flags.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
 		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
 		"revoked")
-	f.result = cli.AddJSON(c, cli.Shape{Value: certsDone{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		f.dir, f.out, f.done = args[0], cmd.OutOrStdout(), &certsDone{Folder: args[0]}
-		if err := f.run(cmd); err != nil {
+	flags.result = cli.AddJSON(command, cli.Shape{Value: certsDone{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		flags.dir, flags.out, flags.done = args[0], cmd.OutOrStdout(), &certsDone{Folder: args[0]}
+		if err := flags.run(cmd); err != nil {
 			return err
 		}
-		return f.result.Print(*f.done, "")
+		return flags.result.Print(*flags.done, "")
 	}
-	return c
+	return command
 }
 
 func (f certsFlags) run(cmd *cobra.Command) error {
@@ -137,25 +138,25 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 
 // sign approves a request.
 func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
-	r, err := authority.ReadRequest(f.approve)
+	request, err := authority.ReadRequest(f.approve)
 	if err != nil {
 		return err
 	}
 	for _, name := range f.renew {
-		if name != r.Name {
-			return cli.Usagef("--renew %s: %s is a request of %s", name, f.approve, r.Name)
+		if name != request.Name {
+			return cli.Usagef("--renew %s: %s is a request of %s", name, f.approve, request.Name)
 		}
 	}
-	f.done.Name, f.done.Fingerprint = r.Name, r.Fingerprint
-	f.say("%s is a request of %s, whose key has the fingerprint %s\n", f.approve, r.Name, r.Fingerprint)
+	f.done.Name, f.done.Fingerprint = request.Name, request.Fingerprint
+	f.say("%s is a request of %s, whose key has the fingerprint %s\n", f.approve, request.Name, request.Fingerprint)
 	switch {
 	case cmd.Flags().Changed("fingerprint"): // an empty one of a script is an error
 		if len(f.fingerprint) < authority.MinFingerprint {
 			return cli.Usagef("--fingerprint %s: expected %d digits or more", f.fingerprint, authority.MinFingerprint)
 		}
-		if !r.Matches(f.fingerprint) {
+		if !request.Matches(f.fingerprint) {
 			return fmt.Errorf("%s is not the fingerprint of %s, so its key may be somebody else's; ask %s for the "+
-				"file again; nothing was signed", f.fingerprint, f.approve, r.Name)
+				"file again; nothing was signed", f.fingerprint, f.approve, request.Name)
 		}
 	case f.yes:
 	case onTerminal(cmd.InOrStdin()) && onTerminal(f.out) && !f.result.JSON:
@@ -174,7 +175,7 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 			return err
 		}
 	}
-	return authority.Approve(f.dir, f.signer, r, f.hosts, len(f.renew) > 0, life, f.say)
+	return authority.Approve(f.dir, f.signer, request, f.hosts, len(f.renew) > 0, life, f.say)
 }
 
 // onTerminal reports whether a stream is a terminal.

@@ -27,41 +27,41 @@ type Cluster struct {
 }
 
 // OpenCluster connects to the NATS server of --cluster, or starts it.
-func OpenCluster(ctx context.Context, f cli.ClusterFlags) (*Cluster, error) {
-	if err := workers.CheckQueue(f.Queue); err != nil {
+func OpenCluster(ctx context.Context, flags cli.ClusterFlags) (*Cluster, error) {
+	if err := workers.CheckQueue(flags.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
 	log, err := logger("text")
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{queue: f.Queue, log: log}
-	if address, ok := strings.CutPrefix(f.URL, cli.ListenScheme); ok {
-		return c, c.embed(f, address)
+	cluster := &Cluster{queue: flags.Queue, log: log}
+	if address, ok := strings.CutPrefix(flags.URL, cli.ListenScheme); ok {
+		return cluster, cluster.embed(flags, address)
 	}
-	options, err := connect(f.QueueOptions, certs.ServerName)
+	options, err := connect(flags.QueueOptions, certs.ServerName)
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = workers.Connect(ctx, f.URL, "promptfed run", false, log, options...); err != nil {
+	if cluster.nc, err = workers.Connect(ctx, flags.URL, "promptfed run", false, log, options...); err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
-	c.stop = c.nc.Close
-	return c, nil
+	cluster.stop = cluster.nc.Close
+	return cluster, nil
 }
 
 // embed starts a NATS server in this process.
-func (c *Cluster) embed(f cli.ClusterFlags, address string) error {
-	token, err := f.Token()
+func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
+	token, err := flags.Token()
 	if err != nil {
 		return err
 	}
-	e := natsserver.Options{Listen: address, Token: token, Log: c.log}
-	if f.TLS != "" {
-		if e.TLS, err = authority.ServerTLS(f.TLS); err != nil {
+	options := natsserver.Options{Listen: address, Token: token, Log: c.log}
+	if flags.TLS != "" {
+		if options.TLS, err = authority.ServerTLS(flags.TLS); err != nil {
 			return err
 		}
-		if e.Revoked, err = authority.Revoked(f.TLS); err != nil {
+		if options.Revoked, err = authority.Revoked(flags.TLS); err != nil {
 			return err
 		}
 	} else if token == "" {
@@ -71,16 +71,16 @@ func (c *Cluster) embed(f cli.ClusterFlags, address string) error {
 		c.log.Warn("nothing is encrypted, the token included, and whoever has the token can be a worker; use --tls "+
 			"(promptfed certs)", "listen", address)
 	}
-	s, err := natsserver.Start(e)
+	s, err := natsserver.Start(options)
 	if err != nil {
 		return err
 	}
 	c.log.Info("start workers with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
-	if f.Opened == nil {
+	if flags.Opened == nil {
 		return nil
 	}
-	if err := f.Opened(s.URL()); err != nil {
+	if err := flags.Opened(s.URL()); err != nil {
 		s.Close()
 		return err
 	}

@@ -11,20 +11,20 @@ import (
 )
 
 // connect returns the options of a connection of a user, who has the certificate of the same name.
-func connect(o cli.QueueOptions, user string) ([]nats.Option, error) {
-	token, err := o.Token()
+func connect(options cli.QueueOptions, user string) ([]nats.Option, error) {
+	token, err := options.Token()
 	if err != nil {
 		return nil, err
 	}
 	out := []nats.Option{nats.UserInfo(user, token)}
-	if o.Creds != "" {
-		if _, err := atomicfile.ReadPrivate(o.Creds); err != nil {
+	if options.Creds != "" {
+		if _, err := atomicfile.ReadPrivate(options.Creds); err != nil {
 			return nil, fmt.Errorf("--creds: %w", err)
 		}
-		out[0] = nats.UserCredentials(o.Creds)
+		out[0] = nats.UserCredentials(options.Creds)
 	}
-	if o.TLS != "" {
-		conf, err := authority.ClientTLS(o.TLS, user)
+	if options.TLS != "" {
+		conf, err := authority.ClientTLS(options.TLS, user)
 		if err != nil {
 			return nil, err
 		}

@@ -52,77 +52,79 @@ type joinFlags struct {
 }
 
 func joinCommand() *cobra.Command {
-	f := joinFlags{client: -1}
-	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
+	flags := joinFlags{client: -1}
+	command := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
 		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
 			"connections"}
-	l := c.Flags()
-	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
-	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
+	l := command.Flags()
+	l.IntVar(&flags.client, "client", -1, "number of this client, from 0")
+	l.StringVar(&flags.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
 		"server decides must agree")
-	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
+	l.StringArrayVar(&flags.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
+	l.StringVar(&flags.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
 		"and runs/join-K-RUN if that one holds a run that is over)")
-	l.BoolVar(&f.partition, "partition", false, "use this client's part of the partition of the data, as promptfed "+
-		"run does, instead of all of the data")
-	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
-	l.StringVar(&f.require, "require", "", "conditions for joining, as in "+
+	l.BoolVar(&flags.partition, "partition", false, "use this client's part of the partition of the data, as "+
+		"promptfed run does, instead of all of the data")
+	l.StringVar(&flags.domain, "domain", "", "domain of this client's data, for reports")
+	l.StringVar(&flags.require, "require", "", "conditions for joining, as in "+
 		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
 	check := l.Bool("check", false, "compare this site's data and settings with the server's, and end before anything "+
 		"is sent: exit code 0 if they agree")
-	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
-	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
-		"the run's seed (serve --insecure-dp) and protects nothing")
-	l.StringArrayVar(&f.accept, "accept-method", nil, "SHA-256 of a file of the server's with a method, whose graph "+
-		"may read this client's features and labels")
-	l.IntVar(&f.largest, "largest", wire.DefaultLargest, "most bytes that are accepted from the server at a time: "+
+	l.BoolVar(&flags.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
+	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
+		"take part even if the noise of differential privacy comes from "+
+			"the run's seed (serve --insecure-dp) and protects nothing")
+	l.StringArrayVar(&flags.accept, "accept-method", nil,
+		"SHA-256 of a file of the server's with a method, whose graph "+
+			"may read this client's features and labels")
+	l.IntVar(&flags.largest, "largest", wire.DefaultLargest, "most bytes that are accepted from the server at a time: "+
 		"of the configuration, or of the tensors of an instruction")
-	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	f.link.Add(c, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
-		"makes it")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.client < 0 {
+	l.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
+	flags.link.Add(command, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as "+
+		"promptfed certs makes it")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		if flags.client < 0 {
 			return cli.Needed("join", "--client K")
 		}
-		if f.largest < 1 {
-			return cli.Usagef("--largest %d: expected 1 or more", f.largest)
+		if flags.largest < 1 {
+			return cli.Usagef("--largest %d: expected 1 or more", flags.largest)
 		}
 		var err error
-		if f.required, err = requirements(f.require); err != nil {
+		if flags.required, err = requirements(flags.require); err != nil {
 			return cli.Usage(err)
 		}
 		if *check {
-			f.differences = new([]error)
+			flags.differences = new([]error)
 		}
-		err = join(cmd.Context(), args[0], f)
+		err = join(cmd.Context(), args[0], flags)
 		if err != nil && cmd.Context().Err() != nil {
 			return errors.New("stopped; the same command continues")
 		}
 		return err
 	}
-	return c
+	return command
 }
 
 // finishedWait is the time for which a client whose run is over looks for a server with another run.
 const finishedWait = 3 * time.Second
 
-func join(ctx context.Context, url string, f joinFlags) error {
-	log, err := logger(f.log)
+func join(ctx context.Context, url string, flags joinFlags) error {
+	log, err := logger(flags.log)
 	if err != nil {
 		return err
 	}
-	named := f.state != ""
+	named := flags.state != ""
 	if !named {
-		f.state = filepath.Join("runs", "join-"+strconv.Itoa(f.client))
+		flags.state = filepath.Join("runs", "join-"+strconv.Itoa(flags.client))
 	}
 	over := func() {
 		fmt.Printf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
-			"learned\n", f.state, f.client)
+			"learned\n", flags.state, flags.client)
 	}
-	finished, waits := netclient.FinishedRun(f.state), ctx
+	finished, waits := netclient.FinishedRun(flags.state), ctx
 	if finished == "" {
-		if err := f.checkImages(); err != nil {
+		if err := flags.checkImages(); err != nil {
 			return err
 		}
 	} else { // the server of the run may have stopped, or may have another run now
@@ -130,12 +132,12 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
-	server, err := link(f.link, url, certs.UserOf(f.client), f.state, log)
+	server, err := link(flags.link, url, certs.UserOf(flags.client), flags.state, log)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	inv, err := netclient.FetchInvitation(waits, server, f.largest)
+	inv, err := netclient.FetchInvitation(waits, server, flags.largest)
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {
 		over()
@@ -145,25 +147,25 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return err
 	}
 	if finished != "" && !named { // another experiment at this site: another folder, the same key
-		log.Info("the folder of a run that is over stays", "folder", f.state)
-		f.state = fmt.Sprintf("%s-%.8s", f.state, inv.Run)
-		log.Info("this run has a folder of its own", "folder", f.state)
-		if finished = netclient.FinishedRun(f.state); finished == inv.Run {
+		log.Info("the folder of a run that is over stays", "folder", flags.state)
+		flags.state = fmt.Sprintf("%s-%.8s", flags.state, inv.Run)
+		log.Info("this run has a folder of its own", "folder", flags.state)
+		if finished = netclient.FinishedRun(flags.state); finished == inv.Run {
 			over()
 			return nil
 		}
-		if err := f.checkImages(); err != nil {
+		if err := flags.checkImages(); err != nil {
 			return err
 		}
 	}
 	if finished != "" {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
-			"remove that folder", f.state, finished, inv.Run)
+			"remove that folder", flags.state, finished, inv.Run)
 	}
-	if f.differences != nil {
-		return f.compare(ctx, inv, log)
+	if flags.differences != nil {
+		return flags.compare(ctx, inv, log)
 	}
-	a, done, err := f.prepare(ctx, inv, log)
+	a, done, err := flags.prepare(ctx, inv, log)
 	if err != nil {
 		return err
 	}
@@ -216,7 +218,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 			release()
 		}
 	}()
-	p, err := federation.Participant()
+	participant, err := federation.Participant()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -225,10 +227,11 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		return nil, nil, err
 	}
 	request := wire.JoinRequest{RunSpec: federation.Experiment.RunSpec(),
-		Participant: message.Participant{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
+		Participant: message.Participant{Task: participant.Task,
+			Domain: participant.Client.Domain}, Backbone: participant.Backbone, Tokens: participant.Tokens,
 		Numerics: computed.Digest()}
 	if task.Protocol.SharesExamples() {
-		request.Examples = p.Client.Train.Len()
+		request.Examples = participant.Client.Train.Len()
 	}
 	guard, printSummary, err := f.joinSecure(federation, conf, inv)
 	if err != nil {
@@ -250,13 +253,13 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		federation.Close()
 	}
 	if conf.Eval.ZeroShot {
-		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
+		if found, err := worker.ZeroShot(ctx, []*spec.Client{participant.Client}); err == nil {
 			for _, line := range record.ZeroShotWarnings(found) {
 				log.Warn(line)
 			}
 		}
 	}
-	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: p.Client,
+	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: participant.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	if a, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
@@ -276,14 +279,14 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 // open opens the data and the backbone of this client and takes the user's consent: the part of join before features
 // are computed. The classes are those of the experiment, where they are known.
 func (f joinFlags) open(ctx context.Context, conf experiment.Config, inv *netclient.Invitation, classes []string,
-	d *progress.Display, log *slog.Logger) (*experiment.Task, error) {
+	display *progress.Display, log *slog.Logger) (*experiment.Task, error) {
 	facts, err := f.checkRequirements(conf, inv, "this client's configuration")
 	if err != nil && (f.differences == nil || facts == nil) {
 		return nil, err
 	}
 	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: classes, SeededNoise: f.insecureDP && inv.InsecureDP}
-	task, err := experiment.OpenClient(ctx, conf, place, d.Work)
+	task, err := experiment.OpenClient(ctx, conf, place, display.Work)
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
@@ -294,7 +297,7 @@ func (f joinFlags) open(ctx context.Context, conf experiment.Config, inv *netcli
 	if err != nil {
 		return nil, err
 	}
-	d.Opened(task)
+	display.Opened(task)
 	return task, nil
 }
 

@@ -58,14 +58,14 @@ func (f joinFlags) compare(ctx context.Context, inv *netclient.Invitation, log *
 
 // compareSpecs prints what agrees of what both sides must share, and what the server or most clients decide later. It
 // reports whether all agrees.
-func (f joinFlags) compareSpecs(t *experiment.Task, theirs experiment.Config, inv *netclient.Invitation) bool {
+func (f joinFlags) compareSpecs(task *experiment.Task, theirs experiment.Config, inv *netclient.Invitation) bool {
 	theirs.Partition.Clients = inv.Clients
 	p, err := experiment.OpenServer(theirs, f.insecureDP && inv.InsecureDP)
 	if err != nil {
 		f.fails(fmt.Errorf("the server's configuration: %w", err))
 		return false
 	}
-	server, site := p.Experiment.RunSpec(), t.Experiment.RunSpec()
+	server, site := p.Experiment.RunSpec(), task.Experiment.RunSpec()
 	if server.Classes = inv.Classes; len(inv.Classes) == 0 {
 		site.Classes = nil
 	}
@@ -79,9 +79,9 @@ func (f joinFlags) compareSpecs(t *experiment.Task, theirs experiment.Config, in
 	f.fails(errors.Join(lines...))
 	if len(inv.Classes) == 0 {
 		fmt.Printf("open: classes: the server has none yet, and most clients decide; this site has %q\n",
-			t.Experiment.Classes)
+			task.Experiment.Classes)
 	}
-	b := t.OwnBackbone()
+	b := task.OwnBackbone()
 	fmt.Printf("open: backbone: this site has %s (%s, features of %d, tokens of %d, SHA-256 %.12s), the server names "+
 		"%s; files of one name and shapes of shared parameters must be equal, or use --set backbones=[NAME]\n", b.Name,
 		b.Architecture, b.Text.EmbedDim, b.Text.Width, b.Digest(), strings.Join(theirs.Backbones, ", "))

@@ -95,8 +95,8 @@ func runTerms(f facts.Facts) []joinTerm {
 }
 
 // terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
-func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *netclient.Invitation) (terms, own []joinTerm) {
-	shares, keeps := t.Shares()
+func (f joinFlags) terms(task *experiment.Task, facts facts.Facts, inv *netclient.Invitation) (terms, own []joinTerm) {
+	shares, keeps := task.Shares()
 	var leaves, stays []string
 	bytes := 0
 	for _, x := range shares {
@@ -115,18 +115,18 @@ func (f joinFlags) terms(t *experiment.Task, facts facts.Facts, inv *netclient.I
 		up = fmt.Sprintf("%s: %d bytes a round, before secure aggregation", strings.Join(leaves, ", "), bytes)
 	}
 	once := "names of classes, backbone and domain, digests of the backbone"
-	if t.Protocol.SharesExamples() {
+	if task.Protocol.SharesExamples() {
 		once += ", number of training examples"
 	}
 	terms = append([]joinTerm{{"run", "that of " + inv.Server()}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
-	if t.Programs != nil {
-		terms = append(terms, joinTerm{"graphs", "those of runtime.programs, SHA-256 " + t.Programs.Digest})
+	if task.Programs != nil {
+		terms = append(terms, joinTerm{"graphs", "those of runtime.programs, SHA-256 " + task.Programs.Digest})
 	}
-	train, test, without := t.Counts()
+	train, test, without := task.Counts()
 	own = []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
-		len(t.Experiment.Classes)-len(without))}}
+		len(task.Experiment.Classes)-len(without))}}
 	if len(without) > 0 {
 		own = append(own, joinTerm{"classes without images here", strings.Join(without, ", ")})
 	}

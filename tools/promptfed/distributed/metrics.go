@@ -58,7 +58,7 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 }
 
 // collect is Collect for a given status.
-func (m *meter) collect(s *wire.Status, out chan<- prometheus.Metric) {
+func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 	send := func(kind prometheus.ValueType, name, help string, v float64) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, v)
 	}
@@ -72,37 +72,38 @@ func (m *meter) collect(s *wire.Status, out chan<- prometheus.Metric) {
 		value      int64
 		size       bool // the number reveals how many clients trained
 	}{
-		{"upload_bytes_total", "Bytes of accepted replies, headers included.", s.BytesUp, true},
-		{"download_bytes_total", "Bytes of instructions, headers included.", s.BytesDown, true},
-		{"replies_total", "Accepted replies.", s.Replies, true},
-		{"late_replies_total", "Late and repeated replies, which are dropped.", s.Late, true},
-		{"refused_replies_total", "Replies that were refused or hold no result.", s.Refused, true},
-		{"refused_joins_total", "Refused requests to join.", s.RefusedJoins, false},
-		{"repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.", s.Repeats,
+		{"upload_bytes_total", "Bytes of accepted replies, headers included.", status.BytesUp, true},
+		{"download_bytes_total", "Bytes of instructions, headers included.", status.BytesDown, true},
+		{"replies_total", "Accepted replies.", status.Replies, true},
+		{"late_replies_total", "Late and repeated replies, which are dropped.", status.Late, true},
+		{"refused_replies_total", "Replies that were refused or hold no result.", status.Refused, true},
+		{"refused_joins_total", "Refused requests to join.", status.RefusedJoins, false},
+		{"repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
+			status.Repeats,
 			true},
 	} {
-		if !c.size || !s.SecretSize {
+		if !c.size || !status.SecretSize {
 			send(prometheus.CounterValue, c.name, c.help, float64(c.value))
 		}
 	}
 	yes := map[bool]float64{true: 1}
-	for _, c := range s.Clients {
-		of := func(name, help string, v float64) {
+	for _, c := range status.Clients {
+		gauge := func(name, help string, v float64) {
 			out <- prometheus.MustNewConstMetric(prometheus.NewDesc("promptfed_client_"+name, help,
 				[]string{"client"}, nil), prometheus.GaugeValue, v, strconv.Itoa(c.Client))
 		}
-		of("joined", "1 if a client has joined and not left.", yes[c.Joined && !c.Left])
-		of("seen_seconds", "Seconds since the connection of a client ended; 0 while it is connected, -1 for none.",
+		gauge("joined", "1 if a client has joined and not left.", yes[c.Joined && !c.Left])
+		gauge("seen_seconds", "Seconds since the connection of a client ended; 0 while it is connected, -1 for none.",
 			c.Seen)
-		if !s.Secret {
-			of("lag", "1 if a client has an instruction that it has not answered.", yes[c.Asked && !c.Answered])
+		if !status.Secret {
+			gauge("lag", "1 if a client has an instruction that it has not answered.", yes[c.Asked && !c.Answered])
 		}
 	}
 }
 
 // serveMetrics answers /metrics and /healthz at an address until stop is called.
 func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err error) {
-	l, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
 	}
@@ -117,10 +118,10 @@ func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err 
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		if err := hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), mux)); err != nil {
+		if err := hostguard.Serve(ctx, listener, hostguard.Listening(address, listener.Addr(), mux)); err != nil {
 			log.Error("metrics", "error", err)
 		}
 	}()
-	log.Info("metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	log.Info("metrics", "url", "http://"+listener.Addr().String()+"/metrics")
 	return stop, nil
 }

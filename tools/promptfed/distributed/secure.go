@@ -55,19 +55,19 @@ func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment
 }
 
 // summary describes the sums that this client took part in.
-func (f joinFlags) summary(s secure.Summary, certified bool) string {
-	if s.Sums+s.Refused == 0 {
+func (f joinFlags) summary(summary secure.Summary, certified bool) string {
+	if summary.Sums+summary.Refused == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("secure aggregation: this client took part in %d sums, of %d to %d clients, and refused %d "+
-		"instructions; %s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused,
+		"instructions; %s lists them\n", summary.Sums, summary.Fewest, summary.Most, summary.Refused,
 		filepath.Join(f.state, secure.LogFile))
-	if certified || len(s.Keys) == 0 {
+	if certified || len(summary.Keys) == 0 {
 		return text
 	}
 	var keys []string
-	for _, k := range slices.Sorted(maps.Keys(s.Keys)) {
-		keys = append(keys, fmt.Sprintf("%d %s", k, s.Keys[k]))
+	for _, k := range slices.Sorted(maps.Keys(summary.Keys)) {
+		keys = append(keys, fmt.Sprintf("%d %s", k, summary.Keys[k]))
 	}
 	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
 		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"

@@ -56,46 +56,47 @@ type serveFlags struct {
 }
 
 func serveCommand(o cli.Outputs) *cobra.Command {
-	f := serveFlags{outputs: o}
-	c := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] " +
+	flags := serveFlags{outputs: o}
+	command := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] " +
 		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
-	l := c.Flags()
-	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
-	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
-	l.StringVar(&f.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default :8443 "+
-		"with --tls, 127.0.0.1:8443 without)")
-	f.link.Add(c, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
+	l := command.Flags()
+	l.StringArrayVar(&flags.sets, "set", nil, cli.SetHelp)
+	l.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
+	l.StringVar(&flags.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default "+
+		":8443 with --tls, 127.0.0.1:8443 without)")
+	flags.link.Add(command, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
 		"certificates are accepted, and each certificate names one client")
-	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
-		"clients that join before the start)")
-	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
-	l.IntVar(&f.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
-	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
+	l.StringVar(&flags.classes, "classes", "", "file with the class names, one per line, in order (default: those of "+
+		"most clients that join before the start)")
+	l.IntVar(&flags.clients, "clients", 0, "number of clients (default partition.clients)")
+	l.IntVar(&flags.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
+	l.DurationVar(&flags.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
 		"limit")
-	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the instruction "+
-		"is sent again. If it is given, the server waits for it without end")
-	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
-		"number, or than is usual among all clients (auto); off for no limit")
-	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
+	l.Float64Var(&flags.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the "+
+		"instruction is sent again. If it is given, the server waits for it without end")
+	l.StringVar(&flags.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than "+
+		"this number, or than is usual among all clients (auto); off for no limit")
+	l.StringVar(&flags.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no limit")
-	l.IntVar(&f.limit, "limit", server.DefaultLimit, "bytes of tensors in a message; larger ones are sent in parts")
-	l.IntVar(&f.largest, "largest", wire.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
+	l.IntVar(&flags.limit, "limit", server.DefaultLimit, "bytes of tensors in a message; larger ones are sent in parts")
+	l.IntVar(&flags.largest, "largest", wire.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
 		"or sent to one")
-	l.BoolVar(&f.insecure, "insecure", false, "without --tls, let clients on other machines join: whoever comes first "+
-		"as a client is that client")
-	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
-		"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
-	l.BoolVar(&f.resume, "resume", false, "continue after the last finished round")
-	l.BoolVar(&f.force, "force", false, cli.ForceHelp)
-	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
-		"protected: use 127.0.0.1")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		f.keepQuorum = l.Changed("quorum")
-		return serve(cmd.Context(), args[0], f)
+	l.BoolVar(&flags.insecure, "insecure", false, "without --tls, let clients on other machines join: whoever comes "+
+		"first as a client is that client")
+	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
+		"draw the noise of differential privacy from the run's seed, to "+
+			"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
+	l.BoolVar(&flags.resume, "resume", false, "continue after the last finished round")
+	l.BoolVar(&flags.force, "force", false, cli.ForceHelp)
+	l.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
+	l.StringVar(&flags.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are "+
+		"not protected: use 127.0.0.1")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		flags.keepQuorum = l.Changed("quorum")
+		return serve(cmd.Context(), args[0], flags)
 	}
-	return c
+	return command
 }
 
 // check checks the ranges of flags.
@@ -153,15 +154,15 @@ func (f serveFlags) address() (string, error) {
 const insecure = "insecure: encrypted, but no certificate says whose the keys are; whoever comes first as a client " +
 	"is that client (use --tls, promptfed certs)"
 
-func serve(ctx context.Context, path string, f serveFlags) error {
-	log, err := logger(f.log)
+func serve(ctx context.Context, path string, flags serveFlags) error {
+	log, err := logger(flags.log)
 	if err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := flags.check(); err != nil {
 		return cli.Usage(err)
 	}
-	l, err := cli.LoadChecked(path, f.sets, configs.Loaded.CheckWithoutData)
+	loaded, err := cli.LoadChecked(path, flags.sets, configs.Loaded.CheckWithoutData)
 	if err != nil {
 		return err
 	}
@@ -171,62 +172,62 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return cli.Usagef("%s has a section sweep, and serve runs one experiment: give a file without it, such as "+
 			"config.yaml of a run of the sweep", path)
 	}
-	if l.Empty() {
+	if loaded.Empty() {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
-	conf := l.Config
-	f.clients = cmp.Or(f.clients, conf.Partition.Clients)
-	f.wait = cmp.Or(f.wait, f.clients)
-	conf.Partition.Clients = f.clients
-	p, err := experiment.OpenServer(conf, f.insecureDP)
+	conf := loaded.Config
+	flags.clients = cmp.Or(flags.clients, conf.Partition.Clients)
+	flags.wait = cmp.Or(flags.wait, flags.clients)
+	conf.Partition.Clients = flags.clients
+	protocol, err := experiment.OpenServer(conf, flags.insecureDP)
 	if err != nil {
 		return cli.AsUsage(err)
 	}
-	if f.insecureDP {
+	if flags.insecureDP {
 		log.Warn(seededNoise)
 	}
-	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
+	if flags.clients < 1 || flags.wait < 1 || flags.wait > flags.clients {
 		return cli.Usagef("--clients %d, --wait %d: both must be 1 or more, and --wait at most "+
-			"--clients", f.clients, f.wait)
+			"--clients", flags.clients, flags.wait)
 	}
-	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, conf.Name))
-	use := runfolder.Use{Resume: f.resume, Force: f.force}
+	dir := cmp.Or(flags.out, filepath.Join(cli.RunsFolder, conf.Name))
+	use := runfolder.Use{Resume: flags.resume, Force: flags.force}
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {
 		return err
 	}
 	defer release()
-	set, err := f.settings(dir, p, log)
+	set, err := flags.settings(dir, protocol, log)
 	if err != nil {
 		return err
 	}
-	silent, lying := endures(set, p)
+	silent, lying := endures(set, protocol)
 	log.Info("silent clients: " + silent)
 	log.Info("lying clients: " + lying)
-	d := progress.New(conf)
-	defer d.Close()
+	display := progress.New(conf)
+	defer display.Close()
 	alive := runfolder.SignsOfLife(dir)
 	set.OnReply = func(o message.Instruction, client int) {
 		alive()
-		d.Turn(o, client)
+		display.Turn(o, client)
 	}
 	h, err := server.Open(set)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	if f.link.TLS == "" {
-		log.Warn(insecure, "listen", f.listen)
+	if flags.link.TLS == "" {
+		log.Warn(insecure, "listen", flags.listen)
 	}
-	log.Info("clients join with: "+howToJoin(h.URL(), f.link.TLS), "clients", f.clients)
-	if f.link.TLS != "" {
+	log.Info("clients join with: "+howToJoin(h.URL(), flags.link.TLS), "clients", flags.clients)
+	if flags.link.TLS != "" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go renewOnHangup(ctx, f.link.TLS, h, log)
+		go renewOnHangup(ctx, flags.link.TLS, h, log)
 	}
 	m := newMeter(h)
-	if f.metrics != "" {
-		stop, err := serveMetrics(f.metrics, m, log)
+	if flags.metrics != "" {
+		stop, err := serveMetrics(flags.metrics, m, log)
 		if err != nil {
 			return err
 		}
@@ -234,15 +235,15 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	round := func(r record.Record) {
 		m.round(r)
-		d.Round(r)
+		display.Round(r)
 	}
-	if err := f.train(ctx, h, set, p, dir, d, round, log); err != nil {
+	if err := flags.train(ctx, h, set, protocol, dir, display, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
 		return err
 	}
-	r, err := f.outputs.Report([]string{dir}, dir)
+	r, err := flags.outputs.Report([]string{dir}, dir)
 	if err != nil {
 		return err
 	}
@@ -252,29 +253,29 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *server.Server, served server.Settings, p *experiment.Protocol,
-	dir string, d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
+func (f serveFlags) train(ctx context.Context, h *server.Server, served server.Settings, protocol *experiment.Protocol,
+	dir string, display *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
 		return err
 	}
-	p = p.RunsAs(terms)
-	wrap, err := serveSecure(h, served, p)
+	protocol = protocol.RunsAs(terms)
+	wrap, err := serveSecure(h, served, protocol)
 	if err != nil {
 		return err
 	}
-	id, err := p.Identity()
+	id, err := protocol.Identity()
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
 	}
 	if err == nil {
-		err = errors.Join(cli.WriteConfig(dir, p.Config), id.Write(dir))
+		err = errors.Join(cli.WriteConfig(dir, protocol.Config), id.Write(dir))
 	}
 	if err != nil {
 		return err
 	}
-	end, err := runfolder.Begin(ctx, dir, p.Config, nil, &runfolder.Clock{Start: time.Now()})
+	end, err := runfolder.Begin(ctx, dir, protocol.Config, nil, &runfolder.Clock{Start: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -283,16 +284,16 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 			err = e
 		}
 	}()
-	set := p.Config.Settings()
+	set := protocol.Config.Settings()
 	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, h, wrap
-	set.OnRound, set.OnWarning = round, d.Warn
-	if p.Private() && !f.insecureDP {
+	set.OnRound, set.OnWarning = round, display.Warn
+	if protocol.Private() && !f.insecureDP {
 		if set.ServerNoise, err = noise.Open(filepath.Join(served.Dir, noiseFile), served.ID); err != nil {
 			return err
 		}
 	}
-	d.Start(p.Config.Train.Rounds, f.clients)
-	r, err := engine.Run(ctx, p.Experiment, set)
+	display.Start(protocol.Config.Train.Rounds, f.clients)
+	r, err := engine.Run(ctx, protocol.Experiment, set)
 	if err != nil {
 		return err
 	}

@@ -24,32 +24,32 @@ import (
 )
 
 // settings returns the settings of the server.
-func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logger) (server.Settings, error) {
-	set := server.Settings{Name: p.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
-		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: p.Experiment.Method,
-		RunSpec: p.Experiment.RunSpec(), Limit: f.limit,
-		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: p.Aggregation != nil,
-		Privacy: server.Privacy{Clients: methods.HidesClients(p.Experiment.Method)}, Log: log}
+func (f serveFlags) settings(dir string, protocol *experiment.Protocol, log *slog.Logger) (server.Settings, error) {
+	set := server.Settings{Name: protocol.Config.Name, Listen: f.listen, Resume: f.resume, Clients: f.clients,
+		Deadline: f.deadline, Quorum: f.quorum, KeepQuorum: f.keepQuorum, Method: protocol.Experiment.Method,
+		RunSpec: protocol.Experiment.RunSpec(), Limit: f.limit,
+		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: protocol.Aggregation != nil,
+		Privacy: server.Privacy{Clients: methods.HidesClients(protocol.Experiment.Method)}, Log: log}
 	if !f.insecureDP {
-		set.Privacy.Sample, set.Privacy.Size = p.SampleCounts()
+		set.Privacy.Sample, set.Privacy.Size = protocol.SampleCounts()
 	}
 	var err error
 	if set.Token, err = f.link.Token(); err != nil {
 		return set, err
 	}
-	if set.Rate, err = p.Config.Train.Schedule.New(p.Config.Train.LR); err != nil {
+	if set.Rate, err = protocol.Config.Train.Schedule.New(protocol.Config.Train.LR); err != nil {
 		return set, err
 	}
 	if set.Masked {
 		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; the " +
 			"server drops sums that valid uploads cannot have")
-		set.Least = p.Aggregation.Guarantees().Quorum()
+		set.Least = protocol.Aggregation.Guarantees().Quorum()
 		if q := set.Least; set.Quorum < q {
 			set.Quorum = q
 			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
 		}
 	}
-	if set.Config, err = configs.YAML(p.Config.Invitation()); err != nil {
+	if set.Config, err = configs.YAML(protocol.Config.Invitation()); err != nil {
 		return set, err
 	}
 	if f.classes != "" {
@@ -57,7 +57,7 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 			return set, err
 		}
 	}
-	own, others := p.Config.OwnBackbones()
+	own, others := protocol.Config.OwnBackbones()
 	set.Backbones = map[string]spec.OwnBackbone{}
 	for _, o := range own {
 		set.Backbones[o.Task.Backbone] = o
@@ -70,14 +70,14 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 	if set.Identity, err = certificate(f.link, certs.ServerName); err != nil {
 		return set, err
 	}
-	facts, err := p.Config.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
+	facts, err := protocol.Config.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
 	if err != nil {
 		return set, err
 	}
 	if set.Facts, err = json.Marshal(facts); err != nil {
 		return set, err
 	}
-	set.InsecureDP = f.insecureDP && p.Private()
+	set.InsecureDP = f.insecureDP && protocol.Private()
 	set.Dir = filepath.Join(dir, runfolder.ServerFolder)
 	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
 	return set, err
@@ -85,8 +85,8 @@ func (f serveFlags) settings(dir string, p *experiment.Protocol, log *slog.Logge
 
 // endures says how many silent and how many lying clients a round endures, of as many as it has on average: its line of
 // the threat model in docs/distributed.md.
-func endures(set server.Settings, p *experiment.Protocol) (silent, lying string) {
-	n := int(p.Sampling().Size)
+func endures(set server.Settings, protocol *experiment.Protocol) (silent, lying string) {
+	n := int(protocol.Sampling().Size)
 	first, later := set.Survives(n)
 	if dp, on := methods.DPLayer(set.Method); on && dp.Where == "client" { // a round of fewer changes nothing
 		later = min(later, n-int(math.Ceil(dp.Least*float64(n))))
@@ -104,7 +104,7 @@ func endures(set server.Settings, p *experiment.Protocol) (silent, lying string)
 		lying = fmt.Sprintf("of the %d clients of a round, %d may lie: %s of robust", n, r.Tolerates(n), r.Kind)
 	case set.Masked:
 		lying = fmt.Sprintf("the sum withstands no lying client; one can move each number of the mean by up to %v "+
-			"(secure_aggregation.clip)", p.Config.SecureAggregation.Clip)
+			"(secure_aggregation.clip)", protocol.Config.SecureAggregation.Clip)
 	case set.Privacy.Clients:
 		lying = "the mean withstands no lying client; dp clips the update of each"
 	}

@@ -24,12 +24,12 @@ import (
 
 func statusCommand() *cobra.Command {
 	var access cli.Access
-	c := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]", Args: oneURL,
+	command := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated live on a terminal"}
-	result := cli.AddJSON(c, cli.Shape{Value: wire.Status{}})
-	access.Add(c, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes "+
-		"it")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	result := cli.AddJSON(command, cli.Shape{Value: wire.Status{}})
+	access.Add(command, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs "+
+		"makes it")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		server, err := link(access, args[0], certs.StatusUser, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func statusCommand() *cobra.Command {
 			}
 		}
 	}
-	return c
+	return command
 }
 
 func fetchStatus(ctx context.Context, server *netclient.Link) (*wire.Status, error) {
@@ -64,69 +64,73 @@ func fetchStatus(ctx context.Context, server *netclient.Link) (*wire.Status, err
 }
 
 // statusTable returns a table of a run, with a row for each client.
-func statusTable(s *wire.Status) string {
+func statusTable(status *wire.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	doing := "no instruction"
 	switch {
-	case s.SecretSize:
-		doing = fmt.Sprintf("round %d", s.Round)
-	case s.Kind != "":
-		doing = fmt.Sprintf("round %d, %s %s%s", s.Round, s.Kind, s.Statistic, s.Set)
+	case status.SecretSize:
+		doing = fmt.Sprintf("round %d", status.Round)
+	case status.Kind != "":
+		doing = fmt.Sprintf("round %d, %s %s%s", status.Round, status.Kind, status.Statistic, status.Set)
 	}
-	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated", s.Name,
+	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated",
+		status.Name,
 		doing,
-		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
+		float64(status.BytesUp)/1e6, float64(status.BytesDown)/1e6, status.Late, status.Refused+status.RefusedJoins,
+		status.Dropped, status.Repeats)
 	t.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
 		"replies", "refused", "up kB", "down kB"})
 	var reasons []string
-	for _, c := range s.Clients {
-		state, order, heard := c.Doing, "", "never"
+	for _, clientStatus := range status.Clients {
+		state, order, heard := clientStatus.Doing, "", "never"
 		switch {
-		case !c.Joined:
+		case !clientStatus.Joined:
 			state = "not joined"
-		case c.Left:
+		case clientStatus.Left:
 			state = "left"
-		case c.Seen != 0:
+		case clientStatus.Seen != 0:
 			state = "not connected"
-		case c.Unawaited:
+		case clientStatus.Unawaited:
 			state = "not waited for"
 		}
-		if c.Asked {
+		if clientStatus.Asked {
 			order = "asked"
 		}
-		if c.Answered {
+		if clientStatus.Answered {
 			order = "answered"
 		}
 		switch {
-		case c.Seen == 0:
+		case clientStatus.Seen == 0:
 			heard = "now"
-		case c.Seen > 0:
-			heard = fmt.Sprintf("%.0f s ago", c.Seen)
+		case clientStatus.Seen > 0:
+			heard = fmt.Sprintf("%.0f s ago", clientStatus.Seen)
 		}
 		examples := ""
 		switch {
-		case c.Counted > 0:
-			examples = fmt.Sprintf("%d of %d used", c.Counted, c.Examples)
-		case c.Examples > 0:
-			examples = strconv.Itoa(c.Examples)
+		case clientStatus.Counted > 0:
+			examples = fmt.Sprintf("%d of %d used", clientStatus.Counted, clientStatus.Examples)
+		case clientStatus.Examples > 0:
+			examples = strconv.Itoa(clientStatus.Examples)
 		}
-		if c.Reason != "" {
-			reasons = append(reasons, fmt.Sprintf("\nclient %d was refused: %s", c.Client, c.Reason))
+		if clientStatus.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("\nclient %d was refused: %s", clientStatus.Client,
+				clientStatus.Reason))
 		}
-		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, examples, c.Replies, c.Refused,
-			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
+		t.AppendRow(table.Row{clientStatus.Client, state, order, heard, clientStatus.Backbone, clientStatus.Domain,
+			examples, clientStatus.Replies, clientStatus.Refused,
+			fmt.Sprintf("%.1f", float64(clientStatus.Up)/1e3), fmt.Sprintf("%.1f", float64(clientStatus.Down)/1e3)})
 	}
 	out := t.Render() + strings.Join(reasons, "")
-	if s.Insecure {
+	if status.Insecure {
 		out += "\n" + insecure
 	}
-	if s.Secret {
+	if status.Secret {
 		out += "\nwhich clients train is secret, since epsilon counts on it: instructions, replies and bytes of " +
 			"clients are not shown"
 	}
 	var facts facts.Facts
-	if json.Unmarshal(s.Facts, &facts) == nil && len(facts) > 0 {
+	if json.Unmarshal(status.Facts, &facts) == nil && len(facts) > 0 {
 		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))
 	}
 	return out

@@ -37,27 +37,27 @@ type workOptions struct {
 }
 
 func workCommand() *cobra.Command {
-	var f workOptions
-	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] " +
+	var options workOptions
+	command := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] " +
 		"[--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
 		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
 			"stopped"}
-	l := c.Flags()
-	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
+	l := command.Flags()
+	l.StringArrayVar(&options.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
 		"runtime.provider=cuda; the other keys come from the run")
-	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
-	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
-	l.DurationVar(&f.idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
-	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
-	f.QueueOptions.Add(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		err := work(cmd.Context(), args[0], f)
+	l.StringVar(&options.config, "config", "", "configuration of this machine: data.root and runtime")
+	l.IntVar(&options.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
+	l.DurationVar(&options.idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
+	l.StringVar(&options.log, "log", "text", "format of the log on standard error: text or json")
+	options.QueueOptions.Add(command)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		err := work(cmd.Context(), args[0], options)
 		if cmd.Context().Err() != nil { // a signal ends a worker
 			return nil
 		}
 		return err
 	}
-	return c
+	return command
 }
 
 // Work trains clients of the runs on the NATS server at url, until none needed workers for idle. The folders of data
@@ -82,7 +82,7 @@ func work(ctx context.Context, url string, f workOptions) error {
 	if err != nil {
 		return err
 	}
-	w := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.idle, Log: log}
+	worker := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.idle, Log: log}
 	reached := ctx
 	if f.idle > 0 {
 		c, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
@@ -98,7 +98,7 @@ func work(ctx context.Context, url string, f workOptions) error {
 	var now *task
 	defer func() { now.close() }()
 	for {
-		inv, err := w.FetchInvitation(ctx, nc)
+		inv, err := worker.FetchInvitation(ctx, nc)
 		if errors.Is(err, workers.ErrIdle) {
 			return nil
 		}
@@ -111,7 +111,7 @@ func work(ctx context.Context, url string, f workOptions) error {
 				return err
 			}
 		}
-		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrRunOver) {
+		if err := worker.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrRunOver) {
 			return err
 		}
 		log.Info("the run is over")

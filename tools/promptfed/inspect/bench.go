@@ -28,46 +28,60 @@ type benchFlags struct {
 }
 
 func benchCommand() *cobra.Command {
-	var f benchFlags
-	c := &cobra.Command{Use: "bench", Args: cli.Exactly(0),
+	var flags benchFlags
+	command := &cobra.Command{Use: "bench", Args: cli.Exactly(0),
 		Short: "measure the speed of a training step against its unoptimised form and this machine's matrix " +
 			"products, or of experiments"}
-	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
-	c.Flags().StringSliceVar(&f.Classes, "class-lists", nil, "class lists: cifar10, cifar100, thousand (default "+
-		"cifar10 and cifar100); --methods and --experiment use the first")
-	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "numbers of threads (default 1 and one per core); --methods "+
-		"and --features use the first (default one per core)")
-	c.Flags().StringVar(&f.backbone, "backbone", "", "bundle to measure (default: ViT-B/16's text tower with random "+
-		"weights)")
-	c.Flags().BoolVar(&f.experiment, "experiment", false, "measure rounds of Table S5's protocol (FedAPPR) instead, "+
-		"and the overhead of 1,000 clients")
-	c.Flags().BoolVar(&f.methods, "methods", false, "measure one local step of a client with every method and "+
-		"wrapper instead")
-	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods and --experiment (default 4)")
-	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
-		"instead, on a GPU also from JPEG files")
-	c.Flags().BoolVar(&f.svd, "svd", false, "measure the decomposition of a shared prompt, the projection and the "+
-		"aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
-	c.Flags().BoolVar(&f.start, "start", false, "start the program with a tiny and a full-size backbone instead, and "+
-		"measure the seconds to the first training step")
-	c.Flags().StringSliceVar(&f.Only, "only", nil, "methods for --methods (default all), the one for --experiment "+
-		"(default promptfl), or parts of --against pytorch on a GPU: text, image, features (default all)")
-	c.Flags().StringVar(&f.Image, "image-tower", "", "image tower for --methods (default vit-b32) or --experiment "+
-		"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
-	c.Flags().IntVar(&f.Rounds, "rounds", 0, "rounds after a first one that compiles: of --experiment (default 3), or "+
-		"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
-	c.Flags().StringVar(&f.against, "against", "", "compare with an opponent in Python (needs a source checkout): "+
-		"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower or "+
-		"pfl (pfl-research)")
-	c.Flags().StringVar(&f.python, "python", "python3", "Python interpreter for --against, with the "+
+	command.Flags().BoolVar(&flags.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
+	command.Flags().StringSliceVar(&flags.Classes, "class-lists", nil,
+		"class lists: cifar10, cifar100, thousand (default "+
+			"cifar10 and cifar100); --methods and --experiment use the first")
+	command.Flags().IntSliceVar(&flags.Threads, "threads", nil,
+		"numbers of threads (default 1 and one per core); --methods "+
+			"and --features use the first (default one per core)")
+	command.Flags().StringVar(&flags.backbone, "backbone", "",
+		"bundle to measure (default: ViT-B/16's text tower with random "+
+			"weights)")
+	command.Flags().BoolVar(&flags.experiment, "experiment", false,
+		"measure rounds of Table S5's protocol (FedAPPR) instead, "+
+			"and the overhead of 1,000 clients")
+	command.Flags().BoolVar(&flags.methods, "methods", false,
+		"measure one local step of a client with every method and "+
+			"wrapper instead")
+	command.Flags().Float64Var(&flags.memory, "memory-gb", 0,
+		"train.memory_gb for --methods and --experiment (default 4)")
+	command.Flags().BoolVar(&flags.features, "features", false,
+		"measure images per second through full-size image towers "+
+			"instead, on a GPU also from JPEG files")
+	command.Flags().BoolVar(&flags.svd, "svd", false, "measure the decomposition of a shared prompt, the projection "+
+		"and the aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
+	command.Flags().BoolVar(&flags.start, "start", false,
+		"start the program with a tiny and a full-size backbone instead, and "+
+			"measure the seconds to the first training step")
+	command.Flags().StringSliceVar(&flags.Only, "only", nil,
+		"methods for --methods (default all), the one for --experiment "+
+			"(default promptfl), or parts of --against pytorch on a GPU: text, image, features (default all)")
+	command.Flags().StringVar(&flags.Image, "image-tower", "",
+		"image tower for --methods (default vit-b32) or --experiment "+
+			"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
+	command.Flags().IntVar(&flags.Rounds, "rounds", 0,
+		"rounds after a first one that compiles: of --experiment (default 3), or "+
+			"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
+	command.Flags().StringVar(&flags.against, "against", "",
+		"compare with an opponent in Python (needs a source checkout): "+
+			"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower "+
+			"or pfl (pfl-research)")
+	command.Flags().StringVar(&flags.python, "python", "python3", "Python interpreter for --against, with the "+
 		"opponent's packages")
-	c.Flags().IntSliceVar(&f.clients, "batch-clients", nil, "measure the steps of this many clients in one call, "+
-		"such as 1,8,32 (runtime.batch_clients)")
-	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; for threads use "+
-		"--threads")
-	f.result = cli.AddJSON(c, cli.Shape{Value: bench.Report{}})
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
-	return c
+	command.Flags().IntSliceVar(&flags.clients, "batch-clients", nil,
+		"measure the steps of this many clients in one call, "+
+			"such as 1,8,32 (runtime.batch_clients)")
+	command.Flags().StringArrayVar(&flags.set, "set", nil,
+		"change a runtime key, as in runtime.prepack=false; for threads use "+
+			"--threads")
+	flags.result = cli.AddJSON(command, cli.Shape{Value: bench.Report{}})
+	command.RunE = func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) }
+	return command
 }
 
 func (f benchFlags) run(cmd *cobra.Command) error {
@@ -81,18 +95,18 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	conf.Name = "bench"
-	d := progress.New(conf)
-	defer d.Close()
-	if err := cli.ChooseProvider(&conf, d); err != nil {
+	display := progress.New(conf)
+	defer display.Close()
+	if err := cli.ChooseProvider(&conf, display); err != nil {
 		return err
 	}
 	if !f.experiment {
 		conf.Runtime.Workers = max(1, conf.Runtime.Workers)
 	}
-	f.Session, f.Workers, f.Progress = conf.Runtime.Session(), conf.Runtime.Workers, d.Steps
+	f.Session, f.Workers, f.Progress = conf.Runtime.Session(), conf.Runtime.Workers, display.Steps
 	f.Memory = int(f.memory * (1 << 30))
 	r, err := f.measure(cmd.Context())
-	d.Close()
+	display.Close()
 	if err != nil {
 		return err
 	}

@@ -32,17 +32,17 @@ const (
 )
 
 func checkCommand() *cobra.Command {
-	var of, wrt []string
-	c := &cobra.Command{
+	var outputs, wrt []string
+	command := &cobra.Command{
 		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT] | check METHOD.onnx", Args: cli.Exactly(1),
 		Short: "check a bundle, a graph or a method's file: files, forward pass, gradients against finite differences",
 	}
-	c.Flags().StringSliceVar(&of, "of", nil, ofHelp)
-	c.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
-	result := cli.AddJSON(c, cli.Shape{Value: checks{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
+	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
+	result := cli.AddJSON(command, cli.Shape{Value: checks{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		done := checks{Path: args[0]}
-		err := done.all(cmd.Context(), args[0], of, wrt)
+		err := done.all(cmd.Context(), args[0], outputs, wrt)
 		if len(done.Checks) == 0 {
 			return err
 		}
@@ -52,7 +52,7 @@ func checkCommand() *cobra.Command {
 		}
 		return cmp.Or(err, result.Print(done, align(rows)))
 	}
-	return c
+	return command
 }
 
 // checks holds the results of the checks of a bundle or a graph.
@@ -73,12 +73,12 @@ type checkDone struct {
 func (c *checks) add(d checkDone) { c.Checks = append(c.Checks, d) }
 
 // all checks a method's file, a graph or a bundle until a check fails.
-func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
+func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) error {
 	if strings.HasSuffix(path, ".onnx") {
 		if is, err := c.method(path); is || err != nil {
 			return err
 		}
-		return c.graph(ctx, path, of, wrt)
+		return c.graph(ctx, path, outputs, wrt)
 	}
 	b, err := bundle.Find(path)
 	if err == nil {
@@ -99,46 +99,47 @@ func (c *checks) all(ctx context.Context, path string, of, wrt []string) error {
 
 // gradients adds the comparisons of gradients with finite differences.
 func (c *checks) gradients(results []gradtest.Result, what string) (err error) {
-	for _, r := range results {
-		d, limit := checkDone{What: "gradient of " + what + " by " + r.Input, OK: true, Error: &r.RelErr}, allowed
-		if r.Rounding < 10*allowed { // the precision of finite differences
-			limit = max(allowed, r.Rounding)
+	for _, result := range results {
+		done, limit := checkDone{What: "gradient of " + what + " by " + result.Input, OK: true,
+			Error: &result.RelErr}, allowed
+		if result.Rounding < 10*allowed { // the precision of finite differences
+			limit = max(allowed, result.Rounding)
 		}
-		if !(r.RelErr <= limit) {
-			d.OK = false
-			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, r.Input,
-				r.RelErr, limit)
+		if !(result.RelErr <= limit) {
+			done.OK = false
+			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, result.Input,
+				result.RelErr, limit)
 		}
-		d.shown = fmt.Sprintf("%.1e", r.RelErr)
+		done.shown = fmt.Sprintf("%.1e", result.RelErr)
 		switch {
-		case math.IsInf(r.Rounding, 1):
-			d.shown, d.Error = "no effect", nil
-		case r.RelErr < r.Rounding:
-			d.shown = fmt.Sprintf("below %.1e", r.Rounding)
+		case math.IsInf(result.Rounding, 1):
+			done.shown, done.Error = "no effect", nil
+		case result.RelErr < result.Rounding:
+			done.shown = fmt.Sprintf("below %.1e", result.Rounding)
 		}
-		c.add(d)
+		c.add(done)
 	}
 	return err
 }
 
 // textTower compares the gradients of the text tower with respect to prompts with finite differences.
-func (c *checks) textTower(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
+func (c *checks) textTower(ctx context.Context, model *bundle.Bundle, options ort.Options) error {
 	g := graph.New()
 	classes := []string{"dog", "house", "red car"}
-	short := g.Input("a", graph.Float, graph.Static(4, b.Text.Width))
-	long := g.Input("b", graph.Float, graph.Static(7, b.Text.Width))
-	out, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: short}, {Ctx: long}})
+	short := g.Input("a", graph.Float, graph.Static(4, model.Text.Width))
+	long := g.Input("b", graph.Float, graph.Static(7, model.Text.Width))
+	out, err := model.Prompts(g, classes, []clip.Prompt{{Ctx: short}, {Ctx: long}})
 	if err != nil {
 		return err
 	}
-	plain, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: long.Slice(0, 0, 7), Class: clip.Front}})
+	plain, err := model.Prompts(g, classes, []clip.Prompt{{Ctx: long.Slice(0, 0, 7), Class: clip.Front}})
 	if err != nil {
 		return err
 	}
 	outputs := []graph.Output{{Name: "text", Node: out[0].L2Normalize()}, {Name: "longer text",
 		Node: out[1].L2Normalize()}, {Name: "name in front", Node: plain[0].L2Normalize()}}
-	feeds := tensor.Map{"a": randomTensor(4, b.Text.Width), "b": randomTensor(7, b.Text.Width)}
-	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: o})
+	feeds := tensor.Map{"a": randomTensor(4, model.Text.Width), "b": randomTensor(7, model.Text.Width)}
+	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: options})
 	if err != nil {
 		return fmt.Errorf("text tower: %w", err)
 	}
@@ -155,30 +156,30 @@ func randomTensor(shape ...int) *tensor.Tensor {
 }
 
 // graph compares the gradients of an ONNX file with finite differences at a random point.
-func (c *checks) graph(ctx context.Context, path string, of, wrt []string) error {
-	f, err := graph.ReadFile(path)
+func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) error {
+	file, err := graph.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if len(of) == 0 {
-		for _, o := range f.Outputs {
+	if len(targets) == 0 {
+		for _, o := range file.Outputs {
 			if graph.Differentiable(o.Node.DType()) {
-				of = append(of, o.Name)
+				targets = append(targets, o.Name)
 			}
 		}
 	}
 	open := map[string]int{"": 2}
-	fitImages(f, open)
-	feeds, floats, err := inputsOf(f, open)
+	fitImages(file, open)
+	feeds, floats, err := inputsOf(file, open)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if len(wrt) == 0 {
 		wrt = floats
 	}
-	if len(wrt) == 0 || len(of) == 0 {
+	if len(wrt) == 0 || len(targets) == 0 {
 		var in []string
-		for _, n := range f.Inputs() {
+		for _, n := range file.Inputs() {
 			in = append(in, fmt.Sprintf("%s %v%v", n.Name(), n.DType(), n.Shape()))
 		}
 		return fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
@@ -189,30 +190,30 @@ func (c *checks) graph(ctx context.Context, path string, of, wrt []string) error
 		return err
 	}
 	options := gradtest.Options{Session: ort.Options{WeightsDir: dir}}
-	if outputs, err := grad.SelectOutputs(f, of, wrt); err == nil && gradtest.NonSmooth(outputs...) {
+	if outputs, err := grad.SelectOutputs(file, targets, wrt); err == nil && gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Elements, options.Step = true, 9, -1, 5e-4
 	}
-	results, err := checkFile(ctx, f, of, wrt, feeds, options)
+	results, err := checkFile(ctx, file, targets, wrt, feeds, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return c.gradients(results, strings.Join(of, "+"))
+	return c.gradients(results, strings.Join(targets, "+"))
 }
 
 // checkFile checks named outputs and inputs of a file. It computes inputs of half precision in float32, because finite
 // differences need smaller steps than half precision can represent.
-func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map,
-	o gradtest.Options) ([]gradtest.Result, error) {
-	outputs, err := grad.SelectOutputs(f, of, wrt)
+func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, feeds tensor.Map,
+	options gradtest.Options) ([]gradtest.Result, error) {
+	outputs, err := grad.SelectOutputs(file, targets, wrt)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(f.Inputs(), func(n graph.Node) bool { return n.DType() == graph.Half }) {
-		o.Write = f.Model
-		return gradtest.Check(ctx, outputs, wrt, feeds, o)
+	if !slices.ContainsFunc(file.Inputs(), func(n graph.Node) bool { return n.DType() == graph.Half }) {
+		options.Write = file.Model
+		return gradtest.Check(ctx, outputs, wrt, feeds, options)
 	}
 	g, roots, in := graph.New(), []graph.Node(nil), map[graph.Node]graph.Node{}
-	for _, n := range f.Inputs() {
+	for _, n := range file.Inputs() {
 		t := n.DType()
 		if t == graph.Half {
 			t = graph.Float
@@ -228,5 +229,5 @@ func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 	for i := range outputs {
 		outputs[i].Node = roots[i]
 	}
-	return gradtest.Check(ctx, outputs, wrt, feeds, o)
+	return gradtest.Check(ctx, outputs, wrt, feeds, options)
 }

@@ -21,18 +21,18 @@ func deepPrompt(block int) string { return fmt.Sprintf("prompt tokens of block %
 
 // imagePrompts returns the inputs of an image tower that gradients can be taken of, with values: pixels, and the prompt
 // tokens of all blocks of a transformer or of the attention pooling of a ResNet. Exported towers have pixels only.
-func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
-	size := b.Preprocess.Size
+func imagePrompts(model *bundle.Bundle) (names []string, feeds tensor.Map) {
+	size := model.Preprocess.Size
 	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: randomTensor(1, 3, size, size)}
-	if !b.TakesPromptTokens() {
+	if !model.TakesPromptTokens() {
 		return names, feeds
 	}
 	add := func(name string) {
 		names = append(names, name)
-		feeds[name] = randomTensor(2, b.Vision.Width)
+		feeds[name] = randomTensor(2, model.Vision.Width)
 	}
 	add(tokenPrompt)
-	for i := 1; i < b.Vision.Layers && !b.Vision.ResNet(); i++ {
+	for i := 1; i < model.Vision.Layers && !model.Vision.ResNet(); i++ {
 		add(deepPrompt(i))
 	}
 	return names, feeds
@@ -40,13 +40,14 @@ func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 
 // imageTower runs image.onnx, and compares the gradients of the tower with respect to pixels and prompt tokens with
 // finite differences along random directions.
-func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
-	model, err := b.ImageModel()
+func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.Options) error {
+	model, err := backbone.ImageModel()
 	if err != nil {
 		return err
 	}
-	size := b.Preprocess.Size
-	features, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(b.Batch(), 2), 3,
+	size := backbone.Preprocess.Size
+	features, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(),
+		2), 3,
 		size, size)}, bundle.ImageOutput)
 	if err != nil {
 		return fmt.Errorf("image tower: %w", err)
@@ -57,11 +58,11 @@ func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options
 	}
 	c.add(checkDone{What: fmt.Sprintf("image tower, features of norm %.3g",
 		out.Norm()/math.Sqrt(float64(out.Shape[0]))), OK: true})
-	prompts, feeds := imagePrompts(b)
-	image, err := promptedImage(b, feeds)
+	prompts, feeds := imagePrompts(backbone)
+	image, err := promptedImage(backbone, feeds)
 	if errors.Is(err, bundle.ErrNoPromptTokens) {
 		prompts = prompts[:1]
-		image, err = promptedImage(b, tensor.Map{bundle.PixelsInput: feeds[bundle.PixelsInput]})
+		image, err = promptedImage(backbone, tensor.Map{bundle.PixelsInput: feeds[bundle.PixelsInput]})
 	}
 	if err != nil {
 		return err
@@ -79,29 +80,29 @@ func (c *checks) imageTower(ctx context.Context, b *bundle.Bundle, o ort.Options
 }
 
 // promptedImage returns the features of an image in a graph whose inputs are those of feeds.
-func promptedImage(b *bundle.Bundle, feeds tensor.Map) (graph.Node, error) {
+func promptedImage(model *bundle.Bundle, feeds tensor.Map) (graph.Node, error) {
 	g := graph.New()
-	of := func(name string) graph.Node {
+	input := func(name string) graph.Node {
 		if t := feeds[name]; t != nil {
 			return g.Input(name, graph.Float, graph.Static(t.Shape...))
 		}
 		return graph.Node{}
 	}
-	pixels := of(bundle.PixelsInput)
-	p := clip.VisionPrompts{Tokens: of(tokenPrompt)}
-	for i := 1; of(deepPrompt(i)).OK(); i++ {
-		p.Deep = append(p.Deep, of(deepPrompt(i)))
+	pixels := input(bundle.PixelsInput)
+	p := clip.VisionPrompts{Tokens: input(tokenPrompt)}
+	for i := 1; input(deepPrompt(i)).OK(); i++ {
+		p.Deep = append(p.Deep, input(deepPrompt(i)))
 	}
-	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes values of 0 to 255
+	if std := float64(model.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes values of 0 to 255
 		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
 	}
-	image, _, err := b.Image(g, pixels, p)
+	image, _, err := model.Image(g, pixels, p)
 	return image, err
 }
 
 // lengths compares the features of a text alone with those beside a longer text. Tokens after the end token must have
 // no effect.
-func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
+func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, options ort.Options) error {
 	g := graph.New()
 	short, err := b.Sentences(g, []string{"a dog"})
 	if err != nil {
@@ -117,7 +118,7 @@ func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 	if err != nil {
 		return err
 	}
-	out, err := ort.RunOnce(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	out, err := ort.RunOnce(ctx, model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return fmt.Errorf("text tower: %w", err)
 	}

@@ -14,10 +14,10 @@ import (
 // the size of its symbol in open, or the size of "" there, and 3 for the channels of an image. Integer inputs that
 // index a table are random token ids, with the last row of the table at the end of each sequence, where CLIP has its
 // end token. Masks are ones, positions count up, and other integers are zero.
-func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string, err error) {
+func inputsOf(file *graph.File, open map[string]int) (feeds tensor.Map, floats []string, err error) {
 	feeds = tensor.Map{}
 	random := rand.New(rand.NewPCG(3, 4))
-	for _, in := range f.Inputs() {
+	for _, in := range file.Inputs() {
 		shape := shapeOf(in, open)
 		n := 1
 		for _, d := range shape {
@@ -37,7 +37,7 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		if len(shape) > 0 {
 			last = shape[len(shape)-1]
 		}
-		rows, values := rowsBehind(f, in), make([]int64, tensor.Size(shape))
+		rows, values := rowsBehind(file, in), make([]int64, tensor.Size(shape))
 		for i := range values {
 			switch {
 			case strings.Contains(name, "mask"), in.DType() == graph.Bool:
@@ -63,9 +63,9 @@ const maxFeed = 1 << 28
 
 // fitImages sets the open heights and widths of images. It takes the first usual size that fits the shapes inside the
 // graph.
-func fitImages(f *graph.File, open map[string]int) {
+func fitImages(file *graph.File, open map[string]int) {
 	var sides []string
-	for _, in := range f.Inputs() {
+	for _, in := range file.Inputs() {
 		if s := in.Shape(); len(s) == 4 && graph.Differentiable(in.DType()) {
 			for _, d := range s[2:] {
 				if !d.Static() && d.Sym != "" {
@@ -78,7 +78,7 @@ func fitImages(f *graph.File, open map[string]int) {
 		return
 	}
 	var roots []graph.Node
-	for _, o := range f.Outputs {
+	for _, o := range file.Outputs {
 		roots = append(roots, o.Node)
 	}
 	for _, size := range []int{open[""], 16, 32, 64, 96, 128, 224, 256, 288, 336, 384, 448, 512} {
@@ -86,7 +86,7 @@ func fitImages(f *graph.File, open map[string]int) {
 			open[s] = size
 		}
 		g, in := graph.New(), map[graph.Node]graph.Node{}
-		for _, n := range f.Inputs() {
+		for _, n := range file.Inputs() {
 			in[n] = g.Input(n.Name(), n.DType(), graph.Static(shapeOf(n, open)...))
 		}
 		if _, err := graph.Inline(g, roots, in); err == nil {

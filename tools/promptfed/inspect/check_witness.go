@@ -42,13 +42,13 @@ type witness struct {
 }
 
 // readWitness reads a witness whose sizes are those of a bundle.
-func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
-	f, err := safetensors.Open(path)
+func readWitness(path string, model *bundle.Bundle) (w witness, err error) {
+	file, err := safetensors.Open(path)
 	if err != nil {
 		return w, err
 	}
-	defer f.Close()
-	text := f.Metadata()
+	defer file.Close()
+	text := file.Metadata()
 	for key, into := range map[string]any{"texts": &w.texts, "classes": &w.classes, "labels": &w.labels} {
 		if err := json.Unmarshal([]byte(text[key]), into); err != nil {
 			return w, fmt.Errorf("%s: %s: %w", path, key, err)
@@ -57,18 +57,19 @@ func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
 	if len(w.labels) != 1 || w.labels[0] < 0 || w.labels[0] >= len(w.classes) {
 		return w, fmt.Errorf("%s: labels are %v, want one of %d classes", path, w.labels, len(w.classes))
 	}
-	size, dim, prompt := b.Preprocess.Size, b.Text.EmbedDim, []int{1, b.Text.Width}
-	if p, err := f.Info("prompt"); err == nil && len(p.Shape) == 2 && p.Shape[0] > 0 && p.Shape[0] < b.Text.Context {
+	size, dim, prompt := model.Preprocess.Size, model.Text.EmbedDim, []int{1, model.Text.Width}
+	if p, err := file.Info("prompt"); err == nil && len(p.Shape) == 2 && p.Shape[0] > 0 &&
+		p.Shape[0] < model.Text.Context {
 		prompt[0] = p.Shape[0]
 	}
 	w.tensors = tensor.Map{}
 	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(w.texts), dim},
 		"prompt": prompt, "prompts": {len(w.classes), dim}, "loss": {1}, "gradient": prompt}
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		if info, err := f.Info(name); err != nil || info.DType != "F32" || !slices.Equal(info.Shape, shapes[name]) {
+		if info, err := file.Info(name); err != nil || info.DType != "F32" || !slices.Equal(info.Shape, shapes[name]) {
 			return w, fmt.Errorf("%s: tensor %s must be F32 and have the shape %v", path, name, shapes[name])
 		}
-		if w.tensors[name], err = f.Tensor(name); err != nil {
+		if w.tensors[name], err = file.Tensor(name); err != nil {
 			return w, err
 		}
 	}
@@ -76,12 +77,12 @@ func readWitness(path string, b *bundle.Bundle) (w witness, err error) {
 }
 
 // witness compares what a bundle computes with what its model computes in its own library, if the bundle says so.
-func (c *checks) witness(ctx context.Context, b *bundle.Bundle, o ort.Options) error {
-	path := filepath.Join(b.Dir, witnessFile)
+func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.Options) error {
+	path := filepath.Join(model.Dir, witnessFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	w, err := readWitness(path, b)
+	witness, err := readWitness(path, model)
 	if err != nil {
 		return err
 	}
@@ -94,24 +95,24 @@ func (c *checks) witness(ctx context.Context, b *bundle.Bundle, o ort.Options) e
 		}
 		return nil
 	}
-	pixels, err := readPicture(filepath.Join(b.Dir, witnessPicture), b.Preprocess)
+	pixels, err := readPicture(filepath.Join(model.Dir, witnessPicture), model.Preprocess)
 	if err != nil {
 		return err
 	}
-	out, err := w.compute(ctx, b, o)
+	out, err := witness.compute(ctx, model, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	levels, area := 0.0, len(pixels)/3
-	for i, v := range w.tensors["pixels"].Data {
-		levels = max(levels, math.Abs(float64(pixels[i]-v))*float64(b.Preprocess.Std[i/area]))
+	for i, v := range witness.tensors["pixels"].Data {
+		levels = max(levels, math.Abs(float64(pixels[i]-v))*float64(model.Preprocess.Std[i/area]))
 	}
 	if err := report("preprocessing", levels, 1.001/255, "the range of colours"); err != nil {
 		return err
 	}
 	for _, x := range [][2]string{{"image features", "image"}, {"text features", "text"},
 		{"features of prompts", "prompts"}, {"loss", "loss"}, {"gradient of a prompt", "gradient"}} {
-		want := w.tensors[x[1]]
+		want := witness.tensors[x[1]]
 		worst := tensor.Distance(out[x[1]], want) / cmp.Or(want.MaxAbs(), 1)
 		if err := report(x[0], worst, agreement, "the largest value"); err != nil {
 			return err
@@ -134,29 +135,30 @@ func readPicture(path string, p preprocess.Preprocess) ([]float32, error) {
 }
 
 // compute returns the features of the pixels, texts and prompts, the loss and its gradient.
-func (w witness) compute(ctx context.Context, b *bundle.Bundle, o ort.Options) (tensor.Map, error) {
-	model, err := b.ImageModel()
+func (w witness) compute(ctx context.Context, backbone *bundle.Bundle, options ort.Options) (tensor.Map, error) {
+	model, err := backbone.ImageModel()
 	if err != nil {
 		return nil, err
 	}
-	batch := cmp.Or(b.Batch(), 1)
-	pixels := tensor.Of(slices.Repeat(w.tensors["pixels"].Data, batch), batch, 3, b.Preprocess.Size, b.Preprocess.Size)
-	out, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: pixels}, bundle.ImageOutput)
+	batch := cmp.Or(backbone.Batch(), 1)
+	pixels := tensor.Of(slices.Repeat(w.tensors["pixels"].Data, batch), batch, 3, backbone.Preprocess.Size,
+		backbone.Preprocess.Size)
+	out, err := ort.RunOnce(ctx, model, options, tensor.Map{bundle.PixelsInput: pixels}, bundle.ImageOutput)
 	if err != nil {
 		return nil, err
 	}
-	image := tensor.Of(out[bundle.ImageOutput].Data[:b.Text.EmbedDim], 1, b.Text.EmbedDim)
+	image := tensor.Of(out[bundle.ImageOutput].Data[:backbone.Text.EmbedDim], 1, backbone.Text.EmbedDim)
 	g := graph.New()
 	ctxInput := g.Input("prompt", graph.Float, graph.Static(w.tensors["prompt"].Shape...))
-	texts, err := b.Sentences(g, w.texts)
+	texts, err := backbone.Sentences(g, w.texts)
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := b.Prompts(g, w.classes, []clip.Prompt{{Ctx: ctxInput}})
+	prompts, err := backbone.Prompts(g, w.classes, []clip.Prompt{{Ctx: ctxInput}})
 	if err != nil {
 		return nil, err
 	}
-	logits := g.Const(image).L2Normalize().MatMulT(prompts[0].L2Normalize()).MulScalar(b.LogitScale)
+	logits := g.Const(image).L2Normalize().MatMulT(prompts[0].L2Normalize()).MulScalar(backbone.LogitScale)
 	loss := graph.CrossEntropy(logits, g.Ints(w.labels...))
 	d, err := grad.Of(loss, ctxInput)
 	if err != nil {
@@ -167,7 +169,7 @@ func (w witness) compute(ctx context.Context, b *bundle.Bundle, o ort.Options) (
 		graph.Output{Name: "gradient", Node: d[0]}); err != nil {
 		return nil, err
 	}
-	if out, err = ort.RunOnce(ctx, model, o, tensor.Map{"prompt": w.tensors["prompt"]}); err != nil {
+	if out, err = ort.RunOnce(ctx, model, options, tensor.Map{"prompt": w.tensors["prompt"]}); err != nil {
 		return nil, err
 	}
 	out["image"] = image

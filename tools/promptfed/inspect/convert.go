@@ -17,33 +17,37 @@ const gradientsHelp = "write the gradient of each tower as a file, by which the 
 	"take no prompts"
 
 func convertCommand() *cobra.Command {
-	var o converted.Options
+	var options converted.Options
 	var out string
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: cli.Exactly(1),
 		Short: "convert an OpenAI .pt file, a Hugging Face folder or an OpenCLIP folder to a bundle",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
-	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
+	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	command.Flags().StringVar(&options.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
-	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, if the "+
-		"checkpoint does not have it")
-	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, if the checkpoint "+
-		"does not have it")
-	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, if the "+
-		"checkpoint does not have it")
-	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
-		"does not have it")
-	c.Flags().BoolVar(&o.Gradients, "gradients", false, gradientsHelp)
-	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command.Flags().StringVar(&options.Checkpoint.Activation, "activation", "",
+		"quick_gelu, gelu or gelu_tanh, if the "+
+			"checkpoint does not have it")
+	command.Flags().IntVar(&options.Checkpoint.TextHeads, "text-heads", 0,
+		"attention heads of the text tower, if the checkpoint "+
+			"does not have it")
+	command.Flags().IntVar(&options.Checkpoint.VisionHeads, "vision-heads", 0,
+		"attention heads of the image tower, if the "+
+			"checkpoint does not have it")
+	command.Flags().Float64Var(&options.Checkpoint.Epsilon, "epsilon", 0,
+		"epsilon of the layer normalisations, if the checkpoint "+
+			"does not have it")
+	command.Flags().BoolVar(&options.Gradients, "gradients", false, gradientsHelp)
+	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
 		}
 		show, end := progress.Bytes()
-		o.Progress = func(done, total int64) { show("weights", done, total) }
-		o.Context = cmd.Context()
-		b, err := converted.Convert(args[0], out, o)
+		options.Progress = func(done, total int64) { show("weights", done, total) }
+		options.Context = cmd.Context()
+		b, err := converted.Convert(args[0], out, options)
 		end()
 		if err != nil {
 			return err
@@ -55,7 +59,7 @@ func convertCommand() *cobra.Command {
 		}
 		return result.Print(w, text)
 	}
-	return c
+	return command
 }
 
 // writtenBundle is a bundle that was written.
@@ -73,31 +77,31 @@ func (w writtenBundle) text(name string) string {
 func bundleCommand() *cobra.Command {
 	var out string
 	var gradients bool
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "bundle FOLDER --out BUNDLE", Args: cli.Exactly(1),
 		Short: "write what inspect detects in exported models into a bundle.json",
 		Long: "FOLDER holds models that another tool exported. image=FOLDER,text=FOLDER names a folder for each " +
 			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
-	c.Flags().BoolVar(&gradients, "gradients", false, gradientsHelp)
-	result := cli.AddJSON(c, cli.Shape{Value: writtenBundle{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	command.Flags().BoolVar(&gradients, "gradients", false, gradientsHelp)
+	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
+	command.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("bundle", "--out BUNDLE")
 		}
-		b, err := bundle.Find(args[0])
+		model, err := bundle.Find(args[0])
 		if err != nil {
 			return err
 		}
-		if err := exported.WriteRecorded(b, out, gradients); err != nil {
+		if err := exported.WriteRecorded(model, out, gradients); err != nil {
 			return err
 		}
-		if b, err = bundle.Open(out); err != nil {
+		if model, err = bundle.Open(out); err != nil {
 			return err
 		}
-		w := writtenBundle{backboneOf(b, out), b.Text.Context, b.Notes}
-		return result.Print(w, w.text(b.Name))
+		w := writtenBundle{backboneOf(model, out), model.Text.Context, model.Notes}
+		return result.Print(w, w.text(model.Name))
 	}
-	return c
+	return command
 }

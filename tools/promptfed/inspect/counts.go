@@ -34,11 +34,11 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 	var wrong []string
 	for _, row := range table.Sets {
 		diffs, err := compareSet(row, conf)
-		of := comparedSet{Label: row.Label, Set: row.Set, Found: err == nil, Sizes: diffs}
+		set := comparedSet{Label: row.Label, Set: row.Set, Found: err == nil, Sizes: diffs}
 		if err != nil {
-			of.Reason = cli.OneLine(err)
+			set.Reason = cli.OneLine(err)
 		}
-		out.Sets = append(out.Sets, of)
+		out.Sets = append(out.Sets, set)
 		var missing sets.Missing
 		switch {
 		case errors.As(err, &missing):
@@ -111,18 +111,18 @@ type size struct {
 // compareSet opens a set and returns the numbers that the paper prints.
 func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) {
 	conf.Data.Set = row.Set
-	s, err := sets.Open(conf.Data.Config)
+	set, err := sets.Open(conf.Data.Config)
 	if err != nil {
 		return nil, err
 	}
 	images := 0
-	for _, split := range s.Splits() {
+	for _, split := range set.Splits() {
 		images += len(*split.Examples)
 	}
 	var out []size
-	for _, n := range []size{{"classes", row.Classes, len(s.Classes)}, {"train", row.Train, len(s.Train)},
-		{"val", row.Val, len(s.Val)}, {"test", row.Test, len(s.Test)}, {"images", row.Images, images},
-		{"domains", row.Domains, max(1, len(s.Domains))}} {
+	for _, n := range []size{{"classes", row.Classes, len(set.Classes)}, {"train", row.Train, len(set.Train)},
+		{"val", row.Val, len(set.Val)}, {"test", row.Test, len(set.Test)}, {"images", row.Images, images},
+		{"domains", row.Domains, max(1, len(set.Domains))}} {
 		if n.Paper > 0 {
 			out = append(out, n)
 		}

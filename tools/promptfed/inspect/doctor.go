@@ -31,13 +31,14 @@ const (
 )
 
 func doctorCommand() *cobra.Command {
-	c := &cobra.Command{Use: "doctor", Args: cli.Exactly(0), Short: "show what this machine has: ONNX Runtime and " +
-		"its providers, cores, memory, disk, backbones, caches and image sets, and what is missing for what"}
+	command := &cobra.Command{Use: "doctor", Args: cli.Exactly(0),
+		Short: "show what this machine has: ONNX Runtime and " +
+			"its providers, cores, memory, disk, backbones, caches and image sets, and what is missing for what"}
 	var models, root string
-	c.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
-	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
-	result := cli.AddJSON(c, cli.Shape{Value: machine{}})
-	c.RunE = func(*cobra.Command, []string) error {
+	command.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
+	command.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
+	result := cli.AddJSON(command, cli.Shape{Value: machine{}})
+	command.RunE = func(*cobra.Command, []string) error {
 		m := machine{Version: version.Version(), Commit: version.Commit(), Go: runtime.Version(),
 			System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}
 		if total, free := bench.Memory(); total > 0 {
@@ -55,7 +56,7 @@ func doctorCommand() *cobra.Command {
 		m.needs()
 		return cmp.Or(err, result.Print(m, align(m.rows())))
 	}
-	return c
+	return command
 }
 
 // machine is what doctor finds. Sizes are in bytes; nil if unknown.
@@ -217,25 +218,25 @@ func foldersOf(models string) (list []modelDir) {
 	return list
 }
 
-func cacheOf(folder string) (c featureCache) {
+func cacheOf(folder string) (cache featureCache) {
 	dir, err := experiment.Runtime{Cache: folder}.FeatureCache()
 	if err != nil {
 		return featureCache{Problem: err.Error()}
 	}
-	c = featureCache{Folder: dir, FreeDisk: diskOf(dir)}
+	cache = featureCache{Folder: dir, FreeDisk: diskOf(dir)}
 	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		if info, err := e.Info(); err == nil {
-			c.Files, c.Bytes = c.Files+1, c.Bytes+info.Size()
+			cache.Files, cache.Bytes = cache.Files+1, cache.Bytes+info.Size()
 		}
 		return nil
 	})
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		c.Problem = err.Error()
+		cache.Problem = err.Error()
 	}
-	return c
+	return cache
 }
 
 // sets lists the image sets in a folder; empty for none. Those that are not there are in without.

@@ -15,21 +15,21 @@ import (
 )
 
 func gradCommand() *cobra.Command {
-	var of, wrt []string
+	var outputs, wrt []string
 	var out string
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "grad IN.onnx --of OUTPUT[,OUTPUT] --wrt INPUT[,INPUT] --out OUT.onnx", Args: cli.Exactly(1),
 		Short: "write the gradient graph of any supported ONNX file",
 		Long: "Writes the vector-Jacobian product of an ONNX file. Its inputs are those of the original and " +
 			grad.Cotangent + "OUTPUT for each chosen output; its outputs are " + grad.Gradient + "INPUT for each " +
 			"chosen input.",
 	}
-	c.Flags().StringSliceVar(&of, "of", nil, ofHelp)
-	c.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
-	c.Flags().StringVar(&out, "out", "", "file to write")
-	result := cli.AddJSON(c, cli.Shape{Value: gradFile{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		if out == "" || len(of) == 0 || len(wrt) == 0 {
+	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
+	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
+	command.Flags().StringVar(&out, "out", "", "file to write")
+	result := cli.AddJSON(command, cli.Shape{Value: gradFile{}})
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		if out == "" || len(outputs) == 0 || len(wrt) == 0 {
 			return cli.Needed("grad", "--of, --wrt and --out")
 		}
 		f, err := graph.ReadFile(args[0])
@@ -40,7 +40,7 @@ func gradCommand() *cobra.Command {
 			return cli.Usagef("%s has weights in separate files; --out must be in the same folder, %s",
 				args[0], filepath.Dir(args[0]))
 		}
-		m, err := grad.VJPModel(f, of, wrt)
+		m, err := grad.VJPModel(f, outputs, wrt)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
 		}
@@ -49,12 +49,12 @@ func gradCommand() *cobra.Command {
 			return fmt.Errorf("%s: %w", out, err)
 		}
 		if err = atomicfile.Write(out, atomicfile.Bytes(b)); err == nil {
-			err = result.Print(gradFile{out, of, wrt}, fmt.Sprintf("%s: gradients of %s with respect to %s\n", out,
-				strings.Join(of, ", "), strings.Join(wrt, ", ")))
+			err = result.Print(gradFile{out, outputs, wrt}, fmt.Sprintf("%s: gradients of %s with respect to %s\n", out,
+				strings.Join(outputs, ", "), strings.Join(wrt, ", ")))
 		}
 		return err
 	}
-	return c
+	return command
 }
 
 // gradFile is a written gradient graph.

@@ -24,15 +24,16 @@ func importCommand() *cobra.Command {
 	var out string
 	var sets []string
 	var strict, force bool
-	c := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]",
+		Args:  cli.AtLeast(1),
 		Short: "make a configuration from settings of CoOp, FedPHA and related code: yacs files and a launch script"}
-	c.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
-	c.Flags().StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in "+
+	command.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
+	command.Flags().StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in "+
 		"train.optimizer_state=shared")
-	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
-	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
-	result := cli.AddJSON(c, cli.Shape{Value: imported{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	command.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
+	command.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	result := cli.AddJSON(command, cli.Shape{Value: imported{}})
+	command.RunE = func(_ *cobra.Command, args []string) error {
 		var files []dasslimport.File
 		for _, name := range args {
 			text, err := os.ReadFile(name)
@@ -68,15 +69,15 @@ func importCommand() *cobra.Command {
 		return result.Print(imported{out, got.Unconverted}, fmt.Sprintf("written to %s; promptfed partition %s shows "+
 			"its partition, promptfed run %s trains\n", out, out, out))
 	}
-	return c
+	return command
 }
 
 // namedFile reads a file that a script names, from the folder of the script or one above it, unless a file of this name
 // is given.
-func namedFile(script, name string, given []dasslimport.File) (f dasslimport.File, ok bool) {
+func namedFile(script, name string, given []dasslimport.File) (file dasslimport.File, ok bool) {
 	base := filepath.Base(name)
 	if slices.ContainsFunc(given, func(g dasslimport.File) bool { return filepath.Base(g.Name) == base }) {
-		return f, false
+		return file, false
 	}
 	dir, err := filepath.Abs(filepath.Dir(script))
 	for err == nil {
@@ -92,5 +93,5 @@ func namedFile(script, name string, given []dasslimport.File) (f dasslimport.Fil
 		}
 		dir = filepath.Dir(dir)
 	}
-	return f, false
+	return file, false
 }

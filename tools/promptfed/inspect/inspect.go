@@ -30,25 +30,27 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all, provider := false, ""
-	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
-		"or folder of programs contains, or whether a provider works and what it runs"}
-	c.Args = func(c *cobra.Command, args []string) error {
+	command := &cobra.Command{Use: "inspect PATH|NAME",
+		Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
+			"or folder of programs contains, or whether a provider works and what it runs"}
+	command.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && provider != "" {
 			return nil
 		}
 		return cli.Exactly(1)(c, args)
 	}
-	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
-	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
-		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
-	result := cli.AddJSON(c, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}},
+	command.Flags().BoolVar(&all, "tensors", false, "list every tensor")
+	command.Flags().StringVar(&provider, "provider", "",
+		"cpu, cuda or auto: show whether it works, and which provider "+
+			"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
+	result := cli.AddJSON(command, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}},
 		cli.Shape{When: "a folder of programs", Value: programs.Index{}})
-	c.RunE = func(c *cobra.Command, args []string) error {
-		o := ort.Options{Provider: provider}
+	command.RunE = func(command *cobra.Command, args []string) error {
+		options := ort.Options{Provider: provider}
 		var lib *library
 		if provider != "" {
 			var err error
-			if lib, err = openLibrary(o); lib == nil {
+			if lib, err = openLibrary(options); lib == nil {
 				return err
 			}
 			if err != nil || len(args) == 0 {
@@ -62,27 +64,27 @@ func inspectCommand() *cobra.Command {
 			}
 			return result.Print(index, index.Text())
 		}
-		r, err := bundle.Inspect(args[0])
+		report, err := bundle.Inspect(args[0])
 		if err != nil {
 			return err
 		}
-		of := inspectedOf(r, all)
+		inspected := inspectedOf(report, all)
 		text := ""
-		if of.Library = lib; lib != nil {
+		if inspected.Library = lib; lib != nil {
 			text = align(lib.rows())
-			if of.Placement, err = placementOf(c.Context(), r, o); err != nil {
+			if inspected.Placement, err = placementOf(command.Context(), report, options); err != nil {
 				return err
 			}
 		}
-		if err := result.Print(of, text+of.text()); err != nil {
+		if err := result.Print(inspected, text+inspected.text()); err != nil {
 			return err
 		}
-		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // any model may have this format
+		if report.Problem != "" && report.Format != string(checkpoint.StateDict) { // any model may have this format
 			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
 		}
 		return nil
 	}
-	return c
+	return command
 }
 
 // inspected is the content of a path. Sizes and scales are nil if they are unknown.
@@ -103,20 +105,20 @@ type inspected struct {
 }
 
 // inspectedOf describes the content of a path, with all tensors if asked.
-func inspectedOf(r bundle.Report, all bool) inspected {
-	out := inspected{Report: r}
+func inspectedOf(report bundle.Report, all bool) inspected {
+	out := inspected{Report: report}
 	if !all {
 		out.Tensors = nil
 	}
 	texts := tokenizer.TextCleaning{}
-	if b := r.Bundle; b != nil {
+	if b := report.Bundle; b != nil {
 		out.Name, out.Architecture, out.Text, out.Vision = b.Name, b.Architecture, &b.Text, &b.Vision
 		out.LogitScale, out.LogitBias, out.Preprocess, out.Notes = &b.LogitScale, &b.LogitBias, &b.Preprocess, b.Notes
 		texts = b.Texts
 		if b.Origin.Source != "" {
 			out.Origin = &b.Origin
 		}
-	} else if a := r.Arch; a != nil {
+	} else if a := report.Arch; a != nil {
 		out.Architecture, out.Text, out.Vision, out.Notes = a.Name(), &a.Text, &a.Vision, a.Warnings
 		out.LogitScale, out.LogitBias = &a.LogitScale, &a.LogitBias
 		texts = a.Texts.TextCleaning
@@ -148,27 +150,27 @@ func (i inspected) rows() [][]string {
 			add("texts", "%s", i.Texts)
 		}
 	}
-	if m := i.Bundle; m != nil {
-		add("name", "%s", m.Name)
-		add("architecture", "%s", m.Architecture)
+	if model := i.Bundle; model != nil {
+		add("name", "%s", model.Name)
+		add("architecture", "%s", model.Architecture)
 		for _, f := range i.Found {
 			add(f.What, "%s", f.Value)
 		}
 		if i.Found == nil {
-			add("text tower", "%s", textTower(m.Text))
-			add("image tower", "%s", imageTower(m.Vision))
+			add("text tower", "%s", textTower(model.Text))
+			add("image tower", "%s", imageTower(model.Vision))
 		}
-		add("embedding dimension", "%d", m.Text.EmbedDim)
-		add("logit scale", "%.4f", m.LogitScale)
-		if m.LogitBias != 0 {
-			add("logit bias", "%.4f", m.LogitBias)
+		add("embedding dimension", "%d", model.Text.EmbedDim)
+		add("logit scale", "%.4f", model.LogitScale)
+		if model.LogitBias != 0 {
+			add("logit bias", "%.4f", model.LogitBias)
 		}
-		add("preprocessing", "%v", m.Preprocess)
+		add("preprocessing", "%v", model.Preprocess)
 		texts()
 		if i.Origin != nil {
 			add("from", "%s", i.Origin)
 		}
-		for _, n := range m.Notes {
+		for _, n := range model.Notes {
 			add("note", "%s", n)
 		}
 	} else if a := i.Arch; a != nil {
@@ -304,15 +306,15 @@ func (p placement) row() []string {
 }
 
 // placementOf counts the operators of a bundle or an ONNX file that each provider runs.
-func placementOf(ctx context.Context, r bundle.Report, o ort.Options) (list []placement, err error) {
-	plain := o
-	o.Placement = true
-	add := func(what string, s *ort.Session, err error) error {
+func placementOf(ctx context.Context, report bundle.Report, options ort.Options) (list []placement, err error) {
+	plain := options
+	options.Placement = true
+	add := func(what string, session *ort.Session, err error) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		defer s.Close()
-		nodes, err := s.Placement()
+		defer session.Close()
+		nodes, err := session.Placement()
 		if err != nil {
 			return err
 		}
@@ -325,26 +327,26 @@ func placementOf(ctx context.Context, r bundle.Report, o ort.Options) (list []pl
 		}
 		for _, provider := range slices.Sorted(maps.Keys(by)) {
 			list = append(list, placement{Graph: what, Provider: provider, Operators: by[provider],
-				session: s.Provider()})
+				session: session.Provider()})
 		}
 		return nil
 	}
-	b := r.Bundle
+	model := report.Bundle
 	switch {
-	case b == nil && r.Kind == bundle.KindONNX:
-		s, err := ort.Open(r.Path, o)
+	case model == nil && report.Kind == bundle.KindONNX:
+		s, err := ort.Open(report.Path, options)
 		err = add("graph", s, err)
 		return list, err
-	case b == nil:
-		return nil, cli.Usagef("%s is a %s: --provider is for bundles and ONNX files", r.Path, r.Kind)
+	case model == nil:
+		return nil, cli.Usagef("%s is a %s: --provider is for bundles and ONNX files", report.Path, report.Kind)
 	}
-	o.WeightsDir = b.WeightsDir()
-	plain.WeightsDir = o.WeightsDir
-	image, err := b.ImageModel()
+	options.WeightsDir = model.WeightsDir()
+	plain.WeightsDir = options.WeightsDir
+	image, err := model.ImageModel()
 	if err != nil {
 		return nil, err
 	}
-	step, err := stepModel(b, o.Provider)
+	step, err := stepModel(model, options.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +355,7 @@ func placementOf(ctx context.Context, r bundle.Report, o ort.Options) (list []pl
 		model *onnx.ModelProto
 	}{{"image tower", image}, {"training step", step}} {
 		var captured int64
-		if o.Provider != ort.CPU { // as sessions on a device do
+		if options.Provider != ort.CPU { // as sessions on a device do
 			if captured, err = capturedBytes(ctx, part.model, plain); err != nil {
 				return nil, fmt.Errorf("%s: %w", part.what, err)
 			}
@@ -361,7 +363,7 @@ func placementOf(ctx context.Context, r bundle.Report, o ort.Options) (list []pl
 				return nil, fmt.Errorf("%s: %w", part.what, err)
 			}
 		}
-		s, err := ort.NewSession(part.model, o)
+		s, err := ort.NewSession(part.model, options)
 		if err := add(part.what, s, err); err != nil {
 			return nil, err
 		}

@@ -27,18 +27,18 @@ func listCommand() *cobra.Command {
 	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper, or that of NAME, sends, "+
 		"beside the papers' formulas")
 	list := ofMethods.RunE
-	ofMethods.RunE = func(c *cobra.Command, args []string) error {
+	ofMethods.RunE = func(command *cobra.Command, args []string) error {
 		if !bytes {
-			return list(c, args)
+			return list(command, args)
 		}
 		rows, err := traffic.Rows(args...)
 		if err != nil {
 			return err
 		}
 		if len(rows) == 0 { // an unknown name
-			return list(c, args)
+			return list(command, args)
 		}
-		return cli.PrinterOf(c).Print(rows, align(traffic.Text(rows))+traffic.Note)
+		return cli.PrinterOf(command).Print(rows, align(traffic.Text(rows))+traffic.Note)
 	}
 	return cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of "+
 		"one: options, papers", ofMethods,
@@ -64,15 +64,15 @@ type entry interface {
 // listOf returns a command that prints all entries together, or the details of one.
 func listOf[T entry](what, short string, entries func() []T, together func(what string, all []T) string,
 	shapes ...cli.Shape) *cobra.Command {
-	c := &cobra.Command{Use: what + " [NAME]", Short: short}
-	c.Args = func(_ *cobra.Command, args []string) error {
+	command := &cobra.Command{Use: what + " [NAME]", Short: short}
+	command.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
 			return cli.Usagef("list %s takes one name at most, not %q", what, strings.Join(args, " "))
 		}
 		return nil
 	}
-	result := cli.AddJSON(c, append([]cli.Shape{{Value: []T{}}}, shapes...)...)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	result := cli.AddJSON(command, append([]cli.Shape{{Value: []T{}}}, shapes...)...)
+	command.RunE = func(_ *cobra.Command, args []string) error {
 		all := entries()
 		if len(args) == 0 {
 			return result.Print(all, together(what, all))
@@ -84,10 +84,10 @@ func listOf[T entry](what, short string, entries func() []T, together func(what 
 		}
 		return result.Print(all[i].details())
 	}
-	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	command.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return each(entries(), T.name), cobra.ShellCompDirectiveNoFileComp
 	}
-	return c
+	return command
 }
 
 // each applies a function to every element.
@@ -195,8 +195,8 @@ func (b backbone) details() (any, string) {
 	if err != nil {
 		return inspected{Report: bundle.Report{Path: b.Folder, Problem: cli.OneLine(err)}}, cli.OneLine(err) + "\n"
 	}
-	of := inspectedOf(r, false)
-	return of, of.text()
+	found := inspectedOf(r, false)
+	return found, found.text()
 }
 
 func backboneTable(what string, all []backbone) string {

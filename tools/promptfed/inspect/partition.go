@@ -17,7 +17,7 @@ func partitionCommand() *cobra.Command {
 	var result *cli.Printer
 	const short = "show which client gets which examples, or compare the data with the sizes of data sets that a " +
 		"paper prints"
-	c := cli.Configured("partition", short, func(cmd *cobra.Command, conf experiment.Config,
+	command := cli.Configured("partition", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
 		x, err := experiment.OpenData(cmd.Context(), conf, d.Work)
 		if err != nil {
@@ -26,10 +26,10 @@ func partitionCommand() *cobra.Command {
 		d.OpenedData(x)
 		return result.Print(partition.FileOf(x.Set, x.Parts), partition.Table(x.Set, x.Parts))
 	})
-	result = cli.AddJSON(c, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
+	result = cli.AddJSON(command, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
 		Value: comparedCounts{}})
-	show := c.RunE
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	show := command.RunE
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		counts, err := configs.HasSection(args[0], "counts")
 		if err != nil {
 			return cli.Usage(err)
@@ -43,7 +43,7 @@ func partitionCommand() *cobra.Command {
 		}
 		return compareCounts(args[0], sets, result)
 	}
-	return c
+	return command
 }
 
 // cached is what the feature cache holds of an experiment.
@@ -55,7 +55,7 @@ type cached struct {
 func featuresCommand() *cobra.Command {
 	const short = "compute the image features of an experiment into the feature cache"
 	var result *cli.Printer
-	c := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
+	command := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
 		f, err := cli.Prepare(cmd.Context(), conf, d)
 		if err != nil {
@@ -73,6 +73,6 @@ func featuresCommand() *cobra.Command {
 		return result.Print(cached{n, names}, fmt.Sprintf("features of %d images by %s are in the cache\n", n,
 			strings.Join(names, ", ")))
 	})
-	result = cli.AddJSON(c, cli.Shape{Value: cached{}})
-	return c
+	result = cli.AddJSON(command, cli.Shape{Value: cached{}})
+	return command
 }

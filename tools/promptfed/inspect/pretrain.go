@@ -26,11 +26,12 @@ type pretrained struct {
 
 func pretrainCommand() *cobra.Command {
 	var sets []string
-	c := &cobra.Command{Use: "pretrain CONFIG", Args: cli.Exactly(1), Short: "train a tiny backbone from scratch; " +
-		"continues where it stopped"}
-	c.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
-	result := cli.AddJSON(c, cli.Shape{Value: pretrained{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command := &cobra.Command{Use: "pretrain CONFIG", Args: cli.Exactly(1),
+		Short: "train a tiny backbone from scratch; " +
+			"continues where it stopped"}
+	command.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
+	result := cli.AddJSON(command, cli.Shape{Value: pretrained{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()
 		if err := configs.DecodeFile(&conf, args[0], sets); err != nil {
 			return cli.Usage(err)
@@ -64,5 +65,5 @@ func pretrainCommand() *cobra.Command {
 		return result.Print(pretrained{conf.Name, conf.Out, r.Parameters, r.Loss, r.Elapsed.Seconds(), r.Accuracy},
 			align(rows)+"written to "+conf.Out+"\n")
 	}
-	return c
+	return command
 }

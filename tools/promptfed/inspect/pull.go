@@ -15,7 +15,7 @@ import (
 )
 
 func pullCommand() *cobra.Command {
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "pull MODEL", Args: cli.Exactly(1),
 		Short: "fetch a CLIP from the Hugging Face hub, or from OpenAI, and make a bundle of it",
 		Long: "MODEL is ORG/NAME or ORG/NAME@REVISION of the hub, or one of\n  " + strings.Join(hub.Names(), "\n  ") +
@@ -23,10 +23,10 @@ func pullCommand() *cobra.Command {
 			"cut download is continued. HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_HUB_OFFLINE mean what\n" +
 			"they mean for huggingface_hub.",
 	}
-	c.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
-	result := cli.AddJSON(c, cli.Shape{Value: fetched{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := hub.Parse(args[0])
+	command.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
+	result := cli.AddJSON(command, cli.Shape{Value: fetched{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		model, err := hub.Parse(args[0])
 		if err != nil {
 			return cli.Usage(err)
 		}
@@ -35,7 +35,7 @@ func pullCommand() *cobra.Command {
 			return cli.Usage(err)
 		}
 		show, end := progress.Bytes()
-		b, local, err := h.Pull(cmd.Context(), m, show)
+		b, local, err := h.Pull(cmd.Context(), model, show)
 		end()
 		if err != nil {
 			return err
@@ -43,14 +43,14 @@ func pullCommand() *cobra.Command {
 		if local != nil {
 			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", cli.OneLine(local))
 		}
-		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, m.Backbone()}
+		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, model.Backbone()}
 		text := f.text(b.Architecture) + fmt.Sprintln("from", b.Origin)
 		for _, n := range b.Notes {
 			text += "note: " + n + "\n"
 		}
 		return result.Print(f, text+fmt.Sprintf("in a configuration: backbones: [%s]\n", f.Use))
 	}
-	return c
+	return command
 }
 
 // fetched is a bundle of a fetched model.

@@ -169,21 +169,23 @@ func (d *Display) Start(rounds, clients int) {
 }
 
 // Turn counts the training of one client.
-func (d *Display) Turn(o message.Instruction, client int) {
+func (d *Display) Turn(instruction message.Instruction, client int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o.Kind != message.Train {
+	if instruction.Kind != message.Train {
 		return
 	}
 	d.finished++
 	d.turned = true
-	at := fmt.Sprintf("round %d/%d, client %d/%d%s", o.Round+1, d.rounds, d.finished, len(o.Clients), d.last)
-	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > pause {
-		d.say("%s%s", at, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
+	at := fmt.Sprintf("round %d/%d, client %d/%d%s", instruction.Round+1, d.rounds, d.finished,
+		len(instruction.Clients),
+		d.last)
+	if !d.live && d.finished < len(instruction.Clients) && time.Since(d.spoke) > pause {
+		d.say("%s%s", at, left(d.began, instruction.Round-d.earlier, d.rounds-d.earlier))
 	}
-	share := float64(d.clients) / float64(max(1, len(o.Clients)))
+	share := float64(d.clients) / float64(max(1, len(instruction.Clients)))
 	d.draw(d.name+" "+at+d.series.left(),
-		min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
+		min(d.rounds*d.clients, instruction.Round*d.clients+int(float64(d.finished)*share)))
 }
 
 // Round prints the result of a round.

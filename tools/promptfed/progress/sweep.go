@@ -34,10 +34,10 @@ type Sweep struct {
 const roundUnits = 100
 
 // NewSweep returns the display of the cells in todo, beside done finished cells.
-func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
+func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
 	d := &Sweep{cells: done + len(todo), over: done, jobs: jobs, pace: pace{}, said: map[string]bool{},
 		failed: map[string]string{}}
-	d.name, d.began = s.Name, time.Now()
+	d.name, d.began = sweep.Name, time.Now()
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
 		d.pace.rounds(c.Config).left += c.Config.Train.Rounds
@@ -47,10 +47,10 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 		line += fmt.Sprintf(", %d already done", done)
 	}
 	d.say("%s, %d at a time", line, jobs)
-	for _, n := range s.Notes {
+	for _, n := range sweep.Notes {
 		d.say("note: %s", n)
 	}
-	for _, h := range s.Hidden {
+	for _, h := range sweep.Hidden {
 		d.say("%s, so the labels do not describe what runs", h)
 	}
 	if d.total > 0 {

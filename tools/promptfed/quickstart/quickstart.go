@@ -51,49 +51,50 @@ func For(images string, changes []string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: nameOf(images), Kind: kind, Changes: changes}
+	plan := &Plan{Name: nameOf(images), Kind: kind, Changes: changes}
 	asked, err := configs.OpenText("", nil, changes)
 	if err != nil {
 		return nil, err
 	}
 	var compared []contender
 	if asked.Changed("method") {
-		if compared, p.Changes, err = against(asked, changes); err != nil {
+		if compared, plan.Changes, err = against(asked, changes); err != nil {
 			return nil, err
 		}
 	}
 	read := func(c choice) (configs.Loaded, error) {
-		p.Text = p.write(kind, images, asked.Data.Config, c, compared)
-		l, err := configs.OpenText("the configuration for "+images, p.Text, changes)
+		plan.Text = plan.write(kind, images, asked.Data.Config, c, compared)
+		l, err := configs.OpenText("the configuration for "+images, plan.Text, changes)
 		if err == nil {
 			err = l.Check()
 		}
 		return l, err
 	}
-	l, err := read(choice{"iid", 2})
+	loaded, err := read(choice{"iid", 2})
 	if err != nil {
 		return nil, err
 	}
-	set, err := sets.Open(l.Data.Config)
+	set, err := sets.Open(loaded.Data.Config)
 	if err != nil {
-		return nil, l.WithOrigin(err)
+		return nil, loaded.WithOrigin(err)
 	}
 	if len(set.Classes) < 2 {
 		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",
 			images, set.Classes[0])
 	}
-	p.Images, p.Found = set, found(set)
+	plan.Images, plan.Found = set, found(set)
 	for _, c := range choices(set) {
-		if l, err = read(c); err != nil {
+		if loaded, err = read(c); err != nil {
 			return nil, err
 		}
-		if _, err = partition.Split(l.Partition, set, l.Data.Shots, l.Seed); err == nil {
-			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // the command line may have changed both
-			p.Partition, p.Parts = l.Partition, handed(l, set)
-			return p, err
+		if _, err = partition.Split(loaded.Partition, set, loaded.Data.Shots, loaded.Seed); err == nil {
+			// the command line may have changed both
+			_, err = read(choice{loaded.Partition.Kind, loaded.Partition.Clients})
+			plan.Partition, plan.Parts = loaded.Partition, handed(loaded, set)
+			return plan, err
 		}
 	}
-	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s", images, p.Found)
+	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s", images, plan.Found)
 }
 
 // choices returns candidate partitions. The first one has the strongest heterogeneity; the last one works for every
@@ -175,18 +176,18 @@ func nameOf(images string) string {
 	return name
 }
 
-func found(s *data.Set) string {
+func found(set *data.Set) string {
 	var sizes []string
-	for _, split := range s.Splits() {
+	for _, split := range set.Splits() {
 		sizes = append(sizes, fmt.Sprintf("%d %s", len(*split.Examples), split.Name))
 	}
-	text := fmt.Sprintf("%d classes", len(s.Classes))
-	if n := len(s.Domains); n > 0 {
+	text := fmt.Sprintf("%d classes", len(set.Classes))
+	if n := len(set.Domains); n > 0 {
 		text += fmt.Sprintf(", %d domains", n)
 	}
 	text += ", images: " + strings.Join(sizes, ", ")
-	if s.Layout != "" {
-		text = "layout " + s.Layout + ": " + text
+	if set.Layout != "" {
+		text = "layout " + set.Layout + ": " + text
 	}
 	return text
 }

@@ -69,13 +69,14 @@ func evaluateCommand() *cobra.Command {
 	var path string
 	var sets []string
 	budget := "5m"
-	c := &cobra.Command{Use: "evaluate --method FILE [--budget 30s|1m|5m|30m]", Args: cli.Exactly(0),
+	command := &cobra.Command{Use: "evaluate --method FILE [--budget 30s|1m|5m|30m]", Args: cli.Exactly(0),
 		Short: "score a method of an ONNX file on validation images, for programs that search for methods"}
-	c.Flags().StringVar(&path, "method", "", "the method, an ONNX `FILE`")
-	c.Flags().StringVar(&budget, "budget", budget, "`SIZE` of the protocol: 30s (without an interval), 1m, 5m or 30m")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key below runtime, as in runtime.workers=1")
-	result := cli.AddJSON(c, cli.Shape{Value: evaluation{}})
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
+	command.Flags().StringVar(&path, "method", "", "the method, an ONNX `FILE`")
+	command.Flags().StringVar(&budget, "budget", budget,
+		"`SIZE` of the protocol: 30s (without an interval), 1m, 5m or 30m")
+	command.Flags().StringArrayVar(&sets, "set", nil, "change a key below runtime, as in runtime.workers=1")
+	result := cli.AddJSON(command, cli.Shape{Value: evaluation{}})
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		seeds, ok := budgets[budget]
 		if !ok || path == "" {
 			return cli.Needed("evaluate", "--method FILE, and --budget 30s, 1m, 5m or 30m")
@@ -92,7 +93,7 @@ func evaluateCommand() *cobra.Command {
 		for s := range seeds {
 			o.Seeds = append(o.Seeds, uint64(s+1))
 		}
-		s, err := configs.ParseSweep("evaluate.yaml", protocol, o)
+		sweep, err := configs.ParseSweep("evaluate.yaml", protocol, o)
 		if err != nil {
 			return err
 		}
@@ -104,8 +105,9 @@ func evaluateCommand() *cobra.Command {
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		stopAfter(ctx, overBudget*budgetCores*limit, func() { cancel(late) })
-		of := evaluator{cells: s.Cells, machine: machine.Runtime, file: layer.EmbedFile(filepath.Base(path), content)}
-		out, err := of.evaluate(ctx)
+		run := evaluator{cells: sweep.Cells, machine: machine.Runtime,
+			file: layer.EmbedFile(filepath.Base(path), content)}
+		out, err := run.evaluate(ctx)
 		if context.Cause(ctx) == late {
 			return late
 		} else if err != nil {
@@ -115,7 +117,7 @@ func evaluateCommand() *cobra.Command {
 		out.Method = layer.Digest(content)
 		return result.Print(out, out.text())
 	}
-	return c
+	return command
 }
 
 // stopAfter calls stop once the process has taken some processor time, unless ctx ends before. What else the machine

@@ -15,16 +15,17 @@ import (
 func exportCommand() *cobra.Command {
 	var from chosen
 	all, out, pixels := false, "", inference.PixelsUint8
-	c := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: cli.Exactly(1),
+	command := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: cli.Exactly(1),
 		Short: "write the classifier of a client, or the global one, as one ONNX file: pixels in, class " +
 			"probabilities out"}
-	from.flags(c)
-	c.Flags().BoolVar(&all, "all", false, "write every client's classifier and the global one, each to a file in a "+
-		"new folder")
-	c.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
-	c.Flags().StringVar(&pixels, "pixels", pixels, "input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
-	result := cli.AddJSON(c, cli.Shape{Value: exported{}})
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	from.flags(command)
+	command.Flags().BoolVar(&all, "all", false, "write every client's classifier and the global one, each to a file "+
+		"in a new folder")
+	command.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
+	command.Flags().StringVar(&pixels, "pixels", pixels,
+		"input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
+	result := cli.AddJSON(command, cli.Shape{Value: exported{}})
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")
 		}
@@ -65,7 +66,7 @@ func exportCommand() *cobra.Command {
 		}
 		return result.Print(done, "")
 	}
-	return c
+	return command
 }
 
 // exported lists written classifiers, and why a run has no others.

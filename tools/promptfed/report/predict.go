@@ -32,19 +32,20 @@ import (
 func predictCommand() *cobra.Command {
 	var from chosen
 	top, about, listen, asCSV := 3, false, "", false
-	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...",
+		Args:  cli.AtLeast(1),
 		Short: "classify images with the classifier of a client, the global one, or an exported one"}
-	from.flags(c)
-	c.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
-	result := cli.AddJSON(c, cli.Shape{Value: serving.Prediction{}, Lines: true}, cli.Shape{When: "--about",
+	from.flags(command)
+	command.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
+	result := cli.AddJSON(command, cli.Shape{Value: serving.Prediction{}, Lines: true}, cli.Shape{When: "--about",
 		Value: map[string]any{}})
-	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
+	command.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
 		"probability")
-	c.Flags().BoolVar(&about, "about", false, "print the metadata of an exported classifier, such as its accuracy; "+
-		"images are optional")
-	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: serve an exported classifier over HTTP, for images in "+
-		"POST requests; HOST is 127.0.0.1 if left out")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command.Flags().BoolVar(&about, "about", false, "print the metadata of an exported classifier, such as its "+
+		"accuracy; images are optional")
+	command.Flags().StringVar(&listen, "listen", "", "HOST:PORT: serve an exported classifier over HTTP, for images "+
+		"in POST requests; HOST is 127.0.0.1 if left out")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if result.JSON && asCSV {
 			return cli.Usagef("--json and --csv: give only one of them")
 		}
@@ -69,13 +70,13 @@ func predictCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f, err := from.open(cmd, args[0])
+		classifier, err := from.open(cmd, args[0])
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer classifier.Close()
 		if about {
-			facts, err := f.About()
+			facts, err := classifier.About()
 			if err != nil {
 				return err
 			}
@@ -87,14 +88,14 @@ func predictCommand() *cobra.Command {
 				return err
 			}
 		}
-		if file, ok := f.(*inference.File); ok && listen != "" {
+		if file, ok := classifier.(*inference.File); ok && listen != "" {
 			return serving.Listen(cmd.Context(), listen, file)
 		}
-		list, unread, err := predict(cmd.Context(), f, images)
+		list, unread, err := predict(cmd.Context(), classifier, images)
 		if err != nil || len(list) == 0 {
 			return cmp.Or(err, unread)
 		}
-		classes := f.Classes()
+		classes := classifier.Classes()
 		if asCSV {
 			return cmp.Or(writePredictions(os.Stdout, classes, list), unread)
 		}
@@ -109,7 +110,7 @@ func predictCommand() *cobra.Command {
 		}
 		return unread
 	}
-	return c
+	return command
 }
 
 // predict classifies the images that can be read. unread is an error that names the others.
@@ -220,11 +221,11 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 		}
 		return file, nil
 	}
-	of, err := f.openRun(cmd, from)
+	model, err := f.openRun(cmd, from)
 	if err != nil {
 		return nil, err
 	}
-	return of, nil
+	return model, nil
 }
 
 // openRun opens a classifier of a run folder. There is no default: two classifiers of a run may classify the same image
@@ -241,11 +242,11 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*inference.Classifier,
 				"own classifier")
 		}
 	}
-	of, err := inference.Open(conf, dir, choice)
+	classifier, err := inference.Open(conf, dir, choice)
 	if err == nil {
-		of.Data, err = dataOf(dir)
+		classifier.Data, err = dataOf(dir)
 	}
-	return of, err
+	return classifier, err
 }
 
 // dataOf returns the data set that a run folder names.

@@ -15,29 +15,33 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	var o report.Options
+	var options report.Options
 	var out string
 	var view cli.View
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--merge] [--format " +
 			strings.Join(report.Formats, ",") + "]",
 		Args: cli.AtLeast(1), Short: "write tables, figures and significance tests of run folders and sweeps, and " +
 			"one page with all of it",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
-	c.Flags().StringVar(&o.Metric, "metric", "", "metric of the tables: "+strings.Join(metrics.Names(), ", "))
-	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; domain, set and metric are possible too")
-	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; other axes are averaged over")
-	c.Flags().StringVar(&o.Average, "average", "", "add means: row, column or both")
-	c.Flags().BoolVar(&o.Second, "second", false, "underline the second best")
-	c.Flags().StringVar(&o.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
+	command.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
+	command.Flags().StringVar(&options.Metric, "metric", "", "metric of the tables: "+strings.Join(metrics.Names(),
+		", "))
+	command.Flags().StringSliceVar(&options.Rows, "rows", nil,
+		"axes in the rows; domain, set and metric are possible too")
+	command.Flags().StringSliceVar(&options.Columns, "columns", nil,
+		"axes in the columns; other axes are averaged over")
+	command.Flags().StringVar(&options.Average, "average", "", "add means: row, column or both")
+	command.Flags().BoolVar(&options.Second, "second", false, "underline the second best")
+	command.Flags().StringVar(&options.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))
-	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "formats to write")
-	c.Flags().BoolVar(&o.Merge, "merge", false, "show sweeps of the same axes as one, with the points of all")
-	view.AddFlags(c)
-	result := cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := o.Check(); err != nil {
+	command.Flags().StringSliceVar(&options.Formats, "format", report.Formats, "formats to write")
+	command.Flags().BoolVar(&options.Merge, "merge", false,
+		"show sweeps of the same axes as one, with the points of all")
+	view.AddFlags(command)
+	result := cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		if err := options.Check(); err != nil {
 			return cli.Usage(err)
 		}
 		if out == "" && len(args) == 1 {
@@ -45,7 +49,7 @@ func reportCommand() *cobra.Command {
 		} else if out == "" {
 			out = cli.ComparisonFolder
 		}
-		r, err := write(args, out, o)
+		r, err := write(args, out, options)
 		if err != nil {
 			return err
 		}
@@ -55,7 +59,7 @@ func reportCommand() *cobra.Command {
 		}
 		return result.Print(r, text+"\n")
 	}
-	return c
+	return command
 }
 
 // write writes a report about the runs and sweeps in dirs into the folder out.

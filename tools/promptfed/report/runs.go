@@ -74,16 +74,16 @@ func folderSeen(dir string) string {
 func runsList() *cobra.Command {
 	var tags []string
 	var state, metric string
-	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status running|done|failed|...]",
+	command := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--status running|done|failed|...]",
 		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags, last sign of life, remaining time"}
-	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
+	command.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
 	states := slices.DeleteFunc(slices.Clone(results.States), func(s results.State) bool {
 		return s == results.Missing
 	})
-	c.Flags().StringVar(&state, "status", "", fmt.Sprintf("only runs in this state: %v", states))
-	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
-	result := cli.AddJSON(c, cli.Shape{Value: []listedRun{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	command.Flags().StringVar(&state, "status", "", fmt.Sprintf("only runs in this state: %v", states))
+	command.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
+	result := cli.AddJSON(command, cli.Shape{Value: []listedRun{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		if state != "" && !slices.Contains(states, results.State(state)) {
 			return cli.Usagef("--status %q: expected one of %v", state, states)
 		}
@@ -117,7 +117,7 @@ func runsList() *cobra.Command {
 		}
 		return result.Print(list, runTable(list, m))
 	}
-	return c
+	return command
 }
 
 // listedRun is a run with one metric, in shares of 1, bytes and seconds; NaN if the run does not have it.
@@ -141,29 +141,30 @@ type listedRun struct {
 }
 
 // runTable returns a table with a row for each run.
-func runTable(runs []listedRun, m results.Metric) string {
-	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m, m)}}
+func runTable(runs []listedRun, metric results.Metric) string {
+	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(metric, metric)}}
 	open := slices.ContainsFunc(runs, func(r listedRun) bool { return r.Sign != nil })
 	if open {
 		rows[0] = append(rows[0], "last sign of life", "remaining")
 	}
-	for _, r := range runs {
-		rounds := strconv.Itoa(r.Rounds)
-		if r.State != results.Done && r.Planned > 0 {
-			rounds += " of " + strconv.Itoa(r.Planned)
+	for _, listedRun := range runs {
+		rounds := strconv.Itoa(listedRun.Rounds)
+		if listedRun.State != results.Done && listedRun.Planned > 0 {
+			rounds += " of " + strconv.Itoa(listedRun.Planned)
 		}
-		folder := r.Folder
-		if r.run.Joined { // it is called after the client
-			folder += " (" + r.Name + ")"
+		folder := listedRun.Folder
+		if listedRun.run.Joined { // it is called after the client
+			folder += " (" + listedRun.Name + ")"
 		}
-		rows = append(rows, []string{folder, r.Method, string(r.State), strings.Join(r.Tags, ","),
-			strconv.FormatUint(r.Seed, 10), rounds, shown(m, r.Value)})
+		rows = append(rows, []string{folder, listedRun.Method, string(listedRun.State),
+			strings.Join(listedRun.Tags, ","),
+			strconv.FormatUint(listedRun.Seed, 10), rounds, shown(metric, listedRun.Value)})
 		if last := len(rows) - 1; open {
 			sign := ""
-			if r.Sign != nil {
-				sign = r.Sign.Format(time.DateTime)
+			if listedRun.Sign != nil {
+				sign = listedRun.Sign.Format(time.DateTime)
 			}
-			rows[last] = append(rows[last], sign, r.run.Remaining())
+			rows[last] = append(rows[last], sign, listedRun.run.Remaining())
 		}
 	}
 	return tables.PlainText(rows, 4)
@@ -199,12 +200,12 @@ func shown(m results.Metric, v float64) string {
 
 func runsCompare() *cobra.Command {
 	var asked string
-	c := &cobra.Command{Use: "compare DIR DIR... [--metric NAME,...]", Args: cli.AtLeast(2),
+	command := &cobra.Command{Use: "compare DIR DIR... [--metric NAME,...]", Args: cli.AtLeast(2),
 		Short: "compare metrics of runs, a column for each"}
-	c.Flags().StringVar(&asked, "metric", "", "metrics to show, separated by commas: "+
+	command.Flags().StringVar(&asked, "metric", "", "metrics to show, separated by commas: "+
 		strings.Join(metrics.Names(), ", "))
-	result := cli.AddJSON(c, cli.Shape{Value: comparedRuns{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	result := cli.AddJSON(command, cli.Shape{Value: comparedRuns{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
@@ -228,18 +229,18 @@ func runsCompare() *cobra.Command {
 			if i == 0 {
 				first = m
 			}
-			row, of := []string{headOf(m, first)}, comparedMetric{m.Name, string(m.Unit), nil}
+			row, metric := []string{headOf(m, first)}, comparedMetric{m.Name, string(m.Unit), nil}
 			for _, r := range runs {
 				v := valueOf(m, r.Run)
-				row, of.Values = append(row, shown(m, v)), append(of.Values, v)
+				row, metric.Values = append(row, shown(m, v)), append(metric.Values, v)
 			}
 			if slices.ContainsFunc(row[1:], func(v string) bool { return v != missing }) {
-				rows, out.Metrics = append(rows, row), append(out.Metrics, of)
+				rows, out.Metrics = append(rows, row), append(out.Metrics, metric)
 			}
 		}
 		return result.Print(out, tables.PlainText(rows, 1))
 	}
-	return c
+	return command
 }
 
 // comparedRuns has a value of each metric for each run, in the order of the runs.
@@ -255,10 +256,10 @@ type comparedMetric struct {
 }
 
 func runsDiff() *cobra.Command {
-	c := &cobra.Command{Use: "diff DIR DIR...", Args: cli.AtLeast(2),
+	command := &cobra.Command{Use: "diff DIR DIR...", Args: cli.AtLeast(2),
 		Short: "show the settings that differ between runs, a column for each"}
-	result := cli.AddJSON(c, cli.Shape{Value: runDifferences{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	result := cli.AddJSON(command, cli.Shape{Value: runDifferences{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
@@ -272,12 +273,12 @@ func runsDiff() *cobra.Command {
 		rows := [][]string{append([]string{"setting"}, out.Runs...)}
 		for i, key := range keys {
 			row, setting := []string{key}, runSetting{Key: key}
-			for _, of := range values {
+			for _, value := range values {
 				text := missing
-				if of[i] != nil {
-					text = *of[i]
+				if value[i] != nil {
+					text = *value[i]
 				}
-				row, setting.Values = append(row, text), append(setting.Values, of[i])
+				row, setting.Values = append(row, text), append(setting.Values, value[i])
 			}
 			rows, out.Settings = append(rows, row), append(out.Settings, setting)
 		}
@@ -286,7 +287,7 @@ func runsDiff() *cobra.Command {
 		}
 		return result.Print(out, tables.PlainText(rows, len(rows[0])))
 	}
-	return c
+	return command
 }
 
 // runDifferences has the settings that differ, with a value for each run in the order of the runs; nil for a run
@@ -303,12 +304,12 @@ type runSetting struct {
 
 func runsTag() *cobra.Command {
 	var add, remove []string
-	c := &cobra.Command{Use: "tag DIR... --add WORD,... [--remove WORD,...]", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "tag DIR... --add WORD,... [--remove WORD,...]", Args: cli.AtLeast(1),
 		Short: "add or remove tags of runs, by which list and ui filter"}
-	c.Flags().StringSliceVar(&add, "add", nil, "tags to add")
-	c.Flags().StringSliceVar(&remove, "remove", nil, "tags to remove")
-	result := cli.AddJSON(c, cli.Shape{Value: []taggedRun{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	command.Flags().StringSliceVar(&add, "add", nil, "tags to add")
+	command.Flags().StringSliceVar(&remove, "remove", nil, "tags to remove")
+	result := cli.AddJSON(command, cli.Shape{Value: []taggedRun{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		if len(add)+len(remove) == 0 {
 			return cli.Usagef("tag: give tags with --add or --remove")
 		}
@@ -326,7 +327,7 @@ func runsTag() *cobra.Command {
 		}
 		return result.Print(out, "")
 	}
-	return c
+	return command
 }
 
 type taggedRun struct {
@@ -336,11 +337,11 @@ type taggedRun struct {
 
 func runsRemove() *cobra.Command {
 	var yes bool
-	c := &cobra.Command{Use: "rm DIR... [--yes]", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "rm DIR... [--yes]", Args: cli.AtLeast(1),
 		Short: "remove run folders; without --yes, only list them"}
-	c.Flags().BoolVar(&yes, "yes", false, "remove them")
-	result := cli.AddJSON(c, cli.Shape{Value: removedRuns{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	command.Flags().BoolVar(&yes, "yes", false, "remove them")
+	result := cli.AddJSON(command, cli.Shape{Value: removedRuns{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
@@ -370,7 +371,7 @@ func runsRemove() *cobra.Command {
 		}
 		return result.Print(out, text.String())
 	}
-	return c
+	return command
 }
 
 type removedRuns struct {

@@ -22,11 +22,11 @@ import (
 
 func runsExport() *cobra.Command {
 	var out string
-	c := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
+	command := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
 		Short: "write every number of every round to one table, a line each, for pandas and similar tools"}
-	c.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
-	result := cli.AddJSON(c, cli.Shape{Value: exportedTable{}})
-	c.RunE = func(_ *cobra.Command, dirs []string) error {
+	command.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
+	result := cli.AddJSON(command, cli.Shape{Value: exportedTable{}})
+	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		form := strings.TrimPrefix(filepath.Ext(out), ".")
 		if !slices.Contains(numbers.Formats, form) {
 			return cli.Usagef("runs export needs --out FILE.csv or --out FILE.parquet, not %q", out)
@@ -52,7 +52,7 @@ func runsExport() *cobra.Command {
 		}
 		return result.Print(exportedTable{out, rows, all.Notes}, "written to "+out+"\n")
 	}
-	return c
+	return command
 }
 
 type exportedTable struct {
@@ -63,11 +63,11 @@ type exportedTable struct {
 
 func runsLog() *cobra.Command {
 	var to string
-	c := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: cli.AtLeast(1),
 		Short: "send runs to MLflow, as run --track does: those of serve, or those whose tracking server was down"}
-	c.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
-	result := cli.AddJSON(c, cli.Shape{Value: []loggedRun{}})
-	c.RunE = func(cmd *cobra.Command, dirs []string) error {
+	command.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
+	result := cli.AddJSON(command, cli.Shape{Value: []loggedRun{}})
+	command.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, trackers.MLflow)
 		if !ok {
 			return cli.Usagef("runs log needs --to mlflow:FOLDER or --to mlflow:http://HOST:PORT, not %q", to)
@@ -80,27 +80,28 @@ func runsLog() *cobra.Command {
 			return err
 		}
 		var out []loggedRun
-		for _, r := range runs {
-			release, err := runfolder.Claim(r.Dir, runfolder.Use{Resume: true, Cell: true})
+		for _, foundRun := range runs {
+			release, err := runfolder.Claim(foundRun.Dir, runfolder.Use{Resume: true, Cell: true})
 			if err != nil {
 				return err
 			}
 			var rounds []record.Record
-			for _, x := range r.Rounds {
+			for _, x := range foundRun.Rounds {
 				rounds = append(rounds, x.Record)
 			}
-			n, err := trackers.SendToMLflow(cmd.Context(), uri, trackers.Run{Dir: r.Dir, Name: r.Name, Method: r.Method,
-				Seed: r.Seed, Config: []byte(r.Config)}, rounds, r.State == results.Done)
+			n, err := trackers.SendToMLflow(cmd.Context(), uri, trackers.Run{Dir: foundRun.Dir, Name: foundRun.Name,
+				Method: foundRun.Method,
+				Seed:   foundRun.Seed, Config: []byte(foundRun.Config)}, rounds, foundRun.State == results.Done)
 			release()
 			if err != nil {
 				return err
 			}
-			result.Say("%s: %s sent", folderSeen(r.Dir), experiment.CountInWords(n, "round"))
-			out = append(out, loggedRun{folderSeen(r.Dir), n})
+			result.Say("%s: %s sent", folderSeen(foundRun.Dir), experiment.CountInWords(n, "round"))
+			out = append(out, loggedRun{folderSeen(foundRun.Dir), n})
 		}
 		return result.Print(out, "")
 	}
-	return c
+	return command
 }
 
 type loggedRun struct {

@@ -82,24 +82,24 @@ func (s *startGradients) Round(r trace.RoundRecord) {
 // result returns nil where nothing is shared, or where clients have shared parameters of several shapes.
 func (s *startGradients) result(run string) *stationarity {
 	out := &stationarity{Run: run}
-	for _, r := range s.rounds {
+	for _, record := range s.rounds {
 		mean := tensor.Map{}
-		for _, client := range r.Merged {
+		for _, client := range record.Merged {
 			for _, param := range s.params {
-				raw, changed := startGradientNames(r.Round, client, param)
-				g := s.kept[raw]
-				if g == nil {
-					g = s.kept[changed]
+				raw, changed := startGradientNames(record.Round, client, param)
+				grad := s.kept[raw]
+				if grad == nil {
+					grad = s.kept[changed]
 				}
 				switch {
-				case g == nil: // a client without a step, or a parameter that it does not train
+				case grad == nil: // a client without a step, or a parameter that it does not train
 					continue
 				case mean[param] == nil:
-					mean[param] = tensor.New(g.Shape...)
-				case !mean[param].SameShape(g):
+					mean[param] = tensor.New(grad.Shape...)
+				case !mean[param].SameShape(grad):
 					return nil
 				}
-				mean[param].Axpy(1/float64(len(r.Merged)), g)
+				mean[param].Axpy(1/float64(len(record.Merged)), grad)
 			}
 		}
 		norm := mean.Norm()

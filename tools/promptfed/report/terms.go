@@ -22,17 +22,17 @@ import (
 func termsCommand() *cobra.Command {
 	rounds, full, short, md := 3, false, false, false
 	var sets []string
-	c := &cobra.Command{Use: "terms CONFIG... [--rounds N] [--set key=value] [--full-size]", Args: cli.AtLeast(1),
+	command := &cobra.Command{Use: "terms CONFIG... [--rounds N] [--set key=value] [--full-size]", Args: cli.AtLeast(1),
 		Short: "run a few rounds and show each term of the loss: its value, and the norm of its gradient relative to " +
 			"cross entropy's"}
-	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
-	c.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
-	c.Flags().BoolVar(&full, "full-size", false, "use ViT-B/16's text tower with random weights instead of the "+
+	command.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
+	command.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
+	command.Flags().BoolVar(&full, "full-size", false, "use ViT-B/16's text tower with random weights instead of the "+
 		"backbones, and random unit vectors as image features")
-	c.Flags().BoolVar(&short, "short", false, "show only all parameters together")
-	c.Flags().BoolVar(&md, "markdown", false, "print a Markdown table")
-	result := cli.AddJSON(c, cli.Shape{Value: measuredTerms{}})
-	c.RunE = func(cmd *cobra.Command, paths []string) error {
+	command.Flags().BoolVar(&short, "short", false, "show only all parameters together")
+	command.Flags().BoolVar(&md, "markdown", false, "print a Markdown table")
+	result := cli.AddJSON(command, cli.Shape{Value: measuredTerms{}})
+	command.RunE = func(cmd *cobra.Command, paths []string) error {
 		if rounds < 1 {
 			return cli.Needed("terms", "--rounds of 1 or more")
 		}
@@ -90,7 +90,7 @@ func termsCommand() *cobra.Command {
 		}
 		return result.Print(out, text.String())
 	}
-	return c
+	return command
 }
 
 // measuredTerms are the terms of some configurations.
@@ -121,13 +121,13 @@ type measuredTerm struct {
 func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 	full bool) ([]results.Round, *stationarity, error) {
 	conf.Eval.Terms, conf.Eval.Every, conf.Train.Rounds = true, rounds, rounds
-	d := progress.New(conf)
-	defer d.Close()
-	f, err := cli.Prepare(ctx, conf, d)
+	display := progress.New(conf)
+	defer display.Close()
+	federation, err := cli.Prepare(ctx, conf, display)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
+	defer federation.Close()
 	if full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
@@ -135,16 +135,16 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 				err)
 		}
 		defer os.RemoveAll(dir)
-		if err := bench.FullSize(f.Experiment, f.Task.Backbones.Distinct[0], dir); err != nil {
+		if err := bench.FullSize(federation.Experiment, federation.Task.Backbones.Distinct[0], dir); err != nil {
 			return nil, nil, err
 		}
 	}
-	set := f.Settings()
-	set.OnTurn, set.OnRound = d.Turn, d.Round
-	d.Start(rounds, len(f.Experiment.Clients))
-	start := newStartGradients(f.Experiment, rounds)
+	set := federation.Settings()
+	set.OnTurn, set.OnRound = display.Turn, display.Round
+	display.Start(rounds, len(federation.Experiment.Clients))
+	start := newStartGradients(federation.Experiment, rounds)
 	set.Client.Tracer = start
-	measured, err := inMemory(ctx, f, set)
+	measured, err := inMemory(ctx, federation, set)
 	return measured, start.result(conf.Name), err
 }
 

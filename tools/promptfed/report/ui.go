@@ -23,11 +23,11 @@ const (
 
 func uiCommand() *cobra.Command {
 	var port int
-	c := &cobra.Command{Use: "ui [DIR...] [--port N]",
+	command := &cobra.Command{Use: "ui [DIR...] [--port N]",
 		Short: "serve a local web page of all runs and sweeps below DIR (default " + cli.RunsFolder + "), updated " +
 			"while they run"}
-	c.Flags().IntVar(&port, "port", uiPort, "port on 127.0.0.1; 0 for any free one")
-	c.RunE = func(c *cobra.Command, dirs []string) error {
+	command.Flags().IntVar(&port, "port", uiPort, "port on 127.0.0.1; 0 for any free one")
+	command.RunE = func(command *cobra.Command, dirs []string) error {
 		if len(dirs) == 0 {
 			dirs = []string{cli.RunsFolder}
 		}
@@ -41,9 +41,9 @@ func uiCommand() *cobra.Command {
 			return fmt.Errorf("port %d cannot be used: %w; choose another with --port", port, err)
 		}
 		fmt.Printf("http://%s (until Ctrl-C)\n", l.Addr())
-		return serveUI(c.Context(), l, dirs)
+		return serveUI(command.Context(), l, dirs)
 	}
-	return c
+	return command
 }
 
 // serveUI serves the page about some folders until the context ends.

@@ -40,14 +40,15 @@ func initCommand() *cobra.Command {
 	var out string
 	var sets []string
 	var force bool
-	c := &cobra.Command{Use: "init FOLDER [--out FILE] [--set key=value] [--force]", Args: cli.Exactly(1),
+	command := &cobra.Command{Use: "init FOLDER [--out FILE] [--set key=value] [--force]", Args: cli.Exactly(1),
 		Short: "write a commented configuration for a folder of images: layout detected, partition chosen"}
-	c.Flags().StringVar(&out, "out", "", "file to write (default NAME.yaml)")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in data.layout=domains "+
+	command.Flags().StringVar(&out, "out", "", "file to write (default NAME.yaml)")
+	command.Flags().StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in "+
+		"data.layout=domains "+
 		"or method=fedpha; the file has the method with its options, data.layout, data.corrupt and partition")
-	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
-	result := cli.AddJSON(c, cli.Shape{Value: chosen{}})
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	command.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	result := cli.AddJSON(command, cli.Shape{Value: chosen{}})
+	command.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := plan(args[0], sets)
 		if err != nil {
 			return err
@@ -60,5 +61,5 @@ func initCommand() *cobra.Command {
 		}
 		return result.Print(chosenBy(p, out), fmt.Sprintf("written to %s; promptfed run %s trains\n", out, out))
 	}
-	return c
+	return command
 }

@@ -36,43 +36,43 @@ type launchFlags struct {
 
 func launchCommand(o cli.Outputs) *cobra.Command {
 	f := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
-	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
+	command := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
 		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
 		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
 			"environment says which task this is, how many there are and how many processors it has; elsewhere give " +
 			"--rank and --tasks. Task 0 writes its address, and certificates for this job only, into a folder that " +
 			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
 			"again, which then continues; on SIGTERM it finishes its round and stops."}
-	f.run.addRun(c)
-	l := c.Flags()
+	f.run.addRun(command)
+	l := command.Flags()
 	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
 	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")
 	l.StringVar(&f.meet, "meet", "", "folder in which the tasks find each other, on a disk that all share (default "+
 		"promptfed-JOB in the current folder)")
 	l.DurationVar(&f.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work from it")
-	c.RunE = func(cmd *cobra.Command, args []string) error { return f.launch(cmd.Context(), args) }
-	return c
+	command.RunE = func(cmd *cobra.Command, args []string) error { return f.launch(cmd.Context(), args) }
+	return command
 }
 
 // launch runs this task of the job.
 func (f launchFlags) launch(ctx context.Context, args []string) error {
-	m := f.member
-	if m.tasks < 1 || m.rank < 0 || m.rank >= m.tasks {
+	member := f.member
+	if member.tasks < 1 || member.rank < 0 || member.rank >= member.tasks {
 		return cli.Usagef("launch: task %d of %d; start it with srun, or give --rank from 0 and --tasks",
-			m.rank, m.tasks)
+			member.rank, member.tasks)
 	}
 	if f.meet == "" {
-		f.meet = "promptfed-" + m.job
+		f.meet = "promptfed-" + member.job
 	}
-	f.run.use.Resume = f.run.use.Resume || m.restarts > 0
+	f.run.use.Resume = f.run.use.Resume || member.restarts > 0
 	finish := signals.FromContext(ctx)
 	finish.FinishOnTerm()
-	if m.rank > 0 {
+	if member.rank > 0 {
 		return f.work(ctx, args)
 	}
 	err := f.lead(ctx, args)
 	if ctx.Err() != nil && finish.Restart() {
-		return errors.Join(err, m.requeue())
+		return errors.Join(err, member.requeue())
 	}
 	return err
 }

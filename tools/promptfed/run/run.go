@@ -56,8 +56,8 @@ func (f *flags) openCluster(ctx context.Context) (c *distributed.Cluster, close 
 }
 
 // add adds the flags that the three commands share.
-func (f *flags) add(c *cobra.Command) {
-	l := c.Flags()
+func (f *flags) add(command *cobra.Command) {
+	l := command.Flags()
 	l.BoolVar(&f.smoke, "smoke", false, "run the small form that the file's section smoke describes, which takes "+
 		"about a minute")
 	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
@@ -77,8 +77,8 @@ func (f *flags) add(c *cobra.Command) {
 		"again")
 	l.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
 	l.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
-	f.view.AddFlags(c)
-	f.result = cli.AddJSON(c, cli.Shape{Value: cli.Report{}})
+	f.view.AddFlags(command)
+	f.result = cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
 }
 
 // keyFlag is a flag that sets one key of the configuration, which checks the value.
@@ -282,7 +282,8 @@ type training struct {
 }
 
 // run runs an experiment in its folder.
-func (t training) run(ctx context.Context, conf experiment.Config, m progress.Monitor) (r *engine.Result, err error) {
+func (t training) run(ctx context.Context, conf experiment.Config, monitor progress.Monitor) (result *engine.Result,
+	err error) {
 	clock, dir, use := &runfolder.Clock{Start: time.Now()}, t.dir, t.use
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
@@ -290,19 +291,19 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if t.cluster != nil { // its workers train each client alone
 		conf.Runtime.BatchClients = max(1, conf.Runtime.BatchClients)
 	}
-	task, err := cli.Open(ctx, conf, m)
+	task, err := cli.Open(ctx, conf, monitor)
 	if err != nil {
 		return nil, err
 	}
 	clock.Ended(runfolder.OpenedPart)
-	id, err := task.Identity(ctx, m.Work)
+	id, err := task.Identity(ctx, monitor.Work)
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, use)
 	}
 	if err != nil {
 		return nil, err
 	}
-	federation, err := cli.Federate(ctx, task, m)
+	federation, err := cli.Federate(ctx, task, monitor)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +329,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
 		return nil, err
 	}
-	log, err := t.outputs.OpenTrackers(t.log, dir, task, m.Warn)
+	log, err := t.outputs.OpenTrackers(t.log, dir, task, monitor.Warn)
 	if err != nil {
 		return nil, err
 	}
@@ -338,17 +339,17 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		}
 	}()
 	set, finish := federation.Settings(), signals.FromContext(ctx)
-	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, m.Warn
+	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, monitor.Warn
 	alive := runfolder.SignsOfLife(dir)
 	set.OnTurn = func(o message.Instruction, client int) {
 		if o.Kind == message.Train {
 			clock.Ended(runfolder.TrainedPart)
 		}
 		alive()
-		m.Turn(o, client)
+		monitor.Turn(o, client)
 	}
 	set.OnRound = func(r record.Record) {
-		m.Round(r)
+		monitor.Round(r)
 		log.Round(r)
 		finish.Round()
 	}
@@ -363,15 +364,15 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		defer done()
 	}
 	clock.Ended(runfolder.FolderPart)
-	m.Start(conf.Train.Rounds, len(federation.Experiment.Clients))
+	monitor.Start(conf.Train.Rounds, len(federation.Experiment.Clients))
 	defer finish.Begin()()
-	if r, err = engine.Run(ctx, federation.Experiment, set); err != nil {
+	if result, err = engine.Run(ctx, federation.Experiment, set); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := inference.WriteEmbeddings(ctx, federation, dir, m.Work); err != nil {
+		if err := inference.WriteEmbeddings(ctx, federation, dir, monitor.Work); err != nil {
 			return nil, err
 		}
 	}
-	return r, nil
+	return result, nil
 }

@@ -17,21 +17,22 @@ import (
 
 func sweepCommand(o cli.Outputs) *cobra.Command {
 	f := flags{outputs: o}
-	c := &cobra.Command{
+	command := &cobra.Command{
 		Use: "sweep FILE [--smoke] [--set key=value] [--grid key=value,value] [--keep axis=label,label] " +
 			"[--seeds 1,2] [--jobs N] [--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
 		Args: cli.Exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was " +
 			"stopped",
 	}
-	f.add(c)
-	f.cluster.Add(c)
-	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
-	c.Flags().StringArrayVar(&f.grid, "grid", nil, "add an axis to the file, which may be that of a run, as in "+
+	f.add(command)
+	f.cluster.Add(command)
+	command.Flags().StringArrayVar(&f.keep, "keep", nil,
+		"run only these labels of an axis, as in method=FedPHA,PromptFL")
+	command.Flags().StringArrayVar(&f.grid, "grid", nil, "add an axis to the file, which may be that of a run, as in "+
 		"train.lr=0.01,0.05; several make every combination")
-	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
-	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
-		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
+	command.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
+	command.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes "+
+		"run the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
+	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
@@ -46,18 +47,19 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 		}
 		return runSweep(cmd.Context(), s, f)
 	}
-	return c
+	return command
 }
 
 // loadSweep reads a sweep from text, or from the file at path if text is nil. An error is a usage error.
 func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
-	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Grid: f.grid, Keep: map[string][]string{}}
+	options := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Grid: f.grid,
+		Keep: map[string][]string{}}
 	for _, k := range f.keep {
 		axis, labels, ok := strings.Cut(k, "=")
 		if !ok || axis == "" || labels == "" {
 			return nil, cli.Usagef("--keep %q: expected axis=label,label", k)
 		}
-		o.Keep[axis] = append(o.Keep[axis], strings.Split(labels, ",")...)
+		options.Keep[axis] = append(options.Keep[axis], strings.Split(labels, ",")...)
 	}
 	if f.jobs < 0 {
 		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
@@ -67,9 +69,9 @@ func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
 	}
 	s, err := (*configs.Sweep)(nil), error(nil)
 	if text == nil {
-		s, err = configs.LoadSweep(path, o)
+		s, err = configs.LoadSweep(path, options)
 	} else {
-		s, err = configs.ParseSweep(path, text, o)
+		s, err = configs.ParseSweep(path, text, options)
 	}
 	if err != nil {
 		return nil, cli.Usage(err)

@@ -27,21 +27,21 @@ import (
 )
 
 // runSweep runs the unfinished cells of a sweep.
-func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
+func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 	others, disconnect, err := f.openCluster(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
-	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, s.Name))
-	if err := checkRoots(unfinished(dir, s.Cells)); err != nil {
+	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, sweep.Name))
+	if err := checkRoots(unfinished(dir, sweep.Cells)); err != nil {
 		return err
 	}
-	mine := f.array.Cells(s.Cells)
+	mine := f.array.Cells(sweep.Cells)
 	if err := precheck(ctx, unfinished(dir, mine)); err != nil {
 		return err
 	}
-	release, err := claimSweep(s, dir, f.use)
+	release, err := claimSweep(sweep, dir, f.use)
 	if release != nil {
 		defer release()
 	}
@@ -53,10 +53,10 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, failed: map[string]string{}, log: f.log, workers: workers, cluster: others,
-		outputs: f.outputs, show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
-	err = r.run(ctx, todo, jobs)
-	r.show.Close()
+	run := &sweepRun{dir: dir, failed: map[string]string{}, log: f.log, workers: workers, cluster: others,
+		outputs: f.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
+	err = run.run(ctx, todo, jobs)
+	run.show.Close()
 	if ctx.Err() != nil {
 		return cli.Stopped(ctx)
 	}
@@ -67,26 +67,27 @@ func runSweep(ctx context.Context, s *configs.Sweep, f flags) error {
 	out := cli.Report{Folder: dir}
 	waiting := 0 // cells of other parts
 	if f.array.Of > 0 {
-		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
+		waiting = len(unfinished(dir, sweep.Cells)) - len(run.failed)
 	}
 	if waiting > 0 {
 		fmt.Fprintf(&text, "part %s: %s done in %s, %d of other parts are not; the last part writes the report, as "+
-			"does promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(r.failed),
+			"does promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(run.failed),
 			"cell"), dir, waiting, dir)
-	} else if len(r.failed) < len(mine) {
+	} else if len(run.failed) < len(mine) {
 		if out, err = f.outputs.Report([]string{dir}, dir); err == nil {
 			text.WriteString(out.Text(f.view))
 		}
 	}
-	for _, line := range byReason(r.failed) {
+	for _, line := range byReason(run.failed) {
 		fmt.Fprintln(&text, "failed:", line)
 	}
-	n := len(r.failed)
+	n := len(run.failed)
 	if n == 0 && err == nil && waiting == 0 {
-		fmt.Fprintf(&text, "%s in %s; %s shows them\n", experiment.CountInWords(len(s.Cells), "cell"), dir, out.Page)
+		fmt.Fprintf(&text, "%s in %s; %s shows them\n", experiment.CountInWords(len(sweep.Cells), "cell"), dir,
+			out.Page)
 	}
-	for _, cell := range slices.Sorted(maps.Keys(r.failed)) {
-		out.Failed = append(out.Failed, cli.FailedCell{Cell: cell, Reason: r.failed[cell]})
+	for _, cell := range slices.Sorted(maps.Keys(run.failed)) {
+		out.Failed = append(out.Failed, cli.FailedCell{Cell: cell, Reason: run.failed[cell]})
 	}
 	out.WaitingCells = waiting
 	err = errors.Join(f.result.Print(out, text.String()), err)
@@ -200,34 +201,34 @@ func precheck(ctx context.Context, cells []configs.Cell) error {
 
 // run runs cells, up to jobs at a time. After a failed cell it continues; after a full disk it stops.
 func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(jobs)
-	for _, c := range cells {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(jobs)
+	for _, cell := range cells {
 		if ctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
+		group.Go(func() error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			err := r.cell(ctx, c)
+			err := r.cell(ctx, cell)
 			switch {
 			case err == nil:
 				return nil
 			case full(err):
-				return fmt.Errorf("cell %s: %w", c.Folder, err)
+				return fmt.Errorf("cell %s: %w", cell.Folder, err)
 			case ctx.Err() != nil: // interrupted
 				return nil
 			}
 			line := cli.OneLine(err)
 			r.mu.Lock()
-			r.failed[c.Folder] = line
+			r.failed[cell.Folder] = line
 			r.mu.Unlock()
-			r.show.Failed(c, line)
-			return r.note(c, line)
+			r.show.Failed(cell, line)
+			return r.note(cell, line)
 		})
 	}
-	return g.Wait()
+	return group.Wait()
 }
 
 // note writes the error of a cell into the folder of the cell.
@@ -255,23 +256,23 @@ func full(err error) bool {
 }
 
 // cell runs a cell, or continues it. It returns a panic as an error with its place in the code.
-func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
+func (r *sweepRun) cell(ctx context.Context, cell configs.Cell) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v at %s", p, panicked())
 		}
 	}()
-	dir := cellDir(r.dir, c)
+	dir := cellDir(r.dir, cell)
 	if err := os.Remove(filepath.Join(dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	m := r.show.Cell(c, &r.features)
+	m := r.show.Cell(cell, &r.features)
 	workers := r.workers
-	if c.Config.Runtime.Workers > 0 {
+	if cell.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
 	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
-		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, c.Config, m)
+		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, cell.Config, m)
 	if err != nil {
 		return err
 	}

@@ -89,19 +89,19 @@ func dataOf(t *experiment.Task) *Data {
 const MaxProvenance = 4 << 20
 
 // ReadProvenance reads ProvenanceFile. Without the file it returns an empty Provenance.
-func ReadProvenance(dir string) (p Provenance, err error) {
+func ReadProvenance(dir string) (provenance Provenance, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
 	text, err := atomicfile.ReadAtMost(path, MaxProvenance)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p, nil
+		return provenance, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &p)
+		err = json.Unmarshal(text, &provenance)
 	}
 	if err != nil {
-		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
+		return provenance, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 	}
-	return p, nil
+	return provenance, nil
 }
 
 // Clock measures a call of the program. It is safe for concurrent use.
@@ -137,15 +137,15 @@ func (c *Clock) seconds() float64 { return math.Round(1000*time.Since(c.Start).S
 
 // Begin adds the current call to ProvenanceFile. end records the duration of the call and whether it failed. The task
 // is nil on a server whose clients are on other machines.
-func Begin(ctx context.Context, dir string, c experiment.Config, t *experiment.Task, clock *Clock) (
+func Begin(ctx context.Context, dir string, c experiment.Config, task *experiment.Task, clock *Clock) (
 	end func(error) error, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
-	p, err := ReadProvenance(dir)
+	provenance, err := ReadProvenance(dir)
 	if err != nil {
 		return nil, err
 	}
-	p.Seeds = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}
-	p.Data, p.Backbones = nil, nil
+	provenance.Seeds = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}
+	provenance.Data, provenance.Backbones = nil, nil
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Start: clock.Start.UTC().Truncate(time.Millisecond)}
@@ -154,21 +154,21 @@ func Begin(ctx context.Context, dir string, c experiment.Config, t *experiment.T
 	if _, v, err := ort.Library(); err == nil {
 		call.ONNX = v
 	}
-	if t != nil {
-		p.Data = dataOf(t)
-		for _, f := range t.Backbones.Distinct {
+	if task != nil {
+		provenance.Data = dataOf(task)
+		for _, f := range task.Backbones.Distinct {
 			if f.Origin.Source != "" {
-				p.Backbones = append(p.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
+				provenance.Backbones = append(provenance.Backbones, Backbone{f.Name, f.Digest(), f.Origin})
 			}
 		}
-		if n, err := t.Numerics(); err == nil {
+		if n, err := task.Numerics(); err == nil {
 			call.Numerics = &n
 		}
 	}
-	p.Calls = append(p.Calls, call)
-	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }
+	provenance.Calls = append(provenance.Calls, call)
+	write := func() error { return atomicfile.Write(path, atomicfile.JSON(provenance, "  ")) }
 	return func(failed error) error {
-		last := &p.Calls[len(p.Calls)-1]
+		last := &provenance.Calls[len(provenance.Calls)-1]
 		seconds := clock.seconds()
 		if last.Seconds, last.Finished = &seconds, failed == nil; failed != nil && ctx.Err() == nil {
 			last.Error = failed.Error()

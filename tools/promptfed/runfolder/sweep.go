@@ -14,7 +14,7 @@ import (
 // that run different parts. A folder with another sweep or a single run is an error, and so is an existing sweep that
 // use neither resumes nor replaces. A resumed sweep may have new cells, and changed ones without results, whose files
 // are removed.
-func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
+func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err error) {
 	_, there := os.Stat(filepath.Join(dir, configs.PlanFile))
 	if there != nil && !errors.Is(there, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot use the folder: %w; use another --out", there)
@@ -28,7 +28,7 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 		return nil, Check(dir, use)
 	case there == nil && (use.Resume || use.Part != ""):
 		kept := func(folder string) bool { return hasResults(cellDir(dir, folder)) }
-		if restart, err = s.CheckSame(dir, kept); err != nil {
+		if restart, err = sweep.CheckSame(dir, kept); err != nil {
 			return nil, Occupied{err}
 		}
 		if len(restart) > 0 && use.Part != "" {
@@ -55,7 +55,8 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 			continue
 		}
 		if rounds, err := begun(cell); err == nil && rounds {
-			s.Notes = append(s.Notes, fmt.Sprintf("cell %s failed, and its configuration has changed: it starts over",
+			sweep.Notes = append(sweep.Notes, fmt.Sprintf("cell %s failed, and its configuration has changed: it "+
+				"starts over",
 				folder))
 		}
 		if err := Clear(cell); err != nil {

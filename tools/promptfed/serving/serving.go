@@ -74,7 +74,7 @@ func Handler(f *inference.File) http.Handler {
 		err := errLong
 		var img image.Image
 		if r.ContentLength <= maxBody {
-			file := &arriving{Reader: http.MaxBytesReader(w, r.Body, maxBody), held: &held, of: bodies}
+			file := &arriving{Reader: http.MaxBytesReader(w, r.Body, maxBody), held: &held, slots: bodies}
 			img, err = preprocess.DecodeIf(file, func(n int) error {
 				if err := inference.Fits(n); err != nil {
 					return err
@@ -109,13 +109,13 @@ var (
 type parts []func()
 
 // take waits for a part of the budget.
-func (p *parts) take(ctx context.Context, of *semaphore.Weighted, n int64) error {
+func (p *parts) take(ctx context.Context, slots *semaphore.Weighted, n int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errBusy)
 	defer cancel()
-	if of.Acquire(ctx, n) != nil {
+	if slots.Acquire(ctx, n) != nil {
 		return context.Cause(ctx)
 	}
-	*p = append(*p, func() { of.Release(n) })
+	*p = append(*p, func() { slots.Release(n) })
 	return nil
 }
 
@@ -123,18 +123,18 @@ func (p *parts) take(ctx context.Context, of *semaphore.Weighted, n int64) error
 // hold bytes and wait for more would wait for each other.
 type arriving struct {
 	io.Reader
-	held *parts
-	of   *semaphore.Weighted
-	left int // bytes that are taken and have not arrived
+	held  *parts
+	slots *semaphore.Weighted
+	left  int // bytes that are taken and have not arrived
 }
 
 func (a *arriving) Read(b []byte) (int, error) {
 	n, err := a.Reader.Read(b)
 	for a.left -= n; a.left < 0; a.left += chunk {
-		if !a.of.TryAcquire(chunk) {
+		if !a.slots.TryAcquire(chunk) {
 			return 0, errBusy
 		}
-		*a.held = append(*a.held, func() { a.of.Release(chunk) })
+		*a.held = append(*a.held, func() { a.slots.Release(chunk) })
 	}
 	return n, err
 }

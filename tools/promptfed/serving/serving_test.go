@@ -176,7 +176,7 @@ func TestStalledBodies(t *testing.T) {
 func TestArriving(t *testing.T) {
 	budget := semaphore.NewWeighted(2 * chunk)
 	var first, second parts
-	a := &arriving{Reader: io.LimitReader(rand.Reader, 5*chunk), held: &first, of: budget}
+	a := &arriving{Reader: io.LimitReader(rand.Reader, 5*chunk), held: &first, slots: budget}
 	b := make([]byte, chunk)
 	for range 2 {
 		if _, err := io.ReadFull(a, b); err != nil {

@@ -26,20 +26,20 @@ type key struct{}
 // Context returns a context that ends on signals. stop restores the default handling of signals.
 func Context(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &Finisher{cancel: cancel}
+	finisher := &Finisher{cancel: cancel}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(finishSignals, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
 		for {
 			select {
 			case s := <-signals:
-				f.hear(s)
+				finisher.hear(s)
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return context.WithValue(ctx, key{}, f), func() {
+	return context.WithValue(ctx, key{}, finisher), func() {
 		signal.Stop(signals)
 		cancel()
 	}

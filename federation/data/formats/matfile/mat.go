@@ -66,17 +66,17 @@ func (v *Variable) size() int64 {
 // Read reads a small numeric variable of a MATLAB 5 file, such as a list of labels. It returns the dimensions and the
 // numbers in column-major order.
 func Read(path, name string) (dims []int, numbers []float64, err error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
-		f.Close()
+		file.Close()
 		if err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
-	vars, err := Variables(f)
+	vars, err := Variables(file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +84,7 @@ func Read(path, name string) (dims []int, numbers []float64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	numbers, err = v.Numbers(f)
+	numbers, err = v.Numbers(file)
 	return v.Dims, numbers, err
 }
 
@@ -126,7 +126,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 			return nil, fmt.Errorf("the file ends inside the tag at byte %d: it is truncated, fetch it again", at)
 		}
 		kind, length := order.Uint32(tag[:4]), int64(order.Uint32(tag[4:]))
-		v := &Variable{order: order, Element: at + 8, length: length, Compressed: kind == matCompressed}
+		variable := &Variable{order: order, Element: at + 8, length: length, Compressed: kind == matCompressed}
 		var last [1]byte
 		if _, err := r.ReadAt(last[:], at+8+length-1); err != nil {
 			return nil, fmt.Errorf("the file ends inside the element at byte %d: it is truncated, fetch it again", at)
@@ -135,12 +135,12 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 		if kind != matCompressed && kind != matMatrix {
 			continue
 		}
-		ok, err := v.head(r)
+		ok, err := variable.head(r)
 		if err != nil {
-			return nil, fmt.Errorf("element at byte %d: %w", v.Element-8, err)
+			return nil, fmt.Errorf("element at byte %d: %w", variable.Element-8, err)
 		}
 		if ok {
-			out = append(out, v)
+			out = append(out, variable)
 		}
 	}
 }
@@ -164,25 +164,25 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m := &matReader{in: in, order: v.order}
+	reader := &matReader{in: in, order: v.order}
 	if v.Compressed {
 		var tag [8]byte
-		m.full(tag[:])
-		if m.err == nil && v.order.Uint32(tag[:4]) != matMatrix {
+		reader.full(tag[:])
+		if reader.err == nil && v.order.Uint32(tag[:4]) != matMatrix {
 			return false, nil
 		}
 	}
-	flags := m.element(16)
-	if m.err != nil || len(flags) < 8 {
-		return false, m.fail("array flags")
+	flags := reader.element(16)
+	if reader.err != nil || len(flags) < 8 {
+		return false, reader.fail("array flags")
 	}
 	word := v.order.Uint32(flags)
 	if class := word & 0xff; class < 6 || class > 15 || word&0x0800 != 0 {
 		return false, nil // cell, structure, object, text, sparse or complex
 	}
-	dims := m.element(4 * matMaxDims)
-	if m.err != nil || len(dims) < 8 || len(dims)%4 != 0 {
-		return false, m.fail("dimensions")
+	dims := reader.element(4 * matMaxDims)
+	if reader.err != nil || len(dims) < 8 || len(dims)%4 != 0 {
+		return false, reader.fail("dimensions")
 	}
 	for ; len(dims) > 0; dims = dims[4:] {
 		d := int32(v.order.Uint32(dims))
@@ -194,21 +194,21 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 			return false, fmt.Errorf("dimensions %d are more than a MATLAB 5 array may hold", v.Dims)
 		}
 	}
-	name := m.element(matMaxName)
-	if m.err != nil {
-		return false, m.fail("name")
+	name := reader.element(matMaxName)
+	if reader.err != nil {
+		return false, reader.fail("name")
 	}
 	v.Name = strings.ToValidUTF8(string(name), "?")
-	kind, length, _ := m.tag()
-	if m.err != nil {
-		return false, m.fail("numbers")
+	kind, length, _ := reader.tag()
+	if reader.err != nil {
+		return false, reader.fail("numbers")
 	}
 	t, ok := matTypes[kind]
 	if !ok || int64(length) != v.size()*int64(t.size) {
 		return false, fmt.Errorf("variable %q: %d bytes of type %d do not make %d numbers", v.Name, length, kind,
 			v.Dims)
 	}
-	v.Kind, v.Skip = kind, m.at
+	v.Kind, v.Skip = kind, reader.at
 	return true, nil
 }
 

@@ -23,7 +23,7 @@ var (
 // columns finds the columns. An image is a struct of bytes and path, as Hugging Face writes it, or binary. A label is a
 // whole number or text; its column has one of the usual names, or else is the only class label among the file's
 // features.
-func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
+func (f *File) columns(features map[string]Feature) (columns pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}
 	var have []string
@@ -39,9 +39,9 @@ func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 			images = append(images, name)
 		}
 	}
-	if c.Image = firstOf(top, images, imageLeaf); c.Image == nil {
-		return c, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called one of "+
-			"%s", f.path, have, strings.Join(pqImages, ", "))
+	if columns.Image = firstOf(top, images, imageLeaf); columns.Image == nil {
+		return columns, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called "+
+			"one of %s", f.path, have, strings.Join(pqImages, ", "))
 	}
 	labels := slices.Clone(pqLabels)
 	for _, name := range slices.Sorted(maps.Keys(features)) {
@@ -49,12 +49,13 @@ func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 			labels = append(labels, strings.ToLower(name))
 		}
 	}
-	if c.Label = firstOf(top, labels, valueLeaf); c.Label == nil {
-		return c, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s", f.path,
+	if columns.Label = firstOf(top, labels, valueLeaf); columns.Label == nil {
+		return columns, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s",
+			f.path,
 			have, strings.Join(pqLabels, ", "))
 	}
-	c.Domain = valueLeaf(top["domain"])
-	return c, nil
+	columns.Domain = valueLeaf(top["domain"])
+	return columns, nil
 }
 
 // firstOf returns the first of the named columns that fits, or nil.

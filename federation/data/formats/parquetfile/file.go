@@ -132,34 +132,35 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 	}
 	rows := int64(0)
 	for at := c.base(); rows < g.NumRows(); {
-		h, n, err := headerAt(f.r, at, end)
+		header, n, err := headerAt(f.r, at, end)
 		if err != nil {
 			return nil, err
 		}
-		p := pqPage{offset: at, length: int64(n) + int64(h.CompressedPageSize), first: rows}
-		if p.length > end-at {
+		page := pqPage{offset: at, length: int64(n) + int64(header.CompressedPageSize), first: rows}
+		if page.length > end-at {
 			return nil, errParquetEnd
 		}
-		at += p.length
-		switch h.Type {
+		at += page.length
+		switch header.Type {
 		case format.DictionaryPage:
 			if c.dict.length > 0 || len(c.Pages) > 0 {
 				return nil, errors.New("the file is damaged: a dictionary is not the first page")
 			}
-			c.dict = p
+			c.dict = page
 			continue
 		case format.DataPage:
-			p.rows = int64(h.DataPageHeader.V.NumValues)
+			page.rows = int64(header.DataPageHeader.V.NumValues)
 		case format.DataPageV2:
-			p.rows = int64(h.DataPageHeaderV2.V.NumValues)
+			page.rows = int64(header.DataPageHeaderV2.V.NumValues)
 		default:
 			continue
 		}
-		if p.rows < 0 || p.rows > g.NumRows()-rows {
-			return nil, fmt.Errorf("the file is damaged: a page of %d rows where %d are left", p.rows, g.NumRows()-rows)
+		if page.rows < 0 || page.rows > g.NumRows()-rows {
+			return nil, fmt.Errorf("the file is damaged: a page of %d rows where %d are left", page.rows,
+				g.NumRows()-rows)
 		}
-		rows += p.rows
-		c.Pages = append(c.Pages, p)
+		rows += page.rows
+		c.Pages = append(c.Pages, page)
 	}
 	return c, nil
 }

@@ -89,37 +89,38 @@ func checkFooter(footer []byte) error {
 func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 	var p thrift.CompactProtocol
 	r := p.NewReaderFromBytes(b)
-	h := new(format.PageHeader)
-	if err := thrift.NewDecoder(r).Decode(h); err != nil {
+	header := new(format.PageHeader)
+	if err := thrift.NewDecoder(r).Decode(header); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, 0, errParquetEnd
 		}
 		return nil, 0, fmt.Errorf("page header: %w", err)
 	}
-	if h.CompressedPageSize < 0 || h.CompressedPageSize > pqMaxPage || h.UncompressedPageSize < 0 ||
-		h.UncompressedPageSize > pqMaxPage {
-		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", h.CompressedPageSize,
-			h.UncompressedPageSize, pqMaxPage)
+	if header.CompressedPageSize < 0 || header.CompressedPageSize > pqMaxPage || header.UncompressedPageSize < 0 ||
+		header.UncompressedPageSize > pqMaxPage {
+		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", header.CompressedPageSize,
+			header.UncompressedPageSize, pqMaxPage)
 	}
-	return h, r.BytesRead(), nil
+	return header, r.BytesRead(), nil
 }
 
 // checkPage checks that the content of a page is as long as its header says, both after decompression and after the
 // runs are expanded. levels is the number of bits of a definition level, 0 if no value may be missing.
-func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, raw []byte) error {
-	unpacked := int(h.UncompressedPageSize)
-	switch h.Type {
+func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels int, raw []byte) error {
+	unpacked := int(header.UncompressedPageSize)
+	switch header.Type {
 	case format.DictionaryPage:
 		body, err := unpack(codec, raw, unpacked)
 		if err != nil {
 			return err
 		}
-		if n := h.DictionaryPageHeader.V.NumValues; !h.DictionaryPageHeader.Valid || n < 0 || int(n) > len(body) {
+		if n := header.DictionaryPageHeader.V.NumValues; !header.DictionaryPageHeader.Valid || n < 0 ||
+			int(n) > len(body) {
 			return fmt.Errorf("dictionary of %d values in %d bytes", n, len(body))
 		}
 		return nil
 	case format.DataPage:
-		d := h.DataPageHeader.V
+		d := header.DataPageHeader.V
 		body, err := unpack(codec, raw, unpacked)
 		if err != nil {
 			return err
@@ -143,7 +144,7 @@ func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, 
 		}
 		return checkValues(d.Encoding, body, int(d.NumValues))
 	case format.DataPageV2:
-		d := h.DataPageHeaderV2.V
+		d := header.DataPageHeaderV2.V
 		rep, def := int(d.RepetitionLevelsByteLength), int(d.DefinitionLevelsByteLength)
 		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || d.NumNulls < 0 ||
 			d.NumNulls > d.NumValues {
@@ -161,7 +162,7 @@ func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, 
 		}
 		return checkValues(d.Encoding, body, int(d.NumValues))
 	}
-	return fmt.Errorf("page of type %v", h.Type)
+	return fmt.Errorf("page of type %v", header.Type)
 }
 
 // unpack returns the content of a compressed page, which must have size bytes.

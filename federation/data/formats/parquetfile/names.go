@@ -53,9 +53,10 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 	if err != nil {
 		return pqColumns{}, nil, err
 	}
-	c, missing := f.columns(features)
-	if missing == nil && (c.Label.Type().Kind() == parquet.ByteArray || len(features[c.Label.Name()].Names) > 0) {
-		return c, features, nil
+	columns, missing := f.columns(features)
+	if missing == nil && (columns.Label.Type().Kind() == parquet.ByteArray ||
+		len(features[columns.Label.Name()].Names) > 0) {
+		return columns, features, nil
 	}
 	for _, dir := range folders {
 		path := filepath.Join(dir, "dataset_infos.json")
@@ -65,11 +66,11 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 			all, err = featureFile(path, readmeFeatures)
 		}
 		if err != nil {
-			return c, nil, err
+			return columns, nil, err
 		}
 		got, err := f.configured(all)
 		if err != nil {
-			return c, nil, fmt.Errorf("%s: %w", path, err)
+			return columns, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(got) > 0 {
 			maps.Copy(got, named(features))
@@ -77,8 +78,8 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 			break
 		}
 	}
-	c, missing = f.columns(features)
-	return c, features, missing
+	columns, missing = f.columns(features)
+	return columns, features, missing
 }
 
 // configured returns the features of the file's configuration: the one with the name of the file's folder, or of the

@@ -189,35 +189,35 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 	if !ok {
 		return nil, errors.New("a numpy array without a type")
 	}
-	a := &Array{Shape: shape, Dtype: *t, Fortran: fortran && len(shape) > 1}
+	array := &Array{Shape: shape, Dtype: *t, Fortran: fortran && len(shape) > 1}
 	if l, ok := elements.(*types.List); ok && t.Letter == 'O' {
-		if a.list = *l; len(a.list) != a.Len() {
-			return nil, fmt.Errorf("a numpy array of shape %v with %d objects", shape, len(a.list))
+		if array.list = *l; len(array.list) != array.Len() {
+			return nil, fmt.Errorf("a numpy array of shape %v with %d objects", shape, len(array.list))
 		}
-		return a, nil
+		return array, nil
 	}
 	length := int64(-1)
 	switch v := elements.(type) {
 	case unpickle.Outside:
-		a.File, length = &blob{v}, v.Length
+		array.File, length = &blob{v}, v.Length
 	case *types.ByteArray:
-		a.Raw = *v
+		array.Raw = *v
 	case []byte:
-		a.Raw = v
+		array.Raw = v
 	case string:
-		a.Raw = []byte(v)
+		array.Raw = []byte(v)
 	default:
 		return nil, fmt.Errorf("a numpy array of %T", elements)
 	}
-	if a.File == nil {
-		length = int64(len(a.Raw))
+	if array.File == nil {
+		length = int64(len(array.Raw))
 	}
-	want := int64(a.Len()) * int64(t.Size)
-	if t.Letter == 'O' || t.Size == 0 && a.Len() > 0 || a.File != nil && a.File.Text && length < want ||
-		(a.File == nil || !a.File.Text) && length != want {
+	want := int64(array.Len()) * int64(t.Size)
+	if t.Letter == 'O' || t.Size == 0 && array.Len() > 0 || array.File != nil && array.File.Text && length < want ||
+		(array.File == nil || !array.File.Text) && length != want {
 		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.Letter, t.Size, length)
 	}
-	return a, nil
+	return array, nil
 }
 
 func (a *Array) Len() int {

@@ -18,25 +18,25 @@ import (
 // ReadPathsAndLabels reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with
 // allow_pickle and pickle.dump: a pair of lists or arrays, or one array with two rows.
 func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
-		f.Close()
+		file.Close()
 		if err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
 		return nil, nil, err
 	}
-	first, second, err := ReadPair(f, st.Size())
+	first, second, err := ReadPair(file, st.Size())
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := Values(f, first)
+	names, err := Values(file, first)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +47,7 @@ func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
 		}
 		paths = append(paths, s)
 	}
-	if labels, err = Values(f, second); err == nil && len(names) != len(labels) {
+	if labels, err = Values(file, second); err == nil && len(names) != len(labels) {
 		err = fmt.Errorf("%d paths but %d labels", len(names), len(labels))
 	}
 	return paths, labels, err

@@ -44,8 +44,8 @@ var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", parts: 5, test:
 
 // open reads the binary files, the pickles, or image folders; auto takes the first that exists.
 func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
-	f := source.Finder{}
-	dirs, err := f.Candidates(cfg.Root, c.folders...)
+	finder := source.Finder{}
+	dirs, err := finder.Candidates(cfg.Root, c.folders...)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 		}
 		for _, dir := range dirs {
 			if layout == "folders" {
-				sub, err := f.Candidates(dir, "train", "test")
+				sub, err := finder.Candidates(dir, "train", "test")
 				if err != nil {
 					return nil, err
 				}
@@ -120,24 +120,24 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 	if err := folder.Splits(w, top, false); err != nil {
 		return nil, err
 	}
-	s, err := w.Set()
+	set, err := w.Set()
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range s.Classes {
+	for _, name := range set.Classes {
 		super := -1
 		if i := slices.IndexFunc(c.known[0], func(k string) bool { return source.SameName(k, name) }); i >= 0 &&
 			c.coarse != nil {
 			super = c.coarse[i]
 		}
-		s.Coarse = append(s.Coarse, super)
+		set.Coarse = append(set.Coarse, super)
 	}
 	if c.coarse != nil {
-		s.Superclasses = source.UnderscoresToSpaces(c.known[1])
+		set.Superclasses = source.UnderscoresToSpaces(c.known[1])
 	}
-	c.notes(s, dir)
-	s.Layout = folder.LayoutPaths[folder.SplitLayout]
-	return s, nil
+	c.notes(set, dir)
+	set.Layout = folder.LayoutPaths[folder.SplitLayout]
+	return set, nil
 }
 
 // notes adds a note if the number of classes differs from the published one, and drops superclasses if one of them is
@@ -184,7 +184,7 @@ var cifar100Groups = []struct {
 }
 
 var cifar100 = func() *cifarSet {
-	c := &cifarSet{title: "CIFAR-100", train: "train", parts: 1, test: "test", meta: "meta",
+	set := &cifarSet{title: "CIFAR-100", train: "train", parts: 1, test: "test", meta: "meta",
 		folders: []string{"cifar-100-binary", "cifar-100-python", "cifar-100", "cifar-100/cifar-100-binary",
 			"cifar-100/cifar-100-python"},
 		texts: []string{"fine_label_names.txt", "coarse_label_names.txt"}, names: []string{"fine_label_names",
@@ -192,17 +192,17 @@ var cifar100 = func() *cifarSet {
 		labels: []string{"fine_labels", "coarse_labels"}, known: make([][]string, 2)}
 	super := map[string]int{}
 	for i, g := range cifar100Groups {
-		c.known[1] = append(c.known[1], g.name)
+		set.known[1] = append(set.known[1], g.name)
 		for _, class := range g.classes {
-			c.known[0] = append(c.known[0], class)
+			set.known[0] = append(set.known[0], class)
 			super[class] = i
 		}
 	}
-	slices.Sort(c.known[0])
-	for _, class := range c.known[0] {
-		c.coarse = append(c.coarse, super[class])
+	slices.Sort(set.known[0])
+	for _, class := range set.known[0] {
+		set.coarse = append(set.coarse, super[class])
 	}
-	return c
+	return set
 }()
 
 // Kinds are CIFAR-10 and CIFAR-100.

@@ -33,14 +33,14 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := r.set
-	s.Classes = source.UnderscoresToSpaces(names[0])
+	set := r.set
+	set.Classes = source.UnderscoresToSpaces(names[0])
 	if len(names) > 1 {
-		s.Superclasses = source.UnderscoresToSpaces(names[1])
+		set.Superclasses = source.UnderscoresToSpaces(names[1])
 	}
-	s.Coarse = slices.Repeat([]int{-1}, len(s.Classes))
+	set.Coarse = slices.Repeat([]int{-1}, len(set.Classes))
 	if len(train) != r.parts {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d of %d training files: %s", r.dir, len(train), r.parts,
+		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d of %d training files: %s", r.dir, len(train), r.parts,
 			source.FolderNames(train)))
 	}
 	for _, path := range train {
@@ -48,27 +48,27 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Train = append(s.Train, list...)
+		set.Train = append(set.Train, list...)
 	}
 	if test != "" {
-		if s.Test, err = r.file(test); err != nil {
+		if set.Test, err = r.file(test); err != nil {
 			return nil, err
 		}
 	} else {
-		all := s.Train
-		s.Train = nil
-		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of each class of the "+
-			"training files are held out for testing")
+		all := set.Train
+		set.Train = nil
+		set.Notes = append(set.Notes, r.dir+" has no file of test images: two of every ten images of each class of "+
+			"the training files are held out for testing")
 		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
-		source.AddHeldOut(s, all)
+		source.AddHeldOut(set, all)
 	}
-	for i := range s.Coarse {
-		if s.Coarse[i] < 0 && r.coarse != nil && slices.Equal(names[0], r.known[0]) {
-			s.Coarse[i] = r.coarse[i]
+	for i := range set.Coarse {
+		if set.Coarse[i] < 0 && r.coarse != nil && slices.Equal(names[0], r.known[0]) {
+			set.Coarse[i] = r.coarse[i]
 		}
 	}
-	r.notes(s, r.dir)
-	return s, nil
+	r.notes(set, r.dir)
+	return set, nil
 }
 
 // classNames returns the names in the folder, or else the published names.
@@ -129,13 +129,13 @@ func pickledNames(path, key string) (names []string, err error) {
 
 // file returns the images of one file. With data.corrupt: skip, a binary file may end early.
 func (r *cifarReader) file(path string) ([]data.Example, error) {
-	x := &source.Pixels{Path: path, Width: cifarSide, Height: cifarSide, Channels: 3}
+	pixels := &source.Pixels{Path: path, Width: cifarSide, Height: cifarSide, Channels: 3}
 	var fine, coarse []int
 	var err error
 	if r.bin {
-		fine, coarse, err = r.binFile(x)
+		fine, coarse, err = r.binFile(pixels)
 	} else {
-		fine, coarse, err = r.pickleFile(x)
+		fine, coarse, err = r.pickleFile(pixels)
 	}
 	if err != nil && r.bin && r.cfg.Corrupt == data.Skip && len(fine) > 0 {
 		r.set.Skipped = append(r.set.Skipped, data.Skipped{Name: path, Reason: err.Error()})
@@ -150,7 +150,7 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 		}
 		*have = c
 	}
-	return x.Examples(r.cfg.Root, fine, 0)
+	return pixels.Examples(r.cfg.Root, fine, 0)
 }
 
 // limits returns the number of classes and, if the set has superclasses, their number.
@@ -161,8 +161,8 @@ func (r *cifarReader) limits() []int {
 	return []int{len(r.set.Classes), len(r.set.Superclasses)}
 }
 
-func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) {
-	f, st, err := source.OpenFile(x.Path)
+func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err error) {
+	f, st, err := source.OpenFile(pixels.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +177,7 @@ func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) 
 			coarse = append(coarse, int(labels[i]))
 		}
 	}
-	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
+	pixels.Count, pixels.At, pixels.Gap, pixels.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
 	return fine, coarse, err
 }
 
@@ -211,13 +211,13 @@ func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 	}
 }
 
-func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err error) {
-	p, err := openPickle(x.Path)
+func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err error) {
+	cifarPickle, err := openPickle(pixels.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer p.Close()
-	v, err := p.get("data")
+	defer cifarPickle.Close()
+	v, err := cifarPickle.get("data")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -225,22 +225,22 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 	if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
 		return nil, nil, fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 	}
-	x.Count, x.Stamp = a.Shape[0], filestamp.Of(p.info)
-	if err := x.SetArray(a); err != nil {
+	pixels.Count, pixels.Stamp = a.Shape[0], filestamp.Of(cifarPickle.info)
+	if err := pixels.SetArray(a); err != nil {
 		return nil, nil, err
 	}
 	lists := [2][]int{}
 	for i, limit := range r.limits() {
-		v, err := p.get(r.labels[i])
+		v, err := cifarPickle.get(r.labels[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		numbers, err := pickle.Numbers(p, v)
+		numbers, err := pickle.Numbers(cifarPickle, v)
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(numbers) != x.Count {
-			return nil, nil, fmt.Errorf("%d images but %d %s", x.Count, len(numbers), r.labels[i])
+		if len(numbers) != pixels.Count {
+			return nil, nil, fmt.Errorf("%d images but %d %s", pixels.Count, len(numbers), r.labels[i])
 		}
 		for j, n := range numbers {
 			if n < 0 || n >= float64(limit) {
@@ -260,20 +260,20 @@ type cifarPickle struct {
 }
 
 func openPickle(path string) (*cifarPickle, error) {
-	f, st, err := source.OpenFile(path)
+	file, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	v, err := pickle.Read(f, 0, st.Size())
+	v, err := pickle.Read(file, 0, st.Size())
 	d, ok := v.(*types.Dict)
 	if err == nil && !ok {
 		err = fmt.Errorf("the pickle holds %T: expected a dictionary", v)
 	}
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, err
 	}
-	return &cifarPickle{f, st, *d}, nil
+	return &cifarPickle{file, st, *d}, nil
 }
 
 // get returns the value of a key, which Python 2 wrote as bytes.

@@ -52,9 +52,9 @@ func (r release) open(cfg source.Config) (*data.Set, error) {
 }
 
 // listing reads the first list that exists.
-func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
+func (r release) listing(cfg source.Config, finder source.Finder, dirs []string) (*source.Listing, error) {
 	for _, dir := range dirs {
-		path, err := f.Split(dir, r.split)
+		path, err := finder.Split(dir, r.split)
 		if err != nil {
 			return nil, err
 		}
@@ -64,23 +64,23 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 				return nil, err
 			}
 			listing.Layout = "CoOp's split file " + filepath.Base(path)
-			return listing, locate(listing, f, dir, dirs, r.images)
+			return listing, locate(listing, finder, dir, dirs, r.images)
 		}
 	}
-	for _, l := range r.layouts {
+	for _, layout := range r.layouts {
 		for _, dir := range dirs {
-			paths, err := f.All(dir, l.needs)
+			paths, err := finder.All(dir, layout.needs)
 			if err != nil {
 				return nil, err
 			}
 			if paths == nil {
 				continue
 			}
-			if path, _ := f.Split(dir, r.split); path != "" {
+			if path, _ := finder.Split(dir, r.split); path != "" {
 				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
 					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
 			}
-			listing, err := l.read(cfg, paths)
+			listing, err := layout.read(cfg, paths)
 			if err != nil {
 				return nil, err
 			}
@@ -141,8 +141,8 @@ func dirs(f source.Finder, root string, r release) ([]string, error) {
 
 // locate sets the folder to which a split file's paths are relative: the first candidate that has one of the first
 // images.
-func locate(l *source.Listing, f source.Finder, dir string, dirs, images []string) error {
-	l.Root = dir
+func locate(listing *source.Listing, f source.Finder, dir string, dirs, images []string) error {
+	listing.Root = dir
 	var there, tried []string
 	for _, d := range append([]string{dir}, dirs...) {
 		for _, name := range append(slices.Clone(images), ".") {
@@ -159,13 +159,13 @@ func locate(l *source.Listing, f source.Finder, dir string, dirs, images []strin
 		}
 	}
 	for _, p := range there {
-		for _, it := range l.Items[:min(16, len(l.Items))] {
+		for _, it := range listing.Items[:min(16, len(listing.Items))] {
 			if _, err := os.Stat(filepath.Join(p, filepath.FromSlash(it.Path))); err == nil {
-				l.Images = p
+				listing.Images = p
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", l.List,
-		l.Items[0].Path, strings.Join(append(tried, there...), ", nor under "))
+	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", listing.List,
+		listing.Items[0].Path, strings.Join(append(tried, there...), ", nor under "))
 }

@@ -13,7 +13,7 @@ import (
 // jpg/image_NNNNN.jpg, cat_to_name.json the name of every label (flowerNames if the file is missing), and setid.mat the
 // release's split.
 func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0]}
+	listing := &source.Listing{List: paths[1], Images: paths[0]}
 	labels, err := flowerNumbers(paths[1], "labels")
 	if err != nil {
 		return nil, err
@@ -54,17 +54,17 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 		if paths[3] != "" && split[i] == "" {
 			return nil, fmt.Errorf("%s: image %d is in none of its lists", paths[3], i+1)
 		}
-		if err := l.AddNamed(where, name, source.Item{Path: fmt.Sprintf("image_%05d.jpg", i+1), Label: n - 1,
+		if err := listing.AddNamed(where, name, source.Item{Path: fmt.Sprintf("image_%05d.jpg", i+1), Label: n - 1,
 			Split: split[i]}); err != nil {
 			return nil, err
 		}
 	}
 	if paths[3] == "" {
-		l.DrawSplit()
+		listing.DrawSplit()
 	} else {
-		l.OfficialSplit("setid.mat: 10 + 10 images of a class for train and val")
+		listing.OfficialSplit("setid.mat: 10 + 10 images of a class for train and val")
 	}
-	return l, nil
+	return listing, nil
 }
 
 // flowerNumbers reads a list of whole numbers.

@@ -17,9 +17,9 @@ import (
 func classFolders(names map[string]string, from func(folder string) string) func(source.Config,
 	[]string) (*source.Listing, error) {
 	return func(cfg source.Config, paths []string) (*source.Listing, error) {
-		l := &source.Listing{List: paths[0], Images: paths[0]}
+		listing := &source.Listing{List: paths[0], Images: paths[0]}
 		label := 0
-		err := folders(l, cfg, paths[0], "", false, func(dir string) (int, string, error) {
+		err := folders(listing, cfg, paths[0], "", false, func(dir string) (int, string, error) {
 			class := filepath.Base(dir)
 			if to, ok := names[class]; ok {
 				class = to
@@ -31,14 +31,14 @@ func classFolders(names map[string]string, from func(folder string) string) func
 			}
 			return label - 1, class, nil
 		})
-		l.DrawSplit()
-		return l, err
+		listing.DrawSplit()
+		return listing, err
 	}
 }
 
 // folders adds the images of the class folders in a folder, in the order of their names. class returns the label and
 // the name of a folder, or no name to omit it. If inner is set, the images may lie in a folder images in it.
-func folders(l *source.Listing, cfg source.Config, parent, split string, inner bool,
+func folders(listing *source.Listing, cfg source.Config, parent, split string, inner bool,
 	class func(dir string) (label int, name string, err error)) error {
 	dirs, err := (&source.Walk{}).Folders(parent)
 	if err == nil && len(dirs) == 0 {
@@ -59,7 +59,7 @@ func folders(l *source.Listing, cfg source.Config, parent, split string, inner b
 		if images := filepath.Join(dir, "images"); inner && source.IsFolder(images) {
 			dir = images
 		}
-		if err := folder(l, cfg, dir, label, name, split); err != nil {
+		if err := folder(listing, cfg, dir, label, name, split); err != nil {
 			return err
 		}
 	}
@@ -67,11 +67,11 @@ func folders(l *source.Listing, cfg source.Config, parent, split string, inner b
 }
 
 // folder adds the images of a class folder.
-func folder(l *source.Listing, cfg source.Config, dir string, label int, class, split string) error {
-	if err := l.Name(dir, label, class); err != nil {
+func folder(listing *source.Listing, cfg source.Config, dir string, label int, class, split string) error {
+	if err := listing.Name(dir, label, class); err != nil {
 		return err
 	}
-	w := &source.Walk{Root: l.Images, Skip: cfg.Corrupt == data.Skip}
+	w := &source.Walk{Root: listing.Images, Skip: cfg.Corrupt == data.Skip}
 	files, err := w.Images(dir)
 	if err == nil {
 		err = w.Usable()
@@ -79,13 +79,13 @@ func folder(l *source.Listing, cfg source.Config, dir string, label int, class, 
 	if err != nil {
 		return err
 	}
-	l.Skipped = append(l.Skipped, w.Skipped...)
+	listing.Skipped = append(listing.Skipped, w.Skipped...)
 	if len(files) == 0 {
 		return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
 			strings.Join(source.Extensions, ", "))
 	}
 	for _, e := range files {
-		if err := l.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
+		if err := listing.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
 			return err
 		}
 	}
@@ -105,14 +105,14 @@ func actionName(folder string) string {
 // synsetFolders reads ImageNet: images/{train,val}/WNID/ and a list with lines "WNID class name". Labels follow the
 // order of WNIDs.
 func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[2], Images: filepath.Dir(paths[0]), RepeatedNames: true}
+	listing := &source.Listing{List: paths[2], Images: filepath.Dir(paths[0]), RepeatedNames: true}
 	_, names, err := synsetNames(paths[2])
 	if err != nil {
 		return nil, err
 	}
 	label := map[string]int{}
 	for i, split := range []string{"train", "test"} {
-		err := folders(l, cfg, paths[i], split, false, func(dir string) (int, string, error) {
+		err := folders(listing, cfg, paths[i], split, false, func(dir string) (int, string, error) {
 			id := filepath.Base(dir)
 			if names[id] == "" {
 				return 0, "", fmt.Errorf("%s: %s has no line for it", dir, paths[2])
@@ -131,7 +131,7 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
-	return l, nil
+	return listing, nil
 }
 
 // synsetNames reads lines "WNID class name", or the lines "WNID name, synonym, ..." of LOC_synset_mapping.txt. It

@@ -60,7 +60,7 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 }
 
 // annotation adds the image of one line of val_annotations.txt.
-func annotation(l *source.Listing, label map[string]int, images, where, line string) error {
+func annotation(listing *source.Listing, label map[string]int, images, where, line string) error {
 	fields := strings.Fields(line)
 	if len(fields) < 2 {
 		return fmt.Errorf("%s: %q: expected a file name and a WNID", where, source.ShortText(line))
@@ -72,16 +72,16 @@ func annotation(l *source.Listing, label map[string]int, images, where, line str
 	if strings.ContainsAny(fields[0], `/\`) {
 		return fmt.Errorf("%s: %q is not a file name", where, source.ShortText(fields[0]))
 	}
-	return l.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
+	return listing.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
 }
 
 // tinyFolders reads Tiny-ImageNet with val/WNID/images/ or val/WNID/, an arrangement that many scripts make.
 func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
-	l, label, err := tinyTrain(cfg, paths[0], paths[2], paths[3])
+	listing, label, err := tinyTrain(cfg, paths[0], paths[2], paths[3])
 	if err != nil {
 		return nil, err
 	}
-	return l, folders(l, cfg, paths[1], "test", true, func(dir string) (int, string, error) {
+	return listing, folders(listing, cfg, paths[1], "test", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		n, ok := label[id]
 		if id == "images" && !ok {
@@ -90,14 +90,14 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 		if !ok {
 			return 0, "", fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
 		}
-		return n, l.Names[n], nil
+		return n, listing.Names[n], nil
 	})
 }
 
 // tinyTrain reads the training folders. Labels follow the order of WNIDs. The name of a class is the first of its
 // synonyms, or its WNID if there is no words.txt.
 func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, map[string]int, error) {
-	l := &source.Listing{List: train, Images: filepath.Dir(train), RepeatedNames: true}
+	listing := &source.Listing{List: train, Images: filepath.Dir(train), RepeatedNames: true}
 	dirs, err := (&source.Walk{}).Folders(train)
 	if err != nil {
 		return nil, nil, err
@@ -123,10 +123,10 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 		return nil, nil, err
 	}
 	if n := len(dirs) - len(names); n > 0 {
-		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which a "+
-			"text tower cannot interpret, are used as names; set data.class_names", n, len(dirs)))
+		listing.Notes = append(listing.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, "+
+			"which a text tower cannot interpret, are used as names; set data.class_names", n, len(dirs)))
 	}
-	return l, label, folders(l, cfg, train, "train", true, func(dir string) (int, string, error) {
+	return listing, label, folders(listing, cfg, train, "train", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		return label[id], cmp.Or(names[id], id), nil
 	})

@@ -15,7 +15,7 @@ import (
 // petLists reads the Oxford-IIIT Pet release: lines of an image name, a label from 1, a species and a breed number. The
 // class is the image's name without its number, in lower case.
 func petLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0]}
+	listing := &source.Listing{List: paths[1], Images: paths[0]}
 	for i, split := range []string{"trainval", "test"} {
 		err := source.EachLine(paths[i+1], func(where, line string) error {
 			if strings.HasPrefix(line, "#") {
@@ -28,21 +28,22 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 			if err != nil || end < 1 {
 				return fmt.Errorf("%s: expected an image name such as Abyssinian_100 and a label", where)
 			}
-			return l.AddNamed(where, strings.ToLower(name[:end]), source.Item{Path: name + ".jpg", Label: label - 1,
-				Split: split})
+			return listing.AddNamed(where, strings.ToLower(name[:end]),
+				source.Item{Path: name + ".jpg", Label: label - 1,
+					Split: split})
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	l.DrawVal()
-	return l, nil
+	listing.DrawVal()
+	return listing, nil
 }
 
 // classPaths adds images listed as CLASS/NAME, one per line; labels follow the order of the sorted classes. files holds
 // the folder of images and then one list for each split.
 func classPaths(files []string, splits ...string) (*source.Listing, error) {
-	l := &source.Listing{List: files[1], Images: files[0]}
+	listing := &source.Listing{List: files[1], Images: files[0]}
 	label := map[string]int{}
 	for i := range splits {
 		if err := eachPath(files[i+1], func(_, p string) error {
@@ -54,7 +55,7 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 	}
 	for i, c := range slices.Sorted(maps.Keys(label)) {
 		label[c] = i
-		if err := l.Name(l.List, i, c); err != nil {
+		if err := listing.Name(listing.List, i, c); err != nil {
 			return nil, err
 		}
 	}
@@ -64,12 +65,12 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 			if path.Ext(p) == "" {
 				image += ".jpg"
 			}
-			return l.Add(l.List, source.Item{Path: image, Label: label[path.Dir(p)], Split: split})
+			return listing.Add(listing.List, source.Item{Path: image, Label: label[path.Dir(p)], Split: split})
 		}); err != nil {
 			return nil, err
 		}
 	}
-	return l, nil
+	return listing, nil
 }
 
 // eachPath calls do for every line of a text file, or for every path of a JSON file {class: [paths]}.
@@ -127,7 +128,7 @@ func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 // classLists adds the images of lists; files holds the list of classes and then one list for each split. parse returns
 // the class of a line, as a key of label, and the path of its image. If the first split is trainval, val is drawn from
 // it.
-func classLists(l *source.Listing, label map[string]int, files, splits []string,
+func classLists(listing *source.Listing, label map[string]int, files, splits []string,
 	parse func(line string) (class, image string)) error {
 	for i, split := range splits {
 		err := source.EachLine(files[i+1], func(where, line string) error {
@@ -136,14 +137,14 @@ func classLists(l *source.Listing, label map[string]int, files, splits []string,
 			if !ok {
 				return fmt.Errorf("%s: class %q is not in %s", where, class, files[0])
 			}
-			return l.Add(where, source.Item{Path: image, Label: n, Split: split})
+			return listing.Add(where, source.Item{Path: image, Label: n, Split: split})
 		})
 		if err != nil {
 			return err
 		}
 	}
 	if splits[0] == "trainval" {
-		l.DrawVal()
+		listing.DrawVal()
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func classLists(l *source.Listing, label map[string]int, files, splits []string,
 // sceneLists reads the first partition of SUN397, with lines /a/abbey/IMAGE.jpg. CoOp omits the letter and reverses the
 // words of a path: /a/apse/indoor becomes "indoor apse".
 func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[2], Images: paths[0]}
+	listing := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
 	err := source.EachLine(paths[1], func(where, line string) error {
 		parts := strings.Split(strings.Trim(line, "/"), "/")
@@ -162,33 +163,34 @@ func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
 		label[strings.Trim(line, "/")] = n
 		parts = parts[1:]
 		slices.Reverse(parts)
-		return l.Name(where, n, strings.Join(parts, " "))
+		return listing.Name(where, n, strings.Join(parts, " "))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return l, classLists(l, label, paths[1:], []string{"trainval", "test"}, func(line string) (class, image string) {
-		image = strings.TrimPrefix(line, "/")
-		return path.Dir(image), image
-	})
+	return listing, classLists(listing, label, paths[1:], []string{"trainval", "test"},
+		func(line string) (class, image string) {
+			image = strings.TrimPrefix(line, "/")
+			return path.Dir(image), image
+		})
 }
 
 // aircraftLists reads FGVC-Aircraft: lines of variants.txt are classes, lines of the lists have an image name and a
 // class.
 func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[2], Images: paths[0]}
+	listing := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
 	err := source.EachLine(paths[1], func(where, line string) error {
 		if _, ok := label[line]; ok {
 			return fmt.Errorf("%s: class %q occurs twice", where, line)
 		}
 		label[line] = len(label)
-		return l.Name(where, label[line], line)
+		return listing.Name(where, label[line], line)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return l, classLists(l, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class,
+	return listing, classLists(listing, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class,
 		image string) {
 		name, class, _ := strings.Cut(line, " ")
 		return class, name + ".jpg"
@@ -227,7 +229,7 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &source.Listing{List: paths[1], Images: paths[0]}
+	listing := &source.Listing{List: paths[1], Images: paths[0]}
 	err = numbered(paths[1], func(where string, id int, path string) error {
 		n, ok := labels[id]
 		if !ok {
@@ -245,9 +247,9 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 		if !ok || t != 0 && t != 1 {
 			return fmt.Errorf("%s: image %d has no 0 or 1 in %s", where, id, paths[3])
 		}
-		return l.AddNamed(where, name, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
+		return listing.AddNamed(where, name, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
 	})
-	return l, err
+	return listing, err
 }
 
 // numbered calls do for every line of a file; a line is a number, a space and a text.

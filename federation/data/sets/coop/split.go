@@ -28,7 +28,7 @@ func readSplitFile(path string) (*source.Listing, error) {
 
 // readSplit reads CoOp's split format, one image at a time. It ignores other keys; val may be missing.
 func readSplit(r io.Reader) (*source.Listing, error) {
-	l := &source.Listing{}
+	listing := &source.Listing{}
 	dec := json.NewDecoder(r)
 	dec.UseNumber()
 	if err := source.ReadDelim(dec, '{'); err != nil {
@@ -52,7 +52,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 			return nil, fmt.Errorf("%q occurs twice", key)
 		}
 		seen[key] = true
-		if err := splitList(l, dec, key); err != nil {
+		if err := splitList(listing, dec, key); err != nil {
 			return nil, err
 		}
 	}
@@ -65,13 +65,13 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 	if !seen["train"] || !seen["test"] {
 		return nil, errors.New(`"train" or "test" is missing`)
 	}
-	if len(l.Items) == 0 {
+	if len(listing.Items) == 0 {
 		return nil, errors.New("it lists no images")
 	}
-	return l, nil
+	return listing, nil
 }
 
-func splitList(l *source.Listing, dec *json.Decoder, split string) error {
+func splitList(listing *source.Listing, dec *json.Decoder, split string) error {
 	if err := source.ReadDelim(dec, '['); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func splitList(l *source.Listing, dec *json.Decoder, split string) error {
 		if !ok || !ok2 || err != nil {
 			return fmt.Errorf("%s is not a path, a whole number and a class name", where)
 		}
-		if err := l.AddNamed(where, class, source.Item{Path: path, Label: label, Split: split}); err != nil {
+		if err := listing.AddNamed(where, class, source.Item{Path: path, Label: label, Split: split}); err != nil {
 			return err
 		}
 	}

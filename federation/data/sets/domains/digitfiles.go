@@ -99,20 +99,20 @@ func idxImages(path string) (*source.Pixels, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
+	pixels := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
 		Stamp: filestamp.Of(st)}
-	if x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
-		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", x.Height, x.Width)
+	if pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
+		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", pixels.Height, pixels.Width)
 	}
 	if isGzip(path) {
-		x.Inflate = func(f *os.File) (io.Reader, error) {
+		pixels.Inflate = func(f *os.File) (io.Reader, error) {
 			r, _, err := openIDX(f, 3)
 			return r, err
 		}
-	} else if want := x.At + int64(x.Count)*int64(x.Size()); st.Size() < want {
+	} else if want := pixels.At + int64(pixels.Count)*int64(pixels.Size()); st.Size() < want {
 		return nil, fmt.Errorf("ends after %d of %d bytes: the file is truncated, fetch it again", st.Size(), want)
 	}
-	return x, nil
+	return pixels, nil
 }
 
 func idxLabels(path string) ([]float64, error) {
@@ -232,16 +232,16 @@ func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, err
 	return p.digitPixels(x, labels, true)
 }
 
-func matDigits(f *os.File, path string) (*source.Pixels, []float64, error) {
-	st, err := f.Stat()
+func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
+	st, err := file.Stat()
 	if err != nil {
 		return nil, nil, err
 	}
-	vars, err := matfile.Variables(f)
+	vars, err := matfile.Variables(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := matfile.Find(vars, "X")
+	variable, err := matfile.Find(vars, "X")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,31 +249,31 @@ func matDigits(f *os.File, path string) (*source.Pixels, []float64, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	x := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
-	switch d := v.Dims; {
+	pixels := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
+	switch d := variable.Dims; {
 	case len(d) == 4 && d[2] == 3:
-		x.Height, x.Width, x.Channels, x.Count = d[0], d[1], 3, d[3]
+		pixels.Height, pixels.Width, pixels.Channels, pixels.Count = d[0], d[1], 3, d[3]
 	case len(d) == 3:
-		x.Height, x.Width, x.Count = d[0], d[1], d[2]
+		pixels.Height, pixels.Width, pixels.Count = d[0], d[1], d[2]
 	}
-	if v.Kind != 2 || x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
+	if variable.Kind != 2 || pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
 		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]",
-			v.Dims, v.Kind)
+			variable.Dims, variable.Kind)
 	}
-	if v.Compressed {
-		x.Inflate = func(f *os.File) (io.Reader, error) {
-			r, _, err := v.Data(f)
+	if variable.Compressed {
+		pixels.Inflate = func(f *os.File) (io.Reader, error) {
+			r, _, err := variable.Data(f)
 			return r, err
 		}
 	} else {
-		x.At = v.Element + v.Skip
+		pixels.At = variable.Element + variable.Skip
 	}
-	labels, err := y.Numbers(f)
+	labels, err := y.Numbers(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(labels) != x.Count {
-		return nil, nil, fmt.Errorf("%d images in X but %d labels in y", x.Count, len(labels))
+	if len(labels) != pixels.Count {
+		return nil, nil, fmt.Errorf("%d images in X but %d labels in y", pixels.Count, len(labels))
 	}
-	return x, labels, nil
+	return pixels, labels, nil
 }

@@ -34,23 +34,23 @@ type digitSplit struct {
 
 // openDigits reads every domain in the first format that its folder has.
 func openDigits(cfg source.Config) (*data.Set, error) {
-	p, err := digits.find(cfg.Root)
+	place, err := digits.find(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
-	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
 	var notes []string
-	for i, dir := range p.dirs {
+	for i, dir := range place.dirs {
 		if dir == "" {
 			continue
 		}
-		name := p.domains[i].name
-		train, test, err := p.digitFiles(dir, cfg)
+		name := place.domains[i].name
+		train, test, err := place.digitFiles(dir, cfg)
 		switch {
 		case err != nil:
 			return nil, err
 		case train == nil && test == nil:
-			if err := p.domainFolder(w, dir, dir, name); err != nil {
+			if err := place.domainFolder(walk, dir, dir, name); err != nil {
 				return nil, fmt.Errorf("%w; or in %s: %s", err, dir, digitsExpects)
 			}
 		case train == nil || test == nil:
@@ -58,13 +58,13 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 			notes = append(notes, fmt.Sprintf("%s has only one split: one image in five of every class is used as "+
 				"the test split", only.file))
 			slices.SortStableFunc(only.found, func(a, b source.Found) int { return strings.Compare(a.Class, b.Class) })
-			addDigits(w, "", name, only)
+			addDigits(walk, "", name, only)
 		default:
-			addDigits(w, "train", name, train)
-			addDigits(w, "test", name, test)
+			addDigits(walk, "train", name, train)
+			addDigits(walk, "test", name, test)
 		}
 	}
-	s, err := p.finish(w, notes...)
+	s, err := place.finish(walk, notes...)
 	if err == nil {
 		s.Layout = "files or folders of every domain"
 	}
@@ -137,7 +137,7 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 			return nil, err
 		}
 	}
-	return &digitSplit{l.w.Found, l.w.Skipped, file}, nil
+	return &digitSplit{l.walk.Found, l.walk.Skipped, file}, nil
 }
 
 // digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3], and labels.
@@ -146,50 +146,51 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 	if path == "" || err != nil {
 		return nil, err
 	}
-	f, st, err := source.OpenFile(path)
+	file, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	first, second, err := pickle.ReadPair(f, st.Size())
+	defer file.Close()
+	first, second, err := pickle.ReadPair(file, st.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	x, ok := first.(*pickle.Array)
-	if !ok || len(x.Shape) != 3 && (len(x.Shape) != 4 || x.Shape[3] != 3) {
+	array, ok := first.(*pickle.Array)
+	if !ok || len(array.Shape) != 3 && (len(array.Shape) != 4 || array.Shape[3] != 3) {
 		return nil, fmt.Errorf("%s: expected a pair of numpy arrays, images [N,H,W] or [N,H,W,3] and labels", path)
 	}
-	labels, err := pickle.Numbers(f, second)
+	labels, err := pickle.Numbers(file, second)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	images := &source.Pixels{Path: path, Count: x.Shape[0], Height: x.Shape[1], Width: x.Shape[2], Channels: 1,
-		Order: source.PixelByPixel, Stamp: filestamp.Of(st)}
-	if len(x.Shape) == 4 {
+	images := &source.Pixels{Path: path, Count: array.Shape[0], Height: array.Shape[1], Width: array.Shape[2],
+		Channels: 1,
+		Order:    source.PixelByPixel, Stamp: filestamp.Of(st)}
+	if len(array.Shape) == 4 {
 		images.Channels = 3
 	}
-	if err := images.SetArray(x); err != nil {
+	if err := images.SetArray(array); err != nil {
 		return nil, err
 	}
 	return p.digitPixels(images, labels, false)
 }
 
 // digitPixels makes a split of the images in one file. If tens is set, the label 10 means zero.
-func (p *domainPlace) digitPixels(x *source.Pixels, labels []float64, tens bool) (*digitSplit, error) {
+func (p *domainPlace) digitPixels(pixels *source.Pixels, labels []float64, tens bool) (*digitSplit, error) {
 	whole := make([]int, len(labels))
 	for i, l := range labels {
 		if tens && l == 10 {
 			l = 0
 		}
 		if whole[i] = int(l); l < 0 || l > 9 || float64(whole[i]) != l {
-			return nil, fmt.Errorf("%s: label %d is %v: expected digits", x.Path, i, l)
+			return nil, fmt.Errorf("%s: label %d is %v: expected digits", pixels.Path, i, l)
 		}
 	}
-	list, err := x.Examples(p.root, whole, 0)
+	list, err := pixels.Examples(p.root, whole, 0)
 	if err != nil {
 		return nil, err
 	}
-	out := &digitSplit{file: x.Path}
+	out := &digitSplit{file: pixels.Path}
 	for _, e := range list {
 		out.found = append(out.found, source.Found{Class: digitNames[e.Label], Example: e})
 	}

@@ -58,33 +58,33 @@ func (d domainName) names(pattern string) []string {
 // find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
 // returns the place with the most domains.
 func (d *domainSet) find(root string) (*domainPlace, error) {
-	f := source.Finder{}
-	homes, err := f.Candidates(root, d.folders...)
+	finder := source.Finder{}
+	homes, err := finder.Candidates(root, d.folders...)
 	if err != nil {
 		return nil, err
 	}
 	var best *domainPlace
 	most := 0
 	for _, home := range homes {
-		places, err := f.Candidates(home, d.inner...)
+		places, err := finder.Candidates(home, d.inner...)
 		if err != nil {
 			return nil, err
 		}
 		for _, dir := range places {
-			p := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: f}
+			place := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: finder}
 			n := 0
 			for _, name := range d.domains {
-				path, err := f.First(true, []string{dir}, name.names("%s")...)
+				path, err := finder.First(true, []string{dir}, name.names("%s")...)
 				if err != nil {
 					return nil, err
 				}
 				if path != "" {
 					n++
 				}
-				p.dirs = append(p.dirs, path)
+				place.dirs = append(place.dirs, path)
 			}
 			if n > most {
-				best, most = p, n
+				best, most = place, n
 			}
 		}
 	}
@@ -155,23 +155,25 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 	if w.Order == nil {
 		w.Order = p.compareClasses
 	}
-	s, err := w.Set()
+	set, err := w.Set()
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = append(s.Notes, notes...)
-	if p.count > 0 && len(s.Classes) != p.count {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(s.Classes), p.title,
+	set.Notes = append(set.Notes, notes...)
+	if p.count > 0 && len(set.Classes) != p.count {
+		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(set.Classes),
+			p.title,
 			p.count))
 	}
-	if len(s.Domains) < len(p.domains) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images, strings.Join(s.Domains, ", "),
+	if len(set.Domains) < len(p.domains) {
+		set.Notes = append(set.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images,
+			strings.Join(set.Domains, ", "),
 			p.domainSet.names()))
 	}
 	if p.classes != nil {
-		p.number(s)
+		p.number(set)
 	}
-	return s, nil
+	return set, nil
 }
 
 // number gives a set with a fixed list of classes all of them, so that labels do not depend on which classes are

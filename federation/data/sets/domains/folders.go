@@ -30,10 +30,10 @@ func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
 }
 
 // domainFolder reads one domain. Notes on its splits name the folder noted.
-func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) error {
-	sub, err := w.Folders(dir)
+func (d *domainSet) domainFolder(walk *source.Walk, noted, dir, domain string) error {
+	sub, err := walk.Folders(dir)
 	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
-		sub, err = w.Folders(sub[0])
+		sub, err = walk.Folders(sub[0])
 	}
 	if err == nil && len(sub) == 0 {
 		err = fmt.Errorf("%s holds no folders: expected one folder per class in every domain", dir)
@@ -41,22 +41,22 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 	if err != nil {
 		return err
 	}
-	of, others := source.SplitsAmong(sub)
-	if of["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: full repeats the splits
+	splits, others := source.SplitsAmong(sub)
+	if splits["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: full repeats the splits
 		others = nil
 	}
-	if of["train"] == nil || len(others) > 0 {
-		return d.domainClasses(w, "", domain, sub)
+	if splits["train"] == nil || len(others) > 0 {
+		return d.domainClasses(walk, "", domain, sub)
 	}
-	return w.Splits(noted, of, func(split string, dirs []string) error {
-		return d.domainClasses(w, split, domain, dirs)
+	return walk.Splits(noted, splits, func(split string, dirs []string) error {
+		return d.domainClasses(walk, split, domain, dirs)
 	})
 }
 
 func named(path, name string) bool { return source.NormalizeName(filepath.Base(path)) == name }
 
 // domainClasses reads class folders in the order of ImageFolder: by the bytes of folder names and file names.
-func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {
+func (d *domainSet) domainClasses(walk *source.Walk, split, domain string, dirs []string) error {
 	for _, dir := range dirs {
 		if d.strict && d.index(filepath.Base(dir)) < 0 {
 			return fmt.Errorf("%s is not a class of %s: expected %s, or their numbers from 0", dir, d.title,
@@ -67,11 +67,11 @@ func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []s
 	if len(dirs) == 0 {
 		return fmt.Errorf("domain %s of %s has no class folders: expected %s", domain, d.title, d.expectedClasses())
 	}
-	start := len(w.Found)
-	if err := w.Classes(split, domain, dirs); err != nil {
+	start := len(walk.Found)
+	if err := walk.Classes(split, domain, dirs); err != nil {
 		return err
 	}
-	list := w.Found[start:]
+	list := walk.Found[start:]
 	for i := range list {
 		list[i].Class = d.class(list[i].Class)
 	}

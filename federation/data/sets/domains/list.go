@@ -99,7 +99,7 @@ func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) 
 // listed collects the images of lists, and the labels of their classes.
 type listed struct {
 	*domainPlace
-	w      *source.Walk
+	walk   *source.Walk
 	labels map[string]int // label of each class; names is the inverse
 	names  map[int]string
 	where  map[string]string // first occurrence of each class
@@ -118,8 +118,8 @@ func (p *domainPlace) listed(cfg source.Config) *listed {
 }
 
 // add adds the images of a list to a split; the class is the last folder of the path.
-func (l *listed) add(split string, f *domainList) error {
-	for _, line := range f.lines {
+func (l *listed) add(split string, list *domainList) error {
+	for _, line := range list.lines {
 		parts := strings.Split(line.path, "/")
 		if len(parts) < 2 {
 			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where,
@@ -132,7 +132,7 @@ func (l *listed) add(split string, f *domainList) error {
 		if err := l.agree(class, line.label, line.where); err != nil {
 			return err
 		}
-		if err := l.image(split, f.domain, class, line.path, line.where); err != nil {
+		if err := l.image(split, list.domain, class, line.path, line.where); err != nil {
 			return err
 		}
 	}
@@ -156,23 +156,23 @@ func (l *listed) agree(class string, label int, where string) error {
 
 // image adds one image; a missing image is an error or is skipped.
 func (l *listed) image(split string, domain int, class, name, where string) error {
-	if l.skipBroken(l.w, name) {
+	if l.skipBroken(l.walk, name) {
 		return nil
 	}
 	file, st := l.resolve(name)
 	if st == nil {
 		err := fmt.Errorf("%s: image %s does not exist: looked in %s", where, name, strings.Join(l.dirs, ", "))
-		if !l.w.Skip {
+		if !l.walk.Skip {
 			return err
 		}
-		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is listed but does not exist"})
+		l.walk.Skipped = append(l.walk.Skipped, data.Skipped{Name: name, Reason: "is listed but does not exist"})
 		return nil
 	}
 	id, err := filepath.Rel(l.root, file)
 	if err != nil {
 		return err
 	}
-	l.w.Found = append(l.w.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
+	l.walk.Found = append(l.walk.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
 		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: filestamp.Of(st)}})
 	return nil
 }
@@ -199,7 +199,7 @@ func (l *listed) resolve(name string) (string, fs.FileInfo) {
 // finish orders the classes by label.
 func (l *listed) finish(notes ...string) (*data.Set, error) {
 	if l.classes == nil {
-		l.w.Order = func(a, b string) int { return l.labels[a] - l.labels[b] }
+		l.walk.Order = func(a, b string) int { return l.labels[a] - l.labels[b] }
 	}
-	return l.domainPlace.finish(l.w, notes...)
+	return l.domainPlace.finish(l.walk, notes...)
 }

@@ -47,7 +47,7 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 
 // fromLists reads a set by its published lists. Training images in a test list, as in PACS, are removed from the test
 // split unless the layout is lists-as-published. Without lists it returns nil and the places that were searched.
-func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *data.Set, where string, err error) {
+func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *data.Set, where string, err error) {
 	train, where, err := p.search(names.train)
 	if err != nil || train == nil {
 		return nil, where, err
@@ -68,7 +68,7 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 		test, cross = cross, nil
 		notes = append(notes, where+": there are no test lists: the lists for cross-validation are the test split")
 	}
-	l := p.listed(cfg)
+	listed := p.listed(cfg)
 	leaks := 0
 	for i, dir := range p.dirs {
 		if dir == "" {
@@ -86,7 +86,7 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 		if cfg.Layout == "lists-as-published" {
 			kept = test[i]
 		}
-		if err := l.add("train", train[i]); err != nil {
+		if err := listed.add("train", train[i]); err != nil {
 			return nil, where, err
 		}
 		if cross != nil && cross[i] != nil && cfg.Layout != "lists-as-published" {
@@ -94,11 +94,11 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 				seen[path] = true
 			}
 			val, _ := without(cross[i], seen)
-			if err := l.add("val", val); err != nil {
+			if err := listed.add("val", val); err != nil {
 				return nil, where, err
 			}
 		}
-		if err := l.add("test", kept); err != nil {
+		if err := listed.add("test", kept); err != nil {
 			return nil, where, err
 		}
 	}
@@ -110,10 +110,10 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images and were removed from the "+
 			"test split; data.layout: lists-as-published keeps them", where, leaks))
 	}
-	if s, err = l.finish(notes...); err == nil {
-		s.Layout = "lists in " + where
+	if set, err = listed.finish(notes...); err == nil {
+		set.Layout = "lists in " + where
 	}
-	return s, where, err
+	return set, where, err
 }
 
 func lineSet(f *domainList) map[string]bool {
@@ -136,8 +136,8 @@ func without(f *domainList, paths map[string]bool) (*domainList, int) {
 }
 
 // fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl, as FedBN's code does. Without them it returns nil.
-func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string, err error) {
-	l := p.listed(cfg)
+func (p *domainPlace) fromPickles(cfg source.Config) (set *data.Set, where string, err error) {
+	listed := p.listed(cfg)
 	dirs := slices.Compact([]string{p.home, p.images, p.root})
 	any := false
 	var missing []string
@@ -154,7 +154,7 @@ func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string,
 				continue
 			}
 			any = true
-			if err := l.pickled(split, i, file); err != nil {
+			if err := listed.pickled(split, i, file); err != nil {
 				return nil, "", err
 			}
 		}
@@ -166,10 +166,10 @@ func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string,
 	if len(missing) > 0 {
 		return nil, where, fmt.Errorf("%s does not exist, but other domains have their pickles", missing[0])
 	}
-	if s, err = l.finish(); err == nil {
-		s.Layout = "pickles DOMAIN_{train,test}.pkl"
+	if set, err = listed.finish(); err == nil {
+		set.Layout = "pickles DOMAIN_{train,test}.pkl"
 	}
-	return s, where, err
+	return set, where, err
 }
 
 // pickled adds the images of one pickle of paths and labels; labels are class names or indices into the list of
@@ -212,28 +212,28 @@ func (l *listed) pickled(split string, domain int, file string) error {
 // openDomains opens a set that is stored as pickles, with lists, or as folders alone; auto takes the first that exists.
 func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.Config) (*data.Set, error) {
 	return func(cfg source.Config) (*data.Set, error) {
-		p, err := d.find(cfg.Root)
+		place, err := d.find(cfg.Root)
 		if err != nil {
 			return nil, err
 		}
 		if pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
-			s, where, err := p.fromPickles(cfg)
+			s, where, err := place.fromPickles(cfg)
 			if s != nil || err != nil {
 				return s, err
 			}
 			if cfg.Layout == "pickles" {
-				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", p.home, where)
+				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", place.home, where)
 			}
 		}
 		if names.train != nil && cfg.Layout != "folders" {
-			s, where, err := p.fromLists(cfg, names)
+			s, where, err := place.fromLists(cfg, names)
 			if s != nil || err != nil {
 				return s, err
 			}
 			if cfg.Layout != "auto" {
-				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", p.home, where)
+				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", place.home, where)
 			}
 		}
-		return p.fromFolders(cfg)
+		return place.fromFolders(cfg)
 	}
 }

@@ -19,8 +19,8 @@ const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,
 // openFolder lists an image folder in one of four layouts. Class names are folder names with underscores replaced by
 // spaces; classes, domains and files are sorted case-insensitively.
 func openFolder(cfg source.Config) (*data.Set, error) {
-	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
-	top, err := w.Folders(cfg.Root)
+	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	top, err := walk.Folders(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -29,20 +29,20 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 	}
 	layout := cfg.Layout
 	if layout == "auto" {
-		if layout, err = detect(w, top); err != nil {
+		if layout, err = detect(walk, top); err != nil {
 			return nil, err
 		}
 	}
 	switch layout {
 	case classesLayout, domainsLayout:
-		err = level(w, "", top, layout == domainsLayout)
+		err = level(walk, "", top, layout == domainsLayout)
 	default:
-		err = Splits(w, top, layout == splitDomainsLayout)
+		err = Splits(walk, top, layout == splitDomainsLayout)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := w.Set()
+	s, err := walk.Set()
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +51,19 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 }
 
 // level reads class folders, or domain folders that contain class folders.
-func level(w *source.Walk, split string, dirs []string, domains bool) error {
+func level(walk *source.Walk, split string, dirs []string, domains bool) error {
 	if !domains {
-		return w.Classes(split, "", dirs)
+		return walk.Classes(split, "", dirs)
 	}
 	for _, d := range dirs {
-		sub, err := w.Folders(d)
+		sub, err := walk.Folders(d)
 		if err != nil {
 			return err
 		}
 		if len(sub) == 0 {
 			return fmt.Errorf("%s holds no folders: expected one folder per class in every domain", d)
 		}
-		if err := w.Classes(split, filepath.Base(d), sub); err != nil {
+		if err := walk.Classes(split, filepath.Base(d), sub); err != nil {
 			return err
 		}
 	}

@@ -25,48 +25,48 @@ var LayoutPaths = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOM
 
 // detect determines the layout. Folders that hold images are classes, and folders that hold folders are splits or
 // domains, depending on their names. If two layouts are possible, it returns an error that names both.
-func detect(w *source.Walk, top []string) (string, error) {
+func detect(walk *source.Walk, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
-	nested, err := deep(w, top)
+	nested, err := deep(walk, top)
 	if err != nil {
 		return "", torn(err, splits, others)
 	}
 	switch {
 	case !nested && len(splits) > 0 && len(others) == 0:
 		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
-			"folders are missing, or they are classes with these names: then set data.layout: classes", w.Root,
+			"folders are missing, or they are classes with these names: then set data.layout: classes", walk.Root,
 			source.FolderNames(top))
 	case !nested && (splits["val"] != nil || splits["test"] != nil): // a class may be named train
 		odd := source.FolderNames(append(splits["val"], splits["test"]...))
 		return "", fmt.Errorf("%s: %s holds images and is next to folders of classes. Either its images have no "+
-			"labels: then move it away; or it is a class with this name: then set data.layout: classes", w.Root, odd)
+			"labels: then move it away; or it is a class with this name: then set data.layout: classes", walk.Root, odd)
 	case !nested:
 		return classesLayout, nil
 	case len(splits) == 0:
-		if err := splitsBelow(w, top); err != nil {
+		if err := splitsBelow(walk, top); err != nil {
 			return "", err
 		}
 		return domainsLayout, nil
 	case len(others) > 0:
 		return "", fmt.Errorf("%s: some folders are named like splits (%s), others are not (%s). Either the set has "+
-			"splits: then move %s away; or all are domains: then set data.layout: domains", w.Root,
+			"splits: then move %s away; or all are domains: then set data.layout: domains", walk.Root,
 			source.FolderNames(flat(splits)), source.FolderNames(others), source.FolderNames(others))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
 			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
-				"then join them in one folder; or they are domains: then set data.layout: domains", w.Root,
+				"then join them in one folder; or they are domains: then set data.layout: domains", walk.Root,
 				source.FolderNames(same), split)
 		}
 	}
 	if splits["train"] == nil {
 		return "", fmt.Errorf("%s: all folders are named like splits (%s), but none of them is for training. Either "+
-			"a folder train is missing, or they are domains: then set data.layout: domains", w.Root,
+			"a folder train is missing, or they are domains: then set data.layout: domains", walk.Root,
 			source.FolderNames(top))
 	}
 	var inner []string
 	for _, d := range top {
-		sub, err := w.Folders(d)
+		sub, err := walk.Folders(d)
 		if err != nil {
 			return "", err
 		}
@@ -75,10 +75,10 @@ func detect(w *source.Walk, top []string) (string, error) {
 		}
 		inner = append(inner, sub...)
 	}
-	if domains, err := deep(w, inner); err != nil || !domains {
+	if domains, err := deep(walk, inner); err != nil || !domains {
 		return SplitLayout, err
 	}
-	return splitDomainsLayout, splitsBelow(w, inner)
+	return splitDomainsLayout, splitsBelow(walk, inner)
 }
 
 // splitsBelow returns an error if there are folders of splits inside domains.
@@ -158,12 +158,12 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 
 // Splits reads folders of splits.
 func Splits(w *source.Walk, top []string, domains bool) error {
-	of, others := source.SplitsAmong(top)
+	splits, others := source.SplitsAmong(top)
 	if len(others) > 0 {
 		return fmt.Errorf("%s: expected only folders named train, test and val in %s; move it away", others[0], w.Root)
 	}
-	if of["train"] == nil {
+	if splits["train"] == nil {
 		return fmt.Errorf("%s: expected a folder named train in it, but it has %s", w.Root, source.FolderNames(top))
 	}
-	return w.Splits(w.Root, of, func(split string, dirs []string) error { return level(w, split, dirs, domains) })
+	return w.Splits(w.Root, splits, func(split string, dirs []string) error { return level(w, split, dirs, domains) })
 }

@@ -33,16 +33,17 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{}, domains: map[string]int{},
+	set := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{},
+		domains: map[string]int{},
 		spelled: [2]source.Spelling{{}, {}},
 		listing: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
-		x.root = filepath.Dir(cfg.Root)
+		set.root = filepath.Dir(cfg.Root)
 	}
 	if err := complete(files); err != nil && cfg.Corrupt != data.Skip {
 		return nil, err
 	} else if err != nil {
-		x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: cfg.Root, Reason: err.Error()})
+		set.listing.Skipped = append(set.listing.Skipped, data.Skipped{Name: cfg.Root, Reason: err.Error()})
 	}
 	splits := map[string]bool{}
 	for _, f := range files {
@@ -50,18 +51,18 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	}
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
-			x.listing.Notes = append(x.listing.Notes,
+			set.listing.Notes = append(set.listing.Notes,
 				fmt.Sprintf("%s is ignored: its name contains none of train, val and test", f.path))
 			continue
 		}
-		err := x.add(f.path, f.split)
+		err := set.add(f.path, f.split)
 		if err != nil && cfg.Corrupt == data.Skip {
-			x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
+			set.listing.Skipped = append(set.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	return x.set(cfg)
+	return set.set(cfg)
 }
 
 // pqNamed is a Parquet file and the split in its name.
@@ -81,17 +82,17 @@ func parquetFiles(root string) ([]pqNamed, error) {
 		if err != nil {
 			return err
 		}
-		for _, e := range all {
-			name := filepath.Join(dir, e.Name())
+		for _, entry := range all {
+			name := filepath.Join(dir, entry.Name())
 			switch {
-			case e.IsDir() && depth < 3:
+			case entry.IsDir() && depth < 3:
 				c := config
 				s, err := splitOf(name)
 				if err != nil {
 					return err
 				}
-				if depth == 0 && s == "" && !strings.EqualFold(e.Name(), "data") {
-					c = e.Name()
+				if depth == 0 && s == "" && !strings.EqualFold(entry.Name(), "data") {
+					c = entry.Name()
 				}
 				if s == "" {
 					s = split
@@ -99,7 +100,7 @@ func parquetFiles(root string) ([]pqNamed, error) {
 				if err := list(name, c, s, depth+1); err != nil {
 					return err
 				}
-			case !e.IsDir() && strings.EqualFold(filepath.Ext(name), ".parquet"):
+			case !entry.IsDir() && strings.EqualFold(filepath.Ext(name), ".parquet"):
 				s, err := splitOf(name)
 				if err != nil {
 					return err
@@ -243,24 +244,24 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 		return nil, fmt.Errorf("its classes are %.60q, but %.60q in earlier files", names, x.names)
 	}
 	out := make([]int, len(labels.Values))
-	for i, v := range labels.Values {
-		if x.began && v.Text != x.text {
+	for i, value := range labels.Values {
+		if x.began && value.Text != x.text {
 			return nil, errors.New("labels are text in some files and numbers in others")
 		}
-		x.names, x.text, x.began = names, v.Text, true
-		if v.Text {
-			out[i] = place(x.labels, strings.ReplaceAll(v.Word, "_", " "))
+		x.names, x.text, x.began = names, value.Text, true
+		if value.Text {
+			out[i] = place(x.labels, strings.ReplaceAll(value.Word, "_", " "))
 			continue
 		}
 		end := int64(source.MaxLabel)
 		if names != nil {
 			end = int64(len(names)) - 1
 		}
-		if v.Number < 0 || v.Number > end {
-			return nil, fmt.Errorf("label %d is out of range: expected 0 to %d", v.Number, end)
+		if value.Number < 0 || value.Number > end {
+			return nil, fmt.Errorf("label %d is out of range: expected 0 to %d", value.Number, end)
 		}
-		out[i] = int(v.Number)
-		if err := x.listing.Name("label", out[i], v.Name(names)); err != nil {
+		out[i] = int(value.Number)
+		if err := x.listing.Name("label", out[i], value.Name(names)); err != nil {
 			return nil, err
 		}
 	}
@@ -269,24 +270,24 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 
 // set sorts text classes and domains, makes missing splits, and makes the set.
 func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
-	l := x.listing
+	listing := x.listing
 	label, domain := map[int]int{}, map[int]int{}
 	for i, name := range source.SortedKeys(x.labels) {
 		label[x.labels[name]] = i
-		if err := l.Name("label", i, name); err != nil {
+		if err := listing.Name("label", i, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", x.root, err)
 		}
 	}
-	l.Domains = source.SortedKeys(x.domains)
-	for i, name := range l.Domains {
+	listing.Domains = source.SortedKeys(x.domains)
+	for i, name := range listing.Domains {
 		domain[x.domains[name]] = i
 	}
-	if slices.Equal(l.Domains, []string{""}) {
-		l.Domains = nil
+	if slices.Equal(listing.Domains, []string{""}) {
+		listing.Domains = nil
 	}
 	splits := map[string]bool{}
-	for i := range l.Items {
-		it := &l.Items[i]
+	for i := range listing.Items {
+		it := &listing.Items[i]
 		if x.text {
 			it.Label = label[it.Label]
 		}
@@ -295,19 +296,19 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 	}
 	if len(splits) == 1 {
 		for name := range splits {
-			l.Notes = append(l.Notes, strings.TrimSpace("the files have no splits or only one, "+
+			listing.Notes = append(listing.Notes, strings.TrimSpace("the files have no splits or only one, "+
 				cmp.Or(name, "unnamed"))+": two of every ten images of each class are held out for testing")
 		}
-		l.HoldOut()
-		slices.SortFunc(l.Items, func(a, b source.Item) int { return strings.Compare(a.Path, b.Path) })
+		listing.HoldOut()
+		slices.SortFunc(listing.Items, func(a, b source.Item) int { return strings.Compare(a.Path, b.Path) })
 	} else {
-		l.ValAsTest()
+		listing.ValAsTest()
 	}
 	if !x.text && x.names == nil {
-		l.Notes = append(l.Notes, "the files do not name their classes: their numbers are used as names; set "+
-			"data.class_names")
+		listing.Notes = append(listing.Notes, "the files do not name their classes: their numbers are used as names; "+
+			"set data.class_names")
 	}
-	return l.Set(cfg)
+	return listing.Set(cfg)
 }
 
 // shard matches Hugging Face's names of the parts of a split: train-00001-of-00004.parquet, sometimes with a digest at
@@ -323,27 +324,27 @@ func complete(files []pqNamed) error {
 	}
 	found := map[split]map[int]string{}
 	var order []split
-	for _, f := range files {
-		m := shard.FindStringSubmatch(filepath.Base(f.path))
+	for _, pqNamed := range files {
+		m := shard.FindStringSubmatch(filepath.Base(pqNamed.path))
 		if m == nil {
 			continue
 		}
 		part, _ := strconv.Atoi(m[2]) // five digits
 		parts, _ := strconv.Atoi(m[3])
-		of := split{filepath.Join(filepath.Dir(f.path), m[1]), parts}
-		if found[of] == nil {
-			found[of], order = map[int]string{}, append(order, of)
+		piece := split{filepath.Join(filepath.Dir(pqNamed.path), m[1]), parts}
+		if found[piece] == nil {
+			found[piece], order = map[int]string{}, append(order, piece)
 		}
-		if other := found[of][part]; other != "" {
-			return fmt.Errorf("%s and %s are both part %d of %d: remove the old one", other, f.path, part, parts)
+		if other := found[piece][part]; other != "" {
+			return fmt.Errorf("%s and %s are both part %d of %d: remove the old one", other, pqNamed.path, part, parts)
 		}
-		found[of][part] = f.path
+		found[piece][part] = pqNamed.path
 	}
-	for _, of := range order {
-		for part := range of.parts {
-			if found[of][part] == "" {
+	for _, split := range order {
+		for part := range split.parts {
+			if found[split][part] == "" {
 				return fmt.Errorf("%s%05d-of-%05d.parquet is missing: fetch it, or set data.corrupt: skip to use the "+
-					"set without it", of.prefix, part, of.parts)
+					"set without it", split.prefix, part, split.parts)
 			}
 		}
 	}

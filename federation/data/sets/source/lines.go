@@ -48,11 +48,11 @@ const MaxList = 256 << 20
 
 // OpenList opens a list for reading, without a byte order mark, limited to MaxList bytes.
 func OpenList(path string) (io.Reader, func() error, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err == nil && st.IsDir() {
 		err = fmt.Errorf("%s is a folder: expected a file", path)
 	}
@@ -60,10 +60,10 @@ func OpenList(path string) (io.Reader, func() error, error) {
 		err = fmt.Errorf("%s has %d bytes: a list of images has at most %d", path, st.Size(), MaxList)
 	}
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, nil, err
 	}
-	return WithoutBOM(io.LimitReader(f, MaxList)), f.Close, nil
+	return WithoutBOM(io.LimitReader(file, MaxList)), file.Close, nil
 }
 
 // DecodeList reads a list in JSON; expected describes the expected content, for errors.

@@ -157,12 +157,12 @@ func (l *Listing) OfficialSplit(what string) *Listing {
 
 // Set checks every image file and makes the set; labels keep their order.
 func (l *Listing) Set(cfg Config) (*data.Set, error) {
-	s := &data.Set{Layout: l.Layout, Domains: l.Domains, Skipped: l.Skipped, Notes: l.Notes}
+	set := &data.Set{Layout: l.Layout, Domains: l.Domains, Skipped: l.Skipped, Notes: l.Notes}
 	if len(l.Items) == 0 {
 		return nil, fmt.Errorf("%s lists no images", l.List)
 	}
 	seen := make(map[string]bool, len(l.Items))
-	label, err := l.classes(s)
+	label, err := l.classes(set)
 	if err != nil {
 		return nil, err
 	}
@@ -178,30 +178,30 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 		}
 		if reason != "" {
 			missing++
-			s.Skipped = append(s.Skipped, data.Skipped{Name: e.Path, Reason: reason})
+			set.Skipped = append(set.Skipped, data.Skipped{Name: e.Path, Reason: reason})
 			continue
 		}
 		e.Label, e.Domain = label[it.Label], it.Domain
-		s.Add(it.Split, e)
+		set.Add(it.Split, e)
 	}
 	if missing > 0 && cfg.Corrupt != data.Skip {
-		first := s.Skipped[len(s.Skipped)-missing]
+		first := set.Skipped[len(set.Skipped)-missing]
 		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the "+
 			"images, or set data.corrupt: skip", missing, len(l.Items), l.List, first.Name, first.Reason)
 	}
-	for c, n := range s.Counts(s.Train) {
+	for c, n := range set.Counts(set.Train) {
 		if n == 0 && !l.TestOnly {
-			return nil, fmt.Errorf("%s: class %q has no training images", l.List, s.Classes[c])
+			return nil, fmt.Errorf("%s: class %q has no training images", l.List, set.Classes[c])
 		}
 	}
-	if len(s.Test) == 0 {
+	if len(set.Test) == 0 {
 		return nil, fmt.Errorf("%s lists no test images", l.List)
 	}
-	return s, nil
+	return set, nil
 }
 
 // classes numbers the labels that occur from 0, in their order.
-func (l *Listing) classes(s *data.Set) (map[int]int, error) {
+func (l *Listing) classes(set *data.Set) (map[int]int, error) {
 	to := map[int]int{}
 	for _, it := range l.Items {
 		to[it.Label] = 0
@@ -216,15 +216,16 @@ func (l *Listing) classes(s *data.Set) (map[int]int, error) {
 					n, name)
 			}
 			name = fmt.Sprintf("%s %d", name, n)
-			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other, n,
+			set.Notes = append(set.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other, n,
 				l.Names[n], name))
 		}
 		owner[name] = n
 		to[n] = i
-		s.Classes = append(s.Classes, name)
+		set.Classes = append(set.Classes, name)
 	}
 	if last := labels[len(labels)-1]; last != len(labels)-1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in order",
+		set.Notes = append(set.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in "+
+			"order",
 			last, len(labels)))
 	}
 	return to, nil
@@ -236,25 +237,25 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 		return *it.Example, "", nil
 	}
 	path := filepath.Join(l.Images, filepath.FromSlash(it.Path))
-	e := data.Example{Path: path}
+	example := data.Example{Path: path}
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return e, "is missing", nil
+		return example, "is missing", nil
 	case err != nil:
-		return e, "", err
+		return example, "", err
 	case st.IsDir():
-		return e, "is a folder", nil
+		return example, "is a folder", nil
 	case st.Size() == 0:
-		return e, "is empty", nil
+		return example, "is empty", nil
 	}
 	id, err := filepath.Rel(l.Root, path)
 	if err != nil {
-		return e, "", err
+		return example, "", err
 	}
-	e.ID = filepath.ToSlash(id)
-	e.Stamp = filestamp.Of(st)
-	return e, "", nil
+	example.ID = filepath.ToSlash(id)
+	example.Stamp = filestamp.Of(st)
+	return example, "", nil
 }
 
 // HoldOut sorts the images by domain, class and path, and splits them with the function HoldOut.

@@ -37,48 +37,48 @@ func SplitName(name string) string {
 }
 
 // SplitsAmong returns the folders with names of splits, by split, and the other folders.
-func SplitsAmong(dirs []string) (of map[string][]string, others []string) {
-	of = map[string][]string{}
+func SplitsAmong(dirs []string) (splits map[string][]string, others []string) {
+	splits = map[string][]string{}
 	for _, d := range dirs {
 		if split := SplitName(filepath.Base(d)); split != "" {
-			of[split] = append(of[split], d)
+			splits[split] = append(splits[split], d)
 		} else {
 			others = append(others, d)
 		}
 	}
-	return of, others
+	return splits, others
 }
 
 // Splits reads folders of splits under a folder; read gets the folders in each of them. Without a test folder, val is
 // the test split; without val, HoldOut makes the splits. Both cases add a note.
-func (w *Walk) Splits(under string, of map[string][]string, read func(split string, dirs []string) error) error {
+func (w *Walk) Splits(under string, splits map[string][]string, read func(split string, dirs []string) error) error {
 	as, note := map[string]string{"train": "train", "val": "val", "test": "test"}, ""
 	for _, split := range []string{"train", "val", "test"} {
-		if same := of[split]; len(same) > 1 {
+		if same := splits[split]; len(same) > 1 {
 			return fmt.Errorf("%s all hold the %s split: keep one", strings.Join(same, " and "), split)
 		}
 	}
 	switch {
-	case of["test"] != nil:
-	case of["val"] != nil:
+	case splits["test"] != nil:
+	case splits["val"] != nil:
 		as["val"] = "test"
 		note = fmt.Sprintf("%s: there is no folder of test images: %s is used as the test split, and there is no "+
-			"validation split", under, filepath.Base(of["val"][0]))
+			"validation split", under, filepath.Base(splits["val"][0]))
 	default:
 		as["train"] = ""
 		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of each "+
-			"class of %s are held out for testing", filepath.Dir(of["train"][0]), filepath.Base(of["train"][0]))
+			"class of %s are held out for testing", filepath.Dir(splits["train"][0]), filepath.Base(splits["train"][0]))
 	}
 	if note != "" && !slices.Contains(w.Notes, note) { // once for many domains
 		w.Notes = append(w.Notes, note)
 	}
 	for _, split := range []string{"train", "val", "test"} {
-		if of[split] == nil {
+		if splits[split] == nil {
 			continue
 		}
-		sub, err := w.Folders(of[split][0])
+		sub, err := w.Folders(splits[split][0])
 		if err == nil && len(sub) == 0 {
-			err = fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", of[split][0])
+			err = fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", splits[split][0])
 		}
 		if err == nil {
 			err = read(as[split], sub)
@@ -93,8 +93,8 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 // LookLikeSplits reports whether folders at the place of class folders are splits by their names: all of them, or train
 // and a split to test on. Among other classes, a class may be named train.
 func LookLikeSplits(dirs []string) bool {
-	of, others := SplitsAmong(dirs)
-	return len(of) > 0 && len(others) == 0 || of["train"] != nil && len(of) > 1
+	splits, others := SplitsAmong(dirs)
+	return len(splits) > 0 && len(others) == 0 || splits["train"] != nil && len(splits) > 1
 }
 
 // BaseNames returns the last parts of paths, sorted, for messages.

@@ -136,27 +136,27 @@ func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
 
 // rename applies data.class_names case-insensitively, since keys of configuration files lose their case. A name that
 // matches no class, or two classes with the same new name, are errors.
-func rename(s *data.Set, names map[string]string) error {
+func rename(set *data.Set, names map[string]string) error {
 	to := map[string]string{}
 	for from, name := range names {
 		to[strings.ToLower(from)] = name
 	}
 	seen := map[string]bool{}
-	for i, c := range s.Classes {
+	for i, c := range set.Classes {
 		key := strings.ToLower(c)
 		if n, ok := to[key]; ok {
-			s.Classes[i] = n
+			set.Classes[i] = n
 			delete(to, key)
 		}
-		if s.Classes[i] == "" || seen[s.Classes[i]] {
+		if set.Classes[i] == "" || seen[set.Classes[i]] {
 			return configtags.KeyErrorf("data.class_names", "class %q becomes %q, which is empty or used twice: give "+
-				"every class its own name", c, s.Classes[i])
+				"every class its own name", c, set.Classes[i])
 		}
-		seen[s.Classes[i]] = true
+		seen[set.Classes[i]] = true
 	}
 	if len(to) > 0 {
 		return configtags.KeyErrorf("data.class_names", "the set has no class %q: its classes are %s",
-			SortedKeys(to)[0], strings.Join(s.Classes, ", "))
+			SortedKeys(to)[0], strings.Join(set.Classes, ", "))
 	}
 	return nil
 }

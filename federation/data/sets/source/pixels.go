@@ -168,20 +168,22 @@ func (p *Pixels) decode(raw []byte) image.Image {
 }
 
 // SetArray uses an array of a pickle as the images.
-func (p *Pixels) SetArray(a *pickle.Array) error {
-	if a.Dtype.Letter != 'u' || a.Dtype.Size != 1 || a.Fortran {
-		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, a.Dtype.Letter, a.Dtype.Size)
+func (p *Pixels) SetArray(array *pickle.Array) error {
+	if array.Dtype.Letter != 'u' || array.Dtype.Size != 1 || array.Fortran {
+		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, array.Dtype.Letter,
+			array.Dtype.Size)
 	}
-	if a.Len() != p.Count*p.Size() {
-		return fmt.Errorf("%s: pixels of shape %v: expected %d images of %d bytes", p.Path, a.Shape, p.Count, p.Size())
+	if array.Len() != p.Count*p.Size() {
+		return fmt.Errorf("%s: pixels of shape %v: expected %d images of %d bytes", p.Path, array.Shape, p.Count,
+			p.Size())
 	}
 	switch {
-	case a.File == nil:
-		p.Raw = a.Raw
-	case a.File.Text:
-		p.Inflate = func(f *os.File) (io.Reader, error) { return a.File.Open(f), nil }
+	case array.File == nil:
+		p.Raw = array.Raw
+	case array.File.Text:
+		p.Inflate = func(f *os.File) (io.Reader, error) { return array.File.Open(f), nil }
 	default:
-		p.At = a.File.At
+		p.At = array.File.At
 	}
 	return nil
 }

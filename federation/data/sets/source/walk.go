@@ -120,15 +120,15 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		return nil, err
 	}
 	var out []data.Example
-	for _, e := range list {
-		path := filepath.Join(dir, e.Name())
+	for _, entry := range list {
+		path := filepath.Join(dir, entry.Name())
 		reason := ""
 		switch {
-		case e.IsDir():
+		case entry.IsDir():
 			reason = "is a folder inside a class folder"
-		case !slices.Contains(Extensions, strings.ToLower(filepath.Ext(e.Name()))):
+		case !slices.Contains(Extensions, strings.ToLower(filepath.Ext(entry.Name()))):
 			reason = "is not an image file (" + strings.Join(Extensions, ", ") + ")"
-		case e.Size() == 0:
+		case entry.Size() == 0:
 			reason = "is empty"
 		}
 		if reason != "" && w.Skip {
@@ -143,7 +143,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(e)})
+		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(entry)})
 	}
 	return out, nil
 }
@@ -198,7 +198,7 @@ func (w *Walk) Set() (*data.Set, error) {
 	if err := w.Usable(); err != nil {
 		return nil, err
 	}
-	s := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
+	set := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}
 	train := map[string]bool{}
@@ -220,34 +220,34 @@ func (w *Walk) Set() (*data.Set, error) {
 			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train",
 				w.Root, names[key])
 		}
-		s.Classes = append(s.Classes, names[key])
+		set.Classes = append(set.Classes, names[key])
 		label[key] = i
 	}
-	s.Domains = SortedKeys(domains)
-	if slices.Equal(s.Domains, []string{""}) {
-		s.Domains = nil
+	set.Domains = SortedKeys(domains)
+	if slices.Equal(set.Domains, []string{""}) {
+		set.Domains = nil
 	}
-	unsplit := make([][]data.Example, max(1, len(s.Domains)))
+	unsplit := make([][]data.Example, max(1, len(set.Domains)))
 	for _, f := range w.Found {
 		e := f.Example
 		e.Label = label[strings.ToLower(f.Class)]
-		e.Domain = max(0, slices.Index(s.Domains, f.Domain))
+		e.Domain = max(0, slices.Index(set.Domains, f.Domain))
 		if f.Split == "" {
 			unsplit[e.Domain] = append(unsplit[e.Domain], e)
 			continue
 		}
-		s.Add(f.Split, e)
+		set.Add(f.Split, e)
 	}
 	if !w.ByDomain {
-		AddHeldOut(s, slices.Concat(unsplit...))
-		return s, nil
+		AddHeldOut(set, slices.Concat(unsplit...))
+		return set, nil
 	}
 	for _, list := range unsplit {
 		for i, split := range HoldOutInDomain(len(list)) {
-			s.Add(split, list[i])
+			set.Add(split, list[i])
 		}
 	}
-	return s, nil
+	return set, nil
 }
 
 // AddHeldOut adds images to a set without splits and splits them with HoldOut; the images are in the order of domains

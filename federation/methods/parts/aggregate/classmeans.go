@@ -6,18 +6,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// RenewClassMeans sets the rows of mean [C,D], and their counts n [C,1], of the classes that some upload has examples
+// RenewClassMeans sets the rows of mean [C,D], and their counts [C,1], of the classes that some upload has examples
 // of: to the mean of the uploads' rows, by examples or, uniform, one client as much as another. Other classes stay as
 // they are.
-func RenewClassMeans(mean, n *tensor.Tensor, ups []method.Upload, meanName, nName string, uniform bool) error {
+func RenewClassMeans(mean, count *tensor.Tensor, ups []method.Upload, meanName, nName string, uniform bool) error {
 	dim := mean.Shape[1]
-	sums, weights, counts := make([]float64, mean.Len()), make([]float32, n.Len()), make([]float32, n.Len())
+	sums, weights, counts := make([]float64, mean.Len()), make([]float32, count.Len()), make([]float32, count.Len())
 	for _, u := range ups {
 		rows, err := Extra(u, meanName, mean.Shape...)
 		if err != nil {
 			return err
 		}
-		examples, err := Extra(u, nName, n.Shape...)
+		examples, err := Extra(u, nName, count.Shape...)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func RenewClassMeans(mean, n *tensor.Tensor, ups []method.Upload, meanName, nNam
 	linalg.DivideRows(mean, sums, weights)
 	for c, v := range counts {
 		if v > 0 {
-			n.Data[c] = v
+			count.Data[c] = v
 		}
 	}
 	return nil

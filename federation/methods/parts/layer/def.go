@@ -72,20 +72,20 @@ func (d Def) Build(options any, inner method.Method) (method.Method, error) {
 	if d.Suits != nil {
 		err = check.Join(err, d.Suits(inner))
 	}
-	var m method.Method
+	var base method.Method
 	if b, ok := options.(Builder); !ok {
-		m = v.Interface().(method.Method)
+		base = v.Interface().(method.Method)
 	} else if err == nil {
-		m, err = b.Build()
+		base, err = b.Build()
 	}
-	if err == nil && d.Wrapper() && reflect.TypeOf(method.Unwrap(m)) != reflect.TypeOf(inner) {
+	if err == nil && d.Wrapper() && reflect.TypeOf(method.Unwrap(base)) != reflect.TypeOf(inner) {
 		err = fmt.Errorf("its Build must keep the method that it wraps, %T, in the field Method, which holds %T", inner,
-			method.Unwrap(m))
+			method.Unwrap(base))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m, checkLoss(m, inner)
+	return base, checkLoss(base, inner)
 }
 
 // Numbers returns the formula of Traffic and its value; "" and 0 where the papers have none.

@@ -31,8 +31,8 @@ func (a CrossAttention) Fuse(s *method.Scope, own, shared graph.Node) graph.Node
 	sizes, _ := own.Shape().Ints()
 	n, w := own.Dim(-2), own.Dim(-1)
 	x, y := own.Reshape(-1, w), shared.Reshape(-1, w)
-	part := func(of graph.Node, name string) graph.Node {
-		return nn.SplitHeads(of.MatMul(s.Param(string(a)+"/"+name)), 1, -1, n, 1)[0]
+	part := func(node graph.Node, name string) graph.Node {
+		return nn.SplitHeads(node.MatMul(s.Param(string(a)+"/"+name)), 1, -1, n, 1)[0]
 	}
 	out := nn.MergeHeads(nn.Attend(part(x, "q"), part(y, "k"), part(y, "v"), graph.Node{}))
 	return x.Add(out.MatMul(s.Param(string(a) + "/o"))).Reshape(sizes...)

@@ -46,10 +46,10 @@ func Project(p *tensor.Tensor, kind string, rho float64) (*Projection, error) {
 	return q, nil
 }
 
-// ProjectColumns keeps columns [lo,hi) of the completed V [d,d] of the prompt p [T,d], which may depend on its rank. A
-// lo of at most the rank and a hi of d do not depend on the choice of a basis of the null space.
-func ProjectColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection, error) {
-	m, err := matrix("prompt", p)
+// ProjectColumns keeps columns [lo,hi) of the completed V [d,d] of the prompt param [T,d], which may depend on its
+// rank. A lo of at most the rank and a hi of d do not depend on the choice of a basis of the null space.
+func ProjectColumns(param *tensor.Tensor, columns func(rank int) (lo, hi int)) (*Projection, error) {
+	m, err := matrix("prompt", param)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +57,10 @@ func ProjectColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projecti
 	if err != nil {
 		return nil, err
 	}
-	lo, hi := of(f.rank)
+	lo, hi := columns(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
 		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
-			f.d, p.Shape)
+			f.d, param.Shape)
 	}
 	return f.keep(lo, hi)
 }

@@ -47,22 +47,22 @@ func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.Pull
 // Apply returns prompt Q for the projector Q [w,w] of a parameter of [T,w], Q = H D Hᵀ of reflectors and middle. A
 // trace has Q under name.
 func (o OfPrompt) Apply(s *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
-	k := o.packing(parameter.Dim(0), s.Task().Width)
-	q := s.Host(name, method.HostFunc{Every: o.Every, Trace: k.dense, Differentiable: k.through,
+	packing := o.packing(parameter.Dim(0), s.Task().Width)
+	q := s.Host(name, method.HostFunc{Every: o.Every, Trace: packing.dense, Differentiable: packing.through,
 		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) { return o.Factors(in[0]) }},
-		[]int{k.size()}, parameter)
+		[]int{packing.size()}, parameter)
 
-	parts := q.Detach().Split(0, k.sizes...)
-	y, mask, w := parts[0].Reshape(k.m, k.d), parts[1], parts[2].Reshape(k.m, k.m)
-	first := s.Graph().Const(toTensor(unit(k.m, k.d)))
+	parts := q.Detach().Split(0, packing.sizes...)
+	y, mask, w := parts[0].Reshape(packing.m, packing.d), parts[1], parts[2].Reshape(packing.m, packing.m)
+	first := s.Graph().Const(toTensor(unit(packing.m, packing.d)))
 	u := prompt.Sub(prompt.MatMulT(y).MatMul(w).MatMul(y)) // prompt H
 	v := u.Mul(mask)                                       // prompt H D
-	if k.splits {
-		v = v.Add(u.Slice(1, 0, k.m).MatMul(parts[3].Reshape(k.m, k.m)).MatMul(first))
+	if packing.splits {
+		v = v.Add(u.Slice(1, 0, packing.m).MatMul(parts[3].Reshape(packing.m, packing.m)).MatMul(first))
 	}
-	if k.through { // adds nothing but the gradient of D
-		r, u := q.Slice(0, k.size()-k.m*k.d, k.size()).Reshape(k.m, k.d), u.Detach()
-		v = v.Add(u.Slice(1, 0, k.m).MatMul(r)).Add(u.MatMulT(r).MatMul(first))
+	if packing.through { // adds nothing but the gradient of D
+		r, u := q.Slice(0, packing.size()-packing.m*packing.d, packing.size()).Reshape(packing.m, packing.d), u.Detach()
+		v = v.Add(u.Slice(1, 0, packing.m).MatMul(r)).Add(u.MatMulT(r).MatMul(first))
 	}
 	return v.Sub(v.MatMulT(y).MatMulT(w).MatMul(y))
 }

@@ -27,14 +27,14 @@ import (
 //
 // A cut between two equal non-zero singular values has no derivative and is an error.
 func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
-	f, r := q.factors, q.Rank
+	factors, r := q.factors, q.Rank
 	if r == 0 || q.Lo >= q.Hi {
-		return zeros(f.t, f.d), nil
+		return zeros(factors.t, factors.d), nil
 	}
 	if q.tie > 0 {
-		return zeros(f.t, f.d), fmt.Errorf("projection: projector %s cuts between equal singular values %d and %d (%g)"+
-			" of the prompt, where it has no derivative; detach the projector or change its ratio",
-			q.Kind, q.tie, q.tie+1, f.s[q.tie])
+		return zeros(factors.t, factors.d), fmt.Errorf("projection: projector %s cuts between equal singular values "+
+			"%d and %d (%g) of the prompt, where it has no derivative; detach the projector or change its ratio",
+			q.Kind, q.tie, q.tie+1, factors.s[q.tie])
 	}
 
 	// Between row and null directions: a kept row pairs with removed null directions, a removed row with kept ones.
@@ -49,28 +49,28 @@ func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
 		}
 		copy(pairs, row(within, i).Data)
 	}
-	dp := product(f.inverseT(), x, blas.NoTrans)
-	f.h.times(dp, blas.Trans)
+	dp := product(factors.inverseT(), x, blas.NoTrans)
+	factors.h.times(dp, blas.Trans)
 	return dp, nil
 }
 
 // withinRows returns what vjp multiplies by the pseudo-inverse for pairs of row directions, from x [r,r].
 func (q *Projection) withinRows(x blas64.General) blas64.General {
-	f, out := q.factors, zeros(q.Rank, q.Rank)
+	factors, out := q.factors, zeros(q.Rank, q.Rank)
 	if !splits(q.Lo, q.Hi, q.Rank) {
 		return out
 	}
-	x = product(product(f.b, x, blas.NoTrans), f.b, blas.Trans)
+	x = product(product(factors.b, x, blas.NoTrans), factors.b, blas.Trans)
 	kept := func(j int) bool { return j >= q.Lo && j < q.Hi }
-	for i, si := range f.s {
-		for j, sj := range f.s {
+	for i, si := range factors.s {
+		for j, sj := range factors.s {
 			if !kept(i) && kept(j) {
 				h := x.Data[i*x.Stride+j] / ((sj - si) * (sj + si))
 				out.Data[j*out.Stride+i], out.Data[i*out.Stride+j] = h*sj*sj, h*si*si
 			}
 		}
 	}
-	b := transposed(f.b)
+	b := transposed(factors.b)
 	return product(product(b, out, blas.NoTrans), b, blas.Trans)
 }
 

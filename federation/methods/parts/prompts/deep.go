@@ -39,19 +39,19 @@ const (
 )
 
 // Declare returns the prompts as parameters, all shared.
-func (d Deep) Declare(t method.ClientSpec) []method.Param {
-	out := d.OffsetContext.Declare(t, TextTower+FirstBlock, method.Shared)
+func (d Deep) Declare(client method.ClientSpec) []method.Param {
+	out := d.OffsetContext.Declare(client, TextTower+FirstBlock, method.Shared)
 	add := func(name string, blocks, tokens, width int) {
 		if blocks > 0 {
 			out = append(out, method.Param{Name: name, Shape: []int{blocks, tokens, width}, Std: d.DeepStd})
 		}
 	}
-	add(TextTower+LaterBlocks, min(d.Depth, t.TextLayers)-1, d.Tokens, t.Width)
+	add(TextTower+LaterBlocks, min(d.Depth, client.TextLayers)-1, d.Tokens, client.Width)
 	if d.VisionDepth > 0 {
-		out = append(out, method.Param{Name: ImageTower + FirstBlock, Shape: []int{d.Vision, t.VisionWidth},
+		out = append(out, method.Param{Name: ImageTower + FirstBlock, Shape: []int{d.Vision, client.VisionWidth},
 			Std: d.DeepStd})
 	}
-	add(ImageTower+LaterBlocks, min(d.VisionDepth, t.VisionLayers)-1, d.Vision, t.VisionWidth)
+	add(ImageTower+LaterBlocks, min(d.VisionDepth, client.VisionLayers)-1, d.Vision, client.VisionWidth)
 	return out
 }
 
@@ -69,19 +69,19 @@ func (d Deep) Text(s *method.Scope) graph.Node {
 }
 
 // Image returns the image features [B,D]; those of the data where the image tower has no prompts.
-func (d Deep) Image(s *method.Scope) graph.Node {
+func (d Deep) Image(scope *method.Scope) graph.Node {
 	if d.VisionDepth == 0 {
-		return s.Image()
+		return scope.Image()
 	}
 	p := method.VisionPrompts{Normed: d.Insert == "fedtpg"}
-	if err := TokensUnsupported(s.Task(), d.VisionDepth > 1); err != "" {
-		return s.Graph().Fail("%s; lower options.vision_depth", err)
+	if err := TokensUnsupported(scope.Task(), d.VisionDepth > 1); err != "" {
+		return scope.Graph().Fail("%s; lower options.vision_depth", err)
 	}
-	p.Tokens = s.Param(ImageTower + FirstBlock)
-	if n := min(d.VisionDepth, s.Task().VisionLayers) - 1; n > 0 {
-		p.Deep = nn.Unbind(s.Param(ImageTower + LaterBlocks))
+	p.Tokens = scope.Param(ImageTower + FirstBlock)
+	if n := min(d.VisionDepth, scope.Task().VisionLayers) - 1; n > 0 {
+		p.Deep = nn.Unbind(scope.Param(ImageTower + LaterBlocks))
 	}
-	return s.Vision(p)
+	return scope.Vision(p)
 }
 
 // TokensUnsupported returns the reason why an image tower does not support prompt tokens, or deep ones; "" where it

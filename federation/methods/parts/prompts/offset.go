@@ -38,22 +38,22 @@ func FullPrompt(s *method.Scope, p method.Param) graph.Node {
 }
 
 // AddWords returns the whole prompt [T,w] of an offset [tokens,w], or [B,T,w] of offsets [B,tokens,w] of each image.
-func (c OffsetContext) AddWords(s *method.Scope, offset graph.Node) graph.Node {
+func (c OffsetContext) AddWords(scope *method.Scope, offset graph.Node) graph.Node {
 	n := method.Words{Text: c.Words}.Tokens()
 	if n == 0 {
 		return offset
 	}
-	w := s.Task().Width
-	words := s.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, w})
+	w := scope.Task().Width
+	words := scope.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, w})
 	if n <= c.Tokens { // rows of zeros in front
-		pads := s.Graph().Ints(c.Tokens-n, 0, 0, 0)
-		return offset.Add(s.Graph().Apply(graph.Standard, "Pad", nil, words, pads))
+		pads := scope.Graph().Ints(c.Tokens-n, 0, 0, 0)
+		return offset.Add(scope.Graph().Apply(graph.Standard, "Pad", nil, words, pads))
 	}
 	first, rest := offset.Add(words.Slice(0, 0, c.Tokens)), words.Slice(0, c.Tokens, n)
 	if first.Rank() == 2 {
 		return graph.Concat(0, first, rest)
 	}
 	// Rows of zeros make room for the words of every image.
-	room := s.Graph().Apply(graph.Standard, "Pad", nil, first, s.Graph().Ints(0, 0, 0, 0, n-c.Tokens, 0))
-	return room.Add(graph.Concat(0, s.Graph().Const(tensor.New(c.Tokens, w)), rest))
+	room := scope.Graph().Apply(graph.Standard, "Pad", nil, first, scope.Graph().Ints(0, 0, 0, 0, n-c.Tokens, 0))
+	return room.Add(graph.Concat(0, scope.Graph().Const(tensor.New(c.Tokens, w)), rest))
 }

@@ -38,25 +38,25 @@ func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []meth
 }
 
 // Features returns the image features [B,D] of the batch with a prompt.
-func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
-	t := s.Task()
+func (v Visual) Features(scope *method.Scope, prompt graph.Node) graph.Node {
+	client := scope.Task()
 	switch {
 	case v.Kind == "pixels":
-		return s.Vision(method.VisionPrompts{Pixels: prompt})
-	case t.VisionWidth == 0:
-		return s.Graph().Fail("the image tower of backbone %s does not support prompt tokens; use options.vision: "+
-			"pixels", t.Backbone)
+		return scope.Vision(method.VisionPrompts{Pixels: prompt})
+	case client.VisionWidth == 0:
+		return scope.Graph().Fail("the image tower of backbone %s does not support prompt tokens; use options.vision: "+
+			"pixels", client.Backbone)
 	case v.Kind == "shallow":
-		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: true})
-	case t.VisionLayers == 0:
-		return s.Graph().Fail("options.vision: deep needs a vision transformer, but backbone %s is a ResNet; use "+
-			"shallow or pixels", t.Backbone)
+		return scope.Vision(method.VisionPrompts{Tokens: prompt, Normed: true})
+	case client.VisionLayers == 0:
+		return scope.Graph().Fail("options.vision: deep needs a vision transformer, but backbone %s is a ResNet; use "+
+			"shallow or pixels", client.Backbone)
 	}
-	blocks := make([]graph.Node, t.VisionLayers)
+	blocks := make([]graph.Node, client.VisionLayers)
 	for i := range blocks {
-		blocks[i] = prompt.Slice(0, i, i+1).Reshape(v.Tokens, t.VisionWidth)
+		blocks[i] = prompt.Slice(0, i, i+1).Reshape(v.Tokens, client.VisionWidth)
 	}
-	return s.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: true})
+	return scope.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: true})
 }
 
 // Logits compares image features under the prompt "prompt" with those of the hand-written texts.

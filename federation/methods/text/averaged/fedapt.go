@@ -103,18 +103,18 @@ func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
 		Position: m.Position})
 }
 
-func (m FedAPT) Logits(s *method.Scope) graph.Node {
-	t, x, q := s.Task(), s.Image(), m.query(s)
+func (m FedAPT) Logits(scope *method.Scope) graph.Node {
+	t, x, q := scope.Task(), scope.Image(), m.query(scope)
 	n := m.count(t)
 	off := q.Sub(q.MeanKeep(-1))
 	std := off.Square().SumKeep(-1).MulScalar(1 / float64(max(1, n-1))).AddScalar(1e-12).Sqrt()
 	a := off.Div(std).MulScalar(1 / m.Temp).Softmax(-1) // [B,D]
 	if m.Assign == "prompts" {
-		return m.text(s, m.keys(s, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
+		return m.text(scope, m.keys(scope, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 	}
 	var scores []graph.Node
-	for _, key := range nn.Unbind(s.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
-		scores = append(scores, s.Cosine(x, m.text(s, key)))
+	for _, key := range nn.Unbind(scope.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
+		scores = append(scores, scope.Cosine(x, m.text(scope, key)))
 	}
 	return graph.Stack(scores...).Mul(a.T().Unsqueeze(2)).Sum(0)
 }
@@ -162,48 +162,48 @@ func (m FedAPT) Join(g *method.Global, _ []int) error { return m.place(g) }
 // place numbers the domains of clients without a number, after the domains that have numbers. Where clients claim their
 // domains and there are too many, those of the fewest clients get no number: their clients are placed as clients of no
 // domain.
-func (m FedAPT) place(g *method.Global) error {
-	out, most := tensor.New(g.Clients), m.count(g.Task)
+func (m FedAPT) place(global *method.Global) error {
+	out, most := tensor.New(global.Clients), m.count(global.Task)
 	for i := range out.Data {
 		out.Data[i] = -1
 	}
 	number, fresh := map[string]int{}, map[string]int{} // clients of each domain without a number
-	if before := g.Broadcast[aptDomains]; before != nil {
+	if before := global.Broadcast[aptDomains]; before != nil {
 		for k, d := range before.Data {
 			if out.Data[k] = d; d >= 0 {
-				number[g.Info(k).Domain] = int(d)
+				number[global.Info(k).Domain] = int(d)
 			}
 		}
 	}
 	delete(number, "")
-	for k := range g.Clients {
-		name := g.Info(k).Domain
+	for k := range global.Clients {
+		name := global.Info(k).Domain
 		if _, known := number[name]; !known && name != "" {
 			fresh[name]++
 		}
 	}
 	names, old := slices.Sorted(maps.Keys(fresh)), len(number)
-	if m.Domains > 0 && g.Claimed && old+len(names) > most {
+	if m.Domains > 0 && global.Claimed && old+len(names) > most {
 		slices.SortStableFunc(names, func(a, b string) int { return fresh[b] - fresh[a] })
 		names = slices.Sorted(slices.Values(names[:max(0, most-old)]))
 	}
 	for i, name := range names {
 		number[name] = old + i
 	}
-	if n := len(number); m.Domains > 0 && !g.Claimed && (n > most || n > 0 && n < most && g.AllJoined()) {
+	if n := len(number); m.Domains > 0 && !global.Claimed && (n > most || n > 0 && n < most && global.AllJoined()) {
 		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
 			most)
 	}
-	for k := range g.Clients {
-		if !g.HasJoined(k) || out.Data[k] >= 0 {
+	for k := range global.Clients {
+		if !global.HasJoined(k) || out.Data[k] >= 0 {
 			continue
 		}
-		d, named := number[g.Info(k).Domain]
+		d, named := number[global.Info(k).Domain]
 		if !named || m.Domains == 0 {
 			d = k % most
 		}
 		out.Data[k] = float32(d)
 	}
-	g.Broadcast[aptDomains] = out
+	global.Broadcast[aptDomains] = out
 	return nil
 }

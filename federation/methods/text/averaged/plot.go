@@ -41,23 +41,23 @@ func (m PLOT) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
-func (m PLOT) Logits(s *method.Scope) graph.Node {
-	t := s.Task()
-	if t.Patches == 0 {
-		return s.Graph().Fail("plot compares patch features, which backbone %s does not provide", t.Backbone)
+func (m PLOT) Logits(scope *method.Scope) graph.Node {
+	client := scope.Task()
+	if client.Patches == 0 {
+		return scope.Graph().Fail("plot compares patch features, which backbone %s does not provide", client.Backbone)
 	}
 	var texts []graph.Node
-	for _, ctx := range nn.Unbind(s.Param("prompts")) {
-		texts = append(texts, m.Features(s, ctx))
+	for _, ctx := range nn.Unbind(scope.Param("prompts")) {
+		texts = append(texts, m.Features(scope, ctx))
 	}
-	text := graph.Concat(0, texts...)                                      // [nC,D]
-	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                    // [BM,nC]
-	sim = sim.Reshape(-1, t.Patches, m.N, t.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
+	text := graph.Concat(0, texts...)                                                // [nC,D]
+	sim := scope.Patches().Reshape(-1, client.Dim).MatMulT(text)                     // [BM,nC]
+	sim = sim.Reshape(-1, client.Patches, m.N, client.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
 	plan := optimaltransport.Entropic{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold,
 		Stop: "pair", OnRows: true}.Plan(sim.Detach())
-	score := plan.Mul(sim).Sum(0, -1).MulScalar(t.Scale)
+	score := plan.Mul(sim).Sum(0, -1).MulScalar(client.Scale)
 	if m.Pooled {
-		score = score.Add(s.Cosine(s.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
+		score = score.Add(scope.Cosine(scope.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
 	}
 	return score
 }

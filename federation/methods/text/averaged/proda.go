@@ -107,33 +107,34 @@ func (m ProDA) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	return nil
 }
 
-func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	prompts, f, t := s.Param("prompts"), s.Image(), s.Task()
+func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
+	prompts, f, client := scope.Param("prompts"), scope.Image(), scope.Task()
 	var texts []graph.Node
 	for i, k := range m.turns(0) { // whichever it is, it has the position of the place
-		ctx := prompts.Gather(0, s.Scalar(scalar(i)).Cast(graph.Int64))
-		texts = append(texts, s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
+		ctx := prompts.Gather(0, scope.Scalar(scalar(i)).Cast(graph.Int64))
+		texts = append(texts, scope.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
 	}
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
 	square := f.Square()                  // [B,D]
-	spread := s.Graph().Scalar(0)
+	spread := scope.Graph().Scalar(0)
 	for _, text := range texts {
-		d := text.Sub(mean)       // [C,D]
-		own := d.Rows(s.Label())  // [B,D]
-		cross := square.Mul(own)  // f² d_y
-		ownTerm := cross.Mul(own) // f² d_y²
+		d := text.Sub(mean)          // [C,D]
+		own := d.Rows(scope.Label()) // [B,D]
+		cross := square.Mul(own)     // f² d_y
+		ownTerm := cross.Mul(own)    // f² d_y²
 		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
 	}
-	bound := f.MatMulT(mean).MulScalar(t.Scale).Add(spread.MulScalar(t.Scale * t.Scale / 2 / float64(len(texts))))
-	loss := s.CrossEntropy(bound)
+	bound := f.MatMulT(mean).MulScalar(client.Scale).
+		Add(spread.MulScalar(client.Scale * client.Scale / 2 / float64(len(texts))))
+	loss := scope.CrossEntropy(bound)
 	if m.Lambda == 0 {
 		return loss
 	}
 	var alone []graph.Node
 	for _, ctx := range nn.Unbind(prompts) {
-		alone = append(alone, s.TextFeatures(method.Prompt{Ctx: ctx, NoClass: true}))
+		alone = append(alone, scope.TextFeatures(method.Prompt{Ctx: ctx, NoClass: true}))
 	}
 	u := graph.Concat(0, alone...) // [n,D]
 	like := u.MatMulT(u).Abs().Sum().AddScalar(-float64(m.N)).MulScalar(m.Lambda / float64(m.N*(m.N-1)))
-	return loss.Add(s.Term("likeness of prompts", like))
+	return loss.Add(scope.Term("likeness of prompts", like))
 }

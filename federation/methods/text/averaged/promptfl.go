@@ -68,17 +68,19 @@ func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
-func (m PromptFL) Merge(g *method.Global, ups []method.Upload) error {
+func (m PromptFL) Merge(global *method.Global, ups []method.Upload) error {
 	if m.ClassAverage != "owners" {
-		return m.FedAvg.Merge(g, ups)
+		return m.FedAvg.Merge(global, ups)
 	}
-	rows := func(ctx *tensor.Tensor) *tensor.Tensor { return tensor.Of(ctx.Data, g.Classes, ctx.Len()/g.Classes) }
+	rows := func(ctx *tensor.Tensor) *tensor.Tensor {
+		return tensor.Of(ctx.Data, global.Classes, ctx.Len()/global.Classes)
+	}
 	prompts := make([]method.Upload, len(ups))
 	for i, u := range ups {
 		prompts[i] = method.Upload{Client: u.Client, Extra: tensor.Map{"ctx": rows(u.Shared["ctx"]),
 			classN: u.Extra[classN]}}
 	}
-	mean := g.Shared["ctx"].Clone()
-	g.Shared = tensor.Map{"ctx": mean}
-	return aggregate.RenewClassMeans(rows(mean), tensor.New(g.Classes, 1), prompts, "ctx", classN, false)
+	mean := global.Shared["ctx"].Clone()
+	global.Shared = tensor.Map{"ctx": mean}
+	return aggregate.RenewClassMeans(rows(mean), tensor.New(global.Classes, 1), prompts, "ctx", classN, false)
 }

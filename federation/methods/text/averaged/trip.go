@@ -99,28 +99,28 @@ func (m TRIP) Params(t method.ClientSpec) []method.Param {
 }
 
 // scores returns the class scores [B,C] of experts [E,tokens,w] that are mixed by routing with a capacity.
-func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) graph.Node {
-	t := s.Task()
+func (m TRIP) scores(scope *method.Scope, experts graph.Node, capacity float64) graph.Node {
+	client := scope.Task()
 	switch {
-	case t.Tokens == 0:
-		return s.Graph().Fail("the method needs the tokens of the image tower's last block, which backbone %s, a "+
-			"ResNet or an exported model, does not provide", t.Backbone)
-	case t.Tokens < m.Experts:
-		return s.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these at "+
-			"most", m.Experts, t.Tokens, t.Backbone)
-	case t.VisionWidth < m.Experts && m.Keys == "orthogonal":
-		return s.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has only "+
-			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
+	case client.Tokens == 0:
+		return scope.Graph().Fail("the method needs the tokens of the image tower's last block, which backbone %s, a "+
+			"ResNet or an exported model, does not provide", client.Backbone)
+	case client.Tokens < m.Experts:
+		return scope.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these "+
+			"at most", m.Experts, client.Tokens, client.Backbone)
+	case client.VisionWidth < m.Experts && m.Keys == "orthogonal":
+		return scope.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has "+
+			"only the width %d; lower experts, or set keys: normal", m.Experts, client.Backbone, client.VisionWidth)
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
-	s.Note(tripStarts, route.InitialCenters(t.Tokens))
-	tokens := s.Input(method.Input{Kind: method.RowInput, Name: method.TokensInput}, graph.Float,
-		graph.Rows("B", t.Tokens, t.VisionWidth))
-	each := method.PerExample{X: route.Weights(tokens, s.Broadcast(tripKeys, m.Experts, t.VisionWidth))}
-	weights := s.Graph().Placeholder(each, graph.Float, []int{-1, m.Experts})
-	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
-	text := s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.Position}) // [B,C,D]
-	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
+	scope.Note(tripStarts, route.InitialCenters(client.Tokens))
+	tokens := scope.Input(method.Input{Kind: method.RowInput, Name: method.TokensInput}, graph.Float,
+		graph.Rows("B", client.Tokens, client.VisionWidth))
+	each := method.PerExample{X: route.Weights(tokens, scope.Broadcast(tripKeys, m.Experts, client.VisionWidth))}
+	weights := scope.Graph().Placeholder(each, graph.Float, []int{-1, m.Experts})
+	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*client.Width)).Reshape(-1, m.Tokens, client.Width)
+	text := scope.TextFeatures(method.Prompt{Ctx: ctx, Position: m.Position}) // [B,C,D]
+	return text.MatMul(scope.Image().Unsqueeze(2)).Squeeze(2).MulScalar(client.Scale)
 }
 
 func (m TRIP) Logits(s *method.Scope) graph.Node {
@@ -144,13 +144,13 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 // Start draws the keys, and begins the running mean.
-func (m TRIP) Start(g *method.Global) error {
-	v := g.Task.VisionWidth
+func (m TRIP) Start(global *method.Global) error {
+	v := global.Task.VisionWidth
 	if v == 0 {
 		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
-			"last block; convert a checkpoint", g.Task.Backbone)
+			"last block; convert a checkpoint", global.Task.Backbone)
 	}
-	keys, r := mat.NewDense(v, m.Experts, nil), g.Rand("init", tripKeys)
+	keys, r := mat.NewDense(v, m.Experts, nil), global.Rand("init", tripKeys)
 	for i := range keys.RawMatrix().Data {
 		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {
 			keys.RawMatrix().Data[i] = r.Float64()
@@ -161,14 +161,14 @@ func (m TRIP) Start(g *method.Global) error {
 	}
 	rows := tensor.New(m.Experts, v)
 	linalg.Store(rows, mat.DenseCopyOf(keys.T()))
-	if g.Broadcast[tripKeys] = rows; m.Average == "none" {
+	if global.Broadcast[tripKeys] = rows; m.Average == "none" {
 		return nil
 	}
-	if first := g.Shared[tripExperts]; first != nil {
-		g.Broadcast[tripAverage] = first.Clone()
+	if first := global.Shared[tripExperts]; first != nil {
+		global.Broadcast[tripAverage] = first.Clone()
 	}
 	if m.Average == "beta" {
-		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds.Total()))}, 1)
+		global.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, global.Rounds.Total()))}, 1)
 	}
 	return nil
 }
@@ -188,25 +188,25 @@ func (m TRIP) density(round, rounds int) float64 {
 	return math.Pow(x*(1-x), m.Beta-1)
 }
 
-func (m TRIP) Merge(g *method.Global, ups []method.Upload) error {
-	err, now := m.WeightedMean.Merge(g, ups), g.Shared[tripExperts]
+func (m TRIP) Merge(global *method.Global, ups []method.Upload) error {
+	err, now := m.WeightedMean.Merge(global, ups), global.Shared[tripExperts]
 	if err != nil || m.Average == "none" || now == nil {
 		return err
 	}
 	share := 1 - m.Decay
 	if m.Average == "beta" {
-		sum := g.State[tripWeight]
+		sum := global.State[tripWeight]
 		if sum == nil {
 			return fmt.Errorf("trip: the server lost %s, which a run begins with", tripWeight)
 		}
-		w := m.density(g.Round, g.Rounds.Total())
+		w := m.density(global.Round, global.Rounds.Total())
 		total := float64(sum.Data[0]) + w
-		g.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
+		global.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
 	}
-	average := g.Broadcast[tripAverage].Clone()
+	average := global.Broadcast[tripAverage].Clone()
 	for i, x := range now.Data {
 		average.Data[i] += float32(share) * (x - average.Data[i])
 	}
-	g.Broadcast[tripAverage] = average
+	global.Broadcast[tripAverage] = average
 	return nil
 }

@@ -101,15 +101,15 @@ func (m DPFPL) Logits(s *method.Scope) graph.Node {
 }
 
 // AdjustGradients replaces the gradients by clipped and noisy ones.
-func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
-	r, err := m.rand(l, g)
+func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error {
+	random, err := m.rand(local, gradients)
 	if err != nil {
 		return err
 	}
-	p, full := linalg.Matrix(l.Private["local"]), linalg.Matrix(g["local"])
+	p, full := linalg.Matrix(local.Private["local"]), linalg.Matrix(gradients["local"])
 	rows, wide := p.Dims()
 	rank := min(m.Rank, rows, wide)
-	start := mat.NewDense(wide, rank, l.Draws.Normal(l.Rand, "dpfpl/v0", wide, rank))
+	start := mat.NewDense(wide, rank, local.Draws.Normal(local.Rand, "dpfpl/v0", wide, rank))
 	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
 	u.Mul(p, start)
 	linalg.Orthonormalize(&u)
@@ -118,21 +118,21 @@ func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
 	byU.Mul(full, &v)
 	byV.Mul(u.T(), full)
-	m.release(l.Draws, r, &byU, "dpfpl/u")
-	m.release(l.Draws, r, &byV, "dpfpl/v")
+	m.release(local.Draws, random, &byU, "dpfpl/u")
+	m.release(local.Draws, random, &byV, "dpfpl/v")
 	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
 	first.Mul(&byU, v.T())
 	second.Mul(&u, &byV)
 	both.Product(&u, u.T(), &first)
 	first.Add(&first, &second)
 	first.Sub(&first, &both)
-	linalg.Store(g["local"], &first)
-	global, noise := linalg.Matrix(g["global"]), ""
+	linalg.Store(gradients["local"], &first)
+	global, noise := linalg.Matrix(gradients["global"]), ""
 	if m.Noisy == "all" {
 		noise = "dpfpl/global"
 	}
-	m.release(l.Draws, r, global, noise)
-	linalg.Store(g["global"], global)
+	m.release(local.Draws, random, global, noise)
+	linalg.Store(gradients["global"], global)
 	return nil
 }
 
@@ -153,25 +153,25 @@ const dpfplNoise = "dpfpl/noise"
 
 // rand returns the source of a turn's noise. A secret source depends on all that the turn begins with: the same turn
 // has the same noise, and any other turn of the round is refused.
-func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
-	switch r, _ := l.Cache[dpfplNoise].(*rand.Rand); {
+func (m DPFPL) rand(local *method.Local, gradients tensor.Map) (*rand.Rand, error) {
+	switch r, _ := local.Cache[dpfplNoise].(*rand.Rand); {
 	case m.Noise == 0:
 		return nil, nil
-	case m.Steps > 0 && l.Steps >= m.Steps:
+	case m.Steps > 0 && local.Steps >= m.Steps:
 		return nil, fmt.Errorf("dpfpl: step %d of a round; epsilon_local assumes %d at most: raise options.steps, or "+
-			"lower train.epochs", l.Steps+1, m.Steps)
+			"lower train.epochs", local.Steps+1, m.Steps)
 	case r != nil:
 		return r, nil
-	case l.Noise == nil:
-		return l.Rand, nil
+	case local.Noise == nil:
+		return local.Rand, nil
 	}
-	rows, err := l.Memory()
+	rows, err := local.Memory()
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]float64{}
-	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": g, "shared/": l.Shared,
-		"private/": l.Private} {
+	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": gradients, "shared/": local.Shared,
+		"private/": local.Private} {
 		for name, t := range part {
 			for _, x := range t.Data {
 				all[under+name] = append(all[under+name], float64(x))
@@ -181,9 +181,9 @@ func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
 			}
 		}
 	}
-	r, _, err := l.Noise("dpfpl", linalg.Bytes(all))
+	r, _, err := local.Noise("dpfpl", linalg.Bytes(all))
 	if err == nil {
-		l.Cache[dpfplNoise] = r
+		local.Cache[dpfplNoise] = r
 	}
 	return r, err
 }

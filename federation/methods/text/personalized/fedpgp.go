@@ -51,17 +51,17 @@ func (m FedPGP) full(s *method.Scope) graph.Node {
 
 func (m FedPGP) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.full(s)) }
 
-func (m FedPGP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.FedAvg.Loss(s, logits)
+func (m FedPGP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.FedAvg.Loss(scope, logits)
 	if m.Mu == 0 {
 		return loss
 	}
-	hand := s.HandText()
+	hand := scope.HandText()
 	if m.Positive == "code" {
-		hand = s.HandText(strings.Repeat("X ", m.Tokens) + "{}.")
+		hand = scope.HandText(strings.Repeat("X ", m.Tokens) + "{}.")
 	}
-	anchor := s.Text(s.Param("sigma"))
-	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)              // cosines [C]
+	anchor := scope.Text(scope.Param("sigma"))
+	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(scope)).Sum(-1)          // cosines [C]
 	contrast := far.Sub(near).MulScalar(1 / m.Temp).Softplus().Mean().MulScalar(m.Mu) // -log e^near/(e^near + e^far)
-	return loss.Add(s.Term("contrastive", contrast))
+	return loss.Add(scope.Term("contrastive", contrast))
 }

@@ -104,9 +104,9 @@ func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 }
 
 // others returns the class features [E-1,C,D] of the other clients' prompts.
-func (m PFedMoAP) others(s *method.Scope, of experts) graph.Node {
+func (m PFedMoAP) others(s *method.Scope, pool experts) graph.Node {
 	var out []graph.Node
-	for _, p := range nn.Unbind(s.Broadcast(of.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
+	for _, p := range nn.Unbind(s.Broadcast(pool.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
 		out = append(out, m.Features(s, p))
 	}
 	return graph.Stack(out...)
@@ -122,58 +122,58 @@ func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 }
 
 // mixed returns the scores [B,C] with other clients' features; there names the input that is 1 for those that exist.
-func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.Node {
-	g, t := s.Graph(), s.Task()
-	x, own := s.Image(), m.Features(s, s.Param("ctx"))
-	alone := s.Cosine(x, own)
-	channels := m.channels(t)
-	e, c, h, wide := m.Experts, t.Classes, m.Heads, len(channels)
+func (m PFedMoAP) mixed(scope *method.Scope, others graph.Node, there string) graph.Node {
+	g, client := scope.Graph(), scope.Task()
+	x, own := scope.Image(), m.Features(scope, scope.Param("ctx"))
+	alone := scope.Cosine(x, own)
+	channels := m.channels(client)
+	e, c, h, wide := m.Experts, client.Classes, m.Heads, len(channels)
 	for wide%h != 0 {
 		h--
 	}
 	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
 	layer := func(n graph.Node, name string) graph.Node {
-		return modules.ApplyLinear(s, moapGate+name, n.Reshape(-1, wide))
+		return modules.ApplyLinear(scope, moapGate+name, n.Reshape(-1, wide))
 	}
 	image := pool(x)                                                     // [B,d]
 	keys := pool(graph.Concat(0, own.Unsqueeze(0), others))              // [E,C,d]
 	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
 	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
 	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
-	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(there, e-1))
+	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), scope.Broadcast(there, e-1))
 	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.MaskValue)).Softmax(-1) // of nobody's prompt 0
 	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                         // [h,C,E,d/h]
 	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                               // [B,C,h,d/h]
 	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                            // [B,C,d]
-	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(t.Scale).ReshapeLike(alone)           // [B,C]
-	count := s.Broadcast(there, e-1).Sum()
+	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(client.Scale).ReshapeLike(alone)      // [B,C]
+	count := scope.Broadcast(there, e-1).Sum()
 	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
 }
 
 // Begin computes the others' features for all steps of the turn, and sets the learning rate of the gate.
-func (m PFedMoAP) Begin(l *method.Local) error {
+func (m PFedMoAP) Begin(local *method.Local) error {
 	if m.GatingLR > 0 {
-		l.Rates = map[string]float64{}
-		for _, p := range m.Params(l.Task) {
+		local.Rates = map[string]float64{}
+		for _, p := range m.Params(local.Task) {
 			if strings.HasPrefix(p.Name, moapGate) {
-				l.Rates[p.Name] = m.GatingLR
+				local.Rates[p.Name] = m.GatingLR
 			}
 		}
 	}
-	if l.Broadcast[moapTurn.known] == nil { // it joined in the middle of a round
-		m.nobody(l.Broadcast, l.Task.Width)
+	if local.Broadcast[moapTurn.known] == nil { // it joined in the middle of a round
+		m.nobody(local.Broadcast, local.Task.Width)
 	}
-	features, err := l.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
+	features, err := local.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
 	if err == nil {
-		l.State[moapFeatures] = features
+		local.State[moapFeatures] = features
 	}
 	return err
 }
 
 // nobody sets that there are no prompts of other clients.
 func (m PFedMoAP) nobody(sent tensor.Map, width int) {
-	for _, of := range []experts{moapTurn, moapTest} {
-		sent[of.prompts], sent[of.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
+	for _, pool := range []experts{moapTurn, moapTest} {
+		sent[pool.prompts], sent[pool.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
 	}
 }
 
@@ -203,33 +203,33 @@ func (m PFedMoAP) Start(g *method.Global) error {
 	return nil
 }
 
-func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
+func (m PFedMoAP) Merge(global *method.Global, ups []method.Upload) error {
 	turn := map[int]tensor.Map{} // what clients trained with
 	for _, u := range ups {
-		g.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
-		turn[u.Client] = maps.Clone(g.ExtrasFor(u.Client))
+		global.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
+		turn[u.Client] = maps.Clone(global.ExtrasFor(u.Client))
 	}
-	if err := m.Start(g); err != nil { // for those that joined
+	if err := m.Start(global); err != nil { // for those that joined
 		return err
 	}
-	m.send(g)
-	for k := range g.Clients {
+	m.send(global)
+	for k := range global.Clients {
 		from := turn[k]
 		if from[moapTurn.known] == nil { // it did not train, or joined in the middle of it
-			from = g.ExtrasFor(k)
+			from = global.ExtrasFor(k)
 		}
-		to := g.ExtrasFor(k)
+		to := global.ExtrasFor(k)
 		to[moapTest.prompts], to[moapTest.known] = from[moapTurn.prompts], from[moapTurn.known]
 	}
-	return m.FedAvg.Merge(g, ups)
+	return m.FedAvg.Merge(global, ups)
 }
 
 // send sends every client that has uploaded the prompts nearest to its own, the nearest first.
-func (m PFedMoAP) send(g *method.Global) {
+func (m PFedMoAP) send(global *method.Global) {
 	var clients []int
 	var prompts []tensor.Map
-	for k := range g.Clients {
-		if p := g.State[moapPool+strconv.Itoa(k)]; p != nil {
+	for k := range global.Clients {
+		if p := global.State[moapPool+strconv.Itoa(k)]; p != nil {
 			clients, prompts = append(clients, k), append(prompts, tensor.Map{"ctx": p})
 		}
 	}
@@ -242,8 +242,8 @@ func (m PFedMoAP) send(g *method.Global) {
 			}
 		}
 		slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
-		sent := g.ExtrasFor(k)
-		m.nobody(sent, g.Width)
+		sent := global.ExtrasFor(k)
+		m.nobody(sent, global.Width)
 		for to, j := range others[:min(len(others), m.Experts-1)] {
 			copy(sent[moapTurn.prompts].Row(to).Data, prompts[j]["ctx"].Data)
 			sent[moapTurn.known].Data[to] = 1

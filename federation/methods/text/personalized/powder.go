@@ -110,14 +110,14 @@ func isShare(use []float32) bool {
 	return math.Abs(sum-1) < 1e-3
 }
 
-func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
+func (m Powder) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
-		return m.FedAvg.Merge(g, ups)
+		return m.FedAvg.Merge(global, ups)
 	}
 	shared := tensor.Map{}
 	for i := range m.Prompts {
 		name := poolName(i)
-		sum, total := make([]float64, g.Shared[name].Len()), 0.0
+		sum, total := make([]float64, global.Shared[name].Len()), 0.0
 		for _, u := range ups {
 			use := u.Extra[powderUse]
 			if use == nil || use.Len() != m.Prompts || !isShare(use.Data) {
@@ -130,13 +130,13 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 				sum[j] += w * float64(v)
 			}
 		}
-		shared[name] = g.Shared[name].Clone()
+		shared[name] = global.Shared[name].Clone()
 		for j := range sum {
 			if total > 0 { // else no client used it, and it is unchanged
 				shared[name].Data[j] = float32(sum[j] / total)
 			}
 		}
 	}
-	g.Shared = shared
+	global.Shared = shared
 	return nil
 }

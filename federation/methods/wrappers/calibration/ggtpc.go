@@ -93,8 +93,8 @@ func (m GGTPC) needs() []string {
 }
 
 // Loss adds noise to image features of a base method that computes them in the step.
-func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	noisy := s.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
+func (m GGTPC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	noisy := scope.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
 		x := s.Vision(p).Add(s.Input(noiseInput, graph.Float, graph.Rows("B", s.Task().Dim)))
 		if m.Renormalise {
 			x = x.L2Normalize()
@@ -103,10 +103,10 @@ func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}})
 	if m.Strength > 0 {
 		if spread := m.Method.Logits(noisy); noisy.Used() {
-			s, logits = noisy, spread
+			scope, logits = noisy, spread
 		}
 	}
-	return m.Method.Loss(s, logits)
+	return m.Method.Loss(scope, logits)
 }
 
 func (m GGTPC) Statistics(round int) []method.Statistic {
@@ -127,18 +127,18 @@ func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
 }
 
 // Begin wraps the client's data after the Begin of the base method.
-func (m GGTPC) Begin(l *method.Local) error {
-	if err := m.Method.Begin(l); err != nil || l.Pretrains {
+func (m GGTPC) Begin(local *method.Local) error {
+	if err := m.Method.Begin(local); err != nil || local.Pretrains {
 		return err
 	}
 	prior := tensor.Map{}
 	for _, name := range m.needs() {
-		t := l.Broadcast[name]
+		t := local.Broadcast[name]
 		switch {
 		case t != nil && m.Estimate == "once":
-			l.State[name] = t
+			local.State[name] = t
 		case t == nil:
-			t = l.State[name]
+			t = local.State[name]
 		}
 		if t == nil {
 			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics round and takes "+
@@ -147,7 +147,7 @@ func (m GGTPC) Begin(l *method.Local) error {
 		prior[name] = t
 	}
 	if len(m.needs()) > 0 || m.Sampling != "none" {
-		l.Data = m.calibrate(l.Data, prior)
+		local.Data = m.calibrate(local.Data, prior)
 	}
 	return nil
 }

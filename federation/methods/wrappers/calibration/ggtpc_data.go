@@ -14,16 +14,17 @@ import (
 // calibrated is a client's training data under GGTPC: its own rows and, after them, prototypes of other domains.
 type calibrated struct {
 	method.Data
-	m           GGTPC
+	method      GGTPC
 	axes, sizes *tensor.Tensor // nil for no noise
 	places      *tensor.Tensor // prototypes [P,D], or nil
 	class       []int64        // of all rows
 	upTo        []float64      // sums of the rows' weights, or nil where nothing is sampled
 }
 
-func (m GGTPC) calibrate(d method.Data, prior tensor.Map) *calibrated {
-	c := &calibrated{Data: d, m: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes], places: prior[ggtpcPlaces],
-		class: slices.Clone(d.Labels())}
+func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
+	c := &calibrated{Data: data, method: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes],
+		places: prior[ggtpcPlaces],
+		class:  slices.Clone(data.Labels())}
 	count, most := map[int64]float64{}, 0.0
 	for _, y := range c.class {
 		count[y]++
@@ -39,7 +40,7 @@ func (m GGTPC) calibrate(d method.Data, prior tensor.Map) *calibrated {
 	for i, y := range c.class {
 		w := most / count[y] // of the class, eq. 7
 		switch {
-		case i >= d.Len():
+		case i >= data.Len():
 			w = most
 		case m.Sampling == "class":
 			w /= count[y]
@@ -90,7 +91,7 @@ func (c *calibrated) mixed(r *rand.Rand) []int {
 }
 
 // Batch returns rows with noise along the axes of their class.
-func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map, error) {
 	own := slices.Clone(rows)
 	for i, row := range rows {
 		if row >= c.Data.Len() {
@@ -103,7 +104,7 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 			}
 		}
 	}
-	b, err := c.Data.Batch(own, r, also...)
+	b, err := c.Data.Batch(own, random, also...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,19 +114,19 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 			continue
 		}
 		copy(image.Row(i).Data, c.places.Row(row-c.Data.Len()).Data)
-		if c.m.Renormalise {
+		if c.method.Renormalise {
 			lengthen(image.Row(i).Data, 1)
 		}
 		b[method.LabelInput].Ints[i] = c.class[row]
 	}
 	clean := image.Clone()
-	if c.m.Strength > 0 && slices.Contains(also, method.PixelsInput) {
+	if c.method.Strength > 0 && slices.Contains(also, method.PixelsInput) {
 		b[noiseInput.String()] = tensor.New(image.Shape...)
 	}
-	if c.axes != nil && c.m.Strength > 0 {
+	if c.axes != nil && c.method.Strength > 0 {
 		b["draw/clean"] = clean
 		b["draw/eps"] = tensor.New(len(rows), c.sizes.Shape[1])
-		c.spread(rows, b, r)
+		c.spread(rows, b, random)
 	}
 	for i, row := range rows { // a prototype's patches
 		for p := 0; row >= c.Data.Len() && patches != nil && p < patches.Shape[1]; p++ {
@@ -144,7 +145,7 @@ func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 	}
 	for i, row := range rows {
 		d := c.noise(c.class[row], eps.Row(i).Data)
-		move(image.Row(i).Data, d, 1, c.m.Renormalise)
+		move(image.Row(i).Data, d, 1, c.method.Renormalise)
 		if noise != nil {
 			move(noise.Row(i).Data, d, 0, false)
 		}
@@ -160,7 +161,7 @@ func (c *calibrated) noise(class int64, eps []float32) []float64 {
 	axes, sizes := c.axes.Row(int(class)), c.sizes.Row(int(class)).Data
 	d := make([]float64, axes.Shape[1])
 	for m, e := range eps {
-		w := c.m.Strength * float64(e) * math.Sqrt(float64(sizes[m]))
+		w := c.method.Strength * float64(e) * math.Sqrt(float64(sizes[m]))
 		if w == 0 {
 			continue
 		}

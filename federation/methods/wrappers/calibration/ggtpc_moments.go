@@ -13,8 +13,8 @@ import (
 // measure returns a client's answer: n [C,1], mean [C,D], and cov or factors of its rows x [N,D] of each class.
 func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map, error) {
 	d := x.Shape[1]
-	n, mean := tensor.New(classes, 1), tensor.New(classes, d)
-	out := tensor.Map{"n": n, "mean": mean}
+	counts, mean := tensor.New(classes, 1), tensor.New(classes, d)
+	out := tensor.Map{"n": counts, "mean": mean}
 	if m.Stats == "packed" {
 		out["cov"] = tensor.New(classes, d*(d+1)/2)
 	} else {
@@ -26,7 +26,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 			continue
 		}
 		count, _ := rows.Dims()
-		n.Data[c] = float32(count)
+		counts.Data[c] = float32(count)
 		rows.Scale(1/math.Sqrt(float64(count)), rows)
 		if m.Stats == "packed" {
 			pack(rows, out["cov"].Row(c).Data)
@@ -123,21 +123,22 @@ type moments struct {
 }
 
 // read checks an answer, whose shapes follow from its means and counts.
-func (m GGTPC) read(u method.Upload) (moments, error) {
-	n, mean := u.Extra["n"], u.Extra["mean"]
+func (m GGTPC) read(upload method.Upload) (moments, error) {
+	counts, mean := upload.Extra["n"], upload.Extra["mean"]
 	bad := func(what string) (moments, error) {
-		return moments{}, fmt.Errorf("client %d answered %s %v; the client runs another experiment", u.Client, what,
-			u.Extra[what])
+		return moments{}, fmt.Errorf("client %d answered %s %v; the client runs another experiment", upload.Client,
+			what,
+			upload.Extra[what])
 	}
 	if mean == nil || len(mean.Shape) != 2 || mean.IsInt() {
 		return bad("mean")
 	}
 	classes, d := mean.Shape[0], mean.Shape[1]
-	if n == nil || n.IsInt() || n.Len() != classes {
+	if counts == nil || counts.IsInt() || counts.Len() != classes {
 		return bad("n")
 	}
-	out := moments{client: u.Client, n: make([]int, classes), mean: mean, from: make([]int, classes+1)}
-	for c, v := range n.Data {
+	out := moments{client: upload.Client, n: make([]int, classes), mean: mean, from: make([]int, classes+1)}
+	for c, v := range counts.Data {
 		if !(v >= 0 && v < 1<<24 && v == float32(int(v))) {
 			return bad("n")
 		}
@@ -148,11 +149,11 @@ func (m GGTPC) read(u method.Upload) (moments, error) {
 	if m.Stats != "packed" {
 		name, want = "factors", []int{out.from[classes], d}
 	}
-	t := u.Extra[name]
+	t := upload.Extra[name]
 	if t == nil || !t.SameShape(tensor.New(want...)) {
 		return bad(name)
 	}
-	out.cov, out.factors = u.Extra["cov"], u.Extra["factors"]
+	out.cov, out.factors = upload.Extra["cov"], upload.Extra["factors"]
 	return out, nil
 }
 

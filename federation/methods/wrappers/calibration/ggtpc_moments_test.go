@@ -88,7 +88,7 @@ func TestLawOfTotalCovariance(t *testing.T) {
 		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
 		same(t, "axes", g.Broadcast["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
 		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), and a row of class 1 not at all.
-		c := &calibrated{m: m, axes: g.Broadcast["axes"], sizes: g.Broadcast["sizes"]}
+		c := &calibrated{method: m, axes: g.Broadcast["axes"], sizes: g.Broadcast["sizes"]}
 		if d := c.noise(0, []float32{2, 1}); math.Hypot(d[0]-math.Sqrt(2.75), d[1]-2*math.Sqrt(4.5)) > 1e-6 {
 			t.Errorf("noise %v", d)
 		}

@@ -16,26 +16,26 @@ import (
 )
 
 // aggregate computes axes and prototypes from the answers of the clients of each backbone.
-func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
+func (m GGTPC) aggregate(global *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
-	for k := range g.Clients {
-		if g.HasJoined(k) {
-			groups[g.Info(k).Backbone] = nil
+	for k := range global.Clients {
+		if global.HasJoined(k) {
+			groups[global.Info(k).Backbone] = nil
 		}
 	}
 	for _, u := range ups {
-		if !g.HasJoined(u.Client) {
+		if !global.HasJoined(u.Client) {
 			continue
 		}
 		a, err := m.read(u)
 		if err != nil {
 			return err
 		}
-		name := g.Info(u.Client).Backbone
+		name := global.Info(u.Client).Backbone
 		groups[name] = append(groups[name], a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err := m.tell(g, name, len(groups) == 1 && g.AllJoined(), groups[name]); err != nil {
+		if err := m.tell(global, name, len(groups) == 1 && global.AllJoined(), groups[name]); err != nil {
 			return fmt.Errorf("backbone %s: %w", name, err)
 		}
 	}
@@ -43,13 +43,14 @@ func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 }
 
 // tell sends the axes and prototypes of one backbone to its clients; without axes where nobody answered.
-func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
+func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers []moments) error {
 	if len(answers) == 0 {
-		i := slices.IndexFunc(g.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
+		i := slices.IndexFunc(global.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
 		if i < 0 {
 			return nil
 		}
-		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Infos[i].Dim)}}
+		answers = []moments{{client: i, n: make([]int, global.Classes),
+			mean: tensor.New(global.Classes, global.Infos[i].Dim)}}
 	}
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
@@ -60,21 +61,21 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 	prior := tensor.Map{}
 	if m.Strength > 0 {
 		var err error
-		if prior[ggtpcAxes], prior[ggtpcSizes], err = m.shape(g, answers); err != nil {
+		if prior[ggtpcAxes], prior[ggtpcSizes], err = m.shape(global, answers); err != nil {
 			return err
 		}
 	}
 	for name := range prior {
-		delete(g.Broadcast, name)
+		delete(global.Broadcast, name)
 	}
 	if only {
-		maps.Copy(g.Broadcast, prior)
+		maps.Copy(global.Broadcast, prior)
 	}
-	for k := range g.Clients {
-		if g.Info(k).Backbone != backbone {
+	for k := range global.Clients {
+		if global.Info(k).Backbone != backbone {
 			continue
 		}
-		sent := g.ExtrasFor(k)
+		sent := global.ExtrasFor(k)
 		for name := range prior {
 			delete(sent, name)
 		}
@@ -82,7 +83,7 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 			maps.Copy(sent, prior)
 		}
 		if m.Prototypes {
-			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(g, k, answers)
+			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(global, k, answers)
 		}
 	}
 	return nil
@@ -131,18 +132,18 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	d := len(mu)
 	within := mat.NewSymDense(d, nil)
 	var rows []float64
-	for _, a := range chosen {
-		w := float64(a.n[c]) / float64(total)
+	for _, moments := range chosen {
+		w := float64(moments.n[c]) / float64(total)
 		between := make([]float64, d)
-		for i, v := range a.mean.Row(c).Data {
+		for i, v := range moments.mean.Row(c).Data {
 			between[i] = float64(v) - mu[i]
 		}
 		if m.Stats == "packed" {
-			a.addCov(within, c, w)
+			moments.addCov(within, c, w)
 			within.SymRankOne(within, w, mat.NewVecDense(d, between))
 			continue
 		}
-		rows = a.addFactors(rows, c, w)
+		rows = moments.addFactors(rows, c, w)
 		for _, v := range between {
 			rows = append(rows, v*math.Sqrt(w))
 		}

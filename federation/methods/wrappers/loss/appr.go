@@ -140,18 +140,18 @@ func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
 	return ctx.MatMul(w1).ReLU().MatMul(w2)
 }
 
-func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
-	ctx, w := m.prompt(s), s.Task().Width
+func (m Appr) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
+	ctx, w := m.prompt(scope), scope.Task().Width
 	if m.Adversary > 0 {
-		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Broadcast(apprW1, w, m.Hidden),
-			s.Broadcast(apprW2, m.Hidden, 1))
+		odds := m.logOdds(ctx, m.prompt(scope.Received()), scope.Broadcast(apprW1, w, m.Hidden),
+			scope.Broadcast(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
-		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).MulScalar(m.Adversary)))
+		loss = loss.Add(scope.Term("adversarial", fool.Mul(scope.Scalar(apprOn)).MulScalar(m.Adversary)))
 	}
 	if m.Proximity > 0 {
-		near := ctx.Sub(m.prompt(s.Received())).Square().Sum() // eq. 8
-		loss = loss.Add(s.Term("proximity", near.MulScalar(m.Proximity)))
+		near := ctx.Sub(m.prompt(scope.Received())).Square().Sum() // eq. 8
+		loss = loss.Add(scope.Term("proximity", near.MulScalar(m.Proximity)))
 	}
 	return loss
 }
@@ -175,15 +175,15 @@ func (m Appr) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
-func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.Method.Merge(g, ups); err != nil {
+func (m Appr) Merge(global *method.Global, ups []method.Upload) error {
+	if err := m.Method.Merge(global, ups); err != nil {
 		return err
 	}
-	if m.Adversary == 0 || !m.on(g.Round) {
+	if m.Adversary == 0 || !m.on(global.Round) {
 		return nil
 	}
-	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
-	pool := g.State.WithoutPrefix(apprPool)
+	global.State[apprPool+"/"+fmt.Sprintf("%06d", global.Round)] = m.join(global.Shared)
+	pool := global.State.WithoutPrefix(apprPool)
 	past := make([]*tensor.Tensor, 0, len(pool))
 	for _, name := range pool.Names() {
 		past = append(past, pool[name])
@@ -192,14 +192,14 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	for i, u := range ups {
 		now[i] = m.join(u.Shared)
 	}
-	disc := tensor.Map{apprW1: g.Broadcast[apprW1].Clone(), apprW2: g.Broadcast[apprW2].Clone()}
-	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
-	loss, err := g.Optimize(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
+	disc := tensor.Map{apprW1: global.Broadcast[apprW1].Clone(), apprW2: global.Broadcast[apprW2].Clone()}
+	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(global.Shared)}
+	loss, err := global.Optimize(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
 	if err != nil {
 		return fmt.Errorf("discriminator: %w", err)
 	}
-	g.Broadcast[apprW1], g.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
-	g.Notes["discriminator_loss"] = loss
+	global.Broadcast[apprW1], global.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
+	global.Notes["discriminator_loss"] = loss
 	return nil
 }
 

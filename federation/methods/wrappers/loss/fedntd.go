@@ -31,18 +31,18 @@ var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD",
 
 func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
-func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
+func (m FedNTD) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
 	if m.Beta == 0 {
 		return loss
 	}
-	away := graph.OneHot(s.Label(), s.Task().Classes).MulScalar(nn.MaskValue) // [B,C]
+	away := graph.OneHot(scope.Label(), scope.Task().Classes).MulScalar(nn.MaskValue) // [B,C]
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
-	teacher, student := rest(s.Received()), rest(s)
-	if !usesShared(s.Received(), teacher) {
-		return s.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
+	teacher, student := rest(scope.Received()), rest(scope)
+	if !usesShared(scope.Received(), teacher) {
+		return scope.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
 			"class scores use nothing that the server averages; remove it")
 	}
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
-	return loss.Add(s.Term("not-true distillation", kl.MulScalar(m.Beta*m.Tau*m.Tau)))
+	return loss.Add(scope.Term("not-true distillation", kl.MulScalar(m.Beta*m.Tau*m.Tau)))
 }

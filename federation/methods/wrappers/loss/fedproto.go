@@ -85,43 +85,43 @@ func (m FedProto) rows(s *method.Scope) graph.Node {
 	return m.represent(s)
 }
 
-func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
+func (m FedProto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
 	if m.Lambda == 0 {
 		return loss
 	}
-	classes := s.Task().Classes
-	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
-	mean, there := s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
-	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Sum(-1) // [B]
+	classes := scope.Task().Classes
+	n := scope.Broadcast(protoN, classes, 1).Reshape(-1)
+	mean, there := scope.Broadcast(protoMean, classes, scope.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
+	far := m.rows(scope).Sub(mean.Rows(scope.Label())).Square().Sum(-1) // [B]
 	if m.Distance == "mean" {
-		far = far.MulScalar(1 / float64(s.Task().Dim))
+		far = far.MulScalar(1 / float64(scope.Task().Dim))
 	}
-	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().MulScalar(m.Lambda)))
+	return loss.Add(scope.Term("prototype distance", far.Mul(there.Rows(scope.Label())).Mean().MulScalar(m.Lambda)))
 }
 
-func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
+func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 	if m.Lambda == 0 {
-		return m.Method.Finish(l, up)
+		return m.Method.Finish(local, up)
 	}
-	r, err := l.Eval(m.represent)
+	r, err := local.Eval(m.represent)
 	if err != nil {
 		return fmt.Errorf("fedproto: %w", err)
 	}
-	classes, dim := l.Task.Classes, l.Task.Dim
-	mean, n := tensor.New(classes, dim), tensor.New(classes, 1)
+	classes, dim := local.Task.Classes, local.Task.Dim
+	mean, counts := tensor.New(classes, dim), tensor.New(classes, 1)
 	sums := make([]float64, classes*dim)
-	for i, y := range l.Data.Labels() {
+	for i, y := range local.Data.Labels() {
 		row := r.Row(i % r.Shape[0])
 		if m.Of == "text" {
 			row = r.Row(int(y))
 		}
-		n.Data[y]++
+		counts.Data[y]++
 		linalg.AddRow(sums[int(y)*dim:], row, 1)
 	}
-	linalg.DivideRows(mean, sums, n.Data)
-	up.Extra[protoMean], up.Extra[protoN] = mean, n
-	return m.Method.Finish(l, up)
+	linalg.DivideRows(mean, sums, counts.Data)
+	up.Extra[protoMean], up.Extra[protoN] = mean, counts
+	return m.Method.Finish(local, up)
 }
 
 func (m FedProto) Extras(t method.ClientSpec) []method.Extra {

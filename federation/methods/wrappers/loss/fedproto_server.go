@@ -22,9 +22,9 @@ func groups(g *method.Global) map[string][]int {
 
 // send sends a group its prototypes: to everyone where there is only one group and all clients are known, else to each
 // client.
-func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
+func (FedProto) send(g *method.Global, only bool, clients []int, mean, counts *tensor.Tensor) {
 	if only = only && g.AllJoined(); only {
-		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
+		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, counts
 	} else {
 		delete(g.Broadcast, protoMean)
 		delete(g.Broadcast, protoN)
@@ -34,7 +34,7 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor
 			delete(sent, protoMean)
 			delete(sent, protoN)
 		} else {
-			sent[protoMean], sent[protoN] = mean, n
+			sent[protoMean], sent[protoN] = mean, counts
 		}
 	}
 }
@@ -55,22 +55,22 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 }
 
 // resend lets of change the prototypes of every group, and sends them.
-func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tensor.Tensor) error) error {
+func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n *tensor.Tensor) error) error {
 	if m.Lambda == 0 {
 		return nil
 	}
-	groups := groups(g)
+	groups := groups(global)
 	type proto struct{ mean, n *tensor.Tensor }
 	next := map[string]proto{}
 	for key, clients := range groups { // all before any is sent, which may take others' away
-		mean, n := m.sent(g, clients)
-		if err := of(clients, mean, n); err != nil {
+		mean, n := m.sent(global, clients)
+		if err := send(clients, mean, n); err != nil {
 			return err
 		}
 		next[key] = proto{mean, n}
 	}
 	for key, p := range next {
-		m.send(g, len(groups) == 1, groups[key], p.mean, p.n)
+		m.send(global, len(groups) == 1, groups[key], p.mean, p.n)
 	}
 	return nil
 }

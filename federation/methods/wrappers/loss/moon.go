@@ -38,33 +38,34 @@ var moonDef = layer.Def{Name: "moon", Title: "MOON",
 
 func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
-func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
+func (m MOON) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
 	if m.Mu == 0 {
 		return loss
 	}
-	received, of := s.Received(), "logits"
+	received, represented := scope.Received(), "logits"
 	if !usesShared(received, m.Method.Logits(received)) {
-		of = "prompt"
+		represented = "prompt"
 	}
-	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.LastTrained(), of)
+	z, global, last := m.represent(scope, represented), m.represent(received,
+		represented), m.represent(scope.LastTrained(), represented)
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
-	return loss.Add(s.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
+	return loss.Add(scope.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
 }
 
 // represent returns the unit rows z of a scope.
-func (m MOON) represent(s *method.Scope, of string) graph.Node {
-	z := represent(m.Method, s, of)
-	classes := s.Task().Classes
+func (m MOON) represent(scope *method.Scope, what string) graph.Node {
+	z := represent(m.Method, scope, what)
+	classes := scope.Task().Classes
 	switch {
-	case !m.Centre || s.Graph().Err() != nil:
+	case !m.Centre || scope.Graph().Err() != nil:
 		return z
-	case of == "logits":
+	case what == "logits":
 		if classes > 2 {
 			z = z.Sub(z.MeanKeep(-1)).L2Normalize()
 		}
 		return z
 	}
-	sets := z.Reshape(-1, classes, s.Task().Dim) // of each prompt
-	return sets.Sub(sets.MeanKeep(1)).L2Normalize().Reshape(-1, s.Task().Dim)
+	sets := z.Reshape(-1, classes, scope.Task().Dim) // of each prompt
+	return sets.Sub(sets.MeanKeep(1)).L2Normalize().Reshape(-1, scope.Task().Dim)
 }

@@ -11,30 +11,30 @@ import (
 // represent returns unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits),
 // the class features that the base method scores (text) or those of its shared prompts (prompt) [C,D], or the image
 // features that it scores (image) [B,D]. For a base method that does not score by Scope.Cosine, text is prompt.
-func represent(m method.Method, s *method.Scope, of string) graph.Node {
+func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 	var x, t graph.Node // that Scope.Cosine compares first
-	logits := m.Logits(s.With(method.Override{Cosine: func(s *method.Scope, image, text graph.Node) graph.Node {
+	logits := m.Logits(scope.With(method.Override{Cosine: func(s *method.Scope, image, text graph.Node) graph.Node {
 		if !x.OK() {
 			x, t = image, text
 		}
 		return s.Cosine(image, text)
 	}}))
 	switch {
-	case of == "logits":
+	case what == "logits":
 		return logits.L2Normalize()
-	case of == "image" && x.OK():
+	case what == "image" && x.OK():
 		return x
-	case of == "text" && t.OK():
+	case what == "text" && t.OK():
 		return t
 	}
 	var texts []graph.Node
-	for _, p := range s.Params() {
+	for _, p := range scope.Params() {
 		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
-			texts = append(texts, s.Text(prompts.FullPrompt(s, p)))
+			texts = append(texts, scope.Text(prompts.FullPrompt(scope, p)))
 		}
 	}
-	if of == "image" || texts == nil {
-		return s.Graph().Fail("of: %s does not exist in this base method; use another", of)
+	if what == "image" || texts == nil {
+		return scope.Graph().Fail("of: %s does not exist in this base method; use another", what)
 	}
 	return graph.Concat(0, texts...)
 }

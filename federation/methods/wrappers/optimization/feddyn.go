@@ -40,19 +40,19 @@ func (m FedDyn) Properties() method.Properties {
 // dynH names the states of clients and of the server.
 const dynH = "dyn/h"
 
-func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
+func (m FedDyn) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
 	if m.Alpha == 0 {
 		return loss
 	}
 	var moves []graph.Node
-	for _, name := range method.SharedNames(s.Params()) {
-		w := s.TrainedValue(name)
-		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
-		moves = append(moves, w.Sub(s.Received().TrainedValue(name)).Reshape(-1))
+	for _, name := range method.SharedNames(scope.Params()) {
+		w := scope.TrainedValue(name)
+		loss = loss.Add(scope.Term("dynamic linear", w.Mul(scope.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
+		moves = append(moves, w.Sub(scope.Received().TrainedValue(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
-	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
+	return loss.Add(scope.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
 }
 
 func sizes(n graph.Node) []int {
@@ -74,17 +74,17 @@ func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.Average(m.Method, g, ups)
+func (m FedDyn) Merge(global *method.Global, ups []method.Upload) error {
+	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Alpha == 0 {
 		return err
 	}
-	zerosLike(g.Shared, g.State, dynH)
-	h := g.State.WithoutPrefix(dynH).Clone()
+	zerosLike(global.Shared, global.State, dynH)
+	h := global.State.WithoutPrefix(dynH).Clone()
 	for _, u := range ups {
-		h.Axpy(-m.Alpha*clientsOf(u)/float64(g.Clients), difference(u.Shared, old))
+		h.Axpy(-m.Alpha*clientsOf(u)/float64(global.Clients), difference(u.Shared, old))
 	}
-	g.State.Put(dynH, h)
-	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)
+	global.State.Put(dynH, h)
+	global.Shared = global.Shared.Clone().Axpy(-1/m.Alpha, h)
 	return nil
 }

@@ -98,12 +98,12 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
-func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
-	work, err := m.numbers(g, ups, novaA, false)
+func (m FedNova) Merge(global *method.Global, ups []method.Upload) error {
+	work, err := m.numbers(global, ups, novaA, false)
 	if err != nil {
 		return err
 	}
-	old, err := m.Average(m.Method, g, ups)
+	old, err := m.Average(m.Method, global, ups)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
 		sum, total = sum+p*work[i], total+p
 	}
 	if total > 0 {
-		g.Shared = old.Axpy(sum/total, difference(g.Shared, old))
+		global.Shared = old.Axpy(sum/total, difference(global.Shared, old))
 	}
 	return nil
 }

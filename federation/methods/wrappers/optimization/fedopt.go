@@ -66,29 +66,29 @@ func (m FedOpt) rate() float64 {
 	return 0.01
 }
 
-func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.Average(m.Method, g, ups)
+func (m FedOpt) Merge(global *method.Global, ups []method.Upload) error {
+	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself
 		return err
 	}
-	d := difference(g.Shared, old)
-	zerosLike(old, g.State, optM)
-	first, step := g.State.WithoutPrefix(optM).Clone().Scale(m.Beta1), tensor.Map{}
+	d := difference(global.Shared, old)
+	zerosLike(old, global.State, optM)
+	first, step := global.State.WithoutPrefix(optM).Clone().Scale(m.Beta1), tensor.Map{}
 	if m.Kind == "momentum" {
 		step = first.Axpy(1, d)
 	} else {
 		first.Axpy(1-m.Beta1, d)
-		second := m.second(g.State.WithoutPrefix(optV), d)
+		second := m.second(global.State.WithoutPrefix(optV), d)
 		for name, t := range first {
 			step[name] = linalg.Elementwise(t, second[name], func(a, v float64) float64 {
 				return a / (math.Sqrt(v) +
 					m.Tau)
 			})
 		}
-		g.State.Put(optV, second)
+		global.State.Put(optV, second)
 	}
-	g.State.Put(optM, first)
-	g.Shared = old.Axpy(m.rate(), step)
+	global.State.Put(optM, first)
+	global.Shared = old.Axpy(m.rate(), step)
 	return nil
 }
 

@@ -23,18 +23,18 @@ var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
 
 func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
-func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
+func (m FedProx) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
 	if m.Mu == 0 {
 		return loss
 	}
-	for _, name := range method.SharedNames(s.Params()) {
-		w := s.TrainedValue(name)
+	for _, name := range method.SharedNames(scope.Params()) {
+		w := scope.TrainedValue(name)
 		if m.Detached {
 			w = w.Detach()
 		}
-		d := w.Sub(s.Received().TrainedValue(name))
-		loss = loss.Add(s.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
+		d := w.Sub(scope.Received().TrainedValue(name))
+		loss = loss.Add(scope.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
 	}
 	return loss
 }

@@ -59,9 +59,9 @@ func (m QFFL) losses(s *method.Scope) graph.Node {
 	return m.Logits(s).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
 }
 
-func (m QFFL) Begin(l *method.Local) error {
+func (m QFFL) Begin(local *method.Local) error {
 	if m.Q > 0 {
-		rows, err := l.Eval(m.losses)
+		rows, err := local.Eval(m.losses)
 		if err != nil {
 			return fmt.Errorf("qffl: %w", err)
 		}
@@ -69,9 +69,9 @@ func (m QFFL) Begin(l *method.Local) error {
 		for _, v := range rows.Data {
 			sum += float64(v)
 		}
-		l.Scalars[qfflLoss] = sum / float64(rows.Len())
+		local.Scalars[qfflLoss] = sum / float64(rows.Len())
 	}
-	return m.Method.Begin(l)
+	return m.Method.Begin(local)
 }
 
 func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
@@ -81,19 +81,19 @@ func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
+func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 	l := 0.0
-	if g.LR > 0 {
-		l = 1 / g.LR
+	if global.LR > 0 {
+		l = 1 / global.LR
 	}
 	var losses []float64
 	var err error
 	if m.Q > 0 {
-		if losses, err = m.numbers(g, ups, qfflLoss, true); err != nil {
+		if losses, err = m.numbers(global, ups, qfflLoss, true); err != nil {
 			return err
 		}
 	}
-	old, err := m.Average(m.Method, g, ups)
+	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Q == 0 || len(ups) == 0 {
 		return err
 	}
@@ -103,9 +103,9 @@ func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
 		counts[i] = float64(u.N) * math.Pow(f, m.Q)
 		below += counts[i] * (1 + m.Q*l*far*far/f)
 	}
-	g.Shared = old.Clone()
+	global.Shared = old.Clone()
 	for i, u := range ups {
-		g.Shared.Axpy(counts[i]/below, difference(u.Shared, old))
+		global.Shared.Axpy(counts[i]/below, difference(u.Shared, old))
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ func (ReportedNumber) extras(on bool, inside []method.Extra, name string) []meth
 // numbers returns a number of each upload, which must be at least 0. Above `most` times the round's median it counts as
 // that. Where the least is bounded too, it counts as at least the median over `most`. Notes of the round count the
 // numbers that this changes.
-func (r ReportedNumber) numbers(g *method.Global, ups []method.Upload, name string, least bool) ([]float64, error) {
+func (r ReportedNumber) numbers(global *method.Global, ups []method.Upload, name string, least bool) ([]float64,
+	error) {
 	out := make([]float64, len(ups))
 	for i, u := range ups {
 		t, err := aggregate.Extra(u, name, 1)
@@ -69,10 +70,10 @@ func (r ReportedNumber) numbers(g *method.Global, ups []method.Upload, name stri
 		}
 	}
 	if bounded > 0 {
-		if g.Notes == nil {
-			g.Notes = map[string]float64{}
+		if global.Notes == nil {
+			global.Notes = map[string]float64{}
 		}
-		g.Notes[name+"_bounded"] = bounded
+		global.Notes[name+"_bounded"] = bounded
 	}
 	return out, nil
 }

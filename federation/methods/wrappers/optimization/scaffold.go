@@ -66,18 +66,18 @@ func (m SCAFFOLD) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
-func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if err := m.Method.AdjustGradients(l, g); err != nil {
+func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) error {
+	if err := m.Method.AdjustGradients(local, gradients); err != nil {
 		return err
 	}
 	if m.Control == "gradients" {
-		sum := l.State.WithoutPrefix(scaffoldSum)
-		for name := range l.Shared {
-			sum.Axpy(1, tensor.Map{name: g[name]})
+		sum := local.State.WithoutPrefix(scaffoldSum)
+		for name := range local.Shared {
+			sum.Axpy(1, tensor.Map{name: gradients[name]})
 		}
-		l.State.Put(scaffoldSum, sum)
+		local.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(1, l.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-1, l.State.WithoutPrefix(scaffoldC))
+	gradients.Axpy(1, local.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-1, local.State.WithoutPrefix(scaffoldC))
 	return nil
 }
 
@@ -97,40 +97,41 @@ func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 }
 
 // renew sets the client's control variates and returns their changes.
-func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
-	own, steps := l.State.WithoutPrefix(scaffoldC), float64(l.Steps)
-	dc := l.Shared.Clone().Scale(0)
-	switch sum := l.State.WithoutPrefix(scaffoldSum); {
-	case m.Control == "gradients" && l.Steps > 0:
+func (m SCAFFOLD) renew(local *method.Local) tensor.Map {
+	own, steps := local.State.WithoutPrefix(scaffoldC), float64(local.Steps)
+	dc := local.Shared.Clone().Scale(0)
+	switch sum := local.State.WithoutPrefix(scaffoldSum); {
+	case m.Control == "gradients" && local.Steps > 0:
 		for name := range sum {
-			delete(l.State, scaffoldSum+"/"+name)
+			delete(local.State, scaffoldSum+"/"+name)
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
-	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-1, l.Broadcast.WithoutPrefix(scaffoldC))
+	case m.Control == "path" && steps*local.LR > 0:
+		dc.Axpy(1, local.Received).Axpy(-1, local.Shared).Scale(1/(steps*local.LR)).Axpy(-1,
+			local.Broadcast.WithoutPrefix(scaffoldC))
 	}
-	l.State.Put(scaffoldC, own.Axpy(1, dc))
+	local.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
 }
 
-func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.Average(m.Method, g, ups)
+func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
+	old, err := m.Average(m.Method, global, ups)
 	if err != nil {
 		return err
 	}
 	if m.ServerLR != 1 {
-		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
+		global.Shared = global.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
-	c := g.Broadcast.WithoutPrefix(scaffoldC).Clone()
+	c := global.Broadcast.WithoutPrefix(scaffoldC).Clone()
 	for _, u := range ups {
 		for _, name := range c.Names() {
 			dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)
 			if err != nil {
 				return err
 			}
-			c[name].Axpy(clientsOf(u)/float64(g.Clients), dc)
+			c[name].Axpy(clientsOf(u)/float64(global.Clients), dc)
 		}
 	}
-	g.Broadcast.Put(scaffoldC, c)
+	global.Broadcast.Put(scaffoldC, c)
 	return nil
 }

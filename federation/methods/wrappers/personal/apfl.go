@@ -65,19 +65,20 @@ func (m APFL) Begin(l *method.Local) error {
 	return check.Join(twoModels(l), m.Method.Begin(l))
 }
 
-func (m APFL) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if err := check.Join(m.Method.AdjustGradients(l, g), adjustCopies(m.Method, l, g, apflCopy)); err != nil {
+func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
+	if err := check.Join(m.Method.AdjustGradients(local, g), adjustCopies(m.Method, local, g, apflCopy)); err != nil {
 		return err
 	}
-	a, slope := l.Scalars[apflA], 0.0
-	for _, name := range l.Shared.Names() {
+	a, slope := local.Scalars[apflA], 0.0
+	for _, name := range local.Shared.Names() {
 		d := g[apflCopy+"/"+name]
 		for i, x := range d.Data {
-			slope += float64(x) * (float64(l.Private[apflCopy+"/"+name].Data[i]) - float64(l.Shared[name].Data[i]))
+			difference := float64(local.Private[apflCopy+"/"+name].Data[i]) - float64(local.Shared[name].Data[i])
+			slope += float64(x) * difference
 		}
 		linalg.Scale(d, a)
 	}
-	l.Scalars[apflA] = min(1, max(0, a-m.AlphaLR*slope))
+	local.Scalars[apflA] = min(1, max(0, a-m.AlphaLR*slope))
 	return nil
 }
 

@@ -48,8 +48,8 @@ func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix stri
 	own := *l
 	own.Shared, own.Private, own.AuxGradients = l.Private.WithoutPrefix(prefix), tensor.Map{}, map[string]tensor.Map{}
 	for name, grads := range l.AuxGradients {
-		if of, ok := strings.CutSuffix(name, " "+personal); ok {
-			own.AuxGradients[of] = grads.WithoutPrefix(prefix)
+		if auxiliary, ok := strings.CutSuffix(name, " "+personal); ok {
+			own.AuxGradients[auxiliary] = grads.WithoutPrefix(prefix)
 		}
 	}
 	return base.AdjustGradients(&own, g.WithoutPrefix(prefix))

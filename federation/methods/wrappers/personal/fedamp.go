@@ -85,14 +85,14 @@ func (m FedAMP) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
+func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 	for _, u := range ups {
-		g.State.Put(ampOf(u.Client), u.Shared)
+		global.State.Put(ampOf(u.Client), u.Shared)
 	}
 	var clients []int
 	var last []tensor.Map
-	for k := range g.Clients {
-		if w := g.State.WithoutPrefix(ampOf(k)); len(w) > 0 {
+	for k := range global.Clients {
+		if w := global.State.WithoutPrefix(ampOf(k)); len(w) > 0 {
 			clients, last = append(clients, k), append(last, w)
 		}
 	}
@@ -104,9 +104,9 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 				u.Axpy(weights[i][j], last[j])
 			}
 		}
-		g.ExtrasFor(k).Put(ampU, u)
+		global.ExtrasFor(k).Put(ampU, u)
 	}
-	return m.Method.Merge(g, ups)
+	return m.Method.Merge(global, ups)
 }
 
 func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }

@@ -101,18 +101,18 @@ func firstOf(base method.Method, t method.ClientSpec, name string) func(uint64) 
 }
 
 // startAll starts a base method with all parameters that it shares without wrappers.
-func startAll(base method.Method, g *method.Global) error {
-	shared := maps.Clone(g.Shared)
+func startAll(base method.Method, global *method.Global) error {
+	shared := maps.Clone(global.Shared)
 	if shared == nil {
 		shared = tensor.Map{}
 	}
-	for _, p := range base.Params(g.Task) {
+	for _, p := range base.Params(global.Task) {
 		if p.Owner == method.Shared && shared[p.Name] == nil {
-			shared[p.Name] = p.Initial(g.Seed, -1)
+			shared[p.Name] = p.Initial(global.Seed, -1)
 		}
 	}
-	g.Shared = shared
-	return base.Start(g)
+	global.Shared = shared
+	return base.Start(global)
 }
 
 // start starts a base method and removes the private parameters from the server.

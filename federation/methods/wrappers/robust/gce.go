@@ -42,12 +42,12 @@ func generalised(logp graph.Node, q float64) graph.Node {
 // fitted returns the loss of a method with another loss in place of cross entropy: the mean of a function of log p [B],
 // p being the softmax of the label's class.
 func fitted(inner method.Method, s *method.Scope, logits graph.Node,
-	of func(logp graph.Node) graph.Node) graph.Node {
+	example func(logp graph.Node) graph.Node) graph.Node {
 	if s.Task().Sigmoid {
 		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
 	fit := s.With(method.Override{LabelLoss: func(_ *method.Scope, logits graph.Node) graph.Node {
-		return of(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
+		return example(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
 	}})
 	loss := inner.Loss(fit, logits)
 	if !fit.Used() {

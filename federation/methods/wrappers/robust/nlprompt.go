@@ -57,32 +57,32 @@ func (m NLPrompt) Begin(l *method.Local) error {
 	if err := m.Method.Begin(l); err != nil {
 		return err
 	}
-	l.Data = &divided{Data: l.Data, m: m, l: l}
+	l.Data = &divided{Data: l.Data, method: m, local: l}
 	return nil
 }
 
 // divided is a client's data, divided into clean and other images.
 type divided struct {
 	method.Data
-	m     NLPrompt
-	l     *method.Local
-	clean []bool
-	pass  int   // that clean is of
-	busy  bool  // dividing, for which batches get no clean input
-	err   error // for Batch
+	method NLPrompt
+	local  *method.Local
+	clean  []bool
+	pass   int   // that clean is of
+	busy   bool  // dividing, for which batches get no clean input
+	err    error // for Batch
 }
 
 // divide finds the clean images once in each pass. Batch calls it too: a layer outside may use an order of its own.
 func (d *divided) divide() {
-	if d.clean != nil && d.pass == d.l.Epoch {
+	if d.clean != nil && d.pass == d.local.Epoch {
 		return
 	}
 	d.busy = true
 	defer func() { d.busy = false }()
-	if d.clean, d.err = d.m.divide(d.l, d.Labels()); d.err != nil {
+	if d.clean, d.err = d.method.divide(d.local, d.Labels()); d.err != nil {
 		d.clean = make([]bool, d.Len())
 	}
-	d.pass = d.l.Epoch
+	d.pass = d.local.Epoch
 }
 
 // Order returns the order of the layers inside with clean images first.

@@ -96,7 +96,7 @@ func (m Robust) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
-func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
+func (m Robust) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.enough(len(ups)); err != nil {
 		return method.TooFewError(err.Error())
 	}
@@ -115,9 +115,9 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	case "geometric-median":
 		ups = alike(ups, weiszfeld(ups))
 	case "norm-clip":
-		ups = clipped(g.Shared, ups, m.Clip)
+		ups = clipped(global.Shared, ups, m.Clip)
 	}
-	_, err := m.Average(m.Method, g, ups)
+	_, err := m.Average(m.Method, global, ups)
 	return err
 }
 
@@ -131,7 +131,7 @@ func alike(ups []method.Upload, shared tensor.Map) []method.Upload {
 }
 
 // coordinates returns a statistic of each number of the shared parameters over uploads. of gets sorted values.
-func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
+func coordinates(ups []method.Upload, merged func([]float64) float64) tensor.Map {
 	out, v := tensor.Map{}, make([]float64, len(ups))
 	for name, first := range ups[0].Shared {
 		out[name] = tensor.New(first.Shape...)
@@ -140,7 +140,7 @@ func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
 				v[i] = float64(u.Shared[name].Data[j])
 			}
 			slices.Sort(v)
-			out[name].Data[j] = float32(of(v))
+			out[name].Data[j] = float32(merged(v))
 		}
 	}
 	return out

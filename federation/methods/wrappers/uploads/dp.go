@@ -94,82 +94,83 @@ func (m DP) distributed() bool { return m.On() && m.Where == "client" }
 
 const dpClients = "dp/clients"
 
-func (m DP) Start(g *method.Global) error {
-	if m.On() && m.Delta*float64(g.Sampling.Clients) >= 1 {
-		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Sampling.Clients)
+func (m DP) Start(global *method.Global) error {
+	if m.On() && m.Delta*float64(global.Sampling.Clients) >= 1 {
+		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, global.Sampling.Clients)
 	}
 	if m.distributed() {
-		if g.Sampling.Poisson {
+		if global.Sampling.Poisson {
 			return errors.New("dp: where: client needs a fixed number of clients in a round; set sampling: fixed, or " +
 				"where: server")
 		}
-		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Sampling.Size)}, 1)
+		global.Broadcast[dpClients] = tensor.Of([]float32{float32(global.Sampling.Size)}, 1)
 	}
-	if err := m.adapts(g); err != nil {
+	if err := m.adapts(global); err != nil {
 		return err
 	}
-	return m.Method.Start(g)
+	return m.Method.Start(global)
 }
 
-func (m DP) Finish(l *method.Local, up *method.Upload) error {
-	if err := m.Method.Finish(l, up); err != nil || !m.On() {
+func (m DP) Finish(local *method.Local, up *method.Upload) error {
+	if err := m.Method.Finish(local, up); err != nil || !m.On() {
 		return err
 	}
 	if up.N = 1; !m.distributed() { // every client counts once, and nobody needs to know its number of examples
 		return nil
 	}
-	n := l.Broadcast[dpClients]
-	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Sampling.Size {
+	n := local.Broadcast[dpClients]
+	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != local.Sampling.Size {
 		return fmt.Errorf("dp: the server's number of clients per round (%s) is not the %v of this client's "+
-			"configuration; it runs another experiment", dpClients, l.Sampling.Size)
+			"configuration; it runs another experiment", dpClients, local.Sampling.Size)
 	}
 	sum := updates{}
-	sum.add(l.Received, up.Shared, m.Clip, 1)
-	std := m.Noise * m.Clip / math.Sqrt(m.share(l.Sampling))
-	r, _, err := m.rand(l.Noise, l.Rand, sum, std)
+	sum.add(local.Received, up.Shared, m.Clip, 1)
+	std := m.Noise * m.Clip / math.Sqrt(m.share(local.Sampling))
+	r, _, err := m.rand(local.Noise, local.Rand, sum, std)
 	if err != nil {
 		return err
 	}
-	sum.noise(l.Draws, r, std)
-	up.Shared = sum.from(l.Received, 1)
+	sum.noise(local.Draws, r, std)
+	up.Shared = sum.from(local.Received, 1)
 	return nil
 }
 
-func (m DP) Merge(g *method.Global, ups []method.Upload) error {
+func (m DP) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.On() {
-		return m.Method.Merge(g, ups)
+		return m.Method.Merge(global, ups)
 	}
-	sum, arrived := zeros(g.Shared), 0
-	clip, noise := m.now(g)
+	sum, arrived := zeros(global.Shared), 0
+	clip, noise := m.now(global)
 	for _, u := range ups {
 		n, longest := 1, clip
 		if m.distributed() {
-			longest = m.longestNoisy(g)
+			longest = m.longestNoisy(global)
 			if u.Client == method.AggregatedClient {
 				n, longest = u.N, math.Inf(1)
 			}
 		}
-		sum.add(g.Shared, u.Shared, longest, float64(n))
+		sum.add(global.Shared, u.Shared, longest, float64(n))
 		arrived += n
 	}
-	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
+	if least := m.Least * global.Sampling.Size; m.distributed() && float64(arrived) < least {
 		return method.TooFewError(fmt.Sprintf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v",
-			arrived, math.Ceil(least), g.Sampling.Size))
+			arrived, math.Ceil(least), global.Sampling.Size))
 	}
-	short := m.unclipped(g, ups, clip)
+	short := m.unclipped(global, ups, clip)
 	std := noise * clip
 	if m.distributed() {
 		std = 0 // clients added it
 	}
-	r, releases, err := m.rand(g.Noise, g.Rand("dp", strconv.Itoa(g.Round)), sum, std, short)
+	r, releases, err := m.rand(global.Noise, global.Rand("dp", strconv.Itoa(global.Round)), sum, std, short)
 	if err != nil {
 		return err
 	}
-	sum.noise(g.Draws, r, std)
-	m.adapt(g, short, clip, r)
-	m.note(g, arrived, releases)
-	return m.Method.Merge(g, []method.Upload{{Client: method.AggregatedClient, N: max(1, int(g.Sampling.Size)),
-		Shared: sum.from(g.Shared, g.Sampling.Size), Extra: tensor.Map{}}})
+	sum.noise(global.Draws, r, std)
+	m.adapt(global, short, clip, r)
+	m.note(global, arrived, releases)
+	return m.Method.Merge(global, []method.Upload{{Client: method.AggregatedClient,
+		N:      max(1, int(global.Sampling.Size)),
+		Shared: sum.from(global.Shared, global.Sampling.Size), Extra: tensor.Map{}}})
 }
 
 // longestNoisy bounds the norm of one client's update with its noise. The noise of d numbers is longer than
@@ -193,12 +194,12 @@ const dpReleased = "dp/released"
 // A round that a server began again after a crash, with other uploads, is two releases, of one sample: what sampling
 // adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may
 // differ in one upload, so that the second costs as much as one upload by itself.
-func (m DP) note(g *method.Global, arrived, releases int) {
+func (m DP) note(global *method.Global, arrived, releases int) {
 	if m.Noise == 0 { // there is no epsilon
 		return
 	}
 	var list []float32
-	if t := g.State[dpReleased]; t != nil {
+	if t := global.State[dpReleased]; t != nil {
 		list = slices.Clone(t.Data)
 	}
 	if releases == 1 {
@@ -209,13 +210,13 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	for range releases - 1 {
 		list = append(list, -1)
 	}
-	if g.State == nil {
-		g.State = tensor.Map{}
+	if global.State == nil {
+		global.State = tensor.Map{}
 	}
-	g.State[dpReleased] = tensor.Of(list, len(list))
+	global.State[dpReleased] = tensor.Of(list, len(list))
 	sampled, unsampled := privacy.Accountant{}, privacy.Accountant{}
 	for _, n := range list {
-		r := m.released(g.Sampling, math.Abs(float64(n)))
+		r := m.released(global.Sampling, math.Abs(float64(n)))
 		if n < 0 {
 			r = known(r)
 		}
@@ -223,14 +224,14 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 		unsampled[known(r)]++
 	}
 	name := "epsilon_nominal"
-	if g.Noise != nil {
+	if global.Noise != nil {
 		name = "epsilon"
 	}
 	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
-		g.Notes[name], g.Notes["delta"] = e, m.Delta
+		global.Notes[name], global.Notes["delta"] = e, m.Delta
 	}
-	if e := unsampled.Epsilon(m.Delta); g.Sampling.Draws() && !math.IsInf(e, 1) {
-		g.Notes[name+"_unsampled"], g.Notes["delta"] = e, m.Delta
+	if e := unsampled.Epsilon(m.Delta); global.Sampling.Draws() && !math.IsInf(e, 1) {
+		global.Notes[name+"_unsampled"], global.Notes["delta"] = e, m.Delta
 	}
 }
 

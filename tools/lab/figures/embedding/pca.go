@@ -29,9 +29,9 @@ func PrincipalComponents(rows [][]float64) (*Basis, error) {
 	for i, r := range rows {
 		a.SetRow(i, r)
 	}
-	b := &Basis{Mean: make([]float64, width)}
-	for j := range b.Mean {
-		b.Mean[j] = stat.Mean(mat.Col(nil, j, a), nil)
+	basis := &Basis{Mean: make([]float64, width)}
+	for j := range basis.Mean {
+		basis.Mean[j] = stat.Mean(mat.Col(nil, j, a), nil)
 	}
 	var pc stat.PC
 	if !pc.PrincipalComponents(a, nil) {
@@ -42,17 +42,17 @@ func PrincipalComponents(rows [][]float64) (*Basis, error) {
 	vars := pc.VarsTo(nil)
 	total := floats.Sum(vars)
 	_, found := vectors.Dims()
-	for k := range b.Axes {
-		b.Axes[k] = make([]float64, width)
+	for k := range basis.Axes {
+		basis.Axes[k] = make([]float64, width)
 		if k < found {
-			mat.Col(b.Axes[k], k, &vectors)
-			fixSign(b.Axes[k])
+			mat.Col(basis.Axes[k], k, &vectors)
+			fixSign(basis.Axes[k])
 			if total > 0 {
-				b.Explained[k] = vars[k] / total
+				basis.Explained[k] = vars[k] / total
 			}
 		}
 	}
-	return b, nil
+	return basis, nil
 }
 
 // fixSign flips a direction so that its largest entry in magnitude is positive, because decompositions leave the sign

@@ -59,7 +59,7 @@ func fileURI(path string) string {
 }
 
 // Begin implements Store.
-func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
+func (f folder) Begin(_ context.Context, id string, run Run) (string, error) {
 	if id != "" {
 		err := f.update(id, meta{"status": Running, "end_time": nil})
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 	if err := f.experiment("0", "Default"); err != nil { // MLflow requires it
 		return "", err
 	}
-	experiment, err := f.experimentOf(r.Experiment)
+	experiment, err := f.experimentOf(run.Experiment)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 			return "", fmt.Errorf("mlflow: %w", err)
 		}
 	}
-	for kind, values := range map[string]map[string]string{"params": r.Params, "tags": r.Tags} {
+	for kind, values := range map[string]map[string]string{"params": run.Params, "tags": run.Tags} {
 		for key, value := range values {
 			if err := writeFile(filepath.Join(dir, kind, filepath.FromSlash(Key(key))), []byte(value)); err != nil {
 				return "", err
@@ -96,8 +96,8 @@ func (f folder) Begin(_ context.Context, id string, r Run) (string, error) {
 	// this file makes the run visible
 	return id, writeMeta(dir, meta{"artifact_uri": fileURI(filepath.Join(dir, "artifacts")), "end_time": nil,
 		"entry_point_name": "", "experiment_id": experiment, "lifecycle_stage": active, "run_id": id,
-		"run_name": r.Name, "source_name": "", "source_type": localSource, "source_version": "",
-		"start_time": r.Start.UnixMilli(), "status": Running, "tags": []string{}, "user_id": name})
+		"run_name": run.Name, "source_name": "", "source_type": localSource, "source_version": "",
+		"start_time": run.Start.UnixMilli(), "status": Running, "tags": []string{}, "user_id": name})
 }
 
 // experimentOf finds or creates an experiment by its name. The id is derived from the name, so that two concurrent

@@ -128,11 +128,11 @@ func pairs(m map[string]string, most int) []pair {
 }
 
 // Begin implements Store.
-func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
+func (s *server) Begin(ctx context.Context, id string, run Run) (string, error) {
 	if id != "" {
 		err := s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": Running.String()})
 		if err == nil { // a changed parameter keeps its first value, as in MLflow
-			err = s.params(ctx, id, r.Params)
+			err = s.params(ctx, id, run.Params)
 			if errors.As(err, new(replyError)) {
 				err = nil
 			}
@@ -142,7 +142,7 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 			return id, err
 		}
 	}
-	experiment, err := s.experiment(ctx, r.Experiment)
+	experiment, err := s.experiment(ctx, run.Experiment)
 	if err != nil {
 		return "", err
 	}
@@ -154,11 +154,11 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 		}
 	}
 	err = s.call(ctx, http.MethodPost, "runs/create", nil, map[string]any{"experiment_id": experiment,
-		"run_name": r.Name, "start_time": r.Start.UnixMilli(), "tags": pairs(r.Tags, maxTag)}, &made)
+		"run_name": run.Name, "start_time": run.Start.UnixMilli(), "tags": pairs(run.Tags, maxTag)}, &made)
 	if id = made.Run.Info.ID; err != nil || id == "" {
 		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: the new run has no run_id", s.url))
 	}
-	return id, s.params(ctx, id, r.Params)
+	return id, s.params(ctx, id, run.Params)
 }
 
 func (s *server) params(ctx context.Context, id string, m map[string]string) error {

@@ -105,25 +105,25 @@ type parquetTable struct {
 }
 
 func newParquet(w io.Writer, columns []column) *parquetTable {
-	group, t := parquet.Group{}, &parquetTable{}
+	group, table := parquet.Group{}, &parquetTable{}
 	sorted := slices.Sorted(slices.Values(names(columns)))
-	for _, c := range columns {
+	for _, column := range columns {
 		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
-		switch c.kind {
+		switch column.kind {
 		case integer, optionalInteger:
 			node = parquet.Int(64)
 		case number, optionalNumber:
 			node = parquet.Leaf(parquet.DoubleType)
 		}
-		if c.kind >= optional {
+		if column.kind >= optional {
 			node = parquet.Optional(node)
 		}
-		group[c.name], t.place = node, append(t.place, slices.Index(sorted, c.name))
+		group[column.name], table.place = node, append(table.place, slices.Index(sorted, column.name))
 	}
-	t.row = parquet.NewRowBuilder(group)
-	t.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
+	table.row = parquet.NewRowBuilder(group)
+	table.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
 		parquet.MaxRowsPerRowGroup(rowsInGroup))
-	return t
+	return table
 }
 
 func (t *parquetTable) add(row []any) error {

@@ -83,29 +83,29 @@ func (w *walker) list(list []any, path []string, client int, clients []any) {
 	for i, v := range list {
 		switch x := v.(type) {
 		case float64:
-			of := i
+			owner := i
 			if slices.Contains(ofClients, path[len(path)-1]) {
-				of, x = int(x), 1
+				owner, x = int(x), 1
 			} else if i < len(clients) {
 				if id, ok := clients[i].(float64); ok {
-					of = int(id)
+					owner = int(id)
 				}
 			}
-			w.out = append(w.out, Number{path, of, x})
+			w.out = append(w.out, Number{path, owner, x})
 		case map[string]any:
-			name, of := strconv.Itoa(i), client
+			name, owner := strconv.Itoa(i), client
 			for _, key := range []string{"name", "backbone"} {
 				if s, ok := x[key].(string); ok {
 					name = s
 				}
 			}
 			if id, ok := x["client"].(float64); ok {
-				of = int(id)
+				owner = int(id)
 				delete(x, "client")
-				w.object(x, path, of, nil)
+				w.object(x, path, owner, nil)
 				continue
 			}
-			w.object(x, append(slices.Clip(path), name), of, nil)
+			w.object(x, append(slices.Clip(path), name), owner, nil)
 		}
 	}
 }

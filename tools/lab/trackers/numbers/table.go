@@ -31,13 +31,13 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 	settings, values := settingsOf(r)
 	columns = slices.Concat(columns, settings, []column{{"round", optionalInteger}, {"view", optional}, {"name", text},
 		{"client", optionalInteger}, {"value", number}})
-	t, err := newTable(w, form, columns)
+	table, err := newTable(w, form, columns)
 	if err != nil {
 		return 0, err
 	}
 	metrics := results.AllMetrics(r.Groups)
-	for _, g := range r.Groups {
-		for _, run := range g.Runs {
+	for _, group := range r.Groups {
+		for _, run := range group.Runs {
 			if run.State == results.Missing {
 				continue
 			}
@@ -45,18 +45,18 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 			if rel, err := filepath.Rel(from, dir); err == nil {
 				dir = rel
 			}
-			of := []any{filepath.ToSlash(dir), nil, run.Method, int64(run.Seed)}
-			if g.Plan != nil {
-				of[1] = g.Plan.Name
+			columns := []any{filepath.ToSlash(dir), nil, run.Method, int64(run.Seed)}
+			if group.Plan != nil {
+				columns[1] = group.Plan.Name
 			}
 			for _, a := range axes {
-				of = append(of, nil)
-				if label, ok := g.Labels[a]; ok {
-					of[len(of)-1] = label
+				columns = append(columns, nil)
+				if label, ok := group.Labels[a]; ok {
+					columns[len(columns)-1] = label
 				}
 			}
 			for _, s := range settings {
-				of = append(of, s.value(values[run][s.name]))
+				columns = append(columns, s.value(values[run][s.name]))
 			}
 			add := func(round any, view, name string, client any, value float64) error {
 				var evaluation any
@@ -64,14 +64,14 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 					evaluation = view
 				}
 				rows++
-				return t.add(append(slices.Clip(of), round, evaluation, name, client, value))
+				return table.add(append(slices.Clip(columns), round, evaluation, name, client, value))
 			}
 			if err := each(run, metrics, add); err != nil {
 				return rows, fmt.Errorf("%s: %w", run.Dir, err)
 			}
 		}
 	}
-	return rows, t.close()
+	return rows, table.close()
 }
 
 // settings are the keys of the configuration with a column in every table.
@@ -150,15 +150,15 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 		if err != nil {
 			continue // the domain's name is not valid in a metric
 		}
-		of := map[string]results.Metric{"": m}
+		metrics := map[string]results.Metric{"": m}
 		if m.UsesHeadline() {
-			of = map[string]results.Metric{results.GlobalView: m.InEvaluation(results.GlobalView),
+			metrics = map[string]results.Metric{results.GlobalView: m.InEvaluation(results.GlobalView),
 				results.PersonalView: m.InEvaluation(results.PersonalView)}
 		} else if m.Evaluated { // last in one evaluation
 			continue
 		}
-		for _, view := range results.SortedKeys(of) {
-			if v, ok := of[view].Value(run); ok {
+		for _, view := range results.SortedKeys(metrics) {
+			if v, ok := metrics[view].Value(run); ok {
 				if err := f(nil, view, name, nil, v); err != nil {
 					return err
 				}
